@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 GROUP = "lance_bridge.catalogs"
+NAMESPACES_GROUP = "lance_bridge.namespaces"
+"""Namespaces that are no catalogs, such as one that is made of several."""
 _INTERFACE = "lance_namespace"
 _REGISTRY = "_REGISTERED_IMPLS"
 
@@ -31,9 +33,18 @@ def install() -> None:
 
 def catalogs() -> "dict[str, str]":
     """Return the catalogs that are installed: ``impl`` to class path (``package.Class``)."""
+    return _entry_points(GROUP)
+
+
+def implementations() -> "dict[str, str]":
+    """Return all namespaces that are installed: ``impl`` to class path, the catalogs' too."""
+    return {**_entry_points(NAMESPACES_GROUP), **catalogs()}
+
+
+def _entry_points(group: str) -> "dict[str, str]":
     from importlib import metadata  # noqa: PLC0415 - milliseconds that most processes can save
 
-    points = metadata.entry_points(group=GROUP)
+    points = metadata.entry_points(group=group)
     return {point.name: point.value.replace(":", ".") for point in points}
 
 
@@ -71,7 +82,7 @@ class Names(dict[str, str]):
 
     def _installed(self, name: str) -> "str | None":
         if name not in self._found:
-            self._found.update(catalogs())
+            self._found.update(implementations())
         return self._found.get(name)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 import anyio
 import anyio.to_thread
@@ -15,9 +15,11 @@ from lance_namespace.errors import (
     NamespaceNotFoundError,
     TableNotFoundError,
 )
+from pydantic import ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from lance_bridge.config import Seconds
 from lance_bridge.errors import internal, is_panic
 
 from . import lancedb
@@ -35,13 +37,15 @@ from .visible_listing import VisibleListing
 
 @dataclass(frozen=True)
 class Limits:
-    """How much one request may take."""
+    """How much one request may take. Its fields are keys of the configuration."""
 
-    body_bytes: int = 16 << 20
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    body_bytes: Annotated[int, Field(gt=0)] = 16 << 20
     """The largest JSON body."""
-    stall_seconds: float = 120.0
+    stall_seconds: Seconds = 120.0
     """How long a client may send or read nothing while rows are sent."""
-    threads: int = 64
+    threads: Annotated[int, Field(gt=0, le=1024)] = 64
     """How many operations are carried out at once."""
 
 

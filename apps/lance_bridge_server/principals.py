@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from lance_namespace.errors import UnauthenticatedError
 from starlette.requests import HTTPConnection
 
 
@@ -24,6 +25,19 @@ class Principal:
 
 
 ANONYMOUS = Principal("anonymous")
+_MAX_NAME = 256
+
+
+def check_principal_name(name: object) -> str:
+    """Return a name that a token, a certificate or a proxy gives.
+
+    Raises:
+        UnauthenticatedError: (16) it is no text, empty, longer than 256 characters, or has control
+            characters: it goes into logs and policies.
+    """
+    if not isinstance(name, str) or not 0 < len(name) <= _MAX_NAME or not name.isprintable():
+        raise UnauthenticatedError("The credentials are valid, but their name of the user is not")
+    return name
 
 
 class Authenticator(Protocol):

@@ -37,7 +37,7 @@ __all__ = [
     "CONFIG_FILE_VARIABLE", "SECRET_STORAGE_PATTERN", "STORAGE_OPTIONS", "STORAGE_PREFIX",
     "CatalogConfig", "NamedCatalogs", "Property", "PropertyRow", "Seconds", "catalogs_in",
     "config_path", "environment", "load", "named_catalogs", "property_rows",
-    "variable_of",
+    "property_texts", "variable_of",
 ]  # fmt: skip
 
 logger = logging.getLogger(__name__)

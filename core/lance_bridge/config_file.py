@@ -22,6 +22,8 @@ from .errors import invalid
 from .user_files import CONFIG_FILE_VARIABLE, config_path
 
 _CATALOGS = "catalogs"
+_NAME_LIST = "catalogs"
+"""The property of a namespace made of others that may be a YAML list: their names."""
 
 
 class NamedCatalogs(Mapping[str, dict[str, str]]):
@@ -126,6 +128,9 @@ def catalogs_in(path: Path, text: str) -> NamedCatalogs:
 def _check_entry(name: str, properties: Any) -> dict[str, str]:
     if not isinstance(properties, dict) or not isinstance(properties.get("impl"), str):
         raise invalid(f"catalog '{name}' must be a mapping with `impl:`")
+    names = properties.get(_NAME_LIST)
+    if isinstance(names, list) and all(isinstance(each, str) for each in names):
+        properties = {**properties, _NAME_LIST: ",".join(names)}
     return property_texts(name, properties)
 
 
@@ -155,6 +160,28 @@ def _catalog_around(root: Any, inner: yaml.Node) -> str | None:
             if name.start_mark.index <= inner.start_mark.index < entry.end_mark.index:
                 return str(name.value)
     return None
+
+
+def read_mapping(path: Path) -> dict[str, Any]:
+    """Return the content of another configuration file, which is a mapping in YAML.
+
+    Raises:
+        InvalidInputError: (13) it cannot be read, is no mapping, or has a key twice. The message
+            repeats no value.
+    """
+    try:
+        loader = _Loader(path.read_text(encoding="utf-8"))
+        content = loader.get_single_data()
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        reason = getattr(error, "strerror", None) or f"it is not YAML ({type(error).__name__})"
+        # The parser's own message quotes the line.
+        raise invalid(f"{path} cannot be read: {reason}") from None
+    for key in loader.repeated:
+        line = key.start_mark.line + 1
+        raise invalid(f"{path}: the key '{key.value}' is duplicated in line {line}")
+    if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
+        raise invalid(f"{path} must hold a mapping of keys to values")
+    return content
 
 
 def property_texts(impl: str, properties: Mapping[Any, Any]) -> dict[str, str]:

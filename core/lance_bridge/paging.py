@@ -14,6 +14,8 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from lance_namespace.errors import InvalidInputError
+
 from .errors import invalid
 
 _VERSION = 1
@@ -40,7 +42,7 @@ class PageRequest:
         """
         if limit is not None and limit < 1:
             raise invalid(f"limit must be 1 or more, not {limit}")
-        return cls(scope, limit, _decode(scope, token) if token else None)
+        return cls(scope, limit, decode_token(scope, token) if token else None)
 
     def cut(self, names: Sequence[tuple[str, ...]]) -> tuple[list[tuple[str, ...]], str | None]:
         """Return one page of ``names`` and the token of the next, or None at the end.
@@ -52,7 +54,7 @@ class PageRequest:
         if self.limit is None or len(rest) <= self.limit:
             return rest, None
         page = rest[: self.limit]
-        return page, _encode(self.scope, page[-1])
+        return page, encode_token(self.scope, page[-1])
 
     def cut_names(self, names: Sequence[str]) -> tuple[list[str], str | None]:
         """Like :meth:`cut`, for single names in any order; sorts them, without repeats."""
@@ -64,22 +66,29 @@ def _digest(scope: str) -> str:
     return hashlib.sha256(scope.encode()).hexdigest()[:_SCOPE_LENGTH]
 
 
-def _encode(scope: str, last: tuple[str, ...]) -> str:
+def encode_token(scope: str, last: tuple[str, ...]) -> str:
+    """Return a token that `decode_token` reads back with the same scope."""
     content = json.dumps([_VERSION, _digest(scope), *last], separators=(",", ":"))
     return base64.urlsafe_b64encode(content.encode()).decode()
 
 
-def _decode(scope: str, token: str) -> tuple[str, ...]:
+def decode_token(scope: str, token: str) -> tuple[str, ...]:
+    """Return what a token holds.
+
+    Raises:
+        InvalidInputError: (13) it is malformed, or of another scope or version.
+    """
     try:
         content = json.loads(base64.b64decode(token.encode(), altchars=b"-_", validate=True))
     except (binascii.Error, ValueError, RecursionError):
-        raise _bad_token() from None
+        raise bad_token() from None
     if not isinstance(content, list) or len(content) < 3 or content[0] != _VERSION:
-        raise _bad_token()
+        raise bad_token()
     if content[1] != _digest(scope) or not all(isinstance(name, str) for name in content[2:]):
-        raise _bad_token()
+        raise bad_token()
     return tuple(content[2:])
 
 
-def _bad_token() -> Exception:
+def bad_token() -> InvalidInputError:
+    """Code 13: a page token is malformed, or of another listing."""
     return invalid("page_token is not one that this listing gave: start again without it")

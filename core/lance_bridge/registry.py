@@ -11,19 +11,20 @@ from typing import Any
 
 import lance_namespace
 from lance_namespace import LanceNamespace
-from lance_namespace.errors import LanceNamespaceError
+from lance_namespace.errors import LanceNamespaceError, ServiceUnavailableError
 
-from _lance_bridge_names import GROUP, catalogs
+from _lance_bridge_names import GROUP, catalogs, implementations
 
 from . import config as configuration
 from .errors import invalid, unsupported
+from .lance_errors import STORAGE_ERROR, first_line
 from .namespace import LanceBridgeNamespace
 
 logger = logging.getLogger(__name__)
 
 __all__ = [
-    "GROUP", "catalogs", "connect", "find", "is_implementation", "require_lance_bridge",
-    "require_lance_bridge_class",
+    "GROUP", "catalogs", "connect", "connect_configured", "find", "implementation",
+    "is_implementation", "require_lance_bridge", "require_lance_bridge_class",
 ]  # fmt: skip
 
 
@@ -42,16 +43,34 @@ def connect(name: str, properties: Mapping[str, Any] | None = None, **more: Any)
     given = _given(name, properties, more)
     named = {} if is_implementation(name) else _named_catalogs()
     if name in named:
-        stored = dict(named[name])
-        impl = stored.pop("impl")
-        kind = find(impl)
-        if issubclass(kind, LanceBridgeNamespace):
-            stored.update(configuration.environment(kind.config_type, name))
-        namespace = _construct(kind, impl, {**stored, **given})
-        if isinstance(namespace, LanceBridgeNamespace):
-            namespace.configured_name = name
-        return namespace
+        return connect_configured(name, named[name], given)
     return _construct(find(name, named), name, given)
+
+
+def connect_configured(
+    name: str, entry: Mapping[str, str], given: Mapping[str, Any] | None = None
+) -> LanceNamespace:
+    """Connect to a catalog as its entry in a configuration says.
+
+    Args:
+        name: The catalog's name; ``LANCE_BRIDGE_<NAME>_<KEY>`` in the environment goes before the
+            entry.
+        entry: ``impl``, and properties.
+        given: Properties that go before both.
+
+    Raises:
+        InvalidInputError: (13) no such implementation, or bad properties.
+        UnsupportedOperationError: (0) an extra is not installed; the message has the command.
+    """
+    stored = dict(entry)
+    impl = stored.pop("impl")
+    kind = find(impl)
+    if issubclass(kind, LanceBridgeNamespace):
+        stored.update(configuration.environment(kind.config_type, name))
+    namespace = _construct(kind, impl, {**stored, **(given or {})})
+    if isinstance(namespace, LanceBridgeNamespace):
+        namespace.configured_name = name
+    return namespace
 
 
 def _given(name: Any, properties: Any, more: Mapping[str, Any]) -> dict[str, Any]:
@@ -81,7 +100,7 @@ def _warn_once(text: str) -> None:
 
 def is_implementation(name: str) -> bool:
     """Return whether a name is an implementation's, and so cannot be a configured catalog's."""
-    return name in lance_namespace.NATIVE_IMPLS or name in catalogs()
+    return name in lance_namespace.NATIVE_IMPLS or name in implementations()
 
 
 def implementation(name: str) -> type[LanceNamespace]:
@@ -102,7 +121,7 @@ def find(name: str, named: Mapping[str, Any] | None = None) -> type[LanceNamespa
         InvalidInputError: (13) there is none.
         UnsupportedOperationError: (0) it cannot be imported.
     """
-    known = {**lance_namespace.NATIVE_IMPLS, **catalogs()}
+    known = {**lance_namespace.NATIVE_IMPLS, **implementations()}
     class_path = known.get(name, name)
     if "." not in class_path:
         choices = sorted({*known, *(named or {})})
@@ -150,7 +169,12 @@ def require_lance_bridge_class(
         return implementation
     path = f"{implementation.__module__}.{implementation.__qualname__}"
     is_native = path in lance_namespace.NATIVE_IMPLS.values()
-    owner = "pylance's own" if is_native else "not lance-bridge's own"
+    is_ours = path.partition(".")[0] in {
+        each.partition(".")[0] for each in implementations().values()
+    }
+    owner = (
+        "pylance's own" if is_native else "made of others" if is_ours else "not lance-bridge's own"
+    )
     known = ", ".join(sorted(catalogs()))
     text = f"'{name}' is {owner} ({path}), but this works only on {known}"
     raise invalid(f"{text}. {hint}" if hint else text)
@@ -166,4 +190,6 @@ def _construct(
     except LanceNamespaceError:
         raise
     except (TypeError, ValueError, OSError, RuntimeError) as error:
+        if STORAGE_ERROR in str(error):
+            raise ServiceUnavailableError(f"impl={name}: {first_line(error)}") from error
         raise invalid(f"impl={name}: {error}") from error

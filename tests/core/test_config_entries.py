@@ -22,6 +22,11 @@ def yaml_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
+def test_the_names_of_other_catalogs_may_be_a_list(yaml_file: Path) -> None:
+    yaml_file.write_text("catalogs:\n  all: {impl: federated, catalogs: [prod, aws]}\n")
+    assert named_catalogs()["all"] == {"impl": "federated", "catalogs": "prod,aws"}
+
+
 @pytest.mark.parametrize(
     ("entry", "problem"),
     [
@@ -29,6 +34,7 @@ def yaml_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("{uri: x}", "'a' must be a mapping with `impl:`"),
         ("{impl: 3}", "'a' must be a mapping with `impl:`"),
         ("{impl: x, uri: [s3cr3t-value]}", "'uri' must be a string"),
+        ("{impl: x, catalogs: [prod, 3]}", "'catalogs' must be a string"),
         ("{impl: x, uri: }", "'uri' must be a string"),
         ("{impl: x, uri: s3cr3t-value, 'uri': other}", "'uri' is duplicated in line 3"),
         ("{impl: x}\n  a: {impl: y}", "'a' is duplicated in line 4"),

@@ -14,10 +14,12 @@ import pytest
 from lance_namespace.errors import (
     InvalidInputError,
     LanceNamespaceError,
+    ServiceUnavailableError,
     UnsupportedOperationError,
 )
 
 import lance_bridge
+from _lance_bridge_names import NAMESPACES_GROUP
 from lance_bridge import registry
 from lance_bridge_hive import HiveNamespace
 
@@ -83,6 +85,19 @@ def test_a_fourth_catalog_is_an_entry_point_and_nothing_more(
     assert memory(lance_namespace.connect("fourth", {"uri": "x"}))
 
 
+def test_a_namespace_made_of_others_has_its_own_group_and_is_no_catalog(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    module, _, name = CLASS_PATH.rpartition(".")
+    point = metadata.EntryPoint("several", f"{module}:{name}", NAMESPACES_GROUP)
+    points = {NAMESPACES_GROUP: [point]}
+    monkeypatch.setattr(metadata, "entry_points", lambda group: points.get(group, []))
+    assert lance_bridge.catalogs() == {}
+    assert registry.is_implementation("several")
+    assert memory(lance_bridge.connect("several", uri="x"))
+    assert memory(lance_namespace.connect("several", {"uri": "x"}))
+
+
 def test_directories_and_rest_are_handed_to_pylance(tmp_path: Path) -> None:
     directory = lance_bridge.connect("dir", {"root": str(tmp_path)})
     assert type(directory) is lance.namespace.DirectoryNamespace
@@ -94,6 +109,17 @@ def test_directories_and_rest_are_handed_to_pylance(tmp_path: Path) -> None:
 def test_what_pylance_refuses_is_an_error_with_a_code() -> None:
     with pytest.raises(LanceNamespaceError, match="impl=dir"):
         lance_bridge.connect("dir", {})
+
+
+def test_storage_that_does_not_answer_is_no_bad_property() -> None:
+    options = {
+        "aws_endpoint": "http://127.0.0.1:9", "allow_http": "true", "client_max_retries": "0",
+        "aws_access_key_id": "id", "aws_secret_access_key": "hush", "aws_region": "us-east-1",
+    }  # fmt: skip
+    stored = {f"storage.{key}": value for key, value in options.items()}
+    with pytest.raises(ServiceUnavailableError, match="impl=dir") as caught:
+        lance_bridge.connect("dir", {"root": "s3://lake/x", **stored})
+    assert "hush" not in str(caught.value)
 
 
 # -- by name ---------------------------------------------------------------------------------------

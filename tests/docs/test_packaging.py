@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 
 REPOSITORY = Path(__file__).parents[2]
 CATALOGS = {"glue": "GlueNamespace", "hive": "HiveNamespace", "unity": "UnityNamespace"}
-APPS = ("cli", "doctor", "metastore", "migrate", "spark")
+APPS = ("cli", "doctor", "federated", "metastore", "migrate", "server", "spark")
 PACKAGES = [
     REPOSITORY / "core" / "lance_bridge",
     *(REPOSITORY / "adapters" / f"lance_bridge_{name}" for name in CATALOGS),
@@ -139,16 +139,29 @@ def test_the_wheel_registers_every_adapter_and_the_command(wheel: ZipFile) -> No
         "doctor",
         "=",
         "lance_bridge_doctor.command:doctor",
+        "keys",
+        "=",
+        "lance_bridge_server.keys_command:app",
         "metastore",
         "=",
         "lance_bridge_metastore.command:app",
         "migrate",
         "=",
         "lance_bridge_migrate.commands:app",
+        "search",
+        "=",
+        "lance_bridge_federated.command:search",
+        "serve",
+        "=",
+        "lance_bridge_server.command:serve",
         "[lance_bridge.maintenance]",
         "spark",
         "=",
         "lance_bridge_spark.local_session:open_session",
+        "[lance_bridge.namespaces]",
+        "federated",
+        "=",
+        "lance_bridge_federated:FederatedNamespace",
     ]
 
 

@@ -143,7 +143,8 @@ class IdentifierCases(Cases):
     def test_a_table_identifier_with_the_wrong_number_of_names_is_invalid_input(
         self, ns: CaseNamespace, refusals: Refusals
     ) -> None:
-        wrong = [[unique_name()] * depth for depth in range(1, 7) if depth != len(ns.id) + 1]
+        longest = [*ns.target.parent, *[unique_name()] * 6]
+        wrong = [longest[:depth] for depth in range(1, 7) if depth != len(ns.id) + 1]
         refusals.refuse(calls_of(ns, TABLE_OPERATIONS), wrong, INVALID)
 
     @needs("fixed_depth")

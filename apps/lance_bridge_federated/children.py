@@ -1,0 +1,134 @@
+"""The catalogs of a federation. Each is connected when it is first used.
+
+A catalog that cannot be connected fails the requests for it, and no others.
+"""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lance_namespace import LanceNamespace
+
+from lance_bridge.config import STORAGE_PREFIX, CatalogConfig
+from lance_bridge.errors import invalid
+from lance_bridge.redaction import contains_secret, is_secret, redact
+from lance_bridge.registry import connect
+
+Connect = Callable[[], LanceNamespace]
+
+_HEADERS = ("header.", "headers.")
+"""Prefixes of pylance's properties for HTTP headers, any of which may be a credential."""
+
+
+class Child:
+    """One catalog: its namespace, which is made by the first call that needs it.
+
+    Args:
+        source: The namespace, or a function that makes it. A function that failed is called again
+            by the next request.
+        identity: What the namespace's `namespace_id` is, if that is known without making it.
+    """
+
+    def __init__(
+        self, name: str, source: LanceNamespace | Connect, identity: str | None = None
+    ) -> None:
+        self.name = name
+        self._lock = threading.Lock()
+        self._identity = identity
+        self._made = source if isinstance(source, LanceNamespace) else None
+        self._source = source
+
+    def namespace(self) -> LanceNamespace:
+        """Return the namespace; raises what making it raises."""
+        if self._made is None:
+            with self._lock:
+                if self._made is None:
+                    self._made = self._make()
+        return self._made
+
+    def _make(self) -> LanceNamespace:
+        assert not isinstance(self._source, LanceNamespace)
+        made: object = self._source()
+        if not isinstance(made, LanceNamespace):
+            raise invalid(f"Catalog '{self.name}' is a {type(made).__name__}, not a LanceNamespace")
+        return made
+
+    def identity(self) -> str:
+        """Return what this is connected to, without secrets."""
+        return self._identity or self.namespace().namespace_id()
+
+    def close(self) -> None:
+        """Close the namespace if it was made and can be closed."""
+        close = getattr(self._made, "close", None)
+        if callable(close):
+            close()
+
+    def __deepcopy__(self, _memo: object) -> Child:
+        """Return this: a copy in the same process can share the connection."""
+        return self
+
+    def __reduce__(self) -> tuple[type[Child], tuple[Any, ...]]:
+        """Pickle the source by itself: one that cannot be loaded fails when it is first used."""
+        known = self._identity or (self._made.namespace_id() if self._made is not None else None)
+        is_pickled = isinstance(self._source, Pickled)
+        source = self._source if is_pickled else Pickled(pickle.dumps(self._source))
+        return Child, (self.name, source, known)
+
+
+@dataclass(frozen=True)
+class Pickled:
+    """Loads a namespace, or a function that makes one, when it is called."""
+
+    data: bytes = field(repr=False)
+
+    def __call__(self) -> LanceNamespace:
+        loaded = pickle.loads(self.data)
+        made: LanceNamespace = loaded if isinstance(loaded, LanceNamespace) else loaded()
+        return made
+
+
+@dataclass(frozen=True)
+class NativeCatalog:
+    """Connects one of pylance's own namespaces, or another library's.
+
+    Those objects cannot be pickled, so that this carries their properties, without the secret ones
+    unless ``pickle_secrets``.
+    """
+
+    impl: str
+    properties: Mapping[str, str] = field(repr=False)
+    pickle_secrets: bool = False
+    left_out: tuple[str, ...] = ()
+    """Keys of the secrets that were not in the pickle from which this was loaded."""
+
+    def __call__(self) -> LanceNamespace:
+        if self.left_out:
+            raise invalid(
+                f"impl={self.impl} was pickled without its secrets ({', '.join(self.left_out)}). "
+                "Connect with its property pickle.secrets=true before pickling"
+            )
+        return connect(self.impl, self.properties)
+
+    @property
+    def identity(self) -> str:
+        """What this is connected to: its properties but for the secret ones."""
+        shown = (f"{k}={redact(v)}" for k, v in sorted(self.properties.items()) if not _hides(k))
+        return f"{self.impl}({', '.join(shown)})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        secrets = [k for k, v in self.properties.items() if _hides(k) or contains_secret(v)]
+        if self.pickle_secrets:
+            secrets = []
+        carried = {k: v for k, v in self.properties.items() if k not in secrets}
+        left_out = tuple(sorted({*secrets, *self.left_out}))
+        return NativeCatalog, (self.impl, carried, self.pickle_secrets, left_out)
+
+
+def _hides(key: str) -> bool:
+    is_stored = key.startswith(STORAGE_PREFIX)
+    secret = CatalogConfig.is_secret(key) if is_stored else is_secret(key)
+    return secret or key.startswith(_HEADERS)

@@ -1,0 +1,117 @@
+"""Identifiers in requests and answers: the catalog's name is their first part.
+
+A field is an identifier by its name, wherever in a model it is. The models of the API decide how
+deep they lie: a batch has a list of requests, a plan has a query.
+"""
+
+from __future__ import annotations
+
+import re
+import typing
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
+
+from lance_bridge.errors import display, invalid
+from lance_bridge.names import first_names
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+ID_FIELDS = frozenset({"id", "namespace", "new_namespace_id", "transaction_id"})
+"""Fields that hold an identifier if they hold a list; a ``transaction_id`` is often a string."""
+_SHOWN = 3
+_CATALOG_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,127}")
+
+
+def check_catalog_name(name: str) -> None:
+    """Refuse a name that no catalog of a federation can have.
+
+    Raises:
+        InvalidInputError: (13)
+    """
+    if not isinstance(name, str) or not _CATALOG_NAME.fullmatch(name):
+        raise invalid(
+            f"Catalog name {str(name)[:60]!r} must consist of 1 to 128 letters, digits, _ and -, "
+            "and not begin with -"
+        )
+
+
+def ids_in(model: BaseModel) -> Iterator[list[str]]:
+    """Yield each identifier in a request or an answer."""
+    for name, value in model:
+        if name in ID_FIELDS and isinstance(value, list):
+            yield value
+        else:
+            for inner in _models_in(value):
+                yield from ids_in(inner)
+
+
+def map_ids(model: ModelT, change: Callable[[list[str]], list[str]]) -> ModelT:
+    """Return a copy of a request or an answer with each identifier in it changed."""
+    changes: dict[str, Any] = {}
+    for name, value in model:
+        if name in ID_FIELDS and isinstance(value, list):
+            changes[name] = change(value)
+        elif inner := _models_in(value):
+            mapped = [map_ids(each, change) for each in inner]
+            changes[name] = mapped if isinstance(value, list) else mapped[0]
+    return model.model_copy(update=changes)
+
+
+def split(request: ModelT) -> tuple[str, ModelT]:
+    """Return the catalog that a request is for, and the request as that catalog takes it.
+
+    Raises:
+        InvalidInputError: (13) no identifier, one of the root, or those of several catalogs.
+    """
+    ids = list(ids_in(request))
+    if not ids:
+        raise invalid("The request has no identifier: set `id`")
+    if not all(ids):
+        raise invalid(
+            "The request names the root namespace, which holds catalogs and no tables: begin the "
+            "identifier with the name of a catalog"
+        )
+    for name in (names := {each[0] for each in ids}):
+        check_catalog_name(name)
+    if len(names) > 1:
+        raise invalid(
+            f"One request works in one catalog: {first_names(_one_of_each(ids), _SHOWN)} are in "
+            f"different ones ({', '.join(sorted(names))})"
+        )
+    [catalog] = names
+    return catalog, map_ids(request, lambda each: each[1:])
+
+
+def _one_of_each(ids: list[list[str]]) -> list[str]:
+    """Return the first identifier of each catalog, as messages have it."""
+    firsts: dict[str, str] = {}
+    for each in ids:
+        firsts.setdefault(each[0], f"'{display(each)}'")
+    return list(firsts.values())
+
+
+def _models_in(value: Any) -> list[BaseModel]:
+    """Return the models that a field holds and that have identifiers at any depth."""
+    values = value if isinstance(value, list) else [value]
+    return [each for each in values if isinstance(each, BaseModel) and _has_ids(type(each))]
+
+
+@cache
+def _has_ids(model: type[BaseModel]) -> bool:
+    """Return whether a type has an identifier at any depth. Schemas are deep, and have none."""
+    return any(not ID_FIELDS.isdisjoint(each.model_fields) for each in _types_below(model, set()))
+
+
+def _types_below(annotation: Any, seen: set[type[BaseModel]]) -> set[type[BaseModel]]:
+    """Return the types of models in an annotation and in their fields; types can be recursive."""
+    if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+        for inner in typing.get_args(annotation):
+            _types_below(inner, seen)
+    elif annotation not in seen:
+        seen.add(annotation)
+        for field in annotation.model_fields.values():
+            _types_below(field.annotation, seen)
+    return seen

@@ -1,0 +1,144 @@
+"""ListAllTables over several catalogs, one after the other, page by page.
+
+A catalog that does not answer is left out, and every page from then on names it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import islice
+
+import lance_namespace as api
+from lance_namespace import LanceNamespace
+from lance_namespace.errors import (
+    InternalError,
+    InvalidInputError,
+    LanceNamespaceError,
+    UnsupportedOperationError,
+)
+
+from lance_bridge.paging import PageRequest, bad_token, encode_token
+
+from .children import Child
+from .error_text import describe, errors_of
+from .walking import is_native, walk
+
+logger = logging.getLogger(__name__)
+
+DELIMITER = "$"
+"""Joins the names of an identifier, as in the answers of each catalog."""
+UNAVAILABLE = "unavailable."
+"""Prefix of the keys of an answer's context that name the catalogs that were left out."""
+_SCOPE = "all tables of all catalogs"
+_WALK = "all tables of one catalog"
+_EARLIER = "not asked again: it did not answer for an earlier page"
+
+
+@dataclass
+class _Page:
+    """The page that is being filled."""
+
+    tables: list[str]
+    left_out: dict[str, str]
+    """Catalog to why it is missing."""
+    limit: int | None
+
+    @property
+    def room(self) -> int | None:
+        return None if self.limit is None else self.limit - len(self.tables)
+
+
+def list_all(
+    children: Mapping[str, Child], request: api.ListTablesRequest
+) -> api.ListTablesResponse:
+    """Return one page of the tables of all catalogs, by catalog.
+
+    Raises:
+        InvalidInputError: (13) a bad limit or token.
+    """
+    asked = PageRequest.parse(_SCOPE, request.limit, request.page_token)
+    if asked.after is not None and len(asked.after) < 2:
+        raise bad_token()
+    catalog, token, *missing = asked.after or ("", "")
+    page = _Page([], dict.fromkeys(missing, _EARLIER), request.limit)
+    for name in sorted(children):
+        if name < catalog:
+            continue
+        if page.room == 0:
+            return _answer(page, (name, ""))
+        token = _fill(page, children[name], request, token if name == catalog else "")
+        if token:
+            return _answer(page, (name, token))
+    return _answer(page, None)
+
+
+def _answer(page: _Page, position: tuple[str, str] | None) -> api.ListTablesResponse:
+    """Return a page; the token has the position of the next one, and what was left out."""
+    token = None
+    if position is not None:
+        token = encode_token(_SCOPE, (*position, *sorted(page.left_out)))
+    context = {f"{UNAVAILABLE}{name}": why for name, why in sorted(page.left_out.items())}
+    return api.ListTablesResponse(tables=page.tables, page_token=token, context=context or None)
+
+
+def _fill(page: _Page, child: Child, request: api.ListTablesRequest, token: str) -> str:
+    """Add tables of one catalog; return the catalog's own token if the page is full before it."""
+    given = token
+    while page.room is None or page.room > 0:
+        asked = request.model_copy(update={"limit": page.room, "page_token": token or None})
+        try:
+            with errors_of(child.name, "list_all_tables", [[]]):
+                found = _list_catalog(child.namespace(), asked)
+        except LanceNamespaceError as error:
+            if token and token == given and isinstance(error, InvalidInputError):
+                raise  # it is about the token that the caller sent
+            logger.warning("listed without the catalog '%s': %s", child.name, describe(error))
+            page.left_out[child.name] = describe(error)
+            return ""
+        page.tables += [f"{child.name}{DELIMITER}{table}" for table in found.tables]
+        page.left_out.update(_left_out_below(child.name, found.context))
+        token = found.page_token or ""
+        if not token:
+            return ""
+    return token
+
+
+def _left_out_below(name: str, context: Mapping[str, str] | None) -> dict[str, str]:
+    """Return what a catalog that is a federation itself has left out."""
+    return {
+        f"{name}.{key.removeprefix(UNAVAILABLE)}": why
+        for key, why in (context or {}).items()
+        if key.startswith(UNAVAILABLE)
+    }
+
+
+def _list_catalog(
+    namespace: LanceNamespace, request: api.ListTablesRequest
+) -> api.ListTablesResponse:
+    if is_native(namespace):
+        return _list_by_walking(namespace, request)
+    try:
+        found = namespace.list_all_tables(request)
+    except UnsupportedOperationError:
+        return _list_by_walking(namespace, request)
+    if request.page_token and found.page_token == request.page_token:
+        raise InternalError("The listing repeats itself: its next page has the same token")
+    return found
+
+
+def _list_by_walking(
+    namespace: LanceNamespace, request: api.ListTablesRequest
+) -> api.ListTablesResponse:
+    page = PageRequest.parse(_WALK, request.limit, request.page_token)
+    paths = walk(namespace, include_declared=request.include_declared, after=page.after)
+    if page.limit is None:
+        found, has_more = list(paths), False
+    else:
+        taken = list(islice(paths, page.limit + 1))
+        found, has_more = taken[: page.limit], len(taken) > page.limit
+    return api.ListTablesResponse(
+        tables=[DELIMITER.join(path) for path in found],
+        page_token=encode_token(_WALK, found[-1]) if has_more else None,
+    )

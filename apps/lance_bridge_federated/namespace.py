@@ -1,0 +1,244 @@
+"""FederatedNamespace: every operation of the Lance namespace, over several namespaces."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import lance_namespace as api
+import pyarrow as pa
+from lance_namespace import LanceNamespace
+from lance_namespace.errors import NamespaceNotFoundError
+from pydantic import BaseModel
+
+from lance_bridge.errors import invalid, unsupported
+from lance_bridge.paging import PageRequest, decode_token, encode_token
+from lance_bridge.requests import as_model
+
+from . import listing
+from .children import Child, Connect
+from .config import IMPL, children_from
+from .delegation import delegates, request_type
+from .error_text import errors_of
+from .identifiers import check_catalog_name, ids_in, map_ids, split
+
+
+@delegates
+class FederatedNamespace(LanceNamespace):
+    """A Lance namespace over several others, its catalogs. Safe to share between threads.
+
+    The children of its root are the catalogs: ``["prod", "sales", "orders"]`` is the table
+    ``["sales", "orders"]`` of the catalog ``prod``. An operation is answered by the catalog that
+    its identifier begins with; a request with identifiers of several raises InvalidInput (13).
+
+    Args:
+        catalogs: Name to namespace, or to a function that makes it when it is first used. Its
+            calls must be safe to share between threads, too.
+        properties: ``catalogs``, names in the configuration file, joined with commas;
+            ``catalog.<name>.impl`` and other properties of a catalog. Without any, it has all
+            catalogs of the configuration file. No catalog is called.
+
+    Raises:
+        InvalidInputError: (13) a property or a name is wrong.
+        UnsupportedOperationError: (0) a catalog needs an extra that is not installed.
+    """
+
+    def __init__(
+        self,
+        catalogs: Mapping[str, LanceNamespace | Connect] | None = None,
+        /,
+        **properties: str,
+    ) -> None:
+        if catalogs is None:
+            children = children_from(properties, FederatedNamespace)
+        elif properties:
+            raise invalid(f"impl={IMPL} takes catalogs as objects or as properties, not both")
+        else:
+            children = {name: Child(name, source) for name, source in catalogs.items()}
+        if not children:
+            raise invalid(f"impl={IMPL} needs one catalog at least")
+        for name in children:
+            check_catalog_name(name)
+        self._children = dict(sorted(children.items()))
+
+    # -- catalogs ----------------------------------------------------------------------------------
+
+    @property
+    def catalogs(self) -> list[str]:
+        """The names of the catalogs, sorted."""
+        return list(self._children)
+
+    def child(self, catalog: str) -> LanceNamespace:
+        """Return a catalog's own namespace, which takes identifiers without the catalog's name.
+
+        Raises:
+            NamespaceNotFoundError: (1) there is no such catalog.
+            LanceNamespaceError: it cannot be connected.
+        """
+        child = self._child(catalog)
+        with errors_of(catalog, "connect", [[]]):
+            return child.namespace()
+
+    def _child(self, catalog: str) -> Child:
+        if catalog not in self._children:
+            raise NamespaceNotFoundError(
+                f"Namespace not found: {catalog}. No catalog has this name: list the namespaces of "
+                "the root"
+            )
+        return self._children[catalog]
+
+    # -- delegation --------------------------------------------------------------------------------
+
+    def delegate(self, operation: str, request: Any, *rows: Any) -> Any:
+        """Have the catalog that a request names answer it.
+
+        Args:
+            operation: The name of a method of the trait.
+            request: Its request, as a model or a mapping.
+            rows: What else the operation takes.
+
+        Raises:
+            InvalidInputError: (13) the request is malformed, has no identifier, or has identifiers
+                of several catalogs.
+            NamespaceNotFoundError: (1) there is no such catalog.
+            LanceNamespaceError: what the catalog raises, with its name in the message.
+        """
+        return self._delegate(operation, as_model(request_type(operation), request), *rows)
+
+    def _delegate(self, operation: str, request: BaseModel, *rows: Any) -> Any:
+        catalog, inner = split(request)
+        child = self._child(catalog)
+        token = getattr(inner, "page_token", None)
+        if token:
+            own, *_ = decode_token(_scope(catalog), token)
+            inner = inner.model_copy(update={"page_token": own})
+        with errors_of(catalog, operation, list(ids_in(inner))):
+            answer = getattr(child.namespace(), operation)(inner, *rows)
+        return _with_catalog(answer, catalog) if isinstance(answer, BaseModel) else answer
+
+    def query_table_reader(self, request: api.QueryTableRequest) -> pa.RecordBatchReader:
+        """Answer a query with a reader, for answers larger than memory. Not in the specification.
+
+        The answer of a catalog that is not lance-bridge's own is in memory as a whole.
+
+        Raises what `query_table` raises.
+        """
+        model = as_model(api.QueryTableRequest, request)
+        catalog, _ = split(model)
+        if hasattr(self.child(catalog), "query_table_reader"):
+            reader: pa.RecordBatchReader = self._delegate("query_table_reader", model)
+            return reader
+        answer = self._delegate("query_table", model)
+        file = pa.ipc.open_file(getattr(answer, "data", answer))
+        batches = (file.get_batch(number) for number in range(file.num_record_batches))
+        return pa.RecordBatchReader.from_batches(file.schema, batches)
+
+    # -- operations on the root and on catalogs ----------------------------------------------------
+
+    def list_namespaces(self, request: api.ListNamespacesRequest) -> api.ListNamespacesResponse:
+        """List the names of child namespaces; those of the root are the catalogs.
+
+        A catalog that does not answer is among them. Raises: NamespaceNotFound, InvalidInput.
+        """
+        model = as_model(api.ListNamespacesRequest, request)
+        if model.id:
+            answer: api.ListNamespacesResponse = self._delegate("list_namespaces", model)
+            return answer
+        page = PageRequest.parse("catalogs", model.limit, model.page_token)
+        names, token = page.cut_names(self.catalogs)
+        return api.ListNamespacesResponse(namespaces=names, page_token=token)
+
+    def describe_namespace(
+        self, request: api.DescribeNamespaceRequest
+    ) -> api.DescribeNamespaceResponse:
+        """Return a namespace's properties; the root has none.
+
+        Raises: NamespaceNotFound, InvalidInput.
+        """
+        model = as_model(api.DescribeNamespaceRequest, request)
+        if not model.id:
+            return api.DescribeNamespaceResponse(properties={})
+        answer: api.DescribeNamespaceResponse = self._delegate("describe_namespace", model)
+        return answer
+
+    def namespace_exists(self, request: api.NamespaceExistsRequest) -> api.NamespaceExistsResponse:
+        """Return normally where the namespace exists. Raises: NamespaceNotFound, InvalidInput."""
+        model = as_model(api.NamespaceExistsRequest, request)
+        if not model.id:
+            return api.NamespaceExistsResponse()
+        answer: api.NamespaceExistsResponse = self._delegate("namespace_exists", model)
+        return answer
+
+    def create_namespace(self, request: api.CreateNamespaceRequest) -> api.CreateNamespaceResponse:
+        """Create a namespace in a catalog. Raises what the catalog does, and Unsupported."""
+        model = as_model(api.CreateNamespaceRequest, request)
+        _refuse_to_change_catalogs("created", model.id)
+        answer: api.CreateNamespaceResponse = self._delegate("create_namespace", model)
+        return answer
+
+    def drop_namespace(self, request: api.DropNamespaceRequest) -> api.DropNamespaceResponse:
+        """Drop a namespace of a catalog. Raises what the catalog does, and Unsupported."""
+        model = as_model(api.DropNamespaceRequest, request)
+        _refuse_to_change_catalogs("dropped", model.id)
+        answer: api.DropNamespaceResponse = self._delegate("drop_namespace", model)
+        return answer
+
+    def list_all_tables(self, request: api.ListTablesRequest) -> api.ListTablesResponse:
+        """List the tables of all catalogs as identifiers joined with ``$``, by catalog.
+
+        A catalog that does not answer is left out: the answer's ``context`` has the key
+        ``unavailable.<catalog>``, whose value says why.
+
+        Raises: InvalidInput.
+        """
+        model = as_model(api.ListTablesRequest, request)
+        if model.id:
+            raise invalid("ListAllTables takes no identifier: use ListTables for one namespace")
+        return listing.list_all(self._children, model)
+
+    # -- life --------------------------------------------------------------------------------------
+
+    def namespace_id(self) -> str:
+        """Return what this is connected to; equal for equal connections, without secrets."""
+        parts = (f"{name}={child.identity()}" for name, child in self._children.items())
+        return f"{IMPL}({', '.join(parts)})"
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {', '.join(self.__dict__.get('_children', ()))}>"
+
+    def close(self) -> None:
+        """Close the connections of the catalogs. They may be used again, and reconnect."""
+        for child in self._children.values():
+            child.close()
+
+    def __enter__(self) -> FederatedNamespace:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_children": self._children}
+
+
+def _scope(catalog: str) -> str:
+    return f"a listing of the catalog {catalog}"
+
+
+def _with_catalog(answer: BaseModel, catalog: str) -> BaseModel:
+    """Return a catalog's answer with its name in all identifiers, and in the page token."""
+    full = map_ids(answer, lambda each: [catalog, *each])
+    token = getattr(full, "page_token", None)
+    if token:
+        full = full.model_copy(update={"page_token": encode_token(_scope(catalog), (token,))})
+    return full
+
+
+def _refuse_to_change_catalogs(changed: str, names: list[str] | None) -> None:
+    if not names:
+        raise invalid(f"The root namespace cannot be {changed}")
+    if len(names) == 1:
+        raise unsupported(
+            f"The catalog '{names[0]}' cannot be {changed}: the catalogs of a federation are those "
+            "of its configuration"
+        )

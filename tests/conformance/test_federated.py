@@ -1,0 +1,54 @@
+"""The kit over a federation of a real metastore and Glue, on each of the two."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from servers.glue_server import SECRET_KEY, GlueServer
+from servers.http_proxy import HttpProxy
+from servers.metastores import Metastores
+
+from lance_bridge.testing import ConformanceSuite, RequestSuite, ServerSuite, Target
+
+from .federated_target import FederatedTarget
+from .glue_target import GlueOnDiskTarget
+from .hive_target import hive_target
+
+pytestmark = pytest.mark.server
+RELEASE = "4.2"
+
+
+@pytest.fixture(scope="module")
+def targets(
+    metastores: Metastores, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, Target]]:
+    with (
+        GlueServer() as server,
+        HttpProxy(server.endpoint) as proxy,
+        pytest.MonkeyPatch.context() as environment,
+    ):
+        # Pickles hold no secrets: the reader of a pickle takes them from the environment.
+        environment.setenv("LANCE_BRIDGE_GLUE_SECRET_ACCESS_KEY", SECRET_KEY)
+        yield {
+            "prod": hive_target(RELEASE, metastores, tmp_path_factory.mktemp("hive")),
+            "aws": GlueOnDiskTarget(server, proxy, tmp_path_factory.mktemp("glue")),
+        }
+
+
+class TestFederatedHive(ConformanceSuite):
+    """Everything, on the metastore."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def target(cls, targets: dict[str, Target]) -> Target:
+        return FederatedTarget("prod", targets)
+
+
+class TestFederatedGlue(ServerSuite, RequestSuite):
+    """What the server and the kind of catalog decide, on Glue."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def target(cls, targets: dict[str, Target]) -> Target:
+        return FederatedTarget("aws", targets)

@@ -1,0 +1,233 @@
+"""ListAllTables over several catalogs, some of which do not answer."""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+from typing import Any
+
+import lance_namespace as api
+import pytest
+from core.memory_catalog import MemoryNamespace
+from lance_namespace.errors import (
+    InvalidInputError,
+    NamespaceNotFoundError,
+    PermissionDeniedError,
+    ServiceUnavailableError,
+    UnsupportedOperationError,
+)
+
+from lance_bridge.testing.calls import Calls, collect, pages
+from lance_bridge_federated import FederatedNamespace
+
+from .conftest import add_tables
+from .recording import Broken, Recorder
+
+DOWN = ServiceUnavailableError("connection refused, password=hush")
+IN_MEMORY = ["eu.shop.sales.a", "eu.shop.sales.b", "us.shop.sales.a"]
+IN_DIRECTORY = ["top", "db.a", "db.b", "db.deep.c", "e.x"]
+ALL = [
+    *(f"files${name.replace('.', '$')}" for name in IN_DIRECTORY),
+    *(f"prod${name.replace('.', '$')}" for name in IN_MEMORY),
+]
+"""By catalog; a directory's are by namespace."""
+
+
+@pytest.fixture
+def prod(memory: MemoryNamespace) -> MemoryNamespace:
+    add_tables(memory, *IN_MEMORY)
+    return memory
+
+
+@pytest.fixture
+def files(directory: api.LanceNamespace) -> api.LanceNamespace:
+    add_tables(directory, *IN_DIRECTORY)
+    return directory
+
+
+def list_all(namespace: api.LanceNamespace, limit: int | None = None, **more: Any) -> list[str]:
+    return collect(Calls(namespace).list_all_tables, "tables", limit, **more)
+
+
+def test_all_tables_of_all_catalogs_are_listed(
+    prod: MemoryNamespace, files: api.LanceNamespace
+) -> None:
+    namespace = FederatedNamespace({"prod": prod, "files": files})
+    answer = namespace.list_all_tables(api.ListTablesRequest())
+    assert answer.tables == ALL
+    assert answer.context is None
+
+
+@pytest.mark.parametrize("limit", range(1, len(ALL) + 2))
+def test_pages_of_any_size_are_the_whole(
+    limit: int, prod: MemoryNamespace, files: api.LanceNamespace
+) -> None:
+    namespace = FederatedNamespace({"prod": prod, "files": files})
+    assert list_all(namespace, limit) == ALL
+
+
+def test_a_table_dropped_or_created_between_pages_hides_no_other(
+    prod: MemoryNamespace, files: api.LanceNamespace
+) -> None:
+    namespace = FederatedNamespace({"prod": prod, "files": files})
+    found: list[str] = []
+    for names, _ in pages(Calls(namespace).list_all_tables, "tables", 1):
+        found += names
+        if names == ["files$db$a"]:
+            files.drop_table(api.DropTableRequest(id=["db", "a"]))
+            add_tables(files, "aa.first", "db.c")
+        if names == ["prod$eu$shop$sales$a"]:
+            prod.drop_table(api.DropTableRequest(id=["eu", "shop", "sales", "b"]))
+    expected = [*ALL[:3], "files$db$c", *ALL[3:]]
+    expected.remove("prod$eu$shop$sales$b")
+    assert found == expected
+
+
+def test_a_catalog_that_is_gone_from_the_configuration_ends_no_listing(
+    prod: MemoryNamespace, files: api.LanceNamespace
+) -> None:
+    both = FederatedNamespace({"files": files, "prod": prod})
+    token = both.list_all_tables(api.ListTablesRequest(limit=2)).page_token
+    assert list_all(FederatedNamespace({"prod": prod}), 2, token=token) == ALL[5:]
+
+
+@pytest.mark.parametrize("limit", [None, 1, 2, 3, 100])
+def test_a_catalog_that_is_down_is_named_on_every_page_from_then_on(
+    limit: int | None, prod: MemoryNamespace, files: api.LanceNamespace
+) -> None:
+    catalogs = {"aws": Broken(DOWN), "files": files, "lake": Broken(DOWN), "prod": prod}
+    listing = Calls(FederatedNamespace(catalogs)).list_all_tables
+    found: list[str] = []
+    token = None
+    while True:
+        answer = listing(limit=limit, page_token=token)
+        found += answer.tables
+        assert answer.context is not None
+        assert answer.context["unavailable.aws"]
+        if any(name.startswith("prod$") for name in answer.tables):
+            assert answer.context["unavailable.lake"]
+        token = answer.page_token
+        if not token:
+            break
+    assert found == ALL
+    assert set(answer.context) == {"unavailable.aws", "unavailable.lake"}
+    assert [catalogs["aws"].asked, catalogs["lake"].asked] == [1, 1]  # type: ignore[attr-defined]
+
+
+def test_the_reason_has_the_code_and_no_secret(caplog: pytest.LogCaptureFixture) -> None:
+    namespace = FederatedNamespace({"aws": Broken(DOWN)})
+    with caplog.at_level(logging.WARNING):
+        answer = namespace.list_all_tables(api.ListTablesRequest())
+    assert answer.tables == []
+    [reason] = (answer.context or {}).values()
+    assert reason.startswith("SERVICE_UNAVAILABLE (17): connection refused")
+    assert "'aws'" in caplog.text
+    assert "hush" not in reason + caplog.text
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (PermissionDeniedError("no"), "PERMISSION_DENIED (15): no (in aws)"),
+        (NamespaceNotFoundError("no root"), "NAMESPACE_NOT_FOUND (1)"),
+        (RuntimeError("odd"), "INTERNAL (18): list_all_tables failed with RuntimeError: odd"),
+    ],
+)
+def test_any_failure_of_a_catalog_is_named(error: Exception, reason: str) -> None:
+    namespace = FederatedNamespace({"aws": Broken(error)})
+    answer = namespace.list_all_tables(api.ListTablesRequest())
+    assert (answer.context or {})["unavailable.aws"].startswith(reason)
+
+
+def test_a_catalog_that_fails_half_way_keeps_what_it_gave(files: api.LanceNamespace) -> None:
+    class HalfWay(Recorder):
+        def list_all_tables(self, request: api.ListTablesRequest) -> api.ListTablesResponse:
+            if request.page_token:
+                raise DOWN
+            return api.ListTablesResponse(tables=["db$a"], page_token="2")
+
+    namespace = FederatedNamespace({"aws": HalfWay(), "files": files})
+    answer = namespace.list_all_tables(api.ListTablesRequest())
+    assert answer.tables == ["aws$db$a", *ALL[:5]]
+    assert set(answer.context or {}) == {"unavailable.aws"}
+
+
+def test_a_catalog_whose_pages_do_not_end_is_left(files: api.LanceNamespace) -> None:
+    class Endless(Recorder):
+        def list_all_tables(self, _request: Any) -> api.ListTablesResponse:
+            return api.ListTablesResponse(tables=["db$a"], page_token="again")
+
+    namespace = FederatedNamespace({"aws": Endless(), "files": files})
+    answer = namespace.list_all_tables(api.ListTablesRequest())
+    assert answer.tables[-5:] == ALL[:5]
+    assert "repeats itself" in (answer.context or {})["unavailable.aws"]
+
+
+def test_a_federation_within_one_names_what_it_left_out() -> None:
+    inner = FederatedNamespace({"aws": Broken(DOWN)})
+    answer = FederatedNamespace({"inner": inner}).list_all_tables(api.ListTablesRequest())
+    assert set(answer.context or {}) == {"unavailable.inner.aws"}
+
+
+def test_a_catalog_that_lists_one_namespace_only_is_walked(files: api.LanceNamespace) -> None:
+    class Other(api.LanceNamespace):
+        def namespace_id(self) -> str:
+            return "other"
+
+        def list_tables(self, request: api.ListTablesRequest) -> api.ListTablesResponse:
+            return files.list_tables(request)
+
+        def list_namespaces(self, request: api.ListNamespacesRequest) -> Any:
+            return files.list_namespaces(request)
+
+    with pytest.raises(UnsupportedOperationError):
+        Other().list_all_tables(api.ListTablesRequest())
+    assert list_all(FederatedNamespace({"files": Other()}), 2) == ALL[:5]
+
+
+def test_declared_tables_are_left_out_where_asked(
+    prod: MemoryNamespace, files: api.LanceNamespace
+) -> None:
+    for namespace, id in ((prod, ["eu", "shop", "sales", "x"]), (files, ["db", "x"])):
+        namespace.declare_table(api.DeclareTableRequest(id=id))
+    namespace = FederatedNamespace({"prod": prod, "files": files})
+    assert set(list_all(namespace)) - set(ALL) == {"files$db$x", "prod$eu$shop$sales$x"}
+    assert list_all(namespace, 3, include_declared=False) == ALL
+
+
+def token_of(*content: object) -> str:
+    return base64.urlsafe_b64encode(json.dumps(content).encode()).decode()
+
+
+def test_a_token_that_this_listing_did_not_give_is_invalid_input(
+    prod: MemoryNamespace, files: api.LanceNamespace
+) -> None:
+    namespace = FederatedNamespace({"prod": prod, "files": files})
+    listing = Calls(namespace).list_all_tables
+    token = listing(limit=1).page_token or ""
+    version, scope, catalog, own = json.loads(base64.urlsafe_b64decode(token))
+    foreign = [
+        "nonsense",
+        token[:-4],
+        namespace.list_namespaces(api.ListNamespacesRequest(limit=1)).page_token,
+        prod.list_all_tables(api.ListTablesRequest(limit=1)).page_token,
+        token_of(version + 1, scope, catalog, own),
+        token_of(version, scope, catalog),
+        token_of(version, scope, catalog, "of no catalog"),
+        token_of(version, scope, "prod", own),
+    ]
+    for bad in foreign:
+        with pytest.raises(InvalidInputError, match="page_token"):
+            listing(limit=1, page_token=bad)
+
+
+@pytest.mark.parametrize("limit", [0, -1])
+def test_a_bad_limit_is_invalid_input(limit: int, prod: MemoryNamespace) -> None:
+    with pytest.raises(InvalidInputError, match="limit"):
+        FederatedNamespace({"prod": prod}).list_all_tables(api.ListTablesRequest(limit=limit))
+
+
+def test_it_is_not_a_listing_of_one_catalog(prod: MemoryNamespace) -> None:
+    with pytest.raises(InvalidInputError, match="use ListTables"):
+        FederatedNamespace({"prod": prod}).list_all_tables(api.ListTablesRequest(id=["prod"]))

@@ -1,0 +1,216 @@
+"""A federation of a real metastore, Glue and a directory, used by unmodified clients."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import lance
+import lance_namespace as api
+import lancedb
+import pytest
+from lance_namespace.errors import InvalidInputError, TableNotFoundError
+from servers.glue_server import GlueServer
+from servers.metastores import Metastores
+
+import lance_bridge
+from lance_bridge.testing.build import rows
+from lance_bridge.testing.calls import Calls, collect
+from lance_bridge_federated import FederatedNamespace
+from lance_bridge_hive import HiveNamespace
+from lance_bridge_metastore import Metastore
+
+pytestmark = pytest.mark.server
+
+CATALOGS = ("aws", "files", "prod")
+
+
+@dataclass
+class Federation:
+    """Three catalogs, with an empty namespace ``db`` of one test's own in each."""
+
+    properties: dict[str, str]
+    metastore: Metastore
+    db: str
+
+    def connect(self) -> FederatedNamespace:
+        namespace = lance_bridge.connect("federated", self.properties)
+        assert isinstance(namespace, FederatedNamespace)
+        return namespace
+
+    def id(self, catalog: str, table: str = "t") -> list[str]:
+        return [catalog, self.db, table]
+
+
+@pytest.fixture(scope="module")
+def metastore(metastores: Metastores) -> Metastore:
+    """One of these tests' own, which they kill."""
+    return metastores.new("2.3")
+
+
+@pytest.fixture(scope="module")
+def properties(
+    metastore: Metastore, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, str]]:
+    root = tmp_path_factory.mktemp("federation")
+    with GlueServer() as glue:
+        yield {
+            **{f"catalog.aws.{key}": value for key, value in glue.properties.items()},
+            "catalog.aws.impl": "glue",
+            "catalog.aws.root": str(root / "aws"),
+            "catalog.files.impl": "dir",
+            "catalog.files.root": str(root / "files"),
+            "catalog.prod.impl": "hive",
+            "catalog.prod.uri": metastore.uri,
+            "catalog.prod.root": str(root / "prod"),
+            "catalog.prod.client.retry-timeout": "0",
+        }
+
+
+@pytest.fixture
+def federation(properties: dict[str, str], metastore: Metastore) -> Iterator[Federation]:
+    made = Federation(properties, metastore, f"db_{uuid.uuid4().hex[:12]}")
+    with made.connect() as namespace:
+        for catalog in CATALOGS:
+            namespace.create_namespace(api.CreateNamespaceRequest(id=[catalog, made.db]))
+        yield made
+
+
+def ids_in(namespace: api.LanceNamespace, table_id: list[str]) -> list[int]:
+    dataset = lance.dataset(namespace_client=namespace, table_id=table_id)
+    return sorted(dataset.to_table()["id"].to_pylist())
+
+
+@pytest.mark.parametrize("catalog", CATALOGS)
+def test_pylance_writes_and_reads_a_table_by_its_full_identifier(
+    catalog: str, federation: Federation
+) -> None:
+    with federation.connect() as namespace:
+        table_id = federation.id(catalog)
+        for ids, mode in ((range(3), "create"), (range(3, 5), "append")):
+            lance.write_dataset(rows(ids), namespace_client=namespace, table_id=table_id, mode=mode)
+        assert ids_in(namespace, table_id) == [0, 1, 2, 3, 4]
+        described = namespace.describe_table(
+            api.DescribeTableRequest(id=table_id, load_detailed_metadata=True)
+        )
+        assert [*(described.namespace or ()), described.table] == table_id
+        own = namespace.child(catalog).describe_table(api.DescribeTableRequest(id=table_id[1:]))
+        assert own.location == described.location
+        dropped = namespace.drop_table(api.DropTableRequest(id=table_id))
+        assert dropped.id == table_id
+        with pytest.raises(TableNotFoundError, match=catalog):
+            namespace.describe_table(api.DescribeTableRequest(id=table_id))
+
+
+@pytest.mark.parametrize("catalog", ["aws", "prod"])
+def test_commits_of_a_managed_table_go_through_its_catalog(
+    catalog: str, federation: Federation
+) -> None:
+    with federation.connect() as namespace:
+        table_id = federation.id(catalog)
+        namespace.declare_table(
+            api.DeclareTableRequest(id=table_id, properties={"managed_by": "impl"})
+        )
+        for number in range(3):
+            lance.write_dataset(
+                rows([number]), namespace_client=namespace, table_id=table_id, mode="append"
+            )
+        versions = namespace.list_table_versions(
+            api.ListTableVersionsRequest(id=table_id, descending=True, limit=2)
+        )
+        assert [each.version for each in versions.versions] == [3, 2]
+        rest = namespace.list_table_versions(
+            api.ListTableVersionsRequest(
+                id=table_id, descending=True, page_token=versions.page_token
+            )
+        )
+        assert [each.version for each in rest.versions] == [1]
+        assert ids_in(namespace, table_id) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("catalog", CATALOGS)
+def test_lancedb_works_in_each_catalog(catalog: str, federation: Federation) -> None:
+    db = lancedb.connect_namespace("federated", federation.properties)
+    path = [catalog, federation.db]
+    assert catalog in db.list_namespaces().namespaces
+    assert federation.db in db.list_namespaces([catalog]).namespaces
+    table = db.create_table("t", rows(range(5)), namespace_path=path)
+    table.add(rows(range(5, 8)))
+    table.delete("id = 0")
+    opened = db.open_table("t", namespace_path=path)
+    assert opened.count_rows() == 7
+    assert [row["id"] for row in opened.search().where("id > 5").to_list()] == [6, 7]
+    assert db.list_tables(path).tables == ["t"]
+    db.drop_table("t", namespace_path=path)
+    assert db.list_tables(path).tables == []
+
+
+def test_a_table_moves_within_a_catalog_and_not_to_another(federation: Federation) -> None:
+    with federation.connect() as namespace:
+        calls = Calls(namespace)
+        calls.create_table(federation.id("prod"), rows(range(2)))
+        with pytest.raises(InvalidInputError, match="in different ones"):
+            calls.rename_table(federation.id("prod"), "t", new_namespace_id=["aws", federation.db])
+        calls.rename_table(federation.id("prod"), "moved", new_namespace_id=["prod", federation.db])
+        assert ids_in(namespace, federation.id("prod", "moved")) == [0, 1]
+
+
+def test_all_are_listed_and_one_that_is_killed_is_named(federation: Federation) -> None:
+    with federation.connect() as namespace:
+        calls = Calls(namespace)
+        for catalog in CATALOGS:
+            calls.create_table(federation.id(catalog), rows(range(2)))
+        expected = ["$".join(federation.id(catalog)) for catalog in CATALOGS]
+        mine = [n for n in collect(calls.list_all_tables, "tables", 2) if federation.db in n]
+        assert mine == expected
+        federation.metastore.kill()
+        try:
+            answer = calls.list_all_tables()
+            assert [n for n in answer.tables if federation.db in n] == expected[:2]
+            reason = (answer.context or {})["unavailable.prod"]
+            assert reason.startswith("SERVICE_UNAVAILABLE (17)")
+            with federation.connect() as started_without_it:
+                assert ids_in(started_without_it, federation.id("aws")) == [0, 1]
+                assert started_without_it.catalogs == list(CATALOGS)
+        finally:
+            federation.metastore.start()
+        again = calls.list_all_tables()
+        assert again.context is None
+        assert set(expected) <= set(again.tables)
+
+
+READER = """
+import pickle, sys, lance
+namespace = pickle.load(open(sys.argv[1], "rb"))
+print(lance.dataset(namespace_client=namespace, table_id=sys.argv[2].split(".")).count_rows())
+"""
+
+
+def test_a_pickle_reads_in_another_process_where_one_catalog_lacks_its_secret(
+    federation: Federation, tmp_path: Path
+) -> None:
+    with federation.connect() as namespace:
+        Calls(namespace).create_table(federation.id("prod"), rows(range(4)))
+        pickled = tmp_path / "namespace"
+        pickled.write_bytes(pickle.dumps(namespace))
+    done = subprocess.run(
+        [sys.executable, "-c", READER, str(pickled), ".".join(federation.id("prod"))],
+        capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout.strip()) == (0, "4"), done.stderr
+
+
+def test_what_needs_one_catalog_takes_it_from_the_federation(federation: Federation) -> None:
+    with federation.connect() as namespace:
+        Calls(namespace).create_table(federation.id("prod"), rows(range(2)))
+        hive = namespace.child("prod")
+        assert isinstance(hive, HiveNamespace)
+        assert hive.tables.load((federation.db, "t")).open().count_rows() == 2
+        request: Any = {"id": federation.id("prod"), "k": 5, "vector": {}}
+        assert namespace.query_table_reader(request).read_all().num_rows == 2

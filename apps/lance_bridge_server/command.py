@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lance_bridge.exit_codes import FAILED
+from lance_bridge.names import parts_of
 from lance_bridge_cli import api
 from lance_bridge_cli.common import OutputOption, exit_on_error, usage_error
 from lance_bridge_cli.output import Output, make_table, message, print_parts
@@ -67,6 +68,17 @@ def serve(
     check: Annotated[
         bool, typer.Option("--check", help="Ask every catalog, print what would be served, exit.")
     ] = False,
+    explain: Annotated[
+        tuple[str, str, str] | None,
+        typer.Option(
+            metavar="PRINCIPAL OPERATION ID",
+            help="Print whether a principal may do an operation on an object, which policies "
+            "decide, and exit. Example: --explain ann query_table prod.sales.orders",
+        ),
+    ] = None,
+    groups: Annotated[
+        list[str] | None, typer.Option("--group", help="A group of that principal. Repeatable.")
+    ] = None,
     timeout: Annotated[
         float, typer.Option(min=0.1, help="Seconds that --check waits for answers.")
     ] = 10.0,
@@ -99,7 +111,9 @@ def serve(
     from .configuration.source import SettingsSource  # noqa: PLC0415 - the same
 
     source = SettingsSource(config, _given(overrides), added)
-    if check:
+    if explain is not None:
+        _explain(source, explain, groups or [], output)
+    elif check:
         _check(source, timeout, output)
     else:
         _serve(source)
@@ -148,6 +162,32 @@ def _serve(source: SettingsSource) -> None:
     run(app, source, settings, sockets)
 
 
+def _explain(
+    source: SettingsSource, question: tuple[str, str, str], groups: list[str], output: Output
+) -> None:
+    from .catalogs import connect_catalogs, root_namespace  # noqa: PLC0415 - takes seconds
+    from .explain import explain  # noqa: PLC0415 - the same
+    from .principals import Principal  # noqa: PLC0415 - the same
+
+    settings = _read(source)
+    name, operation, identifier = question
+    with exit_on_misuse():
+        namespace = root_namespace(settings, connect_catalogs(settings, source.catalogs))
+        authorizer = settings.authorization.make()
+        principal, names = Principal(name, frozenset(groups)), _names(identifier)
+        found = explain(authorizer, namespace, principal, operation, names)
+    policies = [" ".join(each.values()) for each in found["policies"]]
+    lines = [f"{key}: {found[key]}" for key in ("decision", "answer")]
+    lines += [f"policy: {each}" for each in policies or ["none applies"]]
+    lines += [f"problem: {found['problem']}"] if found["problem"] else []
+    print_parts(output, found, lines)
+
+
+def _names(identifier: str) -> list[str]:
+    """Return the names of an identifier; an empty one is the root."""
+    return parts_of(identifier) if identifier else []
+
+
 def _check(source: SettingsSource, timeout: float, output: Output) -> None:
     from .catalogs import connect_catalogs  # noqa: PLC0415 - takes seconds to import
     from .check import check  # noqa: PLC0415 - the same
@@ -159,6 +199,7 @@ def _check(source: SettingsSource, timeout: float, output: Output) -> None:
         if settings.tls is not None:
             tls_context(settings.tls)
         authenticator_from_settings(settings)
+        settings.authorization.make()
         catalogs = connect_catalogs(settings, source.catalogs)
     rows = check(settings, catalogs, timeout)
     shown = [{**row, "problem": row["problem"] or "none"} for row in rows]
@@ -184,6 +225,7 @@ def _summary(settings: ServerSettings) -> dict[str, str]:
         "root": settings.root or "(the catalogs are its children)",
         "addresses": ", ".join(listeners),
         "authentication": ", ".join(methods),
+        "authorization": settings.authorization.method,
         "workers": str(settings.workers),
     }
 

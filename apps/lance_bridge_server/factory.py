@@ -6,7 +6,6 @@ from starlette.applications import Starlette
 
 from .app import create_app
 from .authentication.chain import AuthenticatorChain
-from .authorization import AllowAll
 from .catalogs import connect_catalogs, root_namespace
 from .configuration.settings import ServerSettings
 from .configuration.source import SettingsSource
@@ -37,7 +36,8 @@ def gateway_from_settings(settings: ServerSettings, source: SettingsSource) -> G
     return Gateway(
         root_namespace(settings, catalogs),
         authenticator=authenticator_from_settings(settings),
-        authorizer=AllowAll(),
+        authorizer=settings.authorization.make(),
+        audit=settings.audit.make(),
         limits=settings.limits,
         database_path=settings.databases.path_of,
     )

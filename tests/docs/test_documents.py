@@ -15,7 +15,7 @@ from .spec_facts import DOCUMENTS, REPOSITORY, SPECS
 from .spec_reader import Spec, function_links, functions_in
 from .spec_writer import GENERATED, render
 
-LANGUAGES = {"python", "sql", "yaml", "toml", "sh"}
+LANGUAGES = {"python", "sql", "yaml", "toml", "sh", "cedar"}
 OTHERS = {
     str(path.relative_to(REPOSITORY)): path
     for pattern in ("*.md", "docs/*.md", "*/README.md")

@@ -16,6 +16,9 @@ from lance_bridge_server.configuration.authentication import (
 )
 from lance_bridge_server.configuration.settings import ServerSettings
 from lance_bridge_server.configuration.source import SettingsSource
+from lance_bridge_server.policies import CedarAuthorizer
+from lance_bridge_server.policies.schema import GROUPS
+from lance_bridge_server.principals import Principal
 
 from .spec_facts import DOCUMENTS
 
@@ -69,3 +72,21 @@ def test_the_configuration_of_the_spec_is_read(tmp_path: Path) -> None:
     settings = SettingsSource(path).read()
     assert sorted(settings.catalogs) == ["aws", "prod"]
     assert settings.databases.path_of("sales") == ["prod", "sales"]
+
+
+def test_the_policies_of_the_spec_decide(tmp_path: Path) -> None:
+    [text] = SERVER_SPEC.snippets("cedar")
+    path = tmp_path / "policies.cedar"
+    path.write_text(text)
+    authorizer = CedarAuthorizer(path)
+    analyst = Principal("ann", frozenset({"analysts"}))
+    assert authorizer.check(analyst, "query_table", ("prod", "sales", "orders")).allowed
+    pay = authorizer.check(analyst, "query_table", ("prod", "pay", "t"))
+    assert (pay.allowed, pay.reasons) == (False, ("nobody-reads-pay",))
+    loader = Principal("loader")
+    assert authorizer.check(loader, "insert_into_table", ("prod", "sales", "orders")).allowed
+
+
+def test_the_groups_of_actions_are_documented() -> None:
+    rows = SERVER_SPEC.rows("Authorization", "group")
+    assert tuple(row[0].strip("`") for row in rows) == GROUPS

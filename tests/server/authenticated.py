@@ -34,9 +34,15 @@ class Seen(AllowAll):
     def __init__(self) -> None:
         self.principals: list[Principal] = []
 
-    def check(self, principal: Principal, operation: str, path: tuple[str, ...]) -> Decision:
+    def check(
+        self,
+        principal: Principal,
+        operation: str,
+        path: tuple[str, ...],
+        location: str | None = None,
+    ) -> Decision:
         self.principals.append(principal)
-        return super().check(principal, operation, path)
+        return super().check(principal, operation, path, location)
 
 
 @dataclass

@@ -8,9 +8,11 @@ from typing import Any
 
 import lance_namespace as api
 import pytest
+from core.memory_catalog import MemoryNamespace
 from server.operation_requests import request_for
 from server.policies import cedar, clients, declare, memory_namespace
 
+from lance_bridge_federated import FederatedNamespace
 from lance_bridge_server.accesses import CREATING, LISTINGS, is_table_operation
 from lance_bridge_server.operations import OPERATIONS, Operation
 
@@ -77,10 +79,12 @@ def test_who_sees_but_may_not_is_refused(client_of: Any, operation: Operation) -
         assert (response.status_code, code_of(response)) == (403, 15)
 
 
-@each_operation
+@pytest.mark.parametrize(
+    "operation",
+    [each for each in OPERATIONS if each.name not in {*CREATING, "list_all_tables"}],
+    ids=lambda each: each.path,
+)
 def test_what_is_hidden_answers_as_what_is_missing(client_of: Any, operation: Operation) -> None:
-    if operation.name in CREATING or operation.name == "list_all_tables":
-        pytest.skip("creates, or has no identifier")
     names = [("open.hidden", "open.absent"), ("closed.secret", "absent.secret")]
     if not is_table_operation(operation.name):
         names = names[1:]
@@ -239,3 +243,35 @@ def test_case_and_default_namespaces_are_no_way_around(tmp_path: Path) -> None:
         assert code_of(response) == 1
         response = client_of("eve")("POST", "/v1/table/closed$secret/describe", json={})
         assert code_of(response) == 1
+
+
+def test_names_in_a_federation_are_those_of_its_catalogs(tmp_path: Path) -> None:
+    inner = memory_namespace(tmp_path, folds_case=True)
+    declare(inner, "closed.secret")
+    text = """permit(principal, action, resource);
+    forbid(principal, action, resource in Namespace::"prod.closed");
+    forbid(principal, action, resource in Namespace::"hidden");"""
+    federated = FederatedNamespace({"prod": inner, "hidden": inner})
+    with clients(federated, cedar(tmp_path, text)) as client_of:
+        response = client_of("eve")("POST", "/v1/table/prod$CLOSED$Secret/describe", json={})
+        assert code_of(response) == 1
+        answers = [
+            client_of("eve")("POST", f"/v1/table/{catalog}$db$t/describe", json={})
+            for catalog in ("hidden", "absent")
+        ]
+        assert [each.status_code for each in answers] == [404, 404]
+        assert answers[0].json()["error"].replace("hidden", "absent") == answers[1].json()["error"]
+
+
+@pytest.mark.parametrize(("user", "has_options"), [("owner", True), ("seer", False)])
+def test_storage_options_take_the_right_to_read(
+    tmp_path: Path, user: str, has_options: bool
+) -> None:
+    memory_namespace(tmp_path)
+    options = {"storage.region": "eu-west-1"}
+    namespace = MemoryNamespace(uri=str(tmp_path), root=str(tmp_path / "root"), **options)
+    declare(namespace, "open.t")
+    with clients(namespace, cedar(tmp_path, POLICIES)) as client_of:
+        response = client_of(user, "seers")("POST", "/v1/table/open$t/describe", json={})
+    assert response.status_code == 200
+    assert bool(response.json().get("storage_options")) is has_options

@@ -6,6 +6,7 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
+from cli.running import answer_of, run
 from lance_namespace.errors import InvalidInputError
 from server.policies import cedar, memory_namespace
 
@@ -89,3 +90,33 @@ def test_packages_bring_authorizers(monkeypatch: pytest.MonkeyPatch) -> None:
     assert getattr(made, "reason") == "closed"  # noqa: B009 - its class is imported twice
     with pytest.raises(InvalidInputError, match="'denying'"):
         make_authorizer("denying", {})
+
+
+def test_the_command_explains(tmp_path: Path) -> None:
+    (tmp_path / "policies.cedar").write_text(POLICIES.replace('"sales', '"prod.sales'))
+    config = tmp_path / "server.yaml"
+    config.write_text(
+        f"catalogs: {{prod: {{impl: hive, uri: 'thrift://127.0.0.1:1'}}}}\n"
+        f"authorization: {{method: cedar, policies: {tmp_path}}}\n"
+    )
+    asked = ["serve", "--config", str(config), "--explain", "ann", "query_table"]
+    found = answer_of(*asked, "prod.Sales.PAY", "--group", "analysts")
+    assert (found["decision"], found["id"]) == ("deny", ["prod", "sales", "pay"])
+    assert found["policies"][0]["id"] == "no-pay"
+    done = run(*asked, "prod.sales.orders", "--group", "analysts")
+    assert "decision: allow\nanswer: done\npolicy: readers permit" in done.output
+    done = run(*asked, "prod.sales.orders")
+    assert "policy: none applies" in done.output
+
+
+def test_a_wrong_policy_ends_the_command(tmp_path: Path) -> None:
+    file = tmp_path / "policies.cedar"
+    file.write_text("permit(principal, action, resourc);")
+    config = tmp_path / "server.yaml"
+    config.write_text(
+        f"catalogs: {{prod: {{impl: hive, uri: 'thrift://127.0.0.1:1'}}}}\n"
+        f"authorization: {{method: cedar, policies: {file}}}\n"
+    )
+    for more in ([], ["--check"], ["--explain", "ann", "query_table", "prod.a.b"]):
+        done = run("serve", "--config", str(config), *more, code=2)
+        assert f"{file}, line 1" in done.output.replace("\n", "")

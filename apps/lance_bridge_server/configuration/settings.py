@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from lance_bridge.config import Seconds
+
+from ..audit import AuditLog, open_audit_log
+from ..audit.log import Rotation
+from ..authorization import Authorizer
+from ..authorizers import make_authorizer
 from ..gateway import Limits
 from .authentication import FilePath, Method, Settings
 
@@ -80,8 +87,62 @@ class DatabaseSettings(Settings):
 class AuthorizationSettings(Settings):
     """Who may do what."""
 
-    method: Literal["none"] = "none"
-    """``none``: every principal may do everything that the catalogs let this server do."""
+    method: str = "none"
+    """``none``: every principal may do everything that the catalogs let this server do. ``cedar``:
+    what policies allow. Or the name of another package's authorizer."""
+    policies: FilePath | None = None
+    """For ``cedar``: a file of policies, or a directory with files ``*.cedar``."""
+    check_seconds: Seconds = 1.0
+    """For ``cedar``: how often the files are compared with those that were read, at most."""
+    options: dict[str, Any] = Field(default={}, repr=False)
+    """For another package's authorizer."""
+
+    @model_validator(mode="after")
+    def _is_of_its_method(self) -> AuthorizationSettings:
+        if (self.method == "cedar") != (self.policies is not None):
+            raise ValueError("policies are for method: cedar, which needs them")
+        if self.options and self.method in ("none", "cedar"):
+            raise ValueError("options are for authorizers of other packages")
+        return self
+
+    def make(self) -> Authorizer:
+        """Return the authorizer.
+
+        Raises:
+            InvalidInputError: (13) it is unknown, or a policy is wrong.
+            UnsupportedOperationError: (0) it cannot be loaded.
+        """
+        if self.method != "cedar":
+            return make_authorizer(self.method, self.options)
+        options = {"policies": self.policies, "check_seconds": self.check_seconds}
+        return make_authorizer(self.method, options)
+
+
+class AuditSettings(Settings):
+    """The audit log."""
+
+    to: Literal["none", "stdout", "logger"] | FilePath = "none"
+    """A file, standard output, or the logger ``lance_bridge.audit``."""
+    rotation: Rotation = "size"
+    """When a file is replaced: before it is larger than `max_bytes`, ``daily`` at midnight UTC, or
+    by an ``external`` program."""
+    max_bytes: int = Field(default=100 << 20, gt=0)
+    backups: int = Field(default=10, ge=1)
+    """How many replaced files are kept."""
+    refuse_changes: bool = False
+    """Whether changes are refused while lines cannot be written."""
+
+    def make(self) -> AuditLog | None:
+        """Return the log, or None. Raises InvalidInput (13) if the file cannot be opened."""
+        if self.to == "none":
+            return None
+        return open_audit_log(
+            self.to,
+            rotation=self.rotation,
+            max_bytes=self.max_bytes,
+            backups=self.backups,
+            refuse_changes=self.refuse_changes,
+        )
 
 
 class LogSettings(Settings):
@@ -116,6 +177,7 @@ class ServerSettings(Settings):
     allow_anonymous: bool = False
     """Whether requests without credentials are served, to whoever reaches the server."""
     authorization: AuthorizationSettings = AuthorizationSettings()
+    audit: AuditSettings = AuditSettings()
     limits: Limits = Limits()
     databases: DatabaseSettings = DatabaseSettings()
     workers: int = Field(default=1, ge=1, le=256)
@@ -126,7 +188,12 @@ class ServerSettings(Settings):
 
     @model_validator(mode="after")
     def _is_consistent(self) -> ServerSettings:
-        for check in (self._check_root, self._check_tls, self._check_addresses):
+        for check in (
+            self._check_root,
+            self._check_tls,
+            self._check_addresses,
+            self._check_audit,
+        ):
             check()
         return self
 
@@ -144,6 +211,14 @@ class ServerSettings(Settings):
         wants = any(each.method == "client_certificates" for each in self.authentication)
         if wants and (self.tls is None or self.tls.client_ca is None):
             raise ValueError("authentication by client_certificates needs tls.client_ca")
+
+    def _check_audit(self) -> None:
+        is_file = isinstance(self.audit.to, Path)
+        if is_file and self.workers > 1 and self.audit.rotation != "external":
+            raise ValueError(
+                "audit: several workers cannot rotate one file: set rotation: external, and have "
+                "another program do it"
+            )
 
     def _check_addresses(self) -> None:
         if self.authentication or self.allow_anonymous:

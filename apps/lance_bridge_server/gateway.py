@@ -10,11 +10,7 @@ import anyio
 import anyio.to_thread
 import pyarrow as pa
 from lance_namespace import LanceNamespace
-from lance_namespace.errors import (
-    LanceNamespaceError,
-    NamespaceNotFoundError,
-    TableNotFoundError,
-)
+from lance_namespace.errors import LanceNamespaceError
 from pydantic import ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -28,7 +24,7 @@ from .audit import AuditLog, AuditTrail, trail_of
 from .authorization import AllowAll, Authorizer, HiddenError, authorize
 from .calls import Call, read_call
 from .cascade import authorize_cascade
-from .hiding import answer_hidden, hide_storage_options, same_not_found
+from .hiding import answer_hidden, hide_storage_options, without_others
 from .operations import Answer, Body, Operation
 from .principals import Anonymous, Authenticator, Principal
 from .streams import ARROW_FILE, ARROW_STREAM, RowsResponse, UploadedFile, with_first_batch
@@ -126,8 +122,11 @@ class _Run:
         self.trail.begin()
         try:
             result = self._result(accesses[0] if accesses else None)
-        except (NamespaceNotFoundError, TableNotFoundError) as error:
-            raise same_not_found(error, accesses) from error
+        except LanceNamespaceError as error:
+            answer = without_others(gateway.authorizer, error, accesses)
+            if answer is error:
+                raise
+            raise answer from error
         self.trail.note_result(self.call.operation.name, self.arguments[0], result)
         return hide_storage_options(gateway.authorizer, self.principal, accesses, result)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Sequence
 from typing import Any
@@ -9,15 +10,23 @@ from typing import Any
 import lance_namespace as api
 from lance_namespace import LanceNamespace
 from lance_namespace.errors import (
+    InvalidTableStateError,
     LanceNamespaceError,
+    NamespaceNotEmptyError,
     NamespaceNotFoundError,
     TableNotFoundError,
 )
 
+from lance_bridge.errors import display, namespace_not_empty
+
 from .accesses import CREATING, Access
-from .authorization import Authorizer, HiddenError, not_found
+from .authorization import AllowAll, Authorizer, HiddenError, not_found
 from .operations import Body, Operation
 from .principals import Principal
+
+_log = logging.getLogger(__name__)
+
+_DROPPING = ("drop_table", "drop_namespace")
 
 
 def answer_hidden(
@@ -68,17 +77,30 @@ def _transaction(operation: Operation, request: Any) -> list[str]:
     return list(request.id[-1:]) if operation.name.endswith("_transaction") else []
 
 
-def same_not_found(error: LanceNamespaceError, accesses: Sequence[Access]) -> LanceNamespaceError:
-    """Return the error of `authorize` for an object that a namespace did not find.
+def without_others(
+    authorizer: Authorizer, error: LanceNamespaceError, accesses: Sequence[Access]
+) -> LanceNamespaceError:
+    """Return an operation's error without what it says about other, perhaps hidden, objects.
 
-    Namespaces word theirs differently. The error of a request with several objects stays.
+    What was not found gets the error of `authorize`, as namespaces word theirs differently; the
+    error of a request with several objects stays. With `AllowAll`, every error stays.
     """
-    if len(accesses) != 1:
+    if isinstance(authorizer, AllowAll) or len(accesses) != 1:
         return error
-    if isinstance(error, TableNotFoundError) and accesses[0].is_table:
-        return not_found(accesses[0])
+    access = accesses[0]
+    if isinstance(error, TableNotFoundError) and access.is_table:
+        return not_found(access)
     if isinstance(error, NamespaceNotFoundError):
-        return not_found(accesses[0], is_parent_missing=True)
+        return not_found(access, is_parent_missing=True)
+    if isinstance(error, NamespaceNotEmptyError):
+        _log.info("%s", error)
+        return namespace_not_empty(access.path, "Drop what it holds first")
+    if isinstance(error, InvalidTableStateError) and access.operation in _DROPPING:
+        _log.warning("%s", error)
+        return InvalidTableStateError(
+            f"'{display(access.path)}' cannot be dropped with its data; the server's log has the "
+            "reason. Deregister it, or ask who operates the server"
+        )
     return error
 
 

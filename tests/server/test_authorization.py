@@ -275,3 +275,16 @@ def test_storage_options_take_the_right_to_read(
         response = client_of(user, "seers")("POST", "/v1/table/open$t/describe", json={})
     assert response.status_code == 200
     assert bool(response.json().get("storage_options")) is has_options
+
+
+def test_errors_do_not_name_hidden_tables(tmp_path: Path) -> None:
+    namespace = memory_namespace(tmp_path)
+    declare(namespace, "open.hidden")
+    location = namespace.describe_table(api.DescribeTableRequest(id=["open", "hidden"])).location
+    request = api.RegisterTableRequest(id=["open", "shown"], location=str(location))
+    namespace.register_table(request)
+    with clients(namespace, cedar(tmp_path, POLICIES)) as client_of:
+        drop = client_of("half")("POST", "/v1/namespace/open/drop", json={})
+        shared = client_of("half")("POST", "/v1/table/open$shown/drop")
+    assert (code_of(drop), code_of(shared)) == (3, 19)
+    assert "hidden" not in drop.text + shared.text

@@ -200,6 +200,19 @@ def test_a_location_must_be_what_it_says(client_of: Any) -> None:
     assert code_of(response) == 13
 
 
+def test_a_location_is_compared_in_one_spelling(tmp_path: Path) -> None:
+    namespace = memory_namespace(tmp_path)
+    declare(namespace, "open.t")
+    text = """permit(principal, action, resource);
+    forbid(principal, action == Action::"set_location", resource)
+        when { context.location like "s3://closed/*" };"""
+    with clients(namespace, cedar(tmp_path, text)) as client_of:
+        for location in ("s3://closed/t", "s3a://closed/t"):
+            body = {"location": location}
+            response = client_of("eve")("POST", "/v1/table/open$new/register", json=body)
+            assert code_of(response) == 15
+
+
 def test_overwriting_takes_the_right_to_write(client_of: Any) -> None:
     create = next(each for each in OPERATIONS if each.name == "create_table")
     request = request_for(create, ["open", "shown"])

@@ -64,8 +64,12 @@ def _check_reads(bob: Any) -> None:
     assert "secret" not in bob.list_namespaces(api.ListNamespacesRequest(id=[])).namespaces
     assert bob.list_tables(api.ListTablesRequest(id=["films"])).tables == ["open", "read"]
     assert lance.dataset(namespace_client=bob, table_id=["films", "read"]).count_rows() == 3
-    with pytest.raises(TableNotFoundError):
-        bob.describe_table(api.DescribeTableRequest(id=["films", "pay"]))
+    messages = []
+    for name in ("pay", "absent"):
+        with pytest.raises(TableNotFoundError) as caught:
+            bob.describe_table(api.DescribeTableRequest(id=["films", name]))
+        messages.append(str(caught.value).replace(name, ""))
+    assert messages[0] == messages[1]
     assert _listed(bob, "secret") == _listed(bob, "absent")
 
 

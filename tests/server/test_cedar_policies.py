@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from lance_namespace.errors import InvalidInputError
 from server.policies import cedar
@@ -119,6 +119,16 @@ def test_locations_can_be_conditions(tmp_path: Path) -> None:
     assert not authorizer.check(BOB, SET_LOCATION, TABLE, "s3://team-b/t").allowed
 
 
+def test_a_policy_that_cannot_be_evaluated_denies(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    text = """permit(principal, action, resource);
+    @id("overflow") forbid(principal, action, resource) when { 9223372036854775807 + 1 == 0 };"""
+    assert not cedar(tmp_path, text).check(BOB, "query_table", TABLE).allowed
+    assert "could not be evaluated, which denies" in caplog.text
+    assert "overflow" in caplog.text
+
+
 def test_a_principal_whose_name_is_not_text_is_denied(tmp_path: Path) -> None:
     authorizer = cedar(tmp_path, "permit(principal, action, resource);")
     assert not authorizer.check(Principal("a\ud800"), "query_table", TABLE).allowed
@@ -137,10 +147,13 @@ def test_every_operation_is_an_action_of_one_group() -> None:
 
 # -- names -----------------------------------------------------------------------------------------
 
-ANY_PATH = st.lists(st.text(st.characters(), max_size=4), max_size=3).map(tuple)
+ANY_PATH = st.lists(st.text("a.%2E\n", max_size=3), max_size=3).map(tuple)
 
 
 @given(ANY_PATH, ANY_PATH)
+@example(("a.b",), ("a", "b"))
+@example(("a%2Eb",), ("a.b",))
+@example(("",), ())
 def test_different_objects_have_different_ids(one: tuple[str, ...], other: tuple[str, ...]) -> None:
     ids = {object_entity(each, is_table=True) for each in (one, other)}
     assert len(ids) == len({one, other})

@@ -93,7 +93,7 @@ class PolicySet:
 
 def _may_be_for(scope: Any, entities: Collection[Entity]) -> bool:
     """Return whether the principal of a policy's scope is one of some entities, or any."""
-    entity = scope.get("entity") or scope.get("in", {}).get("entity")
+    entity = scope.get("entity")
     return entity is None or Entity(entity["type"], entity["id"]) in entities
 
 

@@ -155,8 +155,9 @@ ANY_PATH = st.lists(st.text("a.%2E\n", max_size=3), max_size=3).map(tuple)
 @example(("a%2Eb",), ("a.b",))
 @example(("",), ())
 def test_different_objects_have_different_ids(one: tuple[str, ...], other: tuple[str, ...]) -> None:
-    ids = {object_entity(each, is_table=True) for each in (one, other)}
-    assert len(ids) == len({one, other})
+    for is_table in (True, False):
+        ids = {object_entity(each, is_table=is_table) for each in (one, other)}
+        assert len(ids) == len({one, other})
 
 
 NAMES = st.sampled_from(["a", "b", "a.b", "%", "", "é", 'x"', "\n", "\\", "$", "\ud800", "*"])

@@ -81,6 +81,8 @@ def objects_of(call: Call) -> Iterator[tuple[str, Names]]:
     """Yield every object that a call names, with the operation to check on it."""
     name, fields = call.operation.name, call.fields
     yield from ((name, tuple(path)) for path in _ids(call))
+    if name == "create_table" and fields.get("location"):
+        yield "declare_table", tuple(call.id or ())
     if name == "rename_table":
         path = tuple(call.id or ())
         namespace = fields.get("new_namespace_id")

@@ -6,19 +6,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import anyio
-import anyio.to_thread
 import pyarrow as pa
-from lance_namespace import LanceNamespace
-from lance_namespace.errors import LanceNamespaceError
+from lance_namespace import DeclareTableRequest, DescribeTableRequest, LanceNamespace
+from lance_namespace.errors import LanceNamespaceError, TableAlreadyExistsError
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from lance_bridge.errors import internal, is_panic
+from lance_bridge import location as locations
+from lance_bridge.errors import internal, invalid, is_panic
+from lance_bridge.requests import as_model
 
 from . import lancedb
 from .authorization import AllowAll, Authorizer, authorize, visible_page
 from .calls import Call, read_call
+from .operation_threads import OperationThreads, requested_seconds
 from .operations import Answer, Body, Operation
 from .principals import Anonymous, Authenticator, Principal
 from .streams import ARROW_FILE, ARROW_STREAM, RowsResponse, UploadedFile, with_first_batch
@@ -32,6 +33,8 @@ class Limits:
     """The largest JSON body."""
     stall_seconds: float = 120.0
     """How long a client may send or read nothing while rows are sent."""
+    operation_seconds: float = 3600.0
+    """How long an operation may take until the answer is that its outcome is unknown."""
     threads: int = 64
     """How many operations are carried out at once."""
 
@@ -48,7 +51,7 @@ class Gateway:
     """The path of the namespace that LanceDB calls a database."""
 
     def __post_init__(self) -> None:
-        self._threads = anyio.CapacityLimiter(self.limits.threads)
+        self._operations = OperationThreads(self.limits.threads)
 
     async def answer(self, request: Request, operation: Operation) -> Response:
         """Carry out one request.
@@ -64,9 +67,12 @@ class Gateway:
         authorize(self.authorizer, principal, call)
         arguments: list[Any] = [call.model()]
         if operation.body is Body.ROWS:
-            arguments.append(UploadedFile(request, self.limits.stall_seconds))
+            upload = UploadedFile(request, self.limits.stall_seconds)
+            small = await upload.read_small()
+            arguments.append(upload if small is None else small)
         run = _Run(self, principal, call, arguments, is_lancedb)
-        return await anyio.to_thread.run_sync(run, limiter=self._threads)
+        seconds = min(self.limits.operation_seconds, requested_seconds(request.headers))
+        return await self._operations.run(run, call.operation, seconds)
 
     def _of_lancedb(self, request: Request, call: Call) -> Call:
         """Return a call of LanceDB's client as the specification has it."""
@@ -103,10 +109,29 @@ class _Run:
         if operation.answer is Answer.ROWS and hasattr(namespace, "query_table_reader"):
             return with_first_batch(namespace.query_table_reader(*self.arguments))
         method = getattr(namespace, operation.name)
+        if operation.name == "create_table" and self.call.fields.get("location"):
+            self._declare()
         if operation.name in _LISTINGS:
             allowed = (self.gateway.authorizer, self.principal)
             return visible_page(*allowed, self.call, self.arguments[0], method)
         return method(*self.arguments)
+
+    def _declare(self) -> None:
+        """Declare a table where a header says that its rows are to be.
+
+        Raises:
+            InvalidInputError: (13) it exists with its data elsewhere, where the mode allows that.
+        """
+        namespace, fields = self.gateway.namespace, self.call.fields
+        request = as_model(DeclareTableRequest, {key: fields.get(key) for key in _DECLARED})
+        try:
+            namespace.declare_table(request)
+        except TableAlreadyExistsError:
+            if (fields.get("mode") or "create").lower() == "create":
+                raise
+            found = namespace.describe_table(DescribeTableRequest(id=request.id)).location
+            if locations.key(found or "") != locations.key(request.location or ""):
+                raise invalid(f"The table exists at {found}") from None
 
     def _respond(self, result: Any) -> Response:
         operation = self.call.operation
@@ -130,6 +155,7 @@ class _Run:
         return Response(result if isinstance(result, bytes) else result.data, media_type=ARROW_FILE)
 
 
+_DECLARED = ("id", "location", "properties")
 _LISTINGS = {"list_namespaces", "list_tables", "list_all_tables"}
 
 

@@ -10,7 +10,7 @@ from lance_namespace.errors import PermissionDeniedError
 
 from lance_bridge.errors import display, namespace_not_found, table_not_found
 
-from .calls import Call
+from .calls import DEFAULT_DELIMITER, Call
 from .principals import Principal
 
 Names = tuple[str, ...]
@@ -134,5 +134,5 @@ def visible_page(
 
 def _parts(call: Call, name: str) -> Sequence[str]:
     if call.operation.name == "list_all_tables":
-        return name.split(call.delimiter)
+        return name.split(DEFAULT_DELIMITER)
     return (name,)

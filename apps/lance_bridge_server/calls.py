@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any, get_args
 from urllib.parse import parse_qsl, unquote
 
+from lance_namespace.errors import InvalidInputError
 from pydantic import BaseModel
 from pydantic_core import from_json
 from starlette.datastructures import QueryParams
@@ -36,6 +37,8 @@ class Call:
     fields: dict[str, Any]
     """The request's fields, as JSON has them."""
     delimiter: str
+    context: Mapping[str, str]
+    """What is passed on to the catalog: the request's id and its trace, as headers."""
 
     @property
     def id(self) -> list[str] | None:
@@ -45,10 +48,16 @@ class Call:
     def model(self) -> BaseModel:
         """Return the request as a namespace takes it.
 
+        It has none of the credentials in the body: the specification has them in headers alone.
+
         Raises:
             InvalidInputError: (13) a field is missing or has a wrong value.
         """
-        return as_model(self.operation.request, self.fields)
+        try:
+            model = as_model(self.operation.request, self.fields)
+        except InvalidInputError:
+            model = as_model(self.operation.request, _as_models_have_it(self.fields))
+        return model.model_copy(update={"identity": None, "context": dict(self.context)})
 
 
 async def read_call(request: Request, operation: Operation, max_bytes: int) -> Call:
@@ -72,7 +81,7 @@ async def read_call(request: Request, operation: Operation, max_bytes: int) -> C
         decoded = _decoded(name, text)
         value = parse_id(decoded, delimiter) if name == "id" else decoded
         fields = _merged(fields, {name: value}, "path")
-    return Call(operation, {**fields, **_context(request)}, delimiter)
+    return Call(operation, fields, delimiter, _context(request))
 
 
 def parse_id(text: str, delimiter: str) -> list[str]:
@@ -87,15 +96,10 @@ def _decoded(name: str, text: str) -> str:
         raise invalid(f"The {name} in the path is not UTF-8") from None
 
 
-def _context(request: Request) -> dict[str, Any]:
-    """Return the fields that only the server sets.
-
-    The specification has credentials in headers alone: those in a body are dropped. What the
-    catalog may pass on, if it speaks HTTP, is the request's id and its trace.
-    """
+def _context(request: Request) -> dict[str, str]:
     found = {name: request.headers[name] for name in _PASSED_ON if name in request.headers}
     found["x-request-id"] = request.state.request_id
-    return {"identity": None, "context": {f"header.{name}": each for name, each in found.items()}}
+    return {f"header.{name}": value for name, value in found.items()}
 
 
 # -- body ------------------------------------------------------------------------------------------
@@ -115,6 +119,8 @@ async def _read_body(request: Request, operation: Operation, max_bytes: int) -> 
         return {}
     body = await _limited_body(request, max_bytes)
     if not body.strip():
+        if operation.requires_body:
+            raise invalid("The body is missing; this operation takes a JSON object")
         return {}
     _require_media_type(request, _JSON)
     found = _parse_json(body)
@@ -175,10 +181,20 @@ def _single(query: QueryParams, name: str) -> str | None:
 
 
 def _merged(fields: dict[str, Any], others: Mapping[str, Any], place: str) -> dict[str, Any]:
+    """Return fields with those from elsewhere.
+
+    Nulls and empty lists in a body are not given. An option that is on in one place is on: clients
+    say true in the query of describe, and leave its default in the body.
+    """
+    merged = {**fields, **others}
     for name, value in others.items():
-        if fields.get(name) not in (None, value):
-            raise invalid(f"The {place} has another `{name}` than the rest of the request")
-    return {**fields, **others}
+        given = fields.get(name)
+        if isinstance(given, bool) and isinstance(value, bool):
+            merged[name] = given or value
+        elif given not in (None, [], value):
+            shown = f"`{name}` {value}" if name == "id" else f"`{name}`"
+            raise invalid(f"The {place} has another {shown} than the rest of the request")
+    return merged
 
 
 def _header_fields(headers: Mapping[str, str]) -> dict[str, Any]:
@@ -200,6 +216,19 @@ def _query_fields(request: type[BaseModel], query: QueryParams) -> dict[str, Any
         else:
             found[name] = _READERS[type_name](name, _single(query, name) or "")
     return found
+
+
+def _as_models_have_it(value: Any) -> Any:
+    """Return JSON in the form of the models, which are stricter than the specification.
+
+    They tell 1.0 from 1, and have no null for a query without a vector.
+    """
+    if isinstance(value, dict):
+        changed = {name: _as_models_have_it(each) for name, each in value.items()}
+        return {**changed, "vector": {}} if changed.get("vector", value) is None else changed
+    if isinstance(value, list):
+        return [_as_models_have_it(each) for each in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 @cache

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -18,7 +18,7 @@ from lance_bridge.requests import as_model
 
 from . import lancedb
 from .authorization import AllowAll, Authorizer, authorize, visible_page
-from .calls import Call, read_call
+from .calls import DEFAULT_DELIMITER, Call, read_call
 from .operation_threads import OperationThreads, requested_seconds
 from .operations import Answer, Body, Operation
 from .principals import Anonymous, Authenticator, Principal
@@ -64,8 +64,8 @@ class Gateway:
         is_lancedb = lancedb.is_lancedb(request.headers)
         if is_lancedb:
             call = self._of_lancedb(request, call)
+        arguments: list[Any] = [call.model()]  # before policies read its fields
         authorize(self.authorizer, principal, call)
-        arguments: list[Any] = [call.model()]
         if operation.body is Body.ROWS:
             upload = UploadedFile(request, self.limits.stall_seconds)
             small = await upload.read_small()
@@ -81,7 +81,7 @@ class Gateway:
         if database:
             prefix = list(self.database_path(database))
             fields = lancedb.in_database(prefix, call.operation.name, fields)
-        return Call(call.operation, fields, call.delimiter)
+        return replace(call, fields=fields)
 
 
 @dataclass(frozen=True)
@@ -140,6 +140,10 @@ class _Run:
         if operation.answer is Answer.ROWS:
             return self._rows(result)
         content = _plain(result)
+        if operation.name == "list_all_tables" and self.call.delimiter != DEFAULT_DELIMITER:
+            content["tables"] = [
+                name.replace(DEFAULT_DELIMITER, self.call.delimiter) for name in content["tables"]
+            ]
         if operation.answer is Answer.METADATA:
             content = content.get("metadata", {}) if isinstance(content, dict) else content
         elif operation.answer is Answer.VALUE and isinstance(content, dict):

@@ -11,6 +11,7 @@ import pytest
 from server.http_requests import ROWS, done, ipc, refused, send_rows
 
 TABLE = "/v1/table/films$t"
+JSON = {"Content-Type": "application/json"}
 
 
 def create(http: httpx.Client, path: str = TABLE) -> None:
@@ -101,9 +102,10 @@ def test_dots_and_slashes_reach_no_other_route(http: httpx.Client, path: str) ->
 
 def test_an_id_in_the_body_must_be_that_of_the_path(http: httpx.Client) -> None:
     create(http)
-    for body in ({"id": ["films", "t"]}, {"id": None}, {}):
+    for given in (["films", "t"], None, []):
+        body = {"id": given}
         done(http.post(f"{TABLE}/describe", json=body))
-    for wrong in (["films", "u"], [], ["films$t"], "films$t", ["films", "t", ""]):
+    for wrong in (["films", "u"], ["films$t"], "films$t", ["films", "t", ""]):
         assert "id" in refused(http.post(f"{TABLE}/drop", json={"id": wrong}), 400, 13)
     done(http.post(f"{TABLE}/exists"))
 
@@ -151,8 +153,29 @@ def test_a_body_is_read_where_older_clients_send_one(http: httpx.Client, namespa
 )
 def test_a_body_that_is_not_the_request_is_invalid_input(http: httpx.Client, body: bytes) -> None:
     create(http)
-    headers = {"Content-Type": "application/json"}
-    refused(http.post(f"{TABLE}/describe", content=body, headers=headers), 400, 13)
+    refused(http.post(f"{TABLE}/describe", content=body, headers=JSON), 400, 13)
+
+
+def test_numbers_without_a_fraction_are_integers(http: httpx.Client, namespace: Any) -> None:
+    create(http)
+    done(http.post(f"{TABLE}/describe", content=b'{"version": 1.0}', headers=JSON))
+    assert namespace.requests[-1].version == 1
+
+
+def test_a_query_may_have_null_for_its_vector(http: httpx.Client, namespace: Any) -> None:
+    create(http)
+    query = {"vector": None, "k": 10, "filter": "id > 0"}
+    assert http.post(f"{TABLE}/query", json=query).status_code == 200
+    done(http.post(f"{TABLE}/explain_plan", json={"query": query}))
+    assert namespace.requests[-1].query.filter == "id > 0"
+    refused(http.post(f"{TABLE}/query", json={"k": 10}), 400, 13)
+
+
+def test_a_change_needs_the_body_that_the_specification_has(http: httpx.Client) -> None:
+    create(http)
+    for operation in ("deregister", "update", "delete", "tags/create", "schema_metadata/update"):
+        assert "body is missing" in refused(http.post(f"{TABLE}/{operation}"), 400, 13)
+    done(http.post(f"{TABLE}/exists"))
 
 
 def test_fields_of_later_releases_are_ignored(http: httpx.Client) -> None:
@@ -201,8 +224,13 @@ def test_describe_takes_options_in_the_query_and_in_the_body(
     assert namespace.requests[-1].check_declared is False
     assert done(http.post(f"{TABLE}/describe?with_table_uri=true"))["table_uri"]
     assert "table_uri" not in done(http.post(f"{TABLE}/describe?with_table_uri=false"))
-    other = http.post(f"{TABLE}/describe?with_table_uri=false", json={"with_table_uri": True})
-    assert "with_table_uri" in refused(other, 400, 13)
+    for query, body in (("true", False), ("false", True)):
+        answer = http.post(
+            f"{TABLE}/describe?with_table_uri={query}", json={"with_table_uri": body}
+        )
+        assert done(answer)["table_uri"]
+    answer = http.post(f"{TABLE}/describe?version=1", json={"version": 2})
+    assert "version" in refused(answer, 400, 13)
 
 
 def test_maps_are_json_in_the_query(http: httpx.Client, namespace: Any) -> None:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 from http.client import HTTPConnection
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from server.http_requests import ROWS, done, ipc, refused, send_rows
+
+from lance_bridge_server.authorization import AllowAll, Decision, Names
+from lance_bridge_server.gateway import Gateway
+from lance_bridge_server.principals import Principal
 
 TABLE = "/v1/table/films$t"
 JSON = {"Content-Type": "application/json"}
@@ -324,3 +329,17 @@ def test_the_trace_and_the_request_id_are_passed_on(http: httpx.Client, namespac
         "header.tracestate": "a=b",
         "header.x-request-id": "r-1",
     }
+
+
+def test_a_location_needs_the_permission_to_declare(
+    http: httpx.Client, gateway: Gateway, namespace: Any, tmp_path: Path
+) -> None:
+    class NoDeclarations(AllowAll):
+        def check(self, principal: Principal, operation: str, path: Names) -> Decision:  # noqa: ARG002
+            return Decision(operation != "declare_table")
+
+    gateway.authorizer = NoDeclarations()
+    headers = {"x-lance-table-location": str(tmp_path / "t")}
+    refused(send_rows(http, f"{TABLE}/create", headers=headers), 403, 15)
+    assert not namespace.requests
+    create(http)

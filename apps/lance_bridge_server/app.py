@@ -19,7 +19,7 @@ from lance_bridge.errors import internal
 
 from . import lancedb
 from .audit import AuditMiddleware
-from .calls import BodyTooLargeError
+from .calls import BodyTooLargeError, MediaTypeError
 from .errors import error_answer, error_of_status
 from .gateway import Gateway
 from .operations import OPERATIONS, Operation
@@ -34,7 +34,8 @@ def create_app(gateway: Gateway) -> Starlette:
     handlers: dict[Any, Any] = {
         LanceNamespaceError: _on_error,
         HTTPException: _on_http_error,
-        BodyTooLargeError: _on_large_body,
+        BodyTooLargeError: partial(_on_refused_body, 413),
+        MediaTypeError: partial(_on_refused_body, 415),
         Exception: _on_fault,
     }
     app = Starlette(
@@ -68,23 +69,24 @@ def _route(gateway: Gateway, operation: Operation) -> Route:
 async def _on_error(request: Request, error: LanceNamespaceError) -> Response:
     status = lancedb.status_of(error.code) if lancedb.is_lancedb(request.headers) else None
     headers = {"WWW-Authenticate": "Bearer"} if isinstance(error, UnauthenticatedError) else None
-    return error_answer(error, instance=request.url.path, status=status, headers=headers)
+    return error_answer(request, error, status=status, headers=headers)
 
 
 async def _on_http_error(request: Request, error: HTTPException) -> Response:
-    known = error_of_status(
-        error.status_code, f"{request.method} {request.url.path}: {error.detail}"
-    )
+    message = f"{request.method} {request.url.path}: {error.detail}"
+    known = error_of_status(error.status_code, message)
     headers = dict(error.headers or {})
-    return error_answer(known, instance=request.url.path, status=error.status_code, headers=headers)
+    return error_answer(request, known, status=error.status_code, headers=headers)
 
 
-async def _on_large_body(request: Request, error: BodyTooLargeError) -> Response:
-    return error_answer(error_of_status(413, str(error)), instance=request.url.path, status=413)
+async def _on_refused_body(status: int, request: Request, error: Exception) -> Response:
+    return error_answer(request, error_of_status(status, str(error)), status=status)
 
 
 async def _on_fault(request: Request, error: Exception) -> Response:
-    return error_answer(internal("The request", error), instance=request.url.path)
+    # Outside of all middleware.
+    headers = {_REQUEST_ID.decode(): request.state.request_id}
+    return error_answer(request, internal("The request", error), headers=headers)
 
 
 # -- middleware ------------------------------------------------------------------------------------

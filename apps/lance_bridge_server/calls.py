@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, get_args
-from urllib.parse import unquote
+from urllib.parse import parse_qsl, unquote
 
+from lance_namespace.errors import InvalidInputError
 from pydantic import BaseModel
 from pydantic_core import from_json
 from starlette.datastructures import QueryParams
@@ -21,8 +22,11 @@ from .operations import Body, Operation
 
 DEFAULT_DELIMITER = "$"
 _ARROW = "application/vnd.apache.arrow.stream"
-_HEADERS = {"location": "x-lance-table-location", "properties": "x-lance-table-properties"}
+_JSON = "application/json"
 _NOT_OF_THE_QUERY = {"id", "identity", "context"}
+_PASSED_ON = ("traceparent", "tracestate")
+_MAX_QUERY_PARAMETERS = 1000
+_INTEGER = re.compile(r"-?[0-9]{1,18}")
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,8 @@ class Call:
     fields: dict[str, Any]
     """The request's fields, as JSON has them."""
     delimiter: str
+    context: Mapping[str, str]
+    """What is passed on to the catalog: the request's id and its trace, as headers."""
 
     @property
     def id(self) -> list[str] | None:
@@ -42,10 +48,16 @@ class Call:
     def model(self) -> BaseModel:
         """Return the request as a namespace takes it.
 
+        It has none of the credentials in the body: the specification has them in headers alone.
+
         Raises:
             InvalidInputError: (13) a field is missing or has a wrong value.
         """
-        return as_model(self.operation.request, self.fields)
+        try:
+            model = as_model(self.operation.request, self.fields)
+        except InvalidInputError:
+            model = as_model(self.operation.request, _as_models_have_it(self.fields))
+        return model.model_copy(update={"identity": None, "context": dict(self.context)})
 
 
 async def read_call(request: Request, operation: Operation, max_bytes: int) -> Call:
@@ -56,28 +68,24 @@ async def read_call(request: Request, operation: Operation, max_bytes: int) -> C
 
     Raises:
         InvalidInputError: (13) it is malformed, or says different things in different places.
+        MediaTypeError: its body is of another media type.
+        BodyTooLargeError: its body is too large.
     """
-    query = request.query_params
-    delimiter = query.get("delimiter", DEFAULT_DELIMITER)
+    query = _read_query(request)
+    delimiter = _single(query, "delimiter") or DEFAULT_DELIMITER
     fields = await _read_body(request, operation, max_bytes)
     fields = _merged(fields, _query_fields(operation.request, query), "query")
-    if operation.body is Body.ROWS:
-        fields = _merged(fields, _header_fields(request.headers, operation), "headers")
+    if operation.name == "create_table":
+        fields = _merged(fields, _header_fields(request.headers), "headers")
     for name, text in request.path_params.items():
         decoded = _decoded(name, text)
         value = parse_id(decoded, delimiter) if name == "id" else decoded
         fields = _merged(fields, {name: value}, "path")
-    return Call(operation, fields, delimiter)
+    return Call(operation, fields, delimiter, _context(request))
 
 
 def parse_id(text: str, delimiter: str) -> list[str]:
-    """Return the names in an identifier; the delimiter alone is the root.
-
-    Raises:
-        InvalidInputError: (13) the delimiter is empty.
-    """
-    if not delimiter:
-        raise invalid("The query parameter delimiter is empty")
+    """Return the names in an identifier; the delimiter alone is the root."""
     return [] if text == delimiter else text.split(delimiter)
 
 
@@ -88,7 +96,21 @@ def _decoded(name: str, text: str) -> str:
         raise invalid(f"The {name} in the path is not UTF-8") from None
 
 
+def _context(request: Request) -> dict[str, str]:
+    found = {name: request.headers[name] for name in _PASSED_ON if name in request.headers}
+    found["x-request-id"] = request.state.request_id
+    return {f"header.{name}": value for name, value in found.items()}
+
+
 # -- body ------------------------------------------------------------------------------------------
+
+
+class BodyTooLargeError(Exception):
+    """A request's body is larger than the server takes."""
+
+
+class MediaTypeError(Exception):
+    """A request's body is of a media type that the operation does not take."""
 
 
 async def _read_body(request: Request, operation: Operation, max_bytes: int) -> dict[str, Any]:
@@ -96,9 +118,11 @@ async def _read_body(request: Request, operation: Operation, max_bytes: int) -> 
         _require_media_type(request, _ARROW)
         return {}
     body = await _limited_body(request, max_bytes)
-    if operation.body is Body.NONE or not body.strip():
+    if not body.strip():
+        if operation.requires_body:
+            raise invalid("The body is missing; this operation takes a JSON object")
         return {}
-    _require_media_type(request, "application/json")
+    _require_media_type(request, _JSON)
     found = _parse_json(body)
     return {"metadata": found} if operation.body is Body.METADATA else found
 
@@ -107,7 +131,7 @@ def _require_media_type(request: Request, wanted: str) -> None:
     found = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if found != wanted:
         shown = f"'{found[:100]}'" if found else "missing"
-        raise invalid(f"The header Content-Type is {shown}; this operation takes '{wanted}'")
+        raise MediaTypeError(f"The header Content-Type is {shown}; this operation takes '{wanted}'")
 
 
 async def _limited_body(request: Request, max_bytes: int) -> bytes:
@@ -122,7 +146,7 @@ async def _limited_body(request: Request, max_bytes: int) -> bytes:
 
 def _parse_json(body: bytes) -> dict[str, Any]:
     try:
-        found = from_json(body)
+        found = from_json(body, allow_inf_nan=False)
     except ValueError as error:
         raise invalid(f"The body is not JSON: {error}") from None
     if not isinstance(found, dict):
@@ -130,25 +154,54 @@ def _parse_json(body: bytes) -> dict[str, Any]:
     return found
 
 
-class BodyTooLargeError(Exception):
-    """A request's body is larger than the server takes."""
+# -- query -----------------------------------------------------------------------------------------
+
+
+def _read_query(request: Request) -> QueryParams:
+    try:
+        text = request.scope["query_string"].decode()
+        return QueryParams(
+            parse_qsl(text, True, errors="strict", max_num_fields=_MAX_QUERY_PARAMETERS)
+        )
+    except UnicodeDecodeError:
+        raise invalid("The query is not UTF-8") from None
+    except ValueError:
+        raise invalid(f"The query has more than {_MAX_QUERY_PARAMETERS} parameters") from None
+
+
+def _single(query: QueryParams, name: str) -> str | None:
+    """Return the only value of a query parameter, or None for a missing one."""
+    values = set(query.getlist(name))
+    if len(values) > 1:
+        raise invalid(f"The query parameter {name} is given more than once")
+    return values.pop() if values else None
 
 
 # -- fields in other places ------------------------------------------------------------------------
 
 
 def _merged(fields: dict[str, Any], others: Mapping[str, Any], place: str) -> dict[str, Any]:
+    """Return fields with those from elsewhere.
+
+    Nulls and empty lists in a body are not given. An option that is on in one place is on: clients
+    say true in the query of describe, and leave its default in the body.
+    """
+    merged = {**fields, **others}
     for name, value in others.items():
-        if fields.get(name) not in (None, value):
-            raise invalid(f"The {place} has another `{name}` than the rest of the request")
-    return {**fields, **others}
+        given = fields.get(name)
+        if isinstance(given, bool) and isinstance(value, bool):
+            merged[name] = given or value
+        elif given not in (None, [], value):
+            shown = f"`{name}` {value}" if name == "id" else f"`{name}`"
+            raise invalid(f"The {place} has another {shown} than the rest of the request")
+    return merged
 
 
-def _header_fields(headers: Mapping[str, str], operation: Operation) -> dict[str, Any]:
+def _header_fields(headers: Mapping[str, str]) -> dict[str, Any]:
     found = {}
-    for name, header in _HEADERS.items():
-        if header in headers and name in operation.request.model_fields:
-            found[name] = _READERS[_type_name(operation.request, name)](name, headers[header])
+    for name, (header, read) in _HEADERS.items():
+        if header in headers:
+            found[name] = read(name, headers[header])
     return found
 
 
@@ -157,14 +210,25 @@ def _query_fields(request: type[BaseModel], query: QueryParams) -> dict[str, Any
     for name in query:
         if name not in request.model_fields or name in _NOT_OF_THE_QUERY:
             continue
-        values, type_name = query.getlist(name), _type_name(request, name)
+        type_name = _type_name(request, name)
         if type_name == "list":
-            found[name] = values
-        elif len(set(values)) > 1:
-            raise invalid(f"The query parameter {name} is given more than once")
+            found[name] = query.getlist(name)
         else:
-            found[name] = _READERS[type_name](name, values[0])
+            found[name] = _READERS[type_name](name, _single(query, name) or "")
     return found
+
+
+def _as_models_have_it(value: Any) -> Any:
+    """Return JSON in the form of the models, which are stricter than the specification.
+
+    They tell 1.0 from 1, and have no null for a query without a vector.
+    """
+    if isinstance(value, dict):
+        changed = {name: _as_models_have_it(each) for name, each in value.items()}
+        return {**changed, "vector": {}} if changed.get("vector", value) is None else changed
+    if isinstance(value, list):
+        return [_as_models_have_it(each) for each in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 @cache
@@ -186,20 +250,16 @@ def _bool(name: str, text: str) -> bool:
     return text == "true"
 
 
-def _number(parse: Callable[[str], Any]) -> Callable[[str, str], Any]:
-    def read(name: str, text: str) -> Any:
-        try:
-            return parse(text)
-        except ValueError:
-            raise invalid(f"The query parameter {name} is not a number") from None
-
-    return read
+def _int(name: str, text: str) -> int:
+    if not _INTEGER.fullmatch(text):
+        raise invalid(f"The query parameter {name} is not an integer")
+    return int(text)
 
 
 def _map(name: str, text: str) -> dict[str, Any]:
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
+        found = from_json(text, allow_inf_nan=False)
+    except ValueError:
         found = None
     if not isinstance(found, dict):
         raise invalid(f"The parameter {name} is not a JSON object")
@@ -208,8 +268,13 @@ def _map(name: str, text: str) -> dict[str, Any]:
 
 _READERS: dict[str, Callable[[str, str], Any]] = {
     "str": lambda _, text: text,
-    "int": _number(int),
-    "float": _number(float),
+    "int": _int,
     "bool": _bool,
     "dict": _map,
 }
+
+_HEADERS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
+    "location": ("x-lance-table-location", lambda _, text: text),
+    "properties": ("x-lance-table-properties", _map),
+}
+"""Fields of CreateTable in headers, as the specification's text on REST has them."""

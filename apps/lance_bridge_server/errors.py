@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from lance_namespace.errors import (
     ErrorCode,
     InvalidInputError,
@@ -14,6 +12,7 @@ from lance_namespace.errors import (
     UnauthenticatedError,
     UnsupportedOperationError,
 )
+from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 _STATUSES = {
@@ -45,18 +44,22 @@ def error_of_status(status: int, message: str) -> LanceNamespaceError:
 
 
 def error_answer(
+    request: Request,
     error: LanceNamespaceError,
     *,
-    instance: str,
     status: int | None = None,
     headers: dict[str, str] | None = None,
 ) -> JSONResponse:
-    """Return the answer for an error.
+    """Return the answer to a request for an error.
 
     Args:
-        instance: The path of the request.
         status: Another status than that of the error's code.
     """
     code = ErrorCode(error.code)
-    content: dict[str, Any] = {"code": code.value, "error": str(error), "instance": instance}
+    content = {
+        "code": code.value,
+        "error": str(error),
+        "instance": request.url.path,
+        "context": {"request_id": request.state.request_id},
+    }
     return JSONResponse(content, status or STATUS_BY_CODE[code], headers)

@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
-import anyio
-import anyio.to_thread
 import pyarrow as pa
-from lance_namespace import LanceNamespace
-from lance_namespace.errors import LanceNamespaceError
+from lance_namespace import DeclareTableRequest, DescribeTableRequest, LanceNamespace
+from lance_namespace.errors import LanceNamespaceError, TableAlreadyExistsError
 from pydantic import ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from lance_bridge import location as locations
 from lance_bridge.config import Seconds
-from lance_bridge.errors import internal, is_panic
+from lance_bridge.errors import internal, invalid, is_panic
+from lance_bridge.requests import as_model
 
 from . import lancedb
 from .accesses import LISTINGS, Access, accesses_of
 from .audit import AuditLog, AuditTrail, trail_of
 from .authorization import AllowAll, Authorizer, HiddenError, authorize
-from .calls import Call, read_call
+from .calls import DEFAULT_DELIMITER, Call, read_call
 from .cascade import authorize_cascade
 from .hiding import answer_hidden, hide_storage_options, without_others
+from .operation_threads import OperationThreads, requested_seconds
 from .operations import Answer, Body, Operation
 from .principals import Anonymous, Authenticator, Principal
 from .streams import ARROW_FILE, ARROW_STREAM, RowsResponse, UploadedFile, with_first_batch
@@ -41,6 +42,8 @@ class Limits:
     """The largest JSON body."""
     stall_seconds: Seconds = 120.0
     """How long a client may send or read nothing while rows are sent."""
+    operation_seconds: Seconds = 3600.0
+    """How long an operation may take until the answer is that its outcome is unknown."""
     threads: Annotated[int, Field(gt=0, le=1024)] = 64
     """How many operations are carried out at once."""
 
@@ -58,7 +61,7 @@ class Gateway:
     """The path of the namespace that LanceDB calls a database."""
 
     def __post_init__(self) -> None:
-        self._threads = anyio.CapacityLimiter(self.limits.threads)
+        self._operations = OperationThreads(self.limits.threads)
 
     async def answer(self, request: Request, operation: Operation) -> Response:
         """Carry out one request.
@@ -73,9 +76,12 @@ class Gateway:
             call = self._of_lancedb(request, call)
         arguments: list[Any] = [call.model()]
         if operation.body is Body.ROWS:
-            arguments.append(UploadedFile(request, self.limits.stall_seconds))
+            upload = UploadedFile(request, self.limits.stall_seconds)
+            small = await upload.read_small()
+            arguments.append(upload if small is None else small)
         run = _Run(self, principal, call, arguments, is_lancedb, trail_of(request))
-        return await anyio.to_thread.run_sync(run, limiter=self._threads)
+        seconds = min(self.limits.operation_seconds, requested_seconds(request.headers))
+        return await self._operations.run(run, call.operation, seconds)
 
     def _of_lancedb(self, request: Request, call: Call) -> Call:
         """Return a call of LanceDB's client as the specification has it."""
@@ -84,7 +90,7 @@ class Gateway:
         if database:
             prefix = list(self.database_path(database))
             fields = lancedb.in_database(prefix, call.operation.name, fields)
-        return Call(call.operation, fields, call.delimiter)
+        return replace(call, fields=fields)
 
 
 @dataclass(frozen=True)
@@ -135,12 +141,31 @@ class _Run:
         if operation.answer is Answer.ROWS and hasattr(namespace, "query_table_reader"):
             return with_first_batch(namespace.query_table_reader(*self.arguments))
         method = getattr(namespace, operation.name)
+        if operation.name == "create_table" and self.call.fields.get("location"):
+            self._declare()
         if operation.name in LISTINGS and access is not None:
             listing = VisibleListing(
                 self.gateway.authorizer, self.principal, operation.name, access.path, method
             )
             return listing.page(self.arguments[0])
         return method(*self.arguments)
+
+    def _declare(self) -> None:
+        """Declare a table where a header says that its rows are to be.
+
+        Raises:
+            InvalidInputError: (13) it exists with its data elsewhere, where the mode allows that.
+        """
+        namespace, fields = self.gateway.namespace, self.call.fields
+        request = as_model(DeclareTableRequest, {key: fields.get(key) for key in _DECLARED})
+        try:
+            namespace.declare_table(request)
+        except TableAlreadyExistsError:
+            if (fields.get("mode") or "create").lower() == "create":
+                raise
+            found = namespace.describe_table(DescribeTableRequest(id=request.id)).location
+            if locations.key(found or "") != locations.key(request.location or ""):
+                raise invalid(f"The table exists at {found}") from None
 
     def _respond(self, result: Any) -> Response:
         operation = self.call.operation
@@ -149,6 +174,10 @@ class _Run:
         if operation.answer is Answer.ROWS:
             return self._rows(result)
         content = _plain(result)
+        if operation.name == "list_all_tables" and self.call.delimiter != DEFAULT_DELIMITER:
+            content["tables"] = [
+                name.replace(DEFAULT_DELIMITER, self.call.delimiter) for name in content["tables"]
+            ]
         if operation.answer is Answer.METADATA:
             content = content.get("metadata", {}) if isinstance(content, dict) else content
         elif operation.answer is Answer.VALUE and isinstance(content, dict):
@@ -162,6 +191,9 @@ class _Run:
             media_type = ARROW_STREAM if self.is_lancedb else ARROW_FILE
             return RowsResponse(result, media_type, self.gateway.limits.stall_seconds)
         return Response(result if isinstance(result, bytes) else result.data, media_type=ARROW_FILE)
+
+
+_DECLARED = ("id", "location", "properties")
 
 
 def _plain(result: Any) -> Any:

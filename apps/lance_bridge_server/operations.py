@@ -17,7 +17,7 @@ class Body(Enum):
     """What a request carries."""
 
     JSON = "json"
-    """The request's model. Clients may leave it out where the path says all."""
+    """The request's model. Clients leave it out of requests that read, such as describe."""
     NONE = "none"
     """Nothing: the path and the query say all."""
     ROWS = "rows"
@@ -52,6 +52,11 @@ class Operation:
     method: str = "POST"
     is_read: bool = False
     """Whether it changes nothing, so that clients may repeat it after any failure."""
+
+    @property
+    def requires_body(self) -> bool:
+        """Whether a request without a body is malformed, as the specification says."""
+        return self.body in (Body.JSON, Body.METADATA) and not self.is_read
 
     @property
     def has_id(self) -> bool:

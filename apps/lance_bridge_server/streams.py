@@ -26,6 +26,7 @@ from starlette.types import Receive, Scope, Send
 ARROW_FILE = "application/vnd.apache.arrow.file"
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
 
+_SMALL_BYTES = 1 << 20
 _BUFFER_BYTES = 1 << 20
 """How much of a response is collected before it is sent."""
 
@@ -47,6 +48,21 @@ class UploadedFile(io.RawIOBase):
         self._rest = memoryview(b"")
         self.size = 0
         """Bytes that were received so far."""
+
+    async def read_small(self) -> bytes | None:
+        """Receive the body if it is small, and return it, to be read again as often as needed.
+
+        Rows in memory are checked before anything is changed. Rows of a larger body are checked
+        while they are written, and this returns None.
+        """
+        parts: list[bytes] = []
+        while self.size <= _SMALL_BYTES:
+            part = await self._next_part()
+            if part is None:
+                return b"".join(parts)
+            parts.append(part)
+        self._rest = memoryview(b"".join(parts))
+        return None
 
     def readable(self) -> bool:
         return True

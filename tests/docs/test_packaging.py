@@ -231,6 +231,7 @@ def test_source_files_stay_short(tracked_files: dict[str, str]) -> None:
         for path, text in tracked_files.items()
         if path.endswith((".py", ".java", ".sh", ".yaml")) or path in {"Makefile", ".ci/run"}
     }
+    del lengths["tests/server/lance_namespace_openapi.yaml"]  # a copy of the specification
 
     assert lengths
     assert {path: length for path, length in lengths.items() if length > LINE_LIMIT} == {}

@@ -6,7 +6,7 @@ import uuid
 from functools import partial
 from typing import Any
 
-from lance_namespace.errors import LanceNamespaceError, UnauthenticatedError
+from lance_namespace.errors import ErrorCode, LanceNamespaceError, UnauthenticatedError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -51,6 +51,7 @@ def _route(gateway: Gateway, operation: Operation) -> Route:
         if principal is None:
             raise UnauthenticatedError("The request has no credentials")
         request.state.principal = principal
+        request.state.operation = operation
         return await gateway.answer(request, operation)
 
     return Route(operation.path, endpoint, methods=[operation.method], name=operation.name)
@@ -60,12 +61,13 @@ def _route(gateway: Gateway, operation: Operation) -> Route:
 
 
 async def _on_error(request: Request, error: LanceNamespaceError) -> Response:
-    status = lancedb.status_of(error.code) if lancedb.is_lancedb(request.headers) else None
     headers = {"WWW-Authenticate": "Bearer"} if isinstance(error, UnauthenticatedError) else None
-    return error_answer(error, instance=request.url.path, status=status, headers=headers)
+    return _answer(request, error, headers)
 
 
 async def _on_http_error(request: Request, error: HTTPException) -> Response:
+    if error.status_code == 404 and lancedb.is_lancedb(request):
+        return _answer(request, lancedb.unserved_route(request.method, request.url.path))
     known = error_of_status(
         error.status_code, f"{request.method} {request.url.path}: {error.detail}"
     )
@@ -78,7 +80,18 @@ async def _on_large_body(request: Request, error: BodyTooLargeError) -> Response
 
 
 async def _on_fault(request: Request, error: Exception) -> Response:
-    return error_answer(internal("The request", error), instance=request.url.path)
+    return _answer(request, internal("The request", error))
+
+
+def _answer(
+    request: Request, error: LanceNamespaceError, headers: dict[str, str] | None = None
+) -> Response:
+    status = None
+    if lancedb.is_lancedb(request):
+        operation = getattr(request.state, "operation", None)
+        is_started = getattr(request.state, "is_started", False)
+        status = lancedb.status_of(ErrorCode(error.code), operation, is_started=is_started)
+    return error_answer(error, instance=request.url.path, status=status, headers=headers)
 
 
 # -- middleware ------------------------------------------------------------------------------------

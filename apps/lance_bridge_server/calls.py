@@ -17,6 +17,7 @@ from starlette.requests import Request
 from lance_bridge.errors import invalid
 from lance_bridge.requests import as_model
 
+from . import lancedb
 from .operations import Body, Operation
 
 DEFAULT_DELIMITER = "$"
@@ -98,16 +99,22 @@ async def _read_body(request: Request, operation: Operation, max_bytes: int) -> 
     body = await _limited_body(request, max_bytes)
     if operation.body is Body.NONE or not body.strip():
         return {}
+    if operation.name == lancedb.NEW_COLUMNS and _media_type(request) == _ARROW:
+        return lancedb.new_columns(body)
     _require_media_type(request, "application/json")
     found = _parse_json(body)
     return {"metadata": found} if operation.body is Body.METADATA else found
 
 
 def _require_media_type(request: Request, wanted: str) -> None:
-    found = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    found = _media_type(request)
     if found != wanted:
         shown = f"'{found[:100]}'" if found else "missing"
         raise invalid(f"The header Content-Type is {shown}; this operation takes '{wanted}'")
+
+
+def _media_type(request: Request) -> str:
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 async def _limited_body(request: Request, max_bytes: int) -> bytes:

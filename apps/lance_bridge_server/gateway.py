@@ -44,7 +44,7 @@ class Gateway:
     authenticator: Authenticator = field(default_factory=Anonymous)
     authorizer: Authorizer = field(default_factory=AllowAll)
     limits: Limits = field(default_factory=Limits)
-    database_path: Callable[[str], Sequence[str]] = lambda name: name.split(".")
+    database_path: Callable[[str], Sequence[str]] = field(default_factory=lancedb.DatabasePaths)
     """The path of the namespace that LanceDB calls a database."""
 
     def __post_init__(self) -> None:
@@ -58,24 +58,27 @@ class Gateway:
         """
         principal: Principal = request.state.principal
         call = await read_call(request, operation, self.limits.body_bytes)
-        is_lancedb = lancedb.is_lancedb(request.headers)
-        if is_lancedb:
-            call = self._of_lancedb(request, call)
+        is_lancedb = lancedb.is_lancedb(request)
+        call = self._of_lancedb(request, call, is_lancedb=is_lancedb)
         authorize(self.authorizer, principal, call)
         arguments: list[Any] = [call.model()]
         if operation.body is Body.ROWS:
             arguments.append(UploadedFile(request, self.limits.stall_seconds))
         run = _Run(self, principal, call, arguments, is_lancedb)
+        request.state.is_started = True
         return await anyio.to_thread.run_sync(run, limiter=self._threads)
 
-    def _of_lancedb(self, request: Request, call: Call) -> Call:
-        """Return a call of LanceDB's client as the specification has it."""
-        fields = lancedb.translate_request(call.operation.name, call.fields)
-        database = request.headers.get(lancedb.DATABASE_HEADER)
-        if database:
-            prefix = list(self.database_path(database))
-            fields = lancedb.in_database(prefix, call.operation.name, fields)
-        return Call(call.operation, fields, call.delimiter)
+    def _of_lancedb(self, request: Request, call: Call, *, is_lancedb: bool) -> Call:
+        """Return a call of LanceDB's client as the specification has it, with the whole path."""
+        operation, fields = call.operation, call.fields
+        if is_lancedb:
+            fields = lancedb.translate_request(operation.name, fields)
+        path = lancedb.database_of(request.headers, self.database_path)
+        if path is None:
+            return Call(operation, fields, call.delimiter)
+        if operation.name == "list_all_tables":
+            operation = lancedb.TABLE_NAMES
+        return Call(operation, lancedb.in_database(path, operation.name, fields), call.delimiter)
 
 
 @dataclass(frozen=True)
@@ -103,6 +106,8 @@ class _Run:
         if operation.answer is Answer.ROWS and hasattr(namespace, "query_table_reader"):
             return with_first_batch(namespace.query_table_reader(*self.arguments))
         method = getattr(namespace, operation.name)
+        if operation is lancedb.TABLE_NAMES:
+            method = lancedb.pages_by_name(method)
         if operation.name in _LISTINGS:
             allowed = (self.gateway.authorizer, self.principal)
             return visible_page(*allowed, self.call, self.arguments[0], method)
@@ -119,9 +124,12 @@ class _Run:
             content = content.get("metadata", {}) if isinstance(content, dict) else content
         elif operation.answer is Answer.VALUE and isinstance(content, dict):
             content = content["count"]
-        if self.is_lancedb:
-            content = lancedb.translate_answer(operation.name, content)
-        return JSONResponse(content, operation.status)
+        if not self.is_lancedb:
+            return JSONResponse(content, operation.status)
+        content = lancedb.translate_answer(
+            self.gateway.namespace, operation.name, self.arguments[0], content
+        )
+        return JSONResponse(content, operation.status, lancedb.version_headers(content))
 
     def _rows(self, result: Any) -> Response:
         if isinstance(result, pa.RecordBatchReader):

@@ -67,7 +67,7 @@ def _type(column: str, kind: pa.DataType) -> str:
 
 def _type_with_parameters(kind: pa.DataType) -> str | None:
     if pa.types.is_timestamp(kind):
-        zone = f'Some("{kind.tz}")' if kind.tz else "None"
+        zone = "None" if not kind.tz else 'Some("' + kind.tz.replace("'", "''") + '")'
         return f"Timestamp({_UNITS[kind.unit]}, {zone})"
     if pa.types.is_duration(kind):
         return f"Duration({_UNITS[kind.unit]})"

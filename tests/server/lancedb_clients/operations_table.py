@@ -39,7 +39,7 @@ REASONS = {
     r"Invalid input: Table identifier \['v'\]": "LanceDB puts views in the root namespace",
     r"drop_database is deprecated": "LanceDB refuses it; see `drop_all_tables`",
     r"requires 'polars' module": "not tried: it needs Polars",
-    r"to_(arrow|pandas)\(\) is not yet supported": "LanceDB refuses it; read with `search` or pylance",
+    r"to_(arrow|pandas)\(\) is not yet supported": "LanceDB refuses it; use `search` or pylance",
     r"fetch_blob\w+(\(\))? (requires|is not supported)": "LanceDB refuses it below protocol 0.5",
     r"a remote refresh runs as a server job": "LanceDB refuses it",
     r"not supported on (the )?LanceDB [cC]loud": REFUSED,

@@ -20,7 +20,8 @@ from server.lancedb_clients.operations_table import (
     render,
     require_written,
 )
-from server.lancedb_clients.trials import CONNECTION, COUNT, TABLE, Scene, Trial, done, rows
+from server.lancedb_clients.table_trials import TABLE
+from server.lancedb_clients.trials import CONNECTION, COUNT, Scene, Trial, done, rows
 
 from lance_bridge_hive import HiveNamespace
 

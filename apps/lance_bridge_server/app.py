@@ -6,7 +6,7 @@ import uuid
 from functools import partial
 from typing import Any
 
-from lance_namespace.errors import LanceNamespaceError, UnauthenticatedError
+from lance_namespace.errors import ErrorCode, LanceNamespaceError, UnauthenticatedError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from lance_bridge.errors import internal
+from lance_bridge.errors import OutcomeUnknownError, internal
 
 from . import lancedb
 from .audit import AuditMiddleware
@@ -67,12 +67,13 @@ def _route(gateway: Gateway, operation: Operation) -> Route:
 
 
 async def _on_error(request: Request, error: LanceNamespaceError) -> Response:
-    status = lancedb.status_of(error.code) if lancedb.is_lancedb(request.headers) else None
     headers = {"WWW-Authenticate": "Bearer"} if isinstance(error, UnauthenticatedError) else None
-    return error_answer(request, error, status=status, headers=headers)
+    return _answer(request, error, headers)
 
 
 async def _on_http_error(request: Request, error: HTTPException) -> Response:
+    if error.status_code == 404 and lancedb.is_lancedb(request):
+        return _answer(request, lancedb.unserved_route(request.method, request.url.path))
     message = f"{request.method} {request.url.path}: {error.detail}"
     known = error_of_status(error.status_code, message)
     headers = dict(error.headers or {})
@@ -86,7 +87,19 @@ async def _on_refused_body(status: int, request: Request, error: Exception) -> R
 async def _on_fault(request: Request, error: Exception) -> Response:
     # Outside of all middleware.
     headers = {_REQUEST_ID.decode(): request.state.request_id}
-    return error_answer(request, internal("The request", error), headers=headers)
+    return _answer(request, internal("The request", error), headers)
+
+
+def _answer(
+    request: Request, error: LanceNamespaceError, headers: dict[str, str] | None = None
+) -> Response:
+    status = None
+    if lancedb.is_lancedb(request):
+        operation = getattr(request.state, "operation", None)
+        is_started = getattr(request.state, "is_started", False)
+        is_started = is_started or isinstance(error, OutcomeUnknownError)
+        status = lancedb.status_of(ErrorCode(error.code), operation, is_started=is_started)
+    return error_answer(request, error, status=status, headers=headers)
 
 
 # -- middleware ------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from starlette.requests import Request
 from lance_bridge.errors import invalid
 from lance_bridge.requests import as_model
 
+from . import lancedb
 from .operations import Body, Operation
 
 DEFAULT_DELIMITER = "$"
@@ -122,16 +123,22 @@ async def _read_body(request: Request, operation: Operation, max_bytes: int) -> 
         if operation.requires_body:
             raise invalid("The body is missing; this operation takes a JSON object")
         return {}
+    if operation.name == lancedb.NEW_COLUMNS and _media_type(request) == _ARROW:
+        return lancedb.new_columns(body)
     _require_media_type(request, _JSON)
     found = _parse_json(body)
     return {"metadata": found} if operation.body is Body.METADATA else found
 
 
 def _require_media_type(request: Request, wanted: str) -> None:
-    found = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    found = _media_type(request)
     if found != wanted:
         shown = f"'{found[:100]}'" if found else "missing"
         raise MediaTypeError(f"The header Content-Type is {shown}; this operation takes '{wanted}'")
+
+
+def _media_type(request: Request) -> str:
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 async def _limited_body(request: Request, max_bytes: int) -> bytes:

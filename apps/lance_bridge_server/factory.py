@@ -39,7 +39,7 @@ def gateway_from_settings(settings: ServerSettings, source: SettingsSource) -> G
         authorizer=settings.authorization.make(),
         audit=settings.audit.make(),
         limits=settings.limits,
-        database_path=settings.databases.path_of,
+        databases=settings.databases,
     )
 
 

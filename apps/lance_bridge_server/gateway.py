@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
@@ -10,6 +10,7 @@ import pyarrow as pa
 from lance_namespace import DeclareTableRequest, DescribeTableRequest, LanceNamespace
 from lance_namespace.errors import LanceNamespaceError, TableAlreadyExistsError
 from pydantic import ConfigDict, Field
+from starlette.datastructures import State
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
@@ -57,8 +58,8 @@ class Gateway:
     authorizer: Authorizer = field(default_factory=AllowAll)
     audit: AuditLog | None = None
     limits: Limits = field(default_factory=Limits)
-    database_path: Callable[[str], Sequence[str]] = lambda name: name.split(".")
-    """The path of the namespace that LanceDB calls a database."""
+    databases: lancedb.DatabasePaths = field(default_factory=lancedb.DatabasePaths)
+    """Which namespaces LanceDB's databases are."""
 
     def __post_init__(self) -> None:
         self._operations = OperationThreads(self.limits.threads)
@@ -71,26 +72,29 @@ class Gateway:
         """
         principal: Principal = request.state.principal
         call = await read_call(request, operation, self.limits.body_bytes)
-        is_lancedb = lancedb.is_lancedb(request.headers)
-        if is_lancedb:
-            call = self._of_lancedb(request, call)
+        is_lancedb = lancedb.is_lancedb(request)
+        call = self._of_lancedb(request, call, is_lancedb=is_lancedb)
         arguments: list[Any] = [call.model()]
         if operation.body is Body.ROWS:
             upload = UploadedFile(request, self.limits.stall_seconds)
             small = await upload.read_small()
             arguments.append(upload if small is None else small)
-        run = _Run(self, principal, call, arguments, is_lancedb, trail_of(request))
+        run = _Run(self, principal, call, arguments, is_lancedb, request.state, trail_of(request))
         seconds = min(self.limits.operation_seconds, requested_seconds(request.headers))
         return await self._operations.run(run, call.operation, seconds)
 
-    def _of_lancedb(self, request: Request, call: Call) -> Call:
-        """Return a call of LanceDB's client as the specification has it."""
-        fields = lancedb.translate_request(call.operation.name, call.fields)
-        database = request.headers.get(lancedb.DATABASE_HEADER)
-        if database:
-            prefix = list(self.database_path(database))
-            fields = lancedb.in_database(prefix, call.operation.name, fields)
-        return replace(call, fields=fields)
+    def _of_lancedb(self, request: Request, call: Call, *, is_lancedb: bool) -> Call:
+        """Return a call of LanceDB's client as the specification has it, with the whole path."""
+        operation, fields = call.operation, call.fields
+        if is_lancedb:
+            fields = lancedb.translate_request(operation.name, fields)
+        path = lancedb.database_of(request, self.databases)
+        if path is None:
+            return replace(call, fields=fields)
+        if operation.name == "list_all_tables":
+            operation = lancedb.TABLE_NAMES
+        fields = lancedb.in_database(path, operation.name, fields)
+        return replace(call, operation=operation, fields=fields)
 
 
 @dataclass(frozen=True)
@@ -102,9 +106,12 @@ class _Run:
     call: Call
     arguments: list[Any]
     is_lancedb: bool
+    state: State
+    """That of the HTTP request."""
     trail: AuditTrail
 
     def __call__(self) -> Response:
+        self.state.is_started = True
         try:
             return self._respond(self._authorized())
         except LanceNamespaceError:
@@ -124,7 +131,9 @@ class _Run:
                 gateway.authorizer, self.principal, self.call, accesses, gateway.namespace
             )
         except HiddenError as hidden:
-            return answer_hidden(gateway.namespace, self.call.operation, self.arguments[0], hidden)
+            operation, namespace = self.call.operation, gateway.namespace
+            method = self._with_its_pages(getattr(namespace, operation.name))
+            return answer_hidden(namespace, method, operation, self.arguments[0], hidden)
         self.trail.begin()
         try:
             result = self._result(accesses[0] if accesses else None)
@@ -147,8 +156,13 @@ class _Run:
             listing = VisibleListing(
                 self.gateway.authorizer, self.principal, operation.name, access.path, method
             )
-            return listing.page(self.arguments[0])
+            method = self._with_its_pages(listing.page)
         return method(*self.arguments)
+
+    def _with_its_pages(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a method of a namespace with the page tokens of the client's protocol."""
+        is_by_name = self.call.operation is lancedb.TABLE_NAMES
+        return lancedb.pages_by_name(method) if is_by_name else method
 
     def _declare(self) -> None:
         """Declare a table where a header says that its rows are to be.
@@ -182,9 +196,12 @@ class _Run:
             content = content.get("metadata", {}) if isinstance(content, dict) else content
         elif operation.answer is Answer.VALUE and isinstance(content, dict):
             content = content["count"]
-        if self.is_lancedb:
-            content = lancedb.translate_answer(operation.name, content)
-        return JSONResponse(content, operation.status)
+        if not self.is_lancedb:
+            return JSONResponse(content, operation.status)
+        content = lancedb.translate_answer(
+            self.gateway.namespace, operation.name, self.arguments[0], content
+        )
+        return JSONResponse(content, operation.status, lancedb.version_headers(content))
 
     def _rows(self, result: Any) -> Response:
         if isinstance(result, pa.RecordBatchReader):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import lance_namespace as api
@@ -30,12 +30,19 @@ _DROPPING = ("drop_table", "drop_namespace")
 
 
 def answer_hidden(
-    namespace: LanceNamespace, operation: Operation, request: Any, hidden: HiddenError
+    namespace: LanceNamespace,
+    method: Callable[..., Any],
+    operation: Operation,
+    request: Any,
+    hidden: HiddenError,
 ) -> Any:
     """Answer a request for a hidden object as one for an object that does not exist.
 
     The catalog does what it does for the latter, in the same time: it is asked for a name that
     nothing has.
+
+    Args:
+        method: What carries out the operation.
 
     Raises:
         NamespaceNotFoundError: (1)
@@ -51,7 +58,7 @@ def answer_hidden(
     try:
         if _is_harmless(operation):
             names = [*asked, *_transaction(operation, request)]
-            return getattr(namespace, operation.name)(request.model_copy(update={"id": names}))
+            return method(request.model_copy(update={"id": names}))
         _look_up(namespace, asked, is_table=hidden.access.is_table)
     except (NamespaceNotFoundError, TableNotFoundError):
         pass

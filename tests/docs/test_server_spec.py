@@ -71,7 +71,8 @@ def test_the_configuration_of_the_spec_is_read(tmp_path: Path) -> None:
     path.write_text(text)
     settings = SettingsSource(path).read()
     assert sorted(settings.catalogs) == ["aws", "prod"]
-    assert settings.databases.path_of("sales") == ["prod", "sales"]
+    assert settings.databases("sales") == ["prod", "sales"]
+    assert settings.databases("archive") == ["aws", "sales_2020"]
 
 
 def test_the_policies_of_the_spec_decide(tmp_path: Path) -> None:

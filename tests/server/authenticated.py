@@ -77,7 +77,7 @@ def serving_settings(
         authenticator=authenticator or authenticator_from_settings(known),
         authorizer=served.seen,
         limits=known.limits,
-        database_path=known.databases.path_of,
+        databases=known.databases,
     )
     server = uvicorn.Server(uvicorn_config(create_app(gateway), known))
     thread = threading.Thread(target=server.run, args=(sockets,), daemon=True)

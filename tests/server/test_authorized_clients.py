@@ -55,6 +55,7 @@ def check_rights(namespace: Any, tmp_path: Path) -> None:
         db = lancedb.connect(
             "db://films", client_config={"extra_headers": {"x-user": "bob"}}, **options
         )
+        assert list(db.table_names()) == ["open", "read"]
         assert db.open_table("read").count_rows() == 3
         with pytest.raises(ValueError, match="not found"):
             db.open_table("pay")

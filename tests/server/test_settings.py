@@ -14,7 +14,7 @@ from lance_bridge_hive import HiveNamespace
 from lance_bridge_server import app_from_environment
 from lance_bridge_server.catalogs import connect_catalogs, root_namespace
 from lance_bridge_server.command import parse_catalogs
-from lance_bridge_server.configuration.settings import DatabaseSettings, ServerSettings
+from lance_bridge_server.configuration.settings import ServerSettings
 from lance_bridge_server.configuration.source import SettingsSource
 
 SECRET = "zq0HIDDENk7w9x0"
@@ -97,6 +97,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"root": "prod", "catalogs": ["prod", "aws"]}, "must be the one catalog, but the catalogs a"),
     ({"limits": {"body_byte": 1}}, "no key 'limits.body_byte': did you mean 'body_bytes'"),
     ({"limits": {"threads": 0}}, "'limits.threads': Input should be greater than 0"),
+    ({"databases": {"name": {}}}, "no key 'databases.name': did you mean 'names'"),
+    ({"databases": {"separator": ""}}, "'databases.separator': String should have at least 1"),
+    ({"databases": {"prefix": "prod"}}, "'databases.prefix': "),
+    ({"databases": {"names": {"x": ["a", ""]}}}, r"'databases.names.x\[1\]': String should have"),
     ({"catalogs": {}}, "'catalogs': Value should have at least 1 item"),
     ({"catalogs": {"a.b": HIVE}}, r"'catalogs.a.b': String should match"),
     ({"catalogs": {"a": "hive"}}, "'catalogs.a': Input should be a valid dictionary"),
@@ -226,11 +230,12 @@ def test_catalogs_are_children_of_the_root_unless_one_is_the_root(tmp_path: Path
     assert root_namespace(named, catalogs) is catalogs["files"]
 
 
-def test_databases_of_lancedb_are_paths() -> None:
-    assert DatabaseSettings().path_of("prod.sales") == ["prod", "sales"]
-    plain = DatabaseSettings(prefix=["prod"], separator=None, names={"x": ["a", "b"]})
-    assert plain.path_of("my.db") == ["prod", "my.db"]
-    assert plain.path_of("x") == ["a", "b"]
+def test_databases_of_lancedb_are_paths(tmp_path: Path) -> None:
+    assert read(CATALOGS, tmp_path).databases("prod.sales") == ["prod", "sales"]
+    rules = {"prefix": ["prod"], "separator": None, "names": {"x": ["a", "b"]}}
+    databases = read({**CATALOGS, "databases": rules}, tmp_path).databases
+    assert databases("my.db") == ["prod", "my.db"]
+    assert databases("x") == ["a", "b"]
 
 
 def test_the_environment_names_the_file_for_other_servers(

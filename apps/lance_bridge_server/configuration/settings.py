@@ -15,6 +15,7 @@ from ..audit.log import Rotation
 from ..authorization import Authorizer
 from ..authorizers import make_authorizer
 from ..gateway import Limits
+from ..lancedb import DatabasePaths
 from .authentication import FilePath, Method, Settings
 
 DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 2333
@@ -64,24 +65,6 @@ class TlsSettings(Settings):
         if self.client_certificates == "required" and self.client_ca is None:
             raise ValueError("client_certificates: required needs client_ca")
         return self
-
-
-class DatabaseSettings(Settings):
-    """Which namespace LanceDB means by a database, ``db://NAME``."""
-
-    prefix: list[str] = Field(default=[])
-    """The path of the namespace that databases are in."""
-    separator: str | None = "."
-    """What separates the names of a path in a database's name; null takes the name as it is."""
-    names: dict[str, list[str]] = Field(default={})
-    """The paths of databases that have names of their own."""
-
-    def path_of(self, database: str) -> list[str]:
-        """Return the path of the namespace of a database."""
-        if database in self.names:
-            return self.names[database]
-        parts = database.split(self.separator) if self.separator else [database]
-        return [*self.prefix, *parts]
 
 
 class AuthorizationSettings(Settings):
@@ -179,7 +162,7 @@ class ServerSettings(Settings):
     authorization: AuthorizationSettings = AuthorizationSettings()
     audit: AuditSettings = AuditSettings()
     limits: Limits = Limits()
-    databases: DatabaseSettings = DatabaseSettings()
+    databases: DatabasePaths = DatabasePaths()
     workers: int = Field(default=1, ge=1, le=256)
     """The number of processes."""
     stop_seconds: int = Field(default=30, ge=0, le=3600)

@@ -236,8 +236,7 @@ def delete_where(catalog: CatalogAddress, args: Args) -> Answer:
         ConcurrentModification, ServiceUnavailable, InvalidTableState.
     """
     table = find(catalog, args)
-    version, _ = change.delete(table, args["where"], LATEST)
-    return {"version": version}
+    return {"version": change.delete(table, args["where"], LATEST).version}
 
 
 def count(catalog: CatalogAddress, args: Args) -> Answer:

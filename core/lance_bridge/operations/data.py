@@ -11,6 +11,12 @@ from ..ref import Ref
 from .base import Operations
 
 
+class DeleteAnswer(api.DeleteFromTableResponse):
+    """An answer that also has the number of deleted rows, which LanceDB's clients read."""
+
+    num_deleted_rows: int
+
+
 class DataOperations(Operations):
     """Create a table with rows, count them, insert, merge, update and delete."""
 
@@ -124,5 +130,7 @@ class DataOperations(Operations):
         """
         ref = Ref.of(branch=request.branch)
         table = self._lance_table(request.id)
-        version, transaction_id = change.delete(table, request.predicate, ref)
-        return api.DeleteFromTableResponse(version=version, transaction_id=transaction_id)
+        done = change.delete(table, request.predicate, ref)
+        return DeleteAnswer(
+            version=done.version, transaction_id=done.transaction_id, num_deleted_rows=done.rows
+        )

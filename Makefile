@@ -8,6 +8,8 @@ VENV := .venv
 PY := $(VENV)/bin/python
 PIP_INSTALL := $(PY) -m pip --disable-pip-version-check install --quiet
 CLIENTS := .cache/clients
+NODE := .cache/node
+NODE_PACKAGES := tests/server/lancedb_clients/node/package.json
 CLIENTS_PIP := $(CLIENTS)/bin/python -m pip --disable-pip-version-check install --quiet
 DEPS_STAMP := $(VENV)/.dependencies-installed
 STAMP := $(VENV)/.project-installed
@@ -85,8 +87,15 @@ sparks: $(SPARKS) ## fetch the other releases of PySpark for the tests (about 90
 kerberos: $(STAMP) ## install packages for the Kerberos tests (Debian: krb5-kdc krb5-admin-server krb5-user libkrb5-dev)
 	@$(PIP_INSTALL) --require-hashes --no-build-isolation -r requirements/kerberos.txt
 
-test-clients: metastores $(CLIENTS)/.complete ## run Ray, Daft, geneva, Polars, DuckDB and torch on tables of all catalogs (about 8 GB, once)
-	@$(CLIENTS)/bin/python -m pytest -m clients tests/clients $(PYTEST_ARGS)
+test-clients: metastores $(CLIENTS)/.complete $(NODE)/.complete ## run Ray, Daft, geneva, Polars, DuckDB, torch and Node.js on tables of all catalogs (about 8 GB, once)
+	@$(CLIENTS)/bin/python -m pytest -m clients tests/clients tests/server $(PYTEST_ARGS)
+
+$(NODE)/.complete: $(NODE_PACKAGES)
+	@echo "setting up $(NODE)"
+	@mkdir -p $(NODE)
+	@cp $< $(NODE)/package.json
+	@npm install --prefix $(NODE) --no-audit --no-fund --no-package-lock --silent
+	@touch $@
 
 $(CLIENTS)/.complete: requirements/build.txt requirements/clients.txt pyproject.toml | $(STAMP)
 	@echo "setting up $(CLIENTS)"
@@ -140,9 +149,9 @@ wheel: $(STAMP) ## build the wheel and the source archive into dist/
 
 lock: $(STAMP) ## resolve the locked dependencies again (needs the package index)
 	@$(COMPILE) --upgrade --group build --output-file requirements/build.txt
-	@$(COMPILE) --upgrade pyproject.toml --extra hive-sasl --extra glue --extra unity --extra spark --extra cli --extra report --extra testing --group dev \
+	@$(COMPILE) --upgrade pyproject.toml --extra hive-sasl --extra glue --extra unity --extra spark --extra cli --extra report --extra server --extra testing --group dev \
 		--constraint requirements/build.txt --output-file requirements/dev.txt
-	@$(COMPILE) --upgrade --no-strip-extras pyproject.toml --extra hive-sasl --extra glue --extra unity --extra spark --extra cli --extra report --extra testing --group clients \
+	@$(COMPILE) --upgrade --no-strip-extras pyproject.toml --extra hive-sasl --extra glue --extra unity --extra spark --extra cli --extra report --extra server --extra testing --group clients \
 		--constraint requirements/build.txt --output-file requirements/clients.txt
 	@echo "$(LOCKS) requirements/clients.txt written"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import lance_namespace as api
@@ -11,6 +11,7 @@ from lance_namespace import LanceNamespace
 from lance_namespace.errors import NamespaceNotFoundError
 from pydantic import BaseModel
 
+from lance_bridge.catalog import Path
 from lance_bridge.errors import invalid, unsupported
 from lance_bridge.paging import PageRequest, decode_token, encode_token
 from lance_bridge.requests import as_model
@@ -86,6 +87,33 @@ class FederatedNamespace(LanceNamespace):
                 "the root"
             )
         return self._children[catalog]
+
+    def table_path(self, names: Sequence[str]) -> Path:
+        """Return the path of the table that an identifier names, as its catalog understands it.
+
+        Identifiers of one table give one path. Those of a catalog that does not exist stay as they
+        are. Raises InvalidInput (13), and what connecting the catalog raises.
+        """
+        return self._path(names, "table_path")
+
+    def namespace_path(self, names: Sequence[str] | None, *, of_tables: bool = False) -> Path:
+        """Return the path of the namespace that an identifier names, like `table_path`.
+
+        Args:
+            of_tables: Whether its tables are listed.
+        """
+        return self._path(names or (), "namespace_path", of_tables=of_tables)
+
+    def _path(self, names: Sequence[str], method: str, **options: bool) -> Path:
+        if not names or names[0] not in self._children:
+            return tuple(names)
+        catalog, *rest = names
+        resolve = getattr(self.child(catalog), method, None)
+        if resolve is not None:
+            return (catalog, *resolve(rest, **options))
+        if any("$" in name for name in rest):
+            raise invalid("A name contains '$', which joins names in this catalog")
+        return tuple(names)
 
     # -- delegation --------------------------------------------------------------------------------
 

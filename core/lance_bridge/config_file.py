@@ -162,6 +162,28 @@ def _catalog_around(root: Any, inner: yaml.Node) -> str | None:
     return None
 
 
+def read_mapping(path: Path) -> dict[str, Any]:
+    """Return the content of another configuration file, which is a mapping in YAML.
+
+    Raises:
+        InvalidInputError: (13) it cannot be read, is no mapping, or has a key twice. The message
+            repeats no value.
+    """
+    try:
+        loader = _Loader(path.read_text(encoding="utf-8"))
+        content = loader.get_single_data()
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        reason = getattr(error, "strerror", None) or f"it is not YAML ({type(error).__name__})"
+        # The parser's own message quotes the line.
+        raise invalid(f"{path} cannot be read: {reason}") from None
+    for key in loader.repeated:
+        line = key.start_mark.line + 1
+        raise invalid(f"{path}: the key '{key.value}' is duplicated in line {line}")
+    if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
+        raise invalid(f"{path} must hold a mapping of keys to values")
+    return content
+
+
 def property_texts(impl: str, properties: Mapping[Any, Any]) -> dict[str, str]:
     """Convert booleans and numbers to strings."""
     texts: dict[str, str] = {}

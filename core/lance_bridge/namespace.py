@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import os
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Any, ClassVar, TypeVar
@@ -20,7 +20,7 @@ from lance_namespace.errors import InvalidInputError
 
 from . import config as configuration
 from . import location as locations
-from .catalog import Capabilities, Catalog
+from .catalog import Capabilities, Catalog, Path
 from .connection import Connection
 from .errors import invalid
 from .names import written
@@ -32,6 +32,7 @@ from .operations.queries import QueryOperations
 from .operations.schema import SchemaOperations
 from .operations.transactions import TransactionOperations
 from .operations.versions import ManagementOperations, VersionOperations
+from .requests import parse_namespace
 from .tables.collection import Tables
 
 logger = logging.getLogger(__name__)
@@ -102,6 +103,26 @@ class LanceBridgeNamespace(
     def catalog(self) -> Catalog:
         """The adapter that this works with. `close` closes its connections, too."""
         return self.connection.catalog
+
+    def table_path(self, names: Sequence[str] | None) -> Path:
+        """Return the path of the table that an identifier names, as this namespace understands it.
+
+        The default namespace is added, and case is folded if the catalog folds it: identifiers of
+        one table give one path. Raises InvalidInput (13).
+        """
+        return self.tables.path_of(names)
+
+    def namespace_path(self, names: Sequence[str] | None, *, of_tables: bool = False) -> Path:
+        """Return the path of the namespace that an identifier names, like `table_path`.
+
+        Args:
+            of_tables: Whether its tables are listed; the root is then the default namespace.
+
+        Raises InvalidInput (13).
+        """
+        if of_tables:
+            return self.connection.table_namespace_path(names)
+        return parse_namespace(names, self.capabilities)
 
     # -- life --------------------------------------------------------------------------------------
 

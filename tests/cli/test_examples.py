@@ -16,12 +16,14 @@ from typer import rich_utils
 from typer.testing import CliRunner
 
 from lance_bridge_cli.app import app
+from lance_bridge_server.authentication.key_file import ApiKeyFile
 
 from .conftest import ORDERS, Lake
 from .running import pasted, started
 
 OTHERS = ("migrate",)
 """Groups whose examples have tests of their own."""
+KEY = "0123456789abcdef"
 URI, DATA = "thrift://metastore:9083", "/data/"
 EXITS = {"managed check": 3}
 """Commands whose examples find something."""
@@ -93,8 +95,16 @@ def _past_the_catalog(lake: Lake) -> None:
     lake.append("embeddings")
 
 
+def _with_key(lake: Lake) -> None:
+    file = ApiKeyFile(lake.config.parent / "data" / "keys.json")
+    key, _ = file.add("ann")
+    file.path.write_text(file.path.read_text().replace(key.split("_")[1], KEY))
+
+
 BEFORE: dict[str, Callable[[Lake], None]] = {
     "table deregister": _registered,
+    "keys list": _with_key,
+    "keys revoke": _with_key,
     "managed end": _managed,
     "managed check": _past_the_catalog,
     "managed adopt": _past_the_catalog,

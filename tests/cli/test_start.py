@@ -17,7 +17,7 @@ from lance_bridge_cli.app import GROUPS
 
 HEAVY = (
     "lance_namespace", "lance", "pyarrow", "pandas", "boto3", "pyspark", "matplotlib", "thrift",
-    "databricks", "obstore",
+    "databricks", "obstore", "starlette", "uvicorn", "httpx", "joserfc",
 )  # fmt: skip
 AT_THE_END = """
 import atexit, sys
@@ -69,6 +69,9 @@ def imported(done: subprocess.CompletedProcess[str]) -> set[str]:
         "--help",
         "--version",
         "doctor --help",
+        "serve --help",
+        "keys --help",
+        "keys add --help",
         *(f"{group} --help" for group, _, _ in GROUPS),
         "migrate --help",
         "migrate convert --help",
@@ -89,6 +92,7 @@ def test_help_imports_no_heavy_library(words: str) -> None:
     ("line", "offered"),
     [
         ("lance-bridge met", "metastore"),
+        ("lance-bridge ser", "serve"),
         ("lance-bridge doctor hi", "hive"),
         ("lance-bridge table he", "head"),
         ("lance-bridge ns list hi", "hive"),

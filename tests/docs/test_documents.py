@@ -15,7 +15,7 @@ from .spec_facts import DOCUMENTS, REPOSITORY, SPECS
 from .spec_reader import Spec, function_links, functions_in
 from .spec_writer import GENERATED, render
 
-LANGUAGES = {"python", "sql", "yaml", "toml", "sh"}
+LANGUAGES = {"python", "sql", "yaml", "toml", "sh", "cedar", "js"}
 OTHERS = {
     str(path.relative_to(REPOSITORY)): path
     for pattern in ("*.md", "docs/*.md", "*/README.md")
@@ -23,7 +23,14 @@ OTHERS = {
 }
 """Documents besides those of ``specs/``."""
 TESTS = ("tests/", "core/lance_bridge/testing/")
-FEWEST_TESTS = {"adapters": 7, "cli": 61, "glue": 45, "hive": 45, "migration": 51, "spark": 101}
+FEWEST_TESTS = {
+    "adapters": 7,
+    "cli": 61,
+    "glue": 45,
+    "hive": 45,
+    "migration": 51,
+    "spark": 101,
+}
 """How many tests a document names at least, where it is not 60."""
 _CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 SHOWN = {

@@ -36,9 +36,11 @@ pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(1500)]
 
 NOT_RUN = ("pip install ", "make ", "python -m lance_bridge.testing ")
 METASTORE = "lance-bridge metastore start "
+SERVE = "lance-bridge serve "
 EXITS = {"lance-bridge managed check": 3}
 """Commands that find something."""
 ADDRESS = re.compile(r"(?:localhost|metastore):9083")
+SERVED = "localhost:2333"
 MIGRATION = re.compile(r"\d{8}-\d{6}-([a-z-]+)-[0-9a-f]{6}")
 BLOCK = re.compile(
     r"^## (?P<section>[^\n]*)$"
@@ -86,7 +88,8 @@ class NewUser:
 
     home: Path
     port: str = ""
-    metastore: subprocess.Popen[str] | None = None
+    served: str = SERVED
+    running: list[subprocess.Popen[str]] = field(default_factory=list)
     program: subprocess.Popen[str] | None = None
     migrations: dict[str, str] = field(default_factory=dict)
     said: dict[str, str] = field(default_factory=dict)
@@ -111,7 +114,11 @@ class NewUser:
         if text.startswith(NOT_RUN):
             return
         if text.startswith(METASTORE):
-            self._start_metastore(text)
+            uri = self._start(text.replace("--port 9083", "--port 0"), "thrift://")
+            self.port = uri.rpartition(":")[2]
+            return
+        if text.startswith(SERVE):
+            self.served = self._start(f"{self._here(text)} --port 0", "http://")
             return
         code, out, error = self._run(shlex.split(self._here(text))[1:])
         name = " ".join(text.split()[:3])
@@ -120,10 +127,11 @@ class NewUser:
         for found in MIGRATION.finditer(out):
             self.migrations[found[1]] = found[0]
 
-    def _start_metastore(self, text: str) -> None:
+    def _start(self, text: str, scheme: str) -> str:
+        """Start what runs until Ctrl-C; return the address that it prints, without the scheme."""
         # The program itself, and no shell around it, which Ctrl-C would have to reach as well.
-        words = text.replace("--port 9083", "--port 0").split()
-        self.metastore = subprocess.Popen(
+        words = text.split()
+        started = subprocess.Popen(
             [str(Path(sys.executable).with_name(words[0])), *words[1:]],
             cwd=self.home,
             env=self.environment,
@@ -131,9 +139,11 @@ class NewUser:
             stderr=subprocess.DEVNULL,
             text=True,
         )
-        assert self.metastore.stdout is not None
-        uris = (line for line in self.metastore.stdout if line.startswith("thrift://"))
-        self.port = next(uris).strip().rpartition(":")[2]
+        self.running.append(started)
+        assert started.stdout is not None
+        return next(
+            line.strip().removeprefix(scheme) for line in started.stdout if line.startswith(scheme)
+        )
 
     def _run(self, task: list[Any]) -> tuple[int, str, str]:
         """Have `docs.readme_program` do a task."""
@@ -155,7 +165,7 @@ class NewUser:
 
     def _here(self, text: str) -> str:
         """Return a text with the addresses, directories and identifiers that there are here."""
-        text = ADDRESS.sub(f"127.0.0.1:{self.port}", text)
+        text = ADDRESS.sub(f"127.0.0.1:{self.port}", text).replace(SERVED, self.served)
         text = text.replace("/data/", f"{self.home}/data/").replace("/shared/", f"{self.home}/")
         return MIGRATION.sub(lambda match: self.migrations.get(match[1], match[0]), text)
 
@@ -183,12 +193,12 @@ def user(tmp_path: Path) -> Iterator[NewUser]:
     yield made
     if made.program is not None:
         end(made.program)
-    if made.metastore is not None:
-        made.metastore.send_signal(signal.SIGINT)
+    for each in reversed(made.running):
+        each.send_signal(signal.SIGINT)
         try:
-            assert made.metastore.wait(60) == 0
+            assert each.wait(60) == 0
         finally:
-            made.metastore.kill()
+            each.kill()
 
 
 def add_orders(home: Path) -> None:

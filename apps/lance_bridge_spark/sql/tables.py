@@ -228,8 +228,7 @@ def delete_where(catalog: CatalogAddress, args: Args) -> Answer:
         ConcurrentModification, ServiceUnavailable, InvalidTableState.
     """
     table = find(catalog, args)
-    version, _ = delete_rows(table, args["where"], LATEST)
-    return {"version": version}
+    return {"version": delete_rows(table, args["where"], LATEST).version}
 
 
 def count(catalog: CatalogAddress, args: Args) -> Answer:

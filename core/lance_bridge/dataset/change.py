@@ -37,8 +37,17 @@ class Updated:
     properties: Mapping[str, str] | None
 
 
-def delete_rows(table: Table, predicate: str, ref: Ref) -> tuple[int, str | None]:
-    """Delete the rows for which ``predicate`` (SQL) holds; return version and transaction.
+@dataclass(frozen=True)
+class Deleted:
+    """What a delete did."""
+
+    rows: int
+    version: int
+    transaction_id: str | None
+
+
+def delete_rows(table: Table, predicate: str, ref: Ref) -> Deleted:
+    """Delete the rows for which ``predicate`` (SQL) holds.
 
     Source: DeleteFromTable. A version is created even if no row matches.
 
@@ -53,8 +62,9 @@ def delete_rows(table: Table, predicate: str, ref: Ref) -> tuple[int, str | None
     dataset = table.open(ref, write=True)
     expressions.check_predicate(dataset, table.name, predicate)
     with table.committing(dataset):
-        dataset.delete(predicate)
-    return int(dataset.version), transaction_id(dataset, table)
+        counts = dataset.delete(predicate)
+    rows = int(counts["num_deleted_rows"])
+    return Deleted(rows, int(dataset.version), transaction_id(dataset, table))
 
 
 def update(table: Table, wanted: Update, ref: Ref) -> Updated:

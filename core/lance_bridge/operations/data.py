@@ -10,6 +10,12 @@ from ..requests import CreateMode, Ref, parse_mode
 from .base import Operations
 
 
+class DeleteAnswer(api.DeleteFromTableResponse):
+    """An answer that also has the number of deleted rows, which LanceDB's clients read."""
+
+    num_deleted_rows: int
+
+
 class DataOperations(Operations):
     """Create a table with rows, count them, insert, merge, update and delete."""
 
@@ -123,5 +129,7 @@ class DataOperations(Operations):
         """
         ref = Ref.of(branch=request.branch)
         table = self.tables.load_by_id(request.id)
-        version, transaction_id = change.delete_rows(table, request.predicate, ref)
-        return api.DeleteFromTableResponse(version=version, transaction_id=transaction_id)
+        done = change.delete_rows(table, request.predicate, ref)
+        return DeleteAnswer(
+            version=done.version, transaction_id=done.transaction_id, num_deleted_rows=done.rows
+        )

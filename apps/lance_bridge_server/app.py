@@ -1,0 +1,151 @@
+"""The gateway as an ASGI application."""
+
+from __future__ import annotations
+
+import uuid
+from functools import partial
+from typing import Any
+
+from lance_namespace.errors import ErrorCode, LanceNamespaceError, UnauthenticatedError
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from lance_bridge.errors import OutcomeUnknownError, internal
+
+from . import lancedb
+from .audit import AuditMiddleware
+from .calls import BodyTooLargeError, MediaTypeError
+from .errors import error_answer, error_of_status
+from .gateway import Gateway
+from .operations import OPERATIONS, Operation
+
+_REQUEST_ID = b"x-request-id"
+_MAX_REQUEST_ID = 200
+
+
+def create_app(gateway: Gateway) -> Starlette:
+    """Return the application that serves a gateway."""
+    routes = [_route(gateway, operation) for operation in OPERATIONS]
+    handlers: dict[Any, Any] = {
+        LanceNamespaceError: _on_error,
+        HTTPException: _on_http_error,
+        BodyTooLargeError: partial(_on_refused_body, 413),
+        MediaTypeError: partial(_on_refused_body, 415),
+        Exception: _on_fault,
+    }
+    app = Starlette(
+        routes=routes,
+        exception_handlers=handlers,
+        middleware=[
+            Middleware(RawPaths),
+            Middleware(ResponseHeaders),
+            Middleware(AuditMiddleware, log=gateway.audit),
+        ],
+    )
+    app.router.redirect_slashes = False
+    return app
+
+
+def _route(gateway: Gateway, operation: Operation) -> Route:
+    async def endpoint(request: Request) -> Response:
+        request.state.operation = operation
+        principal = await gateway.authenticator.authenticate(request)
+        if principal is None:
+            raise UnauthenticatedError("The request has no credentials")
+        request.state.principal = principal
+        return await gateway.answer(request, operation)
+
+    return Route(operation.path, endpoint, methods=[operation.method], name=operation.name)
+
+
+# -- errors ----------------------------------------------------------------------------------------
+
+
+async def _on_error(request: Request, error: LanceNamespaceError) -> Response:
+    headers = {"WWW-Authenticate": "Bearer"} if isinstance(error, UnauthenticatedError) else None
+    return _answer(request, error, headers)
+
+
+async def _on_http_error(request: Request, error: HTTPException) -> Response:
+    if error.status_code == 404 and lancedb.is_lancedb(request):
+        return _answer(request, lancedb.unserved_route(request.method, request.url.path))
+    message = f"{request.method} {request.url.path}: {error.detail}"
+    known = error_of_status(error.status_code, message)
+    headers = dict(error.headers or {})
+    return error_answer(request, known, status=error.status_code, headers=headers)
+
+
+async def _on_refused_body(status: int, request: Request, error: Exception) -> Response:
+    return error_answer(request, error_of_status(status, str(error)), status=status)
+
+
+async def _on_fault(request: Request, error: Exception) -> Response:
+    # Outside of all middleware.
+    headers = {_REQUEST_ID.decode(): request.state.request_id}
+    return _answer(request, internal("The request", error), headers)
+
+
+def _answer(
+    request: Request, error: LanceNamespaceError, headers: dict[str, str] | None = None
+) -> Response:
+    status = None
+    if lancedb.is_lancedb(request):
+        operation = getattr(request.state, "operation", None)
+        is_started = getattr(request.state, "is_started", False)
+        is_started = is_started or isinstance(error, OutcomeUnknownError)
+        status = lancedb.status_of(ErrorCode(error.code), operation, is_started=is_started)
+    return error_answer(request, error, status=status, headers=headers)
+
+
+# -- middleware ------------------------------------------------------------------------------------
+
+
+class RawPaths:
+    """Routes by the path as it was sent, so that an encoded slash stays part of a name."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            raw = scope.get("raw_path") or scope["path"].encode()
+            path = raw.partition(b"?")[0].decode("latin-1")
+            scope = {**scope, "path": path.rstrip("/") or "/"}
+        await self._app(scope, receive, send)
+
+
+class ResponseHeaders:
+    """Adds the request's id and LanceDB's version of the protocol to every answer."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request_id = _request_id(scope)
+        scope.setdefault("state", {})["request_id"] = request_id.decode("latin-1")
+        added = [
+            (_REQUEST_ID, request_id),
+            (lancedb.VERSION_HEADER.encode(), lancedb.VERSION.encode()),
+        ]
+        await self._app(scope, receive, partial(_send_with, send, added))
+
+
+async def _send_with(send: Send, added: list[tuple[bytes, bytes]], message: Message) -> None:
+    if message["type"] == "http.response.start":
+        message = {**message, "headers": [*message.get("headers", ()), *added]}
+    await send(message)
+
+
+def _request_id(scope: Scope) -> bytes:
+    given: bytes = next((value for name, value in scope["headers"] if name == _REQUEST_ID), b"")
+    if 0 < len(given) <= _MAX_REQUEST_ID and given.isascii() and given.decode().isprintable():
+        return given
+    return str(uuid.uuid4()).encode()

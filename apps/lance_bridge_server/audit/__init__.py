@@ -1,0 +1,7 @@
+"""The audit log: who did what to which object, what was decided by which policy, and the result."""
+
+from .log import AuditLog, open_audit_log
+from .middleware import AuditMiddleware
+from .trail import AuditTrail, trail_of
+
+__all__ = ["AuditLog", "AuditMiddleware", "AuditTrail", "open_audit_log", "trail_of"]

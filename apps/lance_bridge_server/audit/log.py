@@ -1,0 +1,127 @@
+"""Where the lines of the audit log go."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Mapping
+from logging.handlers import RotatingFileHandler, TimedRotatingFileHandler, WatchedFileHandler
+from pathlib import Path
+from typing import Any, Literal
+
+from lance_namespace.errors import ServiceUnavailableError
+
+from lance_bridge.errors import invalid
+
+LOGGER = "lance_bridge.audit"
+"""The logger that takes the lines if there is neither a file nor standard output for them."""
+
+Rotation = Literal["size", "daily", "external"]
+
+_log = logging.getLogger(__name__)
+
+
+class _Raising(logging.Handler):
+    """Raises what fails instead of printing it."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: ARG002 - of logging
+        raise  # noqa: PLE0704 - logging calls this while it handles the exception
+
+
+class _SizedFile(_Raising, RotatingFileHandler):
+    pass
+
+
+class _DailyFile(_Raising, TimedRotatingFileHandler):
+    pass
+
+
+class _WatchedFile(_Raising, WatchedFileHandler):
+    pass
+
+
+class _Stream(_Raising, logging.StreamHandler[Any]):
+    pass
+
+
+class AuditLog:
+    """Writes lines of JSON to a logger. Safe to share between threads.
+
+    Args:
+        refuse_changes: Whether a change is refused when its line cannot be written. Else that is
+            logged as an error, and the request goes on. Requests that read always go on.
+    """
+
+    def __init__(self, logger: logging.Logger, *, refuse_changes: bool = False) -> None:
+        self._logger = logger
+        self._refuse_changes = refuse_changes
+
+    def write(self, line: Mapping[str, Any]) -> None:
+        """Write a line. A failure is logged."""
+        self._try_write(line)
+
+    def write_before_change(self, line: Mapping[str, Any]) -> None:
+        """Write a line about what is not done yet.
+
+        Raises:
+            ServiceUnavailableError: (17) it was not written, and changes are refused then.
+        """
+        if not self._try_write(line) and self._refuse_changes:
+            message = "The audit log cannot be written; nothing was changed"
+            raise ServiceUnavailableError(message)
+
+    def _try_write(self, line: Mapping[str, Any]) -> bool:
+        try:
+            self._logger.info("%s", json.dumps(line))
+        except Exception as error:  # noqa: BLE001 - a handler may raise anything
+            _log.error("A line of the audit log was not written: %s", error)
+            return False
+        return True
+
+    def close(self) -> None:
+        """Close the file."""
+        for handler in self._logger.handlers:
+            handler.close()
+
+
+def open_audit_log(
+    to: Literal["stdout", "logger"] | Path,
+    *,
+    rotation: Rotation = "size",
+    max_bytes: int = 100 << 20,
+    backups: int = 10,
+    refuse_changes: bool = False,
+) -> AuditLog:
+    """Return an audit log.
+
+    Args:
+        to: A file, standard output, or the logger `LOGGER` with the handlers that it has.
+        rotation: When a file is replaced by a new one: before it is larger than ``max_bytes``, at
+            midnight UTC, or by another program, such as logrotate, which the only way is for
+            several processes that write one file.
+        backups: How many replaced files are kept.
+
+    Raises:
+        InvalidInputError: (13) the file cannot be opened.
+    """
+    if to == "logger":
+        return AuditLog(logging.getLogger(LOGGER), refuse_changes=refuse_changes)
+    logger = logging.Logger(LOGGER)
+    try:
+        logger.addHandler(_handler(to, rotation, max_bytes, backups))
+    except OSError as error:
+        raise invalid(f"The audit log cannot be opened: {error}") from error
+    return AuditLog(logger, refuse_changes=refuse_changes)
+
+
+def _handler(
+    to: Literal["stdout"] | Path, rotation: Rotation, max_bytes: int, backups: int
+) -> logging.Handler:
+    if to == "stdout":
+        return _Stream(sys.stdout)
+    if rotation == "size":
+        return _SizedFile(to, maxBytes=max_bytes, backupCount=backups, encoding="utf-8")
+    if rotation == "daily":
+        return _DailyFile(to, when="midnight", utc=True, backupCount=backups, encoding="utf-8")
+    return _WatchedFile(to, encoding="utf-8")

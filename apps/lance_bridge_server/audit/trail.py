@@ -1,0 +1,122 @@
+"""What one request does, as lines of the audit log.
+
+A request that reads, or is refused, has a line for each decision when it is answered. One that is
+to change something has these lines before the change, and another when that is done or has failed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Any
+
+from starlette.requests import Request
+from starlette.types import Scope
+
+from ..accesses import Access
+from ..authorization import Decision
+from ..operations import Operation
+from ..principals import Principal
+from .log import AuditLog
+
+
+@dataclass
+class AuditTrail:
+    """The lines of one request. Without a log, none are written."""
+
+    log: AuditLog | None = None
+    scope: Scope = field(default_factory=dict)
+    _started: float = field(default_factory=time.monotonic)
+    _checked: list[tuple[Access, Decision]] = field(default_factory=list)
+    _has_begun: bool = False
+    _versions: dict[str, int] = field(default_factory=dict)
+
+    def record(self, access: Access, decision: Decision) -> None:
+        """Keep a decision."""
+        self._checked.append((access, decision))
+
+    def begin(self) -> None:
+        """Write the decisions on an operation that is allowed and changes something.
+
+        Raises:
+            ServiceUnavailableError: (17) they cannot be written, and must be.
+        """
+        operation = self._operation
+        if self.log is None or operation is None or operation.is_read:
+            return
+        for line in self._decisions():
+            self.log.write_before_change(line)
+        self._has_begun = True
+
+    def note_result(self, operation: str, request: Any, result: Any) -> None:
+        """Keep the versions of a table before and after, as far as an answer says them."""
+        version = getattr(result, "version", None)
+        version = getattr(version, "version", version)
+        if isinstance(version, int):
+            self._versions["version_after"] = version
+        if operation == "create_table_version":
+            self._versions["version_before"] = request.version - 1
+
+    def end(self, status: int | None, code: int | None) -> None:
+        """Write what is left when the request was answered.
+
+        Args:
+            status: None if the client went away before.
+            code: The code of the error, if it was one.
+        """
+        if self.log is None or self._operation is None:
+            return
+        duration = round((time.monotonic() - self._started) * 1000, 3)
+        result = {"code": code, "status": status, "duration_ms": duration}
+        if self._has_begun:
+            event = "commit" if code is None else "failure"
+            paths = [list(each.path) for each, _ in self._checked]
+            self.log.write({**self._common(event), "ids": paths, **result, **self._versions})
+            return
+        for line in self._decisions():
+            self.log.write({**line, **result})
+
+    @property
+    def _operation(self) -> Operation | None:
+        return self._state.get("operation")
+
+    @property
+    def _state(self) -> dict[str, Any]:
+        state: dict[str, Any] = self.scope.get("state", {})
+        return state
+
+    def _decisions(self) -> Iterator[dict[str, Any]]:
+        common = self._common("decision")
+        if not self._checked:  # It failed before: not authenticated, or malformed.
+            yield {**common, "decision": "none"}
+        for access, decision in self._checked:
+            yield {
+                **common,
+                "action": access.operation,
+                "id": list(access.path),
+                "decision": "allow" if decision.allowed else "deny",
+                "visible": decision.visible,
+                "policies": list(decision.reasons),
+            }
+
+    def _common(self, event: str) -> dict[str, Any]:
+        principal: Principal | None = self._state.get("principal")
+        operation, client = self._operation, self.scope.get("client")
+        return {
+            "time": datetime.now(timezone.utc).isoformat(),
+            "event": event,
+            "request_id": self._state.get("request_id"),
+            "client": client[0] if client else None,
+            "principal": principal.name if principal else None,
+            "method": principal.method if principal else None,
+            "groups": sorted(principal.groups) if principal else [],
+            "operation": operation.name if operation else None,
+        }
+
+
+def trail_of(request: Request) -> AuditTrail:
+    """Return the trail of a request."""
+    trail: AuditTrail = getattr(request.state, "audit_trail", None) or AuditTrail()
+    return trail

@@ -1,0 +1,193 @@
+"""The file of API keys: who has which, until when, and a salted hash of each.
+
+A key is ``lbk_<id>_<secret>``. The identifier finds its entry in the file; the secret is 256 random
+bits. Nobody can try that many, so that one round of HMAC-SHA256 is enough to keep it: a slow hash
+such as scrypt protects passwords that people choose, and would cost every request its time.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import hmac
+import json
+import os
+import re
+import secrets
+import stat
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+
+from lance_bridge.errors import invalid
+
+PREFIX = "lbk_"
+_KEY = re.compile(r"lbk_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
+_NAME = re.compile(r"\A[\w.@+/:-]{1,200}\Z")
+
+
+class KeyEntry(BaseModel):
+    """One key of the file. It does not have the key itself."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    id: str
+    name: str = Field(pattern=_NAME)
+    """The name of the principal. Several keys can have one name, to replace a key by another."""
+    groups: tuple[str, ...] = ()
+    created: AwareDatetime
+    expires: AwareDatetime | None = None
+    revoked: AwareDatetime | None = None
+    salt: str = Field(repr=False)
+    hash: str = Field(repr=False)
+
+    def state(self, now: datetime | None = None) -> str:
+        """Return ``valid``, ``expired`` or ``revoked``."""
+        if self.revoked is not None:
+            return "revoked"
+        is_over = self.expires is not None and self.expires <= (now or _now())
+        return "expired" if is_over else "valid"
+
+    def has_secret(self, secret: str) -> bool:
+        """Compare a secret with the hash, in constant time."""
+        return hmac.compare_digest(self.hash, _hash(self.salt, secret))
+
+
+class _Content(BaseModel):
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+    keys: list[KeyEntry] = []
+
+
+_NO_ENTRY = KeyEntry(id="", name="none", created=datetime.now(timezone.utc), salt="00", hash="")
+
+
+class ApiKeyFile:
+    """A file of API keys. It is read again when it has changed."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._version: tuple[int, int, int] | None = None
+        self._entries: dict[str, KeyEntry] = {}
+
+    def find(self, key: str) -> KeyEntry | None:
+        """Return the entry of a key, or None if there is none that is valid.
+
+        Raises:
+            InvalidInputError: (13) the file cannot be read, or is malformed.
+        """
+        match = _KEY.fullmatch(key)
+        entries = self.entries()
+        entry = entries.get(match[1], _NO_ENTRY) if match else _NO_ENTRY
+        # Also for an unknown identifier, so that the time it takes does not say that it is unknown.
+        is_right = entry.has_secret(match[2] if match else "")
+        return entry if is_right and entry.state() == "valid" else None
+
+    def entries(self) -> dict[str, KeyEntry]:
+        """Return all entries, by their identifiers. Raises as `find` does."""
+        try:
+            found = self.path.stat()
+            version = (found.st_mtime_ns, found.st_ino, found.st_size)
+            if version != self._version:
+                self._entries = self._read(found.st_mode)
+                self._version = version
+        except OSError as error:
+            raise invalid(f"{self.path} cannot be read: {error.strerror}") from error
+        return self._entries
+
+    def _read(self, mode: int) -> dict[str, KeyEntry]:
+        if mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise invalid(f"{self.path} can be written by others: chmod 600 {self.path}")
+        try:
+            content = _Content.model_validate_json(self.path.read_bytes())
+        except ValidationError:
+            raise invalid(f"{self.path} is not a file of API keys, or is damaged") from None
+        return {each.id: each for each in content.keys}
+
+    def add(
+        self, name: str, groups: Sequence[str] = (), lifetime: timedelta | None = None
+    ) -> tuple[str, KeyEntry]:
+        """Make a key, and write its entry. The file is made if there is none.
+
+        Returns:
+            The key, which cannot be had again, and its entry.
+
+        Raises:
+            InvalidInputError: (13) the name or a group is malformed, or the file cannot be changed.
+        """
+        for each in (name, *groups):
+            if not _NAME.fullmatch(each):
+                raise invalid(f"'{each[:60]}' is no name: letters, digits and . _ @ + / : - only")
+        identifier, secret, salt = secrets.token_hex(8), secrets.token_urlsafe(32), _salt()
+        now = _now()
+        entry = KeyEntry(
+            id=identifier,
+            name=name,
+            groups=tuple(groups),
+            created=now,
+            expires=None if lifetime is None else now + lifetime,
+            salt=salt,
+            hash=_hash(salt, secret),
+        )
+        with self._locked() as entries:
+            self._write([*entries.values(), entry])
+        return f"{PREFIX}{identifier}_{secret}", entry
+
+    def revoke(self, identifier: str) -> KeyEntry:
+        """Revoke a key.
+
+        Raises:
+            InvalidInputError: (13) there is no such key, or the file cannot be changed.
+        """
+        with self._locked() as entries:
+            if identifier not in entries:
+                raise invalid(f"{self.path} has no key with the identifier '{identifier[:60]}'")
+            entry = entries[identifier]
+            if entry.revoked is None:
+                entry = entry.model_copy(update={"revoked": _now()})
+                self._write([*{**entries, identifier: entry}.values()])
+        return entry
+
+    @contextmanager
+    def _locked(self) -> Iterator[dict[str, KeyEntry]]:
+        """Yield the entries while no other process changes the file."""
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            directory = os.open(self.path.parent, os.O_RDONLY)
+        except OSError as error:
+            raise invalid(f"{self.path} cannot be changed: {error.strerror}") from error
+        try:
+            fcntl.flock(directory, fcntl.LOCK_EX)
+            yield dict(self.entries()) if self.path.exists() else {}
+        finally:
+            os.close(directory)
+
+    def _write(self, entries: Sequence[KeyEntry]) -> None:
+        """Replace the file as a whole. Only its owner can read it."""
+        path = self.path.resolve()
+        text = json.dumps(_Content(keys=list(entries)).model_dump(mode="json"), indent=2)
+        try:
+            handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+            Path(temporary).replace(path)
+        except OSError as error:
+            raise invalid(f"{self.path} cannot be changed: {error.strerror}") from error
+
+
+def _salt() -> str:
+    return secrets.token_hex(16)
+
+
+def _hash(salt: str, secret: str) -> str:
+    return hmac.new(bytes.fromhex(salt), secret.encode(), hashlib.sha256).hexdigest()
+
+
+def _now() -> datetime:
+    return datetime.now(timezone.utc).replace(microsecond=0)

@@ -1,0 +1,179 @@
+"""The public keys of an identity provider, fetched and kept."""
+
+from __future__ import annotations
+
+import json
+import logging
+import ssl
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import anyio
+import httpx
+from joserfc.errors import JoseError
+from joserfc.jwk import ECKey, JWKRegistry, OKPKey, RSAKey
+from lance_namespace.errors import ServiceUnavailableError, UnauthenticatedError
+
+logger = logging.getLogger(__name__)
+
+PublicKey = RSAKey | ECKey | OKPKey
+_PUBLIC = (RSAKey, ECKey, OKPKey)
+_WELL_KNOWN = "/.well-known/openid-configuration"
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+@dataclass(frozen=True)
+class KeyLifetimes:
+    """How long keys are used, in seconds."""
+
+    refresh: float = 3600.0
+    """After this, keys are fetched again."""
+    cooldown: float = 30.0
+    """Between two attempts to fetch keys, whatever tokens ask for."""
+    keep: float = 86_400.0
+    """How long keys are used while the provider does not answer."""
+    timeout: float = 5.0
+    """For one request to the provider."""
+
+
+class ProviderKeys:
+    """The keys with which one provider signs. They are fetched when they are first needed.
+
+    A key that is unknown has the keys fetched again, but not within the cooldown: tokens with
+    made-up keys do not make this server flood the provider. While the provider does not answer,
+    the keys that are known stay in use.
+
+    Args:
+        issuer: The issuer, exactly as in its tokens.
+        discovery: The address of its discovery document; by default below the issuer.
+        ca_file: PEM certificates that its address is verified with, in place of the system's.
+    """
+
+    def __init__(
+        self,
+        issuer: str,
+        discovery: str | None = None,
+        lifetimes: KeyLifetimes | None = None,
+        ca_file: Path | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.issuer = issuer
+        self._discovery = discovery or issuer.rstrip("/") + _WELL_KNOWN
+        self._lifetimes = lifetimes or KeyLifetimes()
+        self._verify = True if ca_file is None else ssl.create_default_context(cafile=ca_file)
+        self._clock = clock
+        self._lock = anyio.Lock()
+        self._keys: dict[str | None, PublicKey] = {}
+        self._fetched = self._tried = float("-inf")
+        self._problem = ""
+        """Why the last attempt to fetch keys failed; empty if it did not."""
+
+    async def find(self, kid: str | None) -> PublicKey:
+        """Return the key of an identifier; without one, the only key.
+
+        Raises:
+            UnauthenticatedError: (16) the provider has no such key.
+            ServiceUnavailableError: (17) it is not known, as the provider does not answer.
+        """
+        if self._must_fetch(kid) and not (self._has(kid) and self._lock.locked()):
+            async with self._lock:
+                # Another request may have fetched them meanwhile.
+                if self._must_fetch(kid):
+                    await self._try_to_fetch()
+        if self._clock() - self._fetched > self._lifetimes.keep:
+            raise self._unavailable()
+        if self._has(kid):
+            return self._keys[kid] if kid in self._keys else next(iter(self._keys.values()))
+        if self._problem:
+            raise self._unavailable()
+        raise UnauthenticatedError("The token is signed with a key that its issuer does not have")
+
+    def _has(self, kid: str | None) -> bool:
+        return kid in self._keys if kid is not None else len(self._keys) == 1
+
+    def _must_fetch(self, kid: str | None) -> bool:
+        now = self._clock()
+        if now - self._tried < self._lifetimes.cooldown:
+            return False
+        return not self._has(kid) or now - self._fetched > self._lifetimes.refresh
+
+    def _unavailable(self) -> ServiceUnavailableError:
+        return ServiceUnavailableError(
+            f"The token cannot be checked: the identity provider {self.issuer} does not answer"
+        )
+
+    async def _try_to_fetch(self) -> None:
+        self._tried = self._clock()
+        try:
+            await self.fetch()
+        except ServiceUnavailableError as error:
+            self._problem = str(error)
+            logger.warning("%s", error)
+
+    async def fetch(self) -> None:
+        """Fetch the keys now.
+
+        Raises:
+            ServiceUnavailableError: (17) the provider does not answer, or not with its documents.
+        """
+        document = await self._get(self._discovery)
+        if document.get("issuer") != self.issuer:
+            raise self._failure(self._discovery, "it is of another issuer")
+        keys = public_keys(await self._get(str(document.get("jwks_uri"))))
+        if not keys:
+            raise self._failure(str(document["jwks_uri"]), "it has no public key for signatures")
+        self._keys, self._problem = keys, ""
+        self._fetched = self._clock()
+
+    async def _get(self, url: str) -> dict[str, Any]:
+        if not is_protected(url):
+            raise self._failure(url, "it is not https")
+        try:
+            async with httpx.AsyncClient(
+                verify=self._verify, timeout=self._lifetimes.timeout
+            ) as client:
+                answer = await client.get(url)
+                content = answer.raise_for_status().json()
+        except httpx.HTTPStatusError as error:
+            raise self._failure(url, f"status {error.response.status_code}") from error
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise self._failure(url, type(error).__name__) from error
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise self._failure(url, "it is not JSON") from error
+        if not isinstance(content, dict):
+            raise self._failure(url, "it is no JSON object")
+        return content
+
+    def _failure(self, url: str, reason: str) -> ServiceUnavailableError:
+        return ServiceUnavailableError(
+            f"The identity provider {self.issuer}: {url} cannot be read: {reason}"
+        )
+
+
+def is_protected(url: str) -> bool:
+    """Return whether nobody on the network can change what an address answers."""
+    parts = urlsplit(url)
+    return parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOOPBACK)
+
+
+def public_keys(document: Mapping[str, Any]) -> dict[str | None, PublicKey]:
+    """Return the keys of a JWKS document that verify signatures, by identifier.
+
+    Keys for encryption, secret keys and keys of unknown types are left out.
+    """
+    found: dict[str | None, PublicKey] = {}
+    entries = document.get("keys")
+    for entry in entries if isinstance(entries, list) else ():
+        if not isinstance(entry, dict) or entry.get("use", "sig") != "sig":
+            continue
+        try:
+            key = JWKRegistry.import_key(entry)
+        except (JoseError, ValueError, TypeError, KeyError):
+            continue
+        if isinstance(key, _PUBLIC):
+            found[entry.get("kid")] = key
+    return found

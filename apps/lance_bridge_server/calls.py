@@ -1,0 +1,287 @@
+"""A call: one request for an operation, read from HTTP."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, get_args
+from urllib.parse import parse_qsl, unquote
+
+from lance_namespace.errors import InvalidInputError
+from pydantic import BaseModel
+from pydantic_core import from_json
+from starlette.datastructures import QueryParams
+from starlette.requests import Request
+
+from lance_bridge.errors import invalid
+from lance_bridge.requests import as_model
+
+from . import lancedb
+from .operations import Body, Operation
+
+DEFAULT_DELIMITER = "$"
+_ARROW = "application/vnd.apache.arrow.stream"
+_JSON = "application/json"
+_NOT_OF_THE_QUERY = {"id", "identity", "context"}
+_PASSED_ON = ("traceparent", "tracestate")
+_MAX_QUERY_PARAMETERS = 1000
+_INTEGER = re.compile(r"-?[0-9]{1,18}")
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request for an operation."""
+
+    operation: Operation
+    fields: dict[str, Any]
+    """The request's fields, as JSON has them."""
+    delimiter: str
+    context: Mapping[str, str]
+    """What is passed on to the catalog: the request's id and its trace, as headers."""
+
+    @property
+    def id(self) -> list[str] | None:
+        """The namespace or table that it is for, if the operation has one."""
+        return self.fields.get("id")
+
+    def model(self) -> BaseModel:
+        """Return the request as a namespace takes it.
+
+        It has none of the credentials in the body: the specification has them in headers alone.
+
+        Raises:
+            InvalidInputError: (13) a field is missing or has a wrong value.
+        """
+        try:
+            model = as_model(self.operation.request, self.fields)
+        except InvalidInputError:
+            model = as_model(self.operation.request, _as_models_have_it(self.fields))
+        return model.model_copy(update={"identity": None, "context": dict(self.context)})
+
+
+async def read_call(request: Request, operation: Operation, max_bytes: int) -> Call:
+    """Read a request, but not the rows that it carries.
+
+    Args:
+        max_bytes: The limit for a JSON body.
+
+    Raises:
+        InvalidInputError: (13) it is malformed, or says different things in different places.
+        MediaTypeError: its body is of another media type.
+        BodyTooLargeError: its body is too large.
+    """
+    query = _read_query(request)
+    delimiter = _single(query, "delimiter") or DEFAULT_DELIMITER
+    fields = await _read_body(request, operation, max_bytes)
+    fields = _merged(fields, _query_fields(operation.request, query), "query")
+    if operation.name == "create_table":
+        fields = _merged(fields, _header_fields(request.headers), "headers")
+    for name, text in request.path_params.items():
+        decoded = _decoded(name, text)
+        value = parse_id(decoded, delimiter) if name == "id" else decoded
+        fields = _merged(fields, {name: value}, "path")
+    return Call(operation, fields, delimiter, _context(request))
+
+
+def parse_id(text: str, delimiter: str) -> list[str]:
+    """Return the names in an identifier; the delimiter alone is the root."""
+    return [] if text == delimiter else text.split(delimiter)
+
+
+def _decoded(name: str, text: str) -> str:
+    try:
+        return unquote(text, errors="strict")
+    except UnicodeDecodeError:
+        raise invalid(f"The {name} in the path is not UTF-8") from None
+
+
+def _context(request: Request) -> dict[str, str]:
+    found = {name: request.headers[name] for name in _PASSED_ON if name in request.headers}
+    found["x-request-id"] = request.state.request_id
+    return {f"header.{name}": value for name, value in found.items()}
+
+
+# -- body ------------------------------------------------------------------------------------------
+
+
+class BodyTooLargeError(Exception):
+    """A request's body is larger than the server takes."""
+
+
+class MediaTypeError(Exception):
+    """A request's body is of a media type that the operation does not take."""
+
+
+async def _read_body(request: Request, operation: Operation, max_bytes: int) -> dict[str, Any]:
+    if operation.body is Body.ROWS:
+        _require_media_type(request, _ARROW)
+        return {}
+    body = await _limited_body(request, max_bytes)
+    if not body.strip():
+        if operation.requires_body:
+            raise invalid("The body is missing; this operation takes a JSON object")
+        return {}
+    if operation.name == lancedb.NEW_COLUMNS and _media_type(request) == _ARROW:
+        return lancedb.new_columns(body)
+    _require_media_type(request, _JSON)
+    found = _parse_json(body)
+    return {"metadata": found} if operation.body is Body.METADATA else found
+
+
+def _require_media_type(request: Request, wanted: str) -> None:
+    found = _media_type(request)
+    if found != wanted:
+        shown = f"'{found[:100]}'" if found else "missing"
+        raise MediaTypeError(f"The header Content-Type is {shown}; this operation takes '{wanted}'")
+
+
+def _media_type(request: Request) -> str:
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+async def _limited_body(request: Request, max_bytes: int) -> bytes:
+    parts, size = [], 0
+    async for part in request.stream():
+        size += len(part)
+        if size > max_bytes:
+            raise BodyTooLargeError(f"The body is larger than {max_bytes} bytes")
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _parse_json(body: bytes) -> dict[str, Any]:
+    try:
+        found = from_json(body, allow_inf_nan=False)
+    except ValueError as error:
+        raise invalid(f"The body is not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise invalid("The body is not a JSON object")
+    return found
+
+
+# -- query -----------------------------------------------------------------------------------------
+
+
+def _read_query(request: Request) -> QueryParams:
+    try:
+        text = request.scope["query_string"].decode()
+        return QueryParams(
+            parse_qsl(text, True, errors="strict", max_num_fields=_MAX_QUERY_PARAMETERS)
+        )
+    except UnicodeDecodeError:
+        raise invalid("The query is not UTF-8") from None
+    except ValueError:
+        raise invalid(f"The query has more than {_MAX_QUERY_PARAMETERS} parameters") from None
+
+
+def _single(query: QueryParams, name: str) -> str | None:
+    """Return the only value of a query parameter, or None for a missing one."""
+    values = set(query.getlist(name))
+    if len(values) > 1:
+        raise invalid(f"The query parameter {name} is given more than once")
+    return values.pop() if values else None
+
+
+# -- fields in other places ------------------------------------------------------------------------
+
+
+def _merged(fields: dict[str, Any], others: Mapping[str, Any], place: str) -> dict[str, Any]:
+    """Return fields with those from elsewhere.
+
+    Nulls and empty lists in a body are not given. An option that is on in one place is on: clients
+    say true in the query of describe, and leave its default in the body.
+    """
+    merged = {**fields, **others}
+    for name, value in others.items():
+        given = fields.get(name)
+        if isinstance(given, bool) and isinstance(value, bool):
+            merged[name] = given or value
+        elif given not in (None, [], value):
+            shown = f"`{name}` {value}" if name == "id" else f"`{name}`"
+            raise invalid(f"The {place} has another {shown} than the rest of the request")
+    return merged
+
+
+def _header_fields(headers: Mapping[str, str]) -> dict[str, Any]:
+    found = {}
+    for name, (header, read) in _HEADERS.items():
+        if header in headers:
+            found[name] = read(name, headers[header])
+    return found
+
+
+def _query_fields(request: type[BaseModel], query: QueryParams) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name in query:
+        if name not in request.model_fields or name in _NOT_OF_THE_QUERY:
+            continue
+        type_name = _type_name(request, name)
+        if type_name == "list":
+            found[name] = query.getlist(name)
+        else:
+            found[name] = _READERS[type_name](name, _single(query, name) or "")
+    return found
+
+
+def _as_models_have_it(value: Any) -> Any:
+    """Return JSON in the form of the models, which are stricter than the specification.
+
+    They tell 1.0 from 1, and have no null for a query without a vector.
+    """
+    if isinstance(value, dict):
+        changed = {name: _as_models_have_it(each) for name, each in value.items()}
+        return {**changed, "vector": {}} if changed.get("vector", value) is None else changed
+    if isinstance(value, list):
+        return [_as_models_have_it(each) for each in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+@cache
+def _type_name(request: type[BaseModel], name: str) -> str:
+    """Return the plain type of a field: str, int, float, bool, list or dict."""
+    pending = [request.model_fields[name].annotation]
+    while pending:
+        each = pending.pop()
+        plain = getattr(each, "__origin__", each)
+        if plain in (str, int, float, bool, list, dict):
+            return str(plain.__name__)
+        pending.extend(get_args(each))
+    return "str"
+
+
+def _bool(name: str, text: str) -> bool:
+    if text not in ("true", "false"):
+        raise invalid(f"The query parameter {name} is neither true nor false")
+    return text == "true"
+
+
+def _int(name: str, text: str) -> int:
+    if not _INTEGER.fullmatch(text):
+        raise invalid(f"The query parameter {name} is not an integer")
+    return int(text)
+
+
+def _map(name: str, text: str) -> dict[str, Any]:
+    try:
+        found = from_json(text, allow_inf_nan=False)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise invalid(f"The parameter {name} is not a JSON object")
+    return found
+
+
+_READERS: dict[str, Callable[[str, str], Any]] = {
+    "str": lambda _, text: text,
+    "int": _int,
+    "bool": _bool,
+    "dict": _map,
+}
+
+_HEADERS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
+    "location": ("x-lance-table-location", lambda _, text: text),
+    "properties": ("x-lance-table-properties", _map),
+}
+"""Fields of CreateTable in headers, as the specification's text on REST has them."""

@@ -1,0 +1,64 @@
+"""The namespace that a server serves, made of the catalogs of its configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lance_namespace import LanceNamespace
+from lance_namespace.errors import InvalidInputError
+
+from lance_bridge.config import config_path, named_catalogs, property_texts
+from lance_bridge.errors import invalid
+from lance_bridge.registry import connect, connect_configured, is_implementation
+from lance_bridge_federated import FederatedNamespace
+
+from .configuration.settings import ServerSettings
+
+Properties = Mapping[str, Mapping[str, str]]
+"""Properties by catalog."""
+
+
+def connect_catalogs(settings: ServerSettings, given: Properties) -> dict[str, LanceNamespace]:
+    """Connect to the catalogs of a server. No catalog is called.
+
+    Args:
+        given: Properties that go before those of the configuration and of the environment.
+
+    Raises:
+        InvalidInputError: (13) a catalog or one of its properties is unknown or wrong.
+        UnsupportedOperationError: (0) a catalog needs an extra that is not installed.
+    """
+    for name in given:
+        if name not in settings.catalogs:
+            raise invalid(f"There is no catalog '{name}' to give a property to")
+    return {
+        name: _connect(name, entry, given.get(name, {}))
+        for name, entry in settings.catalogs.items()
+    }
+
+
+def root_namespace(
+    settings: ServerSettings, catalogs: Mapping[str, LanceNamespace]
+) -> LanceNamespace:
+    """Return one catalog if it is to be the root, else a namespace whose children they are."""
+    return catalogs[settings.root] if settings.root else FederatedNamespace(catalogs)
+
+
+def _connect(name: str, entry: Mapping[str, Any], given: Mapping[str, str]) -> LanceNamespace:
+    try:
+        return _connect_entry(name, property_texts(name, entry), given)
+    except InvalidInputError as error:
+        raise invalid(f"catalog '{name}': {error}") from error
+
+
+def _connect_entry(
+    name: str, stored: Mapping[str, str], given: Mapping[str, str]
+) -> LanceNamespace:
+    impl = given.get("impl") or stored.get("impl")
+    rest = {key: value for key, value in given.items() if key != "impl"}
+    if impl:
+        return connect_configured(name, {**stored, "impl": impl}, rest)
+    if name not in named_catalogs() and not is_implementation(name):
+        raise invalid(f"it has no impl, and {config_path()} does not have it either")
+    return connect(name, {**stored, **rest})

@@ -1,0 +1,83 @@
+"""``lance-bridge serve --check``: whether all that a server needs answers."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import anyio
+import lance_namespace as api
+from lance_namespace import LanceNamespace
+from lance_namespace.errors import LanceNamespaceError
+
+from lance_bridge.errors import internal
+from lance_bridge.redaction import redact
+
+from .authentication.oidc import OidcTokens
+from .configuration.authentication import OidcSettings
+from .configuration.settings import ServerSettings
+
+
+def check(
+    settings: ServerSettings, catalogs: Mapping[str, LanceNamespace], seconds: float
+) -> list[dict[str, str]]:
+    """Ask every catalog and identity provider once, all at the same time.
+
+    Args:
+        seconds: How long they may take.
+
+    Returns:
+        What was asked, and its problem, which is empty if it answers.
+    """
+    asked: dict[tuple[str, str], Callable[[], Any]] = {
+        ("catalog", name): partial(_list, each) for name, each in catalogs.items()
+    }
+    for method in settings.authentication:
+        if isinstance(method, OidcSettings):
+            asked["issuer", method.issuer] = partial(_fetch_keys, method.make())
+    problems = _run_all(asked, seconds)
+    return [
+        {"type": kind, "name": name, "problem": redact(problems[kind, name])}
+        for kind, name in asked
+    ]
+
+
+def _list(namespace: LanceNamespace) -> None:
+    namespace.list_namespaces(api.ListNamespacesRequest(id=[], limit=1))
+
+
+def _fetch_keys(tokens: OidcTokens) -> None:
+    anyio.run(tokens.keys.fetch)
+
+
+def _run_all(
+    calls: Mapping[tuple[str, str], Callable[[], Any]], seconds: float
+) -> dict[tuple[str, str], str]:
+    """Return the problem of each call; one that takes too long is left behind."""
+    done: queue.Queue[tuple[tuple[str, str], str]] = queue.Queue()
+    for key, call in calls.items():
+        threading.Thread(target=_run, args=(key, call, done), daemon=True).start()
+    problems = dict.fromkeys(calls, f"no answer within {seconds:g} seconds")
+    deadline = time.monotonic() + seconds
+    for _ in calls:
+        try:
+            key, problem = done.get(timeout=max(0.0, deadline - time.monotonic()))
+        except queue.Empty:
+            break
+        problems[key] = problem
+    return problems
+
+
+def _run(key: tuple[str, str], call: Callable[[], Any], done: queue.Queue[Any]) -> None:
+    try:
+        call()
+    except LanceNamespaceError as error:
+        done.put((key, str(error)))
+    except BaseException as error:  # noqa: BLE001 - other libraries' namespaces raise anything
+        done.put((key, str(internal("The call", error))))
+    else:
+        done.put((key, ""))

@@ -1,0 +1,245 @@
+"""The command ``lance-bridge serve``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lance_bridge.exit_codes import FAILED
+from lance_bridge.names import parts_of
+from lance_bridge_cli import api
+from lance_bridge_cli.common import OutputOption, exit_on_error, usage_error
+from lance_bridge_cli.output import Output, make_table, message, print_parts
+
+if TYPE_CHECKING:
+    from .configuration.settings import ServerSettings
+    from .configuration.source import SettingsSource
+
+_UNLIMITED = 10_000
+
+
+def serve(
+    *,
+    config: Annotated[
+        Path | None, typer.Option("--config", help="The configuration file, in YAML.")
+    ] = None,
+    catalogs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--catalog",
+            "-c",
+            help="A catalog: NAME=IMPL, NAME=IMPL:KEY=VALUE, or NAME alone for one of your own "
+            "configuration file. Repeatable.",
+        ),
+    ] = None,
+    properties: Annotated[
+        list[str] | None,
+        typer.Option("--property", "-p", help="A catalog's property: NAME.KEY=VALUE. Repeatable."),
+    ] = None,
+    root: Annotated[
+        str | None,
+        typer.Option(help="The one catalog is the root namespace, and not a child of it."),
+    ] = None,
+    host: Annotated[
+        str | None, typer.Option(help="The address to listen at; 127.0.0.1 by default.")
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65_535, help="2333 by default; 0 takes a free one.")
+    ] = None,
+    socket: Annotated[Path | None, typer.Option(help="A unix socket to listen at instead.")] = None,
+    api_keys: Annotated[
+        Path | None, typer.Option(help="A file of API keys; see: keys add.")
+    ] = None,
+    tls_certificate: Annotated[
+        Path | None, typer.Option(help="The certificate to serve TLS with, in PEM.")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="Its private key, in PEM.")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="The number of processes.")] = None,
+    allow_anonymous: Annotated[
+        bool,
+        typer.Option(
+            "--allow-anonymous", help="Serve requests without credentials, at any address."
+        ),
+    ] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Ask every catalog, print what would be served, exit.")
+    ] = False,
+    explain: Annotated[
+        tuple[str, str, str] | None,
+        typer.Option(
+            metavar="PRINCIPAL OPERATION ID",
+            help="Print whether a principal may do an operation on an object, which policies "
+            "decide, and exit. Example: --explain ann query_table prod.sales.orders",
+        ),
+    ] = None,
+    groups: Annotated[
+        list[str] | None, typer.Option("--group", help="A group of that principal. Repeatable.")
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option(min=0.1, help="Seconds that --check waits for answers.")
+    ] = 10.0,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Serve catalogs to every Lance client: the Lance REST specification, and LanceDB's protocol.
+
+    Options go before the configuration file. Addresses are printed to standard output. Ctrl-C and
+    SIGTERM complete the requests that are being answered, and end it with exit code 0.
+
+    Example: lance-bridge serve --catalog prod=hive:uri=thrift://metastore:9083 --check
+    """
+    listener = {"host": host, "port": port, "socket": socket}
+    tls = {"certificate": tls_certificate, "key": tls_key}
+    overrides: dict[str, Any] = {
+        "root": root,
+        "listeners": [_given(listener)] if _given(listener) else None,
+        "authentication": [{"method": "api_keys", "file": api_keys}] if api_keys else None,
+        "tls": _given(tls) or None,
+        "workers": workers,
+        "allow_anonymous": allow_anonymous or None,
+    }
+    if config is None and not catalogs:
+        raise usage_error("Give a --catalog, such as prod=hive:uri=thrift://host:9083, or --config")
+    added = parse_catalogs(catalogs or (), properties or ())
+    with exit_on_error():
+        from lance_bridge.extras import require  # noqa: PLC0415 - takes seconds to import
+
+        require("server", "starlette", "uvicorn", "joserfc", "httpx")
+    from .configuration.source import SettingsSource  # noqa: PLC0415 - the same
+
+    source = SettingsSource(config, _given(overrides), added)
+    if explain is not None:
+        _explain(source, explain, groups or [], output)
+    elif check:
+        _check(source, timeout, output)
+    else:
+        _serve(source)
+
+
+def _given(options: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in options.items() if value is not None}
+
+
+def parse_catalogs(catalogs: Sequence[str], properties: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Return the properties that options give, by catalog; exit if one has another form."""
+    found: dict[str, dict[str, str]] = {}
+    for each in catalogs:
+        name, equals, rest = each.partition("=")
+        impl, colon, pair = rest.partition(":")
+        key, is_pair, value = pair.partition("=")
+        if not name or (equals and not impl) or (colon and not (key and is_pair)):
+            raise usage_error("--catalog is given as NAME=IMPL, NAME=IMPL:KEY=VALUE or NAME")
+        if name in found:
+            raise usage_error(f"--catalog {name} is given twice")
+        found[name] = {**({"impl": impl} if impl else {}), **({key: value} if key else {})}
+    for each in properties:
+        path, equals, value = each.partition("=")
+        name, dot, key = path.partition(".")
+        if not (name and dot and key and equals):
+            raise usage_error("--property is given as NAME.KEY=VALUE")
+        found.setdefault(name, {})[key] = value
+    return found
+
+
+def _serve(source: SettingsSource) -> None:
+    from .app import create_app  # noqa: PLC0415 - takes seconds to import
+    from .factory import gateway_from_settings  # noqa: PLC0415 - the same
+    from .listeners import addresses_of, open_sockets, tls_context  # noqa: PLC0415 - the same
+    from .running import run  # noqa: PLC0415 - the same
+
+    settings = _read(source)
+    with exit_on_misuse():
+        if settings.tls is not None:
+            tls_context(settings.tls)
+        app = create_app(gateway_from_settings(settings, source))
+    with exit_on_error():
+        sockets = open_sockets(settings.listeners)
+    for address in addresses_of(sockets, settings.tls):
+        typer.echo(address)
+    run(app, source, settings, sockets)
+
+
+def _explain(
+    source: SettingsSource, question: tuple[str, str, str], groups: list[str], output: Output
+) -> None:
+    from .catalogs import connect_catalogs, root_namespace  # noqa: PLC0415 - takes seconds
+    from .explain import explain  # noqa: PLC0415 - the same
+    from .principals import Principal  # noqa: PLC0415 - the same
+
+    settings = _read(source)
+    name, operation, identifier = question
+    with exit_on_misuse():
+        namespace = root_namespace(settings, connect_catalogs(settings, source.catalogs))
+        authorizer = settings.authorization.make()
+        principal, names = Principal(name, frozenset(groups)), _names(identifier)
+        found = explain(authorizer, namespace, principal, operation, names)
+    policies = [" ".join(each.values()) for each in found["policies"]]
+    lines = [f"{key}: {found[key]}" for key in ("decision", "answer")]
+    lines += [f"policy: {each}" for each in policies or ["none applies"]]
+    lines += [f"problem: {found['problem']}"] if found["problem"] else []
+    print_parts(output, found, lines)
+
+
+def _names(identifier: str) -> list[str]:
+    """Return the names of an identifier; an empty one is the root."""
+    return parts_of(identifier) if identifier else []
+
+
+def _check(source: SettingsSource, timeout: float, output: Output) -> None:
+    from .catalogs import connect_catalogs  # noqa: PLC0415 - takes seconds to import
+    from .check import check  # noqa: PLC0415 - the same
+    from .factory import authenticator_from_settings  # noqa: PLC0415 - the same
+    from .listeners import tls_context  # noqa: PLC0415 - the same
+
+    settings = _read(source)
+    with exit_on_misuse():
+        if settings.tls is not None:
+            tls_context(settings.tls)
+        authenticator_from_settings(settings)
+        settings.authorization.make()
+        catalogs = connect_catalogs(settings, source.catalogs)
+    rows = check(settings, catalogs, timeout)
+    shown = [{**row, "problem": row["problem"] or "none"} for row in rows]
+    table = make_table(["type", "name", "problem"], shown, longest=_UNLIMITED)
+    summary = _summary(settings)
+    lines = [f"{key.replace('_', ' ')}: {value}" for key, value in summary.items()]
+    print_parts(output, {**summary, "checked": rows}, [*lines, table])
+    if any(row["problem"] for row in rows):
+        message("not everything that the server needs answers")
+        raise typer.Exit(FAILED)
+
+
+def _summary(settings: ServerSettings) -> dict[str, str]:
+    scheme = "https" if settings.tls else "http"
+    listeners = [
+        f"unix:{each.socket}" if each.socket else f"{scheme}://{each.host}:{each.port}"
+        for each in settings.listeners
+    ]
+    methods: list[str] = [each.method for each in settings.authentication]
+    if settings.allow_anonymous or not methods:
+        methods.append("anonymous")
+    return {
+        "root": settings.root or "(the catalogs are its children)",
+        "addresses": ", ".join(listeners),
+        "authentication": ", ".join(methods),
+        "authorization": settings.authorization.method,
+        "workers": str(settings.workers),
+    }
+
+
+def _read(source: SettingsSource) -> ServerSettings:
+    with exit_on_misuse():
+        return source.read()
+
+
+@contextmanager
+def exit_on_misuse() -> Iterator[None]:
+    """Exit with a message if the configuration is wrong, or something else fails."""
+    with exit_on_error():
+        try:
+            yield
+        except api.InvalidInputError as error:
+            raise usage_error(str(error)) from error

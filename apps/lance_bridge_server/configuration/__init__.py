@@ -1,0 +1,1 @@
+"""The configuration of a server: `settings` declares it, `source` reads it."""

@@ -1,0 +1,128 @@
+"""The settings of the methods of authentication, and what they make."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Network, IPv6Network
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from lance_bridge.config import Seconds
+
+from ..authentication.api_keys import ApiKeys
+from ..authentication.certificates import ClientCertificates, GroupsField, NameField
+from ..authentication.key_file import ApiKeyFile
+from ..authentication.oidc import DEFAULT_ALGORITHMS, Algorithm, OidcTokens
+from ..authentication.provider import KeyLifetimes, ProviderKeys, is_protected
+from ..authentication.proxy import TrustedProxy
+
+FilePath = Annotated[Path, AfterValidator(Path.expanduser)]
+_HEADER = r"^[A-Za-z0-9-]+$"
+
+
+def _check_url(url: str) -> str:
+    if not is_protected(url):
+        raise ValueError("must begin with https://, or with http:// and an address of this machine")
+    return url
+
+
+Url = Annotated[str, AfterValidator(_check_url)]
+
+
+class Settings(BaseModel):
+    """What all parts of the settings share."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, hide_input_in_errors=True, validate_default=True
+    )
+
+
+class ApiKeySettings(Settings):
+    """Keys that ``lance-bridge keys`` makes."""
+
+    method: Literal["api_keys"]
+    file: FilePath
+
+    def make(self) -> ApiKeys:
+        """Return the authenticator. Raises InvalidInput (13) if the file cannot be read."""
+        file = ApiKeyFile(self.file)
+        file.entries()
+        return ApiKeys(file)
+
+
+class OidcSettings(Settings):
+    """Bearer tokens of an OpenID Connect provider."""
+
+    method: Literal["oidc"]
+    issuer: Url
+    """Exactly as in its tokens."""
+    audiences: list[str] = Field(min_length=1)
+    """A token must be for one of these."""
+    discovery: Url | None = None
+    """The address of the discovery document, if it is not below the issuer."""
+    algorithms: list[Algorithm] = Field(default=list(DEFAULT_ALGORITHMS), min_length=1)
+    name_claim: str = "sub"
+    groups_claim: str | None = "groups"
+    """Dots lead into objects, as in ``realm_access.roles``."""
+    claims: dict[str, str] = Field(default={})
+    """Values that other claims must have."""
+    leeway: int = Field(default=60, ge=0, le=600)
+    """By how many seconds clocks may differ."""
+    refresh: Seconds = 3600.0
+    """After how many seconds keys are fetched again."""
+    cooldown: Seconds = 30.0
+    """Seconds between two attempts to fetch keys, whatever tokens ask for."""
+    keep: Seconds = 86_400.0
+    """How many seconds keys are used while the provider does not answer."""
+    timeout: Seconds = 5.0
+    ca_file: FilePath | None = None
+    """PEM certificates of authorities that the provider's address is verified with."""
+
+    def make(self) -> OidcTokens:
+        """Return the authenticator. The provider is not asked yet."""
+        lifetimes = KeyLifetimes(self.refresh, self.cooldown, self.keep, self.timeout)
+        return OidcTokens(
+            ProviderKeys(self.issuer, self.discovery, lifetimes, self.ca_file),
+            self.audiences,
+            algorithms=self.algorithms,
+            name_claim=self.name_claim,
+            groups_claim=self.groups_claim,
+            claims=self.claims,
+            leeway=self.leeway,
+        )
+
+
+class CertificateSettings(Settings):
+    """Certificates of clients, which TLS verifies."""
+
+    method: Literal["client_certificates"]
+    name: NameField = "common_name"
+    groups: GroupsField | None = None
+
+    def make(self) -> ClientCertificates:
+        """Return the authenticator."""
+        return ClientCertificates(self.name, self.groups)
+
+
+class ProxySettings(Settings):
+    """A proxy that has authenticated the user."""
+
+    method: Literal["proxy"]
+    networks: list[IPv4Network | IPv6Network | Literal["unix"]] = Field(min_length=1)
+    """The addresses of proxies, such as ``10.1.2.0/24``; ``unix`` for unix sockets."""
+    header: str = Field(default="x-forwarded-user", pattern=_HEADER)
+    groups_header: str | None = Field(default="x-forwarded-groups", pattern=_HEADER)
+
+    def make(self) -> TrustedProxy:
+        """Return the authenticator."""
+        networks = [each for each in self.networks if each != "unix"]
+        return TrustedProxy(
+            self.header, self.groups_header, networks, unix_socket="unix" in self.networks
+        )
+
+
+Method = Annotated[
+    ApiKeySettings | OidcSettings | CertificateSettings | ProxySettings,
+    Field(discriminator="method"),
+]

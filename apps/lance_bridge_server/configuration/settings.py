@@ -1,0 +1,215 @@
+"""The settings of a server, as its configuration file has them."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from lance_bridge.config import Seconds
+
+from ..audit import AuditLog, open_audit_log
+from ..audit.log import Rotation
+from ..authorization import Authorizer
+from ..authorizers import make_authorizer
+from ..gateway import Limits
+from ..lancedb import DatabasePaths
+from .authentication import FilePath, Method, Settings
+
+DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 2333
+
+
+class Listener(Settings):
+    """An address to listen at: a host and port, or a unix socket."""
+
+    host: str = Field(default=DEFAULT_HOST, min_length=1)
+    port: int = Field(default=DEFAULT_PORT, ge=0, le=65_535)
+    """0 takes a free port."""
+    socket: FilePath | None = None
+    mode: str = Field(default="0600", pattern=r"^0?[0-7]{3}$")
+    """The permissions of the unix socket, as ``chmod`` takes them."""
+
+    @model_validator(mode="after")
+    def _is_one_address(self) -> Listener:
+        if self.socket is not None and {"host", "port"} & self.model_fields_set:
+            raise ValueError("a listener has a host and port, or a socket, not both")
+        return self
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine reaches it."""
+        if self.socket is not None or self.host == "localhost":
+            return True
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+
+class TlsSettings(Settings):
+    """Certificates, as PEM files."""
+
+    certificate: FilePath
+    """The server's certificate, followed by those that lead to its authority."""
+    key: FilePath
+    key_password_file: FilePath | None = None
+    client_ca: FilePath | None = None
+    """The authorities of clients' certificates."""
+    client_certificates: Literal["optional", "required"] = "optional"
+    """Whether TLS refuses clients without a certificate. Needs `client_ca`."""
+
+    @model_validator(mode="after")
+    def _has_client_ca(self) -> TlsSettings:
+        if self.client_certificates == "required" and self.client_ca is None:
+            raise ValueError("client_certificates: required needs client_ca")
+        return self
+
+
+class AuthorizationSettings(Settings):
+    """Who may do what."""
+
+    method: str = "none"
+    """``none``: every principal may do everything that the catalogs let this server do. ``cedar``:
+    what policies allow. Or the name of another package's authorizer."""
+    policies: FilePath | None = None
+    """For ``cedar``: a file of policies, or a directory with files ``*.cedar``."""
+    check_seconds: Seconds = 1.0
+    """For ``cedar``: how often the files are compared with those that were read, at most."""
+    options: dict[str, Any] = Field(default={}, repr=False)
+    """For another package's authorizer."""
+
+    @model_validator(mode="after")
+    def _is_of_its_method(self) -> AuthorizationSettings:
+        if (self.method == "cedar") != (self.policies is not None):
+            raise ValueError("policies are for method: cedar, which needs them")
+        if self.options and self.method in ("none", "cedar"):
+            raise ValueError("options are for authorizers of other packages")
+        return self
+
+    def make(self) -> Authorizer:
+        """Return the authorizer.
+
+        Raises:
+            InvalidInputError: (13) it is unknown, or a policy is wrong.
+            UnsupportedOperationError: (0) it cannot be loaded.
+        """
+        if self.method != "cedar":
+            return make_authorizer(self.method, self.options)
+        options = {"policies": self.policies, "check_seconds": self.check_seconds}
+        return make_authorizer(self.method, options)
+
+
+class AuditSettings(Settings):
+    """The audit log."""
+
+    to: Literal["none", "stdout", "logger"] | FilePath = "none"
+    """A file, standard output, or the logger ``lance_bridge.audit``."""
+    rotation: Rotation = "size"
+    """When a file is replaced: before it is larger than `max_bytes`, ``daily`` at midnight UTC, or
+    by an ``external`` program."""
+    max_bytes: int = Field(default=100 << 20, gt=0)
+    backups: int = Field(default=10, ge=1)
+    """How many replaced files are kept."""
+    refuse_changes: bool = False
+    """Whether changes are refused while lines cannot be written."""
+
+    def make(self) -> AuditLog | None:
+        """Return the log, or None. Raises InvalidInput (13) if the file cannot be opened."""
+        if self.to == "none":
+            return None
+        return open_audit_log(
+            self.to,
+            rotation=self.rotation,
+            max_bytes=self.max_bytes,
+            backups=self.backups,
+            refuse_changes=self.refuse_changes,
+        )
+
+
+class LogSettings(Settings):
+    """What the server writes to standard error."""
+
+    format: Literal["text", "json"] = "text"
+    level: Literal["debug", "info", "warning", "error"] = "info"
+
+
+def _by_name(catalogs: Any) -> Any:
+    """Accept a list of names too: catalogs of the user's configuration file."""
+    return {str(each): {} for each in catalogs} if isinstance(catalogs, list) else catalogs
+
+
+CatalogName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_-]{0,127}$")]
+
+
+class ServerSettings(Settings):
+    """The configuration of a server."""
+
+    catalogs: Annotated[
+        dict[CatalogName, dict[str, Any]], BeforeValidator(_by_name), Field(min_length=1)
+    ] = Field(repr=False)
+    """The catalogs by name, each with ``impl`` and its properties. One without ``impl`` is that of
+    the user's configuration file, and its properties are added to those there."""
+    root: str | None = None
+    """The catalog that is the root namespace itself. By default the catalogs are its children."""
+    listeners: list[Listener] = Field(default=[Listener()], min_length=1)
+    tls: TlsSettings | None = None
+    authentication: list[Method] = Field(default=[])
+    """Methods of authentication, in order."""
+    allow_anonymous: bool = False
+    """Whether requests without credentials are served, to whoever reaches the server."""
+    authorization: AuthorizationSettings = AuthorizationSettings()
+    audit: AuditSettings = AuditSettings()
+    limits: Limits = Limits()
+    databases: DatabasePaths = DatabasePaths()
+    workers: int = Field(default=1, ge=1, le=256)
+    """The number of processes."""
+    stop_seconds: int = Field(default=30, ge=0, le=3600)
+    """How long requests may go on when the server is stopped."""
+    log: LogSettings = LogSettings()
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> ServerSettings:
+        for check in (
+            self._check_root,
+            self._check_tls,
+            self._check_addresses,
+            self._check_audit,
+        ):
+            check()
+        return self
+
+    def _check_root(self) -> None:
+        if self.root is not None and list(self.catalogs) != [self.root]:
+            known = ", ".join(self.catalogs)
+            raise ValueError(
+                f"root: '{self.root}' must be the one catalog, but the catalogs are {known}: "
+                "without root, the catalogs are the children of the root namespace"
+            )
+
+    def _check_tls(self) -> None:
+        if self.tls is not None and any(each.socket is not None for each in self.listeners):
+            raise ValueError("tls is for hosts and ports: a unix socket has none")
+        wants = any(each.method == "client_certificates" for each in self.authentication)
+        if wants and (self.tls is None or self.tls.client_ca is None):
+            raise ValueError("authentication by client_certificates needs tls.client_ca")
+
+    def _check_audit(self) -> None:
+        is_file = isinstance(self.audit.to, Path)
+        if is_file and self.workers > 1 and self.audit.rotation != "external":
+            raise ValueError(
+                "audit: several workers cannot rotate one file: set rotation: external, and have "
+                "another program do it"
+            )
+
+    def _check_addresses(self) -> None:
+        if self.authentication or self.allow_anonymous:
+            return
+        for each in self.listeners:
+            if not each.is_local:
+                raise ValueError(
+                    f"{each.host} can be reached from other machines, and requests are not "
+                    "authenticated: configure authentication, or allow this with allow_anonymous "
+                    "(--allow-anonymous)"
+                )

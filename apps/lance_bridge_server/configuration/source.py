@@ -1,0 +1,76 @@
+"""Where the configuration of a server comes from: a file, and options of the command."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from lance_bridge.config_file import read_mapping
+from lance_bridge.errors import invalid
+
+from .problems import explain
+from .settings import ServerSettings
+
+CONFIG_VARIABLE = "LANCE_BRIDGE_SERVER_CONFIG"
+_ARGUMENTS = "the options of the command"
+
+
+@dataclass(frozen=True)
+class SettingsSource:
+    """Reads the configuration, again and again: worker processes and reloads do.
+
+    Args:
+        file: The configuration file.
+        overrides: Keys of the file's outermost mapping that replace the file's.
+        catalogs: Catalogs that are added to the file's: name to ``impl`` and properties, which go
+            before those of the file and of the environment.
+    """
+
+    file: Path | None = None
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    catalogs: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of_environment(cls) -> SettingsSource:
+        """Return the file that ``LANCE_BRIDGE_SERVER_CONFIG`` names.
+
+        Raises:
+            InvalidInputError: (13) the variable is not set.
+        """
+        named = os.environ.get(CONFIG_VARIABLE)
+        if not named:
+            raise invalid(f"${CONFIG_VARIABLE} must name the configuration file of the server")
+        return cls(Path(named))
+
+    def read(self) -> ServerSettings:
+        """Return the settings.
+
+        Raises:
+            InvalidInputError: (13) the file cannot be read, or a setting is unknown or wrong. The
+                message has the path of its key, and no value of a catalog's property.
+        """
+        origin = str(self.file) if self.file else _ARGUMENTS
+        content = read_mapping(self.file) if self.file else {}
+        content = {**content, **self.overrides}
+        if self.catalogs:
+            content["catalogs"] = self._with_added(content.get("catalogs", {}))
+        try:
+            return ServerSettings.model_validate(content)
+        except ValidationError as error:
+            raise invalid(f"{origin}: {explain(ServerSettings, error)}") from None
+
+    def _with_added(self, catalogs: Any) -> Any:
+        """Return the catalogs of the file with those that are added; their properties stay apart.
+
+        The environment goes between the two, see `catalogs.connect_catalog`.
+        """
+        if isinstance(catalogs, list):
+            catalogs = {str(each): {} for each in catalogs}
+        if not isinstance(catalogs, dict):
+            return catalogs
+        return {**{name: {} for name in self.catalogs}, **catalogs}

@@ -1,0 +1,65 @@
+"""Errors as the Lance REST protocol has them: flat JSON with a ``code``, and the status for it."""
+
+from __future__ import annotations
+
+from lance_namespace.errors import (
+    ErrorCode,
+    InvalidInputError,
+    LanceNamespaceError,
+    PermissionDeniedError,
+    ServiceUnavailableError,
+    ThrottlingError,
+    UnauthenticatedError,
+    UnsupportedOperationError,
+)
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+
+_STATUSES = {
+    404: (1, 4, 6, 8, 10, 11, 12, 22),
+    409: (2, 3, 5, 7, 9, 14, 19, 23),
+    400: (13, 20),
+    406: (0,),
+    403: (15,),
+    401: (16,),
+    503: (17,),
+    500: (18,),
+    429: (21,),
+}
+STATUS_BY_CODE = {ErrorCode(code): status for status, codes in _STATUSES.items() for code in codes}
+"""The HTTP status for each code of Lance. Source: pylance's RestAdapter."""
+
+_CODE_BY_STATUS = {
+    401: UnauthenticatedError,
+    403: PermissionDeniedError,
+    406: UnsupportedOperationError,
+    429: ThrottlingError,
+    503: ServiceUnavailableError,
+}
+
+
+def error_of_status(status: int, message: str) -> LanceNamespaceError:
+    """Return the error for what HTTP itself refuses: a route, a method, a size, a media type."""
+    return _CODE_BY_STATUS.get(status, InvalidInputError)(message)
+
+
+def error_answer(
+    request: Request,
+    error: LanceNamespaceError,
+    *,
+    status: int | None = None,
+    headers: dict[str, str] | None = None,
+) -> JSONResponse:
+    """Return the answer to a request for an error.
+
+    Args:
+        status: Another status than that of the error's code.
+    """
+    code = ErrorCode(error.code)
+    content = {
+        "code": code.value,
+        "error": str(error),
+        "instance": request.url.path,
+        "context": {"request_id": request.state.request_id},
+    }
+    return JSONResponse(content, status or STATUS_BY_CODE[code], headers)

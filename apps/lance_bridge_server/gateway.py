@@ -1,0 +1,219 @@
+"""The gateway: a namespace behind authentication, authorization, limits and an audit log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any
+
+import pyarrow as pa
+from lance_namespace import DeclareTableRequest, DescribeTableRequest, LanceNamespace
+from lance_namespace.errors import LanceNamespaceError, TableAlreadyExistsError
+from pydantic import ConfigDict, Field
+from starlette.datastructures import State
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from lance_bridge import location as locations
+from lance_bridge.config import Seconds
+from lance_bridge.errors import internal, invalid, is_panic
+from lance_bridge.requests import as_model
+
+from . import lancedb
+from .accesses import LISTINGS, Access, accesses_of
+from .audit import AuditLog, AuditTrail, trail_of
+from .authorization import AllowAll, Authorizer, HiddenError, authorize
+from .calls import DEFAULT_DELIMITER, Call, read_call
+from .cascade import authorize_cascade
+from .hiding import answer_hidden, hide_storage_options, without_others
+from .operation_threads import OperationThreads, requested_seconds
+from .operations import Answer, Body, Operation
+from .principals import Anonymous, Authenticator, Principal
+from .streams import ARROW_FILE, ARROW_STREAM, RowsResponse, UploadedFile, with_first_batch
+from .visible_listing import VisibleListing
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much one request may take. Its fields are keys of the configuration."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    body_bytes: Annotated[int, Field(gt=0)] = 16 << 20
+    """The largest JSON body."""
+    stall_seconds: Seconds = 120.0
+    """How long a client may send or read nothing while rows are sent."""
+    operation_seconds: Seconds = 3600.0
+    """How long an operation may take until the answer is that its outcome is unknown."""
+    threads: Annotated[int, Field(gt=0, le=1024)] = 64
+    """How many operations are carried out at once."""
+
+
+@dataclass
+class Gateway:
+    """What answers requests. Shared by all of them; safe for that."""
+
+    namespace: LanceNamespace
+    authenticator: Authenticator = field(default_factory=Anonymous)
+    authorizer: Authorizer = field(default_factory=AllowAll)
+    audit: AuditLog | None = None
+    limits: Limits = field(default_factory=Limits)
+    databases: lancedb.DatabasePaths = field(default_factory=lancedb.DatabasePaths)
+    """Which namespaces LanceDB's databases are."""
+
+    def __post_init__(self) -> None:
+        self._operations = OperationThreads(self.limits.threads)
+
+    async def answer(self, request: Request, operation: Operation) -> Response:
+        """Carry out one request.
+
+        Raises:
+            LanceNamespaceError: What the operation raises; for what may not be seen, not found.
+        """
+        principal: Principal = request.state.principal
+        call = await read_call(request, operation, self.limits.body_bytes)
+        is_lancedb = lancedb.is_lancedb(request)
+        call = self._of_lancedb(request, call, is_lancedb=is_lancedb)
+        arguments: list[Any] = [call.model()]
+        if operation.body is Body.ROWS:
+            upload = UploadedFile(request, self.limits.stall_seconds)
+            small = await upload.read_small()
+            arguments.append(upload if small is None else small)
+        run = _Run(self, principal, call, arguments, is_lancedb, request.state, trail_of(request))
+        seconds = min(self.limits.operation_seconds, requested_seconds(request.headers))
+        return await self._operations.run(run, call.operation, seconds)
+
+    def _of_lancedb(self, request: Request, call: Call, *, is_lancedb: bool) -> Call:
+        """Return a call of LanceDB's client as the specification has it, with the whole path."""
+        operation, fields = call.operation, call.fields
+        if is_lancedb:
+            fields = lancedb.translate_request(operation.name, fields)
+        path = lancedb.database_of(request, self.databases)
+        if path is None:
+            return replace(call, fields=fields)
+        if operation.name == "list_all_tables":
+            operation = lancedb.TABLE_NAMES
+        fields = lancedb.in_database(path, operation.name, fields)
+        return replace(call, operation=operation, fields=fields)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One operation, as a thread carries it out."""
+
+    gateway: Gateway
+    principal: Principal
+    call: Call
+    arguments: list[Any]
+    is_lancedb: bool
+    state: State
+    """That of the HTTP request."""
+    trail: AuditTrail
+
+    def __call__(self) -> Response:
+        self.state.is_started = True
+        try:
+            return self._respond(self._authorized())
+        except LanceNamespaceError:
+            raise
+        except BaseException as error:
+            if not isinstance(error, Exception) and not is_panic(error):
+                raise
+            raise internal(self.call.operation.name, error) from error
+
+    def _authorized(self) -> Any:
+        """Authorize the request, then do what it asks for."""
+        gateway = self.gateway
+        accesses = accesses_of(self.call, self.arguments[0], gateway.namespace)
+        try:
+            authorize(gateway.authorizer, self.principal, accesses, self.trail.record)
+            authorize_cascade(
+                gateway.authorizer, self.principal, self.call, accesses, gateway.namespace
+            )
+        except HiddenError as hidden:
+            operation, namespace = self.call.operation, gateway.namespace
+            method = self._with_its_pages(getattr(namespace, operation.name))
+            return answer_hidden(namespace, method, operation, self.arguments[0], hidden)
+        self.trail.begin()
+        try:
+            result = self._result(accesses[0] if accesses else None)
+        except LanceNamespaceError as error:
+            answer = without_others(gateway.authorizer, error, accesses)
+            if answer is error:
+                raise
+            raise answer from error
+        self.trail.note_result(self.call.operation.name, self.arguments[0], result)
+        return hide_storage_options(gateway.authorizer, self.principal, accesses, result)
+
+    def _result(self, access: Access | None) -> Any:
+        operation, namespace = self.call.operation, self.gateway.namespace
+        if operation.answer is Answer.ROWS and hasattr(namespace, "query_table_reader"):
+            return with_first_batch(namespace.query_table_reader(*self.arguments))
+        method = getattr(namespace, operation.name)
+        if operation.name == "create_table" and self.call.fields.get("location"):
+            self._declare()
+        if operation.name in LISTINGS and access is not None:
+            listing = VisibleListing(
+                self.gateway.authorizer, self.principal, operation.name, access.path, method
+            )
+            method = self._with_its_pages(listing.page)
+        return method(*self.arguments)
+
+    def _with_its_pages(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a method of a namespace with the page tokens of the client's protocol."""
+        is_by_name = self.call.operation is lancedb.TABLE_NAMES
+        return lancedb.pages_by_name(method) if is_by_name else method
+
+    def _declare(self) -> None:
+        """Declare a table where a header says that its rows are to be.
+
+        Raises:
+            InvalidInputError: (13) it exists with its data elsewhere, where the mode allows that.
+        """
+        namespace, fields = self.gateway.namespace, self.call.fields
+        request = as_model(DeclareTableRequest, {key: fields.get(key) for key in _DECLARED})
+        try:
+            namespace.declare_table(request)
+        except TableAlreadyExistsError:
+            if (fields.get("mode") or "create").lower() == "create":
+                raise
+            found = namespace.describe_table(DescribeTableRequest(id=request.id)).location
+            if locations.key(found or "") != locations.key(request.location or ""):
+                raise invalid(f"The table exists at {found}") from None
+
+    def _respond(self, result: Any) -> Response:
+        operation = self.call.operation
+        if operation.answer is Answer.EMPTY:
+            return Response(status_code=operation.status)
+        if operation.answer is Answer.ROWS:
+            return self._rows(result)
+        content = _plain(result)
+        if operation.name == "list_all_tables" and self.call.delimiter != DEFAULT_DELIMITER:
+            content["tables"] = [
+                name.replace(DEFAULT_DELIMITER, self.call.delimiter) for name in content["tables"]
+            ]
+        if operation.answer is Answer.METADATA:
+            content = content.get("metadata", {}) if isinstance(content, dict) else content
+        elif operation.answer is Answer.VALUE and isinstance(content, dict):
+            content = content["count"]
+        if not self.is_lancedb:
+            return JSONResponse(content, operation.status)
+        content = lancedb.translate_answer(
+            self.gateway.namespace, operation.name, self.arguments[0], content
+        )
+        return JSONResponse(content, operation.status, lancedb.version_headers(content))
+
+    def _rows(self, result: Any) -> Response:
+        if isinstance(result, pa.RecordBatchReader):
+            media_type = ARROW_STREAM if self.is_lancedb else ARROW_FILE
+            return RowsResponse(result, media_type, self.gateway.limits.stall_seconds)
+        return Response(result if isinstance(result, bytes) else result.data, media_type=ARROW_FILE)
+
+
+_DECLARED = ("id", "location", "properties")
+
+
+def _plain(result: Any) -> Any:
+    if hasattr(result, "model_dump"):
+        return result.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return result

@@ -1,0 +1,132 @@
+"""Answers about what a principal may not see: the same as for what does not exist."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import lance_namespace as api
+from lance_namespace import LanceNamespace
+from lance_namespace.errors import (
+    InvalidTableStateError,
+    LanceNamespaceError,
+    NamespaceNotEmptyError,
+    NamespaceNotFoundError,
+    TableNotFoundError,
+)
+
+from lance_bridge.errors import display, namespace_not_empty
+
+from .accesses import CREATING, Access
+from .authorization import AllowAll, Authorizer, HiddenError, not_found
+from .operations import Body, Operation
+from .principals import Principal
+
+_log = logging.getLogger(__name__)
+
+_DROPPING = ("drop_table", "drop_namespace")
+
+
+def answer_hidden(
+    namespace: LanceNamespace,
+    method: Callable[..., Any],
+    operation: Operation,
+    request: Any,
+    hidden: HiddenError,
+) -> Any:
+    """Answer a request for a hidden object as one for an object that does not exist.
+
+    The catalog does what it does for the latter, in the same time: it is asked for a name that
+    nothing has.
+
+    Args:
+        method: What carries out the operation.
+
+    Raises:
+        NamespaceNotFoundError: (1)
+        TableNotFoundError: (4)
+        LanceNamespaceError: What the operation raises whatever it is for.
+    """
+    path = hidden.access.path
+    position = -1
+    if hidden.access.is_table and isinstance(hidden.answer, NamespaceNotFoundError):
+        position = -2
+    absent, asked = f"absent_{uuid.uuid4().hex[:16]}", list(path)
+    asked[position] = absent
+    try:
+        if _is_harmless(operation):
+            names = [*asked, *_transaction(operation, request)]
+            return method(request.model_copy(update={"id": names}))
+        _look_up(namespace, asked, is_table=hidden.access.is_table)
+    except (NamespaceNotFoundError, TableNotFoundError):
+        pass
+    except LanceNamespaceError as error:
+        raise type(error)(str(error).replace(absent, path[position])) from None
+    raise hidden.answer
+
+
+def _look_up(namespace: LanceNamespace, names: list[str], *, is_table: bool) -> None:
+    if is_table:
+        namespace.table_exists(api.TableExistsRequest(id=names))
+    else:
+        namespace.namespace_exists(api.NamespaceExistsRequest(id=names))
+
+
+def _is_harmless(operation: Operation) -> bool:
+    """Return whether an operation can change nothing where its object does not exist."""
+    return operation.has_id and operation.body is not Body.ROWS and operation.name not in CREATING
+
+
+def _transaction(operation: Operation, request: Any) -> list[str]:
+    """Return the part of an identifier that follows the table's."""
+    return list(request.id[-1:]) if operation.name.endswith("_transaction") else []
+
+
+def without_others(
+    authorizer: Authorizer, error: LanceNamespaceError, accesses: Sequence[Access]
+) -> LanceNamespaceError:
+    """Return an operation's error without what it says about other, perhaps hidden, objects.
+
+    What was not found gets the error of `authorize`, as namespaces word theirs differently; the
+    error of a request with several objects stays. With `AllowAll`, every error stays.
+    """
+    if isinstance(authorizer, AllowAll) or len(accesses) != 1:
+        return error
+    access = accesses[0]
+    if isinstance(error, TableNotFoundError) and access.is_table:
+        return not_found(access)
+    if isinstance(error, NamespaceNotFoundError):
+        return not_found(access, is_parent_missing=True)
+    if isinstance(error, NamespaceNotEmptyError):
+        _log.info("%s", error)
+        return namespace_not_empty(access.path, "Drop what it holds first")
+    if isinstance(error, InvalidTableStateError) and access.operation in _DROPPING:
+        _log.warning("%s", error)
+        return InvalidTableStateError(
+            f"'{display(access.path)}' cannot be dropped with its data; the server's log has the "
+            "reason. Deregister it, or ask who operates the server"
+        )
+    return error
+
+
+def hide_storage_options(
+    authorizer: Authorizer, principal: Principal, accesses: Sequence[Access], result: Any
+) -> Any:
+    """Return an answer without storage options that let a principal do more than it may.
+
+    Those of a description let it read the table's files, those of a table that was created write
+    them.
+    """
+    answers = [getattr(each, "declare_table", None) for each in getattr(result, "results", ())]
+    if not any(getattr(each, "storage_options", None) for each in (result, *answers)):
+        return result
+    for access in accesses:
+        needed = "insert_into_table" if access.operation in CREATING else "query_table"
+        if not authorizer.check(principal, needed, access.path).allowed:
+            for each in (result, *answers):
+                if each is not None and "storage_options" in type(each).model_fields:
+                    each.storage_options = None
+            return result
+    return result

@@ -1,0 +1,33 @@
+"""What LanceDB's remote clients send and expect, where it is not as the specification says.
+
+Source: the remote client of LanceDB 0.40 and 0.41 (Rust, on which those for Python and TypeScript
+stand), read and recorded. Requests of other clients pass unchanged.
+"""
+
+from .answers import translate_answer, version_headers
+from .databases import DatabasePaths, database_of, in_database
+from .listing import TABLE_NAMES, pages_by_name
+from .new_columns import NEW_COLUMNS, new_columns
+from .protocol import DATABASE_HEADER, VERSION, VERSION_HEADER, is_lancedb
+from .requests import translate_request
+from .statuses import status_of
+from .unserved import unserved_route
+
+__all__ = [
+    "DATABASE_HEADER",
+    "NEW_COLUMNS",
+    "TABLE_NAMES",
+    "VERSION",
+    "VERSION_HEADER",
+    "DatabasePaths",
+    "database_of",
+    "in_database",
+    "is_lancedb",
+    "new_columns",
+    "pages_by_name",
+    "status_of",
+    "translate_answer",
+    "translate_request",
+    "unserved_route",
+    "version_headers",
+]

@@ -1,0 +1,49 @@
+"""The names of a database's tables, in pages that begin after a name (``table_names``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import lance_namespace as api
+
+from lance_bridge.errors import invalid
+
+from ..operations import OPERATIONS
+
+TABLE_NAMES = replace(next(each for each in OPERATIONS if each.name == "list_tables"))
+"""The listing of the tables of one database, at the path where the specification lists all. Its
+``page_token`` is the name of a table."""
+
+ListPage = Callable[[Any], api.ListTablesResponse]
+
+
+def pages_by_name(list_page: ListPage) -> ListPage:
+    """Return a listing whose page tokens are names, from one whose tokens are its own.
+
+    Raises InvalidInput (13) for a limit below 1, and what the other raises.
+    """
+
+    def page_after(request: api.ListTablesRequest) -> api.ListTablesResponse:
+        if request.limit is not None and request.limit < 1:
+            raise invalid(f"limit must be 1 or more, not {request.limit}")
+        names = _all_names(list_page, request)
+        if request.page_token:
+            names = [name for name in names if name > request.page_token]
+        page = names if request.limit is None else names[: request.limit]
+        is_last = len(page) == len(names)
+        return api.ListTablesResponse(tables=page, page_token=None if is_last else page[-1])
+
+    return page_after
+
+
+def _all_names(list_page: ListPage, request: api.ListTablesRequest) -> list[str]:
+    names: list[str] = []
+    token: str | None = None
+    while True:
+        answer = list_page(request.model_copy(update={"page_token": token, "limit": None}))
+        names += answer.tables
+        token = answer.page_token
+        if not token:
+            return sorted(names)

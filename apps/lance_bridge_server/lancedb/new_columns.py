@@ -1,0 +1,89 @@
+"""Columns of nulls, which LanceDB's client adds by sending their Arrow schema."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from lance_bridge.errors import invalid, unsupported
+
+NEW_COLUMNS = "alter_table_add_columns"
+"""The operation that takes a schema as well as JSON."""
+
+_NAMES = {
+    "bool": "Boolean",
+    "halffloat": "Float16",
+    "float": "Float32",
+    "double": "Float64",
+    "string": "Utf8",
+    "large_string": "LargeUtf8",
+    "binary": "Binary",
+    "large_binary": "LargeBinary",
+    "date32[day]": "Date32",
+    "date64[ms]": "Date64",
+    **{f"{sign}int{bits}": f"{sign.upper()}Int{bits}"
+       for sign in ("", "u") for bits in (8, 16, 32, 64)},
+}  # fmt: skip
+_UNITS = {"s": "Second", "ms": "Millisecond", "us": "Microsecond", "ns": "Nanosecond"}
+
+
+def new_columns(body: bytes) -> dict[str, Any]:
+    """Return the fields of a request that adds the columns of a schema, as an Arrow IPC stream.
+
+    Raises:
+        InvalidInputError: (13) the body is not a schema.
+        UnsupportedOperationError: (0) a column of a type, or with metadata, that no expression has.
+    """
+    try:
+        schema = pa.ipc.read_schema(pa.py_buffer(body))
+    except (pa.ArrowException, OSError) as error:
+        raise invalid(f"The body is not an Arrow schema: {error}") from None
+    return {"new_columns": [_entry(field) for field in schema]}
+
+
+def _entry(field: pa.Field) -> dict[str, str]:
+    if not field.nullable:
+        raise invalid(
+            f"Column '{field.name}' may not be null, so it needs values: give expressions"
+        )
+    if field.metadata:
+        raise unsupported(f"Column '{field.name}' has metadata, which cannot be added with it")
+    return {
+        "name": field.name,
+        "expression": f"arrow_cast(NULL, '{_type(field.name, field.type)}')",
+    }
+
+
+def _type(column: str, kind: pa.DataType) -> str:
+    """Return a type as Lance's SQL writes it."""
+    name = _NAMES.get(str(kind)) or _type_with_parameters(kind) or _nested_type(column, kind)
+    if name is None:
+        raise unsupported(
+            f"Column '{column}' of nulls cannot be of type {kind}: give it an expression"
+        )
+    return name
+
+
+def _type_with_parameters(kind: pa.DataType) -> str | None:
+    if pa.types.is_timestamp(kind):
+        zone = "None" if not kind.tz else 'Some("' + kind.tz.replace("'", "''") + '")'
+        return f"Timestamp({_UNITS[kind.unit]}, {zone})"
+    if pa.types.is_duration(kind):
+        return f"Duration({_UNITS[kind.unit]})"
+    if pa.types.is_time(kind):
+        return f"Time{kind.bit_width}({_UNITS[kind.unit]})"
+    if pa.types.is_decimal(kind):
+        return f"Decimal{kind.bit_width}({kind.precision}, {kind.scale})"
+    return None
+
+
+def _nested_type(column: str, kind: pa.DataType) -> str | None:
+    if pa.types.is_dictionary(kind):
+        types = [_type(column, each) for each in (kind.index_type, kind.value_type)]
+        return f"Dictionary({', '.join(types)})"
+    if pa.types.is_fixed_size_list(kind) and kind.value_field.name == "item":
+        return f"FixedSizeList({kind.list_size}, {_type(column, kind.value_type)})"
+    if pa.types.is_list(kind) and kind.value_field.name == "item":
+        return f"List({_type(column, kind.value_type)})"
+    return None

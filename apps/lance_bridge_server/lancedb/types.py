@@ -1,0 +1,122 @@
+"""Arrow types as Lance's own JSON has them, which LanceDB's client reads and writes.
+
+It differs from the specification's JSON in the names of types, and has the units, time zones and
+dictionaries that the specification leaves out. Source: ``arrow/json.rs`` and ``datatypes.rs`` of
+Lance 13.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from lance_bridge.errors import invalid, unsupported
+
+_NAMES = {
+    "utf8": "string",
+    "large_utf8": "large_string",
+    "boolean": "bool",
+    "float16": "halffloat",
+    "float32": "float",
+    "float64": "double",
+    "date32": "date32:day",
+    "date64": "date64:ms",
+}
+_SPECIFIED = {name: specified for specified, name in _NAMES.items() if specified != "boolean"}
+_WITH_UNIT = ("timestamp", "time32", "time64", "duration")
+
+Json = dict[str, Any]
+
+
+def schema_to_json(specified: Json, schema: pa.Schema) -> Json:
+    """Return the specification's JSON of a schema as Lance's own.
+
+    Args:
+        schema: The same columns, with what the JSON lacks. A column of another type there (a blob,
+            which is read as a description of its bytes) is written as the JSON has it.
+    """
+    fields = zip(specified["fields"], schema, strict=True)
+    return {**specified, "fields": [_field_to_json(each, field) for each, field in fields]}
+
+
+def _field_to_json(specified: Json, field: pa.Field | None) -> Json:
+    kind = None if field is None else _stored(field.type)
+    return {**specified, "type": _type_to_json(specified["type"], kind)}
+
+
+def _stored(kind: pa.DataType) -> pa.DataType:
+    return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
+
+
+def _type_to_json(specified: Json, kind: pa.DataType | None) -> Json:
+    name = specified["type"]
+    if kind is not None and pa.types.is_dictionary(kind):
+        names = [
+            _type_to_json(_specified(each), each) for each in (kind.value_type, kind.index_type)
+        ]
+        return {"type": f"dict:{names[0]['type']}:{names[1]['type']}:false"}
+    if name in _WITH_UNIT and kind is not None and hasattr(kind, "unit"):
+        zone = f":{kind.tz or '-'}" if name == "timestamp" else ""
+        return {"type": f"{name}:{kind.unit}{zone}"}
+    if name.startswith("decimal"):
+        precision = (specified["length"] + 128) // 1000  # a scale is from -128 to 127
+        scale = specified["length"] - precision * 1000
+        return {"type": f"decimal:{name.removeprefix('decimal')}:{precision}:{scale}"}
+    if specified.get("fields"):
+        return {**specified, "fields": _fields_to_json(specified["fields"], kind)}
+    return {**specified, "type": _NAMES.get(name, name)}
+
+
+def _fields_to_json(specified: list[Json], kind: pa.DataType | None) -> list[Json]:
+    if kind is not None and pa.types.is_map(kind):
+        entries = pa.struct([kind.key_field, kind.item_field])
+        return [_field_to_json(specified[0], pa.field("entries", entries))]
+    count = kind.num_fields if kind is not None and pa.types.is_nested(kind) else 0
+    found = [kind.field(i) for i in range(count)] if kind is not None else []
+    if [each.name for each in found] != [each["name"] for each in specified]:
+        return [_field_to_json(each, None) for each in specified]
+    return [_field_to_json(each, field) for each, field in zip(specified, found, strict=True)]
+
+
+def _specified(kind: pa.DataType) -> Json:
+    """Return the specification's JSON of a type without parameters, or as `_type_to_json` reads."""
+    if pa.types.is_decimal(kind):
+        return {"type": f"decimal{kind.bit_width}", "length": kind.precision * 1000 + kind.scale}
+    name = str(kind).partition("[")[0]
+    return {"type": name}
+
+
+# -- from Lance's JSON -----------------------------------------------------------------------------
+
+
+def type_from_json(data_type: Json) -> Json:
+    """Return Lance's JSON of a type as the specification's.
+
+    Raises:
+        InvalidInputError: (13) it is malformed.
+        UnsupportedOperationError: (0) the specification has no form for it: dictionaries.
+    """
+    name, *rest = str(data_type.get("type", "")).split(":")
+    if name == "dict":
+        raise unsupported("A column cannot be changed to a dictionary: the protocol cannot say so")
+    if name == "decimal":
+        return _decimal_from_json(rest)
+    if name in _WITH_UNIT and rest:
+        unit, zone = rest[0], ":".join(rest[1:])
+        shown = f"{name}[{unit}, tz={zone}]" if zone not in ("", "-") else f"{name}[{unit}]"
+        return {"type": shown}
+    found = {**data_type, "type": _SPECIFIED.get(data_type.get("type", ""), data_type.get("type"))}
+    if found.get("fields"):
+        found["fields"] = [
+            {**each, "type": type_from_json(each["type"])} for each in found["fields"]
+        ]
+    return found
+
+
+def _decimal_from_json(parts: list[str]) -> Json:
+    try:
+        bits, precision, scale = (int(each) for each in parts)
+    except ValueError:
+        raise invalid(f"data_type 'decimal:{':'.join(parts)[:60]}' is not valid") from None
+    return {"type": f"decimal{bits}", "length": precision * 1000 + scale}

@@ -1,0 +1,54 @@
+"""The log of a server: lines for people, or JSON, on standard error."""
+
+from __future__ import annotations
+
+import json
+import logging
+from datetime import datetime, timezone
+from typing import Any
+
+from lance_bridge.redaction import redact
+
+from .configuration.settings import LogSettings
+
+_TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+class TextFormatter(logging.Formatter):
+    """Lines for people, without recognisable secrets."""
+
+    def __init__(self) -> None:
+        super().__init__(_TEXT)
+
+    def format(self, record: logging.LogRecord) -> str:
+        return redact(super().format(record))
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object for each record, without recognisable secrets."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields = {
+            "time": datetime.fromtimestamp(record.created, timezone.utc).isoformat(),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": redact(record.getMessage()),
+        }
+        if record.exc_info:
+            fields["exception"] = redact(self.formatException(record.exc_info))
+        return json.dumps(fields, ensure_ascii=False)
+
+
+def log_config(settings: LogSettings) -> dict[str, Any]:
+    """Return the configuration of `logging` for a server's processes."""
+    formatter = JsonFormatter if settings.format == "json" else TextFormatter
+    handler = {"class": "logging.StreamHandler", "formatter": "line"}
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "formatters": {"line": {"()": formatter}},
+        "handlers": {"stderr": handler},
+        "root": {"handlers": ["stderr"], "level": settings.level.upper()},
+        # httpx logs every request to an identity provider.
+        "loggers": {"httpx": {"level": "WARNING"}},
+    }

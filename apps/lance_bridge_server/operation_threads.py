@@ -1,0 +1,94 @@
+"""Operations in threads, with a limit on how many at once and how long each may take."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Mapping
+
+import anyio
+import anyio.to_thread
+from lance_namespace.errors import ServiceUnavailableError
+from starlette.responses import Response
+
+from lance_bridge.errors import OutcomeUnknownError, invalid
+
+from .operations import Operation
+
+TIMEOUT_HEADER = "x-request-timeout-ms"
+_MILLISECONDS = re.compile(r"[0-9]{1,15}")
+
+
+def requested_seconds(headers: Mapping[str, str]) -> float:
+    """Return how long a client waits for its answer, by its own word; infinity where it has none.
+
+    Raises:
+        InvalidInputError: (13) the header is not a positive integer.
+    """
+    text = headers.get(TIMEOUT_HEADER)
+    if text is None:
+        return float("inf")
+    if not _MILLISECONDS.fullmatch(text) or not int(text):
+        raise invalid(f"The header {TIMEOUT_HEADER} is not a positive integer")
+    return int(text) / 1000
+
+
+class OperationThreads:
+    """Carries out operations in threads.
+
+    A thread cannot be stopped. One that takes too long goes on after its request was answered, and
+    counts as running until it ends.
+    """
+
+    def __init__(self, count: int) -> None:
+        """Args: count: How many operations are carried out at once; others wait."""
+        self._limiter = anyio.CapacityLimiter(count)
+        self._running: set[asyncio.Task[Response]] = set()
+
+    @property
+    def running(self) -> int:
+        """How many operations have begun or wait, with those whose request was answered."""
+        return len(self._running)
+
+    async def run(
+        self, work: Callable[[], Response], operation: Operation, seconds: float
+    ) -> Response:
+        """Carry out an operation in a thread, and return its answer.
+
+        Args:
+            seconds: How long it may take, with the time until a thread is free.
+
+        Raises:
+            ServiceUnavailableError: (17) it took too long. It changed nothing and will not.
+            OutcomeUnknownError: (17) it took too long. What it changes, it changes later.
+        """
+        has_begun = False
+
+        def begin() -> Response:
+            nonlocal has_begun
+            has_begun = True
+            return work()
+
+        task = asyncio.ensure_future(anyio.to_thread.run_sync(begin, limiter=self._limiter))
+        self._running.add(task)
+        task.add_done_callback(self._forget)
+        await asyncio.wait({task}, timeout=None if seconds == float("inf") else seconds)
+        if task.done():
+            return task.result()
+        if not has_begun:
+            task.cancel()
+        raise _too_late(operation, seconds, has_begun=has_begun)
+
+    def _forget(self, task: asyncio.Task[Response]) -> None:
+        self._running.discard(task)
+        if not task.cancelled():
+            task.exception()  # asyncio would log it as never retrieved after a timeout
+
+
+def _too_late(operation: Operation, seconds: float, *, has_begun: bool) -> ServiceUnavailableError:
+    late = f"{operation.name} did not finish within {seconds:g} seconds"
+    if not has_begun:
+        return ServiceUnavailableError(f"{late}: the server is busy; nothing was changed")
+    if operation.is_read:
+        return ServiceUnavailableError(f"{late}; nothing was changed")
+    return OutcomeUnknownError(f"{late}: its outcome is unknown; check it before you repeat it")

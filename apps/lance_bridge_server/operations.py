@@ -1,0 +1,146 @@
+"""The operations of the Lance REST specification: path, request, and the form of the answer.
+
+Source: the OpenAPI document of lance-namespace, and the routes of pylance's RestAdapter that it
+lacks (``refresh`` of a table).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+import lance_namespace as api
+from pydantic import BaseModel
+
+
+class Body(Enum):
+    """What a request carries."""
+
+    JSON = "json"
+    """The request's model. Clients leave it out of requests that read, such as describe."""
+    NONE = "none"
+    """Nothing: the path and the query say all."""
+    ROWS = "rows"
+    """Rows, as an Arrow IPC stream; the path and the query say the rest."""
+    METADATA = "metadata"
+    """The bare map of a schema's metadata."""
+
+
+class Answer(Enum):
+    """What an answer carries."""
+
+    JSON = "json"
+    EMPTY = "empty"
+    VALUE = "value"
+    """A bare JSON number or string."""
+    ROWS = "rows"
+    """An Arrow IPC file or stream."""
+    METADATA = "metadata"
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation of `lance_namespace.LanceNamespace`, as REST has it."""
+
+    name: str
+    """The method of a namespace."""
+    path: str
+    request: type[BaseModel]
+    body: Body = Body.JSON
+    answer: Answer = Answer.JSON
+    status: int = 200
+    method: str = "POST"
+    is_read: bool = False
+    """Whether it changes nothing, so that clients may repeat it after any failure."""
+
+    @property
+    def requires_body(self) -> bool:
+        """Whether a request without a body is malformed, as the specification says."""
+        return self.body in (Body.JSON, Body.METADATA) and not self.is_read
+
+    @property
+    def has_id(self) -> bool:
+        """Whether the path names a namespace, a table or a transaction."""
+        return "{id}" in self.path
+
+
+def _namespace(name: str, path: str, request: type[BaseModel], **rest: object) -> Operation:
+    return Operation(name, f"/v1/namespace/{{id}}/{path}", request, **rest)  # type: ignore[arg-type]
+
+
+def _table(name: str, path: str, request: type[BaseModel], **rest: object) -> Operation:
+    return Operation(name, f"/v1/table/{{id}}/{path}", request, **rest)  # type: ignore[arg-type]
+
+
+_READ = {"is_read": True}
+_NO_BODY = {"body": Body.NONE}
+_LISTED = {**_READ, **_NO_BODY}
+_ROWS = {"body": Body.ROWS}
+_EXISTS = {**_READ, "answer": Answer.EMPTY}
+_VALUE = {**_READ, "answer": Answer.VALUE}
+
+OPERATIONS = (
+    _namespace("create_namespace", "create", api.CreateNamespaceRequest),
+    _namespace("list_namespaces", "list", api.ListNamespacesRequest, method="GET", **_LISTED),
+    _namespace("describe_namespace", "describe", api.DescribeNamespaceRequest, **_READ),
+    _namespace("drop_namespace", "drop", api.DropNamespaceRequest),
+    _namespace("namespace_exists", "exists", api.NamespaceExistsRequest, **_EXISTS),
+    _namespace("list_tables", "table/list", api.ListTablesRequest, method="GET", **_LISTED),
+    Operation("list_all_tables", "/v1/table", api.ListTablesRequest, Body.NONE,
+              method="GET", is_read=True),
+    Operation("batch_create_table_versions", "/v1/table/version/batch-create",
+              api.BatchCreateTableVersionsRequest),
+    Operation("batch_commit_tables", "/v1/table/batch-commit", api.BatchCommitTablesRequest),
+    _table("register_table", "register", api.RegisterTableRequest),
+    _table("declare_table", "declare", api.DeclareTableRequest),
+    _table("describe_table", "describe", api.DescribeTableRequest, **_READ),
+    _table("table_exists", "exists", api.TableExistsRequest, **_EXISTS),
+    _table("drop_table", "drop", api.DropTableRequest, **_NO_BODY),
+    _table("deregister_table", "deregister", api.DeregisterTableRequest),
+    _table("restore_table", "restore", api.RestoreTableRequest),
+    _table("rename_table", "rename", api.RenameTableRequest),
+    _table("update_table_schema_metadata", "schema_metadata/update",
+           api.UpdateTableSchemaMetadataRequest, body=Body.METADATA, answer=Answer.METADATA),
+    _table("update_field_metadata", "update_field_metadata", api.UpdateFieldMetadataRequest),
+    _table("list_table_versions", "version/list", api.ListTableVersionsRequest, **_LISTED),
+    _table("create_table_version", "version/create", api.CreateTableVersionRequest),
+    _table("describe_table_version", "version/describe", api.DescribeTableVersionRequest, **_READ),
+    _table("batch_delete_table_versions", "version/delete", api.BatchDeleteTableVersionsRequest),
+    _table("alter_table_add_columns", "add_columns", api.AlterTableAddColumnsRequest),
+    _table("alter_table_alter_columns", "alter_columns", api.AlterTableAlterColumnsRequest),
+    _table("alter_table_drop_columns", "drop_columns", api.AlterTableDropColumnsRequest),
+    _table("alter_table_backfill_columns", "backfill_column",
+           api.AlterTableBackfillColumnsRequest, status=202),
+    _table("get_table_stats", "stats", api.GetTableStatsRequest, **_READ),
+    _table("create_table", "create", api.CreateTableRequest, **_ROWS),
+    _table("insert_into_table", "insert", api.InsertIntoTableRequest, **_ROWS),
+    _table("merge_insert_into_table", "merge_insert", api.MergeInsertIntoTableRequest, **_ROWS),
+    _table("update_table", "update", api.UpdateTableRequest),
+    _table("delete_from_table", "delete", api.DeleteFromTableRequest),
+    _table("query_table", "query", api.QueryTableRequest, answer=Answer.ROWS, **_READ),
+    _table("count_table_rows", "count_rows", api.CountTableRowsRequest, **_VALUE),
+    _table("explain_table_query_plan", "explain_plan", api.ExplainTableQueryPlanRequest, **_VALUE),
+    _table("analyze_table_query_plan", "analyze_plan", api.AnalyzeTableQueryPlanRequest, **_VALUE),
+    _table("create_table_index", "create_index", api.CreateTableIndexRequest),
+    _table("create_table_scalar_index", "create_scalar_index", api.CreateTableIndexRequest),
+    _table("list_table_indices", "index/list", api.ListTableIndicesRequest, **_READ),
+    _table("describe_table_index_stats", "index/{index_name}/stats",
+           api.DescribeTableIndexStatsRequest, **_READ),
+    _table("drop_table_index", "index/{index_name}/drop", api.DropTableIndexRequest, **_NO_BODY),
+    _table("list_table_tags", "tags/list", api.ListTableTagsRequest, **_LISTED),
+    _table("get_table_tag_version", "tags/version", api.GetTableTagVersionRequest, **_READ),
+    _table("create_table_tag", "tags/create", api.CreateTableTagRequest),
+    _table("update_table_tag", "tags/update", api.UpdateTableTagRequest),
+    _table("delete_table_tag", "tags/delete", api.DeleteTableTagRequest),
+    _table("list_table_branches", "branches/list", api.ListTableBranchesRequest, **_LISTED),
+    _table("create_table_branch", "branches/create", api.CreateTableBranchRequest),
+    _table("delete_table_branch", "branches/delete", api.DeleteTableBranchRequest),
+    _table("refresh_materialized_view", "refresh", api.RefreshMaterializedViewRequest, status=202),
+    Operation("refresh_materialized_view", "/v1/materialized_view/{id}/refresh",
+              api.RefreshMaterializedViewRequest, status=202),
+    Operation("create_materialized_view", "/v1/materialized_view/{id}/create",
+              api.CreateMaterializedViewRequest, status=201),
+    Operation("describe_transaction", "/v1/transaction/{id}/describe",
+              api.DescribeTransactionRequest, is_read=True),
+    Operation("alter_transaction", "/v1/transaction/{id}/alter", api.AlterTransactionRequest),
+)  # fmt: skip

@@ -1,0 +1,59 @@
+"""Who calls: principals, and what finds them in a request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from lance_namespace.errors import UnauthenticatedError
+from starlette.requests import HTTPConnection
+
+
+@dataclass(frozen=True)
+class Principal:
+    """Who calls, as authentication found it."""
+
+    name: str
+    groups: frozenset[str] = frozenset()
+    method: str = "anonymous"
+    """How it was authenticated: api_key, oidc, certificate, proxy or anonymous."""
+    claims: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    """What its token says besides; empty for other methods."""
+    token: str | None = field(default=None, compare=False, repr=False)
+    """Its bearer token, for catalogs that take it. A secret."""
+
+
+ANONYMOUS = Principal("anonymous")
+_MAX_NAME = 256
+
+
+def check_principal_name(name: object) -> str:
+    """Return a name that a token, a certificate or a proxy gives.
+
+    Raises:
+        UnauthenticatedError: (16) it is no text, empty, longer than 256 characters, or has control
+            characters: it goes into logs and policies.
+    """
+    if not isinstance(name, str) or not 0 < len(name) <= _MAX_NAME or not name.isprintable():
+        raise UnauthenticatedError("The credentials are valid, but their name of the user is not")
+    return name
+
+
+class Authenticator(Protocol):
+    """Finds the principal of a request."""
+
+    async def authenticate(self, connection: HTTPConnection) -> Principal | None:
+        """Return who calls, or None where a request has no credentials of this kind.
+
+        Raises:
+            UnauthenticatedError: (16) it has some, and they are not valid.
+            ServiceUnavailableError: (17) what could check them does not answer.
+        """
+
+
+class Anonymous:
+    """Takes every request as anonymous, for servers that only this machine reaches."""
+
+    async def authenticate(self, connection: HTTPConnection) -> Principal:  # noqa: ARG002
+        return ANONYMOUS

@@ -1,0 +1,185 @@
+"""Rows between HTTP and a namespace, without holding them in memory.
+
+A namespace works in a thread and pulls rows from the request, or pushes them into the response, so
+that each side waits for the slower one.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import anyio
+import anyio.from_thread
+import anyio.to_thread
+import pyarrow as pa
+from anyio.abc import ObjectReceiveStream, ObjectSendStream
+from anyio.lowlevel import EventLoopToken, current_token
+from lance_namespace.errors import ServiceUnavailableError
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+ARROW_FILE = "application/vnd.apache.arrow.file"
+ARROW_STREAM = "application/vnd.apache.arrow.stream"
+
+_SMALL_BYTES = 1 << 20
+_BUFFER_BYTES = 1 << 20
+"""How much of a response is collected before it is sent."""
+
+
+class UploadedFile(io.RawIOBase):
+    """The body of a request as a file, read in threads. Each read waits for the client.
+
+    Raises:
+        ServiceUnavailableError: (17) the client went away, or sent nothing for too long. Nothing
+            is committed then, as rows are made visible when all of them have been read.
+    """
+
+    def __init__(self, request: Request, stall_seconds: float) -> None:
+        """Args: stall_seconds: How long to wait for the next part of the body."""
+        super().__init__()
+        self._parts = request.stream()
+        self._token: EventLoopToken = current_token()
+        self._stall_seconds = stall_seconds
+        self._rest = memoryview(b"")
+        self.size = 0
+        """Bytes that were received so far."""
+
+    async def read_small(self) -> bytes | None:
+        """Receive the body if it is small, and return it, to be read again as often as needed.
+
+        Rows in memory are checked before anything is changed. Rows of a larger body are checked
+        while they are written, and this returns None.
+        """
+        parts: list[bytes] = []
+        while self.size <= _SMALL_BYTES:
+            part = await self._next_part()
+            if part is None:
+                return b"".join(parts)
+            parts.append(part)
+        self._rest = memoryview(b"".join(parts))
+        return None
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._rest:
+            part = anyio.from_thread.run(self._next_part, token=self._token)
+            if part is None:
+                return 0
+            self._rest = memoryview(part)
+        count = min(len(buffer), len(self._rest))
+        buffer[:count] = self._rest[:count]
+        self._rest = self._rest[count:]
+        return count
+
+    async def _next_part(self) -> bytes | None:
+        try:
+            with anyio.fail_after(self._stall_seconds):
+                part = await anext(self._parts, None)
+        except TimeoutError:
+            message = f"The client sent nothing for {self._stall_seconds:g} seconds"
+            raise ServiceUnavailableError(f"{message}; nothing was changed") from None
+        except ClientDisconnect:
+            raise ServiceUnavailableError("The client went away; nothing was changed") from None
+        self.size += len(part or b"")
+        return part
+
+
+class RowsResponse(Response):
+    """An answer of rows, written batch by batch while the client reads.
+
+    The first batch is read before the status is sent, so that a query that fails at once is
+    answered as an error. A failure later on ends the connection without the end of the answer:
+    clients see that it is incomplete.
+    """
+
+    def __init__(
+        self,
+        reader: pa.RecordBatchReader,
+        media_type: str,
+        stall_seconds: float,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        """Args: stall_seconds: How long a client may not read before the connection ends."""
+        super().__init__(headers=headers, media_type=media_type)
+        del self.headers["content-length"]
+        self._reader = reader
+        self._stall_seconds = stall_seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+        start = {"status": self.status_code, "headers": self.raw_headers}
+        await send({"type": "http.response.start", **start})
+        sender, receiver = anyio.create_memory_object_stream[bytes](1)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._produce, sender)
+            tasks.start_soon(_cancel_on_disconnect, receive, tasks.cancel_scope)
+            async with receiver:
+                await self._send_all(receiver, send)
+            tasks.cancel_scope.cancel()
+
+    async def _send_all(self, parts: ObjectReceiveStream[bytes], send: Send) -> None:
+        async for part in parts:
+            with anyio.fail_after(self._stall_seconds):
+                await send({"type": "http.response.body", "body": part, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _produce(self, sender: ObjectSendStream[bytes]) -> None:
+        async with sender:
+            write = partial(self._write, _SentFile(sender, current_token()))
+            with suppress(anyio.BrokenResourceError):  # the client went away
+                await anyio.to_thread.run_sync(write)
+
+    def _write(self, sink: _SentFile) -> None:
+        new: Callable[..., Any] = pa.ipc.new_stream
+        if self.media_type == ARROW_FILE:
+            new = pa.ipc.new_file
+        with (
+            io.BufferedWriter(sink, _BUFFER_BYTES) as buffered,
+            new(buffered, self._reader.schema) as writer,
+        ):
+            for batch in self._reader:
+                writer.write_batch(batch)
+
+
+async def _cancel_on_disconnect(receive: Receive, scope: anyio.CancelScope) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    scope.cancel()
+
+
+class _SentFile(io.RawIOBase):
+    """What is written to it in a thread is handed to the event loop, and waits there."""
+
+    def __init__(self, sender: ObjectSendStream[bytes], token: EventLoopToken) -> None:
+        super().__init__()
+        self._sender = sender
+        self._token = token
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        part = bytes(data)
+        anyio.from_thread.run(self._sender.send, part, token=self._token)
+        return len(part)
+
+
+def with_first_batch(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
+    """Return a reader of the same rows, after the first batch was read.
+
+    Raises what reading raises.
+    """
+    first = next(iter(reader), None)
+
+    def batches() -> Any:
+        if first is not None:
+            yield first
+            yield from reader
+
+    return pa.RecordBatchReader.from_batches(reader.schema, batches())

@@ -1,0 +1,52 @@
+"""The Java client of the specification, on a gateway to a real Hive Metastore.
+
+Needs Maven, and a JDK of release 11 or later.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import lance_namespace as api
+import pyarrow as pa
+import pytest
+from clients.catalogs import Backend
+from server.serving import serving
+
+from lance_bridge_server.app import create_app
+from lance_bridge_server.gateway import Gateway
+
+pytestmark = [pytest.mark.clients, pytest.mark.server]
+SOURCES = Path(__file__).parent / "java"
+ROWS = pa.table({"id": [0, 1, 2], "word": ["a", "b", "c"]})
+
+
+@pytest.fixture(scope="module")
+def classpath(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The client's jars, and the compiled program."""
+    target = tmp_path_factory.mktemp("java")
+    goal = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
+    maven = ["mvn", "--quiet", "--batch-mode", "--file", str(SOURCES / "pom.xml")]
+    _run(*maven, goal, f"-DoutputDirectory={target / 'jars'}")
+    jars = f"{target / 'jars'}/*"
+    _run("javac", "-cp", jars, "-d", str(target), str(SOURCES / "Life.java"))
+    return f"{target}:{jars}"
+
+
+def _run(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_table_lives_its_life(hive: Backend, classpath: str, tmp_path: Path) -> None:
+    rows, answer, location = (tmp_path / name for name in ("rows", "answer", "t.lance"))
+    with pa.OSFile(str(rows), "wb") as file, pa.ipc.new_stream(file, ROWS.schema) as writer:
+        writer.write_table(ROWS)
+    database = f"java_{tmp_path.name}".lower()
+    with hive.connect() as namespace, serving(create_app(Gateway(namespace))) as url:
+        given = [url, database, str(rows), str(location), str(answer)]
+        _run("java", "-cp", classpath, "Life", *given)
+        assert database not in namespace.list_namespaces(api.ListNamespacesRequest()).namespaces
+    assert pa.ipc.open_file(answer.read_bytes()).read_all()["id"].to_pylist() == [1, 2, 1, 2]
+    assert not location.exists()

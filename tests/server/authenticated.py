@@ -1,0 +1,140 @@
+"""Servers that authenticate, for tests: in a thread, or as the installed program."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import lance_namespace as api
+import uvicorn
+from cli.running import PROGRAM
+
+import lance_bridge
+from lance_bridge_server.app import create_app
+from lance_bridge_server.authorization import AllowAll, Decision
+from lance_bridge_server.configuration.settings import ServerSettings
+from lance_bridge_server.factory import authenticator_from_settings
+from lance_bridge_server.gateway import Gateway
+from lance_bridge_server.listeners import addresses_of, open_sockets
+from lance_bridge_server.principals import Authenticator, Principal
+from lance_bridge_server.running import uvicorn_config
+
+LIST = "/v1/namespace/$/list"
+"""A request that needs no table."""
+
+
+class Seen(AllowAll):
+    """Allows everything, and keeps who asked."""
+
+    def __init__(self) -> None:
+        self.principals: list[Principal] = []
+
+    def check(
+        self,
+        principal: Principal,
+        operation: str,
+        path: tuple[str, ...],
+        location: str | None = None,
+    ) -> Decision:
+        self.principals.append(principal)
+        return super().check(principal, operation, path, location)
+
+
+@dataclass
+class Served:
+    """A server in a thread of the test."""
+
+    url: str
+    seen: Seen = field(default_factory=Seen)
+
+    @property
+    def last(self) -> Principal:
+        return self.seen.principals[-1]
+
+
+@contextmanager
+def serving_settings(
+    directory: Path, authenticator: Authenticator | None = None, **settings: Any
+) -> Iterator[Served]:
+    """Serve a directory with the settings of a configuration file.
+
+    Args:
+        authenticator: Instead of the one of the settings.
+    """
+    listeners = [{"port": 0}]
+    known = ServerSettings.model_validate(
+        {"catalogs": {"files": {}}, "root": "files", "listeners": listeners, **settings}
+    )
+    sockets = open_sockets(known.listeners)
+    served = Served(addresses_of(sockets, known.tls)[0])
+    gateway = Gateway(
+        lance_bridge.connect("dir", {"root": str(directory)}),
+        authenticator=authenticator or authenticator_from_settings(known),
+        authorizer=served.seen,
+        limits=known.limits,
+        databases=known.databases,
+    )
+    server = uvicorn.Server(uvicorn_config(create_app(gateway), known))
+    thread = threading.Thread(target=server.run, args=(sockets,), daemon=True)
+    thread.start()
+    try:
+        yield served
+    finally:
+        server.should_exit = True
+        thread.join(30)
+
+
+@dataclass
+class Program:
+    """``lance-bridge serve`` in a process of its own."""
+
+    process: subprocess.Popen[str]
+    addresses: list[str]
+
+    @property
+    def url(self) -> str:
+        return self.addresses[0]
+
+    def stop(self) -> tuple[int, str, str]:
+        """End it by SIGTERM; return the exit code, and what it printed after its addresses."""
+        self.process.terminate()
+        out, error = self.process.communicate(timeout=60)
+        return self.process.returncode, out, error
+
+
+@contextmanager
+def serve(*arguments: str, addresses: int = 1) -> Iterator[Program]:
+    """Run the program, and wait until it listens."""
+    process = subprocess.Popen(
+        [PROGRAM, "serve", *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        lines = [process.stdout.readline().strip() for _ in range(addresses)]
+        assert all(lines), process.communicate(timeout=60)
+        yield Program(process, lines)
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def connect(url: str, **properties: str) -> Any:
+    """Connect as pylance's own client does."""
+    return lance_bridge.connect("rest", {"uri": url, **properties})
+
+
+def children(url: str, **properties: str) -> Sequence[str]:
+    """Return the namespaces in the root, as pylance's own client gets them."""
+    request = api.ListNamespacesRequest(id=[])
+    found: Sequence[str] = connect(url, **properties).list_namespaces(request).namespaces
+    return found

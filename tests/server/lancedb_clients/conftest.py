@@ -1,0 +1,28 @@
+"""A gateway over a real Hive Metastore."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from server.serving import serving
+from servers.metastores import Metastores
+
+from lance_bridge_hive import HiveNamespace
+from lance_bridge_server.app import create_app
+from lance_bridge_server.gateway import Gateway
+
+
+@pytest.fixture(scope="package")
+def hive(
+    tmp_path_factory: pytest.TempPathFactory, metastores: Metastores
+) -> Iterator[HiveNamespace]:
+    port, root = metastores.get("2.3").port, tmp_path_factory.mktemp("root")
+    with HiveNamespace(uri=f"thrift://127.0.0.1:{port}", root=str(root)) as namespace:
+        yield namespace
+
+
+@pytest.fixture(scope="package")
+def url(hive: HiveNamespace) -> Iterator[str]:
+    with serving(create_app(Gateway(hive))) as address:
+        yield address

@@ -1,0 +1,94 @@
+"""The table of `specs/server.md` of what LanceDB's clients can do through a gateway."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+SPEC = Path(__file__).parents[3] / "specs" / "server.md"
+WORKS = "works"
+NONE = ""
+_ROWS = r"(?<=<!-- lancedb: {0} -->\n).*?(?=<!-- end of lancedb -->)"
+
+ENTERPRISE = "only LanceDB Enterprise has it"
+REFUSED = "LanceDB refuses it for remote tables"
+REASONS = {
+    r"POST /v1/jobs/describe is not supported": "LanceDB asks for a job, and there are none",
+    r"only LanceDB Enterprise has it": ENTERPRISE,
+    r"functions run in LanceDB Enterprise": ENTERPRISE,
+    r"Function catalog operations|Secret operations|View operations": ENTERPRISE,
+    r"SQL is not supported (for|by) this|SQL error .*transport error": ENTERPRISE,
+    r"(cancel|list|open|pause|resume)_jobs? is not supported": ENTERPRISE,
+    r"lsm\w* is not supported on this table type": ENTERPRISE,
+    r"errors are recorded only on LanceDB Cloud": ENTERPRISE,
+    r"Unknown or expired SQL query": ENTERPRISE,
+    r"A materialized view of an SQL query": "views of SQL queries need LanceDB Enterprise",
+    r"a clone reads any location": "a clone would read any location with the server's credentials",
+    r"has 2 names; this catalog has 1": "a database in Hive has no namespaces inside",
+    r"Namespace operations are not supported": "LanceDB refuses it; see `list_tables`",
+    r"'NoneType' object has no attribute '\w+_exists'": "LanceDB fails: it has no client for it",
+    r"the server keeps no cache": "the server keeps no cache between requests",
+    r"prewarm_data is currently only": "LanceDB refuses it",
+    r"Table 'v' was not found": "there is no view to open",
+    r"Set default-namespace to use one name": "LanceDB puts views in the root namespace",
+    r"\[\] has 0 names; tables are in 1": "LanceDB looks for views in the root namespace",
+    r"Invalid input: Table identifier \['v'\]": "LanceDB puts views in the root namespace",
+    r"drop_database is deprecated": "LanceDB refuses it; see `drop_all_tables`",
+    r"requires 'polars' module": "not tried: it needs Polars",
+    r"to_(arrow|pandas)\(\) is not yet supported": "LanceDB refuses it; use `search` or pylance",
+    r"fetch_blob\w+(\(\))? (requires|is not supported)": "LanceDB refuses it below protocol 0.5",
+    r"a remote refresh runs as a server job": "LanceDB refuses it",
+    r"not supported on (the )?LanceDB [cC]loud": REFUSED,
+    r"cannot be run on a remote table": REFUSED,
+    r"(materialized views|views) are supported only on local": REFUSED,
+    r"Getting the read consistency": REFUSED,
+    r"is a no-op on LanceDB Cloud": "LanceDB does nothing for remote tables",
+    r"has no attribute '(migrate_v2\w+|_uri)'": "LanceDB fails: it lacks an attribute of its own",
+    r"NotImplementedError: $": "LanceDB refuses it",
+    r"Dropping all tables is not currently": "LanceDB refuses it",
+}
+"""Reasons by what LanceDB raises. Anything else is a failure of the test."""
+
+
+def reason_of(text: str) -> str | None:
+    """Return why a method does not work, or None if no reason explains the error."""
+    return next((each for pattern, each in REASONS.items() if re.search(pattern, text)), None)
+
+
+def methods_of(owner: Any) -> list[str]:
+    """Return the public methods and properties of an object; not those that make another."""
+    names = [name for name in dir(type(owner)) if not name.startswith("_")]
+    return [
+        name
+        for name in names
+        if not isinstance(inspect.getattr_static(type(owner), name), classmethod)
+    ]
+
+
+def render(results: Mapping[tuple[str, str], str], targets: Iterable[str]) -> str:
+    """Return the rows of the table: a method, what comes of it in each client, and why."""
+    targets = list(targets)
+    names = sorted({name for name, _ in results})
+    lines = [f"| method | {' | '.join(targets)} | why not |", "|---" * (len(targets) + 2) + "|"]
+    for name in names:
+        found = [results.get((name, target), NONE) for target in targets]
+        cells = [each if each in (WORKS, NONE) else "no" for each in found]
+        why = dict.fromkeys(each for each in found if each not in (WORKS, NONE))
+        lines.append(f"| `{name}` | {' | '.join(cells)} | {'; '.join(why)} |")
+    return "\n".join(lines) + "\n"
+
+
+def require_written(part: str, rows: str) -> None:
+    """Check that the rows stand in the document; with ``LANCE_BRIDGE_TEST_WRITE`` write them."""
+    pattern = re.compile(_ROWS.format(part), re.DOTALL)
+    text = SPEC.read_text(encoding="utf-8")
+    if os.environ.get("LANCE_BRIDGE_TEST_WRITE"):
+        text = pattern.sub(lambda _: rows, text, count=1)
+        SPEC.write_text(text, encoding="utf-8")
+    found = pattern.search(text)
+    assert found is not None
+    assert found.group() == rows

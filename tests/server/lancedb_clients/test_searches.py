@@ -1,0 +1,124 @@
+"""Indices with their options, and searches, as LanceDB's client sends them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import lance_namespace as api
+import lancedb
+import pyarrow as pa
+import pytest
+from lancedb import index, query
+
+from lance_bridge_hive import HiveNamespace
+
+pytestmark = [pytest.mark.server, pytest.mark.filterwarnings("ignore")]
+
+COUNT = 400
+NEAR_7 = [7.0, 1.0, 0.0, 0.0]
+Table = Any
+
+
+@pytest.fixture(scope="module")
+def table(url: str, hive: HiveNamespace) -> Table:
+    hive.create_namespace(api.CreateNamespaceRequest(id=["searched"]))
+    ids = range(COUNT)
+    data = {
+        "id": pa.array(ids, pa.int64()),
+        "title": [f"film number{i}" for i in ids],
+        "tags": [["a", "b"]] * COUNT,
+        "vector": pa.array([[float(i), 1.0, 0, 0] for i in ids], pa.list_(pa.float32(), 4)),
+    }
+    db = lancedb.connect("db://searched", api_key="k", host_override=url)
+    table = db.create_table("t", pa.table(data))
+    table.create_index("title", config=index.FTS(with_position=True))
+    return table
+
+
+INDICES: dict[str, tuple[str, Any]] = {
+    "IVF_FLAT": ("vector", index.IvfFlat(num_partitions=2, distance_type="cosine")),
+    "IVF_PQ": ("vector", index.IvfPq(num_partitions=2, num_sub_vectors=2, distance_type="dot")),
+    "IVF_SQ": ("vector", index.IvfSq(num_partitions=2, distance_type="cosine")),
+    "IVF_HNSW_SQ": ("vector", index.HnswSq(num_partitions=1, distance_type="cosine")),
+    "IVF_HNSW_FLAT": ("vector", index.HnswFlat(num_partitions=1, distance_type="cosine")),
+    "BTREE": ("id", index.BTree()),
+    "BITMAP": ("id", index.Bitmap()),
+    "LABEL_LIST": ("tags", index.LabelList()),
+}
+
+
+@pytest.mark.parametrize("name", INDICES)
+def test_an_index_has_the_type_and_the_distance_that_were_asked_for(
+    table: Table, name: str
+) -> None:
+    column, config = INDICES[name]
+    table.create_index(column, config=config, name="tried")
+    stats = table.index_stats("tried")
+    table.drop_index("tried")
+    assert stats.index_type == name
+    assert stats.distance_type == getattr(config, "distance_type", None)
+
+
+def test_an_option_that_the_specification_lacks_is_refused(table: Table) -> None:
+    config = index.FTS(base_tokenizer="ngram", ngram_min_length=2)
+    with pytest.raises(Exception, match="min_ngram_length is not supported"):
+        table.create_index("title", config=config, name="tried")
+
+
+_MATCH = query.MatchQuery("number7", "title")
+TEXTS: dict[str, Any] = {
+    "words": "number7",
+    "match": _MATCH,
+    "fuzzy": query.MatchQuery("numbr7", "title", fuzziness=1),
+    "phrase": query.PhraseQuery("film number7", "title"),
+    "columns": query.MultiMatchQuery("number7", ["title"]),
+    "boost": query.BoostQuery(_MATCH, query.MatchQuery("number8", "title")),
+    "boolean": query.BooleanQuery(
+        [(query.Occur.MUST, query.MultiMatchQuery("number7", ["title"]))]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_full_text_queries_find_the_row(table: Table, name: str) -> None:
+    found = table.search(TEXTS[name], query_type="fts").limit(1).to_list()
+    assert [row["id"] for row in found] == [7]
+
+
+def _vectors(table: Table) -> Any:
+    return table.search(NEAR_7)
+
+
+SEARCHES: dict[str, tuple[Callable[[Table], Any], list[int]]] = {
+    "vector": (_vectors, [7]),
+    "filtered before": (lambda t: _vectors(t).where("id > 8", prefilter=True), [9]),
+    "filtered after": (lambda t: _vectors(t).where("id > 8", prefilter=False), []),
+    "by cosine": (lambda t: t.search([0.0, 1, 0, 0]).distance_type("cosine"), [0]),
+    "without the index": (lambda t: _vectors(t).bypass_vector_index(), [7]),
+    "with options": (
+        lambda t: _vectors(t).nprobes(4).refine_factor(2).ef(10).distance_range(0, 5),
+        [7],
+    ),
+    "from an offset": (lambda t: _vectors(t).where("id <= 7").offset(1), [6]),
+    "hybrid": (lambda t: t.search(query_type="hybrid").vector(NEAR_7).text("number7"), [7]),
+}
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_searches_find_the_row(table: Table, name: str) -> None:
+    search, ids = SEARCHES[name]
+    assert [row["id"] for row in search(table).limit(1).to_list()] == ids
+
+
+def test_several_vectors_are_one_request(table: Table) -> None:
+    found = table.search([NEAR_7, [9.0, 1, 0, 0]]).limit(1).to_list()
+    assert sorted((row["query_index"], row["id"]) for row in found) == [(0, 7), (1, 9)]
+
+
+def test_unindexed_rows_are_left_out_of_a_fast_search(table: Table) -> None:
+    table.create_index("vector", config=index.IvfFlat(num_partitions=1), name="fast")
+    table.add([{"id": COUNT, "title": "x", "tags": [], "vector": [-50.0, 0, 0, 0]}])
+    near = [-50.0, 0.0, 0.0, 0.0]
+    assert table.search(near).limit(1).to_list()[0]["id"] == COUNT
+    assert table.search(near).fast_search().limit(1).to_list()[0]["id"] == 0

@@ -1,0 +1,114 @@
+"""What schemathesis cannot know from the specification: objects that exist, rows, reasons.
+
+Loaded by `test_openapi` into schemathesis' own process, with the gateway's address and key in the
+environment. Objects that a case may have dropped are made again before the next one.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from typing import Any
+
+import httpx
+import pyarrow as pa
+import schemathesis
+from schemathesis.core import NotSet
+from schemathesis.core.parameters import ParameterLocation
+from schemathesis.specs.openapi.checks import negative_data_rejection
+
+Case = schemathesis.Case[Any]
+ARROW = "application/vnd.apache.arrow.stream"
+NAMESPACE, TABLE, TAG = "films", "films$t", "v1"
+HTTP = httpx.Client(
+    base_url=os.environ["LANCE_BRIDGE_TEST_GATEWAY"],
+    headers={"x-api-key": os.environ["LANCE_BRIDGE_TEST_API_KEY"]},
+    timeout=60,
+)
+UNREAD = ("Not a ", "The body is not JSON", "The query p", "The header")
+"""How messages begin when a request could not be read."""
+TAKES = ("/drop", "/deregister", "/rename", "/create", "_columns", "/delete", "/restore")
+"""How the paths of operations end that take away what other cases need."""
+READS = ("/describe", "/exists", "/list", "/stats", "/count_rows")
+"""How the paths of operations end which clients call without a body."""
+
+
+def _rows() -> bytes:
+    sink = io.BytesIO()
+    rows = pa.table({"id": pa.array(range(10), pa.int64()), "word": ["a"] * 10})
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    return sink.getvalue()
+
+
+@schemathesis.serializer(ARROW)
+def serialize_rows(context: schemathesis.SerializationContext, value: Any) -> bytes:  # noqa: ARG001
+    """Send rows where the specification says no more than bytes; what is not bytes as it is."""
+    return _rows() if isinstance(value, bytes) else str(value).encode()
+
+
+@schemathesis.hook
+def map_case(context: schemathesis.HookContext, case: Case) -> Case:  # noqa: ARG001
+    """Name objects that exist, unless the case is about a name."""
+    if _is_valid(case, ParameterLocation.PATH) and "id" in (case.path_parameters or {}):
+        is_namespace = case.operation.path.startswith("/v1/namespace/")
+        case.path_parameters["id"] = NAMESPACE if is_namespace else TABLE
+    if _is_valid(case, ParameterLocation.QUERY):
+        (case.query or {}).pop("delimiter", None)
+    if _is_valid(case, ParameterLocation.BODY) and isinstance(case.body, dict):
+        case.body.pop("id", None)
+    return case
+
+
+def _is_valid(case: Case, place: ParameterLocation) -> bool:
+    parts = case.meta.components if case.meta is not None else {}
+    return place not in parts or parts[place].mode.is_positive
+
+
+@schemathesis.hook
+def after_call(context: schemathesis.HookContext, case: Case, response: Any) -> None:  # noqa: ARG001
+    """Make the namespace and the table again where a case has taken or changed them."""
+    if case.operation.path.endswith(TAKES) and response.status_code == 200:
+        make_objects()
+
+
+def make_objects() -> None:
+    """Make a table with a tag."""
+    HTTP.post(f"/v1/namespace/{NAMESPACE}/create", json={"mode": "exist_ok"}).raise_for_status()
+    path, headers = f"/v1/table/{TABLE}/create?mode=overwrite", {"content-type": ARROW}
+    HTTP.post(path, content=_rows(), headers=headers).raise_for_status()
+    HTTP.post(f"/v1/table/{TABLE}/tags/create", json={"tag": TAG, "version": 1})
+
+
+make_objects()
+
+
+@schemathesis.check
+def valid_requests_are_read(
+    context: schemathesis.CheckContext,  # noqa: ARG001
+    response: schemathesis.Response,
+    case: Case,
+) -> None:
+    """A request that fits the specification may be refused for what it asks, not for its form."""
+    is_positive = case.meta is not None and case.meta.generation.mode.is_positive
+    if is_positive and response.status_code == 400:
+        message = response.json()["error"]
+        assert not message.startswith(UNREAD), message
+
+
+@schemathesis.check
+def invalid_requests_are_refused(
+    context: schemathesis.CheckContext, response: schemathesis.Response, case: Case
+) -> None:
+    """A request that does not fit is refused, but for what clients are known to send.
+
+    That is no body where the path says all, and null for what is left out.
+    """
+    lacks_body = isinstance(case.body, NotSet) and bool(case.operation.body)
+    if not (lacks_body and case.operation.path.endswith(READS)) and not _has_null(case.body):
+        negative_data_rejection(context, response, case)
+
+
+def _has_null(value: object) -> bool:
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return value is None or any(_has_null(each) for each in parts)

@@ -1,0 +1,235 @@
+"""How the gateway answers: statuses, bare values, errors and headers, over plain HTTP."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pyarrow as pa
+import pytest
+from lance_namespace.errors import ErrorCode, LanceNamespaceError, from_error_code
+from server.http_requests import done, refused, send_rows
+from server.serving import serving
+
+from lance_bridge_server.app import create_app
+from lance_bridge_server.errors import STATUS_BY_CODE
+from lance_bridge_server.gateway import Gateway, Limits
+from lance_bridge_server.operations import OPERATIONS
+
+TABLE = "/v1/table/films$t"
+
+
+@pytest.fixture
+def table(http: httpx.Client) -> str:
+    """The path of a table with three rows."""
+    done(send_rows(http, f"{TABLE}/create"))
+    return TABLE
+
+
+def test_counts_and_plans_are_bare_values(http: httpx.Client, table: str) -> None:
+    assert done(http.post(f"{table}/count_rows")) == 3
+    query = {"vector": {}, "k": 1}
+    assert "LanceRead" in done(http.post(f"{table}/explain_plan", json={"query": query}))
+    assert isinstance(done(http.post(f"{table}/analyze_plan", json=query)), str)
+
+
+def test_exists_answers_without_a_body(http: httpx.Client, table: str) -> None:
+    for path in (table, "/v1/namespace/films"):
+        answer = http.post(f"{path}/exists")
+        assert (answer.status_code, answer.content) == (200, b"")
+    refused(http.post("/v1/table/films$gone/exists"), 404, 4)
+
+
+def test_rows_are_an_arrow_file(http: httpx.Client, table: str) -> None:
+    answer = http.post(f"{table}/query", json={"vector": {}, "k": 2})
+    assert answer.headers["content-type"] == "application/vnd.apache.arrow.file"
+    assert pa.ipc.open_file(answer.content).read_all().num_rows == 2
+
+
+def test_what_runs_later_or_is_created_has_its_own_status() -> None:
+    statuses = {each.path: each.status for each in OPERATIONS if each.status != 200}
+    assert statuses == {
+        "/v1/materialized_view/{id}/create": 201,
+        "/v1/materialized_view/{id}/refresh": 202,
+        "/v1/table/{id}/refresh": 202,
+        "/v1/table/{id}/backfill_column": 202,
+    }
+
+
+# -- errors ----------------------------------------------------------------------------------------
+
+
+class Failing:
+    """A namespace whose operations all raise the same error."""
+
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    def describe_table(self, *_: Any) -> Any:
+        raise self._error
+
+
+def failure(error: BaseException, **headers: str) -> httpx.Response:
+    namespace: Any = Failing(error)
+    with serving(create_app(Gateway(namespace))) as url:
+        return httpx.post(f"{url}{TABLE}/describe", headers=headers)
+
+
+@pytest.mark.parametrize("code", list(ErrorCode))
+def test_each_code_has_its_status_and_keeps_its_message(code: ErrorCode) -> None:
+    error: LanceNamespaceError = from_error_code(code.value, "Table not found: é")
+    assert refused(failure(error), STATUS_BY_CODE[code], code.value) == "Table not found: é"
+
+
+def test_statuses_are_those_of_the_specification() -> None:
+    found = {code.value: status for code, status in STATUS_BY_CODE.items()}
+    assert found[0] == 406
+    assert {found[code] for code in (1, 4, 6, 8, 10, 11, 12, 22)} == {404}
+    assert {found[code] for code in (2, 3, 5, 7, 9, 14, 19, 23)} == {409}
+    assert {found[code] for code in (13, 20)} == {400}
+    assert [found[code] for code in (15, 16, 17, 18, 21)] == [403, 401, 503, 500, 429]
+
+
+def test_a_fault_of_the_server_is_internal() -> None:
+    answer = failure(ZeroDivisionError("division by zero"), **{"x-request-id": "r-1"})
+    assert "ZeroDivisionError" in refused(answer, 500, 18)
+    assert answer.headers["x-request-id"] == "r-1"
+
+
+def test_a_fault_outside_of_the_operation_is_internal(
+    namespace: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gateway = Gateway(namespace)
+    monkeypatch.setattr(gateway, "answer", None)
+    with serving(create_app(gateway)) as url:
+        answer = httpx.post(f"{url}{TABLE}/describe", headers={"x-request-id": "r-1"})
+    refused(answer, 500, 18)
+    assert answer.headers["x-request-id"] == "r-1"
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/v1", "/v2/table/films$t/describe", f"{TABLE}/vacuum", "/v1/table/t/", "/%00"]
+)
+def test_an_unknown_route_is_not_found(http: httpx.Client, path: str) -> None:
+    refused(http.post(path), 404, 13)
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD", "TRACE"])
+def test_another_method_is_refused_and_changes_nothing(
+    http: httpx.Client, table: str, method: str
+) -> None:
+    for operation in OPERATIONS:
+        if operation.method == "GET":
+            continue
+        path = operation.path.format(id="films$t", index_name="i")
+        answer = http.request(method, path)
+        assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+        if method != "HEAD":
+            refused(answer, 405, 13)
+    done(http.post(f"{table}/exists"))
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
+def test_listings_take_get_and_head_alone(http: httpx.Client, method: str) -> None:
+    for path in ("/v1/namespace/films/list", "/v1/namespace/films/table/list", "/v1/table"):
+        answer = http.request(method, path)
+        refused(answer, 405, 13)
+        assert sorted(answer.headers["allow"].split(", ")) == ["GET", "HEAD"]
+        head = http.head(path)
+        assert (head.status_code, head.content) == (200, b"")
+
+
+def test_operations_on_get_only_read() -> None:
+    assert all(each.is_read for each in OPERATIONS if each.method == "GET")
+
+
+# -- request ids -----------------------------------------------------------------------------------
+
+
+def test_a_request_keeps_its_id(http: httpx.Client) -> None:
+    for path in ("/v1/namespace/$/list", "/v1/namespace/gone/list", "/nowhere"):
+        answer = http.get(path, headers={"x-request-id": "r-1"})
+        assert answer.headers.get_list("x-request-id") == ["r-1"]
+
+
+@pytest.mark.parametrize("given", [None, "", "x" * 201, "é", "a\tb"])
+def test_a_request_without_a_good_id_gets_one(http: httpx.Client, given: str | None) -> None:
+    headers = {} if given is None else {b"x-request-id": given.encode("latin-1")}
+    answers = [http.get("/v1/namespace/$/list", headers=headers) for _ in range(2)]
+    ids = [each.headers["x-request-id"] for each in answers]
+    assert len({*ids, given}) == 3
+    assert all(len(each) == 36 for each in ids)
+
+
+# -- time limits -----------------------------------------------------------------------------------
+
+
+class Slow:
+    """Operations that wait until they may go on."""
+
+    def __init__(self) -> None:
+        self.begun = threading.Semaphore(0)
+        self.go_on = threading.Event()
+        self.ended = threading.Event()
+
+    def _wait(self, request: Any) -> Any:
+        self.begun.release()
+        assert self.go_on.wait(30)
+        self.ended.set()
+        return request
+
+    drop_table = describe_table = _wait
+
+
+@pytest.fixture
+def slow() -> Iterator[Slow]:
+    slow = Slow()
+    yield slow
+    slow.go_on.set()
+
+
+def late(url: str, operation: str, milliseconds: str = "50", agent: str = "test") -> httpx.Response:
+    headers = {"x-request-timeout-ms": milliseconds, "user-agent": agent}
+    return httpx.post(f"{url}{TABLE}/{operation}", headers=headers, timeout=30)
+
+
+def test_a_read_that_takes_too_long_has_changed_nothing(slow: Any) -> None:
+    with serving(create_app(Gateway(slow))) as url:
+        message = refused(late(url, "describe"), 503, 17)
+    assert "0.05 seconds; nothing was changed" in message
+
+
+def test_a_write_that_takes_too_long_goes_on_and_keeps_its_thread(slow: Any) -> None:
+    gateway = Gateway(slow, limits=Limits(threads=1))
+    with serving(create_app(gateway)) as url:
+        assert "outcome is unknown" in refused(late(url, "drop"), 503, 17)
+        assert slow.begun.acquire(timeout=30)
+        assert "server is busy; nothing was changed" in refused(late(url, "drop"), 503, 17)
+        slow.go_on.set()
+        assert slow.ended.wait(30)
+        assert not slow.begun.acquire(blocking=False), "the second one was carried out"
+        done(late(url, "describe", "30000"))
+
+
+def test_lancedb_repeats_what_had_not_begun_alone(slow: Any) -> None:
+    """Its client repeats a request after 503, also one that changes something."""
+    gateway = Gateway(slow, limits=Limits(threads=1))
+    with serving(create_app(gateway)) as url:
+        refused(late(url, "drop", agent="LanceDB-Test"), 424, 17)
+        assert slow.begun.acquire(timeout=30)
+        refused(late(url, "drop", agent="LanceDB-Test"), 503, 17)
+        refused(late(url, "describe", agent="LanceDB-Test"), 503, 17)
+
+
+def test_the_server_has_a_limit_of_its_own(slow: Any) -> None:
+    limits = Limits(operation_seconds=0.05)
+    with serving(create_app(Gateway(slow, limits=limits))) as url:
+        refused(late(url, "describe", "30000"), 503, 17)
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "1.5", "soon", "9" * 16])
+def test_a_limit_that_is_no_number_is_invalid_input(http: httpx.Client, text: str) -> None:
+    answer = http.post(f"{TABLE}/describe", headers={"x-request-timeout-ms": text})
+    refused(answer, 400, 13)

@@ -1,0 +1,173 @@
+"""API keys: made by the command, used by pylance and LanceDB, revoked and expired."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+
+import httpx
+import lance
+import lance_namespace as api
+import lancedb
+import pyarrow as pa
+import pytest
+from cli.running import answer_of, run
+from lance_namespace.errors import InvalidInputError, UnauthenticatedError
+
+from lance_bridge_server.authentication.key_file import ApiKeyFile
+
+from .authenticated import LIST, Served, children, connect, serving_settings
+
+pytestmark = pytest.mark.server
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> ApiKeyFile:
+    return ApiKeyFile(tmp_path / "keys.json")
+
+
+@pytest.fixture
+def served(tmp_path: Path, file: ApiKeyFile) -> Iterator[Served]:
+    file.add("first")
+    methods = [{"method": "api_keys", "file": str(file.path)}]
+    with serving_settings(tmp_path / "lake", authentication=methods) as found:
+        yield found
+
+
+def status(url: str, **headers: str) -> tuple[int, int | None]:
+    """Return the status of an answer, and the code in it if it is an error."""
+    answer = httpx.get(f"{url}{LIST}", headers={k.replace("_", "-"): v for k, v in headers.items()})
+    content = answer.json()
+    if answer.status_code == 401:
+        assert answer.headers["www-authenticate"] == "Bearer"
+    return answer.status_code, content.get("code")
+
+
+def test_the_command_makes_a_key_that_works_in_both_headers(
+    served: Served, file: ApiKeyFile
+) -> None:
+    made = answer_of("keys", "add", "ann", "-f", str(file.path), "-g", "x", "-g", "y")
+    assert children(served.url, **{"header.x-api-key": made["key"]}) == []
+    assert children(served.url, **{"header.Authorization": f"Bearer {made['key']}"}) == []
+    assert (served.last.name, set(served.last.groups)) == ("ann", {"x", "y"})
+    assert served.last.method == "api_key"
+
+
+def test_lancedb_works_with_its_api_key(served: Served, file: ApiKeyFile) -> None:
+    key, _ = file.add("bob")
+    client = connect(served.url, **{"header.x-api-key": key})
+    client.create_namespace(api.CreateNamespaceRequest(id=["films"]))
+    lance.write_dataset(pa.table({"id": [1, 2]}), namespace_client=client, table_id=["films", "t"])
+    db = lancedb.connect("db://films", api_key=key, host_override=served.url)
+    assert db.open_table("t").count_rows() == 2
+    assert served.last.name == "bob"
+
+
+def test_a_wrong_key_is_refused(served: Served, file: ApiKeyFile) -> None:
+    key, _ = file.add("ann")
+    other, _ = file.add("bob")
+    mixed = f"{key[:21]}{other[21:]}"
+    for wrong in (mixed, key[:-1], f"{key}x", "lbk_", "lbk_x_y", "none"):
+        assert status(served.url, x_api_key=wrong) == (401, 16), wrong
+        assert status(served.url, Authorization=f"Bearer {wrong}") == (401, 16), wrong
+    with pytest.raises(UnauthenticatedError, match="unknown, expired or revoked"):
+        children(served.url, **{"header.x-api-key": mixed})
+
+
+@pytest.mark.parametrize("headers", [{}, {"x_api_key": ""}, {"Authorization": "Basic YTpi"}])
+def test_a_request_without_a_key_is_refused(served: Served, headers: dict[str, str]) -> None:
+    assert status(served.url, **headers) == (401, 16)
+
+
+def test_a_wrong_key_beside_a_right_one_is_refused(served: Served, file: ApiKeyFile) -> None:
+    key, _ = file.add("ann")
+    assert status(served.url, x_api_key=key, Authorization=f"Bearer {key}") == (200, None)
+    assert status(served.url, x_api_key=key, Authorization="Bearer other") == (401, 16)
+
+
+def test_a_key_is_revoked_while_the_server_runs(served: Served, file: ApiKeyFile) -> None:
+    key, entry = file.add("ann")
+    assert status(served.url, x_api_key=key) == (200, None)
+    run("keys", "revoke", entry.id, "--file", str(file.path))
+    assert status(served.url, x_api_key=key) == (401, 16)
+
+
+def test_a_key_expires(served: Served, file: ApiKeyFile) -> None:
+    valid, entry = file.add("ann", lifetime=timedelta(hours=1))
+    expired, _ = file.add("ann", lifetime=timedelta(seconds=-1))
+    assert status(served.url, x_api_key=valid) == (200, None)
+    assert status(served.url, x_api_key=expired) == (401, 16)
+    assert entry.expires is not None
+    assert entry.expires - entry.created == timedelta(hours=1)
+    assert entry.state(entry.expires) == "expired"
+
+
+def test_an_unreadable_file_is_a_server_that_is_unavailable(
+    served: Served, file: ApiKeyFile
+) -> None:
+    key, _ = file.add("ann")
+    file.path.write_text("{")
+    answer = httpx.get(f"{served.url}{LIST}", headers={"x-api-key": key})
+    assert (answer.status_code, answer.json()["code"]) == (503, 17)
+    assert str(file.path) not in answer.text
+    file.path.unlink()
+    assert status(served.url, x_api_key=key) == (503, 17)
+
+
+def test_only_the_owner_can_read_the_file_and_it_has_no_key(file: ApiKeyFile) -> None:
+    key, entry = file.add("ann")
+    assert stat.S_IMODE(file.path.stat().st_mode) == 0o600
+    secret = key.rpartition("_")[2]
+    assert secret not in file.path.read_text()
+    assert entry.hash not in repr(entry)
+    assert entry.salt not in repr(entry)
+    assert file.find(key) == entry
+
+
+def test_a_file_that_others_can_write_is_refused(file: ApiKeyFile) -> None:
+    key, _ = file.add("ann")
+    for mode in (0o620, 0o602):
+        file.path.chmod(mode)
+        with pytest.raises(InvalidInputError, match="can be written by others: chmod 600"):
+            ApiKeyFile(file.path).find(key)
+    file.path.chmod(0o440)
+    assert ApiKeyFile(file.path).find(key) is not None
+
+
+def test_keys_that_are_added_at_the_same_time_are_all_kept(file: ApiKeyFile) -> None:
+    def add(number: int) -> str:
+        return ApiKeyFile(file.path).add(f"user{number}")[0]
+
+    with ThreadPoolExecutor(8) as pool:
+        keys = list(pool.map(add, range(32)))
+    assert [file.find(key) is not None for key in keys] == [True] * 32
+
+
+def test_the_list_has_the_state_of_each_key(file: ApiKeyFile) -> None:
+    file.add("ann", ["x", "y"])
+    file.add("bob", lifetime=timedelta(seconds=-1))
+    _, entry = file.add("eve")
+    file.revoke(entry.id)
+    rows = answer_of("keys", "list", "--file", str(file.path))
+    assert [(row["name"], row["groups"], row["state"]) for row in rows] == [
+        ("ann", "x,y", "valid"),
+        ("bob", "", "expired"),
+        ("eve", "", "revoked"),
+    ]
+    assert all("hash" not in row and "salt" not in row for row in rows)
+
+
+def test_names_and_identifiers_are_checked(file: ApiKeyFile) -> None:
+    for name in ("", "a b", "a\nb", "a,b", "x" * 201):
+        with pytest.raises(InvalidInputError, match="is no name"):
+            file.add(name)
+        with pytest.raises(InvalidInputError, match="is no name"):
+            file.add("ann", [name])
+    assert not file.path.exists()
+    done = run("keys", "revoke", "0123", "--file", str(file.path), code=1)
+    assert "has no key with the identifier '0123'" in done.output
+    done = run("keys", "add", "ann", "--expires", "soon", "--file", str(file.path), code=2)
+    assert "--expires is a number and a unit" in done.output

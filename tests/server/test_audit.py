@@ -1,0 +1,196 @@
+"""The audit log: one line for each decision and each commit, without secrets or values."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lance_namespace.errors import InvalidInputError
+from server.http_rows import ARROW, one_row
+from server.policies import cedar, clients, declare, memory_namespace
+
+from lance_bridge_server.audit import AuditLog, open_audit_log
+from lance_bridge_server.audit.log import LOGGER
+
+POLICIES = """
+@id("owns") permit(principal == User::"ann", action, resource);
+@id("sees") permit(principal == User::"bob", action in Action::"see", resource in Namespace::"db");
+@id("closed") forbid(principal, action, resource == Table::"db.closed");
+"""
+
+
+def lines_of(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Any:
+    namespace = memory_namespace(tmp_path)
+    declare(namespace, "db.t", "db.closed")
+    return namespace, cedar(tmp_path, POLICIES), tmp_path / "audit.jsonl"
+
+
+def test_a_read_has_a_line_for_its_decision(served: Any) -> None:
+    namespace, authorizer, file = served
+    with clients(namespace, authorizer, audit=open_audit_log(file)) as client_of:
+        headers = {"x-request-id": "r1"}
+        client_of("bob", "analysts")("POST", "/v1/table/db$t/describe", json={}, headers=headers)
+    (line,) = lines_of(file)
+    assert line.pop("time").endswith("+00:00")
+    assert line.pop("duration_ms") > 0
+    assert line == {
+        "event": "decision", "request_id": "r1", "client": "127.0.0.1",
+        "principal": "bob", "method": "proxy", "groups": ["analysts"],
+        "operation": "describe_table", "action": "describe_table", "id": ["db", "t"],
+        "decision": "allow", "visible": True, "policies": ["sees"], "code": None, "status": 200,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("user", "table", "expected"),
+    [
+        ("bob", "t", ("deny", True, [], 15, 403)),
+        ("bob", "closed", ("deny", False, ["closed"], 4, 404)),
+        ("eve", "t", ("deny", False, [], 1, 404)),
+    ],
+)
+def test_a_refused_change_has_one_line(
+    served: Any, user: str, table: str, expected: tuple[Any, ...]
+) -> None:
+    namespace, authorizer, file = served
+    with clients(namespace, authorizer, audit=open_audit_log(file)) as client_of:
+        client_of(user)("POST", f"/v1/table/db${table}/drop")
+    (line,) = lines_of(file)
+    keys = ("decision", "visible", "policies", "code", "status")
+    assert tuple(line[key] for key in keys) == expected
+
+
+def test_a_change_has_a_line_before_and_one_after(served: Any) -> None:
+    namespace, authorizer, file = served
+    with clients(namespace, authorizer, audit=open_audit_log(file)) as client_of:
+        for _ in range(2):
+            client_of("ann")(
+                "POST",
+                "/v1/table/db$new/create",
+                content=one_row(),
+                headers={"Content-Type": ARROW},
+            )
+    decision, commit, second, failure = lines_of(file)
+    assert (decision["event"], decision["policies"]) == ("decision", ["owns"])
+    assert "status" not in decision
+    assert (commit["event"], commit["ids"], commit["status"]) == ("commit", [["db", "new"]], 200)
+    assert (commit["version_after"], commit["request_id"]) == (1, decision["request_id"])
+    assert (failure["event"], failure["code"], failure["status"]) == ("failure", 5, 409)
+    assert second["request_id"] == failure["request_id"]
+
+
+def test_requests_without_credentials_and_malformed_ones_have_a_line(served: Any) -> None:
+    namespace, authorizer, file = served
+    with clients(namespace, authorizer, audit=open_audit_log(file)) as client_of:
+        client_of("")("POST", "/v1/table/db$t/describe", json={})
+        client_of("ann")("POST", "/v1/table/db$t/describe", json={"version": "x"})
+    found = [(each["principal"], each["decision"], each["code"]) for each in lines_of(file)]
+    assert found == [(None, "none", 16), ("ann", "none", 13)]
+
+
+def test_values_and_credentials_are_not_written(served: Any) -> None:
+    namespace, authorizer, file = served
+    secret = "S3cr3tValue"
+    with clients(namespace, authorizer, audit=open_audit_log(file)) as client_of:
+        send = client_of("ann")
+        headers = {"x-api-key": secret, "authorization": f"Bearer {secret}"}
+        send(
+            "POST", "/v1/table/db$t/delete", json={"predicate": f"a = '{secret}'"}, headers=headers
+        )
+        send("POST", "/v1/table/db$t/update", json={"updates": [["a", f"'{secret}'"]]})
+        send("POST", f"/v1/table/db$t/describe?page_token={secret}", json={"tag": secret})
+        properties = {"storage_options": json.dumps({"secret": secret}), "mode": secret}
+        send("POST", "/v1/table/db$u/create", params=properties, content=one_row(),
+             headers={"Content-Type": ARROW, **headers})  # fmt: skip
+    assert len(lines_of(file)) >= 4
+    assert secret not in file.read_text()
+
+
+def test_names_cannot_add_lines(served: Any) -> None:
+    namespace, authorizer, file = served
+    with clients(namespace, authorizer, audit=open_audit_log(file)) as client_of:
+        client_of("ann")("POST", "/v1/table/db$a%0A%7B%7D/describe", json={})
+        client_of("ann")("POST", "/v1/namespace/db%0A%7B%7D/describe", json={})
+    assert [each["code"] for each in lines_of(file)] == [13, 13]
+
+
+# -- sinks -----------------------------------------------------------------------------------------
+
+
+class Broken(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:  # noqa: ARG002
+        raise OSError("No space left on device")
+
+
+def broken(*, refuse_changes: bool) -> AuditLog:
+    logger = logging.Logger("broken")
+    logger.addHandler(Broken())
+    return AuditLog(logger, refuse_changes=refuse_changes)
+
+
+def test_changes_can_be_refused_when_the_log_cannot_be_written(served: Any) -> None:
+    namespace, authorizer, _ = served
+    with clients(namespace, authorizer, audit=broken(refuse_changes=True)) as client_of:
+        refused = client_of("ann")("POST", "/v1/namespace/new/create", json={})
+        assert (refused.status_code, refused.json()["code"]) == (503, 17)
+        assert client_of("ann")("POST", "/v1/namespace/db/describe", json={}).status_code == 200
+        assert client_of("ann")("POST", "/v1/namespace/new/exists", json={}).status_code == 404
+
+
+def test_requests_go_on_when_the_log_cannot_be_written(
+    served: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    namespace, authorizer, _ = served
+    with clients(namespace, authorizer, audit=broken(refuse_changes=False)) as client_of:
+        assert client_of("ann")("POST", "/v1/namespace/new/create", json={}).status_code == 200
+    assert "audit log was not written: No space left on device" in caplog.text
+
+
+def test_a_full_device_is_noticed() -> None:
+    log = open_audit_log(Path("/dev/full"), rotation="external", refuse_changes=True)
+    with pytest.raises(Exception, match="audit log cannot be written"):
+        log.write_before_change({"event": "decision"})
+
+
+def test_files_are_rotated(tmp_path: Path) -> None:
+    log = open_audit_log(tmp_path / "audit.jsonl", max_bytes=1000, backups=2)
+    for number in range(100):
+        log.write({"number": number, "text": "x" * 50})
+    log.close()
+    files = sorted(tmp_path.glob("audit.jsonl*"))
+    assert [each.name for each in files] == ["audit.jsonl", "audit.jsonl.1", "audit.jsonl.2"]
+    assert all(each.stat().st_size <= 1000 for each in files)
+    assert lines_of(files[0])[-1]["number"] == 99
+
+
+def test_files_that_another_program_moved_are_opened_again(tmp_path: Path) -> None:
+    file = tmp_path / "audit.jsonl"
+    log = open_audit_log(file, rotation="external")
+    log.write({"number": 1})
+    file.rename(tmp_path / "old")
+    log.write({"number": 2})
+    log.close()
+    assert lines_of(file) == [{"number": 2}]
+
+
+def test_lines_can_go_to_standard_output_or_a_logger(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    open_audit_log("stdout").write({"number": 1})
+    assert capsys.readouterr().out == '{"number": 1}\n'
+    with caplog.at_level(logging.INFO, LOGGER):
+        open_audit_log("logger").write({"number": 2})
+    assert [each.getMessage() for each in caplog.records] == ['{"number": 2}']
+
+
+def test_a_file_that_cannot_be_opened_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="audit log cannot be opened"):
+        open_audit_log(tmp_path / "absent" / "audit.jsonl")

@@ -1,0 +1,303 @@
+"""Authorization through HTTP: every operation, and every object that a request names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import lance_namespace as api
+import pytest
+from core.memory_catalog import MemoryNamespace
+from server.operation_requests import request_for
+from server.policies import cedar, clients, declare, memory_namespace
+
+from lance_bridge_federated import FederatedNamespace
+from lance_bridge_server.accesses import CREATING, LISTINGS, is_table_operation
+from lance_bridge_server.operations import OPERATIONS, Operation
+
+POLICIES = """
+@id("seeing") permit(principal in Group::"seers", action in Action::"see", resource);
+@id("all") permit(principal == User::"owner", action, resource);
+@id("half") permit(principal == User::"half", action, resource);
+@id("half-not") forbid(principal == User::"half", action, resource)
+    when { resource in Namespace::"closed" || resource == Table::"open.hidden" };
+@id("maker") permit(principal == User::"maker", action in Action::"create", resource);
+@id("keeper") permit(principal == User::"keeper", action, resource in Namespace::"open");
+@id("kept") forbid(principal == User::"keeper",
+    action in [Action::"set_location", Action::"write", Action::"drop_table"], resource);
+"""
+SEEING = {"describe_namespace", "namespace_exists", "describe_table", "table_exists", *LISTINGS}
+UNSUPPORTED = {"refresh_materialized_view"}
+"""What this namespace cannot do on any table, which it says first."""
+
+
+@pytest.fixture(scope="module")
+def namespace(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    namespace = memory_namespace(tmp_path_factory.mktemp("memory"))
+    declare(namespace, "open.shown", "open.hidden", "closed.secret")
+    return namespace
+
+
+@pytest.fixture(scope="module")
+def client_of(namespace: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with clients(namespace, cedar(tmp_path_factory.mktemp("policies"), POLICIES)) as client_of:
+        yield client_of
+
+
+def path_for(operation: Operation, table: str = "open.shown") -> list[str]:
+    names = table.split(".")
+    return names if is_table_operation(operation.name) else names[:-1]
+
+
+def code_of(response: Any) -> int | None:
+    return response.json()["code"] if response.status_code >= 400 else None
+
+
+each_operation = pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: each.path)
+
+
+@each_operation
+def test_who_sees_nothing_finds_nothing(client_of: Any, operation: Operation) -> None:
+    response = client_of("nobody")(**request_for(operation, path_for(operation)))
+    if operation.name == "list_all_tables":
+        assert response.json()["tables"] == []
+    elif operation.name == "create_namespace":
+        assert code_of(response) == 15  # the root, where it would be, is no secret
+    elif operation.name in UNSUPPORTED:
+        assert (response.status_code, code_of(response)) == (406, 0)
+    else:
+        assert (response.status_code, code_of(response)) == (404, 1)
+
+
+@each_operation
+def test_who_sees_but_may_not_is_refused(client_of: Any, operation: Operation) -> None:
+    response = client_of("seer", "seers")(**request_for(operation, path_for(operation)))
+    if operation.name in SEEING:
+        assert response.status_code == 200, response.text
+    else:
+        assert (response.status_code, code_of(response)) == (403, 15)
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [each for each in OPERATIONS if each.name not in {*CREATING, "list_all_tables"}],
+    ids=lambda each: each.path,
+)
+def test_what_is_hidden_answers_as_what_is_missing(client_of: Any, operation: Operation) -> None:
+    names = [("open.hidden", "open.absent"), ("closed.secret", "absent.secret")]
+    if not is_table_operation(operation.name):
+        names = names[1:]
+    for hidden, missing in names:
+        found, expected = (
+            client_of("half")(**request_for(operation, path_for(operation, each)))
+            for each in (hidden, missing)
+        )
+        status = 406 if operation.name in UNSUPPORTED else 404
+        assert status == found.status_code == expected.status_code
+        assert _without_names(found, hidden) == _without_names(expected, missing)
+
+
+def _without_names(response: Any, table: str) -> tuple[dict[str, str], bytes]:
+    headers = {key: value for key, value in response.headers.items() if key != "x-request-id"}
+    body = response.content
+    for name, label in zip(table.split("."), (b"NAMESPACE", b"TABLE"), strict=True):
+        body = body.replace(name.encode(), label)
+    return headers, body.replace(response.headers["x-request-id"].encode(), b"")
+
+
+# -- objects in other places -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["create", "declare", "register"])
+@pytest.mark.parametrize("table", ["open$hidden", "open$absent"])
+def test_creating_needs_to_see(client_of: Any, name: str, table: str) -> None:
+    """The answer is the same whether something is there: that it exists would be its secret."""
+    operation = next(each for each in OPERATIONS if each.name == f"{name}_table")
+    response = client_of("maker")(**request_for(operation, table.split("$")))
+    assert (response.status_code, code_of(response)) == (404, 1)
+    response = client_of("half")(**request_for(operation, ["open", "hidden"]))
+    assert (response.status_code, code_of(response)) == (403, 15)
+
+
+def test_an_identifier_in_the_body_must_be_that_of_the_path(client_of: Any) -> None:
+    body = {"id": ["open", "hidden"]}
+    for table in ("open$shown", "open$hidden"):
+        response = client_of("nobody")("POST", f"/v1/table/{table}/describe", json=body)
+        assert code_of(response) == (13 if table == "open$shown" else 1)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"new_table_name": "secret", "new_namespace_id": ["closed"]},
+        {"new_table_name": "new", "new_namespace_id": ["closed"]},
+        {"new_table_name": "new", "new_namespace_id": ["absent"]},
+    ],
+)
+def test_the_target_of_a_rename_is_checked(client_of: Any, body: dict[str, Any]) -> None:
+    response = client_of("half")("POST", "/v1/table/open$shown/rename", json=body)
+    namespace = body["new_namespace_id"][0]
+    assert code_of(response) == 1
+    assert f"Namespace not found: {namespace}." in response.json()["error"]
+
+
+def test_the_target_of_a_rename_does_not_say_that_it_exists(client_of: Any) -> None:
+    body = {"new_table_name": "hidden"}
+    response = client_of("half")("POST", "/v1/table/open$shown/rename", json=body)
+    assert (response.status_code, code_of(response)) == (403, 15)
+
+
+def version(*path: str) -> dict[str, Any]:
+    return {"id": path, "version": 1, "manifest_path": "m"}
+
+
+def declared(*path: str, **more: str) -> dict[str, Any]:
+    return {"declare_table": {"id": path, **more}}
+
+
+def deregistered(*path: str) -> dict[str, Any]:
+    return {"deregister_table": {"id": path}}
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("version/batch-create", {"entries": [version("open", "shown"), version("closed", "t")]}),
+        ("batch-commit", {"operations": [declared("open", "new"), deregistered("closed", "t")]}),
+        ("batch-commit", {"operations": [declared("closed", "new")]}),
+    ],
+)  # fmt: skip
+def test_every_entry_of_a_batch_is_checked(
+    client_of: Any, namespace: Any, path: str, body: dict[str, Any]
+) -> None:
+    response = client_of("half")("POST", f"/v1/table/{path}", json=body)
+    assert "Namespace not found: closed" in response.json()["error"]
+    assert sorted(namespace.list_tables(api.ListTablesRequest(id=["open"])).tables) == [
+        "hidden", "shown",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("table/open$new/declare", {"location": "/data/secret.lance"}),
+        ("table/open$new/register", {"location": "/data/secret.lance"}),
+        ("table/open$new/declare", {"properties": {"location": "/data/secret.lance"}}),
+        ("table/batch-commit", {"operations": [declared("open", "new", location="/data/s")]}),
+    ],
+)  # fmt: skip
+def test_a_location_takes_a_right_of_its_own(
+    client_of: Any, path: str, body: dict[str, Any]
+) -> None:
+    response = client_of("keeper")("POST", f"/v1/{path}", json=body)
+    assert "may not do set_location on 'open.new'" in response.json()["error"]
+
+
+def test_a_location_must_be_what_it_says(client_of: Any) -> None:
+    body = {"location": "s3://team-a/../team-b/t"}
+    response = client_of("owner")("POST", "/v1/table/open$new/declare", json=body)
+    assert code_of(response) == 13
+
+
+def test_a_location_is_compared_in_one_spelling(tmp_path: Path) -> None:
+    namespace = memory_namespace(tmp_path)
+    declare(namespace, "open.t")
+    text = """permit(principal, action, resource);
+    forbid(principal, action == Action::"set_location", resource)
+        when { context.location like "s3://closed/*" };"""
+    with clients(namespace, cedar(tmp_path, text)) as client_of:
+        for location in ("s3://closed/t", "s3a://closed/t"):
+            body = {"location": location}
+            response = client_of("eve")("POST", "/v1/table/open$new/register", json=body)
+            assert code_of(response) == 15
+
+
+def test_overwriting_takes_the_right_to_write(client_of: Any) -> None:
+    create = next(each for each in OPERATIONS if each.name == "create_table")
+    request = request_for(create, ["open", "shown"])
+    response = client_of("keeper")(**{**request, "params": {"mode": "overwrite"}})
+    assert "may not do insert_into_table" in response.json()["error"]
+
+
+def test_a_view_takes_the_right_to_read_everything(client_of: Any) -> None:
+    create = next(each for each in OPERATIONS if each.name == "create_materialized_view")
+    response = client_of("keeper")(**request_for(create, ["open", "view"]))
+    assert "may not do query_table on the root namespace" in response.json()["error"]
+
+
+def test_dropping_with_cascade_takes_the_right_to_drop_each_table(
+    client_of: Any, namespace: Any
+) -> None:
+    body = {"behavior": "Cascade"}
+    response = client_of("keeper")("POST", "/v1/namespace/open/drop", json=body)
+    assert code_of(response) == 15
+    assert namespace.list_tables(api.ListTablesRequest(id=["open"])).tables == ["hidden", "shown"]
+
+
+def test_skipping_what_is_missing_skips_what_is_hidden(client_of: Any, namespace: Any) -> None:
+    body = {"mode": "Skip", "behavior": "Cascade"}
+    answers = [
+        client_of("half")("POST", f"/v1/namespace/{name}/drop", json=body)
+        for name in ("closed", "absent")
+    ]
+    assert answers[0].content == answers[1].content
+    assert {each.status_code for each in answers} == {200}
+    assert "closed" in namespace.list_namespaces(api.ListNamespacesRequest(id=[])).namespaces
+
+
+def test_case_and_default_namespaces_are_no_way_around(tmp_path: Path) -> None:
+    namespace = memory_namespace(tmp_path, folds_case=True)
+    declare(namespace, "closed.secret")
+    text = """permit(principal, action, resource);
+    forbid(principal, action, resource in Namespace::"closed");"""
+    with clients(namespace, cedar(tmp_path, text)) as client_of:
+        response = client_of("eve")("POST", "/v1/table/CLOSED$Secret/describe", json={})
+        assert code_of(response) == 1
+        response = client_of("eve")("POST", "/v1/table/closed$secret/describe", json={})
+        assert code_of(response) == 1
+
+
+def test_names_in_a_federation_are_those_of_its_catalogs(tmp_path: Path) -> None:
+    inner = memory_namespace(tmp_path, folds_case=True)
+    declare(inner, "closed.secret")
+    text = """permit(principal, action, resource);
+    forbid(principal, action, resource in Namespace::"prod.closed");
+    forbid(principal, action, resource in Namespace::"hidden");"""
+    federated = FederatedNamespace({"prod": inner, "hidden": inner})
+    with clients(federated, cedar(tmp_path, text)) as client_of:
+        response = client_of("eve")("POST", "/v1/table/prod$CLOSED$Secret/describe", json={})
+        assert code_of(response) == 1
+        answers = [
+            client_of("eve")("POST", f"/v1/table/{catalog}$db$t/describe", json={})
+            for catalog in ("hidden", "absent")
+        ]
+        assert [each.status_code for each in answers] == [404, 404]
+        assert answers[0].json()["error"].replace("hidden", "absent") == answers[1].json()["error"]
+
+
+@pytest.mark.parametrize(("user", "has_options"), [("owner", True), ("seer", False)])
+def test_storage_options_take_the_right_to_read(
+    tmp_path: Path, user: str, has_options: bool
+) -> None:
+    memory_namespace(tmp_path)
+    options = {"storage.region": "eu-west-1"}
+    namespace = MemoryNamespace(uri=str(tmp_path), root=str(tmp_path / "root"), **options)
+    declare(namespace, "open.t")
+    with clients(namespace, cedar(tmp_path, POLICIES)) as client_of:
+        response = client_of(user, "seers")("POST", "/v1/table/open$t/describe", json={})
+    assert response.status_code == 200
+    assert bool(response.json().get("storage_options")) is has_options
+
+
+def test_errors_do_not_name_hidden_tables(tmp_path: Path) -> None:
+    namespace = memory_namespace(tmp_path)
+    declare(namespace, "open.hidden")
+    location = namespace.describe_table(api.DescribeTableRequest(id=["open", "hidden"])).location
+    request = api.RegisterTableRequest(id=["open", "shown"], location=str(location))
+    namespace.register_table(request)
+    with clients(namespace, cedar(tmp_path, POLICIES)) as client_of:
+        drop = client_of("half")("POST", "/v1/namespace/open/drop", json={})
+        shared = client_of("half")("POST", "/v1/table/open$shown/drop")
+    assert (code_of(drop), code_of(shared)) == (3, 19)
+    assert "hidden" not in drop.text + shared.text

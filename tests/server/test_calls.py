@@ -1,0 +1,351 @@
+"""How the gateway reads requests: identifiers, bodies, queries and headers, over plain HTTP."""
+
+from __future__ import annotations
+
+import json
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from server.http_requests import ROWS, done, ipc, refused, send_rows
+
+from lance_bridge_server.accesses import Names
+from lance_bridge_server.authorization import AllowAll, Decision
+from lance_bridge_server.gateway import Gateway
+from lance_bridge_server.principals import Principal
+
+TABLE = "/v1/table/films$t"
+JSON = {"Content-Type": "application/json"}
+
+
+def create(http: httpx.Client, path: str = TABLE) -> None:
+    done(send_rows(http, f"{path}/create"))
+
+
+# -- identifiers -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "delimiter"),
+    [
+        ("films$t", None),
+        ("films%24t", None),
+        ("films%24t", "$"),
+        ("films.t", "."),
+        ("films::t", "::"),
+        ("films%3A%3At", "::"),
+        ("films%2Ft", "/"),
+        ("%66ilms$%74", "$"),
+        ("films$t", ""),
+    ],
+)
+def test_names_are_split_at_the_delimiter(
+    http: httpx.Client, namespace: Any, path: str, delimiter: str | None
+) -> None:
+    create(http)
+    query = {} if delimiter is None else {"delimiter": delimiter}
+    for slash in ("", "/", "//"):
+        done(http.post(f"/v1/table/{path}/describe{slash}", params=query))
+        assert namespace.requests[-1].id == ["films", "t"]
+
+
+@pytest.mark.parametrize(("path", "delimiter"), [("$", None), ("%24", "$"), ("::", "::")])
+def test_the_delimiter_alone_is_the_root(
+    http: httpx.Client, path: str, delimiter: str | None
+) -> None:
+    query = {} if delimiter is None else {"delimiter": delimiter}
+    answer = http.get(f"/v1/namespace/{path}/list", params=query)
+    assert done(answer) == {"namespaces": ["films"]}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "films$a%2Fb",
+        "films$..",
+        "films$%2E%2E",
+        "films$a%00b",
+        "films$",
+        "$t",
+        "films$$t",
+        "films$t$",
+        "$$",
+        "films",
+        "$",
+        "films$a%0D%0Ab",
+        "films$" + "t" * 5000,
+        "films$a%252Fb",
+        "films$%F0%9F%A6%86",
+    ],
+)
+def test_a_name_that_the_catalog_cannot_have_is_invalid_input(
+    http: httpx.Client, path: str
+) -> None:
+    for operation in ("describe", "drop", "exists", "declare", "count_rows", "tags/list"):
+        refused(http.post(f"/v1/table/{path}/{operation}"), 400, 13)
+
+
+def test_a_name_that_is_not_utf_8_is_invalid_input(http: httpx.Client) -> None:
+    assert "UTF-8" in refused(http.post("/v1/table/films$%FF/describe"), 400, 13)
+    answer = http.post(f"{TABLE}/index/%C3%28/stats")
+    assert "index_name" in refused(answer, 400, 13)
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/table/x/../films$t/drop", "/v1//table/films$t/drop", "/V1/table/films$t/drop"]
+)
+def test_dots_and_slashes_reach_no_other_route(http: httpx.Client, path: str) -> None:
+    create(http)
+    connection = HTTPConnection(http.base_url.host, http.base_url.port)  # sends paths as they are
+    connection.request("POST", path)
+    answer = connection.getresponse()
+    assert (answer.status, json.load(answer)["code"]) == (404, 13)
+    connection.close()
+    done(http.post(f"{TABLE}/exists"))
+
+
+def test_an_id_in_the_body_must_be_that_of_the_path(http: httpx.Client) -> None:
+    create(http)
+    for given in (["films", "t"], None, []):
+        body = {"id": given}
+        done(http.post(f"{TABLE}/describe", json=body))
+    for wrong in (["films", "u"], ["films$t"], "films$t", ["films", "t", ""]):
+        assert "id" in refused(http.post(f"{TABLE}/drop", json={"id": wrong}), 400, 13)
+    done(http.post(f"{TABLE}/exists"))
+
+
+# -- bodies ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "operation",
+    ["describe", "exists", "stats", "count_rows", "tags/list", "version/list", "branches/list",
+     "index/list", "drop"],
+)  # fmt: skip
+def test_a_body_may_be_left_out_where_the_path_says_all(http: httpx.Client, operation: str) -> None:
+    create(http)
+    request = http.build_request("POST", f"{TABLE}/{operation}")
+    assert "content-type" not in request.headers
+    done(http.send(request))
+
+
+def test_a_body_is_read_where_older_clients_send_one(http: httpx.Client, namespace: Any) -> None:
+    create(http)
+    done(http.post(f"{TABLE}/version/list", json={"id": ["films", "t"], "limit": 1}))
+    assert namespace.requests[-1].limit == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{",
+        b"[]",
+        b"null",
+        b'"films"',
+        b"{}{}",
+        b'{"version": NaN}',
+        b'{"unknown": NaN}',
+        b'{"version": Infinity}',
+        b'{"a": "\xff"}',
+        b"\xff\xfe{\x00}\x00",
+        b'{"version": "1"}',
+        b'{"version": 1.5}',
+        b'{"version": true}',
+        b'{"version": [1]}',
+        b'{"a": ' + b"[" * 10_000 + b"]" * 10_000 + b"}",
+        b'{"a": "\\ud800"}',
+    ],
+)
+def test_a_body_that_is_not_the_request_is_invalid_input(http: httpx.Client, body: bytes) -> None:
+    create(http)
+    refused(http.post(f"{TABLE}/describe", content=body, headers=JSON), 400, 13)
+
+
+def test_numbers_without_a_fraction_are_integers(http: httpx.Client, namespace: Any) -> None:
+    create(http)
+    done(http.post(f"{TABLE}/describe", content=b'{"version": 1.0}', headers=JSON))
+    assert namespace.requests[-1].version == 1
+
+
+def test_a_query_may_have_null_for_its_vector(http: httpx.Client, namespace: Any) -> None:
+    create(http)
+    query = {"vector": None, "k": 10, "filter": "id > 0"}
+    assert http.post(f"{TABLE}/query", json=query).status_code == 200
+    done(http.post(f"{TABLE}/explain_plan", json={"query": query}))
+    assert namespace.requests[-1].query.filter == "id > 0"
+    refused(http.post(f"{TABLE}/query", json={"k": 10}), 400, 13)
+
+
+def test_a_change_needs_the_body_that_the_specification_has(http: httpx.Client) -> None:
+    create(http)
+    for operation in ("deregister", "update", "delete", "tags/create", "schema_metadata/update"):
+        assert "body is missing" in refused(http.post(f"{TABLE}/{operation}"), 400, 13)
+    done(http.post(f"{TABLE}/exists"))
+
+
+def test_fields_of_later_releases_are_ignored(http: httpx.Client) -> None:
+    create(http)
+    done(http.post(f"{TABLE}/describe", json={"of_a_later_release": {"a": 1}}))
+
+
+@pytest.mark.parametrize("media_type", ["text/plain", "application/x-www-form-urlencoded", ""])
+def test_another_media_type_is_refused(http: httpx.Client, media_type: str) -> None:
+    headers = {"Content-Type": media_type} if media_type else {}
+    answer = http.post(f"{TABLE}/describe", content=b"{}", headers=headers)
+    assert "application/json" in refused(answer, 415, 13)
+    answer = http.post(f"{TABLE}/create", content=ipc(ROWS), headers=headers)
+    assert "arrow.stream" in refused(answer, 415, 13)
+    answer = http.post(f"{TABLE}/create", json={"id": ["films", "t"]})
+    assert "application/json" in refused(answer, 415, 13)
+
+
+def test_a_media_type_may_have_parameters(http: httpx.Client) -> None:
+    create(http)
+    headers = {"Content-Type": "Application/JSON; charset=utf-8"}
+    done(http.post(f"{TABLE}/describe", content=b" {} ", headers=headers))
+
+
+def test_a_body_that_is_too_large_is_refused(http: httpx.Client) -> None:
+    body = {"id": ["films", "t" * (1 << 16)]}
+    assert "65536" in refused(http.post(f"{TABLE}/describe", json=body), 413, 13)
+
+
+def test_metadata_of_a_schema_is_a_bare_map_both_ways(http: httpx.Client) -> None:
+    create(http)
+    metadata = {"owner": "ada", "id": "x", "limit": "y", "metadata": "z"}
+    assert done(http.post(f"{TABLE}/schema_metadata/update", json=metadata)) == metadata
+
+
+# -- queries ---------------------------------------------------------------------------------------
+
+
+def test_describe_takes_options_in_the_query_and_in_the_body(
+    http: httpx.Client, namespace: Any
+) -> None:
+    create(http)
+    both = {"query": "?with_table_uri=true&check_declared=false", "body": {"with_table_uri": True}}
+    found = done(http.post(f"{TABLE}/describe{both['query']}", json=both["body"]))
+    assert found["table_uri"]
+    assert namespace.requests[-1].check_declared is False
+    assert done(http.post(f"{TABLE}/describe?with_table_uri=true"))["table_uri"]
+    assert "table_uri" not in done(http.post(f"{TABLE}/describe?with_table_uri=false"))
+    for query, body in (("true", False), ("false", True)):
+        answer = http.post(
+            f"{TABLE}/describe?with_table_uri={query}", json={"with_table_uri": body}
+        )
+        assert done(answer)["table_uri"]
+    answer = http.post(f"{TABLE}/describe?version=1", json={"version": 2})
+    assert "version" in refused(answer, 400, 13)
+
+
+def test_maps_are_json_in_the_query(http: httpx.Client, namespace: Any) -> None:
+    query = {"properties": json.dumps({"owner": "ada"}), "storage_options": json.dumps({"a": "b"})}
+    done(send_rows(http, f"{TABLE}/create", params=query))
+    request = namespace.requests[-1]
+    assert (request.properties, request.storage_options) == ({"owner": "ada"}, {"a": "b"})
+
+
+def test_names_of_columns_to_merge_on_are_repeated(http: httpx.Client, namespace: Any) -> None:
+    create(http)
+    query = "?on=id&on=word&when_not_matched_insert_all=true&timeout=30s&use_index=false"
+    answer = done(send_rows(http, f"{TABLE}/merge_insert{query}"))
+    assert answer["num_inserted_rows"] == 0
+    request = namespace.requests[-1]
+    assert (request.on, request.timeout, request.use_index) == (["id", "word"], "30s", False)
+    assert "on" in refused(send_rows(http, f"{TABLE}/merge_insert"), 400, 13)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "limit=x", "limit=", "limit=1.0", "limit=1_0", "limit=%20 1", "limit=+1", "limit=0",
+        "limit=-1", "limit=1&limit=2", "limit=" + "9" * 400, "limit=%D9%A1",
+        "descending=yes", "descending=True", "descending=1", "descending=",
+        "page_token=nonsense", "page_token=%FF", "unknown=%FF", "delimiter=$&delimiter=.",
+        "&".join(f"p{number}=1" for number in range(1001)),
+    ],
+)  # fmt: skip
+def test_a_parameter_of_another_form_is_invalid_input(http: httpx.Client, query: str) -> None:
+    create(http)
+    refused(http.post(f"{TABLE}/version/list?{query}"), 400, 13)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '"a"', "", '{"a": NaN}', '{"a": 1}'])
+def test_a_map_of_another_form_is_invalid_input(
+    http: httpx.Client, namespace: Any, text: str
+) -> None:
+    answer = send_rows(http, f"{TABLE}/create", params={"properties": text})
+    assert "properties" in refused(answer, 400, 13)
+    assert not namespace.requests
+
+
+# -- headers ---------------------------------------------------------------------------------------
+
+
+def test_create_takes_location_and_properties_from_headers(
+    http: httpx.Client, tmp_path: Any
+) -> None:
+    place = str(tmp_path / "elsewhere")
+    headers = {
+        "x-lance-table-location": place,
+        "x-lance-table-properties": json.dumps({"owner": "ada"}),
+    }
+    made = done(send_rows(http, f"{TABLE}/create", headers=headers))
+    assert made["location"] == place
+    found = done(http.post(f"{TABLE}/describe"))
+    assert (found["location"], found["properties"]["owner"]) == (place, "ada")
+    refused(send_rows(http, f"{TABLE}/create", headers=headers), 409, 5)
+    done(send_rows(http, f"{TABLE}/create?mode=exist_ok", headers=headers))
+    other = {"x-lance-table-location": str(tmp_path / "other")}
+    answer = send_rows(http, f"{TABLE}/create?mode=overwrite", headers=other)
+    assert place in refused(answer, 400, 13)
+
+
+def test_headers_and_query_of_create_must_agree(http: httpx.Client) -> None:
+    query = {"properties": json.dumps({"owner": "ada"})}
+    headers = {"x-lance-table-properties": json.dumps({"owner": "eve"})}
+    answer = send_rows(http, f"{TABLE}/create", params=query, headers=headers)
+    assert "properties" in refused(answer, 400, 13)
+    headers = {"x-lance-table-properties": "owner=ada"}
+    assert "JSON" in refused(send_rows(http, f"{TABLE}/create", headers=headers), 400, 13)
+
+
+def test_credentials_in_a_body_do_not_reach_the_catalog(http: httpx.Client, namespace: Any) -> None:
+    create(http)
+    secret = {"identity": {"api_key": "s3cret"}, "context": {"header.Authorization": "s3cret"}}
+    done(http.post(f"{TABLE}/describe", json=secret))
+    assert namespace.requests[-1].identity is None
+    assert "s3cret" not in repr(namespace.requests[-1])
+
+
+def test_the_trace_and_the_request_id_are_passed_on(http: httpx.Client, namespace: Any) -> None:
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    headers = {"traceparent": trace, "tracestate": "a=b", "x-request-id": "r-1"}
+    done(http.get("/v1/namespace/$/list", headers=headers))
+    assert namespace.requests[-1].context == {
+        "header.traceparent": trace,
+        "header.tracestate": "a=b",
+        "header.x-request-id": "r-1",
+    }
+
+
+def test_a_location_needs_a_permission_of_its_own(
+    http: httpx.Client, gateway: Gateway, namespace: Any, tmp_path: Path
+) -> None:
+    class NoDeclarations(AllowAll):
+        def check(
+            self,
+            principal: Principal,  # noqa: ARG002
+            operation: str,
+            path: Names,  # noqa: ARG002
+            location: str | None = None,  # noqa: ARG002
+        ) -> Decision:
+            return Decision(operation != "set_location")
+
+    gateway.authorizer = NoDeclarations()
+    headers = {"x-lance-table-location": str(tmp_path / "t")}
+    refused(send_rows(http, f"{TABLE}/create", headers=headers), 403, 15)
+    assert not namespace.requests
+    create(http)

@@ -1,0 +1,256 @@
+"""Cedar policies: what they decide, which one decides, and how they are read."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from lance_namespace.errors import InvalidInputError
+from server.policies import cedar
+
+from lance_bridge_server.accesses import SET_LOCATION, SET_NAMESPACE_LOCATION
+from lance_bridge_server.operations import OPERATIONS
+from lance_bridge_server.policies import CedarAuthorizer
+from lance_bridge_server.policies.entities import object_entity
+from lance_bridge_server.policies.schema import GROUPS, schema_text
+from lance_bridge_server.principals import Principal
+
+BOB = Principal("bob", frozenset({"analysts"}), "oidc", {"email": "bob@example.com", "exp": 3})
+TABLE = ("prod", "sales", "orders")
+
+READERS = """
+@id("readers")
+permit(principal in Group::"analysts", action in Action::"read", resource in Namespace::"prod");
+@id("no-salaries")
+forbid(principal, action, resource in Namespace::"prod.salaries");
+"""
+
+
+def test_groups_read_below_a_namespace(tmp_path: Path) -> None:
+    authorizer = cedar(tmp_path, READERS)
+    decision = authorizer.check(BOB, "query_table", TABLE)
+    assert (decision.allowed, decision.reasons) == (True, ("readers",))
+    denied = authorizer.check(BOB, "insert_into_table", TABLE)
+    assert (denied.allowed, denied.visible, denied.reasons) == (False, True, ())
+    stranger = authorizer.check(Principal("eve"), "query_table", TABLE)
+    assert (stranger.allowed, stranger.visible) == (False, False)
+
+
+def test_forbid_wins_and_hides(tmp_path: Path) -> None:
+    decision = cedar(tmp_path, READERS).check(BOB, "query_table", ("prod", "salaries", "t"))
+    assert (decision.allowed, decision.visible) == (False, False)
+    assert decision.reasons == ("no-salaries",)
+
+
+def test_forbidding_changes_does_not_hide(tmp_path: Path) -> None:
+    text = """permit(principal, action, resource);
+    forbid(principal, action in Action::"write", resource);"""
+    decision = cedar(tmp_path, text).check(BOB, "insert_into_table", TABLE)
+    assert (decision.allowed, decision.visible) == (False, True)
+
+
+def test_a_namespace_above_a_named_table_is_visible_and_can_be_listed(tmp_path: Path) -> None:
+    text = """@id("one")
+    permit(principal, action in Action::"read", resource == Table::"prod.sales.orders");"""
+    authorizer = cedar(tmp_path, text)
+    for operation, path in [
+        ("list_namespaces", ()),
+        ("list_namespaces", ("prod",)),
+        ("list_tables", ("prod", "sales")),
+        ("namespace_exists", ("prod", "sales")),
+    ]:
+        assert authorizer.check(BOB, operation, path).allowed, operation
+    assert not authorizer.check(BOB, "describe_namespace", ("prod",)).allowed
+    assert not authorizer.check(BOB, "list_tables", ("prod", "sal")).visible
+    assert authorizer.filter(BOB, "list_namespaces", [("prod",), ("pro",)]) == [("prod",)]
+
+
+def test_a_forbidden_listing_is_not_allowed_by_what_is_below(tmp_path: Path) -> None:
+    text = """
+    permit(principal, action in Action::"read", resource == Table::"prod.t");
+    @id("no") forbid(principal, action == Action::"list_tables", resource == Namespace::"prod");
+    """
+    decision = cedar(tmp_path, text).check(BOB, "list_tables", ("prod",))
+    assert (decision.allowed, decision.visible, decision.reasons) == (False, True, ("no",))
+
+
+def test_claims_and_methods_can_be_conditions(tmp_path: Path) -> None:
+    text = """permit(principal, action, resource) when {
+        principal.method == "oidc" && principal.hasTag("email")
+        && principal.getTag("email") like "*@example.com"
+    };"""
+    authorizer = cedar(tmp_path, text)
+    assert authorizer.check(BOB, "query_table", TABLE).allowed
+    assert not authorizer.check(Principal("bob", method="api_key"), "query_table", TABLE).allowed
+
+
+@pytest.mark.parametrize(
+    ("scope", "is_for"),
+    [
+        ("principal", True),
+        ("principal is User", True),
+        ('principal == User::"bob"', True),
+        ('principal == User::"analysts"', False),
+        ('principal in Group::"analysts"', True),
+        ('principal in Group::"bob"', False),
+        ('principal in User::"bob"', True),
+        ('principal is User in Group::"analysts"', True),
+        ('principal is User in Group::"others"', False),
+    ],
+)
+def test_every_form_of_a_scope_applies_to_its_principals(
+    tmp_path: Path, scope: str, is_for: bool
+) -> None:
+    permitting = cedar(tmp_path, f"permit({scope}, action, resource);")
+    assert permitting.check(BOB, "query_table", TABLE).allowed is is_for
+    all_but = f"permit(principal, action, resource); forbid({scope}, action, resource);"
+    assert cedar(tmp_path, all_but).check(BOB, "query_table", TABLE).allowed is not is_for
+
+
+def test_locations_can_be_conditions(tmp_path: Path) -> None:
+    text = """permit(principal, action == Action::"set_location", resource)
+        when { context.location like "s3://team-a/*" };"""
+    authorizer = cedar(tmp_path, text)
+    assert authorizer.check(BOB, SET_LOCATION, TABLE, "s3://team-a/t").allowed
+    assert not authorizer.check(BOB, SET_LOCATION, TABLE, "s3://team-b/t").allowed
+
+
+def test_a_policy_that_cannot_be_evaluated_denies(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    text = """permit(principal, action, resource);
+    @id("overflow") forbid(principal, action, resource) when { 9223372036854775807 + 1 == 0 };"""
+    assert not cedar(tmp_path, text).check(BOB, "query_table", TABLE).allowed
+    assert "could not be evaluated, which denies" in caplog.text
+    assert "overflow" in caplog.text
+
+
+def test_a_principal_whose_name_is_not_text_is_denied(tmp_path: Path) -> None:
+    authorizer = cedar(tmp_path, "permit(principal, action, resource);")
+    assert not authorizer.check(Principal("a\ud800"), "query_table", TABLE).allowed
+
+
+def test_every_operation_is_an_action_of_one_group() -> None:
+    lines = [line for line in schema_text().splitlines() if "appliesTo" in line]
+    groups = {line.split()[1]: line.split("[")[1].split("]")[0] for line in lines}
+    assert len(groups) == len(lines)
+    assert set(groups.values()) <= set(GROUPS)
+    batches = {"batch_create_table_versions", "batch_commit_tables"}
+    assert set(groups) == {each.name for each in OPERATIONS} - batches | {
+        SET_LOCATION, SET_NAMESPACE_LOCATION,
+    }  # fmt: skip
+
+
+# -- names -----------------------------------------------------------------------------------------
+
+ANY_PATH = st.lists(st.text("a.%2E\n", max_size=3), max_size=3).map(tuple)
+
+
+@given(ANY_PATH, ANY_PATH)
+@example(("a.b",), ("a", "b"))
+@example(("a%2Eb",), ("a.b",))
+@example(("",), ())
+def test_different_objects_have_different_ids(one: tuple[str, ...], other: tuple[str, ...]) -> None:
+    for is_table in (True, False):
+        ids = {object_entity(each, is_table=is_table) for each in (one, other)}
+        assert len(ids) == len({one, other})
+
+
+NAMES = st.sampled_from(["a", "b", "a.b", "%", "", "é", 'x"', "\n", "\\", "$", "\ud800", "*"])
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(
+    st.sampled_from(["list_namespaces", "list_tables", "list_all_tables"]),
+    st.lists(st.lists(NAMES, min_size=1, max_size=3).map(tuple), max_size=6, unique=True),
+)
+def test_filter_returns_what_check_lets_see(
+    tmp_path: Path, operation: str, paths: list[tuple[str, ...]]
+) -> None:
+    text = """
+    permit(principal, action in Action::"see", resource in Namespace::"a");
+    permit(principal, action in Action::"see", resource == Table::"b.a%2Eb");
+    permit(principal, action in Action::"see", resource == Namespace::"%.é");
+    permit(principal, action, resource) when { resource.name == "x\\"" };
+    forbid(principal, action, resource in Namespace::"a.b");
+    """
+    authorizer = cedar(tmp_path, text)
+    describe = "describe_namespace" if operation == "list_namespaces" else "describe_table"
+    seen = [each for each in paths if authorizer.check(BOB, describe, each).visible]
+    assert list(authorizer.filter(BOB, operation, paths)) == seen
+
+
+# -- files -----------------------------------------------------------------------------------------
+
+
+ALL = "permit(principal, action, resource)"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("// one\n\npermit(principal,\n", "line 3: "),
+        (
+            f'{ALL};\n\n@id("x;//")\npermit(principal, action in Action::"reed", resource);',
+            "line 3 (policy 'x;//'): unrecognized action",
+        ),
+        (f"{ALL} when {{ principal.age > 3 }};", "line 1: attribute `age`"),
+        (f'@id("x") {ALL};\n@id("x") {ALL};', "line 2 (policy 'x'): "),
+        ("permit(principal == ?principal, action, resource);", "line 1: a policy with ?principal"),
+    ],
+)
+def test_problems_name_file_line_and_policy(tmp_path: Path, text: str, problem: str) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        cedar(tmp_path, text)
+    assert str(tmp_path / "policies.cedar") in str(caught.value)
+    assert problem in str(caught.value)
+
+
+def test_all_problems_of_a_directory_are_reported(tmp_path: Path) -> None:
+    (tmp_path / "a.cedar").write_text("permit(principal);")
+    (tmp_path / "b.cedar").write_text("allow(principal, action, resource);")
+    (tmp_path / "c.txt").write_text("not a policy")
+    with pytest.raises(InvalidInputError, match=r"(?s)a\.cedar, line 1.*b\.cedar, line 1"):
+        CedarAuthorizer(tmp_path)
+
+
+def test_a_directory_without_policies_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match=r"has no file \*\.cedar"):
+        CedarAuthorizer(tmp_path)
+
+
+def test_policies_without_an_id_are_named_by_their_place(tmp_path: Path) -> None:
+    authorizer = cedar(tmp_path, "// first\npermit(principal, action, resource);")
+    assert authorizer.check(BOB, "query_table", TABLE).reasons == ("policies.cedar:2",)
+
+
+def test_changed_policies_apply_without_a_restart(tmp_path: Path) -> None:
+    authorizer = cedar(tmp_path, "permit(principal, action, resource);", check_seconds=0)
+    assert authorizer.check(BOB, "query_table", TABLE).allowed
+    _replace(tmp_path / "policies.cedar", "forbid(principal, action, resource);")
+    assert not authorizer.check(BOB, "query_table", TABLE).allowed
+
+
+def test_broken_changes_keep_the_policies_before(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    authorizer = cedar(tmp_path, "permit(principal, action, resource);", check_seconds=0)
+    _replace(tmp_path / "policies.cedar", "permit(principal, action, resourc);")
+    with caplog.at_level(logging.ERROR):
+        assert authorizer.check(BOB, "query_table", TABLE).allowed
+        authorizer.check(BOB, "query_table", TABLE)
+    assert "policies.cedar, line 1" in str(authorizer.problem)
+    assert len(caplog.records) == 1
+    _replace(tmp_path / "policies.cedar", "forbid(principal, action, resource);")
+    assert not authorizer.check(BOB, "query_table", TABLE).allowed
+    assert authorizer.problem is None
+
+
+def _replace(file: Path, text: str) -> None:
+    new = file.with_suffix(".new")
+    new.write_text(text)
+    os.replace(new, file)

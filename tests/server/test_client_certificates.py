@@ -1,0 +1,153 @@
+"""TLS, and principals by the certificates of clients."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from cryptography import x509
+from lance_namespace.errors import LanceNamespaceError
+
+from lance_bridge_server.configuration.settings import TlsSettings
+from lance_bridge_server.listeners import tls_context
+
+from .authenticated import LIST, Served, children, serving_settings
+from .certificates import Authority, loopback, tls_client
+
+pytestmark = pytest.mark.server
+
+SAN = [
+    x509.DNSName("ann.example.com"),
+    x509.UniformResourceIdentifier("spiffe://lake/ann"),
+    x509.RFC822Name("ann@example.com"),
+]
+
+
+@dataclass
+class Setup:
+    authority: Authority
+    tls: dict[str, Any]
+    directory: Path
+
+
+@pytest.fixture(scope="module")
+def setup(tmp_path_factory: pytest.TempPathFactory) -> Setup:
+    directory = tmp_path_factory.mktemp("pki")
+    authority = Authority(directory)
+    certificate, key = authority.issue("server", names=loopback())
+    tls = {"certificate": certificate, "key": key, "client_ca": authority.path}
+    return Setup(authority, tls, directory)
+
+
+@pytest.fixture(scope="module")
+def served(setup: Setup, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    method = {"method": "client_certificates", "groups": "organizational_unit"}
+    directory = tmp_path_factory.mktemp("lake")
+    with serving_settings(directory, tls=setup.tls, authentication=[method]) as found:
+        yield found
+
+
+def test_pylance_is_known_by_its_certificate(setup: Setup, served: Served) -> None:
+    certificate, key = setup.authority.issue("ann", units=["x", "y"])
+    properties = {
+        "tls.cert_file": str(certificate),
+        "tls.key_file": str(key),
+        "tls.ssl_ca_cert": str(setup.authority.path),
+    }
+    assert served.url.startswith("https://127.0.0.1:")
+    assert children(served.url, **properties) == []
+    assert (served.last.name, set(served.last.groups)) == ("ann", {"x", "y"})
+    assert served.last.method == "certificate"
+
+
+def test_each_connection_has_its_own_certificate(setup: Setup, served: Served) -> None:
+    clients = {
+        name: tls_client(setup.authority, setup.authority.issue(name)) for name in ("ann", "bob")
+    }
+    for name in ("ann", "bob", "ann", "bob"):
+        assert clients[name].get(f"{served.url}{LIST}").status_code == 200
+        assert served.last.name == name
+    answer = tls_client(setup.authority, None).get(f"{served.url}{LIST}")
+    assert (answer.status_code, answer.json()["code"]) == (401, 16)
+
+
+def test_certificates_of_other_authorities_and_expired_ones_are_refused(
+    setup: Setup, served: Served
+) -> None:
+    before = len(served.seen.principals)
+    stranger = Authority(setup.directory, "stranger").issue("ann")
+    expired = setup.authority.issue("ann", expires=timedelta(days=-1))
+    for pair in (stranger, expired):
+        with pytest.raises(httpx.TransportError):
+            tls_client(setup.authority, pair).get(f"{served.url}{LIST}")
+    assert len(served.seen.principals) == before
+
+
+@pytest.mark.parametrize(
+    ("field", "name"),
+    [("dns", "ann.example.com"), ("uri", "spiffe://lake/ann"), ("email", "ann@example.com")],
+)
+def test_the_name_is_taken_from_the_configured_field(
+    setup: Setup, tmp_path: Path, field: str, name: str
+) -> None:
+    method = {"method": "client_certificates", "name": field}
+    with serving_settings(tmp_path, tls=setup.tls, authentication=[method]) as served:
+        pair = setup.authority.issue("ann", names=SAN, units=["x"])
+        assert tls_client(setup.authority, pair).get(f"{served.url}{LIST}").status_code == 200
+        assert (served.last.name, set(served.last.groups)) == (name, set())
+        answer = tls_client(setup.authority, setup.authority.issue("ann")).get(
+            f"{served.url}{LIST}"
+        )
+        assert (answer.status_code, answer.json()["code"]) == (401, 16)
+        assert f"has no {field}" in answer.json()["error"]
+
+
+def test_tls_can_require_a_certificate(setup: Setup, tmp_path: Path) -> None:
+    tls = {**setup.tls, "client_certificates": "required"}
+    with serving_settings(tmp_path, tls=tls, allow_anonymous=True) as served:
+        pair = setup.authority.issue("ann")
+        assert tls_client(setup.authority, pair).get(f"{served.url}{LIST}").status_code == 200
+        with pytest.raises(httpx.TransportError):
+            tls_client(setup.authority, None).get(f"{served.url}{LIST}")
+
+
+def test_old_versions_of_tls_are_refused(setup: Setup, served: Served) -> None:
+    context = ssl.create_default_context(cafile=setup.authority.path)
+    with pytest.warns(DeprecationWarning, match="TLSv1_1"):
+        context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_1
+    context.set_ciphers("DEFAULT:@SECLEVEL=0")
+    with pytest.raises(httpx.TransportError):
+        httpx.get(f"{served.url}{LIST}", verify=context)
+
+
+def test_a_password_is_read_from_its_file(setup: Setup, tmp_path: Path) -> None:
+    certificate, key = setup.authority.issue("server", names=loopback(), password="open-sesame")
+    file = tmp_path / "password"
+    file.write_text("open-sesame\n")
+    given: dict[str, Any] = {"certificate": certificate, "key": key}
+    assert tls_context(TlsSettings(**given, key_password_file=file)) is not None
+    file.write_text("other\n")
+    for wrong in ({"key_password_file": file}, {}):
+        with pytest.raises(LanceNamespaceError, match=r"tls\.certificate and tls\.key cannot") as e:
+            tls_context(TlsSettings.model_validate({**given, **wrong}))
+        assert "open-sesame" not in str(e.value)
+
+
+@pytest.mark.parametrize("key", ["certificate", "key", "client_ca", "key_password_file"])
+def test_a_file_that_cannot_be_read_is_named_by_its_key(setup: Setup, key: str) -> None:
+    settings = TlsSettings.model_validate({**setup.tls, key: "/nothing.pem"})
+    with pytest.raises(LanceNamespaceError, match=rf"tls\.(.* )?.*{key}.* cannot be used: No such"):
+        tls_context(settings)
+
+
+def test_a_key_of_another_certificate_is_refused(setup: Setup) -> None:
+    _, other = setup.authority.issue("other")
+    settings = TlsSettings.model_validate({**setup.tls, "key": other})
+    with pytest.raises(LanceNamespaceError, match="KEY_VALUES_MISMATCH"):
+        tls_context(settings)

@@ -1,0 +1,42 @@
+"""The conformance kit through the gateway, on real Hive Metastores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from conformance.hive_target import hive_target
+from server.rest_target import over_rest
+from servers.metastores import Metastores
+
+from lance_bridge.testing import ConformanceSuite, EntrySuite, Target
+from lance_bridge.testing.concurrency import ConcurrencyCases
+
+pytestmark = pytest.mark.server
+
+
+class OnRelease:
+    """A gateway to a metastore of one release."""
+
+    release: str
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def target(
+        cls, metastores: Metastores, tmp_path_factory: pytest.TempPathFactory
+    ) -> Iterator[Target]:
+        data_root = tmp_path_factory.mktemp("data")
+        with over_rest(hive_target(cls.release, metastores, data_root), cls) as target:
+            yield target
+
+
+class TestHive23(OnRelease, ConcurrencyCases, EntrySuite):
+    """What the release of the server decides."""
+
+    release = "2.3"
+
+
+class TestHive42(OnRelease, ConformanceSuite):
+    """Every case."""
+
+    release = "4.2"

@@ -1,0 +1,122 @@
+"""Explanations of decisions, and authorizers by their names."""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+from cli.running import answer_of, run
+from lance_namespace.errors import InvalidInputError
+from server.policies import cedar, memory_namespace
+
+from lance_bridge_server import authorizers
+from lance_bridge_server.authorization import AllowAll
+from lance_bridge_server.authorizers import make_authorizer
+from lance_bridge_server.explain import explain
+from lance_bridge_server.policies import CedarAuthorizer
+from lance_bridge_server.principals import Principal
+
+POLICIES = """@id("readers")
+permit(principal in Group::"analysts", action in Action::"read", resource in Namespace::"sales");
+@id("makers")
+permit(principal in Group::"analysts", action in Action::"create", resource);
+@id("no-pay")
+forbid(principal, action, resource == Table::"sales.pay");
+"""
+ANN = Principal("ann", frozenset({"analysts"}))
+
+
+@pytest.mark.parametrize(
+    ("operation", "table", "answer", "policies"),
+    [
+        ("query_table", "orders", "done", [("readers", "permit", 1)]),
+        ("drop_table", "orders", "permission denied", []),
+        ("query_table", "pay", "not found", [("no-pay", "forbid", 5)]),
+        ("create_table", "orders", "done", [("makers", "permit", 3)]),
+    ],
+)
+def test_the_policy_that_decides_is_named(
+    tmp_path: Path, operation: str, table: str, answer: str, policies: list[tuple[str, str, int]]
+) -> None:
+    authorizer, namespace = cedar(tmp_path, POLICIES), memory_namespace(tmp_path)
+    found = explain(authorizer, namespace, ANN, operation, ["sales", table])
+    decision = "allow" if answer == "done" else "deny"
+    assert (found["decision"], found["answer"]) == (decision, answer)
+    file = tmp_path / "policies.cedar"
+    assert found["policies"] == [
+        {"id": name, "effect": effect, "place": f"{file}, line {line}"}
+        for name, effect, line in policies
+    ]
+
+
+def test_creating_what_one_cannot_see_is_denied(tmp_path: Path) -> None:
+    authorizer, namespace = cedar(tmp_path, POLICIES), memory_namespace(tmp_path)
+    found = explain(authorizer, namespace, ANN, "create_table", ["other", "t"])
+    assert found["decision"] == "deny"
+    assert "may not see what it creates" in found["answer"]
+
+
+def test_unknown_operations_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="no operation 'read'"):
+        explain(AllowAll(), memory_namespace(tmp_path), ANN, "read", ["a", "b"])
+
+
+def test_authorizers_have_names(tmp_path: Path) -> None:
+    file = tmp_path / "policies.cedar"
+    file.write_text(POLICIES)
+    assert isinstance(make_authorizer("none", {}), AllowAll)
+    assert isinstance(make_authorizer("cedar", {"policies": str(file)}), CedarAuthorizer)
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [("opa", {}), ("none", {"policies": "x"}), ("cedar", {}), ("cedar", {"file": "x"})],
+)
+def test_unknown_names_and_options_are_refused(method: str, options: dict[str, str]) -> None:
+    with pytest.raises(InvalidInputError):
+        make_authorizer(method, options)
+
+
+class Denying(AllowAll):
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+
+def test_packages_bring_authorizers(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = EntryPoint("denying", f"{__name__}:Denying", authorizers.GROUP)
+    monkeypatch.setattr(authorizers, "entry_points", lambda *, group: [entry] if group else [])
+    made = make_authorizer("denying", {"reason": "closed"})
+    assert getattr(made, "reason") == "closed"  # noqa: B009 - its class is imported twice
+    with pytest.raises(InvalidInputError, match="'denying'"):
+        make_authorizer("denying", {})
+
+
+def test_the_command_explains(tmp_path: Path) -> None:
+    (tmp_path / "policies.cedar").write_text(POLICIES.replace('"sales', '"prod.sales'))
+    config = tmp_path / "server.yaml"
+    config.write_text(
+        f"catalogs: {{prod: {{impl: hive, uri: 'thrift://127.0.0.1:1'}}}}\n"
+        f"authorization: {{method: cedar, policies: {tmp_path}}}\n"
+    )
+    asked = ["serve", "--config", str(config), "--explain", "ann", "query_table"]
+    found = answer_of(*asked, "prod.Sales.PAY", "--group", "analysts")
+    assert (found["decision"], found["id"]) == ("deny", ["prod", "sales", "pay"])
+    assert found["policies"][0]["id"] == "no-pay"
+    done = run(*asked, "prod.sales.orders", "--group", "analysts")
+    assert "decision: allow\nanswer: done\npolicy: readers permit" in done.output
+    done = run(*asked, "prod.sales.orders")
+    assert "policy: none applies" in done.output
+
+
+def test_a_wrong_policy_ends_the_command(tmp_path: Path) -> None:
+    file = tmp_path / "policies.cedar"
+    file.write_text("permit(principal, action, resourc);")
+    config = tmp_path / "server.yaml"
+    config.write_text(
+        f"catalogs: {{prod: {{impl: hive, uri: 'thrift://127.0.0.1:1'}}}}\n"
+        f"authorization: {{method: cedar, policies: {file}}}\n"
+    )
+    for more in ([], ["--check"], ["--explain", "ann", "query_table", "prod.a.b"]):
+        done = run("serve", "--config", str(config), *more, code=2)
+        assert f"{file}, line 1" in done.output.replace("\n", "")

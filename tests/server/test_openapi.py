@@ -1,0 +1,79 @@
+"""The gateway against its specification, by schemathesis.
+
+``lance_namespace_openapi.yaml`` is docs/src/spec.yaml of
+https://github.com/lance-format/lance-namespace at commit 68ea9a3e, unchanged; its licence is the
+Apache License 2.0.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from lance_namespace.errors import UnauthenticatedError
+from server.serving import serving
+from starlette.requests import HTTPConnection
+
+from lance_bridge_server.app import create_app
+from lance_bridge_server.gateway import Gateway
+from lance_bridge_server.principals import Principal
+
+HERE = Path(__file__).parent
+SPECIFICATION = HERE / "lance_namespace_openapi.yaml"
+KEY = "key-of-the-test"
+CHECKS = (
+    "not_a_server_error",
+    "content_type_conformance",
+    "response_schema_conformance",
+    "response_headers_conformance",
+    "invalid_requests_are_refused",
+    "missing_required_header",
+    "unsupported_method",
+    "allow_header_conformance",
+    "ignored_auth",
+    "valid_requests_are_read",
+)
+
+
+class OneKey:
+    """Knows one API key."""
+
+    async def authenticate(self, connection: HTTPConnection) -> Principal | None:
+        found = connection.headers.get("x-api-key")
+        if found is None:
+            return None
+        if found != KEY:
+            raise UnauthenticatedError("The API key is not valid")
+        return Principal("tester", method="api_key")
+
+
+@pytest.mark.timeout(180)
+def test_the_gateway_does_as_the_specification_says(gateway: Gateway, tmp_path: Path) -> None:
+    gateway.authenticator = OneKey()
+    with serving(create_app(gateway)) as url:
+        environment = {
+            "LANCE_BRIDGE_TEST_GATEWAY": url,
+            "LANCE_BRIDGE_TEST_API_KEY": KEY,
+            "SCHEMATHESIS_HOOKS": "schemathesis_hooks",
+            "PYTHONPATH": str(HERE),
+        }
+        command = [
+            *(sys.executable, "-m", "schemathesis.cli", "run", str(SPECIFICATION)),
+            *("--url", url, "--header", f"x-api-key:{KEY}", "--checks", ",".join(CHECKS)),
+            *("--seed", "20261123", "--generation-deterministic"),
+            *("--phases", "coverage,fuzzing", "--max-examples", "4", "--no-color"),
+            *("--warnings", "off", "--generation-with-security-parameters", "false"),
+        ]
+        run = subprocess.run(
+            command,
+            cwd=tmp_path,
+            env={**os.environ, **environment},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert run.returncode == 0, run.stdout[-60_000:] + run.stderr
+    assert "54 selected / 54 total" in run.stdout.replace("  ", " "), run.stdout

@@ -1,0 +1,182 @@
+"""pylance over its REST client, on a gateway to a real Hive Metastore."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+from typing import Any
+
+import lance
+import lance_namespace as api
+import pyarrow as pa
+import pytest
+from lance.fragment import write_fragments
+from lance.namespace import RestNamespace
+from lance_namespace.errors import LanceNamespaceError
+from lance_namespace_urllib3_client.models import Identity
+from server.serving import serving
+from server.test_openapi import KEY, OneKey
+from servers.metastores import Metastores
+from starlette.applications import Starlette
+from starlette.routing import Mount
+
+from lance_bridge_hive import HiveNamespace
+from lance_bridge_server.app import create_app
+from lance_bridge_server.gateway import Gateway
+
+pytestmark = pytest.mark.server
+Connect = Callable[..., Any]
+
+
+def rows(ids: Sequence[int]) -> pa.Table:
+    return pa.table({"id": pa.array(ids, pa.int64())})
+
+
+def ids(dataset: Any) -> list[int]:
+    return sorted(dataset.to_table()["id"].to_pylist())
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory, metastores: Metastores) -> Iterator[str]:
+    """A gateway that takes one API key, below a base path."""
+    uri, root = metastores.get("2.3").uri, tmp_path_factory.mktemp("root")
+    with HiveNamespace(uri=uri, root=str(root)) as hive:
+        app = create_app(Gateway(hive, authenticator=OneKey()))
+        with serving(Starlette(routes=[Mount("/catalogs/hive", app)])) as address:
+            yield f"{address}/catalogs/hive"
+
+
+@pytest.fixture
+def connect(url: str) -> Connect:
+    """Returns clients of the gateway."""
+    return lambda **more: client_of(url, **more)
+
+
+def client_of(url: str, **more: str) -> Any:
+    properties = {"uri": url, "header.x-api-key": KEY, **more}
+    return RestNamespace(**properties)  # type: ignore[no-untyped-call]  # pylance has no types
+
+
+@pytest.fixture
+def database(connect: Connect, tmp_path: Path) -> str:
+    """The name of an empty database."""
+    name = f"db_{abs(hash(str(tmp_path)))}"
+    connect().create_namespace(api.CreateNamespaceRequest(id=[name]))
+    return name
+
+
+def test_a_table_is_written_appended_to_and_overwritten(connect: Connect, database: str) -> None:
+    table = {"namespace_client": connect(), "table_id": [database, "t"]}
+    lance.write_dataset(rows([0, 1]), **table)
+    lance.write_dataset(rows([2]), mode="append", **table)
+    assert ids(lance.dataset(**table)) == [0, 1, 2]
+    lance.write_dataset(rows([7]), mode="overwrite", **table)
+    assert ids(lance.dataset(**table)) == [7]
+    assert ids(lance.dataset(version=2, **table)) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("delimiter", [".", "::", "/", "$"])
+def test_a_client_may_have_a_delimiter_of_its_own(
+    connect: Connect, database: str, delimiter: str
+) -> None:
+    client = connect(delimiter=delimiter)
+    lance.write_dataset(rows([1]), namespace_client=client, table_id=[database, "t"])
+    assert client.list_tables(api.ListTablesRequest(id=[database])).tables == ["t"]
+    everything = client.list_all_tables(api.ListTablesRequest()).tables
+    assert delimiter.join([database, "t"]) in everything
+
+
+def test_a_client_without_the_key_is_unauthenticated(url: str, connect: Connect) -> None:
+    request = api.ListNamespacesRequest(id=[])
+    for wrong in (client_of(url, **{"header.x-api-key": "s3cret"}), keyless(url)):
+        with pytest.raises(LanceNamespaceError) as caught:
+            wrong.list_namespaces(request)
+        assert caught.value.code == api.ErrorCode.UNAUTHENTICATED
+        assert "s3cret" not in str(caught.value)
+    own = api.ListNamespacesRequest(id=[], identity=Identity(api_key=KEY))
+    assert keyless(url).list_namespaces(own).namespaces
+    other = api.ListNamespacesRequest(id=[], identity=Identity(api_key="s3cret"))
+    with pytest.raises(LanceNamespaceError):
+        connect().list_namespaces(other)
+
+
+def keyless(url: str) -> Any:
+    return RestNamespace(uri=url)  # type: ignore[no-untyped-call]  # pylance has no types
+
+
+# -- managed tables --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def managed(connect: Connect, database: str) -> list[str]:
+    """The identifier of a table whose latest version the catalog holds."""
+    table_id = [database, "managed"]
+    request = api.DeclareTableRequest(id=table_id, properties={"managed_by": "impl"})
+    connect().declare_table(request)
+    lance.write_dataset(rows([]), namespace_client=connect(), table_id=table_id, mode="overwrite")
+    return table_id
+
+
+def test_concurrent_commits_to_a_managed_table_lose_nothing(
+    connect: Connect, managed: list[str]
+) -> None:
+    before = lance.dataset(namespace_client=connect(), table_id=managed).version
+    start = threading.Barrier(4)
+
+    def append(number: int) -> None:
+        start.wait(30)
+        lance.write_dataset(
+            rows([number]), namespace_client=connect(), table_id=managed, mode="append"
+        )
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(append, range(4)))
+    found = lance.dataset(namespace_client=connect(), table_id=managed)
+    assert (ids(found), found.version) == ([0, 1, 2, 3], before + 4)
+    versions = connect().list_table_versions(api.ListTableVersionsRequest(id=managed)).versions
+    assert max(each.version for each in versions) == found.version
+
+
+def test_fragments_of_several_processes_are_committed_at_once(
+    connect: Connect, managed: list[str], tmp_path: Path
+) -> None:
+    described = connect().describe_table(api.DescribeTableRequest(id=managed))
+    assert described.managed_versioning
+    spawn = multiprocessing.get_context("spawn")
+    outputs = [tmp_path / str(number) for number in range(2)]
+    workers = [
+        spawn.Process(target=_write, args=(described.location, number, str(output)))
+        for number, output in enumerate(outputs)
+    ]
+    _run(workers)
+    written = [lance.FragmentMetadata.from_json(output.read_text()) for output in outputs]
+    dataset = lance.dataset(namespace_client=connect(), table_id=managed)
+    committed = lance.LanceDataset.commit(
+        described.location,
+        lance.LanceOperation.Append(written),
+        read_version=dataset.version,
+        namespace_client=connect(),
+        table_id=managed,
+        namespace_client_managed_versioning=described.managed_versioning,
+    )
+    assert committed.version == dataset.version + 1
+    assert ids(lance.dataset(namespace_client=connect(), table_id=managed)) == [0, 1]
+
+
+def _run(workers: Sequence[SpawnProcess]) -> None:
+    for each in workers:
+        each.start()
+    for each in workers:
+        each.join(60)
+    assert [each.exitcode for each in workers] == [0, 0]
+
+
+def _write(location: str, number: int, output: str) -> None:
+    """Write a fragment in a process of its own."""
+    (fragment,) = write_fragments(rows([number]), location, mode="append")
+    Path(output).write_text(json.dumps(fragment.to_json()))

@@ -1,0 +1,210 @@
+"""``lance-bridge serve``, as the installed program."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import time
+from pathlib import Path
+
+import httpx
+import lance_namespace as api
+import pytest
+import yaml
+from cli.running import answer_of, program, run, wait_until
+
+from lance_bridge_server.authentication.key_file import ApiKeyFile
+
+from .authenticated import LIST, children, connect, serve
+from .identity_provider import AUDIENCE, identity_provider
+
+pytestmark = pytest.mark.server
+
+HIVE = "prod=hive:uri=thrift://127.0.0.1:1"
+
+
+def test_a_catalog_is_the_root_or_a_child_of_it(tmp_path: Path) -> None:
+    files = ["-c", f"files=dir:root={tmp_path}/lake", "--port", "0"]
+    with serve(*files, "--root", "files") as served:
+        request = api.CreateNamespaceRequest(id=["films"])
+        connect(served.url).create_namespace(request)
+        assert children(served.url) == ["films"]
+        assert served.stop()[:2] == (0, "")
+    with serve(*files, "-c", "more=dir", "-p", f"more.root={tmp_path}/more") as served:
+        assert children(served.url) == ["files", "more"]
+        found = connect(served.url).list_namespaces(api.ListNamespacesRequest(id=["files"]))
+        assert found.namespaces == ["films"]
+
+
+def test_ctrl_c_ends_it_with_exit_code_0(tmp_path: Path) -> None:
+    with serve("-c", f"files=dir:root={tmp_path}/lake", "--port", "0") as served:
+        assert children(served.url) == ["files"]
+        served.process.send_signal(signal.SIGINT)
+        _, error = served.process.communicate(timeout=60)
+        assert (served.process.returncode, "Traceback" in error) == (0, False)
+
+
+def test_several_processes_serve_a_file_and_a_socket(tmp_path: Path) -> None:
+    keys = ApiKeyFile(tmp_path / "keys.json")
+    key, _ = keys.add("ann")
+    config = tmp_path / "server.yaml"
+    content = {
+        "catalogs": {"files": {"impl": "dir", "root": f"{tmp_path}/lake"}},
+        "root": "files",
+        "listeners": [{"host": "127.0.0.1", "port": 0}, {"socket": f"{tmp_path}/s"}],
+        "authentication": [{"method": "api_keys", "file": str(keys.path)}],
+        "workers": 2,
+        "log": {"format": "json"},
+    }
+    config.write_text(yaml.safe_dump(content))
+    with serve("--config", str(config), addresses=2) as served:
+        assert served.addresses[1] == f"unix:{tmp_path}/s"
+        assert children(served.url, **{"header.x-api-key": key}) == []
+        transport = httpx.HTTPTransport(uds=f"{tmp_path}/s")
+        with httpx.Client(transport=transport) as client:
+            assert client.get(f"http://x{LIST}").status_code == 401
+            assert client.get(f"http://x{LIST}", headers={"x-api-key": key}).status_code == 200
+        code, _, error = served.stop()
+        assert code == 0, error
+        assert "died" not in error
+        assert len([line for line in error.splitlines() if "Started server process" in line]) == 2
+        assert all(json.loads(line)["level"] for line in error.splitlines())
+
+
+def test_sighup_reads_the_configuration_again(tmp_path: Path) -> None:
+    config = tmp_path / "server.yaml"
+    files = {"impl": "dir", "root": f"{tmp_path}/lake"}
+    content = {"catalogs": {"one": files}, "listeners": [{"port": 0}], "workers": 2}
+    config.write_text(yaml.safe_dump(content))
+    with serve("--config", str(config)) as served:
+        assert children(served.url) == ["one"]
+        config.write_text(yaml.safe_dump({**content, "catalogs": {"one": files, "two": files}}))
+        served.process.send_signal(signal.SIGHUP)
+        # The workers are replaced one after another, and none is left in the end.
+        wait_until(lambda: all(children(served.url) == ["one", "two"] for _ in range(10)))
+        assert served.stop()[0] == 0
+
+
+def test_it_refuses_other_addresses_without_authentication(tmp_path: Path) -> None:
+    files = ["-c", f"files=dir:root={tmp_path}/lake", "--host", "0.0.0.0", "--port", "0"]
+    done = run("serve", *files, code=2)
+    assert "--allow-anonymous" in done.output
+    with serve(*files, "--allow-anonymous") as served:
+        assert children(served.url.replace("0.0.0.0", "127.0.0.1")) == ["files"]
+    keys = ApiKeyFile(tmp_path / "keys.json")
+    key, _ = keys.add("ann")
+    with serve(*files, "--api-keys", str(keys.path)) as served:
+        url = served.url.replace("0.0.0.0", "127.0.0.1")
+        assert httpx.get(f"{url}{LIST}").status_code == 401
+        assert children(url, **{"header.x-api-key": key}) == ["files"]
+
+
+def test_an_address_that_is_in_use_is_a_failure(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = run("serve", "-c", f"files=dir:root={tmp_path}", "--port", port, code=1)
+    assert f"Cannot listen at 127.0.0.1:{port}: Address already in use" in done.output
+
+
+def test_a_socket_is_taken_over_from_a_server_that_was_killed(tmp_path: Path) -> None:
+    arguments = ["-c", f"files=dir:root={tmp_path}/lake", "--socket", f"{tmp_path}/s"]
+    with serve(*arguments) as killed:
+        done = run("serve", *arguments, code=1)
+        assert f"Cannot listen at {tmp_path}/s" in done.output
+        killed.process.kill()
+        killed.process.wait()
+    with serve(*arguments) as served:
+        assert served.url == f"unix:{tmp_path}/s"
+
+
+def test_check_names_what_does_not_answer(tmp_path: Path) -> None:
+    with identity_provider("okta") as provider:
+        config = tmp_path / "server.yaml"
+        oidc = {"method": "oidc", "issuer": provider.issuer, "audiences": [AUDIENCE]}
+        config.write_text(yaml.safe_dump({"authentication": [oidc]}))
+        options = ["--check", "--config", str(config), "-c", f"files=dir:root={tmp_path}/lake"]
+        good = answer_of("serve", *options)
+        assert good["authentication"] == "oidc"
+        assert [(each["name"], each["problem"]) for each in good["checked"]] == [
+            ("files", ""),
+            (provider.issuer, ""),
+        ]
+        provider.stop()
+        options += ["-c", HIVE, "-p", "prod.client.retry-timeout=0"]
+        bad = answer_of("serve", *options, code=1)
+    problems = {each["name"]: each["problem"] for each in bad["checked"]}
+    assert problems["files"] == ""
+    assert "connection refused" in problems["prod"]
+    assert "cannot be read: ConnectError" in problems[provider.issuer]
+
+
+def test_check_gives_up_on_a_catalog_that_does_not_answer() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        started = time.monotonic()
+        done = program(
+            "serve", "--check", "--timeout", "1", "-c", f"x=rest:uri=http://127.0.0.1:{port}"
+        )
+        assert time.monotonic() - started < 60
+    assert done.returncode == 1
+    assert "no answer within 1 seconds" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ([], "Give a --catalog"),
+        (["-c", "=hive"], "--catalog is given as NAME=IMPL"),
+        (["-c", "prod="], "--catalog is given as NAME=IMPL"),
+        (["-c", "prod=hive:uri"], "--catalog is given as NAME=IMPL"),
+        (["-c", HIVE, "-c", HIVE], "--catalog prod is given twice"),
+        (["-c", HIVE, "-p", "uri=x"], "--property is given as NAME.KEY=VALUE"),
+        (["-c", "prod=hvie:uri=x"], "did you mean 'hive'?"),
+        (["-c", "prod=hive:url=x"], "catalog 'prod': impl=hive has no property 'url': did you"),
+        (["-c", HIVE, "--root", "x"], "root: 'x' must be the one catalog"),
+        (["-c", HIVE, "--tls-key", "k"], "'tls.certificate' is required"),
+        (["-c", HIVE, "--port", "1", "--socket", "s"], "a listener has a host and port, or a"),
+        (["-c", HIVE, "--api-keys", "/nothing"], "/nothing cannot be read: No such file"),
+        (["--config", "/nothing"], "/nothing cannot be read: No such file"),
+    ],
+)
+@pytest.mark.parametrize("more", [[], ["--check"]])
+def test_wrong_options_are_wrong_usage(arguments: list[str], text: str, more: list[str]) -> None:
+    done = run("serve", *arguments, *more, code=2)
+    assert text in done.output.replace("\n", " ")
+    assert "Traceback" not in done.output
+
+
+def test_no_credential_is_in_what_the_server_prints(tmp_path: Path) -> None:
+    keys = ApiKeyFile(tmp_path / "keys.json")
+    key, entry = keys.add("ann")
+    config = tmp_path / "server.yaml"
+    with identity_provider("okta") as provider:
+        content = {
+            "catalogs": {"files": {"impl": "dir", "root": f"{tmp_path}/lake"}},
+            "listeners": [{"port": 0}],
+            "authentication": [
+                {"method": "api_keys", "file": str(keys.path)},
+                {"method": "oidc", "issuer": provider.issuer, "audiences": [AUDIENCE]},
+            ],
+            "log": {"level": "debug"},
+        }
+        config.write_text(yaml.safe_dump(content))
+        good, bad = provider.token(), provider.token(aud="other")
+        credentials = [key, f"{key[:-1]}_", good, bad, f"{good}x", "a-password"]
+        with serve("--config", str(config)) as served:
+            answers = ""
+            for each in credentials:
+                for name, value in (("x-api-key", each), ("authorization", f"Bearer {each}")):
+                    answer = httpx.get(f"{served.url}{LIST}", headers={name: value})
+                    answers += f"{answer.status_code} {answer.headers} {answer.text}\n"
+            keys.path.write_text("{")
+            answers += httpx.get(f"{served.url}{LIST}", headers={"x-api-key": key}).text
+            code, out, error = served.stop()
+    assert code == 0
+    assert answers.count("200 ") == 4
+    assert "DEBUG" in error
+    assert str(keys.path) in error
+    for secret in (*credentials, key.rpartition("_")[2], entry.hash, entry.salt):
+        assert secret not in answers + out + error

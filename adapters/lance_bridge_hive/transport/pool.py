@@ -112,6 +112,32 @@ class ClientPool:
             return self._attempt(operation, repeatable)
         except _AttemptFailed as failed:
             first = failed
+        try:
+            return self._retry(first, operation, name, repeatable, started)
+        finally:
+            # Its traceback refers to this frame: the cycle would keep the connections of a pool
+            # that is dropped open until the garbage is collected.
+            del first
+
+    def close(self) -> None:
+        """Close idle connections now and lent ones when they come back. May be used again."""
+        with self._lock:
+            self._generation += 1
+            idle = list(self._idle)
+            self._idle.clear()
+        for connection in idle:
+            connection.close()
+
+    # ---------------------------------------------------------------------------------------------
+
+    def _retry(
+        self,
+        first: _AttemptFailed,
+        operation: Callable[[Connection], T],
+        name: str,
+        repeatable: bool,
+        started: float,
+    ) -> T:
         left = self._config.retry_timeout - (time.monotonic() - started)
         if not first.again or left <= 0:
             raise _final_error(name, first, 1, started) from first.__cause__
@@ -131,23 +157,12 @@ class ClientPool:
             raise _final_error(name, failed, tried, started) from failed.__cause__
         return answer
 
-    def close(self) -> None:
-        """Close idle connections now and lent ones when they come back. May be used again."""
-        with self._lock:
-            self._generation += 1
-            idle = list(self._idle)
-            self._idle.clear()
-        for connection in idle:
-            connection.close()
-
-    # ---------------------------------------------------------------------------------------------
-
     def _retry_warning(self, name: str) -> Callable[[BaseException | None], None]:
         """Return a function that logs, once, that no metastore can be reached.
 
         Lost connections are replaced silently, as after a restart of the metastore.
         """
-        logged = False
+        logged, seconds = False, self._config.retry_timeout
 
         def warn(failed: BaseException | None) -> None:
             nonlocal logged
@@ -157,7 +172,7 @@ class ClientPool:
             logger.warning(
                 "%s: no metastore can be reached (%s); trying again for up to %g s "
                 "(client.retry-timeout)",
-                name, _causes(failed), self._config.retry_timeout,
+                name, _causes(failed), seconds,
             )  # fmt: skip
 
         return warn

@@ -186,9 +186,9 @@ class LocalLocation(Location):
         for directory in [Path(parent) for parent, _, _ in found]:
             name = self._path(directory)
             if name != "." and (name in emptied or table_files.is_lance_directory(name)):
-                _remove_if_empty(directory)
+                remove_if_empty(directory)
         if not self._directory.is_symlink():
-            _remove_if_empty(self._directory)
+            remove_if_empty(self._directory)
 
 
 def _stop(error: OSError) -> None:
@@ -196,7 +196,8 @@ def _stop(error: OSError) -> None:
         raise error
 
 
-def _remove_if_empty(directory: Path) -> None:
+def remove_if_empty(directory: Path) -> None:
+    """Remove a local directory, unless files are in it or it does not exist (any more)."""
     try:
         directory.rmdir()
     except FileNotFoundError:

@@ -21,7 +21,7 @@ from lance_namespace.errors import (
     ServiceUnavailableError,
 )
 from lance_namespace_urllib3_client.models import TableVersion
-from obstore.exceptions import AlreadyExistsError, NotFoundError
+from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError
 from obstore.store import LocalStore
 
 from .. import location as locations
@@ -201,17 +201,27 @@ class TableFiles:
         uri = locations.for_lance(self.location)
         if not locations.is_local(uri):
             return self._remote
-        try:
-            mode = os.stat(uri).st_mode
-        except (FileNotFoundError, NotADirectoryError):
+        if not _is_directory(uri):
             return None
-        return LocalStore(uri) if stat.S_ISDIR(mode) else None
+        try:
+            return LocalStore(uri)
+        except BaseError:
+            if _is_directory(uri):
+                raise
+            return None  # removed meanwhile
 
     def _open_existing(self) -> Any:
         store = self._open()
         if store is None:
             raise FileNotFoundError(f"There is no directory {self.location}")
         return store
+
+
+def _is_directory(path: str) -> bool:
+    try:
+        return stat.S_ISDIR(os.stat(path).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
 
 
 def _remove_one(store: Any, path: str) -> None:

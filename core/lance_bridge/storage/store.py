@@ -30,7 +30,7 @@ from obstore.exceptions import UnauthenticatedError as StoreUnauthenticated
 from obstore.store import from_url
 
 from .. import location as locations
-from .deletion import LocalLocation, Location, RemoteLocation
+from .deletion import LocalLocation, Location, RemoteLocation, remove_if_empty
 from .table_files import RESERVED_FILE, VERSIONS, LocationFiles
 
 _CLIENT_OPTIONS = {
@@ -41,6 +41,7 @@ _CLIENT_OPTIONS = {
 }  # fmt: skip
 _DEFAULT_CLIENT: dict[str, Any] = {"connect_timeout": "5s", "timeout": "30s"}
 _RETRY: dict[str, Any] = {"max_retries": 3, "retry_timeout": timedelta(seconds=30)}
+_RESERVE_ATTEMPTS = 10
 _GOOGLE_TOKEN = "google_storage_token"
 """Lance's option for a vended token; obstore takes tokens only from a function."""
 _REFUSED = re.compile(r"status code: 403\b|\(code: AccessDenied\)")  # the latter of one key of many
@@ -82,12 +83,14 @@ class TableStorage:
                 obstore.put(self.store_at(location), RESERVED_FILE, b"")
                 return []
             created = [str(path) for path in (directory, *directory.parents) if not path.exists()]
-            directory.mkdir(parents=True, exist_ok=True)
-            (directory / RESERVED_FILE).touch()
+            _make_reserved(directory)
             return created
 
     def release(self, location: str, created: Sequence[str]) -> None:
-        """Undo :meth:`reserve`, except for directories that are in use by now."""
+        """Undo :meth:`reserve`, except for directories that are in use by now.
+
+        Safe to call while other clients reserve and release the same location.
+        """
         with store_errors(location):
             directory = _local(location)
             if directory is None:
@@ -95,9 +98,7 @@ class TableStorage:
                 return
             (directory / RESERVED_FILE).unlink(missing_ok=True)
             for path in map(Path, created):
-                if not path.is_dir() or any(path.iterdir()):
-                    return
-                path.rmdir()
+                remove_if_empty(path)
 
     def files_of_table(self, location: str) -> LocationFiles:
         """Return which files inside ``location`` are the table's, and which are not.
@@ -186,6 +187,22 @@ class TableStorage:
 def _local(location: str) -> Path | None:
     path = locations.for_lance(location)
     return Path(path) if path.startswith("/") else None
+
+
+def _make_reserved(directory: Path) -> None:
+    """Create a local directory with the file that reserves it.
+
+    Another client that releases the same location may remove the directory after any step.
+    """
+    for attempts_left in reversed(range(_RESERVE_ATTEMPTS)):
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            (directory / RESERVED_FILE).touch()
+        except (FileNotFoundError, FileExistsError):
+            if not attempts_left:
+                raise
+        else:
+            return
 
 
 def _local_names(directory: Path) -> Iterator[str]:

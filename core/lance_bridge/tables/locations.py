@@ -96,7 +96,7 @@ def reserved(table: TableEntry) -> Iterator[None]:
         raise
     except Exception:
         if not _may_be_taken(table):
-            table.storage(write=True).release(table.location, made)
+            _release(table, made)
         raise
 
 
@@ -109,6 +109,14 @@ def reserve_if_free(table: TableEntry) -> list[str] | None:
     except LanceNamespaceError as error:
         logger.warning("could not reserve %s: %s", table.location, error)
     return None
+
+
+def _release(table: TableEntry, created: list[str]) -> None:
+    """Release a reservation; a failure is logged, so that the catalog's answer is raised."""
+    try:
+        table.storage(write=True).release(table.location, created)
+    except LanceNamespaceError as error:
+        logger.warning("the reservation of %s stays: %s", table.location, error)
 
 
 def is_taken(table: TableEntry) -> bool:

@@ -42,9 +42,22 @@ def serve() -> Iterator[Callable[[Handler], ScriptedServer]]:
 Serve = Callable[[Handler], ScriptedServer]
 
 
-def pool_of(uri: str, **properties: str) -> ClientPool:
+PoolOf = Callable[..., ClientPool]
+
+
+@pytest.fixture
+def pool_of() -> Iterator[PoolOf]:
+    """Makes pools for a URI that give up soon; closes them."""
+    pools: list[ClientPool] = []
     defaults = {"client.timeout": "1", "client.retry-timeout": "0", "client.connect-timeout": "1"}
-    return ClientPool(load(HiveConfig, "hive", {"uri": uri, **defaults, **properties}))
+
+    def make(uri: str, **properties: str) -> ClientPool:
+        pools.append(ClientPool(load(HiveConfig, "hive", {"uri": uri, **defaults, **properties})))
+        return pools[-1]
+
+    yield make
+    for pool in pools:
+        pool.close()
 
 
 def ask(pool: ClientPool, *, repeatable: bool = True) -> object:
@@ -87,7 +100,7 @@ def answering_http(reply: bytes) -> Handler:
     return handler
 
 
-def test_a_correct_reply_is_read(serve: Serve) -> None:
+def test_a_correct_reply_is_read(serve: Serve, pool_of: PoolOf) -> None:
     server = serve(answering(header() + names(b"a", b"b")))
     assert ask(pool_of(server.uri)) == ["a", "b"]
 
@@ -115,7 +128,7 @@ def test_a_correct_reply_is_read(serve: Serve) -> None:
     ],
 )
 def test_a_malformed_answer_gives_a_typed_error_in_time(
-    serve: Serve, reply: bytes, says: str
+    serve: Serve, pool_of: PoolOf, reply: bytes, says: str
 ) -> None:
     server = serve(answering(reply))
     pool = pool_of(server.uri)
@@ -132,7 +145,7 @@ def test_a_malformed_answer_gives_a_typed_error_in_time(
     assert server.uri in str(caught.value)
 
 
-def test_random_bytes_never_give_an_untyped_error(serve: Serve) -> None:
+def test_random_bytes_never_give_an_untyped_error(serve: Serve, pool_of: PoolOf) -> None:
     source = random.Random(7)
 
     def handler(client: socket.socket) -> None:
@@ -146,20 +159,22 @@ def test_random_bytes_never_give_an_untyped_error(serve: Serve) -> None:
             ask(pool)
 
 
-def test_a_change_answered_with_garbage_may_have_happened(serve: Serve) -> None:
+def test_a_change_answered_with_garbage_may_have_happened(serve: Serve, pool_of: PoolOf) -> None:
     pool = pool_of(serve(answering(b"HTTP/1.1 500 Oops\r\n\r\n")).uri)
     with pytest.raises(OutcomeUnknownError, match="may have happened or not"):
         ask(pool, repeatable=False)
 
 
-def test_a_server_that_never_answers_is_left_in_time(serve: Serve) -> None:
+def test_a_server_that_never_answers_is_left_in_time(serve: Serve, pool_of: PoolOf) -> None:
     started = time.monotonic()
     with pytest.raises(ServiceUnavailableError, match="no complete reply within 1 s"):
         ask(pool_of(serve(answering(b"")).uri))
     assert time.monotonic() - started < 2
 
 
-def test_a_server_that_answers_a_byte_at_a_time_is_left_in_time(serve: Serve) -> None:
+def test_a_server_that_answers_a_byte_at_a_time_is_left_in_time(
+    serve: Serve, pool_of: PoolOf
+) -> None:
     def handler(client: socket.socket) -> None:
         client.recv(65_536)
         for byte in header() + names(b"a" * 100):
@@ -172,7 +187,9 @@ def test_a_server_that_answers_a_byte_at_a_time_is_left_in_time(serve: Serve) ->
     assert time.monotonic() - started < 2
 
 
-def test_a_reply_that_never_ends_is_cut_off_at_the_largest_size(serve: Serve) -> None:
+def test_a_reply_that_never_ends_is_cut_off_at_the_largest_size(
+    serve: Serve, pool_of: PoolOf
+) -> None:
     def handler(client: socket.socket) -> None:
         client.recv(65_536)
         client.sendall(header() + struct.pack("!bhbi", _LIST, 0, _STRING, 1_000_000))
@@ -186,6 +203,7 @@ def test_a_reply_that_never_ends_is_cut_off_at_the_largest_size(serve: Serve) ->
 
 def test_a_reply_in_two_parts_of_which_one_was_not_asked_for_spoils_the_connection(
     serve: Serve,
+    pool_of: PoolOf,
 ) -> None:
     def handler(client: socket.socket) -> None:
         number = 0
@@ -213,13 +231,13 @@ def test_a_reply_in_two_parts_of_which_one_was_not_asked_for_spoils_the_connecti
     ],
 )
 def test_a_server_that_never_answered_is_named_with_what_to_check(
-    serve: Serve, scheme: str, fits: str, handler: Handler, says: str
+    serve: Serve, pool_of: PoolOf, *, scheme: str, fits: str, handler: Handler, says: str
 ) -> None:
     with pytest.raises(ServiceUnavailableError, match=says + fits):
         ask(pool_of(serve(handler).uri.replace("thrift", scheme)))
 
 
-def test_https_to_a_server_without_tls_names_the_scheme(serve: Serve) -> None:
+def test_https_to_a_server_without_tls_names_the_scheme(serve: Serve, pool_of: PoolOf) -> None:
     server = serve(answering(b"HTTP/1.1 400 Bad Request\r\n\r\n"))
     with pytest.raises(
         ServiceUnavailableError, match="does not speak TLS: write http://"
@@ -236,7 +254,9 @@ def test_https_to_a_server_without_tls_names_the_scheme(serve: Serve) -> None:
         {"ugi": "me"},
     ],
 )
-def test_opening_a_connection_ends_in_time(serve: Serve, properties: dict[str, str]) -> None:
+def test_opening_a_connection_ends_in_time(
+    serve: Serve, pool_of: PoolOf, properties: dict[str, str]
+) -> None:
     started = time.monotonic()
     with pytest.raises(ServiceUnavailableError) as caught:
         ask(pool_of(serve(answering(b"")).uri, **properties))
@@ -244,7 +264,9 @@ def test_opening_a_connection_ends_in_time(serve: Serve, properties: dict[str, s
     assert "hunter2" not in str(caught.value)
 
 
-def test_a_large_request_to_a_server_that_does_not_read_was_not_executed(serve: Serve) -> None:
+def test_a_large_request_to_a_server_that_does_not_read_was_not_executed(
+    serve: Serve, pool_of: PoolOf
+) -> None:
     release = threading.Event()
 
     def handler(_: socket.socket) -> None:
@@ -292,7 +314,9 @@ def http_reply(status: str, body: bytes) -> bytes:
         (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nab", "OutcomeUnknownError", "within 1 s"),
     ],
 )
-def test_http_answers_are_classified(serve: Serve, reply: bytes, error: str, says: str) -> None:
+def test_http_answers_are_classified(
+    serve: Serve, pool_of: PoolOf, reply: bytes, error: str, says: str
+) -> None:
     pool = pool_of(http_uri(serve(answering_http(reply))), **{"http.token": "hunter2"})
     with pytest.raises(Exception, match=says) as caught:
         ask(pool, repeatable=False)
@@ -300,7 +324,7 @@ def test_http_answers_are_classified(serve: Serve, reply: bytes, error: str, say
     assert "hunter2" not in str(caught.value)
 
 
-def test_the_bearer_token_is_sent_and_the_connection_kept(serve: Serve) -> None:
+def test_the_bearer_token_is_sent_and_the_connection_kept(serve: Serve, pool_of: PoolOf) -> None:
     requests: list[bytes] = []
 
     def handler(client: socket.socket) -> None:
@@ -323,7 +347,7 @@ def test_the_bearer_token_is_sent_and_the_connection_kept(serve: Serve) -> None:
 @pytest.mark.parametrize("sized", [True, False])
 @pytest.mark.parametrize("repeatable", [True, False])
 def test_a_connection_that_the_server_ends_is_read_to_its_end_and_not_used_again(
-    serve: Serve, sized: bool, repeatable: bool
+    serve: Serve, pool_of: PoolOf, sized: bool, repeatable: bool
 ) -> None:
     body = header() + names(b"a", b"b")
     size = f"Content-Length: {len(body)}\r\nConnection: close\r\n" if sized else ""
@@ -344,7 +368,9 @@ def test_a_connection_that_the_server_ends_is_read_to_its_end_and_not_used_again
     assert server.connections == 3
 
 
-def test_nothing_is_sent_on_a_connection_that_the_server_ends(serve: Serve) -> None:
+def test_nothing_is_sent_on_a_connection_that_the_server_ends(
+    serve: Serve, pool_of: PoolOf
+) -> None:
     body = header() + names(b"a")
     reply = http_reply("200 OK\r\nConnection: close", body)
     pool = pool_of(http_uri(serve(answering_http(reply))))
@@ -354,13 +380,15 @@ def test_nothing_is_sent_on_a_connection_that_the_server_ends(serve: Serve) -> N
         )
 
 
-def test_a_refusal_counts_before_its_body_has_come(serve: Serve) -> None:
+def test_a_refusal_counts_before_its_body_has_come(serve: Serve, pool_of: PoolOf) -> None:
     reply = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 9\r\n\r\nab"
     with pytest.raises(PermissionDeniedError, match="403"):
         ask(pool_of(http_uri(serve(answering_http(reply)))))
 
 
-def test_a_chunked_reply_that_breaks_off_is_a_lost_connection(serve: Serve) -> None:
+def test_a_chunked_reply_that_breaks_off_is_a_lost_connection(
+    serve: Serve, pool_of: PoolOf
+) -> None:
     def handler(client: socket.socket) -> None:
         client.recv(65_536)
         client.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nab")

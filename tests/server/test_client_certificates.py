@@ -53,6 +53,12 @@ def served(setup: Setup, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
         yield found
 
 
+def ask(setup: Setup, served: Served, pair: tuple[Path, Path] | None) -> httpx.Response:
+    """Send one request. The connection is closed: a server that stops would wait for it."""
+    with tls_client(setup.authority, pair) as client:
+        return client.get(f"{served.url}{LIST}")
+
+
 def test_pylance_is_known_by_its_certificate(setup: Setup, served: Served) -> None:
     certificate, key = setup.authority.issue("ann", units=["x", "y"])
     properties = {
@@ -67,13 +73,12 @@ def test_pylance_is_known_by_its_certificate(setup: Setup, served: Served) -> No
 
 
 def test_each_connection_has_its_own_certificate(setup: Setup, served: Served) -> None:
-    clients = {
-        name: tls_client(setup.authority, setup.authority.issue(name)) for name in ("ann", "bob")
-    }
-    for name in ("ann", "bob", "ann", "bob"):
-        assert clients[name].get(f"{served.url}{LIST}").status_code == 200
-        assert served.last.name == name
-    answer = tls_client(setup.authority, None).get(f"{served.url}{LIST}")
+    ann, bob = (tls_client(setup.authority, setup.authority.issue(name)) for name in ("ann", "bob"))
+    with ann, bob:
+        for client, name in ((ann, "ann"), (bob, "bob"), (ann, "ann"), (bob, "bob")):
+            assert client.get(f"{served.url}{LIST}").status_code == 200
+            assert served.last.name == name
+    answer = ask(setup, served, None)
     assert (answer.status_code, answer.json()["code"]) == (401, 16)
 
 
@@ -85,7 +90,7 @@ def test_certificates_of_other_authorities_and_expired_ones_are_refused(
     expired = setup.authority.issue("ann", expires=timedelta(days=-1))
     for pair in (stranger, expired):
         with pytest.raises(httpx.TransportError):
-            tls_client(setup.authority, pair).get(f"{served.url}{LIST}")
+            ask(setup, served, pair)
     assert len(served.seen.principals) == before
 
 
@@ -99,11 +104,9 @@ def test_the_name_is_taken_from_the_configured_field(
     method = {"method": "client_certificates", "name": field}
     with serving_settings(tmp_path, tls=setup.tls, authentication=[method]) as served:
         pair = setup.authority.issue("ann", names=SAN, units=["x"])
-        assert tls_client(setup.authority, pair).get(f"{served.url}{LIST}").status_code == 200
+        assert ask(setup, served, pair).status_code == 200
         assert (served.last.name, set(served.last.groups)) == (name, set())
-        answer = tls_client(setup.authority, setup.authority.issue("ann")).get(
-            f"{served.url}{LIST}"
-        )
+        answer = ask(setup, served, setup.authority.issue("ann"))
         assert (answer.status_code, answer.json()["code"]) == (401, 16)
         assert f"has no {field}" in answer.json()["error"]
 
@@ -112,9 +115,9 @@ def test_tls_can_require_a_certificate(setup: Setup, tmp_path: Path) -> None:
     tls = {**setup.tls, "client_certificates": "required"}
     with serving_settings(tmp_path, tls=tls, allow_anonymous=True) as served:
         pair = setup.authority.issue("ann")
-        assert tls_client(setup.authority, pair).get(f"{served.url}{LIST}").status_code == 200
+        assert ask(setup, served, pair).status_code == 200
         with pytest.raises(httpx.TransportError):
-            tls_client(setup.authority, None).get(f"{served.url}{LIST}")
+            ask(setup, served, None)
 
 
 def test_old_versions_of_tls_are_refused(setup: Setup, served: Served) -> None:

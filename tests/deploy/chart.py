@@ -12,6 +12,7 @@ import yaml
 REPOSITORY = Path(__file__).parents[2]
 CHART = REPOSITORY / "deploy" / "helm" / "lance-bridge"
 VALUES = sorted((CHART / "ci").glob("*-values.yaml"))
+PAGE = REPOSITORY / "docs" / "gateway.md"
 HELM = REPOSITORY / ".cache" / "helm" / "helm"
 """`make helm` builds it."""
 
@@ -19,6 +20,12 @@ HELM = REPOSITORY / ".cache" / "helm" / "helm"
 def load(path: Path) -> Any:
     """Return the content of a YAML file."""
     return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+def values_of_page() -> str:
+    """Return the values that `docs/gateway.md` shows."""
+    section = PAGE.read_text(encoding="utf-8").partition("\n## On Kubernetes\n")[2]
+    return section.partition("```yaml\n")[2].partition("```")[0]
 
 
 def merged(base: Any, other: Any) -> Any:

@@ -15,7 +15,7 @@ import yaml
 from lance_bridge_server.configuration.settings import ServerSettings
 from lance_bridge_server.configuration.source import SettingsSource
 
-from .chart import CHART, HELM, VALUES, helm, load, render
+from .chart import CHART, HELM, VALUES, helm, load, render, values_of_page
 
 pytestmark = [
     pytest.mark.slow,
@@ -51,6 +51,15 @@ def test_helm_lints_it(values: Path) -> None:
 def test_its_objects_are_those_of_kubernetes(values: Path, release: str) -> None:
     for each in render(values, "--kube-version", release):
         kubernetes_validate.validate(each, release, strict=True)
+
+
+def test_the_values_of_the_page_install_it(tmp_path: Path) -> None:
+    path = tmp_path / "values.yaml"
+    path.write_text(values_of_page(), encoding="utf-8")
+    done = helm("lint", "--strict", CHART.name, "-f", str(path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    for each in render(path):
+        kubernetes_validate.validate(each, RELEASES[-1], strict=True)
 
 
 def test_the_validator_refuses_what_kubernetes_does_not_know() -> None:

@@ -15,7 +15,7 @@ import yaml
 from lance_bridge_server.configuration.source import SettingsSource
 from lance_bridge_server.policies import CedarAuthorizer
 
-from .chart import CHART, VALUES, load, merged
+from .chart import CHART, VALUES, load, merged, values_of_page
 
 SCHEMA = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
 DEFAULTS = load(CHART / "values.yaml")
@@ -43,7 +43,15 @@ def test_every_value_is_in_the_schema() -> None:
 def test_the_schema_takes_values_and_the_server_their_configuration(
     file: Path, tmp_path: Path
 ) -> None:
-    values = merged(DEFAULTS, load(file))
+    check_values(load(file), tmp_path)
+
+
+def test_so_it_does_those_of_the_page(tmp_path: Path) -> None:
+    check_values(yaml.safe_load(values_of_page()), tmp_path)
+
+
+def check_values(given: Any, tmp_path: Path) -> None:
+    values = merged(DEFAULTS, given)
     assert problems(values) == []
     path = tmp_path / "server.yaml"
     path.write_text(yaml.safe_dump(values["config"]), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Files as Kubernetes mounts them, changed as it changes them: a link to a directory is replaced."""
+"""Files as Kubernetes mounts them, and changes them: it replaces a link to their directory."""
 
 from __future__ import annotations
 

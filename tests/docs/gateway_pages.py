@@ -6,13 +6,16 @@ of the test. What a block says that it prints, in comments, it must print.
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
+from unittest.mock import patch
 
 REPOSITORY = Path(__file__).parents[2]
 CLIENTS_PAGE = REPOSITORY / "docs" / "gateway-clients.md"
@@ -73,17 +76,31 @@ class Reader:
             text = text.replace(old, new)
         return text
 
-    def follow(self, block: Block) -> str:
-        """Run a block of a shell or of Python; return what it printed."""
+    def follow(self, block: Block, *, own_process: bool = False) -> str:
+        """Run a block of a shell or of Python; return what it printed.
+
+        Args:
+            own_process: Whether Python runs in a process of its own, as it need not be: each start
+                imports for seconds.
+        """
         text = self.here(block.text)
         if block.language == "sh":
             return self.run(["sh", "-eu", "-c", text])
         assert block.language == "python"
-        script = self.directory / "snippet.py"
-        script.write_text(text, encoding="utf-8")
-        printed = self.run([sys.executable, str(script)])
+        printed = self.run([sys.executable, "-c", text]) if own_process else self._execute(text)
         assert printed.splitlines() == block.printed, f"{block.text}\n{printed}"
         return printed
+
+    def _execute(self, text: str) -> str:
+        """Run Python in this process; return what it printed."""
+        before, out = Path.cwd(), io.StringIO()
+        os.chdir(self.directory)
+        try:
+            with patch.dict(os.environ, self.environment), redirect_stdout(out):
+                exec(compile(text, "snippet", "exec"), {"__name__": "__main__"})
+        finally:
+            os.chdir(before)
+        return out.getvalue()
 
     def run(self, command: Sequence[str], **more: str) -> str:
         """Run a program to its end; return what it printed."""

@@ -15,9 +15,14 @@ from pathlib import Path
 import pytest
 
 DEMO = Path(__file__).parents[2] / "demo" / "run.py"
-SECONDS = 240
+SECONDS = 480
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.server,
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.timeout(2 * SECONDS),
+]
 
 
 @contextmanager

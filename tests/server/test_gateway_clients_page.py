@@ -43,7 +43,7 @@ def test_the_lines_run_from_top_to_bottom(reader: Reader) -> None:
     reader.environment["SPARK_LOCAL_IP"] = "127.0.0.1"
     reader.environment["PYSPARK_SUBMIT_ARGS"] = "--conf spark.ui.enabled=false pyspark-shell"
     for block in here():
-        printed = reader.follow(block)
+        printed = reader.follow(block, own_process=block.section == "Spark")
         if block.language == "sh":
             assert '"namespaces":["prod"]' in printed.replace(" ", "")
         else:

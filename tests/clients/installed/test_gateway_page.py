@@ -7,6 +7,7 @@ as well.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +24,7 @@ POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
 <groupId>page</groupId><artifactId>page</artifactId><version>1</version>
 <dependencies>{}</dependencies>
 </project>"""
+_CREATES = re.compile("create_table|write_dataset")
 FETCH = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 
 
@@ -30,13 +32,9 @@ FETCH = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencie
 def reader(tmp_path: Path, metastores: Metastores) -> Iterator[Reader]:
     """A reader who has come to these sections: the table `films` has three rows."""
     with reader_of_clients_page(tmp_path, metastores) as found:
-        wanted = {"curl", "pylance", "LanceDB for Python"}
-        for block in [each for each in blocks(CLIENTS_PAGE) if each.section in wanted]:
-            if (
-                block.language == "sh"
-                or "create_table" in block.text
-                or "write_dataset" in block.text
-            ):
+        for block in blocks(CLIENTS_PAGE):
+            is_python = block.section in ("pylance", "LanceDB for Python")
+            if block.section == "curl" or (is_python and _CREATES.search(block.text)):
                 found.follow(block)
         yield found
 
@@ -71,5 +69,5 @@ def test_the_lines_for_java_run(reader: Reader) -> None:
 def test_the_lines_for_engines_in_python_run(reader: Reader, title: str) -> None:
     reader.environment["RAY_USAGE_STATS_ENABLED"] = "0"
     [block] = section(title)
-    reader.follow(block)
+    reader.follow(block, own_process=True)
     assert block.printed

@@ -190,8 +190,8 @@ def slow() -> Iterator[Slow]:
     slow.go_on.set()
 
 
-def late(url: str, operation: str, milliseconds: str = "50") -> httpx.Response:
-    headers = {"x-request-timeout-ms": milliseconds}
+def late(url: str, operation: str, milliseconds: str = "50", agent: str = "test") -> httpx.Response:
+    headers = {"x-request-timeout-ms": milliseconds, "user-agent": agent}
     return httpx.post(f"{url}{TABLE}/{operation}", headers=headers, timeout=30)
 
 
@@ -211,6 +211,16 @@ def test_a_write_that_takes_too_long_goes_on_and_keeps_its_thread(slow: Any) -> 
         assert slow.ended.wait(30)
         assert not slow.begun.acquire(blocking=False), "the second one was carried out"
         done(late(url, "describe", "30000"))
+
+
+def test_lancedb_repeats_what_had_not_begun_alone(slow: Any) -> None:
+    """Its client repeats a request after 503, also one that changes something."""
+    gateway = Gateway(slow, limits=Limits(threads=1))
+    with serving(create_app(gateway)) as url:
+        refused(late(url, "drop", agent="LanceDB-Test"), 424, 17)
+        assert slow.begun.acquire(timeout=30)
+        refused(late(url, "drop", agent="LanceDB-Test"), 503, 17)
+        refused(late(url, "describe", agent="LanceDB-Test"), 503, 17)
 
 
 def test_the_server_has_a_limit_of_its_own(slow: Any) -> None:

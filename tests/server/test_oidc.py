@@ -83,14 +83,19 @@ def seconds(ahead: int) -> int:
     return int(time.time()) + ahead
 
 
+def at_times(claims: dict[str, Any]) -> dict[str, Any]:
+    """Return claims with times where they have seconds from now."""
+    return {key: seconds(each) if isinstance(each, int) else each for key, each in claims.items()}
+
+
 @pytest.mark.parametrize(
     ("claims", "text"),
     [
-        ({"exp": seconds(-4000)}, "has expired"),
+        ({"exp": -4000}, "has expired"),
         ({"exp": None}, "'exp'"),
         ({"exp": "soon"}, "'exp'"),
-        ({"nbf": seconds(4000)}, "'nbf'"),
-        ({"iat": seconds(4000)}, "'iat'"),
+        ({"nbf": 4000}, "'nbf'"),
+        ({"iat": 4000}, "'iat'"),
         ({"aud": "another"}, "'aud'"),
         ({"aud": ["another"]}, "'aud'"),
         ({"aud": None}, "'aud'"),
@@ -106,18 +111,16 @@ def seconds(ahead: int) -> int:
 def test_a_token_with_wrong_claims_is_refused(
     served: Served, okta: IdentityProvider, claims: dict[str, Any], text: str
 ) -> None:
-    status, code, message = ask(served, okta.token(**claims))
+    status, code, message = ask(served, okta.token(**at_times(claims)))
     assert (status, code) == (401, 16), message
     assert text in message
 
 
-@pytest.mark.parametrize(
-    "claims", [{"exp": seconds(-1)}, {"nbf": seconds(20)}, {"aud": ["x", "other"]}], ids=str
-)
+@pytest.mark.parametrize("claims", [{"exp": -1}, {"nbf": 20}, {"aud": ["x", "other"]}], ids=str)
 def test_clocks_may_differ_and_audiences_be_several(
     served: Served, okta: IdentityProvider, claims: dict[str, Any]
 ) -> None:
-    assert ask(served, okta.token(**claims))[0] == 200
+    assert ask(served, okta.token(**at_times(claims)))[0] == 200
 
 
 def forged(okta: IdentityProvider, header: dict[str, Any], secret: bytes | None) -> str:

@@ -78,7 +78,36 @@ def in_database(path: list[str], operation: str, fields: dict[str, Any]) -> dict
     Args:
         path: The path of the database's namespace.
     """
-    fields = {**fields, "id": [*path, *(fields.get("id") or ())]}
+    if operation == "batch_create_table_versions":
+        return {**fields, "entries": _each_below(path, fields.get("entries"))}
+    if operation == "batch_commit_tables":
+        return {**fields, "operations": _batch_below(path, fields.get("operations"))}
+    fields = {**fields, "id": _below(path, fields.get("id"))}
     if operation == "rename_table" and fields.get("new_namespace_id") is not None:
-        fields["new_namespace_id"] = [*path, *fields["new_namespace_id"]]
+        fields["new_namespace_id"] = _below(path, fields["new_namespace_id"])
     return fields
+
+
+def _below(path: list[str], names: Any) -> Any:
+    """Return an identifier below a path; what is not one is left for the model to refuse."""
+    return [*path, *(names or ())] if isinstance(names, list | None) else names
+
+
+def _batch_below(path: list[str], operations: Any) -> Any:
+    if not isinstance(operations, list):
+        return operations
+    return [
+        dict(zip(each, _each_below(path, list(each.values())), strict=True))
+        if isinstance(each, dict)
+        else each
+        for each in operations
+    ]
+
+
+def _each_below(path: list[str], requests: Any) -> Any:
+    if not isinstance(requests, list):
+        return requests
+    return [
+        {**each, "id": _below(path, each.get("id"))} if isinstance(each, dict) else each
+        for each in requests
+    ]

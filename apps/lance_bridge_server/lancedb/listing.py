@@ -12,9 +12,7 @@ from lance_bridge.errors import invalid
 
 from ..operations import OPERATIONS
 
-TABLE_NAMES = replace(
-    next(each for each in OPERATIONS if each.name == "list_tables"), path="/v1/table"
-)
+TABLE_NAMES = replace(next(each for each in OPERATIONS if each.name == "list_tables"))
 """The listing of the tables of one database, at the path where the specification lists all. Its
 ``page_token`` is the name of a table."""
 

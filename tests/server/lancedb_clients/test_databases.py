@@ -15,6 +15,7 @@ from server.lancedb_clients.trials import rows
 from server.serving import serving
 from starlette.requests import HTTPConnection
 
+from lance_bridge_federated import FederatedNamespace
 from lance_bridge_hive import HiveNamespace
 from lance_bridge_server.app import create_app
 from lance_bridge_server.gateway import Gateway
@@ -94,6 +95,8 @@ def test_pages_by_name_read_all_pages_of_the_namespace() -> None:
         return api.ListTablesResponse(tables=names, page_token=token)
 
     page = pages_by_name(list_page)
+    with pytest.raises(InvalidInputError, match="limit must be 1 or more"):
+        page(api.ListTablesRequest(limit=0))
     answer = page(api.ListTablesRequest(limit=2, page_token="a"))
     assert (answer.tables, answer.page_token) == (["b", "c"], "c")
     answer = page(api.ListTablesRequest(limit=2, page_token="c"))
@@ -117,6 +120,20 @@ def test_a_catalogs_databases_are_the_children_of_the_root(hive: HiveNamespace, 
     catalog.drop_database("cataloged")
     catalog.drop_database("cataloged", ignore_missing=True)
     assert "cataloged" not in catalog.list_databases().databases
+
+
+def test_a_catalogs_databases_are_below_the_prefix(hive: HiveNamespace) -> None:
+    gateway = Gateway(FederatedNamespace({"prod": hive}), databases=DatabasePaths(prefix=["prod"]))
+    with serving(create_app(gateway)) as url:
+        catalog = lancedb.connect_catalog(url, api_key="k")
+        catalog.create_database("prefixed").create_table("t", rows(3))
+        assert hive.list_tables(api.ListTablesRequest(id=["prefixed"])).tables == ["t"]
+        assert "prefixed" in catalog.list_databases().databases
+        db = lancedb.connect("db://prefixed", api_key="k", host_override=url)
+        assert db.open_table("t").count_rows() == 3
+        db.drop_table("t")
+        catalog.drop_database("prefixed")
+    assert "prefixed" not in hive.list_namespaces(api.ListNamespacesRequest(id=[])).namespaces
 
 
 def test_an_async_catalog_does_the_same(url: str) -> None:

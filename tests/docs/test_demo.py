@@ -91,7 +91,7 @@ def test_demo_ends_well_and_says_what_it_does(tmp_path: Path) -> None:
     titles = " / ".join(title for _, title in steps)
     words = (
         *("Metastore", "Parquet", "Connect", "Create", "List", "Describe", "Search", "Append"),
-        *("Merge", "Tag", "branch", "Read it back in Spark", "out of the catalog"),
+        *("Merge", "Tag", "branch", "Read it back in Spark", "from the catalog"),
         *("Rename", "Drop", "on all three"),
         *("Spark SQL", "gateway for two", "curl", "pylance, as bob", "LanceDB, as bob"),
     )

@@ -130,3 +130,12 @@ def test_every_section_is_run_or_read_somewhere() -> None:
     sections = [each.section for each in blocks(PAGE)]
     assert list(dict.fromkeys(sections)) == [*RUN, "On Kubernetes", "Under systemd"]
     assert set(sections) - set(RUN) == OTHERS
+
+
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [("python", "print(1)  # 2"), ("python", "print(1)"), ("sh", "false"), ("sh", "echo $NOTHING")],
+)
+def test_a_block_that_does_something_else_fails(language: str, text: str, tmp_path: Path) -> None:
+    with pytest.raises(AssertionError):
+        Reader(tmp_path, {}).follow(Block("", language, text))

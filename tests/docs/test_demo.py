@@ -111,7 +111,7 @@ def assert_all_three_did_the_same(output: str) -> None:
     """What stands in for a service is called that, and what a catalog cannot do is said."""
     assert output.count("def same_calls(name: str)") == 1
     assert "moto" in output
-    assert "own double" in output
+    assert "This project's double" in output
     same = re.findall(r"^     ok  (.+), on all three: (.+)$", output, re.MULTILINE)
     assert ("rows after the append", "6") in same
     assert ("tables after the rename", "['planets']") in same

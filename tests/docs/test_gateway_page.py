@@ -12,7 +12,8 @@ from pathlib import Path
 import lance_namespace as api
 import pytest
 from cli.running import wait_until
-from server.authenticated import Program, serve
+from lance_namespace.errors import PermissionDeniedError
+from server.authenticated import Program, connect, serve
 from server.identity_provider import IdentityProvider, identity_provider
 from servers.metastores import Metastores
 
@@ -110,7 +111,27 @@ def test_the_page_runs_from_top_to_bottom(newcomer: Newcomer, tmp_path: Path) ->
     assert ("nightly-job", "declare_table", "allow") in found
     assert ("ann", "query_table", "allow") in found
     assert ("ann", "delete_from_table", "deny") in found
+    _check_rights_of_loaders(newcomer)
     _check_renewal(newcomer)
+
+
+def _check_rights_of_loaders(newcomer: Newcomer) -> None:
+    """Loaders may not do what is `manage`."""
+    reader, server = newcomer.reader, newcomer.server
+    assert server is not None
+    key = (reader.directory / "nightly-job.key").read_text(encoding="utf-8").strip()
+    url = server.url.replace("127.0.0.1", "localhost")
+    properties = {"tls.ssl_ca_cert": f"{reader.directory}/etc/ca.pem", "header.x-api-key": key}
+    ns = connect(url, **properties)
+    orders = ["prod", "sales", "orders"]
+    with pytest.raises(PermissionDeniedError):
+        ns.drop_table(api.DropTableRequest(id=orders))
+    with pytest.raises(PermissionDeniedError):
+        ns.rename_table(api.RenameTableRequest(id=orders, new_table_name="others"))
+    with pytest.raises(PermissionDeniedError):
+        ns.declare_table(
+            api.DeclareTableRequest(id=[*orders[:2], "chosen"], location=f"{reader.directory}/x")
+        )
 
 
 def _check_renewal(newcomer: Newcomer) -> None:

@@ -1,7 +1,7 @@
 """The image of the gateway: its Containerfile, its health check, and what it installs.
 
-No container engine has built it. The slow test runs the commands of its first stage in a directory,
-and the result as the image would: as another user, on a root filesystem that is read-only.
+No test has an engine. The slow test runs the commands of the first stage in a directory, and the
+result as a container would: as another user, on a root filesystem that is read-only.
 """
 
 from __future__ import annotations

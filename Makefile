@@ -14,12 +14,15 @@ CLIENTS_PIP := $(CLIENTS)/bin/python -m pip --disable-pip-version-check install 
 DEPS_STAMP := $(VENV)/.dependencies-installed
 STAMP := $(VENV)/.project-installed
 LOCKS := requirements/build.txt requirements/dev.txt
-TYPED := core/lance_bridge core/_lance_bridge_names.py hatch_build.py $(wildcard adapters/* apps/*) tests demo bench
+TYPED := core/lance_bridge core/_lance_bridge_names.py hatch_build.py $(wildcard adapters/* apps/*) tests demo bench docker/gateway
 
 COMPILE = $(VENV)/bin/uv pip compile --quiet --no-config --no-python-downloads --universal \
 	--python-version 3.10 --generate-hashes --no-header --no-emit-index-url --no-emit-find-links
 
 SPARKS := $(patsubst requirements/pyspark-%.txt,.cache/pyspark/%/.complete,$(wildcard requirements/pyspark-*.txt))
+
+HELM_VERSION := v4.3.1
+HELM := .cache/helm/helm
 
 JDBC_VERSION := 42.7.8
 JDBC_JAR := docker/jars/postgresql.jar
@@ -27,7 +30,7 @@ JDBC_JAR := docker/jars/postgresql.jar
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help venv test test-all test-clients test-fast test-releases test-slow test-spark check check-lint \
-	check-format check-types check-layers check-docs demo bench bench-spark bench-migrate kerberos metastores sparks \
+	check-format check-types check-layers check-docs demo bench bench-spark bench-migrate kerberos metastores sparks helm \
 	specs wheel lock \
 	docker-driver clean
 
@@ -68,8 +71,15 @@ test-releases: metastores sparks ## run SQL and the data source on Spark 4.1 and
 test-spark: metastores sparks ## run SQL, jobs and migrations on each release of Spark, on clusters, remotely, and with failures
 	@$(PY) -m pytest -m matrix tests/spark tests/migrate $(PYTEST_ARGS)
 
-test-slow: metastores ## run slow tests: restarts and random sequences on every release, kills, benches, clean installs
+test-slow: metastores helm ## run slow tests: restarts and random sequences on every release, kills, benches, clean installs
 	@$(PY) -m pytest -m slow -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
+
+helm: $(HELM) ## build Helm, which tests of its chart in deploy/ use (needs Go; 10 min, once)
+
+$(HELM):
+	@command -v go >/dev/null || echo "no Go to build Helm with: tests of the chart will be skipped" >&2
+	@! command -v go >/dev/null || { echo "building Helm $(HELM_VERSION)" && \
+		CGO_ENABLED=0 GOBIN="$(CURDIR)/$(@D)" go install -trimpath helm.sh/helm/v4/cmd/helm@$(HELM_VERSION); }
 
 metastores: $(STAMP) ## fetch the jars of all metastores (about 600 MB, once)
 	@$(PY) -m lance_bridge_metastore --fetch-only
@@ -127,7 +137,7 @@ check-docs: $(STAMP)
 specs: $(STAMP) ## write the generated parts of specs/: contents, tables of properties
 	@PYTHONPATH=tests $(PY) -m docs.spec_writer
 
-demo: $(STAMP) ## show the main use on a real metastore, and the same calls on all three catalogs
+demo: $(STAMP) ## show the main use on a real metastore, a gateway for other clients, and all three catalogs
 	@$(PY) demo/run.py
 
 bench: $(STAMP) ## measure against the raw clients of the catalogs and against pylance: times, calls, memory, start-up
@@ -153,7 +163,9 @@ lock: $(STAMP) ## resolve the locked dependencies again (needs the package index
 		--constraint requirements/build.txt --output-file requirements/dev.txt
 	@$(COMPILE) --upgrade --no-strip-extras pyproject.toml --extra hive-sasl --extra glue --extra unity --extra spark --extra cli --extra report --extra server --extra testing --group clients \
 		--constraint requirements/build.txt --output-file requirements/clients.txt
-	@echo "$(LOCKS) requirements/clients.txt written"
+	@$(COMPILE) --upgrade pyproject.toml --extra hive-sasl --extra glue --extra unity --extra server \
+		--constraint requirements/build.txt --constraint requirements/dev.txt --output-file requirements/server.txt
+	@echo "$(LOCKS) requirements/clients.txt requirements/server.txt written"
 
 docker-driver: $(JDBC_JAR) ## fetch the PostgreSQL driver that docker/hive.yaml mounts
 

@@ -1,8 +1,9 @@
 """The whole demo: `make demo`.
 
-First the main job on a real Hive Metastore with Spark, then the same calls on Hive, Glue and Unity
-Catalog. Each step says what it does, shows the call, and checks its result. All files are in a
-temporary directory, which is removed at the end, also if the demo is interrupted.
+First the main job on a real Hive Metastore with Spark, then a gateway that serves it to other
+clients, then the same calls on Hive, Glue and Unity Catalog. Each step says what it does, shows the
+call, and checks its result. All files are in a temporary directory, which is removed at the end,
+also if the demo is interrupted.
 """
 
 from __future__ import annotations
@@ -18,12 +19,14 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
 
-from demo import catalogs, data_operations, spark_side, steps
+from demo import catalogs, data_operations, gateway, spark_side, steps
 from demo.story import Story
 from lance_bridge_metastore import Metastore
 
-PARTS = ("spark", "catalogs")
+PARTS = ("spark", "gateway", "catalogs")
+_IN_SPARK = {"spark", "gateway"}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -31,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parts = _parts(arguments)
     # SIGTERM cleans up as Ctrl-C does.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    if "spark" in parts:
+    if _IN_SPARK & {*parts}:
         spark_side.require_java()
     print("lance-bridge: Lance tables in the catalogs you have, next to your other tables")
     story = Story()
@@ -45,8 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         story.call('metastore = Metastore("2.3").start()')
         with Metastore("2.3", directory / "hms", warehouse=directory / "warehouse") as metastore:
             story.result(f"Hive Metastore {metastore.release.full_version} at {metastore.uri}")
-            if "spark" in parts:
-                with_spark(story, metastore.uri, directory)
+            if _IN_SPARK & {*parts}:
+                with_spark(story, metastore.uri, directory, parts)
             if "catalogs" in parts:
                 catalogs.on_all_three(story, metastore.uri, directory)
     print(
@@ -62,27 +65,35 @@ def _parts(arguments: Sequence[str] | None) -> Sequence[str]:
     return (chosen,) if chosen else PARTS
 
 
-def with_spark(story: Story, uri: str, directory: Path) -> None:
-    """Copy a Parquet table of Spark into a Lance table, and use that one."""
+def with_spark(story: Story, uri: str, directory: Path, parts: Sequence[str]) -> None:
+    """Run the parts that use Spark, in one session."""
     story.step("Start Spark on that metastore", "Two executor threads in one Java process.")
     story.call(f'SparkSession.builder.config("spark.hadoop.hive.metastore.uris", "{uri}") …')
     with spark_side.session(uri, directory / "spark") as spark:
         story.result(f"Spark {spark.version}")
-        steps.make_parquet_table(story, spark)
-        demo = steps.Demo(story, spark, steps.connect(story, uri), uri)
-        steps.create(demo)
-        steps.fill_from_parquet(demo)
-        steps.list_both_ways(demo)
-        location = steps.describe(demo)
-        steps.search(demo)
-        steps.append_and_travel(demo)
-        steps.read_in_spark(demo)
-        steps.read_without_lance(demo)
-        data_operations.merge_and_search(demo)
-        data_operations.tag_and_branch(demo)
-        steps.deregister_and_register(demo, location)
-        steps.rename(demo, location)
-        steps.drop(demo, location)
+        if "spark" in parts:
+            copy_and_use(story, spark, uri)
+        if "gateway" in parts:
+            gateway.through_gateway(story, spark, uri, directory)
+
+
+def copy_and_use(story: Story, spark: SparkSession, uri: str) -> None:
+    """Copy a Parquet table of Spark into a Lance table, and use that one."""
+    steps.make_parquet_table(story, spark)
+    demo = steps.Demo(story, spark, steps.connect(story, uri), uri)
+    steps.create(demo)
+    steps.fill_from_parquet(demo)
+    steps.list_both_ways(demo)
+    location = steps.describe(demo)
+    steps.search(demo)
+    steps.append_and_travel(demo)
+    steps.read_in_spark(demo)
+    steps.read_without_lance(demo)
+    data_operations.merge_and_search(demo)
+    data_operations.tag_and_branch(demo)
+    steps.deregister_and_register(demo, location)
+    steps.rename(demo, location)
+    steps.drop(demo, location)
 
 
 def _is_interrupt(error: BaseException | None) -> bool:

@@ -15,7 +15,11 @@ from lance_bridge.config import PropertyRow, property_rows
 from .spec_facts import REPOSITORY, namespace_class
 from .spec_reader import Spec, anchor_of
 
-GENERATED = [*sorted((REPOSITORY / "specs").glob("*.md")), REPOSITORY / "docs" / "architecture.md"]
+GENERATED = [
+    *sorted((REPOSITORY / "specs").glob("*.md")),
+    REPOSITORY / "docs" / "architecture.md",
+    REPOSITORY / "docs" / "gateway.md",
+]
 _END = "<!-- end -->"
 _CONTENTS = "<!-- contents -->"
 _PART = re.compile(rf"<!-- (contents|properties: (\w+)) -->\n.*?{_END}", re.DOTALL)

@@ -134,6 +134,14 @@ def test_the_extra_spark_alone_writes_merges_compacts_and_reads(
     assert install("spark").python(SPARK, str(tmp_path / "t.lance")) == "3\n"
 
 
+def test_the_extra_server_alone_serves(install: Install, tmp_path: Path) -> None:
+    clean = install("server")
+    key = clean.run("lance-bridge", "keys", "add", "ann", "--file", "keys.json").stdout
+    assert key.startswith("lbk_")
+    options = ["-c", f"files=dir:root={tmp_path}/lake", "--api-keys", "keys.json", "--check"]
+    assert "authentication: api_keys" in clean.run("lance-bridge", "serve", *options).stdout
+
+
 def test_the_extras_of_a_migration_convert_tables(
     install: Install, metastores: Metastores, tmp_path: Path
 ) -> None:

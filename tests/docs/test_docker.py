@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 from xml.etree import ElementTree
 
 import pytest
@@ -18,6 +19,8 @@ import lance_bridge
 from lance_bridge import LanceBridgeNamespace, kit_options
 from lance_bridge.testing import without
 from lance_bridge.testing.features import from_capabilities
+from lance_bridge_server.configuration.authentication import ApiKeySettings
+from lance_bridge_server.configuration.source import SettingsSource
 
 REPOSITORY = Path(__file__).parents[2]
 DOCKER = REPOSITORY / "docker"
@@ -29,13 +32,18 @@ METASTORES = dict(re.findall(r"(\d\.\d)=(thrift://[\w.]+:\d+)", README))
 
 
 def services(compose_file: Path) -> dict[str, dict[str, Any]]:
+    """Return the services of a file, and of those that it includes."""
     document = yaml.safe_load(compose_file.read_text(encoding="utf-8"))
-    found: dict[str, dict[str, Any]] = document["services"]
+    found: dict[str, dict[str, Any]] = dict(document["services"])
+    for included in document.get("include", []):
+        found |= services(compose_file.parent / included)
     return found
 
 
 def test_there_are_compose_files() -> None:
-    assert [path.name for path in COMPOSE_FILES] == ["glue.yaml", "hive.yaml", "unity.yaml"]
+    assert [path.name for path in COMPOSE_FILES] == [
+        *("gateway.yaml", "glue.yaml", "hive.yaml", "unity.yaml")
+    ]
 
 
 @pytest.mark.parametrize("compose_file", COMPOSE_FILES, ids=lambda path: path.name)
@@ -72,6 +80,28 @@ def faults(found: dict[str, dict[str, Any]]) -> Iterator[str]:
                 "healthcheck"
             ):
                 yield f"{name}: {dependency} has no health check"
+
+
+def test_the_gateway_can_change_nothing_but_its_volumes() -> None:
+    gateway = services(DOCKER / "gateway.yaml")["gateway"]
+    assert gateway["read_only"] is True
+    assert gateway["tmpfs"] == ["/tmp"]
+    assert gateway["cap_drop"] == ["ALL"]
+    assert gateway["security_opt"] == ["no-new-privileges:true"]
+    assert "privileged" not in gateway
+
+
+def test_the_server_reads_the_configuration_of_the_gateway() -> None:
+    gateway = services(DOCKER / "gateway.yaml")["gateway"]
+    [mounted] = [each for each in gateway["volumes"] if each.endswith("/server.yaml:ro")]
+    settings = SettingsSource(DOCKER / mounted.split(":")[0]).read()
+    [metastore] = settings.catalogs.values()
+    assert urlsplit(metastore["uri"]).hostname in gateway["depends_on"]
+    [keys] = settings.authentication
+    assert isinstance(keys, ApiKeySettings)
+    assert [f"/run/secrets/{name}" for name in gateway["secrets"]] == [str(keys.file)]
+    assert int(gateway["stop_grace_period"].removesuffix("s")) > settings.stop_seconds
+    assert gateway["ports"] == [f"127.0.0.1:2333:{settings.listeners[0].port}"]
 
 
 def test_the_readme_names_every_metastore_and_its_port() -> None:

@@ -1,0 +1,191 @@
+"""The image of the gateway: its Containerfile, its health check, and what it installs.
+
+No test has an engine. The slow test runs the commands of the first stage in a directory, and the
+result as a container would: as another user, on a root filesystem that is read-only.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+import yaml
+from server.authenticated import LIST, serving_settings
+from server.certificates import Authority, loopback
+
+from lance_bridge_server.authentication.key_file import ApiKeyFile
+
+REPOSITORY = Path(__file__).parents[2]
+CONTAINERFILE = REPOSITORY / "docker" / "Containerfile"
+HEALTH = REPOSITORY / "docker" / "gateway" / "health.py"
+INSTRUCTION = re.compile(r"^([A-Z]+) +((?:.*\\\n)*.*)$", re.MULTILINE)
+USER = 65532
+READ_ONLY = """
+mount -t tmpfs tmpfs "$1"
+mount --bind "$2" "$1"
+mount -o remount,ro,bind / /
+exec setpriv --reuid {user} --regid {user} --clear-groups --no-new-privs \\
+    --bounding-set=-all --inh-caps=-all env -i HOME=/tmp PATH="$3" "$4" serve --config "$5"
+"""
+
+
+def instructions(stage: int | None = None) -> list[tuple[str, str]]:
+    """Return the instructions of a stage, or of all, with their lines joined."""
+    found = [(name, re.sub(r"\s*\\\n\s*", " ", rest)) for name, rest in _instructions()]
+    starts = [number for number, (name, _) in enumerate(found) if name == "FROM"] + [len(found)]
+    return found if stage is None else found[starts[stage] : starts[stage + 1]]
+
+
+def _instructions() -> list[tuple[str, str]]:
+    lines = CONTAINERFILE.read_text(encoding="utf-8").splitlines()
+    return INSTRUCTION.findall("\n".join(line for line in lines if not line.startswith("#")))
+
+
+def values(name: str) -> list[str]:
+    return [rest for each, rest in instructions() if each == name]
+
+
+def test_hadolint_finds_nothing() -> None:
+    program = Path(sys.executable).with_name("hadolint")
+    done = subprocess.run(
+        [program, str(CONTAINERFILE)], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_the_user_is_a_number_and_nothing_runs_as_root_after_it() -> None:
+    last = [name for name, _ in instructions(1)]
+    assert values("USER") == [f"{USER}:{USER}"]
+    assert "RUN" not in last[last.index("USER") :]
+    assert f"--uid {USER} " in dict(instructions(1))["RUN"]
+
+
+def test_nothing_of_this_machine_is_copied() -> None:
+    copied = [each for each in values("COPY") if not each.startswith("--from")]
+    allowed = (CONTAINERFILE.parent / "Containerfile.dockerignore").read_text(encoding="utf-8")
+    sources = {path for each in copied for path in each.split()[:-1]}
+    assert sources == set(re.findall(r"^!(.+)$", allowed, re.MULTILINE))
+    assert [path for path in sources if not (REPOSITORY / path).exists()] == []
+    assert not re.search(r"password|secret|token|lbk_", str([*values("ENV"), *values("ARG")]))
+
+
+def health(url: str) -> int:
+    command = [sys.executable, str(HEALTH)]
+    environment = {**os.environ, "LANCE_BRIDGE_HEALTH_URL": url}
+    return subprocess.run(command, env=environment, check=False, timeout=60).returncode
+
+
+@pytest.mark.server
+def test_the_health_check_asks_the_server(tmp_path: Path) -> None:
+    with serving_settings(tmp_path) as served:
+        assert health(f"{served.url}/livez") == 0
+    assert health(f"{served.url}/livez") == 1
+    authority = Authority(tmp_path)
+    certificate, key = authority.issue("gateway", names=loopback())
+    tls = {"certificate": certificate, "key": key}
+    with serving_settings(tmp_path, tls=tls) as served:
+        assert health(f"{served.url}/livez") == 0
+        assert health(f"{served.url.replace('https', 'http')}/livez") == 1
+
+
+def _others_may_run(program: Path) -> bool:
+    found = program.resolve()
+    return found.exists() and all(each.stat().st_mode & 0o001 for each in (found, *found.parents))
+
+
+PYTHON = next(
+    (
+        path
+        for path in (Path(sys.base_exec_prefix, "bin", "python3"), Path("/usr/bin/python3"))
+        if _others_may_run(path)
+    ),
+    None,
+)
+"""A Python that other users may run as well."""
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """What the first stage puts into /opt, in a directory that every user may read."""
+    base = Path("/var/tmp") / f"lance-bridge-image-{os.getpid()}"
+    source, target = tmp_path_factory.mktemp("source"), base / "opt"
+    target.mkdir(parents=True)
+    base.chmod(0o755)
+    try:
+        for name, text in instructions(0):
+            if name == "COPY":
+                *paths, to = text.split()
+                for path in paths:
+                    _copy(REPOSITORY / path, to, source, target, is_one=len(paths) == 1)
+            elif name == "RUN":
+                command = re.sub(r"(?<!/)\bpython -m", f"{PYTHON} -m", text)
+                command = command.replace("/opt/", f"{target}/")
+                subprocess.run(["sh", "-eu", "-c", command], cwd=source, check=True)
+        yield target / "lance-bridge"
+    finally:
+        shutil.rmtree(base)
+
+
+def _copy(path: Path, to: str, source: Path, target: Path, *, is_one: bool) -> None:
+    place = Path(to.replace("/opt", str(target))) if to.startswith("/") else source / to
+    if path.is_dir():
+        shutil.copytree(path, place, ignore=shutil.ignore_patterns("__pycache__"))
+        return
+    into = place / path.name if to.endswith("/") or not is_one else place
+    into.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(path, into)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a read-only root filesystem")
+@pytest.mark.skipif(PYTHON is None, reason="there is no Python that other users may run")
+def test_what_it_installs_serves_on_a_read_only_root(installed: Path) -> None:
+    etc, temporary = installed.parent / "etc", installed.parent / "tmp"
+    etc.mkdir()
+    temporary.mkdir()
+    temporary.chmod(0o777)
+    keys = ApiKeyFile(etc / "keys.json")
+    key, _ = keys.add("ann")
+    keys.path.chmod(0o644)
+    content = {
+        "catalogs": {"files": {"impl": "dir", "root": "/tmp/lake"}},
+        "listeners": [{"port": 0}],
+        "authentication": [{"method": "api_keys", "file": str(keys.path)}],
+        "workers": 2,
+    }
+    (etc / "server.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
+    script = READ_ONLY.format(user=USER)
+    path = f"{installed}/bin:{os.environ['PATH']}"
+    program = [f"{installed}/bin/lance-bridge", str(etc / "server.yaml")]
+    command = ["unshare", "--mount", "sh", "-eu", "-c", script, "sh", "/tmp", str(temporary), path]
+    with subprocess.Popen(
+        [*command, *program], cwd="/", stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            url = process.stdout.readline().strip()
+            assert httpx.get(f"{url}{LIST}", timeout=60).status_code == 401
+            found = httpx.get(f"{url}{LIST}", headers={"x-api-key": key})
+            assert found.json()["namespaces"] == ["files"]
+            made = httpx.post(
+                f"{url}/v1/namespace/files$films/create", json={}, headers={"x-api-key": key}
+            )
+            assert made.status_code == 200, made.text
+            status = Path(f"/proc/{process.pid}/status").read_text()
+            assert re.search(rf"^Uid:\s+{USER}\s+{USER}", status, re.MULTILINE)
+            assert re.search(r"^CapEff:\s+0+$", status, re.MULTILINE)
+            mounts = Path(f"/proc/{process.pid}/mounts").read_text()
+            assert re.search(r"^\S+ / \S+ ro[,\s]", mounts, re.MULTILINE)
+            process.terminate()
+            assert process.wait(60) == 0
+        finally:
+            process.kill()
+    assert list(temporary.rglob("*")), "the table's files are in the temporary directory"

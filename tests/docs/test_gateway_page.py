@@ -1,0 +1,162 @@
+"""``docs/gateway.md``, from its first command to its last: TLS, tokens, keys, policies, audit."""
+
+from __future__ import annotations
+
+import json
+import signal
+import ssl
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import lance_namespace as api
+import pytest
+from cli.running import wait_until
+from lance_namespace.errors import PermissionDeniedError
+from server.authenticated import Program, connect, serve
+from server.identity_provider import IdentityProvider, identity_provider
+from servers.metastores import Metastores
+
+from lance_bridge_hive import HiveNamespace
+
+from .gateway_pages import PAGE, Block, Reader, blocks
+
+pytestmark = pytest.mark.server
+
+RUN = ["Try it", "TLS", "Who calls", "What they may do", "The configuration", "Call it"]
+OTHERS = {"On Kubernetes", "Under systemd"}
+"""Whose blocks are read by tests of `tests/deploy`."""
+NOT_RUN = ("pip install ", "lance-bridge metastore start ")
+SERVE = "lance-bridge serve "
+ENDS = ("--check", "--explain")
+ISSUER = "https://login.example.com/realms/lake"
+SERVED = "https://lance.example.com:2333"
+TRIED = "http://localhost:2333"
+POLICIES = "/etc/lance-bridge/policies/lake.cedar"
+CONFIGURATION = "/etc/lance-bridge/server.yaml"
+
+
+class Newcomer:
+    """Follows the page: starts what it starts, and writes the files that it shows."""
+
+    def __init__(self, reader: Reader, provider: IdentityProvider, running: ExitStack) -> None:
+        self.reader, self.provider, self._running = reader, provider, running
+        self.printed: list[str] = []
+        self.server: Program | None = None
+
+    def follow(self, block: Block) -> None:
+        """Do what a block shows."""
+        text = block.text
+        if text.startswith(SERVE) and not any(each in text for each in ENDS):
+            self._serve(text)
+        elif block.language in ("cedar", "yaml"):
+            path = Path(self.reader.here(POLICIES if block.language == "cedar" else CONFIGURATION))
+            path.write_text(self.reader.here(text), encoding="utf-8")
+        elif not text.startswith(NOT_RUN):
+            if "TOKEN" in text:
+                token = self.provider.token(sub="ann", groups=["analysts"])
+                self.reader.environment["TOKEN"] = token
+            self.printed.append(self.reader.follow(block))
+
+    def _serve(self, text: str) -> None:
+        """Start a server, in place of the one before; it takes a free port."""
+        self._running.close()
+        words = self.reader.here(text).split()[2:]
+        tries = "--catalog" in words
+        self.server = self._running.enter_context(serve(*words, *(["--port=0"] * tries)))
+        # Not killed: its workers would stay.
+        self._running.callback(self.server.process.wait, 60)
+        self._running.callback(self.server.process.terminate)
+        url = self.server.url.replace("127.0.0.1", "localhost")
+        self.reader.replaced = {TRIED if tries else SERVED: url, **self.reader.replaced}
+
+
+@contextmanager
+def _newcomer(directory: Path, metastores: Metastores) -> Iterator[Newcomer]:
+    replaced = {
+        "thrift://localhost:9083": f"thrift://127.0.0.1:{metastores.get('2.3').port}",
+        "/etc/lance-bridge": f"{directory}/etc",
+        "/var/log/lance-bridge": f"{directory}/log",
+        "/data/lake": f"{directory}/lake",
+        "0.0.0.0": "127.0.0.1",
+        "port: 2333": "port: 0",
+    }
+    with identity_provider("keycloak") as provider, ExitStack() as running:
+        reader = Reader(directory, {ISSUER: provider.issuer, **replaced})
+        yield Newcomer(reader, provider, running)
+
+
+@pytest.fixture
+def newcomer(tmp_path: Path, metastores: Metastores) -> Iterator[Newcomer]:
+    with _newcomer(tmp_path, metastores) as found:
+        yield found
+    with HiveNamespace(uri=f"thrift://127.0.0.1:{metastores.get('2.3').port}") as namespace:
+        request = api.DropNamespaceRequest(id=["sales"], mode="Skip", behavior="Cascade")
+        namespace.drop_namespace(request)
+
+
+def test_the_page_runs_from_top_to_bottom(newcomer: Newcomer, tmp_path: Path) -> None:
+    for block in blocks(PAGE):
+        if block.section in RUN:
+            newcomer.follow(block)
+    printed = "".join(newcomer.printed)
+    assert "authentication: oidc, api_keys" in printed
+    assert "policy: analysts-read" in printed
+    assert '"tables":["orders"]' in printed.replace(" ", "")
+    lines = (tmp_path / "log" / "audit.jsonl").read_text(encoding="utf-8").splitlines()
+    found = {
+        (each["principal"], each["operation"], each.get("decision"))
+        for each in map(json.loads, lines)
+    }
+    assert ("nightly-job", "declare_table", "allow") in found
+    assert ("ann", "query_table", "allow") in found
+    assert ("ann", "delete_from_table", "deny") in found
+    _check_rights_of_loaders(newcomer)
+    _check_renewal(newcomer)
+
+
+def _check_rights_of_loaders(newcomer: Newcomer) -> None:
+    """Loaders may not do what is `manage`."""
+    reader, server = newcomer.reader, newcomer.server
+    assert server is not None
+    key = (reader.directory / "nightly-job.key").read_text(encoding="utf-8").strip()
+    url = server.url.replace("127.0.0.1", "localhost")
+    properties = {"tls.ssl_ca_cert": f"{reader.directory}/etc/ca.pem", "header.x-api-key": key}
+    ns = connect(url, **properties)
+    orders = ["prod", "sales", "orders"]
+    with pytest.raises(PermissionDeniedError):
+        ns.drop_table(api.DropTableRequest(id=orders))
+    with pytest.raises(PermissionDeniedError):
+        ns.rename_table(api.RenameTableRequest(id=orders, new_table_name="others"))
+    with pytest.raises(PermissionDeniedError):
+        ns.declare_table(
+            api.DeclareTableRequest(id=[*orders[:2], "chosen"], location=f"{reader.directory}/x")
+        )
+
+
+def _check_renewal(newcomer: Newcomer) -> None:
+    """A renewed certificate is shown by workers that have replaced others."""
+    assert newcomer.server is not None
+    port = int(newcomer.server.url.rpartition(":")[2])
+    before = ssl.get_server_certificate(("127.0.0.1", port))
+    [block] = [each for each in blocks(PAGE) if each.section == "TLS"]
+    newcomer.reader.follow(block)
+    newcomer.server.process.send_signal(signal.SIGHUP)
+    wait_until(lambda: ssl.get_server_certificate(("127.0.0.1", port)) != before)
+    code, _, error = newcomer.server.stop()
+    assert code == 0, error
+
+
+def test_every_section_is_run_or_read_somewhere() -> None:
+    sections = [each.section for each in blocks(PAGE)]
+    assert list(dict.fromkeys(sections)) == [*RUN, "On Kubernetes", "Under systemd"]
+    assert set(sections) - set(RUN) == OTHERS
+
+
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [("python", "print(1)  # 2"), ("python", "print(1)"), ("sh", "false"), ("sh", "echo $NOTHING")],
+)
+def test_a_block_that_does_something_else_fails(language: str, text: str, tmp_path: Path) -> None:
+    with pytest.raises(AssertionError):
+        Reader(tmp_path, {}).follow(Block("", language, text))

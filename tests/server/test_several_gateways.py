@@ -1,0 +1,55 @@
+"""Gateways side by side, as behind a load balancer: one goes on where another has begun."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import lance
+import lance_namespace as api
+import lancedb
+import pyarrow as pa
+import pytest
+from servers.metastores import Metastores
+
+from lance_bridge_hive import HiveNamespace
+
+from .authenticated import connect, serve
+
+pytestmark = pytest.mark.server
+
+DATABASE = ["prod", "side_by_side"]
+ROWS = pa.table({"id": [1, 2, 3]})
+
+
+@pytest.fixture
+def urls(tmp_path: Path, metastores: Metastores) -> Iterator[list[str]]:
+    """Two gateways to one metastore; the database is dropped afterwards."""
+    uri = f"thrift://127.0.0.1:{metastores.get('2.3').port}"
+    catalog = ["--catalog", f"prod=hive:uri={uri}", "-p", f"prod.root={tmp_path}", "--port", "0"]
+    with serve(*catalog) as one, serve(*catalog) as other:
+        yield [one.url, other.url]
+    with HiveNamespace(uri=uri) as namespace:
+        request = api.DropNamespaceRequest(id=DATABASE[1:], mode="Skip", behavior="Cascade")
+        namespace.drop_namespace(request)
+
+
+def test_requests_may_go_to_either(urls: list[str]) -> None:
+    one, other = (connect(url) for url in urls)
+    one.create_namespace(api.CreateNamespaceRequest(id=DATABASE))
+    for name in "abc":
+        table = [*DATABASE, name]
+        lance.write_dataset(ROWS, namespace_client=other, table_id=table)
+        assert lance.dataset(namespace_client=one, table_id=table).count_rows() == 3
+
+    first = one.list_tables(api.ListTablesRequest(id=DATABASE, limit=2))
+    second = api.ListTablesRequest(id=DATABASE, limit=2, page_token=first.page_token)
+    assert [*first.tables, *other.list_tables(second).tables] == ["a", "b", "c"]
+
+    tables = [
+        lancedb.connect("db://prod.side_by_side", api_key="k", host_override=url).open_table("a")
+        for url in urls
+    ]
+    for number, table in enumerate(tables):
+        table.add([{"id": 10 + number}])
+        assert [each.count_rows() for each in tables] == [4 + number] * 2

@@ -29,6 +29,7 @@ from .hiding import answer_hidden, hide_storage_options, without_others
 from .operation_threads import OperationThreads, requested_seconds
 from .operations import Answer, Body, Operation
 from .principals import Anonymous, Authenticator, Principal
+from .secret_values import SECRETS
 from .streams import ARROW_FILE, ARROW_STREAM, RowsResponse, UploadedFile, with_first_batch
 from .visible_listing import VisibleListing
 
@@ -215,5 +216,9 @@ _DECLARED = ("id", "location", "properties")
 
 def _plain(result: Any) -> Any:
     if hasattr(result, "model_dump"):
-        return result.model_dump(mode="json", by_alias=True, exclude_none=True)
+        content = result.model_dump(mode="json", by_alias=True, exclude_none=True)
+        context = content.get("context")  # where a federation says why a catalog is left out
+        if context:
+            content["context"] = {key: SECRETS.hide(text) for key, text in context.items()}
+        return content
     return result

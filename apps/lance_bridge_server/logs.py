@@ -10,6 +10,7 @@ from typing import Any
 from lance_bridge.redaction import redact
 
 from .configuration.settings import LogSettings
+from .secret_values import SECRETS
 
 _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
@@ -21,7 +22,7 @@ class TextFormatter(logging.Formatter):
         super().__init__(_TEXT)
 
     def format(self, record: logging.LogRecord) -> str:
-        return redact(super().format(record))
+        return _hide(super().format(record))
 
 
 class JsonFormatter(logging.Formatter):
@@ -32,11 +33,15 @@ class JsonFormatter(logging.Formatter):
             "time": datetime.fromtimestamp(record.created, timezone.utc).isoformat(),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": redact(record.getMessage()),
+            "message": _hide(record.getMessage()),
         }
         if record.exc_info:
-            fields["exception"] = redact(self.formatException(record.exc_info))
+            fields["exception"] = _hide(self.formatException(record.exc_info))
         return json.dumps(fields, ensure_ascii=False)
+
+
+def _hide(text: str) -> str:
+    return redact(SECRETS.hide(text))
 
 
 def log_config(settings: LogSettings) -> dict[str, Any]:

@@ -6,9 +6,10 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from lance_bridge.config import Seconds
+from lance_bridge.storage_options import may_be_credential
 
 from ..audit import AuditLog, open_audit_log
 from ..audit.log import Rotation
@@ -140,6 +141,18 @@ def _by_name(catalogs: Any) -> Any:
     return {str(each): {} for each in catalogs} if isinstance(catalogs, list) else catalogs
 
 
+def _check_public(option: str) -> str:
+    if may_be_credential(option):
+        raise ValueError(f"'{option[:60]}' may be a credential")
+    return option
+
+
+OptionName = Annotated[str, Field(pattern=r"^[a-z0-9_]+$"), AfterValidator(_check_public)]
+PUBLIC_STORAGE_OPTIONS = (
+    "account_name", "allow_http", "default_region", "endpoint", "endpoint_url", "region",
+    "request_payer", "s3_express", "skip_signature", "use_fabric_endpoint",
+    "virtual_hosted_style_request",
+)  # fmt: skip
 CatalogName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_-]{0,127}$")]
 
 
@@ -161,6 +174,9 @@ class ServerSettings(Settings):
     """Whether requests without credentials are served, to whoever reaches the server."""
     authorization: AuthorizationSettings = AuthorizationSettings()
     audit: AuditSettings = AuditSettings()
+    public_storage_options: list[OptionName] = Field(default=list(PUBLIC_STORAGE_OPTIONS))
+    """Options of `storage.*` that answers may have, with or without the name of the store. Other
+    options are given to no client, but for credentials that a catalog vends for one table."""
     limits: Limits = Limits()
     databases: DatabasePaths = DatabasePaths()
     workers: int = Field(default=1, ge=1, le=256)

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any
+from typing import Any
 
 import pyarrow as pa
 from lance_namespace import DeclareTableRequest, DescribeTableRequest, LanceNamespace
 from lance_namespace.errors import LanceNamespaceError, TableAlreadyExistsError
-from pydantic import ConfigDict, Field
 from starlette.datastructures import State
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from lance_bridge import location as locations
-from lance_bridge.config import Seconds
 from lance_bridge.errors import internal, invalid, is_panic
 from lance_bridge.requests import as_model
 
@@ -25,29 +23,16 @@ from .audit import AuditLog, AuditTrail, trail_of
 from .authorization import AllowAll, Authorizer, HiddenError, authorize
 from .calls import DEFAULT_DELIMITER, Call, read_call
 from .cascade import authorize_cascade
+from .cors import CorsSettings
+from .health import ReadinessSettings
 from .hiding import answer_hidden, hide_storage_options, without_others
+from .limits import Limits
 from .operation_threads import OperationThreads, requested_seconds
 from .operations import Answer, Body, Operation
 from .principals import Anonymous, Authenticator, Principal
 from .secret_values import SECRETS
 from .streams import ARROW_FILE, ARROW_STREAM, RowsResponse, UploadedFile, with_first_batch
 from .visible_listing import VisibleListing
-
-
-@dataclass(frozen=True)
-class Limits:
-    """How much one request may take. Its fields are keys of the configuration."""
-
-    __pydantic_config__ = ConfigDict(extra="forbid")
-
-    body_bytes: Annotated[int, Field(gt=0)] = 16 << 20
-    """The largest JSON body."""
-    stall_seconds: Seconds = 120.0
-    """How long a client may send or read nothing while rows are sent."""
-    operation_seconds: Seconds = 3600.0
-    """How long an operation may take until the answer is that its outcome is unknown."""
-    threads: Annotated[int, Field(gt=0, le=1024)] = 64
-    """How many operations are carried out at once."""
 
 
 @dataclass
@@ -61,9 +46,30 @@ class Gateway:
     limits: Limits = field(default_factory=Limits)
     databases: lancedb.DatabasePaths = field(default_factory=lancedb.DatabasePaths)
     """Which namespaces LanceDB's databases are."""
+    catalogs: Mapping[str, LanceNamespace] = field(default_factory=dict)
+    """The catalogs by name, for readiness; none if the namespace is one."""
+    readiness: ReadinessSettings = field(default_factory=ReadinessSettings)
+    anonymous_metrics: bool = False
+    """Whether metrics are served without credentials."""
+    cors: CorsSettings | None = None
+    requests: int = 0
+    """How many requests are being answered."""
 
     def __post_init__(self) -> None:
         self._operations = OperationThreads(self.limits.threads)
+
+    @property
+    def running(self) -> int:
+        """How many operations run in threads, with those whose request was answered."""
+        return self._operations.running
+
+    def close(self) -> None:
+        """Close the connections of the catalogs, and the audit log."""
+        close = getattr(self.namespace, "close", None)
+        if callable(close):
+            close()
+        if self.audit is not None:
+            self.audit.close()
 
     async def answer(self, request: Request, operation: Operation) -> Response:
         """Carry out one request.
@@ -72,7 +78,7 @@ class Gateway:
             LanceNamespaceError: What the operation raises; for what may not be seen, not found.
         """
         principal: Principal = request.state.principal
-        call = await read_call(request, operation, self.limits.body_bytes)
+        call = await read_call(request, operation, self.limits.body_bytes_of(principal))
         is_lancedb = lancedb.is_lancedb(request)
         call = self._of_lancedb(request, call, is_lancedb=is_lancedb)
         arguments: list[Any] = [call.model()]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from contextvars import ContextVar
 from datetime import datetime, timezone
 from typing import Any
 
@@ -12,6 +13,8 @@ from lance_bridge.redaction import redact
 from .configuration.settings import LogSettings
 from .secret_values import SECRETS
 
+REQUEST_ID: ContextVar[str | None] = ContextVar("request_id", default=None)
+"""The id of the request that is being answered, in its threads too."""
 _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
@@ -35,6 +38,9 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": _hide(record.getMessage()),
         }
+        request_id = REQUEST_ID.get()
+        if request_id is not None:
+            fields["request_id"] = request_id
         if record.exc_info:
             fields["exception"] = _hide(self.formatException(record.exc_info))
         return json.dumps(fields, ensure_ascii=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import threading
 from collections.abc import Iterator, Sequence
@@ -122,13 +124,14 @@ class Program:
 @contextmanager
 def serve(*arguments: str, addresses: int = 1) -> Iterator[Program]:
     """Run the program, and wait until it listens."""
-    with TemporaryFile("w+") as log:
+    with TemporaryFile("a+") as log:  # each of its processes appends
         process = subprocess.Popen(
             [PROGRAM, "serve", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,
+            start_new_session=True,
         )
         served = Program(process, [], log)
         try:
@@ -138,7 +141,7 @@ def serve(*arguments: str, addresses: int = 1) -> Iterator[Program]:
             yield served
         finally:
             if process.poll() is None:
-                process.kill()
+                os.killpg(process.pid, signal.SIGKILL)  # its worker processes too
             process.communicate()
 
 

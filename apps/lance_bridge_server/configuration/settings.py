@@ -15,8 +15,10 @@ from ..audit import AuditLog, open_audit_log
 from ..audit.log import Rotation
 from ..authorization import Authorizer
 from ..authorizers import make_authorizer
-from ..gateway import Limits
+from ..cors import CorsSettings
+from ..health import ReadinessSettings
 from ..lancedb import DatabasePaths
+from ..limits import Limits
 from .authentication import FilePath, Method, Settings
 
 DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 2333
@@ -179,10 +181,17 @@ class ServerSettings(Settings):
     options are given to no client, but for credentials that a catalog vends for one table."""
     limits: Limits = Limits()
     databases: DatabasePaths = DatabasePaths()
+    cors: CorsSettings | None = None
+    """Which web pages may make requests; none by default."""
+    readiness: ReadinessSettings = ReadinessSettings()
+    anonymous_metrics: bool = False
+    """Whether `/metrics` is served without credentials."""
     workers: int = Field(default=1, ge=1, le=256)
     """The number of processes."""
     stop_seconds: int = Field(default=30, ge=0, le=3600)
     """How long requests may go on when the server is stopped."""
+    drain_seconds: float = Field(default=1.0, ge=0, le=3600, allow_inf_nan=False)
+    """How long connections are still accepted then, as far as any are open."""
     log: LogSettings = LogSettings()
 
     @model_validator(mode="after")

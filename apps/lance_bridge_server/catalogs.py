@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from lance_namespace import LanceNamespace
@@ -15,6 +16,7 @@ from lance_bridge.registry import connect_configured, find, is_implementation
 from lance_bridge.storage_options import option_names
 from lance_bridge_federated import FederatedNamespace
 
+from .callers import CallerNamespaces, RootNamespaces
 from .configuration.settings import ServerSettings
 from .public_answers import PublicAnswers
 from .secret_values import SECRETS, secrets_of
@@ -44,6 +46,35 @@ def connect_catalogs(settings: ServerSettings, given: Properties) -> dict[str, L
     }
 
 
+def connect_callers(
+    settings: ServerSettings, given: Properties, catalogs: Mapping[str, LanceNamespace]
+) -> RootNamespaces | None:
+    """Return the namespaces of callers; None if no catalog sees who calls.
+
+    Args:
+        given: As for `connect_catalogs`.
+        catalogs: What that has returned.
+
+    Raises:
+        InvalidInputError: (13) a catalog has no way to see callers.
+    """
+    callers = {}
+    for name in settings.caller_identity.catalogs:
+        if name not in catalogs:
+            raise invalid(f"caller_identity: there is no catalog '{name}'")
+        connect = partial(_connect_as, settings, name, given.get(name, {}))
+        most = settings.caller_identity.max_callers
+        callers[name] = CallerNamespaces(name, catalogs[name], connect, most)
+    return RootNamespaces(catalogs, callers, settings.root) if callers else None
+
+
+def _connect_as(
+    settings: ServerSettings, name: str, given: Mapping[str, str], caller: Mapping[str, str]
+) -> LanceNamespace:
+    entry, public = settings.catalogs[name], settings.public_storage_options
+    return _connect(name, entry, {**given, **caller}, public, is_caller=True)
+
+
 def root_namespace(
     settings: ServerSettings, catalogs: Mapping[str, LanceNamespace]
 ) -> LanceNamespace:
@@ -52,7 +83,12 @@ def root_namespace(
 
 
 def _connect(
-    name: str, entry: Mapping[str, Any], given: Mapping[str, str], public: Sequence[str]
+    name: str,
+    entry: Mapping[str, Any],
+    given: Mapping[str, str],
+    public: Sequence[str],
+    *,
+    is_caller: bool = False,
 ) -> LanceNamespace:
     try:
         stored, more = _properties(name, property_texts(name, entry), given)
@@ -60,7 +96,8 @@ def _connect(
         if is_own:
             stored = {_PUBLIC: ",".join(public), **stored}
         made = connect_configured(name, stored, more)
-        SECRETS.add(secrets_of(made, {**stored, **more}))
+        if not is_caller:  # tokens of callers are many, and have a form that is recognised
+            SECRETS.add(secrets_of(made, {**stored, **more}))
         return made if is_own else PublicAnswers(made, option_names(",".join(public)))
     except InvalidInputError as error:
         raise invalid(f"catalog '{name}': {error}") from error

@@ -188,7 +188,7 @@ def _names(identifier: str) -> list[str]:
 
 
 def _check(source: SettingsSource, timeout: float, output: Output) -> None:
-    from .catalogs import connect_catalogs  # noqa: PLC0415 - takes seconds to import
+    from .catalogs import connect_callers, connect_catalogs  # noqa: PLC0415 - takes seconds to import
     from .check import check  # noqa: PLC0415 - the same
     from .factory import authenticator_from_settings  # noqa: PLC0415 - the same
     from .listeners import tls_context  # noqa: PLC0415 - the same
@@ -200,6 +200,7 @@ def _check(source: SettingsSource, timeout: float, output: Output) -> None:
         authenticator_from_settings(settings)
         settings.authorization.make()
         catalogs = connect_catalogs(settings, source.catalogs)
+        connect_callers(settings, source.catalogs, catalogs)
     rows = check(settings, catalogs, timeout)
     shown = [{**row, "problem": row["problem"] or "none"} for row in rows]
     table = make_table(["type", "name", "problem"], shown, longest=_UNLIMITED)

@@ -7,7 +7,7 @@ from functools import partial
 from starlette.types import ASGIApp
 
 from .authentication.chain import AuthenticatorChain
-from .catalogs import connect_catalogs, root_namespace
+from .catalogs import connect_callers, connect_catalogs, root_namespace
 from .configuration.settings import ServerSettings
 from .configuration.source import SettingsSource
 from .gateway import Gateway
@@ -53,6 +53,7 @@ def gateway_from_settings(settings: ServerSettings, source: SettingsSource) -> G
         readiness=settings.readiness,
         anonymous_metrics=settings.anonymous_metrics,
         cors=settings.cors,
+        callers=connect_callers(settings, source.catalogs, catalogs),
     )
 
 

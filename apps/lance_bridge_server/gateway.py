@@ -21,6 +21,7 @@ from . import lancedb
 from .accesses import LISTINGS, Access, accesses_of
 from .audit import AuditLog, AuditTrail, trail_of
 from .authorization import AllowAll, Authorizer, HiddenError, authorize
+from .callers import RootNamespaces
 from .calls import DEFAULT_DELIMITER, Call, read_call
 from .cascade import authorize_cascade
 from .cors import CorsSettings
@@ -52,6 +53,8 @@ class Gateway:
     anonymous_metrics: bool = False
     """Whether metrics are served without credentials."""
     cors: CorsSettings | None = None
+    callers: RootNamespaces | None = None
+    """The namespace for each principal, if catalogs are to see who calls."""
     requests: int = 0
     """How many requests are being answered."""
 
@@ -65,6 +68,8 @@ class Gateway:
 
     def close(self) -> None:
         """Close the connections of the catalogs, and the audit log."""
+        if self.callers is not None:
+            self.callers.close()
         close = getattr(self.namespace, "close", None)
         if callable(close):
             close()
@@ -86,7 +91,17 @@ class Gateway:
             upload = UploadedFile(request, self.limits.stall_seconds)
             small = await upload.read_small()
             arguments.append(upload if small is None else small)
-        run = _Run(self, principal, call, arguments, is_lancedb, request.state, trail_of(request))
+        namespace = self.callers.of(principal) if self.callers else self.namespace
+        run = _Run(
+            self,
+            namespace,
+            principal,
+            call,
+            arguments,
+            is_lancedb,
+            request.state,
+            trail_of(request),
+        )
         seconds = min(self.limits.operation_seconds, requested_seconds(request.headers))
         return await self._operations.run(run, call.operation, seconds)
 
@@ -109,6 +124,8 @@ class _Run:
     """One operation, as a thread carries it out."""
 
     gateway: Gateway
+    namespace: LanceNamespace
+    """That of the gateway, as the principal has it."""
     principal: Principal
     call: Call
     arguments: list[Any]
@@ -131,14 +148,14 @@ class _Run:
     def _authorized(self) -> Any:
         """Authorize the request, then do what it asks for."""
         gateway = self.gateway
-        accesses = accesses_of(self.call, self.arguments[0], gateway.namespace)
+        accesses = accesses_of(self.call, self.arguments[0], self.namespace)
         try:
             authorize(gateway.authorizer, self.principal, accesses, self.trail.record)
             authorize_cascade(
-                gateway.authorizer, self.principal, self.call, accesses, gateway.namespace
+                gateway.authorizer, self.principal, self.call, accesses, self.namespace
             )
         except HiddenError as hidden:
-            operation, namespace = self.call.operation, gateway.namespace
+            operation, namespace = self.call.operation, self.namespace
             method = self._with_its_pages(getattr(namespace, operation.name))
             return answer_hidden(namespace, method, operation, self.arguments[0], hidden)
         self.trail.begin()
@@ -153,7 +170,7 @@ class _Run:
         return hide_storage_options(gateway.authorizer, self.principal, accesses, result)
 
     def _result(self, access: Access | None) -> Any:
-        operation, namespace = self.call.operation, self.gateway.namespace
+        operation, namespace = self.call.operation, self.namespace
         if operation.answer is Answer.ROWS and hasattr(namespace, "query_table_reader"):
             return with_first_batch(namespace.query_table_reader(*self.arguments))
         method = getattr(namespace, operation.name)
@@ -177,7 +194,7 @@ class _Run:
         Raises:
             InvalidInputError: (13) it exists with its data elsewhere, where the mode allows that.
         """
-        namespace, fields = self.gateway.namespace, self.call.fields
+        namespace, fields = self.namespace, self.call.fields
         request = as_model(DeclareTableRequest, {key: fields.get(key) for key in _DECLARED})
         try:
             namespace.declare_table(request)
@@ -206,7 +223,7 @@ class _Run:
         if not self.is_lancedb:
             return JSONResponse(content, operation.status)
         content = lancedb.translate_answer(
-            self.gateway.namespace, operation.name, self.arguments[0], content
+            self.namespace, operation.name, self.arguments[0], content
         )
         return JSONResponse(content, operation.status, lancedb.version_headers(content))
 

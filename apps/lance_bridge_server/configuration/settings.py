@@ -131,6 +131,15 @@ class AuditSettings(Settings):
         )
 
 
+class CallerIdentitySettings(Settings):
+    """Catalogs that see who calls, and not this server."""
+
+    catalogs: list[str] = Field(default=[])
+    """Names of Hive, Glue and Unity catalogs."""
+    max_callers: int = Field(default=100, ge=1, le=10_000)
+    """For how many callers each keeps connections."""
+
+
 class LogSettings(Settings):
     """What the server writes to standard error."""
 
@@ -176,6 +185,7 @@ class ServerSettings(Settings):
     """Whether requests without credentials are served, to whoever reaches the server."""
     authorization: AuthorizationSettings = AuthorizationSettings()
     audit: AuditSettings = AuditSettings()
+    caller_identity: CallerIdentitySettings = CallerIdentitySettings()
     public_storage_options: list[OptionName] = Field(default=list(PUBLIC_STORAGE_OPTIONS))
     """Options of `storage.*` that answers may have, with or without the name of the store. Other
     options are given to no client, but for credentials that a catalog vends for one table."""

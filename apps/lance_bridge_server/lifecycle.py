@@ -64,13 +64,17 @@ class Lifecycle:
         """Returns how many connections are open."""
         self._drain_seconds = min(drain_seconds, stop_seconds)
         self._stop_seconds = stop_seconds
+        self._signals: set[int] = set()
+        self._is_server_stopping = False
         self._active: set[_Active] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
     # -- signals -----------------------------------------------------------------------------------
 
     def install(self, reload: Callable[[], Awaitable[None]]) -> None:
-        """Handle this process's signals: those that end it, then as the server does; and SIGHUP.
+        """Handle this process's signals: those that end it, and SIGHUP.
+
+        A signal that comes a second time ends all requests at once.
 
         Call in the event loop. Does nothing in a thread other than the main one.
         """
@@ -85,9 +89,12 @@ class Lifecycle:
         loop.add_signal_handler(signal.SIGHUP, lambda: self._run(reload()))
 
     def _on_stop(self, number: int, server: Callable[..., object]) -> None:
+        if number in self._signals:
+            self.end_requests()
+            self._stop_server(number, server)
+        self._signals.add(number)
         if self.is_stopping:
-            server(number, None)  # a second one: the server may end at once
-            return
+            return  # Ctrl-C reaches worker processes, which their parent then sends SIGTERM, too
         self.is_stopping = True
         self._run(self._stop(number, server))
 
@@ -96,9 +103,15 @@ class Lifecycle:
         started = loop.time()
         while self.connections() and loop.time() - started < self._drain_seconds:
             await asyncio.sleep(_STEP_SECONDS)
-        server(number, None)
+        self._stop_server(number, server)
         await asyncio.sleep(max(0.0, started + self._stop_seconds - loop.time()))
         self.end_requests()
+
+    def _stop_server(self, number: int, server: Callable[..., object]) -> None:
+        """Have the server stop; told twice, uvicorn would not end the application."""
+        if not self._is_server_stopping:
+            self._is_server_stopping = True
+            server(number, None)
 
     def _run(self, work: Awaitable[None]) -> None:
         task = asyncio.ensure_future(work)

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Annotated
 
 import limits as rates
@@ -90,6 +91,9 @@ class TooManyRequestsError(ThrottlingError):
         self.retry_after = max(1, math.ceil(seconds))
 
 
+_parse = cache(rates.parse)
+
+
 class Admission:
     """Counts the requests of principals. For one thread: that of the event loop."""
 
@@ -118,7 +122,7 @@ class Admission:
         return lambda: self._release(key)
 
     def _count(self, rate: str, principal: Principal, key: tuple[str, str]) -> None:
-        item = rates.parse(rate)
+        item = _parse(rate)
         if not self._rates.hit(item, *key):
             wait = self._rates.get_window_stats(item, *key).reset_time - time.time()
             raise TooManyRequestsError(

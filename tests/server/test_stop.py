@@ -123,17 +123,18 @@ def test_what_is_not_done_by_the_deadline_is_answered(tmp_path: Path) -> None:
     assert "Traceback" not in error, error
 
 
-def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
-    with hanging(tmp_path, drain_seconds=60, stop_seconds=60) as (served, ask, threads):
-        threads.submit(ask, "describe")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_does_not_wait(tmp_path: Path, number: int) -> None:
+    with hanging(tmp_path, drain_seconds=600, stop_seconds=600) as (served, ask, threads):
+        running = threads.submit(ask, "describe")
         wait_until(lambda: requests_in_flight(served) == 2)
-        served.process.terminate()
+        served.process.send_signal(number)
         wait_until(lambda: httpx.get(f"{served.url}/readyz").json()["status"] == "stopping")
-        for _ in range(3):
-            served.process.send_signal(signal.SIGINT)
-            time.sleep(0.3)
-        served.process.kill()
-        served.end()
+        assert not running.done()
+        served.process.send_signal(number)
+        assert "nothing was changed" in refused(running.result(60), 503, 17)
+        code, _, error = served.end()
+    assert code == 0, error
 
 
 def test_a_half_sent_request_does_not_hold_the_server(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from lance_bridge.requests import as_model
 
 from . import lancedb
 from .operations import Body, Operation
+from .telemetry import trace_headers
 
 DEFAULT_DELIMITER = "$"
 _ARROW = "application/vnd.apache.arrow.stream"
@@ -99,6 +100,7 @@ def _decoded(name: str, text: str) -> str:
 
 def _context(request: Request) -> dict[str, str]:
     found = {name: request.headers[name] for name in _PASSED_ON if name in request.headers}
+    found.update(trace_headers())
     found["x-request-id"] = request.state.request_id
     return {f"header.{name}": value for name, value in found.items()}
 

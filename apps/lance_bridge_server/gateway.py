@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
+import anyio
 import pyarrow as pa
 from lance_namespace import DeclareTableRequest, DescribeTableRequest, LanceNamespace
 from lance_namespace.errors import LanceNamespaceError, TableAlreadyExistsError
@@ -41,12 +42,16 @@ class Limits:
 
     body_bytes: Annotated[int, Field(gt=0)] = 16 << 20
     """The largest JSON body."""
+    batch_bytes: Annotated[int, Field(gt=0)] = 256 << 20
+    """The largest batch of rows that is sent, without compression: each is held as a whole."""
     stall_seconds: Seconds = 120.0
-    """How long a client may send or read nothing while rows are sent."""
+    """How long a client may send or read nothing while rows are sent, and send a JSON body."""
     operation_seconds: Seconds = 3600.0
     """How long an operation may take until the answer is that its outcome is unknown."""
+    connections: Annotated[int, Field(gt=0)] | None = None
+    """How many connections may be open in a process. By default half of the files that may be."""
     threads: Annotated[int, Field(gt=0, le=1024)] = 64
-    """How many operations are carried out at once."""
+    """How many operations are carried out at once, and to how many clients rows are sent."""
 
 
 @dataclass
@@ -63,6 +68,12 @@ class Gateway:
 
     def __post_init__(self) -> None:
         self._operations = OperationThreads(self.limits.threads)
+        self.senders = anyio.CapacityLimiter(self.limits.threads)
+
+    @property
+    def operations_running(self) -> int:
+        """How many operations have begun or wait for a thread."""
+        return self._operations.running
 
     async def answer(self, request: Request, operation: Operation) -> Response:
         """Carry out one request.
@@ -71,12 +82,13 @@ class Gateway:
             LanceNamespaceError: What the operation raises; for what may not be seen, not found.
         """
         principal: Principal = request.state.principal
-        call = await read_call(request, operation, self.limits.body_bytes)
+        limits = self.limits
+        call = await read_call(request, operation, limits.body_bytes, limits.stall_seconds)
         is_lancedb = lancedb.is_lancedb(request)
         call = self._of_lancedb(request, call, is_lancedb=is_lancedb)
         arguments: list[Any] = [call.model()]
         if operation.body is Body.ROWS:
-            upload = UploadedFile(request, self.limits.stall_seconds)
+            upload = UploadedFile(request, limits.stall_seconds, limits.batch_bytes)
             small = await upload.read_small()
             arguments.append(upload if small is None else small)
         run = _Run(self, principal, call, arguments, is_lancedb, request.state, trail_of(request))
@@ -206,7 +218,8 @@ class _Run:
     def _rows(self, result: Any) -> Response:
         if isinstance(result, pa.RecordBatchReader):
             media_type = ARROW_STREAM if self.is_lancedb else ARROW_FILE
-            return RowsResponse(result, media_type, self.gateway.limits.stall_seconds)
+            gateway = self.gateway
+            return RowsResponse(result, media_type, gateway.limits.stall_seconds, gateway.senders)
         return Response(result if isinstance(result, bytes) else result.data, media_type=ARROW_FILE)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 import socket
 import ssl
@@ -12,35 +11,18 @@ from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
-from uvicorn.protocols.http.auto import AutoHTTPProtocol
 from uvicorn.supervisors import Multiprocess
 
-from .authentication.certificates import STATE_KEY
 from .configuration.settings import ServerSettings, TlsSettings
 from .configuration.source import SettingsSource
 from .factory import app_from_source
 from .listeners import tls_context
+from .listening import http_options
 from .logs import log_config
 
 _WORKER_SECONDS = 60
 """How long a worker process may not answer before it is replaced. It does not while it imports
 what it needs: with uvicorn's 5 seconds, a busy machine would end each one before it has begun."""
-
-
-class Protocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]  # chosen by what is installed
-    """HTTP of uvicorn. Requests have their connection's client certificate in their state.
-
-    ASGI's own extension for that is not in uvicorn.
-    """
-
-    app_state: dict[str, Any]
-
-    def connection_made(self, transport: asyncio.Transport) -> None:
-        """Keep the certificate that TLS has verified; uvicorn copies the state to each request."""
-        super().connection_made(transport)
-        tls = transport.get_extra_info("ssl_object")
-        certificate = tls.getpeercert() if tls is not None else None
-        self.app_state = {**self.app_state, STATE_KEY: certificate}
 
 
 def run(
@@ -84,7 +66,7 @@ def uvicorn_config(
     return uvicorn.Config(
         app,
         factory=factory,
-        http=Protocol,
+        **http_options(settings.limits.connections),
         ws="none",
         workers=settings.workers,
         ssl_context_factory=partial(_tls, settings.tls) if settings.tls else None,

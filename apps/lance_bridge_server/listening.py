@@ -3,8 +3,8 @@
 uvicorn waits for ever for a request's headers, for a client that does not read the end of an
 answer, and has no JSON in the errors of its own. Its limits that are used, and why:
 
-- h11 parses requests, and not httptools, which takes headers of any size.
-- The request line and headers together may have 64 KiB: clients send properties in them.
+- The request line and headers together may have 64 KiB: clients send properties in them. h11 has
+  such a limit; httptools, which uvicorn takes where it is installed, has none.
 - ``limit_concurrency`` limits open connections alone, as each takes a file descriptor, and
   operations need those too. uvicorn's own use of it answers in plain text.
 """
@@ -14,11 +14,13 @@ from __future__ import annotations
 import asyncio
 import json
 import resource
+import socket
 import uuid
 from functools import cache
+from http import HTTPStatus
+from importlib.util import find_spec
 from typing import Any
 
-import h11
 from lance_namespace.errors import (
     InvalidInputError,
     LanceNamespaceError,
@@ -71,14 +73,14 @@ def http_options(connections: int | None = None) -> dict[str, Any]:
         connections: How many may be open. None takes the `connection_limit`.
     """
     return {
-        "http": Protocol,
+        "http": _protocol(),
         "h11_max_incomplete_event_size": HEADER_BYTES,
         "limit_concurrency": connections,
         "timeout_keep_alive": KEEP_ALIVE_SECONDS,
     }
 
 
-class Protocol(H11Protocol):
+class WatchedProtocol:
     """HTTP of uvicorn, with times for the client, and errors as the specification has them.
 
     Requests have their connection's client certificate in their state: ASGI's own extension for
@@ -86,6 +88,10 @@ class Protocol(H11Protocol):
     """
 
     app_state: dict[str, Any]
+    connections: set[Any]
+    cycle: Any
+    limit_concurrency: int | None
+    loop: asyncio.AbstractEventLoop
     transport: asyncio.Transport
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -97,9 +103,10 @@ class Protocol(H11Protocol):
         self._idle_since: float | None = None
         self._closing_since: float | None = None
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.Transport) -> None:
         """Begin to watch a connection; refuse it if there are too many."""
-        super().connection_made(transport)
+        super().connection_made(transport)  # type: ignore[misc]  # of uvicorn's class beside this
+        _send_at_once(transport)
         tls = transport.get_extra_info("ssl_object")
         certificate = tls.getpeercert() if tls is not None else None
         self.app_state = {**self.app_state, STATE_KEY: certificate}
@@ -116,7 +123,7 @@ class Protocol(H11Protocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        super().connection_lost(exc)
+        super().connection_lost(exc)  # type: ignore[misc]  # the same
 
     def _check(self) -> None:
         now = self.loop.time()
@@ -136,7 +143,7 @@ class Protocol(H11Protocol):
     def _is_busy(self) -> bool:
         """Return whether a request is being answered, or was since the last check."""
         is_new, self._last_cycle = self.cycle is not self._last_cycle, self.cycle
-        return self.cycle is not None and (is_new or not self.cycle.response_complete)
+        return is_new or self._is_answering()
 
     def send_400_response(self, msg: str) -> None:
         """Answer what is no HTTP, or has headers that are too large."""
@@ -147,17 +154,17 @@ class Protocol(H11Protocol):
 
     def _send_error(self, status: int, error: LanceNamespaceError) -> None:
         """Answer without the application, and close the connection."""
-        if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+        if self._is_answering() and self.cycle.response_started:
             self.transport.abort()  # an answer has begun, and cannot be ended as one
             return
         headers, body = _error_parts(error)
-        parts = [
-            h11.Response(status_code=status, headers=headers),
-            h11.Data(data=body),
-            h11.EndOfMessage(),
-        ]
-        self.transport.write(b"".join(self.conn.send(each) or b"" for each in parts))
+        reason = HTTPStatus(status).phrase.encode()
+        lines = [b"HTTP/1.1 %d %s" % (status, reason), *map(b": ".join, headers), b"", body]
+        self.transport.write(b"\r\n".join(lines))
         self._close_slowly()
+
+    def _is_answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
 
     def _close_slowly(self) -> None:
         """Close when the client does: at once, it would lose the answer if it is still sending."""
@@ -170,10 +177,23 @@ class Protocol(H11Protocol):
     def data_received(self, data: bytes) -> None:
         """Read what the client sends, and ignore it after an error."""
         if self._closing_since is None:
-            super().data_received(data)
+            super().data_received(data)  # type: ignore[misc]  # the same
 
     def eof_received(self) -> None:
         """Close the connection, as asyncio does after this."""
+
+
+class H11(WatchedProtocol, H11Protocol):  # type: ignore[misc]  # uvicorn has other types
+    """The protocol where httptools is not installed."""
+
+
+def _protocol() -> type[asyncio.Protocol]:
+    """Return the protocol for the parser that is installed."""
+    if find_spec("httptools") is None:
+        return H11
+    from .httptools_listening import HttpTools  # noqa: PLC0415 - it imports httptools
+
+    return HttpTools
 
 
 def _error_parts(error: LanceNamespaceError) -> tuple[list[tuple[bytes, bytes]], bytes]:
@@ -188,6 +208,17 @@ def _error_parts(error: LanceNamespaceError) -> tuple[list[tuple[bytes, bytes]],
         (b"x-request-id", request_id.encode()),
     ]
     return headers, body
+
+
+def _send_at_once(transport: asyncio.Transport) -> None:
+    """Set TCP_NODELAY, which asyncio does not on sockets that others have opened.
+
+    Without, the system holds the body of an answer back until the client has acknowledged its
+    headers, which takes 40 ms.
+    """
+    opened = transport.get_extra_info("socket")
+    if opened.family in (socket.AF_INET, socket.AF_INET6):
+        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 async def _refuse(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001 - of ASGI

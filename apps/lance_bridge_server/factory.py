@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from starlette.applications import Starlette
 
+from .allocator import limit_heaps
 from .app import create_app
 from .authentication.chain import AuthenticatorChain
 from .catalogs import connect_catalogs, root_namespace
@@ -32,6 +33,7 @@ def app_from_source(source: SettingsSource) -> Starlette:
 
 def gateway_from_settings(settings: ServerSettings, source: SettingsSource) -> Gateway:
     """Return the gateway of a configuration. Raises what `app_from_environment` does."""
+    limit_heaps()
     catalogs = connect_catalogs(settings, source.catalogs)
     return Gateway(
         root_namespace(settings, catalogs),

@@ -26,7 +26,7 @@ from lance_bridge_metastore import Metastore
 
 pytestmark = pytest.mark.server
 
-_SECONDS = 60.0
+_SECONDS = 120.0
 """How long a client may take to be served again."""
 MANAGED = {"managed_by": "impl"}
 

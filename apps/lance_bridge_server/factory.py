@@ -6,6 +6,7 @@ from functools import partial
 
 from starlette.types import ASGIApp
 
+from .allocator import limit_heaps
 from .authentication.chain import AuthenticatorChain
 from .catalogs import connect_callers, connect_catalogs, root_namespace
 from .configuration.settings import ServerSettings
@@ -41,6 +42,7 @@ def gateway_from_source(source: SettingsSource) -> Gateway:
 
 def gateway_from_settings(settings: ServerSettings, source: SettingsSource) -> Gateway:
     """Return the gateway of a configuration. Raises what `app_from_environment` does."""
+    limit_heaps()
     catalogs = connect_catalogs(settings, source.catalogs)
     return Gateway(
         root_namespace(settings, catalogs),

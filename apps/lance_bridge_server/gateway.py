@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import anyio
 import pyarrow as pa
 from lance_namespace import DeclareTableRequest, DescribeTableRequest, LanceNamespace
 from lance_namespace.errors import LanceNamespaceError, TableAlreadyExistsError
@@ -60,6 +61,7 @@ class Gateway:
 
     def __post_init__(self) -> None:
         self._operations = OperationThreads(self.limits.threads)
+        self.senders = anyio.CapacityLimiter(self.limits.threads)
 
     @property
     def running(self) -> int:
@@ -83,12 +85,14 @@ class Gateway:
             LanceNamespaceError: What the operation raises; for what may not be seen, not found.
         """
         principal: Principal = request.state.principal
-        call = await read_call(request, operation, self.limits.body_bytes_of(principal))
+        limits = self.limits
+        body_bytes = limits.body_bytes_of(principal)
+        call = await read_call(request, operation, body_bytes, limits.stall_seconds)
         is_lancedb = lancedb.is_lancedb(request)
         call = self._of_lancedb(request, call, is_lancedb=is_lancedb)
         arguments: list[Any] = [call.model()]
         if operation.body is Body.ROWS:
-            upload = UploadedFile(request, self.limits.stall_seconds)
+            upload = UploadedFile(request, limits.stall_seconds, limits.batch_bytes)
             small = await upload.read_small()
             arguments.append(upload if small is None else small)
         namespace = self.callers.of(principal) if self.callers else self.namespace
@@ -230,7 +234,8 @@ class _Run:
     def _rows(self, result: Any) -> Response:
         if isinstance(result, pa.RecordBatchReader):
             media_type = ARROW_STREAM if self.is_lancedb else ARROW_FILE
-            return RowsResponse(result, media_type, self.gateway.limits.stall_seconds)
+            gateway = self.gateway
+            return RowsResponse(result, media_type, gateway.limits.stall_seconds, gateway.senders)
         return Response(result if isinstance(result, bytes) else result.data, media_type=ARROW_FILE)
 
 

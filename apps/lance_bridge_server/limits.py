@@ -50,12 +50,16 @@ class Limits:
 
     body_bytes: Count = 16 << 20
     """The largest JSON body."""
+    batch_bytes: Count = 256 << 20
+    """The largest batch of rows that is sent, without compression: each is held as a whole."""
     stall_seconds: Seconds = 120.0
-    """How long a client may send or read nothing while rows are sent."""
+    """How long a client may send or read nothing while rows are sent, and send a JSON body."""
     operation_seconds: Seconds = 3600.0
     """How long an operation may take until the answer is that its outcome is unknown."""
+    connections: Count | None = None
+    """How many connections may be open in a process. By default half of the files that may be."""
     threads: Annotated[int, Field(gt=0, le=1024)] = 64
-    """How many operations are carried out at once."""
+    """How many operations are carried out at once, and to how many clients rows are sent."""
     rate: Rate | None = None
     """How many requests a principal may make in a time; each process counts for itself."""
     concurrent_requests: Count | None = None

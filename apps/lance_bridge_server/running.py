@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 import signal
@@ -11,21 +10,20 @@ import ssl
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import uvicorn
 from lance_namespace.errors import LanceNamespaceError
 from starlette.types import ASGIApp
-from uvicorn.protocols.http.auto import AutoHTTPProtocol
 from uvicorn.supervisors import Multiprocess
 
-from .authentication.certificates import STATE_KEY
 from .configuration.settings import ServerSettings, TlsSettings
 from .configuration.source import SettingsSource
 from .factory import app_from_source, gateway_from_source
 from .gateway import Gateway
 from .lifecycle import Lifecycle
 from .listeners import tls_context
+from .listening import WatchedProtocol, http_options
 from .logs import log_config
 from .metrics import forget_process, share_metrics
 from .process import Process
@@ -38,30 +36,6 @@ what it needs: with uvicorn's 5 seconds, a busy machine would end each one befor
 
 _END_SECONDS = 2
 """How long answers may take to be sent after `stop_seconds`."""
-
-
-class Protocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]  # chosen by what is installed
-    """HTTP of uvicorn. Requests have their connection's client certificate in their state.
-
-    ASGI's own extension for that is not in uvicorn.
-    """
-
-    app_state: dict[str, Any]
-
-    open_connections: ClassVar[int] = 0
-
-    def connection_made(self, transport: asyncio.Transport) -> None:
-        """Keep the certificate that TLS has verified; uvicorn copies the state to each request."""
-        super().connection_made(transport)
-        Protocol.open_connections += 1
-        tls = transport.get_extra_info("ssl_object")
-        certificate = tls.getpeercert() if tls is not None else None
-        self.app_state = {**self.app_state, STATE_KEY: certificate}
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Count it."""
-        Protocol.open_connections -= 1
-        super().connection_lost(exc)
 
 
 class Supervisor(Multiprocess):
@@ -140,7 +114,7 @@ def _worker_app(source: SettingsSource, settings: ServerSettings) -> ASGIApp:
 
 def _process(settings: ServerSettings) -> Process:
     lifecycle = Lifecycle(settings.drain_seconds, settings.stop_seconds, handles_signals=True)
-    lifecycle.connections = lambda: Protocol.open_connections
+    lifecycle.connections = lambda: WatchedProtocol.open_connections
     return Process(lifecycle)
 
 
@@ -164,7 +138,7 @@ def uvicorn_config(
     return uvicorn.Config(
         app,
         factory=factory,
-        http=Protocol,
+        **http_options(settings.limits.connections),
         ws="none",
         workers=settings.workers,
         ssl_context_factory=partial(_tls, settings.tls) if settings.tls else None,

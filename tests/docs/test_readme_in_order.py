@@ -120,9 +120,13 @@ class NewUser:
         if text.startswith(SERVE):
             self.served = self._start(f"{self._here(text)} --port 0", "http://")
             return
-        code, out, error = self._run(shlex.split(self._here(text))[1:])
+        words = shlex.split(self._here(text))[1:]
+        file = words.pop() if words[-2] == ">" else None
+        code, out, error = self._run([each for each in words if each != ">"])
         name = " ".join(text.split()[:3])
         assert code == EXITS.get(name, 0), f"{text}\n{out}\n{error}"
+        if file:
+            (self.home / file).write_text(out, encoding="utf-8")
         self.said[name] = out
         for found in MIGRATION.finditer(out):
             self.migrations[found[1]] = found[0]

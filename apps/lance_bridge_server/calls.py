@@ -86,6 +86,8 @@ async def read_call(request: Request, operation: Operation, max_bytes: int) -> C
         decoded = _decoded(name, text)
         value = parse_id(decoded, delimiter) if name == "id" else decoded
         fields = _merged(fields, {name: value}, "path")
+    if not operation.has_id and fields.get("id"):
+        raise invalid(f"{operation.name} takes no identifier")
     return Call(operation, fields, delimiter, _context(request))
 
 

@@ -12,6 +12,7 @@ from core.memory_catalog import MemoryNamespace
 from server.operation_requests import request_for
 from server.policies import cedar, clients, declare, memory_namespace
 
+import lance_bridge
 from lance_bridge_federated import FederatedNamespace
 from lance_bridge_server.accesses import CREATING, LISTINGS, is_table_operation
 from lance_bridge_server.operations import OPERATIONS, Operation
@@ -126,6 +127,17 @@ def test_an_identifier_in_the_body_must_be_that_of_the_path(client_of: Any) -> N
     for table in ("open$shown", "open$hidden"):
         response = client_of("nobody")("POST", f"/v1/table/{table}/describe", json=body)
         assert code_of(response) == (13 if table == "open$shown" else 1)
+
+
+def test_an_identifier_adds_nothing_to_the_names_of_all_tables(tmp_path: Path) -> None:
+    """A directory ignores it, and lists all: the names would be checked as those of `open`."""
+    namespace = lance_bridge.connect("dir", {"root": str(tmp_path / "root")})
+    namespace.create_namespace(api.CreateNamespaceRequest(id=["open"]))
+    namespace.declare_table(api.DeclareTableRequest(id=["secret"]))
+    with clients(namespace, cedar(tmp_path, POLICIES)) as client_of:
+        response = client_of("keeper")("GET", "/v1/table", json={"id": ["open"]})
+        assert code_of(response) == 13
+        assert client_of("keeper")("GET", "/v1/table").json()["tables"] == []
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,9 @@ def is_table_operation(operation: str) -> bool:
     return "namespace" not in operation and operation not in LISTINGS
 
 
-def accesses_of(call: Call, request: BaseModel, namespace: LanceNamespace) -> list[Access]:
+def accesses_of(
+    call: Call, request: BaseModel, namespace: LanceNamespace | NamesAsGiven
+) -> list[Access]:
     """Return what a call would do, the operation that it is for first.
 
     Args:
@@ -81,6 +83,16 @@ def accesses_of(call: Call, request: BaseModel, namespace: LanceNamespace) -> li
         InvalidInputError: (13) an identifier or a location is missing or malformed.
     """
     return list(_accesses(call, request, _Paths(namespace)))
+
+
+class NamesAsGiven:
+    """Takes every name for one that could exist, in place of a namespace."""
+
+    def table_path(self, names: Sequence[str]) -> Names:
+        return tuple(names)
+
+    def namespace_path(self, names: Sequence[str] | None, *, of_tables: bool) -> Names:  # noqa: ARG002
+        return tuple(names or ())
 
 
 def _accesses(call: Call, request: Any, paths: _Paths) -> Iterator[Access]:

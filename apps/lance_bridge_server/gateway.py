@@ -18,11 +18,12 @@ from lance_bridge import location as locations
 from lance_bridge.config import Seconds
 from lance_bridge.errors import internal, invalid, is_panic
 from lance_bridge.requests import as_model
+from lance_bridge_federated import FederatedNamespace
 
 from . import lancedb
-from .accesses import LISTINGS, Access, accesses_of
+from .accesses import LISTINGS, Access, NamesAsGiven, accesses_of
 from .audit import AuditLog, AuditTrail, trail_of
-from .authorization import AllowAll, Authorizer, HiddenError, authorize
+from .authorization import AllowAll, Authorizer, HiddenError, authorize, sees_namespace
 from .calls import DEFAULT_DELIMITER, Call, read_call
 from .cascade import authorize_cascade
 from .hiding import answer_hidden, hide_storage_options, without_others
@@ -124,8 +125,8 @@ class _Run:
     def _authorized(self) -> Any:
         """Authorize the request, then do what it asks for."""
         gateway = self.gateway
-        accesses = accesses_of(self.call, self.arguments[0], gateway.namespace)
         try:
+            accesses = self._accesses()
             authorize(gateway.authorizer, self.principal, accesses, self.trail.record)
             authorize_cascade(
                 gateway.authorizer, self.principal, self.call, accesses, gateway.namespace
@@ -144,6 +145,26 @@ class _Run:
             raise answer from error
         self.trail.note_result(self.call.operation.name, self.arguments[0], result)
         return hide_storage_options(gateway.authorizer, self.principal, accesses, result)
+
+    def _accesses(self) -> list[Access]:
+        """Return what the request would do.
+
+        Raises:
+            HiddenError: The catalog that it names is hidden. What that says about names, or that it
+                does not answer, would say that it exists.
+            LanceNamespaceError: What the catalog says otherwise.
+        """
+        gateway, request = self.gateway, self.arguments[0]
+        try:
+            return accesses_of(self.call, request, gateway.namespace)
+        except LanceNamespaceError:
+            if isinstance(gateway.namespace, FederatedNamespace):
+                for each in accesses_of(self.call, request, NamesAsGiven()):
+                    if each.path and not sees_namespace(
+                        gateway.authorizer, self.principal, each.path[:1]
+                    ):
+                        authorize(gateway.authorizer, self.principal, [each], self.trail.record)
+            raise
 
     def _result(self, access: Access | None) -> Any:
         operation, namespace = self.call.operation, self.gateway.namespace

@@ -39,7 +39,7 @@ def answer_hidden(
     """Answer a request for a hidden object as one for an object that does not exist.
 
     The catalog does what it does for the latter, in the same time: it is asked for a name that
-    nothing has.
+    nothing has. A catalog that is hidden itself is not asked.
 
     Args:
         method: What carries out the operation.
@@ -49,10 +49,7 @@ def answer_hidden(
         TableNotFoundError: (4)
         LanceNamespaceError: What the operation raises whatever it is for.
     """
-    path = hidden.access.path
-    position = -1
-    if hidden.access.is_table and isinstance(hidden.answer, NamespaceNotFoundError):
-        position = -2
+    path, position = hidden.access.path, hidden.position
     absent, asked = f"absent_{uuid.uuid4().hex[:16]}", list(path)
     asked[position] = absent
     try:
@@ -92,7 +89,7 @@ def without_others(
     What was not found gets the error of `authorize`, as namespaces word theirs differently; the
     error of a request with several objects stays. With `AllowAll`, every error stays.
     """
-    if isinstance(authorizer, AllowAll) or len(accesses) != 1:
+    if isinstance(authorizer, AllowAll) or len({each.path for each in accesses}) != 1:
         return error
     access = accesses[0]
     if isinstance(error, TableNotFoundError) and access.is_table:

@@ -312,5 +312,7 @@ def test_errors_do_not_name_hidden_tables(tmp_path: Path) -> None:
     with clients(namespace, cedar(tmp_path, POLICIES)) as client_of:
         drop = client_of("half")("POST", "/v1/namespace/open/drop", json={})
         shared = client_of("half")("POST", "/v1/table/open$shown/drop")
-    assert (code_of(drop), code_of(shared)) == (3, 19)
-    assert "hidden" not in drop.text + shared.text
+        body = {"mode": "Overwrite"}
+        replace = client_of("half")("POST", "/v1/namespace/open/create", json=body)
+    assert [code_of(each) for each in (drop, shared, replace)] == [3, 19, 3]
+    assert "hidden" not in drop.text + shared.text + replace.text

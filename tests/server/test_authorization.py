@@ -13,6 +13,7 @@ from server.operation_requests import request_for
 from server.policies import cedar, clients, declare, memory_namespace
 
 import lance_bridge
+from lance_bridge.capabilities import NamespaceWords
 from lance_bridge_federated import FederatedNamespace
 from lance_bridge_server.accesses import CREATING, LISTINGS, is_table_operation
 from lance_bridge_server.operations import OPERATIONS, Operation
@@ -218,12 +219,31 @@ def test_a_location_is_compared_in_one_spelling(tmp_path: Path) -> None:
     declare(namespace, "open.t")
     text = """permit(principal, action, resource);
     forbid(principal, action == Action::"set_location", resource)
-        when { context.location like "s3://closed/*" };"""
+        when { context.location like "s3://closed/a/*" || context.location == "s3://closed/t" };"""
     with clients(namespace, cedar(tmp_path, text)) as client_of:
-        for location in ("s3://closed/t", "s3a://closed/t"):
-            body = {"location": location}
-            response = client_of("eve")("POST", "/v1/table/open$new/register", json=body)
-            assert code_of(response) == 15
+        for location in ("closed/t", "closed/./a/t", "closed/%61/t", "closed/%2E/a/t"):
+            for scheme in ("s3", "s3a"):
+                body = {"location": f"{scheme}://{location}"}
+                response = client_of("eve")("POST", "/v1/table/open$new/register", json=body)
+                assert code_of(response) == 15
+
+
+@pytest.mark.parametrize("location", ["s3://lake/closed", "hdfs://name:8020/closed", "/closed"])
+@pytest.mark.parametrize("key", ["location", "database.location-uri"])
+def test_a_location_of_a_namespace_takes_a_right_of_its_own(
+    tmp_path: Path, key: str, location: str
+) -> None:
+    """Catalogs have their own words for it."""
+    words = (NamespaceWords(location="database.location-uri"),)
+    inner = memory_namespace(tmp_path, namespace_words=words)
+    declare(inner, "open.t")
+    text = """permit(principal, action in Action::"create", resource);
+    permit(principal, action in Action::"see", resource);"""
+    for namespace, prefix in ((inner, ""), (FederatedNamespace({"prod": inner}), "prod$")):
+        with clients(namespace, cedar(tmp_path, text)) as client_of:
+            body = {"properties": {key: location}}
+            response = client_of("eve")("POST", f"/v1/namespace/{prefix}new/create", json=body)
+            assert "may not do set_namespace_location" in response.json()["error"]
 
 
 def test_overwriting_takes_the_right_to_write(client_of: Any) -> None:

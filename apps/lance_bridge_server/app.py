@@ -6,7 +6,12 @@ import uuid
 from functools import partial
 from typing import Any
 
-from lance_namespace.errors import ErrorCode, LanceNamespaceError, UnauthenticatedError
+from lance_namespace.errors import (
+    ErrorCode,
+    LanceNamespaceError,
+    PermissionDeniedError,
+    UnauthenticatedError,
+)
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -54,6 +59,8 @@ def create_app(gateway: Gateway) -> Starlette:
 def _route(gateway: Gateway, operation: Operation) -> Route:
     async def endpoint(request: Request) -> Response:
         request.state.operation = operation
+        if not operation.is_read:
+            _refuse_other_origins(request)
         principal = await gateway.authenticator.authenticate(request)
         if principal is None:
             raise UnauthenticatedError("The request has no credentials")
@@ -61,6 +68,20 @@ def _route(gateway: Gateway, operation: Operation) -> Route:
         return await gateway.answer(request, operation)
 
     return Route(operation.path, endpoint, methods=[operation.method], name=operation.name)
+
+
+def _refuse_other_origins(request: Request) -> None:
+    """Refuse a change that a web page of another origin has a browser ask for.
+
+    A browser sends it where it needs no body, such as a drop, with the client's certificate; and
+    any page reaches a server of this machine that asks for no credentials.
+
+    Raises:
+        PermissionDeniedError: (15)
+    """
+    origin = request.headers.get("origin")
+    if origin is not None and origin.partition("://")[2] != request.headers.get("host"):
+        raise PermissionDeniedError("Web pages of other origins may not change anything")
 
 
 # -- errors ----------------------------------------------------------------------------------------

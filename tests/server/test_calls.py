@@ -329,6 +329,15 @@ def test_storage_options_of_a_request_do_not_reach_the_catalog(
     assert namespace.requests[-1].storage_options is None
 
 
+@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://[", "file://"])
+def test_web_pages_of_other_origins_change_nothing(http: httpx.Client, origin: str) -> None:
+    create(http)
+    page = {"Origin": origin}
+    refused(http.post(f"{TABLE}/drop", headers=page), 403, 15)
+    done(http.post(f"{TABLE}/describe", headers=page))
+    done(http.post(f"{TABLE}/drop", headers={"Origin": str(http.base_url).rstrip("/")}))
+
+
 def test_the_trace_and_the_request_id_are_passed_on(http: httpx.Client, namespace: Any) -> None:
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     headers = {"traceparent": trace, "tracestate": "a=b", "x-request-id": "r-1"}

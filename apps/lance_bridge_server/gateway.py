@@ -30,6 +30,7 @@ from .hiding import answer_hidden, hide_storage_options, without_others
 from .operation_threads import OperationThreads, requested_seconds
 from .operations import Answer, Body, Operation
 from .principals import Anonymous, Authenticator, Principal
+from .sql_functions import refuse_functions
 from .streams import ARROW_FILE, ARROW_STREAM, RowsResponse, UploadedFile, with_first_batch
 from .visible_listing import VisibleListing
 
@@ -75,6 +76,7 @@ class Gateway:
         call = await read_call(request, operation, self.limits.body_bytes)
         is_lancedb = lancedb.is_lancedb(request)
         call = self._of_lancedb(request, call, is_lancedb=is_lancedb)
+        refuse_functions(call.fields)
         arguments: list[Any] = [call.model()]
         if operation.body is Body.ROWS:
             upload = UploadedFile(request, self.limits.stall_seconds)

@@ -146,7 +146,9 @@ class _Run:
                 raise
             raise answer from error
         self.trail.note_result(self.call.operation.name, self.arguments[0], result)
-        return hide_storage_options(gateway.authorizer, self.principal, accesses, result)
+        return hide_storage_options(
+            gateway.authorizer, self.principal, accesses, gateway.namespace, result
+        )
 
     def _accesses(self) -> list[Access]:
         """Return what the request would do.

@@ -309,18 +309,30 @@ def test_names_in_a_federation_are_those_of_its_catalogs(tmp_path: Path) -> None
         assert answers[0].json()["error"].replace("hidden", "absent") == answers[1].json()["error"]
 
 
-@pytest.mark.parametrize(("user", "has_options"), [("owner", True), ("seer", False)])
+@pytest.mark.parametrize(
+    ("user", "for_writers", "has_options"),
+    [
+        ("owner", "false", True),
+        ("seer", "false", False),
+        ("keeper", "false", True),
+        ("owner", "true", True),
+        ("keeper", "true", False),
+    ],
+)
 def test_storage_options_take_the_right_to_read(
-    tmp_path: Path, user: str, has_options: bool
+    tmp_path: Path, user: str, for_writers: str, has_options: bool
 ) -> None:
     memory_namespace(tmp_path)
-    options = {"storage.region": "eu-west-1"}
-    namespace = MemoryNamespace(uri=str(tmp_path), root=str(tmp_path / "root"), **options)
-    declare(namespace, "open.t")
-    with clients(namespace, cedar(tmp_path, POLICIES)) as client_of:
-        response = client_of(user, "seers")("POST", "/v1/table/open$t/describe", json={})
-    assert response.status_code == 200
-    assert bool(response.json().get("storage_options")) is has_options
+    options = {"storage.region": "eu-west-1", "credentials.write": for_writers}
+    inner = MemoryNamespace(uri=str(tmp_path), root=str(tmp_path / "root"), **options)
+    declare(inner, "open.t")
+    text = POLICIES + POLICIES.replace('"open', '"prod.open').replace('@id("', '@id("prod-')
+    for namespace, prefix in ((inner, ""), (FederatedNamespace({"prod": inner}), "prod$")):
+        with clients(namespace, cedar(tmp_path, text)) as client_of:
+            path = f"/v1/table/{prefix}open$t/describe"
+            response = client_of(user, "seers")("POST", path, json={})
+        assert response.status_code == 200
+        assert bool(response.json().get("storage_options")) is has_options
 
 
 def test_errors_do_not_name_hidden_tables(tmp_path: Path) -> None:

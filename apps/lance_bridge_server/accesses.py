@@ -50,6 +50,7 @@ _OVERWRITING = {
     "register_table": "deregister_table",
 }
 """What else it takes to replace an object that exists."""
+_MOST_NAMES, _MOST_CHARACTERS = 32, 8192
 _LOCATION = "location"
 """The property with the location of a table, and by default with that of a namespace."""
 _JOINER = "$"
@@ -215,6 +216,7 @@ class _Paths:
     def table(self, names: Sequence[str] | None) -> Names:
         if not names:
             raise invalid("The request has no table identifier: set `id`")
+        _check_size(names)
         if hasattr(self.namespace_, "table_path"):
             return tuple(self.namespace_.table_path(names))
         return _plain(names)
@@ -229,9 +231,21 @@ class _Paths:
         return {_LOCATION} | {each.location for each in words if each.location}
 
     def namespace(self, names: Sequence[str] | None, *, of_tables: bool) -> Names:
+        _check_size(names or ())
         if hasattr(self.namespace_, "namespace_path"):
             return tuple(self.namespace_.namespace_path(names, of_tables=of_tables))
         return _plain(names or ())
+
+
+def _check_size(names: Sequence[str]) -> None:
+    """Raise InvalidInput (13) for an identifier that no catalog has.
+
+    Deciding on an object takes its namespaces too: the square of their number in time and memory.
+    """
+    if len(names) > _MOST_NAMES or sum(map(len, names)) > _MOST_CHARACTERS:
+        raise invalid(
+            f"An identifier has at most {_MOST_NAMES} names and {_MOST_CHARACTERS} characters"
+        )
 
 
 def _plain(names: Sequence[str]) -> Names:

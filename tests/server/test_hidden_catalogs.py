@@ -64,3 +64,22 @@ def test_listings_do_not_name_a_hidden_catalog_that_does_not_answer(client_of: A
     assert client_of("ann")("GET", "/v1/table").json() == {"tables": ["prod$open$t"]}
     found = client_of("owner")("GET", "/v1/table").json()
     assert list(found["context"]) == ["unavailable.vault"]
+
+
+@pytest.mark.parametrize("names", [["x"] * 33, ["x" * 8193]], ids=["names", "characters"])
+@pytest.mark.parametrize("user", ["ann", "owner"])
+def test_an_identifier_that_no_catalog_has_is_not_decided_on(
+    client_of: Any, user: str, names: list[str]
+) -> None:
+    """A decision on thousands of names would take minutes and gigabytes."""
+    version = {"version": 1, "manifest_path": "m"}
+    requests = [
+        ("version/batch-create", {"entries": [{"id": names, **version}]}),
+        ("batch-commit", {"operations": [{"declare_table": {"id": names}}]}),
+        ("prod$open$t/rename", {"new_namespace_id": names, "new_table_name": "t"}),
+    ]
+    for path, body in requests:
+        response = client_of(user)("POST", f"/v1/table/{path}", json=body)
+        assert (response.status_code, response.json()["code"]) == (400, 13), response.text
+    response = client_of(user)("POST", f"/v1/namespace/{'$'.join(names)}/describe", json={})
+    assert (response.status_code, response.json()["code"]) == (400, 13), response.text

@@ -30,7 +30,8 @@ JDBC_JAR := docker/jars/postgresql.jar
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help venv test test-all test-clients test-fast test-releases test-slow test-spark check check-lint \
-	check-format check-types check-layers check-docs demo bench bench-spark bench-migrate kerberos metastores sparks helm \
+	check-format check-types check-layers check-docs demo bench bench-server bench-spark \
+	bench-migrate kerberos metastores sparks helm \
 	specs wheel lock \
 	docker-driver clean
 
@@ -150,6 +151,9 @@ bench: $(STAMP) ## measure against the raw clients of the catalogs and against p
 
 bench-spark: $(STAMP) ## measure tables in Spark against Spark's own Parquet (about 10 GB of disk, half an hour)
 	@$(PY) -m bench spark
+
+bench-server: $(STAMP) ## measure the gateway against pylance's RestAdapter and direct calls: times, rates, memory
+	@$(PY) -m bench server
 
 bench-migrate: $(STAMP) ## measure migrations against raw calls of a metastore, and against Spark's own copy of Parquet
 	@$(PY) -m bench migrate

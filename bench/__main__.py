@@ -28,6 +28,7 @@ SUITES = {
     "memory": "memory",
     "spark": "spark",
     "migrate": "migrate",
+    "server": "server",
 }
 """The module of each suite, imported when it is chosen: Spark's takes a second."""
 

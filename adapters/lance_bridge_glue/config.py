@@ -84,6 +84,13 @@ class GlueConfig(CatalogConfig):
         description="The name of the role's session, as it appears in AWS's logs.",
         examples=["nightly-load"],
     )
+    assume_role_source_identity: str | None = Field(
+        default=None,
+        pattern=r"^[\w+=,.@-]{2,64}$",
+        description="The source identity of the role's session, which AWS's logs show for all that "
+        "it does. The role's trust policy must allow `sts:SetSourceIdentity`.",
+        examples=["ann@example.com"],
+    )
     assume_role_timeout_sec: int = Field(
         default=3600,
         ge=900,

@@ -251,6 +251,8 @@ class _Role(CredentialProvider):  # type: ignore[misc]  # botocore has no types
         }
         if config.assume_role_external_id is not None:
             arguments["ExternalId"] = config.assume_role_external_id
+        if config.assume_role_source_identity is not None:
+            arguments["SourceIdentity"] = config.assume_role_source_identity
         create = partial(
             base.create_client,
             region_name=config.assume_role_region or config.region,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from botocore.exceptions import ClientError
 
-from lance_bridge.catalog import TableRecord
+from lance_bridge.catalog import TableCredentials, TableRecord
 from lance_bridge.credentials import EXPIRES_AT
 from lance_bridge.errors import display
 
@@ -72,11 +72,13 @@ class StorageCredentials:
             if is_a(error, ABSENT):
                 return None  # the table is about to be created
             raise
-        return self._options(
-            answer["AccessKeyId"],
-            answer["SecretAccessKey"],
-            answer["SessionToken"],
-            int(answer["Expiration"].timestamp() * 1000),
+        return TableCredentials(
+            self._options(
+                answer["AccessKeyId"],
+                answer["SecretAccessKey"],
+                answer["SessionToken"],
+                int(answer["Expiration"].timestamp() * 1000),
+            )
         )
 
     def _arn(self, record: TableRecord) -> str:

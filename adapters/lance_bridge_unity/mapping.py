@@ -11,7 +11,14 @@ from typing import Any
 
 from lance_namespace.errors import InternalError
 
-from lance_bridge.catalog import TABLE_TYPE, Column, NamespaceRecord, Path, TableRecord
+from lance_bridge.catalog import (
+    TABLE_TYPE,
+    Column,
+    NamespaceRecord,
+    Path,
+    TableCredentials,
+    TableRecord,
+)
 from lance_bridge.credentials import EXPIRES_AT
 from lance_bridge.errors import display, invalid, require_text
 
@@ -285,7 +292,7 @@ def credentials_request(record: TableRecord, *, write: bool) -> tuple[str, Json]
     return "temporary-path-credentials", {"url": record.location, "operation": operation}
 
 
-def storage_options(reply: Json) -> dict[str, str] | None:
+def storage_options(reply: Json) -> TableCredentials | None:
     """Return vended credentials as options for Lance; None if the reply has none."""
     options = {
         option: str(reply[member][field])
@@ -297,7 +304,7 @@ def storage_options(reply: Json) -> dict[str, str] | None:
     if not options:
         return None
     expires = reply.get("expiration_time") or int(time.time() * 1000) + _UNSTATED_LIFE_MILLIS
-    return {**options, EXPIRES_AT: str(int(expires))}
+    return TableCredentials({**options, EXPIRES_AT: str(int(expires))})
 
 
 _CREDENTIALS = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Collection
 from functools import partial
 from typing import Any
 
@@ -10,6 +11,7 @@ from lance_namespace.errors import (
     ErrorCode,
     LanceNamespaceError,
     PermissionDeniedError,
+    ThrottlingError,
     UnauthenticatedError,
 )
 from starlette.applications import Starlette
@@ -27,15 +29,26 @@ from .audit import AuditMiddleware
 from .calls import BodyTooLargeError, MediaTypeError
 from .errors import error_answer, error_of_status
 from .gateway import Gateway
+from .lifecycle import LifecycleMiddleware
+from .logs import REQUEST_ID
+from .monitoring import monitoring_routes
 from .operations import OPERATIONS, Operation
+from .process import Process
+from .telemetry import Telemetry
 
 _REQUEST_ID = b"x-request-id"
 _MAX_REQUEST_ID = 200
 
 
-def create_app(gateway: Gateway) -> Starlette:
-    """Return the application that serves a gateway."""
-    routes = [_route(gateway, operation) for operation in OPERATIONS]
+def create_app(gateway: Gateway, process: Process | None = None) -> Starlette:
+    """Return the application that serves a gateway.
+
+    Args:
+        process: The state of this process; by default one that nothing else shares.
+    """
+    process = process or Process()
+    routes = [_route(gateway, operation, process) for operation in OPERATIONS]
+    routes += monitoring_routes(gateway, process)
     handlers: dict[Any, Any] = {
         LanceNamespaceError: _on_error,
         HTTPException: _on_http_error,
@@ -47,8 +60,12 @@ def create_app(gateway: Gateway) -> Starlette:
         routes=routes,
         exception_handlers=handlers,
         middleware=[
+            *([gateway.cors.middleware()] if gateway.cors else []),
             Middleware(RawPaths),
             Middleware(ResponseHeaders),
+            Middleware(RequestCount, gateway=gateway),
+            Middleware(Telemetry, metrics=process.metrics),
+            Middleware(LifecycleMiddleware, lifecycle=process.lifecycle, on_end=_on_end),
             Middleware(AuditMiddleware, log=gateway.audit),
         ],
     )
@@ -56,31 +73,37 @@ def create_app(gateway: Gateway) -> Starlette:
     return app
 
 
-def _route(gateway: Gateway, operation: Operation) -> Route:
+def _route(gateway: Gateway, operation: Operation, process: Process) -> Route:
     async def endpoint(request: Request) -> Response:
         request.state.operation = operation
         if not operation.is_read:
-            _refuse_other_origins(request)
+            _refuse_other_origins(request, gateway.cors.origins if gateway.cors else ())
         principal = await gateway.authenticator.authenticate(request)
         if principal is None:
             raise UnauthenticatedError("The request has no credentials")
         request.state.principal = principal
+        request.state.release = process.admission.admit(gateway.limits, principal)
         return await gateway.answer(request, operation)
 
     return Route(operation.path, endpoint, methods=[operation.method], name=operation.name)
 
 
-def _refuse_other_origins(request: Request) -> None:
+def _refuse_other_origins(request: Request, allowed: Collection[str]) -> None:
     """Refuse a change that a web page of another origin has a browser ask for.
 
     A browser sends it where it needs no body, such as a drop, with the client's certificate; and
     any page reaches a server of this machine that asks for no credentials.
 
+    Args:
+        allowed: Origins that the configuration allows, or ``*`` for all.
+
     Raises:
         PermissionDeniedError: (15)
     """
     origin = request.headers.get("origin")
-    if origin is not None and origin.partition("://")[2] != request.headers.get("host"):
+    if origin is None or origin in allowed or "*" in allowed:
+        return
+    if origin.partition("://")[2] != request.headers.get("host"):
         raise PermissionDeniedError("Web pages of other origins may not change anything")
 
 
@@ -88,8 +111,19 @@ def _refuse_other_origins(request: Request) -> None:
 
 
 async def _on_error(request: Request, error: LanceNamespaceError) -> Response:
-    headers = {"WWW-Authenticate": "Bearer"} if isinstance(error, UnauthenticatedError) else None
-    return _answer(request, error, headers)
+    return _answer(request, error, _headers(error))
+
+
+def _headers(error: LanceNamespaceError) -> dict[str, str]:
+    if isinstance(error, UnauthenticatedError):
+        return {"WWW-Authenticate": "Bearer"}
+    if isinstance(error, ThrottlingError):
+        return {"Retry-After": str(getattr(error, "retry_after", 1))}
+    return {}
+
+
+def _on_end(scope: Scope, error: LanceNamespaceError) -> ASGIApp:
+    return _answer(Request(scope), error)
 
 
 async def _on_http_error(request: Request, error: HTTPException) -> Response:
@@ -152,11 +186,30 @@ class ResponseHeaders:
             return
         request_id = _request_id(scope)
         scope.setdefault("state", {})["request_id"] = request_id.decode("latin-1")
+        REQUEST_ID.set(request_id.decode("latin-1"))
         added = [
             (_REQUEST_ID, request_id),
             (lancedb.VERSION_HEADER.encode(), lancedb.VERSION.encode()),
         ]
         await self._app(scope, receive, partial(_send_with, send, added))
+
+
+class RequestCount:
+    """Counts a gateway's requests, and releases what they hold when they were answered."""
+
+    def __init__(self, app: ASGIApp, gateway: Gateway) -> None:
+        self._app = app
+        self._gateway = gateway
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._gateway.requests += 1
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._gateway.requests -= 1
+            release = scope.get("state", {}).get("release")
+            if release is not None:
+                release()
 
 
 async def _send_with(send: Send, added: list[tuple[bytes, bytes]], message: Message) -> None:

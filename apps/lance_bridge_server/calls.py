@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, get_args
 from urllib.parse import parse_qsl, unquote
 
-from lance_namespace.errors import InvalidInputError
+import anyio
+from lance_namespace.errors import InvalidInputError, ServiceUnavailableError
 from pydantic import BaseModel
 from pydantic_core import from_json
 from starlette.datastructures import QueryParams
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from lance_bridge.errors import invalid
 from lance_bridge.requests import as_model
 
 from . import lancedb
 from .operations import Body, Operation
+from .telemetry import trace_headers
 
 DEFAULT_DELIMITER = "$"
 _ARROW = "application/vnd.apache.arrow.stream"
@@ -65,20 +68,25 @@ class Call:
         return model.model_copy(update={**dropped, "context": dict(self.context)})
 
 
-async def read_call(request: Request, operation: Operation, max_bytes: int) -> Call:
+async def read_call(
+    request: Request, operation: Operation, max_bytes: int, max_seconds: float
+) -> Call:
     """Read a request, but not the rows that it carries.
 
     Args:
         max_bytes: The limit for a JSON body.
+        max_seconds: How long a JSON body may take to come.
 
     Raises:
         InvalidInputError: (13) it is malformed, or says different things in different places.
         MediaTypeError: its body is of another media type.
         BodyTooLargeError: its body is too large.
+        ServiceUnavailableError: (17) its body did not come in time, or the client went away.
     """
+    _require_no_encoding(request)
     query = _read_query(request)
     delimiter = _single(query, "delimiter") or DEFAULT_DELIMITER
-    fields = await _read_body(request, operation, max_bytes)
+    fields = await _read_body(request, operation, max_bytes, max_seconds)
     fields = _merged(fields, _query_fields(operation.request, query), "query")
     if operation.name == "create_table":
         fields = _merged(fields, _header_fields(request.headers), "headers")
@@ -105,6 +113,7 @@ def _decoded(name: str, text: str) -> str:
 
 def _context(request: Request) -> dict[str, str]:
     found = {name: request.headers[name] for name in _PASSED_ON if name in request.headers}
+    found.update(trace_headers())
     found["x-request-id"] = request.state.request_id
     return {f"header.{name}": value for name, value in found.items()}
 
@@ -120,11 +129,14 @@ class MediaTypeError(Exception):
     """A request's body is of a media type that the operation does not take."""
 
 
-async def _read_body(request: Request, operation: Operation, max_bytes: int) -> dict[str, Any]:
+async def _read_body(
+    request: Request, operation: Operation, max_bytes: int, max_seconds: float
+) -> dict[str, Any]:
     if operation.body is Body.ROWS:
         _require_media_type(request, _ARROW)
         return {}
-    body = await _limited_body(request, max_bytes)
+    with sending_client(max_seconds):
+        body = await _limited_body(request, max_bytes)
     if not body.strip():
         if operation.requires_body:
             raise invalid("The body is missing; this operation takes a JSON object")
@@ -143,8 +155,31 @@ def _require_media_type(request: Request, wanted: str) -> None:
         raise MediaTypeError(f"The header Content-Type is {shown}; this operation takes '{wanted}'")
 
 
+def _require_no_encoding(request: Request) -> None:
+    """Refuse compressed bodies, as a few bytes could become any number of them."""
+    found = request.headers.get("content-encoding", "identity").strip().lower()
+    if found != "identity":
+        raise MediaTypeError(
+            f"The header Content-Encoding is '{found[:100]}'; send rows with the compression of "
+            "Arrow, and JSON without any"
+        )
+
+
 def _media_type(request: Request) -> str:
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+@contextmanager
+def sending_client(max_seconds: float) -> Iterator[None]:
+    """Raise ServiceUnavailable (17) if a client takes longer to send something, or goes away."""
+    try:
+        with anyio.fail_after(max_seconds):
+            yield
+    except TimeoutError:
+        message = f"The client took longer than {max_seconds:g} seconds to send"
+        raise ServiceUnavailableError(f"{message}; nothing was changed") from None
+    except ClientDisconnect:
+        raise ServiceUnavailableError("The client went away; nothing was changed") from None
 
 
 async def _limited_body(request: Request, max_bytes: int) -> bytes:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from lance_namespace import LanceNamespace
@@ -10,10 +11,17 @@ from lance_namespace.errors import InvalidInputError
 
 from lance_bridge.config import config_path, named_catalogs, property_texts
 from lance_bridge.errors import invalid
-from lance_bridge.registry import connect, connect_configured, is_implementation
+from lance_bridge.namespace import LanceBridgeNamespace
+from lance_bridge.registry import connect_configured, find, is_implementation
+from lance_bridge.storage_options import option_names
 from lance_bridge_federated import FederatedNamespace
 
+from .callers import CallerNamespaces, RootNamespaces
 from .configuration.settings import ServerSettings
+from .public_answers import PublicAnswers
+from .secret_values import SECRETS, secrets_of
+
+_PUBLIC = "credentials.public-options"
 
 Properties = Mapping[str, Mapping[str, str]]
 """Properties by catalog."""
@@ -33,9 +41,38 @@ def connect_catalogs(settings: ServerSettings, given: Properties) -> dict[str, L
         if name not in settings.catalogs:
             raise invalid(f"There is no catalog '{name}' to give a property to")
     return {
-        name: _connect(name, entry, given.get(name, {}))
+        name: _connect(name, entry, given.get(name, {}), settings.public_storage_options)
         for name, entry in settings.catalogs.items()
     }
+
+
+def connect_callers(
+    settings: ServerSettings, given: Properties, catalogs: Mapping[str, LanceNamespace]
+) -> RootNamespaces | None:
+    """Return the namespaces of callers; None if no catalog sees who calls.
+
+    Args:
+        given: As for `connect_catalogs`.
+        catalogs: What that has returned.
+
+    Raises:
+        InvalidInputError: (13) a catalog has no way to see callers.
+    """
+    callers = {}
+    for name in settings.caller_identity.catalogs:
+        if name not in catalogs:
+            raise invalid(f"caller_identity: there is no catalog '{name}'")
+        connect = partial(_connect_as, settings, name, given.get(name, {}))
+        most = settings.caller_identity.max_callers
+        callers[name] = CallerNamespaces(name, catalogs[name], connect, most)
+    return RootNamespaces(catalogs, callers, settings.root) if callers else None
+
+
+def _connect_as(
+    settings: ServerSettings, name: str, given: Mapping[str, str], caller: Mapping[str, str]
+) -> LanceNamespace:
+    entry, public = settings.catalogs[name], settings.public_storage_options
+    return _connect(name, entry, {**given, **caller}, public, is_caller=True)
 
 
 def root_namespace(
@@ -45,20 +82,38 @@ def root_namespace(
     return catalogs[settings.root] if settings.root else FederatedNamespace(catalogs)
 
 
-def _connect(name: str, entry: Mapping[str, Any], given: Mapping[str, str]) -> LanceNamespace:
+def _connect(
+    name: str,
+    entry: Mapping[str, Any],
+    given: Mapping[str, str],
+    public: Sequence[str],
+    *,
+    is_caller: bool = False,
+) -> LanceNamespace:
     try:
-        return _connect_entry(name, property_texts(name, entry), given)
+        stored, more = _properties(name, property_texts(name, entry), given)
+        is_own = issubclass(find(stored["impl"]), LanceBridgeNamespace)
+        if is_own:
+            stored = {_PUBLIC: ",".join(public), **stored}
+        made = connect_configured(name, stored, more)
+        if not is_caller:  # tokens of callers are many, and have a form that is recognised
+            SECRETS.add(secrets_of(made, {**stored, **more}))
+        return made if is_own else PublicAnswers(made, option_names(",".join(public)))
     except InvalidInputError as error:
         raise invalid(f"catalog '{name}': {error}") from error
 
 
-def _connect_entry(
+def _properties(
     name: str, stored: Mapping[str, str], given: Mapping[str, str]
-) -> LanceNamespace:
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the properties that go after those of the environment, and those that go before."""
     impl = given.get("impl") or stored.get("impl")
-    rest = {key: value for key, value in given.items() if key != "impl"}
+    more = {key: value for key, value in given.items() if key != "impl"}
     if impl:
-        return connect_configured(name, {**stored, "impl": impl}, rest)
-    if name not in named_catalogs() and not is_implementation(name):
+        return {**stored, "impl": impl}, more
+    if is_implementation(name):
+        return {"impl": name}, {**stored, **more}
+    named = named_catalogs()
+    if name not in named:
         raise invalid(f"it has no impl, and {config_path()} does not have it either")
-    return connect(name, {**stored, **rest})
+    return dict(named[name]), {**stored, **more}

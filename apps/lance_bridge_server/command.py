@@ -107,7 +107,7 @@ def serve(
     with exit_on_error():
         from lance_bridge.extras import require  # noqa: PLC0415 - takes seconds to import
 
-        require("server", "starlette", "uvicorn", "joserfc", "httpx")
+        require("server", "starlette", "uvicorn", "joserfc", "httpx", "limits", "prometheus_client")
     from .configuration.source import SettingsSource  # noqa: PLC0415 - the same
 
     source = SettingsSource(config, _given(overrides), added)
@@ -145,8 +145,7 @@ def parse_catalogs(catalogs: Sequence[str], properties: Sequence[str]) -> dict[s
 
 
 def _serve(source: SettingsSource) -> None:
-    from .app import create_app  # noqa: PLC0415 - takes seconds to import
-    from .factory import gateway_from_settings  # noqa: PLC0415 - the same
+    from .factory import gateway_from_settings  # noqa: PLC0415 - takes seconds to import
     from .listeners import addresses_of, open_sockets, tls_context  # noqa: PLC0415 - the same
     from .running import run  # noqa: PLC0415 - the same
 
@@ -154,12 +153,12 @@ def _serve(source: SettingsSource) -> None:
     with exit_on_misuse():
         if settings.tls is not None:
             tls_context(settings.tls)
-        app = create_app(gateway_from_settings(settings, source))
+        gateway = gateway_from_settings(settings, source)
     with exit_on_error():
         sockets = open_sockets(settings.listeners)
     for address in addresses_of(sockets, settings.tls):
         typer.echo(address)
-    run(app, source, settings, sockets)
+    run(gateway, source, settings, sockets)
 
 
 def _explain(
@@ -189,7 +188,7 @@ def _names(identifier: str) -> list[str]:
 
 
 def _check(source: SettingsSource, timeout: float, output: Output) -> None:
-    from .catalogs import connect_catalogs  # noqa: PLC0415 - takes seconds to import
+    from .catalogs import connect_callers, connect_catalogs  # noqa: PLC0415 - takes seconds to import
     from .check import check  # noqa: PLC0415 - the same
     from .factory import authenticator_from_settings  # noqa: PLC0415 - the same
     from .listeners import tls_context  # noqa: PLC0415 - the same
@@ -201,6 +200,7 @@ def _check(source: SettingsSource, timeout: float, output: Output) -> None:
         authenticator_from_settings(settings)
         settings.authorization.make()
         catalogs = connect_catalogs(settings, source.catalogs)
+        connect_callers(settings, source.catalogs, catalogs)
     rows = check(settings, catalogs, timeout)
     shown = [{**row, "problem": row["problem"] or "none"} for row in rows]
     table = make_table(["type", "name", "problem"], shown, longest=_UNLIMITED)

@@ -15,6 +15,8 @@ from lance_namespace.errors import (
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
+from .secret_values import SECRETS
+
 _STATUSES = {
     404: (1, 4, 6, 8, 10, 11, 12, 22),
     409: (2, 3, 5, 7, 9, 14, 19, 23),
@@ -58,7 +60,7 @@ def error_answer(
     code = ErrorCode(error.code)
     content = {
         "code": code.value,
-        "error": str(error),
+        "error": SECRETS.hide(str(error)),
         "instance": request.url.path,
         "context": {"request_id": request.state.request_id},
     }

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from starlette.applications import Starlette
+from functools import partial
 
-from .app import create_app
+from starlette.types import ASGIApp
+
+from .allocator import limit_heaps
 from .authentication.chain import AuthenticatorChain
-from .catalogs import connect_catalogs, root_namespace
+from .catalogs import connect_callers, connect_catalogs, root_namespace
 from .configuration.settings import ServerSettings
 from .configuration.source import SettingsSource
 from .gateway import Gateway
 from .principals import Anonymous, Authenticator
+from .process import Process
+from .reloading import ReloadingApp
 
 
-def app_from_environment() -> Starlette:
+def app_from_environment() -> ASGIApp:
     """Return the application that ``$LANCE_BRIDGE_SERVER_CONFIG`` configures, for any ASGI server.
 
     Listeners, TLS, workers and the log are that server's own affair, and are ignored here.
@@ -25,13 +29,20 @@ def app_from_environment() -> Starlette:
     return app_from_source(SettingsSource.of_environment())
 
 
-def app_from_source(source: SettingsSource) -> Starlette:
+def app_from_source(source: SettingsSource, process: Process | None = None) -> ReloadingApp:
     """Return the application of a configuration. Raises what `app_from_environment` does."""
-    return create_app(gateway_from_settings(source.read(), source))
+    gateway = gateway_from_source(source)
+    return ReloadingApp(gateway, partial(gateway_from_source, source.unpinned()), process)
+
+
+def gateway_from_source(source: SettingsSource) -> Gateway:
+    """Read a configuration, return its gateway. Raises what `app_from_environment` does."""
+    return gateway_from_settings(source.read(), source)
 
 
 def gateway_from_settings(settings: ServerSettings, source: SettingsSource) -> Gateway:
     """Return the gateway of a configuration. Raises what `app_from_environment` does."""
+    limit_heaps()
     catalogs = connect_catalogs(settings, source.catalogs)
     return Gateway(
         root_namespace(settings, catalogs),
@@ -40,6 +51,11 @@ def gateway_from_settings(settings: ServerSettings, source: SettingsSource) -> G
         audit=settings.audit.make(),
         limits=settings.limits,
         databases=settings.databases,
+        catalogs=catalogs,
+        readiness=settings.readiness,
+        anonymous_metrics=settings.anonymous_metrics,
+        cors=settings.cors,
+        callers=connect_callers(settings, source.catalogs, catalogs),
     )
 
 

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any
+from typing import Any
 
+import anyio
 import pyarrow as pa
 from lance_namespace import DeclareTableRequest, DescribeTableRequest, LanceNamespace
 from lance_namespace.errors import LanceNamespaceError, TableAlreadyExistsError
-from pydantic import ConfigDict, Field
 from starlette.datastructures import State
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from lance_bridge import location as locations
-from lance_bridge.config import Seconds
 from lance_bridge.errors import internal, invalid, is_panic
 from lance_bridge.requests import as_model
 from lance_bridge_federated import FederatedNamespace
@@ -24,31 +23,20 @@ from . import lancedb
 from .accesses import LISTINGS, Access, NamesAsGiven, accesses_of
 from .audit import AuditLog, AuditTrail, trail_of
 from .authorization import AllowAll, Authorizer, HiddenError, authorize, sees_namespace
+from .callers import RootNamespaces
 from .calls import DEFAULT_DELIMITER, Call, read_call
 from .cascade import authorize_cascade
+from .cors import CorsSettings
+from .health import ReadinessSettings
 from .hiding import answer_hidden, hide_storage_options, without_others
+from .limits import Limits
 from .operation_threads import OperationThreads, requested_seconds
 from .operations import Answer, Body, Operation
 from .principals import Anonymous, Authenticator, Principal
+from .secret_values import SECRETS
 from .sql_functions import refuse_functions
 from .streams import ARROW_FILE, ARROW_STREAM, RowsResponse, UploadedFile, with_first_batch
 from .visible_listing import VisibleListing
-
-
-@dataclass(frozen=True)
-class Limits:
-    """How much one request may take. Its fields are keys of the configuration."""
-
-    __pydantic_config__ = ConfigDict(extra="forbid")
-
-    body_bytes: Annotated[int, Field(gt=0)] = 16 << 20
-    """The largest JSON body."""
-    stall_seconds: Seconds = 120.0
-    """How long a client may send or read nothing while rows are sent."""
-    operation_seconds: Seconds = 3600.0
-    """How long an operation may take until the answer is that its outcome is unknown."""
-    threads: Annotated[int, Field(gt=0, le=1024)] = 64
-    """How many operations are carried out at once."""
 
 
 @dataclass
@@ -62,9 +50,35 @@ class Gateway:
     limits: Limits = field(default_factory=Limits)
     databases: lancedb.DatabasePaths = field(default_factory=lancedb.DatabasePaths)
     """Which namespaces LanceDB's databases are."""
+    catalogs: Mapping[str, LanceNamespace] = field(default_factory=dict)
+    """The catalogs by name, for readiness; none if the namespace is one."""
+    readiness: ReadinessSettings = field(default_factory=ReadinessSettings)
+    anonymous_metrics: bool = False
+    """Whether metrics are served without credentials."""
+    cors: CorsSettings | None = None
+    callers: RootNamespaces | None = None
+    """The namespace for each principal, if catalogs are to see who calls."""
+    requests: int = 0
+    """How many requests are being answered."""
 
     def __post_init__(self) -> None:
         self._operations = OperationThreads(self.limits.threads)
+        self.senders = anyio.CapacityLimiter(self.limits.threads)
+
+    @property
+    def running(self) -> int:
+        """How many operations run in threads, with those whose request was answered."""
+        return self._operations.running
+
+    def close(self) -> None:
+        """Close the connections of the catalogs, and the audit log."""
+        if self.callers is not None:
+            self.callers.close()
+        close = getattr(self.namespace, "close", None)
+        if callable(close):
+            close()
+        if self.audit is not None:
+            self.audit.close()
 
     async def answer(self, request: Request, operation: Operation) -> Response:
         """Carry out one request.
@@ -73,16 +87,28 @@ class Gateway:
             LanceNamespaceError: What the operation raises; for what may not be seen, not found.
         """
         principal: Principal = request.state.principal
-        call = await read_call(request, operation, self.limits.body_bytes)
+        limits = self.limits
+        body_bytes = limits.body_bytes_of(principal)
+        call = await read_call(request, operation, body_bytes, limits.stall_seconds)
         is_lancedb = lancedb.is_lancedb(request)
         call = self._of_lancedb(request, call, is_lancedb=is_lancedb)
         refuse_functions(call.fields)
         arguments: list[Any] = [call.model()]
         if operation.body is Body.ROWS:
-            upload = UploadedFile(request, self.limits.stall_seconds)
+            upload = UploadedFile(request, limits.stall_seconds, limits.batch_bytes)
             small = await upload.read_small()
             arguments.append(upload if small is None else small)
-        run = _Run(self, principal, call, arguments, is_lancedb, request.state, trail_of(request))
+        namespace = self.callers.of(principal) if self.callers else self.namespace
+        run = _Run(
+            self,
+            namespace,
+            principal,
+            call,
+            arguments,
+            is_lancedb,
+            request.state,
+            trail_of(request),
+        )
         seconds = min(self.limits.operation_seconds, requested_seconds(request.headers))
         return await self._operations.run(run, call.operation, seconds)
 
@@ -105,6 +131,8 @@ class _Run:
     """One operation, as a thread carries it out."""
 
     gateway: Gateway
+    namespace: LanceNamespace
+    """That of the gateway, as the principal has it."""
     principal: Principal
     call: Call
     arguments: list[Any]
@@ -131,10 +159,10 @@ class _Run:
             accesses = self._accesses()
             authorize(gateway.authorizer, self.principal, accesses, self.trail.record)
             authorize_cascade(
-                gateway.authorizer, self.principal, self.call, accesses, gateway.namespace
+                gateway.authorizer, self.principal, self.call, accesses, self.namespace
             )
         except HiddenError as hidden:
-            operation, namespace = self.call.operation, gateway.namespace
+            operation, namespace = self.call.operation, self.namespace
             method = self._with_its_pages(getattr(namespace, operation.name))
             return answer_hidden(namespace, method, operation, self.arguments[0], hidden)
         self.trail.begin()
@@ -147,7 +175,7 @@ class _Run:
             raise answer from error
         self.trail.note_result(self.call.operation.name, self.arguments[0], result)
         return hide_storage_options(
-            gateway.authorizer, self.principal, accesses, gateway.namespace, result
+            gateway.authorizer, self.principal, accesses, self.namespace, result
         )
 
     def _accesses(self) -> list[Access]:
@@ -160,9 +188,9 @@ class _Run:
         """
         gateway, request = self.gateway, self.arguments[0]
         try:
-            return accesses_of(self.call, request, gateway.namespace)
+            return accesses_of(self.call, request, self.namespace)
         except LanceNamespaceError:
-            if isinstance(gateway.namespace, FederatedNamespace):
+            if isinstance(self.namespace, FederatedNamespace):
                 for each in accesses_of(self.call, request, NamesAsGiven()):
                     if each.path and not sees_namespace(
                         gateway.authorizer, self.principal, each.path[:1]
@@ -171,7 +199,7 @@ class _Run:
             raise
 
     def _result(self, access: Access | None) -> Any:
-        operation, namespace = self.call.operation, self.gateway.namespace
+        operation, namespace = self.call.operation, self.namespace
         if operation.answer is Answer.ROWS and hasattr(namespace, "query_table_reader"):
             return with_first_batch(namespace.query_table_reader(*self.arguments))
         method = getattr(namespace, operation.name)
@@ -195,7 +223,7 @@ class _Run:
         Raises:
             InvalidInputError: (13) it exists with its data elsewhere, where the mode allows that.
         """
-        namespace, fields = self.gateway.namespace, self.call.fields
+        namespace, fields = self.namespace, self.call.fields
         request = as_model(DeclareTableRequest, {key: fields.get(key) for key in _DECLARED})
         try:
             namespace.declare_table(request)
@@ -224,14 +252,15 @@ class _Run:
         if not self.is_lancedb:
             return JSONResponse(content, operation.status)
         content = lancedb.translate_answer(
-            self.gateway.namespace, operation.name, self.arguments[0], content
+            self.namespace, operation.name, self.arguments[0], content
         )
         return JSONResponse(content, operation.status, lancedb.version_headers(content))
 
     def _rows(self, result: Any) -> Response:
         if isinstance(result, pa.RecordBatchReader):
             media_type = ARROW_STREAM if self.is_lancedb else ARROW_FILE
-            return RowsResponse(result, media_type, self.gateway.limits.stall_seconds)
+            gateway = self.gateway
+            return RowsResponse(result, media_type, gateway.limits.stall_seconds, gateway.senders)
         return Response(result if isinstance(result, bytes) else result.data, media_type=ARROW_FILE)
 
 
@@ -240,5 +269,9 @@ _DECLARED = ("id", "location", "properties")
 
 def _plain(result: Any) -> Any:
     if hasattr(result, "model_dump"):
-        return result.model_dump(mode="json", by_alias=True, exclude_none=True)
+        content = result.model_dump(mode="json", by_alias=True, exclude_none=True)
+        context = content.get("context")  # where a federation says why a catalog is left out
+        if context:
+            content["context"] = {key: SECRETS.hide(text) for key, text in context.items()}
+        return content
     return result

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import logging
+from contextvars import ContextVar
 from datetime import datetime, timezone
 from typing import Any
 
 from lance_bridge.redaction import redact
 
 from .configuration.settings import LogSettings
+from .secret_values import SECRETS
 
+REQUEST_ID: ContextVar[str | None] = ContextVar("request_id", default=None)
+"""The id of the request that is being answered, in its threads too."""
 _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
@@ -21,7 +25,7 @@ class TextFormatter(logging.Formatter):
         super().__init__(_TEXT)
 
     def format(self, record: logging.LogRecord) -> str:
-        return redact(super().format(record))
+        return _hide(super().format(record))
 
 
 class JsonFormatter(logging.Formatter):
@@ -32,11 +36,18 @@ class JsonFormatter(logging.Formatter):
             "time": datetime.fromtimestamp(record.created, timezone.utc).isoformat(),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": redact(record.getMessage()),
+            "message": _hide(record.getMessage()),
         }
+        request_id = REQUEST_ID.get()
+        if request_id is not None:
+            fields["request_id"] = request_id
         if record.exc_info:
-            fields["exception"] = redact(self.formatException(record.exc_info))
+            fields["exception"] = _hide(self.formatException(record.exc_info))
         return json.dumps(fields, ensure_ascii=False)
+
+
+def _hide(text: str) -> str:
+    return redact(SECRETS.hide(text))
 
 
 def log_config(settings: LogSettings) -> dict[str, Any]:

@@ -2,66 +2,120 @@
 
 from __future__ import annotations
 
-import asyncio
+import os
+import shutil
 import signal
 import socket
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import uvicorn
+from lance_namespace.errors import LanceNamespaceError
 from starlette.types import ASGIApp
-from uvicorn.protocols.http.auto import AutoHTTPProtocol
 from uvicorn.supervisors import Multiprocess
 
-from .authentication.certificates import STATE_KEY
 from .configuration.settings import ServerSettings, TlsSettings
 from .configuration.source import SettingsSource
-from .factory import app_from_source
+from .factory import app_from_source, gateway_from_source
+from .gateway import Gateway
+from .lifecycle import Lifecycle
 from .listeners import tls_context
+from .listening import WatchedProtocol, http_options
 from .logs import log_config
+from .metrics import forget_process, share_metrics
+from .process import Process
+from .reloading import ReloadingApp, log_refused
 
 _WORKER_SECONDS = 60
 """How long a worker process may not answer before it is replaced. It does not while it imports
 what it needs: with uvicorn's 5 seconds, a busy machine would end each one before it has begun."""
 
 
-class Protocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]  # chosen by what is installed
-    """HTTP of uvicorn. Requests have their connection's client certificate in their state.
+_END_SECONDS = 2
+"""How long answers may take to be sent after `stop_seconds`."""
 
-    ASGI's own extension for that is not in uvicorn.
-    """
 
-    app_state: dict[str, Any]
+class Supervisor(Multiprocess):
+    """Worker processes, which read the configuration again where this process can."""
 
-    def connection_made(self, transport: asyncio.Transport) -> None:
-        """Keep the certificate that TLS has verified; uvicorn copies the state to each request."""
-        super().connection_made(transport)
-        tls = transport.get_extra_info("ssl_object")
-        certificate = tls.getpeercert() if tls is not None else None
-        self.app_state = {**self.app_state, STATE_KEY: certificate}
+    def __init__(
+        self,
+        source: SettingsSource,
+        settings: ServerSettings,
+        sockets: list[socket.socket],
+    ) -> None:
+        self._source = source
+        self._settings = settings
+        log = log_config(settings.log)
+        app = self._worker_app(source.pinned())
+        super().__init__(uvicorn_config(app, settings, log=log, factory=True), sockets)
+
+    def _worker_app(self, source: SettingsSource) -> Callable[[], ASGIApp]:
+        """Return what makes a worker's application, also when the file was broken since."""
+        return partial(_worker_app, source, self._settings)
+
+    def handle_hup(self) -> None:
+        """Have each worker read the configuration again; see `reloading`."""
+        try:
+            source = self._source.pinned()
+            gateway_from_source(source).close()
+        except (LanceNamespaceError, OSError) as error:
+            log_refused(error)
+            return
+        self.config.app = self._worker_app(source)
+        for each in self.processes:
+            if each.pid is not None:
+                with suppress(ProcessLookupError):
+                    os.kill(each.pid, signal.SIGHUP)
+
+    def keep_subprocess_alive(self) -> None:
+        """Replace processes that have ended, and forget what they were doing."""
+        before = {each.pid for each in self.processes}
+        super().keep_subprocess_alive()
+        for pid in before - {each.pid for each in self.processes}:
+            if pid is not None:
+                forget_process(pid)
 
 
 def run(
-    app: ASGIApp, source: SettingsSource, settings: ServerSettings, sockets: Sequence[socket.socket]
+    gateway: Gateway,
+    source: SettingsSource,
+    settings: ServerSettings,
+    sockets: Sequence[socket.socket],
 ) -> None:
     """Serve until SIGTERM or SIGINT: requests are then completed, up to `stop_seconds`.
 
     Args:
-        app: What to serve if one process does. Several make their own from the source.
+        gateway: What to serve if one process does. Several make their own from the source.
     """
-    for each in (signal.SIGTERM, signal.SIGINT):
+    for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         # uvicorn stops at these, and then sends itself the same signal again.
         signal.signal(each, _ignore)
     if settings.workers == 1:
+        app = ReloadingApp(gateway, partial(gateway_from_source, source), _process(settings))
         config = uvicorn_config(app, settings, log=log_config(settings.log))
         uvicorn.Server(config).run(list(sockets))
         return
-    config = uvicorn_config(
-        partial(app_from_source, source), settings, log=log_config(settings.log), factory=True
-    )
-    Multiprocess(config, list(sockets)).run()
+    gateway.close()
+    directory = share_metrics()
+    try:
+        Supervisor(source, settings, list(sockets)).run()
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _worker_app(source: SettingsSource, settings: ServerSettings) -> ASGIApp:
+    signal.signal(signal.SIGHUP, _ignore)
+    return app_from_source(source, _process(settings))
+
+
+def _process(settings: ServerSettings) -> Process:
+    lifecycle = Lifecycle(settings.drain_seconds, settings.stop_seconds, handles_signals=True)
+    lifecycle.connections = lambda: WatchedProtocol.open_connections
+    return Process(lifecycle)
 
 
 def _ignore(*_: object) -> None:
@@ -84,7 +138,7 @@ def uvicorn_config(
     return uvicorn.Config(
         app,
         factory=factory,
-        http=Protocol,
+        **http_options(settings.limits.connections),
         ws="none",
         workers=settings.workers,
         ssl_context_factory=partial(_tls, settings.tls) if settings.tls else None,
@@ -94,7 +148,8 @@ def uvicorn_config(
         server_header=False,
         # A client's own X-Forwarded-For must not make it a trusted proxy.
         proxy_headers=False,
-        timeout_graceful_shutdown=settings.stop_seconds,
+        # Requests are answered before that, see `lifecycle`.
+        timeout_graceful_shutdown=settings.stop_seconds + _END_SECONDS,
         timeout_worker_healthcheck=_WORKER_SECONDS,
     )
 

@@ -7,6 +7,7 @@ that each side waits for the slower one.
 from __future__ import annotations
 
 import io
+import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
@@ -18,33 +19,45 @@ import anyio.to_thread
 import pyarrow as pa
 from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from anyio.lowlevel import EventLoopToken, current_token
-from lance_namespace.errors import ServiceUnavailableError
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
+
+from .arrow_limits import BatchLimits
+from .calls import sending_client
+
+_log = logging.getLogger(__name__)
 
 ARROW_FILE = "application/vnd.apache.arrow.file"
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
 
 _SMALL_BYTES = 1 << 20
+_PIECE_BYTES = 1 << 20
+"""How much of a request is collected before a thread reads it."""
 _BUFFER_BYTES = 1 << 20
 """How much of a response is collected before it is sent."""
 
 
-class UploadedFile(io.RawIOBase):
+class UploadedFile:
     """The body of a request as a file, read in threads. Each read waits for the client.
 
     Raises:
         ServiceUnavailableError: (17) the client went away, or sent nothing for too long. Nothing
             is committed then, as rows are made visible when all of them have been read.
+        InvalidInputError: (13) a batch is too large.
     """
 
-    def __init__(self, request: Request, stall_seconds: float) -> None:
-        """Args: stall_seconds: How long to wait for the next part of the body."""
-        super().__init__()
+    def __init__(self, request: Request, stall_seconds: float, batch_bytes: int) -> None:
+        """Start with nothing received.
+
+        Args:
+            stall_seconds: How long to wait for the next part of the body.
+            batch_bytes: The size of the largest batch, without compression.
+        """
         self._parts = request.stream()
         self._token: EventLoopToken = current_token()
         self._stall_seconds = stall_seconds
+        self._limits = BatchLimits(batch_bytes)
         self._rest = memoryview(b"")
         self.size = 0
         """Bytes that were received so far."""
@@ -67,27 +80,34 @@ class UploadedFile(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: Any) -> int:
-        while not self._rest:
-            part = anyio.from_thread.run(self._next_part, token=self._token)
+    def read(self, size: int = -1) -> bytes:
+        """Return the next bytes, as many as there are; none at the end. -1 for all is not served.
+
+        Raises what the class says.
+        """
+        if not self._rest:
+            self._rest = memoryview(anyio.from_thread.run(self._next_piece, token=self._token))
+        taken, self._rest = self._rest[:size], self._rest[size:]
+        return bytes(taken)
+
+    async def _next_piece(self) -> bytes:
+        """Return the next parts together: each way from a thread to the event loop costs time."""
+        parts: list[bytes] = []
+        size = 0
+        while size < _PIECE_BYTES:
+            part = await self._next_part()
             if part is None:
-                return 0
-            self._rest = memoryview(part)
-        count = min(len(buffer), len(self._rest))
-        buffer[:count] = self._rest[:count]
-        self._rest = self._rest[count:]
-        return count
+                break
+            parts.append(part)
+            size += len(part)
+        return b"".join(parts)
 
     async def _next_part(self) -> bytes | None:
-        try:
-            with anyio.fail_after(self._stall_seconds):
-                part = await anext(self._parts, None)
-        except TimeoutError:
-            message = f"The client sent nothing for {self._stall_seconds:g} seconds"
-            raise ServiceUnavailableError(f"{message}; nothing was changed") from None
-        except ClientDisconnect:
-            raise ServiceUnavailableError("The client went away; nothing was changed") from None
-        self.size += len(part or b"")
+        with sending_client(self._stall_seconds):
+            part = await anext(self._parts, None)
+        if part is not None:
+            self.size += len(part)
+            self._limits.feed(part)
         return part
 
 
@@ -104,13 +124,20 @@ class RowsResponse(Response):
         reader: pa.RecordBatchReader,
         media_type: str,
         stall_seconds: float,
+        threads: anyio.CapacityLimiter,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        """Args: stall_seconds: How long a client may not read before the connection ends."""
+        """Start with nothing sent.
+
+        Args:
+            stall_seconds: How long a client may not read before the connection ends.
+            threads: How many answers may be sent at once.
+        """
         super().__init__(headers=headers, media_type=media_type)
         del self.headers["content-length"]
         self._reader = reader
         self._stall_seconds = stall_seconds
+        self._threads = threads
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
         start = {"status": self.status_code, "headers": self.raw_headers}
@@ -125,15 +152,18 @@ class RowsResponse(Response):
 
     async def _send_all(self, parts: ObjectReceiveStream[bytes], send: Send) -> None:
         async for part in parts:
-            with anyio.fail_after(self._stall_seconds):
+            with anyio.move_on_after(self._stall_seconds) as waiting:
                 await send({"type": "http.response.body", "body": part, "more_body": True})
+            if waiting.cancelled_caught:
+                _log.warning("A client read nothing for %g seconds", self._stall_seconds)
+                return
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _produce(self, sender: ObjectSendStream[bytes]) -> None:
         async with sender:
             write = partial(self._write, _SentFile(sender, current_token()))
             with suppress(anyio.BrokenResourceError):  # the client went away
-                await anyio.to_thread.run_sync(write)
+                await anyio.to_thread.run_sync(write, limiter=self._threads)
 
     def _write(self, sink: _SentFile) -> None:
         new: Callable[..., Any] = pa.ipc.new_stream

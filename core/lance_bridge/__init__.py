@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         NameRule,
         NamespaceRecord,
         NamespaceWords,
+        TableCredentials,
         TableRecord,
         select_tables,
     )
@@ -49,6 +50,7 @@ __all__ = [
     "NamespaceRecord",
     "NamespaceWords",
     "OutcomeUnknownError",
+    "TableCredentials",
     "TableRecord",
     "catalogs",
     "connect",

@@ -56,6 +56,7 @@ from .records import (
     Column,
     NamespaceRecord,
     Path,
+    TableCredentials,
     TableRecord,
     select_tables,
 )
@@ -77,6 +78,7 @@ __all__ = [
     "NamespaceRecord",
     "NamespaceWords",
     "Path",
+    "TableCredentials",
     "TableRecord",
     "select_tables",
 ]
@@ -393,6 +395,8 @@ class Catalog(ABC):
           expires, and asks once for all its callers.
         - The record may be one without `identity`: a table that is to be created at its location.
         - Temporary options carry ``expires_at_millis`` (milliseconds since 1970, as a string).
+        - Options that are good for this one table are `TableCredentials`. A server hands out no
+          others: what gives access to more than the table is this process's own.
         """
         return None
 

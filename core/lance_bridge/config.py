@@ -20,7 +20,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    SecretStr,
+    ValidationError,
+    field_validator,
+)
 from pydantic.fields import FieldInfo
 
 from .config_file import (
@@ -31,6 +39,14 @@ from .config_file import (
     read_secrets,
 )
 from .errors import invalid
+from .storage_options import (
+    SECRET_STORAGE_PATTERN,
+    STORAGE_PREFIX,
+    is_secret_option,
+    may_be_credential,
+    option_names,
+    public_only,
+)
 from .user_files import CONFIG_FILE_VARIABLE, config_path
 
 __all__ = [
@@ -43,36 +59,9 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 ENVIRONMENT_PREFIX = "LANCE_BRIDGE_"
-STORAGE_PREFIX = "storage."
 STORAGE_OPTIONS = f"{STORAGE_PREFIX}<option>"
 HIDDEN = "********"
 """The example of a secret property."""
-_HARMLESS = frozenset({
-    # of the client
-    "allow_http", "allow_invalid_certificates", "client_max_retries", "client_retry_timeout",
-    "connect_timeout", "default_content_type", "download_retry_count", "http1_only", "http2_only",
-    "http2_keep_alive_interval", "http2_keep_alive_timeout", "http2_keep_alive_while_idle",
-    "http2_max_frame_size", "pool_idle_timeout", "pool_max_idle_per_host", "proxy_ca_certificate",
-    "proxy_excludes", "randomize_addresses", "request_timeout", "timeout", "user_agent",
-    # of every store
-    "bucket", "bucket_name", "container", "container_name", "default_region", "endpoint",
-    "endpoint_url", "region", "skip_signature",
-    # of one kind of store
-    "access_key_id", "account_name", "authority_host", "authority_id", "authority_url",
-    "checksum_algorithm", "client_id", "conditional_put", "copy_if_not_exists", "disable_tagging",
-    "imdsv1_fallback", "metadata_endpoint", "msi_endpoint", "msi_resource_id", "object_id",
-    "request_payer", "role_arn", "role_session_name", "s3_express", "server_side_encryption",
-    "service_account_path", "sse_bucket_key_enabled", "sse_kms_key_id", "tenant_id",
-    "unsigned_payload", "use_azure_cli", "use_emulator", "use_fabric_endpoint",
-    "virtual_hosted_style_request",
-})  # fmt: skip
-"""Options of stores that hold no secret, without the name of the store that may be in front."""
-_STORES = "aws|azure_storage|azure|google|gcs|oss"
-_STORE = re.compile(rf"^({_STORES})_")
-SECRET_STORAGE_PATTERN = (
-    rf"storage\.(?!(?i:(?:(?:{_STORES})_)?(?:{'|'.join(sorted(_HARMLESS))}))$)\S+$"
-)
-"""A regular expression of the options in `storage.*` that may hold a secret, as Java reads it."""
 _ENDPOINT = re.compile(
     r"https?://([\w.-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?(/[^\s?#@]*)?", re.ASCII
 )
@@ -154,6 +143,15 @@ class CatalogConfig(BaseModel):
         "catalog vends any. Whoever appends to a table by its name needs them. Declaring and "
         "creating a table always do.",
     )
+    public_options: str | None = Field(
+        default=None,
+        alias="credentials.public-options",
+        examples=["region,endpoint"],
+        description="Options of `storage.*` that answers may have, separated by commas, with or "
+        "without the name of the store. Answers then have these, and credentials that the catalog "
+        "vends for the one table, and no others: for a server whose clients are not to have its "
+        "own credentials. By default, answers have all options and credentials.",
+    )
     pickle_secrets: bool = Field(
         default=False,
         alias="pickle.secrets",
@@ -213,18 +211,27 @@ class CatalogConfig(BaseModel):
     def is_secret(cls, key: str) -> bool:
         """Return True where the value of ``key`` must not be shown."""
         if key.startswith(STORAGE_PREFIX):
-            return _STORE.sub("", key.removeprefix(STORAGE_PREFIX).lower()) not in _HARMLESS
+            return is_secret_option(key.removeprefix(STORAGE_PREFIX))
         return key in cls.secret_keys()
 
     @classmethod
     def without_credentials(cls, options: Mapping[str, str]) -> dict[str, str]:
         """Return options of a store without secrets, and without the name of a key they go with."""
-        return {
-            option: value
-            for option, value in options.items()
-            if not cls.is_secret(STORAGE_PREFIX + option)
-            and _STORE.sub("", option.lower()) != "access_key_id"
-        }
+        return {option: value for option, value in options.items() if not may_be_credential(option)}
+
+    @field_validator("public_options")
+    @classmethod
+    def _public_options_are_public(cls, text: str | None) -> str | None:
+        for name in option_names(text or ""):
+            if may_be_credential(name):
+                raise ValueError(f"'{name[:60]}' may be a credential")
+        return text
+
+    def answered(self, options: Mapping[str, str]) -> dict[str, str]:
+        """Return options of a store that answers may have."""
+        if self.public_options is None:
+            return dict(options)
+        return public_only(options, option_names(self.public_options))
 
     def secrets(self) -> set[str]:
         """Return the keys of the secret properties that have a value, but for those of a source.

@@ -14,7 +14,7 @@ from lance_namespace.errors import (
 )
 
 from . import location as locations
-from .catalog import LATEST, MANAGED_BY, Path, TableRecord
+from .catalog import LATEST, MANAGED_BY, Path, TableCredentials, TableRecord
 from .connection import Connection
 from .errors import concurrent_modification, display, invalid, table_not_found, unsupported
 from .lost_replies import retry_after_readback
@@ -233,10 +233,13 @@ class TableEntry:
             vend: False keeps the catalog from being asked for temporary credentials.
             write: Whether the caller writes; readers get credentials to read.
         """
-        options = dict(self.connection.config.storage)
-        if vend is not False and self.location and not locations.is_local(self.location):
-            options.update(self.connection.credentials.of(self.record, write=write))
-        return options or None
+        vended = self._vended(vend=vend, write=write)
+        return {**self.connection.config.storage, **vended} or None
+
+    def _vended(self, *, vend: bool | None, write: bool) -> Mapping[str, str]:
+        if vend is False or not self.location or locations.is_local(self.location):
+            return {}
+        return self.connection.credentials.of(self.record, write=write)
 
     def answer_options(self, *, vend: bool | None, write: bool) -> dict[str, str] | None:
         """Return the storage options that an operation answers with, or None for none.
@@ -246,9 +249,13 @@ class TableEntry:
                 brings its own.
             write: Whether the client writes.
         """
-        options = self.storage_options(vend=vend, write=write) or {}
+        config = self.connection.config
+        vended = self._vended(vend=vend, write=write)
+        if not isinstance(vended, TableCredentials):
+            vended = config.answered(vended)
+        options = {**config.answered(config.storage), **vended}
         if vend is False:
-            options = self.connection.config.without_credentials(options)
+            options = config.without_credentials(options)
         return options or None
 
 

@@ -123,6 +123,16 @@ class TableRecord:
         return replace(self, properties=dict(properties))
 
 
+class TableCredentials(dict[str, str]):
+    """Storage options that a catalog vends for one table, and that are of no use elsewhere.
+
+    Those of an account, a user or a session are none of these.
+    """
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {', '.join(self)}>"
+
+
 def select_tables(
     records: Iterable[TableRecord], *, lance_only: bool = False, after: str | None = None
 ) -> list[TableRecord]:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 REPOSITORY = Path(__file__).parents[2]
-SUITES = ["hive", "glue", "unity", "operations", "memory", "spark", "migrate"]
+SUITES = ["hive", "glue", "unity", "operations", "memory", "spark", "migrate", "server"]
 SCRIPTS = [("bench.start",), ("demo.run",), *(("bench.__main__", suite) for suite in SUITES)]
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryFile
+from typing import IO, Any
 
 import lance_namespace as api
 import uvicorn
@@ -95,6 +98,8 @@ class Program:
 
     process: subprocess.Popen[str]
     addresses: list[str]
+    log: IO[str]
+    """What it prints to standard error, which may be more than a pipe takes."""
 
     @property
     def url(self) -> str:
@@ -103,29 +108,41 @@ class Program:
     def stop(self) -> tuple[int, str, str]:
         """End it by SIGTERM; return the exit code, and what it printed after its addresses."""
         self.process.terminate()
-        out, error = self.process.communicate(timeout=60)
-        return self.process.returncode, out, error
+        return self.end()
+
+    def end(self) -> tuple[int, str, str]:
+        """Wait for its end; return what `stop` does."""
+        out, _ = self.process.communicate(timeout=60)
+        return self.process.returncode, out, self.printed()
+
+    def printed(self) -> str:
+        """Return what it has printed to standard error so far."""
+        self.log.seek(0)
+        return self.log.read()
 
 
 @contextmanager
 def serve(*arguments: str, addresses: int = 1) -> Iterator[Program]:
     """Run the program, and wait until it listens."""
-    process = subprocess.Popen(
-        [PROGRAM, "serve", *arguments],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert process.stdout is not None
-        lines = [process.stdout.readline().strip() for _ in range(addresses)]
-        assert all(lines), process.communicate(timeout=60)
-        yield Program(process, lines)
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
+    with TemporaryFile("a+") as log:  # each of its processes appends
+        process = subprocess.Popen(
+            [PROGRAM, "serve", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            start_new_session=True,
+        )
+        served = Program(process, [], log)
+        try:
+            assert process.stdout is not None
+            served.addresses += [process.stdout.readline().strip() for _ in range(addresses)]
+            assert all(served.addresses), served.end()
+            yield served
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)  # its worker processes too
+            process.communicate()
 
 
 def connect(url: str, **properties: str) -> Any:

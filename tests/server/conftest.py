@@ -14,7 +14,8 @@ from lance_namespace import CreateNamespaceRequest, LanceNamespace
 from server.serving import serving
 
 from lance_bridge_server.app import create_app
-from lance_bridge_server.gateway import Gateway, Limits
+from lance_bridge_server.gateway import Gateway
+from lance_bridge_server.limits import Limits
 
 DATABASE = "films"
 

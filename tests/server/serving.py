@@ -5,14 +5,21 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
 
+from lance_bridge_server.listening import http_options
+
 
 @contextmanager
-def serving(app: ASGIApp) -> Iterator[str]:
-    """Serve an application; yield its address."""
+def serving(app: ASGIApp, connections: int | None = None) -> Iterator[str]:
+    """Serve an application; yield its address.
+
+    Args:
+        connections: How many may be open.
+    """
     started = threading.Event()
 
     class Server(uvicorn.Server):
@@ -20,7 +27,9 @@ def serving(app: ASGIApp) -> Iterator[str]:
             await super().startup(sockets)  # type: ignore[arg-type]
             started.set()
 
-    server = Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning"))
+    options: dict[str, Any] = {"host": "127.0.0.1", "port": 0, "log_level": "warning"}
+    options |= http_options(connections)
+    server = Server(uvicorn.Config(app, **options))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     try:

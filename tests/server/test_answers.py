@@ -15,7 +15,8 @@ from server.serving import serving
 
 from lance_bridge_server.app import create_app
 from lance_bridge_server.errors import STATUS_BY_CODE
-from lance_bridge_server.gateway import Gateway, Limits
+from lance_bridge_server.gateway import Gateway
+from lance_bridge_server.limits import Limits
 from lance_bridge_server.operations import OPERATIONS
 
 TABLE = "/v1/table/films$t"

@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import yaml
 from lance_namespace.errors import InvalidInputError, NamespaceNotFoundError
+from server.serving import serving
 
 from lance_bridge_federated import FederatedNamespace
 from lance_bridge_hive import HiveNamespace
@@ -246,9 +248,8 @@ def test_the_environment_names_the_file_for_other_servers(
         app_from_environment()
     read(CATALOGS, tmp_path)
     monkeypatch.setenv("LANCE_BRIDGE_SERVER_CONFIG", str(tmp_path / "server.yaml"))
-    assert {"describe_table", "list_namespaces"} <= {
-        getattr(route, "name", "") for route in app_from_environment().routes
-    }
+    with serving(app_from_environment()) as url:
+        assert httpx.get(f"{url}/v1/namespace/$/list").json()["namespaces"] == ["prod"]
 
 
 def test_catalogs_are_given_as_options() -> None:

@@ -6,16 +6,19 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from lance_bridge.config import Seconds
+from lance_bridge.storage_options import may_be_credential
 
 from ..audit import AuditLog, open_audit_log
 from ..audit.log import Rotation
 from ..authorization import Authorizer
 from ..authorizers import make_authorizer
-from ..gateway import Limits
+from ..cors import CorsSettings
+from ..health import ReadinessSettings
 from ..lancedb import DatabasePaths
+from ..limits import Limits
 from .authentication import FilePath, Method, Settings
 
 DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 2333
@@ -128,6 +131,15 @@ class AuditSettings(Settings):
         )
 
 
+class CallerIdentitySettings(Settings):
+    """Catalogs that see who calls, and not this server."""
+
+    catalogs: list[str] = Field(default=[])
+    """Names of Hive, Glue and Unity catalogs."""
+    max_callers: int = Field(default=100, ge=1, le=10_000)
+    """For how many callers each keeps connections."""
+
+
 class LogSettings(Settings):
     """What the server writes to standard error."""
 
@@ -140,6 +152,18 @@ def _by_name(catalogs: Any) -> Any:
     return {str(each): {} for each in catalogs} if isinstance(catalogs, list) else catalogs
 
 
+def _check_public(option: str) -> str:
+    if may_be_credential(option):
+        raise ValueError(f"'{option[:60]}' may be a credential")
+    return option
+
+
+OptionName = Annotated[str, Field(pattern=r"^[a-z0-9_]+$"), AfterValidator(_check_public)]
+PUBLIC_STORAGE_OPTIONS = (
+    "account_name", "allow_http", "default_region", "endpoint", "endpoint_url", "region",
+    "request_payer", "s3_express", "skip_signature", "use_fabric_endpoint",
+    "virtual_hosted_style_request",
+)  # fmt: skip
 CatalogName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_-]{0,127}$")]
 
 
@@ -161,12 +185,23 @@ class ServerSettings(Settings):
     """Whether requests without credentials are served, to whoever reaches the server."""
     authorization: AuthorizationSettings = AuthorizationSettings()
     audit: AuditSettings = AuditSettings()
+    caller_identity: CallerIdentitySettings = CallerIdentitySettings()
+    public_storage_options: list[OptionName] = Field(default=list(PUBLIC_STORAGE_OPTIONS))
+    """Options of `storage.*` that answers may have, with or without the name of the store. Other
+    options are given to no client, but for credentials that a catalog vends for one table."""
     limits: Limits = Limits()
     databases: DatabasePaths = DatabasePaths()
+    cors: CorsSettings | None = None
+    """Which web pages may make requests; none by default."""
+    readiness: ReadinessSettings = ReadinessSettings()
+    anonymous_metrics: bool = False
+    """Whether `/metrics` is served without credentials."""
     workers: int = Field(default=1, ge=1, le=256)
     """The number of processes."""
     stop_seconds: int = Field(default=30, ge=0, le=3600)
     """How long requests may go on when the server is stopped."""
+    drain_seconds: float = Field(default=1.0, ge=0, le=3600, allow_inf_nan=False)
+    """How long connections are still accepted then, as far as any are open."""
     log: LogSettings = LogSettings()
 
     @model_validator(mode="after")

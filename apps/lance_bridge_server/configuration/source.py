@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,8 @@ class SettingsSource:
     file: Path | None = None
     overrides: Mapping[str, Any] = field(default_factory=dict)
     catalogs: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
+    content: Mapping[str, Any] | None = field(default=None, repr=False)
+    """What the file had when it was pinned; None reads it each time."""
 
     @classmethod
     def of_environment(cls) -> SettingsSource:
@@ -47,6 +49,18 @@ class SettingsSource:
             raise invalid(f"${CONFIG_VARIABLE} must name the configuration file of the server")
         return cls(Path(named))
 
+    def pinned(self) -> SettingsSource:
+        """Return a source of what the file has now, whatever becomes of the file.
+
+        Raises:
+            InvalidInputError: (13) the file cannot be read.
+        """
+        return replace(self, content=read_mapping(self.file) if self.file else {})
+
+    def unpinned(self) -> SettingsSource:
+        """Return a source that reads the file."""
+        return replace(self, content=None)
+
     def read(self) -> ServerSettings:
         """Return the settings.
 
@@ -55,8 +69,8 @@ class SettingsSource:
                 message has the path of its key, and no value of a catalog's property.
         """
         origin = str(self.file) if self.file else _ARGUMENTS
-        content = read_mapping(self.file) if self.file else {}
-        content = {**content, **self.overrides}
+        pinned = self if self.content is not None else self.pinned()
+        content = {**(pinned.content or {}), **self.overrides}
         if self.catalogs:
             content["catalogs"] = self._with_added(content.get("catalogs", {}))
         try:

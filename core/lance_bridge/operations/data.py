@@ -41,7 +41,7 @@ class DataOperations(Operations):
         return api.CreateTableResponse(
             location=made.uri,
             version=version,
-            storage_options=made.storage_options(write=True),
+            storage_options=made.answer_options(vend=None, write=True),
             properties=made.properties,
         )
 

@@ -100,7 +100,7 @@ class EntryOperations(Operations):
             if mode is CreateMode.CREATE:
                 raise
             table = self.tables.load_by_id(request.id)
-            options = table.storage_options(write=True)
+            options = table.answer_options(vend=None, write=True)
         return api.CreateEmptyTableResponse(
             location=table.uri, storage_options=options, properties=table.properties
         )

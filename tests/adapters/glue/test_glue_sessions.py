@@ -100,6 +100,7 @@ def test_a_role_is_assumed_as_the_properties_say(
     calls = assume(
         assume_role_external_id="ext-1",
         assume_role_session_name="reporting",
+        assume_role_source_identity="ann@example.com",
         assume_role_timeout_sec="1800",
         assume_role_region="eu-west-1",
     )
@@ -110,6 +111,7 @@ def test_a_role_is_assumed_as_the_properties_say(
     assert asked["RoleArn"] == ROLE
     assert asked["ExternalId"] == "ext-1"
     assert asked["RoleSessionName"] == "reporting"
+    assert asked["SourceIdentity"] == "ann@example.com"
     assert asked["DurationSeconds"] == "1800"
     assert "/eu-west-1/sts/" in request.headers["authorization"]
     assert signed_by(sts) == {ACCESS_KEY}

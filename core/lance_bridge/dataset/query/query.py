@@ -34,7 +34,7 @@ IPC_OPTIONS = pa.ipc.IpcWriteOptions(unify_dictionaries=True)
 """An IPC file has one dictionary per column, and Lance one per data file."""
 
 
-READ_AHEAD = 64 * 2**20
+READ_AHEAD = 32 * 2**20
 """Bytes that Lance reads ahead. Its default of 2 GiB is larger than most tables."""
 
 

@@ -1,0 +1,177 @@
+"""Limits for an Arrow IPC stream, checked while it arrives and before memory is taken for it.
+
+pyarrow allocates as much for a batch as the stream claims: a few bytes can claim gigabytes, and
+compressed zeros become them. So the sizes are read here first, from the flatbuffers of messages.
+
+Source: Arrow's columnar format, "Encapsulated message format"; Message.fbs.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from collections.abc import Generator
+from dataclasses import dataclass
+
+from lance_bridge.errors import invalid
+
+_METADATA_BYTES = 16 << 20
+"""The largest metadata of a message, such as a schema."""
+_CONTINUATION = 0xFFFFFFFF
+_DICTIONARY_BATCH, _RECORD_BATCH = 2, 3
+_PREFIX = 8
+"""How many bytes of a compressed buffer say its size before compression."""
+
+
+@dataclass(frozen=True)
+class _Skip:
+    """So many bytes are not needed."""
+
+    count: int
+
+
+_Frames = Generator["int | _Skip", bytes, None]
+"""Yields how many bytes it needs next."""
+
+
+class BatchLimits:
+    """Follows a stream from message to message. Gets each part before it is used."""
+
+    def __init__(self, batch_bytes: int) -> None:
+        """Args: batch_bytes: The size of the largest batch, without compression."""
+        self._batch_bytes = batch_bytes
+        self._frames = self._read_messages()
+        self._wanted: int | _Skip | None = next(self._frames)
+        self._rest = bytearray()
+
+    def feed(self, part: bytes) -> None:
+        """Check a part of the stream.
+
+        Raises:
+            InvalidInputError: (13) a batch is too large, or this is not a stream of Arrow.
+        """
+        view = memoryview(part)
+        while view and self._wanted is not None:
+            if isinstance(self._wanted, _Skip):
+                count = min(self._wanted.count, len(view))
+                view, left = view[count:], self._wanted.count - count
+                self._wanted = _Skip(left) if left else self._next(b"")
+                continue
+            count = self._wanted - len(self._rest)
+            self._rest += view[:count]
+            view = view[count:]
+            if len(self._rest) == self._wanted:
+                taken, self._rest = bytes(self._rest), bytearray()
+                self._wanted = self._next(taken)
+
+    def _next(self, taken: bytes) -> int | _Skip | None:
+        try:
+            return self._frames.send(taken)
+        except StopIteration:
+            return None
+        except (struct.error, IndexError) as error:
+            raise invalid("The body is not a valid Arrow IPC stream") from error
+
+    def _read_messages(self) -> _Frames:
+        while True:
+            (size,) = struct.unpack("<I", (yield 4))
+            if size == _CONTINUATION:
+                (size,) = struct.unpack("<I", (yield 4))
+            if size == 0:
+                return  # the end of the stream
+            if size > _METADATA_BYTES:
+                raise invalid(
+                    f"A message of the Arrow stream has {size} bytes of metadata; the limit is "
+                    f"{_METADATA_BYTES}"
+                )
+            yield from self._pass_body(_Message((yield size)))
+
+    def _pass_body(self, message: _Message) -> _Frames:
+        self._check(message.body_bytes)
+        position = 0
+        total = 0
+        for offset, times in sorted(Counter(message.compressed_buffers()).items()):
+            if not position <= offset <= message.body_bytes - _PREFIX:
+                raise invalid("The body is not a valid Arrow IPC stream: a buffer is misplaced")
+            if offset > position:
+                yield _Skip(offset - position)
+            (size,) = struct.unpack("<q", (yield _PREFIX))
+            position = offset + _PREFIX
+            total += max(size, 0) * times
+            self._check(total)
+        if message.body_bytes > position:
+            yield _Skip(message.body_bytes - position)
+
+    def _check(self, size: int) -> None:
+        if not 0 <= size <= self._batch_bytes:
+            raise invalid(
+                f"A batch has {size} bytes without compression; the limit is {self._batch_bytes}: "
+                "send the rows in smaller batches"
+            )
+
+
+class _Message:
+    """What the metadata of a message says of its body."""
+
+    def __init__(self, data: bytes) -> None:
+        message = _Table(data, struct.unpack_from("<I", data)[0])
+        self._kind = message.number(1, "<B")
+        self._header = message.table(2)
+        self.body_bytes = message.number(3, "<q")
+
+    def compressed_buffers(self) -> list[int]:
+        """Return the offsets, in the body, of buffers that may be compressed."""
+        batch = self._header
+        if self._kind == _DICTIONARY_BATCH and batch is not None:
+            batch = batch.table(1)
+        if self._kind not in (_DICTIONARY_BATCH, _RECORD_BATCH) or batch is None:
+            return []
+        if batch.table(3) is None:
+            return []
+        return [offset for offset, size in batch.pairs(2) if size > 0]
+
+
+class _Table:
+    """A table of a flatbuffer. Fields that are missing are 0, None or empty.
+
+    Raises struct.error for a position outside of the data.
+    """
+
+    def __init__(self, data: bytes, position: int) -> None:
+        self._data = data
+        self._position = position
+        self._vtable = position - self._at(position, "<i")
+        self._size = self._at(self._vtable, "<H")
+
+    def number(self, field: int, form: str) -> int:
+        place = self._place(field)
+        return 0 if place is None else self._at(place, form)
+
+    def table(self, field: int) -> _Table | None:
+        place = self._place(field)
+        return None if place is None else _Table(self._data, place + self._at(place, "<I"))
+
+    def pairs(self, field: int) -> list[tuple[int, int]]:
+        """Return a vector of structs of two integers."""
+        place = self._place(field)
+        if place is None:
+            return []
+        start = place + self._at(place, "<I")
+        count = self._at(start, "<I")
+        data = self._data[start + 4 : start + 4 + 16 * count]
+        if len(data) < 16 * count:
+            raise struct.error
+        return list(struct.iter_unpack("<qq", data))
+
+    def _place(self, field: int) -> int | None:
+        entry = 4 + 2 * field
+        if entry + 2 > self._size:
+            return None
+        offset = self._at(self._vtable + entry, "<H")
+        return self._position + offset if offset else None
+
+    def _at(self, position: int, form: str) -> int:
+        if position < 0:
+            raise struct.error  # which Python would count from the end
+        found: int = struct.unpack_from(form, self._data, position)[0]
+        return found

@@ -1,0 +1,110 @@
+"""Whether the catalogs of a server answer."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import anyio
+import anyio.to_thread
+import lance_namespace as api
+from lance_namespace import LanceNamespace
+from lance_namespace.errors import ErrorCode, LanceNamespaceError
+from pydantic import ConfigDict
+
+from lance_bridge.config import Seconds
+
+_log = logging.getLogger(__name__)
+
+OK = "OK"
+_NO_ANSWER = "NO_ANSWER"
+_ANSWERING = (ErrorCode.PERMISSION_DENIED, ErrorCode.UNSUPPORTED)
+"""Codes of a catalog that answers, but not this question."""
+
+
+@dataclass(frozen=True)
+class ReadinessSettings:
+    """How `/readyz` asks catalogs."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    all_catalogs: bool = False
+    """Whether a server is ready only while all catalogs answer. By default one is enough: the
+    others would be unreachable too if the server got no more requests."""
+    timeout: Seconds = 2.0
+    """Seconds that a catalog has for its answer."""
+    keep: Seconds = 5.0
+    """Seconds that an answer is kept."""
+
+
+class CatalogHealth:
+    """Asks each catalog for one namespace, all at the same time, and keeps the answers."""
+
+    def __init__(self, catalogs: Mapping[str, LanceNamespace], settings: ReadinessSettings) -> None:
+        self._settings = settings
+        self._probes = [_Probe(name, each) for name, each in catalogs.items()]
+        self._states: dict[str, str] = {}
+        self._good_until = 0.0
+        self._lock = anyio.Lock()
+
+    async def states(self) -> Mapping[str, str]:
+        """Return ``OK``, the name of an error's code, or ``NO_ANSWER``, for each catalog."""
+        async with self._lock:
+            if time.monotonic() >= self._good_until:
+                deadline = time.monotonic() + self._settings.timeout
+                for each in self._probes:
+                    each.start()
+                self._states = {
+                    each.name: await anyio.to_thread.run_sync(each.wait, deadline)
+                    for each in self._probes
+                }
+                self._good_until = time.monotonic() + self._settings.keep
+            return self._states
+
+    def is_ready(self, states: Mapping[str, str]) -> bool:
+        """Return whether as many catalogs answer as must."""
+        answering = [state == OK for state in states.values()]
+        return all(answering) if self._settings.all_catalogs else any(answering)
+
+
+class _Probe:
+    """Asks one catalog, in a thread of its own: it may take longer than anybody waits."""
+
+    def __init__(self, name: str, namespace: LanceNamespace) -> None:
+        self.name = name
+        self._namespace = namespace
+        self._thread: threading.Thread | None = None
+        self._state = OK
+        self._logged = OK
+
+    def start(self) -> None:
+        """Ask, unless the catalog has yet to answer an earlier call."""
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(target=self._ask, daemon=True)
+            self._thread.start()
+
+    def wait(self, deadline: float) -> str:
+        """Return the state, at the deadline (of `time.monotonic`) at the latest."""
+        assert self._thread is not None
+        self._thread.join(max(0.0, deadline - time.monotonic()))
+        state = _NO_ANSWER if self._thread.is_alive() else self._state
+        if state != self._logged:
+            _log.log(logging.INFO if state == OK else logging.WARNING, "%s: %s", self.name, state)
+            self._logged = state
+        return state
+
+    def _ask(self) -> None:
+        try:
+            self._namespace.list_namespaces(api.ListNamespacesRequest(id=[], limit=1))
+        except LanceNamespaceError as error:
+            code = ErrorCode(error.code)
+            self._state = OK if code in _ANSWERING else code.name
+            if self._state != self._logged:
+                _log.warning("catalog '%s' does not answer: %s", self.name, error)
+        except BaseException:  # noqa: BLE001 - other libraries' namespaces raise anything
+            self._state = ErrorCode.INTERNAL.name
+        else:
+            self._state = OK

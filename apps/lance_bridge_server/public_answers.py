@@ -1,0 +1,56 @@
+"""Answers of namespaces that are not lance-bridge's own, without credentials.
+
+Nobody knows how far the credentials reach that such a namespace answers with: they may be all that
+this server has. lance-bridge's own know it (`lance_bridge.TableCredentials`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from lance_namespace import LanceNamespace
+from pydantic import BaseModel
+
+from lance_bridge.storage_options import public_only
+from lance_bridge_federated.delegation import delegates
+
+
+@delegates
+class PublicAnswers(LanceNamespace):
+    """A namespace whose answers have no storage options but public ones."""
+
+    def __init__(self, namespace: LanceNamespace, public: Collection[str]) -> None:
+        """Args: public: The names of options that answers may have, without their stores' names."""
+        self._namespace = namespace
+        self._public = public
+
+    def delegate(self, operation: str, request: Any, *rows: Any) -> Any:
+        """Have the namespace answer a request."""
+        answer = getattr(self._namespace, operation)(request, *rows)
+        _limit(answer, self._public)
+        return answer
+
+    def namespace_id(self) -> str:
+        """Return what the namespace is connected to."""
+        return self._namespace.namespace_id()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._namespace, name)
+
+
+def _limit(answer: Any, public: Collection[str]) -> None:
+    """Take storage options out of an answer, and out of the answers in it."""
+    if isinstance(answer, list):
+        for each in answer:
+            _limit(each, public)
+    elif isinstance(answer, dict):
+        if isinstance(answer.get("storage_options"), dict):
+            answer["storage_options"] = public_only(answer["storage_options"], public)
+    elif isinstance(answer, BaseModel):
+        for name in type(answer).model_fields:
+            value = getattr(answer, name)
+            if name == "storage_options":
+                setattr(answer, name, public_only(value or {}, public) or None)
+            else:
+                _limit(value, public)

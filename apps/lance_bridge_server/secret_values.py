@@ -1,0 +1,80 @@
+"""The secrets of this process's catalogs, to take them out of what others have written.
+
+A catalog's error may repeat what it was sent. Patterns (`lance_bridge.redaction`) recognise many
+secrets in it; these are known by their values.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from lance_namespace import LanceNamespace
+from pydantic import SecretStr
+
+from lance_bridge.namespace import LanceBridgeNamespace
+from lance_bridge.redaction import HIDDEN, is_secret
+from lance_bridge.storage_options import STORAGE_PREFIX, may_be_credential
+
+_SHORTEST = 6
+"""Shorter values are words of messages too."""
+_HEADERS = ("header.", "headers.")
+"""Prefixes of pylance's properties for HTTP headers."""
+
+
+class SecretValues:
+    """Replaces known values in texts. Safe to share between threads."""
+
+    def __init__(self) -> None:
+        self._values: frozenset[str] = frozenset()
+        self._pattern = re.compile(r"(?!)")
+
+    def add(self, values: Iterable[str]) -> None:
+        """Add values; those of a former configuration stay secret."""
+        known = {each for each in values if len(each) >= _SHORTEST}
+        self._values |= known | {quote(each, safe="") for each in known}
+        longest_first = sorted(self._values, key=len, reverse=True)
+        self._pattern = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
+
+    def hide(self, text: str) -> str:
+        """Return a text without the values."""
+        return self._pattern.sub(HIDDEN, text)
+
+
+SECRETS = SecretValues()
+"""Those of this process, which has one log."""
+
+
+def secrets_of(namespace: LanceNamespace, properties: Mapping[str, str]) -> Iterator[str]:
+    """Yield the values that a catalog must not show.
+
+    Args:
+        properties: Those that it was connected with; lance-bridge's own know theirs.
+    """
+    if isinstance(namespace, LanceBridgeNamespace):
+        properties = dict(_texts(namespace.connection.config))
+    for key, value in properties.items():
+        if _is_secret(key):
+            yield value
+            password = urlsplit(value).password if "://" in value else None
+            if password:
+                yield password
+
+
+def _texts(config: Any) -> Iterator[tuple[str, str]]:
+    for name, field in type(config).model_fields.items():
+        value = getattr(config, name)
+        if isinstance(value, SecretStr):
+            yield f"secret.{name}", value.get_secret_value()
+        elif isinstance(value, str):
+            yield field.alias or name, value
+    for option, value in config.storage.items():
+        yield STORAGE_PREFIX + option, value
+
+
+def _is_secret(key: str) -> bool:
+    if key.startswith(STORAGE_PREFIX):
+        return may_be_credential(key.removeprefix(STORAGE_PREFIX))
+    return is_secret(key) or key.startswith(_HEADERS)

@@ -1,0 +1,60 @@
+"""Options of object stores: which of them are credentials, and which may be made public."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+
+STORAGE_PREFIX = "storage."
+_HARMLESS = frozenset({
+    # of the client
+    "allow_http", "allow_invalid_certificates", "client_max_retries", "client_retry_timeout",
+    "connect_timeout", "default_content_type", "download_retry_count", "http1_only", "http2_only",
+    "http2_keep_alive_interval", "http2_keep_alive_timeout", "http2_keep_alive_while_idle",
+    "http2_max_frame_size", "pool_idle_timeout", "pool_max_idle_per_host", "proxy_ca_certificate",
+    "proxy_excludes", "randomize_addresses", "request_timeout", "timeout", "user_agent",
+    # of every store
+    "bucket", "bucket_name", "container", "container_name", "default_region", "endpoint",
+    "endpoint_url", "region", "skip_signature",
+    # of one kind of store
+    "access_key_id", "account_name", "authority_host", "authority_id", "authority_url",
+    "checksum_algorithm", "client_id", "conditional_put", "copy_if_not_exists", "disable_tagging",
+    "imdsv1_fallback", "metadata_endpoint", "msi_endpoint", "msi_resource_id", "object_id",
+    "request_payer", "role_arn", "role_session_name", "s3_express", "server_side_encryption",
+    "service_account_path", "sse_bucket_key_enabled", "sse_kms_key_id", "tenant_id",
+    "unsigned_payload", "use_azure_cli", "use_emulator", "use_fabric_endpoint",
+    "virtual_hosted_style_request",
+})  # fmt: skip
+"""Options of stores that hold no secret, without the name of the store that may be in front."""
+_KEY_ID = "access_key_id"
+"""No secret, but of no use to those who do not have the secret that it goes with."""
+_STORES = "aws|azure_storage|azure|google|gcs|oss"
+_STORE = re.compile(rf"^({_STORES})_")
+SECRET_STORAGE_PATTERN = (
+    rf"storage\.(?!(?i:(?:(?:{_STORES})_)?(?:{'|'.join(sorted(_HARMLESS))}))$)\S+$"
+)
+"""A regular expression of the options in `storage.*` that may hold a secret, as Java reads it."""
+
+
+def is_secret_option(option: str) -> bool:
+    """Return whether an option of a store may hold a secret: it is not known to hold none."""
+    return _plain(option) not in _HARMLESS
+
+
+def may_be_credential(option: str) -> bool:
+    """Return whether an option of a store may be a secret, or is the name of a key."""
+    return is_secret_option(option) or _plain(option) == _KEY_ID
+
+
+def option_names(text: str) -> frozenset[str]:
+    """Return the names in a list of options with commas, without the names of their stores."""
+    return frozenset(_plain(each) for each in text.split(",") if each.strip())
+
+
+def public_only(options: Mapping[str, str], names: Collection[str]) -> dict[str, str]:
+    """Return the options whose names, without that of the store, are among some."""
+    return {option: value for option, value in options.items() if _plain(option) in names}
+
+
+def _plain(option: str) -> str:
+    return _STORE.sub("", option.strip().lower())

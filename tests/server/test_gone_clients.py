@@ -1,0 +1,260 @@
+"""Clients that stop, or die, while rows are sent: nothing is committed, and nothing is kept."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pyarrow as pa
+import pytest
+from cli.running import wait_until
+from server.http_requests import ROWS, done, ipc, refused, send_rows
+from server.serving import serving
+from server.sockets import chunk, dial, head, require_refused, reset
+
+from lance_bridge_server import listening
+from lance_bridge_server.app import create_app
+from lance_bridge_server.gateway import Gateway
+from lance_bridge_server.limits import Limits
+
+TABLE = "/v1/table/films$t"
+STALL = 0.5
+ARROW = "Content-Type: application/vnd.apache.arrow.stream"
+CHUNKED = "Transfer-Encoding: chunked"
+BIG = pa.table({"id": pa.array(range(500_000)), "word": ["word"] * 500_000})
+HALF = ipc(BIG)[: len(ipc(BIG)) // 2]
+
+
+@pytest.fixture
+def limits() -> Limits:
+    return Limits(stall_seconds=STALL)
+
+
+@dataclass
+class Server:
+    """A gateway, with a client of plain HTTP for it."""
+
+    url: str
+    http: httpx.Client
+    gateway: Gateway
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether no operation is carried out, and no rows are sent."""
+        return not self.gateway.running and not self.gateway.senders.borrowed_tokens
+
+    def count(self) -> int:
+        found: int = done(self.http.post(f"{TABLE}/count_rows"))
+        return found
+
+    @contextmanager
+    def nothing_kept(self) -> Iterator[None]:
+        """Check that what happens leaves no thread at work, and no file open."""
+        before = open_files()
+        yield
+        wait_until(lambda: self.is_at_rest)
+        wait_until(lambda: open_files() <= before)
+
+
+@pytest.fixture
+def server(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    monkeypatch.setattr(listening, "CHECK_SECONDS", 0.05)
+    monkeypatch.setattr(listening, "CLOSE_SECONDS", 0.2)
+    with serving(create_app(gateway)) as url, httpx.Client(base_url=url, timeout=30) as http:
+        yield Server(url, http, gateway)
+
+
+@pytest.fixture
+def table(server: Server) -> str:
+    """The path of a table with three rows."""
+    done(send_rows(server.http, f"{TABLE}/create", ROWS.select(["id", "word"])))
+    return TABLE
+
+
+def open_files() -> int:
+    """Return how many files and sockets this process has open."""
+    return len(os.listdir("/proc/self/fd"))
+
+
+# -- clients that send -----------------------------------------------------------------------------
+
+
+def begin_upload(url: str, operation: str, part: bytes) -> socket.socket:
+    connection = dial(url)
+    connection.sendall(head(f"{TABLE}/{operation}", ARROW, CHUNKED, "Connection: close"))
+    connection.sendall(chunk(part))
+    return connection
+
+
+UPLOADS = ["insert", "insert?mode=overwrite", "merge_insert?on=id&when_not_matched_insert_all=true"]
+PARTS = [pytest.param(ipc(ROWS)[:-20], id="small"), pytest.param(HALF, id="large")]
+End = Callable[[socket.socket], None]
+ENDS: list[End] = [socket.socket.close, reset]
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("operation", UPLOADS)
+def test_an_upload_whose_client_dies_changes_nothing(
+    server: Server, table: str, operation: str, part: bytes, end: End
+) -> None:
+    versions = server.http.post(f"{table}/version/list").json()
+    with server.nothing_kept():
+        connection = begin_upload(server.url, operation, part)
+        if len(part) > 1 << 20:
+            wait_until(lambda: server.gateway.running)
+        end(connection)
+    assert (server.count(), server.http.post(f"{table}/version/list").json()) == (3, versions)
+
+
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("operation", UPLOADS)
+@pytest.mark.usefixtures("table")
+def test_an_upload_that_stalls_is_ended(server: Server, operation: str, part: bytes) -> None:
+    with server.nothing_kept(), begin_upload(server.url, operation, part) as connection:
+        require_refused(connection, 503, 17)
+    assert server.count() == 3
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_table_can_be_created_after_a_client_died_creating_it(
+    server: Server, part: bytes
+) -> None:
+    with server.nothing_kept():
+        reset(begin_upload(server.url, "create", part))
+    # One whose rows were written already is declared, and holds no data.
+    assert server.http.post(f"{TABLE}/count_rows").json()["code"] in (4, 19)
+    done(send_rows(server.http, f"{TABLE}/create"))
+    assert server.count() == 3
+
+
+_UPLOADER = """
+import sys, time, httpx
+half = open(sys.argv[2], "rb").read()
+def body():
+    yield half
+    print("sent", flush=True)
+    time.sleep(60)
+headers = {"content-type": "application/vnd.apache.arrow.stream"}
+httpx.post(sys.argv[1], content=body(), headers=headers, timeout=60)
+"""
+
+
+@pytest.mark.usefixtures("table")
+def test_an_upload_of_a_process_that_is_killed_changes_nothing(
+    server: Server, tmp_path: Path
+) -> None:
+    half = tmp_path / "half"
+    half.write_bytes(HALF)
+    command = [sys.executable, "-c", _UPLOADER, f"{server.url}{TABLE}/insert", str(half)]
+    with server.nothing_kept():
+        client = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert client.stdout is not None
+        assert client.stdout.readline() == "sent\n"
+        client.kill()
+        client.communicate()
+    assert server.count() == 3
+
+
+def corrupt(data: bytes) -> bytes:
+    """Return a stream whose second half has other bytes."""
+    half = len(data) // 2
+    return data[:half] + bytes(255 - each for each in data[half:])
+
+
+LARGE = ipc(BIG.slice(0, 200_000))
+BAD = [
+    pytest.param(ipc(ROWS)[:-8], id="without its end"),
+    pytest.param(ipc(ROWS)[:200], id="cut in the schema"),
+    pytest.param(LARGE[:-8], id="large, without its end"),
+    pytest.param(LARGE[:2_000_000], id="large, cut in a batch"),
+    pytest.param(corrupt(ipc(ROWS)), id="corrupt"),
+    pytest.param(ipc(ROWS) + b"more", id="with more behind it"),
+    pytest.param(LARGE + LARGE, id="two large ones"),
+    pytest.param(b"", id="empty"),
+    pytest.param(b"PAR1" * 1000, id="of another format"),
+    pytest.param(np.random.default_rng(1).bytes(3 << 20), id="random"),
+]
+
+
+@pytest.mark.parametrize("body", BAD)
+@pytest.mark.parametrize("operation", UPLOADS)
+def test_a_broken_stream_is_invalid_input(
+    server: Server, table: str, operation: str, body: bytes
+) -> None:
+    headers = {"content-type": "application/vnd.apache.arrow.stream"}
+    with server.nothing_kept():
+        refused(server.http.post(f"{table}/{operation}", content=body, headers=headers), 400, 13)
+    assert server.count() == 3
+
+
+# -- clients that read -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def large(server: Server) -> str:
+    """A table whose rows fit into no buffer of the system."""
+    words = pa.array(["x" * 1000] * 20_000)
+    done(send_rows(server.http, f"{TABLE}/create", pa.table({"id": range(20_000), "word": words})))
+    return TABLE
+
+
+def begin_query(url: str) -> socket.socket:
+    """Ask for all rows, and read the beginning of the answer."""
+    connection = dial(url)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+    body = b'{"vector": {}, "k": 0}'
+    connection.sendall(
+        head(f"{TABLE}/query", "Content-Type: application/json", f"Content-Length: {len(body)}")
+    )
+    connection.sendall(body)
+    assert connection.recv(12) == b"HTTP/1.1 200"
+    return connection
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.usefixtures("large")
+def test_a_query_whose_client_dies_is_ended(server: Server, end: End) -> None:
+    with server.nothing_kept():
+        end(begin_query(server.url))
+    assert server.count() == 20_000
+
+
+@pytest.mark.usefixtures("large")
+def test_a_query_whose_client_does_not_read_is_ended(server: Server) -> None:
+    before = open_files()
+    with server.nothing_kept(), begin_query(server.url) as connection:
+        own = 1
+        wait_until(lambda: server.is_at_rest and open_files() <= before + own)
+        received = b"".join(iter(lambda: connection.recv(1 << 16), b""))
+    assert not received.endswith(b"0\r\n\r\n"), "the answer was ended as if it were whole"
+    assert server.count() == 20_000
+
+
+@pytest.mark.usefixtures("large")
+def test_many_clients_that_do_not_read_hold_no_thread_of_operations(server: Server) -> None:
+    connections = [begin_query(server.url) for _ in range(8)]
+    assert not server.gateway.running
+    assert server.gateway.senders.borrowed_tokens <= 8
+    before = threading.active_count()
+    for each in connections:
+        reset(each)
+    wait_until(lambda: server.is_at_rest)
+    assert threading.active_count() <= before
+
+
+@pytest.mark.usefixtures("large")
+def test_queries_answer_while_others_stall(server: Server) -> None:
+    with begin_query(server.url):
+        answer: Any = server.http.post(f"{TABLE}/query", json={"vector": {}, "k": 5})
+    assert pa.ipc.open_file(answer.content).read_all().num_rows == 5

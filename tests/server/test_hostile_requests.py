@@ -1,0 +1,341 @@
+"""Requests that no client of good will sends: answered as errors, in bounded memory and time."""
+
+from __future__ import annotations
+
+import gzip
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pyarrow as pa
+import pytest
+from cli.running import wait_until
+from server.authenticated import serve
+from server.http_requests import ARROW, ROWS, done, ipc, refused, send_rows
+from server.serving import serving
+from server.sockets import chunk, dial, head, read_answer, require_refused
+
+from lance_bridge_server import listening
+from lance_bridge_server.app import create_app
+from lance_bridge_server.gateway import Gateway
+from lance_bridge_server.limits import Limits
+
+TABLE = "/v1/table/films$t"
+LIST = "/v1/namespace/$/list"
+BATCH_BYTES = 4 << 20
+
+
+@pytest.fixture
+def limits() -> Limits:
+    return Limits(body_bytes=1 << 16, batch_bytes=BATCH_BYTES, stall_seconds=0.5)
+
+
+@pytest.fixture
+def url(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A server that loses its patience soon."""
+    for name, seconds in (("CHECK", 0.05), ("REQUEST", 0.5), ("CLOSE", 0.2)):
+        monkeypatch.setattr(listening, f"{name}_SECONDS", seconds)
+    with serving(create_app(gateway)) as address:
+        yield address
+
+
+@pytest.fixture
+def http(url: str) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=url, timeout=30) as client:
+        yield client
+
+
+# -- connections -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sent", [b"", b"P", b"POST /v1", head(LIST)[:-2]])
+def test_a_request_that_does_not_come_whole_ends_its_connection(url: str, sent: bytes) -> None:
+    with dial(url) as connection:
+        connection.sendall(sent)
+        require_refused(connection, 408, 13)
+
+
+def test_headers_that_come_byte_by_byte_end_their_connection(url: str) -> None:
+    with dial(url) as connection:
+        connection.sendall(b"GET /")
+        connection.settimeout(0.02)
+        received = b""
+        while not received:
+            connection.sendall(b"a")
+            with suppress(TimeoutError):  # the pace of the client
+                received = connection.recv(1 << 16)
+    assert received.startswith(b"HTTP/1.1 408")
+
+
+def test_a_connection_is_ended_after_its_last_request(url: str) -> None:
+    with dial(url) as connection:
+        connection.sendall(head(LIST, method="GET"))
+        assert connection.recv(12) == b"HTTP/1.1 200"
+        assert b"HTTP/1.1 408" in b"".join(iter(lambda: connection.recv(1 << 16), b""))
+
+
+def test_a_connection_in_use_is_kept(url: str) -> None:
+    with httpx.Client(base_url=url) as client:
+        answers = []
+        for _ in range(10):
+            answers.append(client.get(LIST).extensions["network_stream"])
+            time.sleep(0.1)  # requests over a longer time than a connection may be idle
+    assert len(set(map(id, answers))) == 1
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" * 10,
+        b"GET\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\nx\x00y: z\r\n\r\n",
+        head(LIST, "x-large: " + "x" * (400 << 10)),
+        head("/" + "x" * (400 << 10)),
+        head(LIST, *[f"x-{each}: {each}" for each in range(40_000)]),
+    ],
+)
+def test_what_is_no_http_is_answered_as_an_error(url: str, data: bytes) -> None:
+    with dial(url) as connection:
+        connection.sendall(data)
+        require_refused(connection, 400, 13)
+
+
+def test_a_body_in_broken_chunks_is_answered(http: httpx.Client, url: str) -> None:
+    with dial(url) as connection:
+        connection.sendall(head(f"{TABLE}/describe", "Transfer-Encoding: chunked"))
+        connection.sendall(b"zz\r\n{}\r\n")
+        status, _ = read_answer(connection)
+    assert status == 400
+    assert http.get(LIST).status_code == 200
+
+
+def test_trailers_of_any_size_are_refused(url: str) -> None:
+    with dial(url) as connection:
+        connection.sendall(head(f"{TABLE}/describe", "Transfer-Encoding: chunked"))
+        connection.sendall(b"2\r\n{}\r\n0\r\n" + b"x-large: 123456789\r\n" * 20_000)
+        require_refused(connection, 400, 13)
+
+
+def test_a_json_body_that_does_not_end_is_given_up(url: str) -> None:
+    with dial(url) as connection:
+        headers = ("Content-Type: application/json", "Content-Length: 9", "Connection: close")
+        connection.sendall(head(f"{TABLE}/describe", *headers) + b"{")
+        require_refused(connection, 503, 17)
+
+
+def test_connections_beyond_the_limit_are_refused(gateway: Gateway) -> None:
+    with serving(create_app(gateway), connections=3) as url, ExitStack() as stack:
+        for _ in range(3):
+            stack.enter_context(dial(url)).sendall(b"P")
+        wait_until(lambda: _status(url) == 503)
+        answer = httpx.get(f"{url}{LIST}")
+        assert refused(answer, 503, 17).startswith("The server has too many connections")
+        stack.close()
+        wait_until(lambda: _status(url) == 200)
+
+
+def _status(url: str) -> int:
+    return httpx.get(f"{url}{LIST}").status_code
+
+
+def test_a_thousand_idle_connections_keep_nobody_out(tmp_path: Path) -> None:
+    listening.raise_file_limit()
+    with serve("-c", f"files=dir:root={tmp_path}", "--port", "0") as served, ExitStack() as stack:
+        pid = served.process.pid
+        assert _status(served.url) == 200
+        before = _resident(pid)
+        for number in range(1000):
+            connection = stack.enter_context(dial(served.url))
+            connection.sendall(head(LIST)[: number % 20])
+        started = time.monotonic()
+        assert _status(served.url) == 200
+        assert time.monotonic() - started < 5
+        assert _resident(pid) - before < 100 << 20
+
+
+def _resident(pid: int) -> int:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmRSS"))
+
+
+# -- bodies ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd", "gzip, gzip"])
+@pytest.mark.parametrize("operation", ["describe", "insert"])
+def test_compressed_bodies_are_refused(http: httpx.Client, encoding: str, operation: str) -> None:
+    content = gzip.compress(b" " * (1 << 20))
+    headers = {"content-encoding": encoding, "content-type": ARROW}
+    if operation == "describe":
+        headers["content-type"] = "application/json"
+    answer = http.post(f"{TABLE}/{operation}", content=content, headers=headers)
+    assert "Content-Encoding" in refused(answer, 415, 13)
+
+
+@pytest.mark.parametrize("length", [f"Content-Length: {1 << 40}", "Transfer-Encoding: chunked"])
+def test_a_large_body_is_refused_before_it_has_come(url: str, length: str) -> None:
+    with dial(url) as connection:
+        headers = ("Content-Type: application/json", "Connection: close", length)
+        connection.sendall(head(f"{TABLE}/describe", *headers))
+        part = b" " * (100 << 10)
+        connection.sendall(chunk(part) if "chunked" in length else part)
+        require_refused(connection, 413, 13)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[" * 60_000,
+        b'{"a":' * 10_000,
+        b'{"id": ' + b"[" * 10_000 + b"]" * 10_000 + b"}",
+        b'{"version": ' + b"9" * 60_000 + b"}",
+        b'{"version": 1e999999}',
+        b'{"version": NaN}',
+        b'{"id": ["\\ud800"]}',
+        b'{"id": ["\xff"]}',
+        b"\x00" * 100,
+        b'{"a": 1}{"a": 2}',
+    ],
+)
+@pytest.mark.parametrize(
+    "operation", ["describe", "query", "drop_columns", "schema_metadata/update"]
+)
+def test_hostile_json_is_refused(
+    http: httpx.Client, table: str, operation: str, body: bytes
+) -> None:
+    headers = {"content-type": "application/json"}
+    answer = http.post(f"{table}/{operation}", content=body, headers=headers)
+    refused(answer, 400, 13)
+
+
+@pytest.fixture
+def table(http: httpx.Client) -> str:
+    done(send_rows(http, f"{TABLE}/create"))
+    return TABLE
+
+
+def zeros(size: int, compression: str | None, times: int = 1) -> bytes:
+    """Return a stream of batches with so many bytes of zeros each."""
+    column = pa.array([bytes(size)], pa.large_binary())
+    batch = pa.record_batch({"id": pa.array([1], pa.int64()), "word": column})
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
+        for _ in range(times):
+            writer.write_batch(batch)
+    return bytes(sink.getvalue())
+
+
+def with_claim(size: int) -> bytes:
+    """Return a stream whose compressed buffers claim a size that they do not have."""
+    data = zeros(1 << 20, "zstd")
+    return data.replace(struct.pack("<q", 1 << 20), struct.pack("<q", size))
+
+
+def with_metadata(size: int) -> bytes:
+    return struct.pack("<II", 0xFFFFFFFF, size) + bytes(3 << 20)
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        pytest.param(zeros(64 << 20, "zstd"), "smaller batches", id="zstd"),
+        pytest.param(zeros(8 << 20, "lz4"), "smaller batches", id="lz4"),
+        pytest.param(zeros(8 << 20, None), "smaller batches", id="plain"),
+        pytest.param(with_claim(1 << 50), "smaller batches", id="a size of a petabyte"),
+        pytest.param(with_claim(-5), "", id="a negative size"),
+        pytest.param(with_metadata(2_000_000_000), "of metadata", id="large metadata"),
+        pytest.param(with_metadata(1 << 20), "", id="metadata of zeros"),
+    ],
+)
+@pytest.mark.parametrize("operation", ["create", "insert", "merge_insert?on=id"])
+def test_batches_that_would_take_too_much_memory_are_refused(
+    http: httpx.Client, table: str, operation: str, body: bytes, text: str
+) -> None:
+    path = "/v1/table/films$other" if operation == "create" else table
+    answer = http.post(f"{path}/{operation}", content=body, headers={"content-type": ARROW})
+    assert text in refused(answer, 400, 13)
+    assert done(http.post(f"{table}/count_rows")) == 3
+
+
+@pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
+@pytest.mark.parametrize("times", [1, 5])
+def test_batches_up_to_the_limit_are_taken(
+    http: httpx.Client, compression: str | None, times: int
+) -> None:
+    body = zeros(BATCH_BYTES - (1 << 10), compression, times)
+    headers = {"content-type": ARROW}
+    done(http.post(f"{TABLE}/create", content=body, headers=headers))
+    assert done(http.post(f"{TABLE}/count_rows")) == times
+
+
+def test_many_small_batches_are_taken(http: httpx.Client, table: str) -> None:
+    rows = pa.table({"id": pa.array(range(5_000), pa.int64()), "word": ["x"] * 5_000})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows, max_chunksize=1)
+    headers = {"content-type": ARROW}
+    done(http.post(f"{table}/insert", content=bytes(sink.getvalue()), headers=headers))
+    assert done(http.post(f"{table}/count_rows")) == 5_003
+
+
+def test_dictionaries_count_as_batches(http: httpx.Client, table: str) -> None:
+    words = pa.array(["x" * (6 << 20)]).dictionary_encode()
+    answer = send_rows(http, f"{table}/create", pa.table({"word": words}))
+    assert "smaller batches" in refused(answer, 400, 13)
+
+
+def test_a_stream_without_batches_is_taken(http: httpx.Client, table: str) -> None:
+    done(send_rows(http, f"{table}/insert", ROWS.slice(0, 0)))
+    assert done(http.post(f"{table}/count_rows")) == 3
+
+
+# -- names -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "films$..", "films$..%2F..%2Fetc", "films%24%2Fetc%2Fpasswd", "films$.", "films$",
+        "$films", "$$", "films$a$b$c$d", "films$a%00b", "films$%FF", "films$a%0Ab", "films$a%5Cb",
+        "films$%2e%2e", "films$" + "x" * 5000, "films$%252e%252e%252f", "films$~", "films$a%7Fb",
+        "films$%E2%80%AE", "..%2F..", "%2e%2e%2f%2e%2e",
+    ],
+)  # fmt: skip
+@pytest.mark.usefixtures("table")
+def test_names_that_are_no_names_change_nothing(
+    http: httpx.Client, tmp_path: Path, name: str
+) -> None:
+    before = _everything(tmp_path)
+    for operation in ("describe", "create", "drop", "declare", "insert"):
+        headers, content = {"content-type": "application/json"}, b"{}"
+        if operation in ("create", "insert"):
+            headers, content = {"content-type": ARROW}, ipc(ROWS)
+        path = f"/v1/table/{name}/{operation}"
+        answer = http.post(path, content=content, headers=headers)
+        assert answer.status_code in (400, 404, 406), answer.text
+        assert answer.json()["code"] in (0, 1, 4, 13)
+        assert _everything(tmp_path) == before
+
+
+def _everything(directory: Path) -> list[str]:
+    """Return all files in and beside the root of the tables."""
+    return sorted(str(each) for each in directory.rglob("*"))
+
+
+def test_random_bytes_end_no_server(http: httpx.Client, url: str) -> None:
+    data: Any = struct.pack("<64Q", *(each * 0x9E3779B97F4A7C15 % 2**64 for each in range(64)))
+    for cut in range(1, len(data), 16):
+        with dial(url) as connection:
+            connection.sendall(data[:cut])
+            connection.shutdown(socket.SHUT_WR)
+            while connection.recv(1 << 16):
+                pass
+    assert http.get(LIST).status_code == 200

@@ -1,0 +1,128 @@
+"""Limits by principal: requests in a time, requests at once, and the size of bodies."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import pytest
+from server.http_requests import done, refused
+from server.serving import serving
+from server.test_answers import Slow
+from starlette.requests import HTTPConnection
+
+from lance_bridge_server.app import create_app
+from lance_bridge_server.configuration.settings import ServerSettings
+from lance_bridge_server.gateway import Gateway
+from lance_bridge_server.principals import Principal
+
+TABLE = "/v1/table/films$t"
+LIST = "/v1/namespace/$/list"
+
+
+class ByHeader:
+    """Takes a header as the principal's name."""
+
+    async def authenticate(self, connection: HTTPConnection) -> Principal | None:
+        name = connection.headers.get("x-name")
+        return Principal(name) if name else None
+
+
+@contextmanager
+def limited(namespace: Any, **limits: Any) -> Iterator[httpx.Client]:
+    settings = ServerSettings.model_validate({"catalogs": {"c": {}}, "limits": limits})
+    gateway = Gateway(namespace, authenticator=ByHeader(), limits=settings.limits)
+    with serving(create_app(gateway)) as url, httpx.Client(base_url=url, timeout=30) as client:
+        yield client
+
+
+def as_(name: str, **more: str) -> dict[str, str]:
+    return {"x-name": name, **more}
+
+
+def test_a_principal_has_its_own_rate(namespace: Any) -> None:
+    with limited(namespace, rate="3/minute") as client:
+        for _ in range(3):
+            done(client.get(LIST, headers=as_("ann")))
+        answer = client.get(LIST, headers=as_("ann"))
+        assert "ann may make 3 requests in 60 s" in refused(answer, 429, 21)
+        assert 1 <= int(answer.headers["retry-after"]) <= 60
+        done(client.get(LIST, headers=as_("bob")))
+
+
+def test_a_client_that_waits_as_told_is_served(namespace: Any) -> None:
+    with limited(namespace, rate="2/second") as client:
+        codes = [client.get(LIST, headers=as_("ann")) for _ in range(10)]
+        answer = next(each for each in codes if each.status_code == 429)
+        time.sleep(int(answer.headers["retry-after"]))
+        done(client.get(LIST, headers=as_("ann")))
+
+
+def test_what_has_no_credentials_counts_for_nobody(namespace: Any) -> None:
+    with limited(namespace, rate="1/minute") as client:
+        for _ in range(5):
+            refused(client.get(LIST), 401, 16)
+            assert client.get("/livez").status_code == 200
+        done(client.get(LIST, headers=as_("ann")))
+
+
+def test_requests_at_once_are_limited_until_they_were_answered() -> None:
+    slow = Slow()
+    with (
+        limited(slow, concurrent_requests=2) as client,
+        ThreadPoolExecutor(2) as threads,
+    ):
+        headers = as_("ann")
+        running = [
+            threads.submit(client.post, f"{TABLE}/describe", headers=headers) for _ in range(2)
+        ]
+        for _ in range(2):
+            assert slow.begun.acquire(timeout=30)
+        answer = client.post(f"{TABLE}/describe", headers=headers)
+        assert "more at once; nothing was done" in refused(answer, 429, 21)
+        assert answer.headers["retry-after"] == "1"
+        slow.go_on.set()
+        assert [each.result(30).status_code for each in running] == [200, 200]
+        done(client.post(f"{TABLE}/describe", headers=headers))
+
+
+def test_requests_that_fail_are_released_too(namespace: Any) -> None:
+    with limited(namespace, concurrent_requests=1) as client:
+        for _ in range(5):
+            refused(client.post("/v1/table/films$gone/describe", headers=as_("ann")), 404, 4)
+
+
+def test_a_principal_may_have_limits_of_its_own(namespace: Any) -> None:
+    principals = {"loader": {"rate": "5/minute", "body_bytes": 100_000}}
+    with limited(namespace, rate="1/minute", body_bytes=100, principals=principals) as client:
+        body = {"properties": {"x": "y" * 200}, "mode": "exist_ok"}
+        path = "/v1/namespace/films/create"
+        refused(client.post(path, json=body, headers=as_("ann")), 413, 13)
+        for _ in range(5):
+            done(client.post(path, json=body, headers=as_("loader")))
+        refused(client.post(path, json=body, headers=as_("loader")), 429, 21)
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"rate": "fast"},
+        {"rate": "0.5"},
+        {"concurrent_requests": 0},
+        {"principals": {"a": {"x": 1}}},
+    ],
+)
+def test_wrong_limits_are_refused(limits: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="limits"):
+        ServerSettings.model_validate({"catalogs": {"c": {}}, "limits": limits})
+
+
+def test_lancedb_repeats_what_was_refused(namespace: Any) -> None:
+    with limited(namespace, rate="1/minute") as client:
+        headers = as_("ann", **{"user-agent": "LanceDB-Test"})
+        done(client.get(LIST, headers=headers))
+        refused(client.get(LIST, headers=headers), 429, 21)

@@ -1,0 +1,164 @@
+"""Memory of the server while rows go through it: a part of them, however many there are."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import lance_namespace as api
+import numpy as np
+import pyarrow as pa
+import pytest
+from server.gateway_process import GatewayProcess
+from server.http_requests import ARROW, done
+from servers.metastores import Metastores
+
+from lance_bridge_hive import HiveNamespace
+
+pytestmark = pytest.mark.server
+
+PEAK_BYTES = 400 << 20
+_BATCH_ROWS = 8192
+_DIMENSIONS = 128
+_ROW_BYTES = 8 + 4 * _DIMENSIONS
+_ID = "memory$t"
+
+
+@pytest.fixture
+def gateway(metastores: Metastores, tmp_path: Path) -> Iterator[GatewayProcess]:
+    uri = metastores.get("2.3").uri
+    with HiveNamespace(uri=uri, root=f"{tmp_path}/root") as namespace:
+        request = api.CreateNamespaceRequest(id=["memory"], mode="exist_ok")
+        namespace.create_namespace(request)
+        options = ["-c", f"prod=hive:uri={uri}", "-p", f"prod.root={tmp_path}/root"]
+        with GatewayProcess(tmp_path / "log", *options, "--root", "prod") as process:
+            yield process
+        namespace.drop_table(api.DropTableRequest(id=["memory", "t"]))
+    shutil.rmtree(tmp_path / "root", ignore_errors=True)
+
+
+@pytest.mark.parametrize(
+    "size",
+    [
+        pytest.param(200 << 20, id="200 MiB"),
+        pytest.param(1 << 30, id="1 GiB", marks=pytest.mark.slow),
+        pytest.param(10 << 30, id="10 GiB", marks=[pytest.mark.slow, pytest.mark.timeout(7200)]),
+    ],
+)
+@pytest.mark.parametrize("compression", [None, "zstd"])
+def test_rows_go_through_in_bounded_memory(
+    gateway: GatewayProcess, size: int, compression: str | None
+) -> None:
+    batches = size // (_BATCH_ROWS * _ROW_BYTES)
+    peaks = {}
+    with httpx.Client(base_url=f"{gateway.url}/v1/table/{_ID}", timeout=3600) as http:
+
+        def send(path: str, first: int) -> None:
+            body = stream(batches, first, compression)
+            done(http.post(path, content=body, headers={"content-type": ARROW}))
+
+        send("/create", 0)
+        peaks["create"] = peak(gateway)
+        send("/insert", batches * _BATCH_ROWS)
+        peaks["insert"] = peak(gateway)
+        count = 2 * batches * _BATCH_ROWS
+        assert done(http.post("/count_rows")) == count
+        assert count_rows(http) == count
+        peaks["query"] = peak(gateway)
+        send("/merge_insert?on=id&when_matched_update_all=true", 0)
+        peaks["merge"] = peak(gateway)
+        assert done(http.post("/count_rows")) == count
+    print({name: f"{value / 1e6:.0f} MB" for name, value in peaks.items()})
+    # A merge holds the keys of the table, and what it joins them with.
+    assert max(peaks[name] for name in ("create", "insert", "query")) < PEAK_BYTES
+
+
+def stream(batches: int, first: int, compression: str | None) -> Iterator[bytes]:
+    """Yield rows as an Arrow IPC stream, with keys from the first on."""
+    sink = Chunks()
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    random = np.random.default_rng(1)
+    with pa.ipc.new_stream(pa.PythonFile(sink, "w"), SCHEMA, options=options) as writer:
+        for number in range(batches):
+            start = first + number * _BATCH_ROWS
+            values = random.random(_BATCH_ROWS * _DIMENSIONS, dtype=np.float32)
+            vectors = pa.FixedSizeListArray.from_arrays(pa.array(values), _DIMENSIONS)
+            ids = pa.array(range(start, start + _BATCH_ROWS), pa.int64())
+            writer.write_batch(pa.record_batch([ids, vectors], schema=SCHEMA))
+            yield sink.take()
+    yield sink.take()
+
+
+SCHEMA = pa.schema(
+    [pa.field("id", pa.int64()), pa.field("vector", pa.list_(pa.float32(), _DIMENSIONS))]
+)
+
+
+class Chunks:
+    """A file whose content is taken out as it is written."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def write(self, data: Any) -> int:
+        self._parts.append(bytes(data))
+        return len(data)
+
+    def take(self) -> bytes:
+        taken, self._parts = b"".join(self._parts), []
+        return taken
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def count_rows(http: httpx.Client) -> int:
+    """Count the rows of an answer that has all of them, and hold none."""
+    query = {"vector": {}, "k": 0}
+    headers = {"user-agent": "LanceDB-Test"}  # which takes a stream, and no file
+    with http.stream("POST", "/query", json=query, headers=headers) as answer:
+        assert answer.status_code == 200
+        with pa.ipc.open_stream(pa.PythonFile(Body(answer.iter_raw(1 << 20)), "r")) as reader:
+            return sum(batch.num_rows for batch in reader)
+
+
+class Body:
+    """The parts of an answer as a file."""
+
+    closed = False
+
+    def __init__(self, parts: Iterator[bytes]) -> None:
+        self._parts = parts
+        self._rest = b""
+
+    def read(self, size: int) -> bytes:
+        found = [self._rest]
+        missing = size - len(self._rest)
+        while missing > 0:
+            part = next(self._parts, b"")
+            if not part:
+                break
+            found.append(part)
+            missing -= len(part)
+        data = b"".join(found)
+        self._rest = data[size:]
+        return data[:size]
+
+    def close(self) -> None:
+        pass
+
+
+def peak(gateway: GatewayProcess) -> int:
+    """Return the largest resident memory that a server has had, in bytes, and begin again."""
+    status = Path(f"/proc/{gateway.pid}/status").read_text().splitlines()
+    found = next(int(line.split()[1]) << 10 for line in status if line.startswith("VmHWM"))
+    Path(f"/proc/{gateway.pid}/clear_refs").write_text("5")
+    return found

@@ -1,0 +1,235 @@
+"""No credential of the server or of a catalog is in anything that the server answers or prints.
+
+Each secret property of each catalog has a value of its own, which is searched for in every answer
+of every operation, in headers, in the log, in the audit log and in metrics. Some catalogs are
+servers that repeat what they were sent in their errors.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+from servers.glue_server import ROLE, GlueServer
+from servers.metastores import Metastores
+from servers.objectstore import REGION
+from servers.unity import OPEN_SOURCE_0_6, Bucket, UnityServer
+
+import lance_bridge
+from lance_bridge.namespace import LanceBridgeNamespace
+from lance_bridge.registry import implementation
+from lance_bridge_server.authentication.key_file import ApiKeyFile
+from lance_bridge_server.operations import OPERATIONS
+
+from .authenticated import serve
+from .http_requests import ARROW, ROWS, done, ipc
+from .operation_requests import request_for
+
+pytestmark = pytest.mark.server
+
+_NO_RETRY = {"client.retry-timeout": "0", "client.timeout": "3", "client.connect-timeout": "3"}
+
+
+class _Echo(BaseHTTPRequestHandler):
+    """Answers with an error that repeats the request."""
+
+    def _answer(self) -> None:
+        length = int(self.headers.get("Content-Length") or 0)
+        text = f"{self.path} {dict(self.headers)} {self.rfile.read(length)!r}"
+        error = {"message": text, "error": text, "error_code": "BAD", "code": 13, "__type": "Bad"}
+        body = json.dumps(error).encode()
+        self.send_response(400, text.replace("\n", " ")[:200])
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = do_HEAD = _answer
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@contextmanager
+def echo() -> Iterator[str]:
+    """Serve errors that repeat what they answer; yield the address."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Echo) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+class Secrets:
+    """Makes values that are found again."""
+
+    def __init__(self) -> None:
+        self.values: list[str] = []
+
+    def new(self) -> str:
+        self.values.append(f"Zq9{len(self.values):03}xSecretValue")
+        return self.values[-1]
+
+    def storage(self) -> dict[str, str]:
+        """Return options of every store that are secret, and some that are not known."""
+        names = (
+            "aws_secret_access_key", "aws_session_token", "azure_storage_sas_key", "unheard_of",
+            "aws_access_key_id",
+            "azure_storage_account_key", "google_service_account_key", "proxy_url",
+            "azure_client_secret", "azure_storage_token", "google_storage_token",
+        )  # fmt: skip
+        return {
+            f"storage.{name}": f"http://u:{self.new()}@h" if name == "proxy_url" else self.new()
+            for name in names
+        }
+
+
+@contextmanager
+def catalogs(
+    secrets: Secrets, directory: Path, metastores: Metastores
+) -> Iterator[dict[str, dict[str, str]]]:
+    """Yield catalogs with every secret property. Those whose names end in _echo repeat them."""
+    thrift = f"thrift://127.0.0.1:{metastores.get('2.3').port}"
+    with GlueServer() as aws, UnityServer(OPEN_SOURCE_0_6) as unity, echo() as url:
+        aws.make_bucket("lake")
+        unity.credentials.buckets["s3://lake"] = Bucket("VENDED", "vended-for-the-table")
+        unity.add_catalog("main")
+        keys = {
+            "region": REGION,
+            "access_key_id": secrets.new(),
+            "secret_access_key": secrets.new(),
+            "session_token": secrets.new(),
+        }
+        storage = {"storage.aws_endpoint": aws.endpoint, "storage.allow_http": "true"}
+        glue = {"impl": "glue", **keys, "endpoint": aws.endpoint, "root": "s3://lake/g", **storage}
+        sasl = {"auth.mechanism": "plain", "auth.username": "u", "auth.password": secrets.new()}
+        unity_url = {"impl": "unity", "host": unity.url, "root": "s3://lake/u", **storage}
+        yield {
+            "glue": glue,
+            "role": {**glue, "assume_role_arn": ROLE, "assume_role_endpoint": aws.endpoint},
+            "glue_echo": {**glue, "endpoint": url, "max_retries": "0"},
+            "hive": {"impl": "hive", "uri": thrift, "root": str(directory), **secrets.storage()},
+            "hive_sasl": {"impl": "hive", "uri": thrift, **sasl, **_NO_RETRY},
+            "hive_echo": {
+                "impl": "hive",
+                "uri": f"{url}/metastore",
+                "http.token": secrets.new(),
+                **_NO_RETRY,
+            },
+            "unity": {**unity_url, "token": secrets.new(), "credentials.vend": "true"},
+            "unity_echo": {"impl": "unity", "host": url, "auth_token": secrets.new()},
+            "unity_login": {
+                "impl": "unity",
+                "host": url,
+                "client_id": "c",
+                "client_secret": secrets.new(),
+            },
+            "dir": {"impl": "dir", "root": str(directory / "dir"), **secrets.storage()},
+            "rest_echo": {"impl": "rest", "uri": url, "header.authorization": secrets.new()},
+        }
+
+
+def secret_keys(impl: str) -> set[str]:
+    """Return the secret properties of an implementation of ours."""
+    kind = implementation(impl)
+    return kind.config_type.secret_keys() if issubclass(kind, LanceBridgeNamespace) else set()
+
+
+class Everything:
+    """What a server has answered."""
+
+    def __init__(self, http: httpx.Client) -> None:
+        self._http = http
+        self.text = ""
+
+    def send(self, **request: Any) -> httpx.Response:
+        path = request.pop("path")
+        answer = self._http.request(request.pop("method"), path, **request)
+        content = answer.content.decode("latin-1")
+        self.text += f"{path} {answer.status_code} {answer.headers} {content}\n"
+        return answer
+
+    def create(self, path: str) -> Any:
+        """Create a table of rows."""
+        rows = {"content": ipc(ROWS), "headers": {"content-type": ARROW}}
+        return done(self.send(method="POST", path=f"/v1/table/{path}/create", **rows))
+
+    def post(self, path: str, body: Any = None) -> Any:
+        return done(self.send(method="POST", path=path, json=body or {}))
+
+
+def test_no_secret_leaves_the_server(tmp_path: Path, metastores: Metastores) -> None:
+    secrets = Secrets()
+    keys = ApiKeyFile(tmp_path / "keys.json")
+    key, _ = keys.add("ann")
+    with catalogs(secrets, tmp_path, metastores) as configured:
+        for impl in lance_bridge.catalogs():
+            given = {name for each in configured.values() if each["impl"] == impl for name in each}
+            assert secret_keys(impl) <= given, f"{impl} has a secret property without a value here"
+        config = tmp_path / "server.yaml"
+        content = {
+            "catalogs": configured,
+            "listeners": [{"port": 0}],
+            "authentication": [{"method": "api_keys", "file": str(keys.path)}],
+            "audit": {"to": str(tmp_path / "audit")},
+            "log": {"level": "debug", "format": "json"},
+        }
+        config.write_text(yaml.safe_dump(content))
+        with serve("--config", str(config)) as served:
+            headers = {"x-api-key": key}
+            with httpx.Client(base_url=served.url, headers=headers, timeout=60) as http:
+                everything = Everything(http)
+                answers = _use_tables(everything)
+                for name in configured:
+                    for operation in OPERATIONS:
+                        everything.send(**request_for(operation, [*_path(name), "t"]))
+                for path in ("/livez", "/readyz", "/metrics"):
+                    everything.send(method="GET", path=path)
+            code, out, error = served.stop()
+    assert code == 0, error
+    assert everything.text.count("\n") > len(OPERATIONS) * len(configured)
+    assert "DEBUG" in error or '"debug"' in error
+    audit = (tmp_path / "audit").read_text()
+    printed = {"answers": everything.text, "output": out, "log": error, "audit": audit}
+    for where, text in printed.items():
+        assert [each for each in secrets.values if each in text] == [], where
+        assert key not in text, where
+    assert answers["unity"]["aws_secret_access_key"] == "vended-for-the-table"
+    for name in ("glue", "role"):
+        assert set(answers[name]) == {"aws_region", "aws_endpoint", "allow_http"}
+    assert answers["hive"] == answers["dir"] == {}
+
+
+def _path(catalog: str) -> list[str]:
+    return [catalog, "main", "db"] if catalog.startswith("unity") else [catalog, "db"]
+
+
+def _use_tables(everything: Everything) -> dict[str, dict[str, str]]:
+    """Create, declare and describe tables in each catalog that works; return storage options."""
+    found = {}
+    for catalog in ("glue", "role", "hive", "unity", "dir"):
+        namespace = "$".join(_path(catalog))
+        everything.post(f"/v1/namespace/{namespace}/create", {"mode": "ExistOk"})
+        table = f"{namespace}${catalog}_t"
+        declared = everything.post(f"/v1/table/{table}/declare")
+        names = [*_path(catalog), f"{catalog}_batch"]
+        if catalog != "dir":
+            batch = {"operations": [{"declare_table": {"id": names}}]}
+            everything.post("/v1/table/batch-commit", batch)
+        if catalog not in ("unity", "dir"):
+            everything.create(f"{namespace}${catalog}_rows")
+        described = everything.post(f"/v1/table/{table}/describe", {"vend_credentials": True})
+        assert (
+            described.get("storage_options", {}).keys()
+            == declared.get("storage_options", {}).keys()
+        )
+        found[catalog] = described.get("storage_options", {})
+    return found

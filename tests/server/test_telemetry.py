@@ -1,0 +1,192 @@
+"""Metrics and traces: what is counted, and what is not told."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+import httpx
+import pytest
+from opentelemetry import trace
+from opentelemetry.trace import NonRecordingSpan, SpanContext, Tracer, TracerProvider
+from prometheus_client.parser import text_string_to_metric_families
+from server.conftest import Recorder
+from server.http_requests import done, refused, send_rows
+from server.serving import serving
+
+from lance_bridge_server import telemetry
+from lance_bridge_server.app import create_app
+from lance_bridge_server.authentication.chain import AuthenticatorChain
+from lance_bridge_server.gateway import Gateway
+from lance_bridge_server.logs import JsonFormatter
+
+TABLE = "/v1/table/films$t"
+
+
+def samples(http: httpx.Client) -> dict[tuple[str, ...], float]:
+    """Return the metrics: name and values of labels to value."""
+    text = http.get("/metrics").text
+    return {
+        (each.name, *(each.labels[key] for key in sorted(each.labels, reverse=True))): each.value
+        for family in text_string_to_metric_families(text)
+        for each in family.samples
+    }
+
+
+def test_requests_are_counted_by_operation_and_code(http: httpx.Client) -> None:
+    sent = send_rows(http, f"{TABLE}/create")
+    done(sent)
+    for _ in range(2):
+        refused(http.post("/v1/table/films$gone/describe"), 404, 4)
+    http.get("/nowhere")
+    found = samples(http)
+    requests = "lance_bridge_requests_total"
+    assert found[requests, "create_table", "OK"] == 1
+    assert found[requests, "describe_table", "TABLE_NOT_FOUND"] == 2
+    assert found[requests, "other", "INVALID_INPUT"] == 1
+    assert found["lance_bridge_request_seconds_count", "describe_table"] == 2
+    assert found["lance_bridge_request_seconds_sum", "create_table"] > 0
+    size = len(sent.request.content)
+    assert found["lance_bridge_received_bytes_total", "create_table"] == size
+    assert found["lance_bridge_sent_bytes_total", "create_table"] == len(sent.content)
+    assert found["lance_bridge_requests_in_flight",] == 1  # this one
+    assert found["process_resident_memory_bytes",] > 0
+
+
+def test_metrics_name_no_objects_and_no_principals(http: httpx.Client) -> None:
+    for name in ("secret_films", "hidden"):
+        http.post(f"/v1/table/{name}$t/describe", headers={"x-api-key": "lbk_key"})
+    text = http.get("/metrics").text
+    assert not any(each in text for each in ("secret_films", "hidden", "lbk_key", "anonymous"))
+
+
+def test_metrics_need_credentials_unless_they_are_anonymous(namespace: Any) -> None:
+    for is_open in (False, True):
+        gateway = Gateway(
+            namespace, authenticator=AuthenticatorChain([]), anonymous_metrics=is_open
+        )
+        with serving(create_app(gateway)) as url:
+            answer = httpx.get(f"{url}/metrics")
+        if is_open:
+            assert answer.headers["content-type"].startswith("text/plain")
+        else:
+            refused(answer, 401, 16)
+
+
+# -- traces ----------------------------------------------------------------------------------------
+
+
+class Span(NonRecordingSpan):
+    """A span that keeps what it is told."""
+
+    def __init__(self, parent: SpanContext) -> None:
+        mine = SpanContext(parent.trace_id or 7, 0xABC, False, trace.TraceFlags(1))
+        super().__init__(mine)
+        self.parent = parent
+        self.name = ""
+        self.attributes: dict[str, Any] = {}
+        self.status: Any = None
+        self.has_ended = False
+
+    def is_recording(self) -> bool:
+        return True
+
+    def update_name(self, name: str) -> None:
+        self.name = name
+
+    def set_attribute(self, key: str, value: Any) -> None:
+        self.attributes[key] = value
+
+    def set_status(self, status: Any, description: str | None = None) -> None:  # noqa: ARG002 - of the class
+        self.status = status
+
+    def end(self, end_time: int | None = None) -> None:  # noqa: ARG002 - of the class
+        self.has_ended = True
+
+
+class Provider(TracerProvider, Tracer):
+    """An SDK that keeps its spans."""
+
+    def __init__(self) -> None:
+        self.spans: list[Span] = []
+
+    def get_tracer(self, *_: Any, **__: Any) -> Tracer:
+        return self
+
+    def start_span(self, name: str, context: Any = None, *_: Any, **__: Any) -> Span:  # noqa: ARG002 - of the class
+        self.spans.append(Span(trace.get_current_span(context).get_span_context()))
+        return self.spans[-1]
+
+    start_as_current_span: Any = None
+
+
+@pytest.fixture
+def spans(monkeypatch: pytest.MonkeyPatch) -> list[Span]:
+    provider = Provider()
+    monkeypatch.setattr(telemetry, "_TRACER", provider)
+    return provider.spans
+
+
+PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+def test_a_request_is_a_span_of_the_clients_trace(
+    http: httpx.Client, namespace: Recorder, spans: list[Span]
+) -> None:
+    headers = {"traceparent": PARENT, "tracestate": "vendor=1"}
+    refused(http.post(f"{TABLE}/describe", headers=headers), 404, 4)
+    [span] = spans
+    assert format(span.parent.span_id, "x") == "b7ad6b7169203331"
+    assert (span.name, span.has_ended, span.status) == ("describe_table", True, None)
+    assert span.attributes == {
+        "lance.operation": "describe_table",
+        "lance.code": "TABLE_NOT_FOUND",
+        "http.response.status_code": 404,
+    }
+    # What the catalog is sent makes its spans children of this one.
+    passed_on = namespace.requests[-1].context["header.traceparent"]
+    assert passed_on == "00-0af7651916cd43dd8448eb211c80319c-0000000000000abc-01"
+
+
+def test_a_failure_of_the_server_is_an_error_of_the_span(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch, spans: list[Span]
+) -> None:
+    monkeypatch.setattr(gateway, "answer", None)
+    with serving(create_app(gateway)) as url:
+        refused(httpx.post(f"{url}{TABLE}/describe"), 500, 18)
+    assert spans[0].status is trace.StatusCode.ERROR
+    assert spans[0].attributes["lance.code"] == "INTERNAL"
+
+
+def test_without_an_sdk_the_clients_trace_is_passed_on(
+    http: httpx.Client, namespace: Recorder
+) -> None:
+    http.post(f"{TABLE}/describe", headers={"traceparent": PARENT})
+    assert namespace.requests[-1].context["header.traceparent"] == PARENT
+
+
+# -- logs ------------------------------------------------------------------------------------------
+
+
+def test_lines_of_the_log_have_the_request(namespace: Any) -> None:
+    lines: list[dict[str, Any]] = []
+
+    class Kept(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            lines.append(json.loads(JsonFormatter().format(record)))
+
+    class Logging:
+        def describe_table(self, request: Any) -> Any:
+            log.warning("described with password=hidden")
+            return namespace.describe_table(request)
+
+    log = logging.getLogger("lance_bridge.test")
+    log.addHandler(handler := Kept())
+    service: Any = Logging()
+    with serving(create_app(Gateway(service))) as url:
+        httpx.post(f"{url}{TABLE}/describe", headers={"x-request-id": "r-1"})
+    log.removeHandler(handler)
+    [line] = lines
+    assert (line["request_id"], line["level"]) == ("r-1", "warning")
+    assert line["message"] == "described with password=***"

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any
+from urllib.parse import unquote
 
 from lance_namespace import LanceNamespace
 from pydantic import BaseModel
 
+from lance_bridge import Capabilities
 from lance_bridge import location as locations
 from lance_bridge.errors import invalid
+from lance_bridge_federated import FederatedNamespace
 
 from .calls import Call
 
@@ -46,6 +50,9 @@ _OVERWRITING = {
     "register_table": "deregister_table",
 }
 """What else it takes to replace an object that exists."""
+_MOST_NAMES, _MOST_CHARACTERS = 32, 8192
+_LOCATION = "location"
+"""The property with the location of a table, and by default with that of a namespace."""
 _JOINER = "$"
 """What joins names in listings of all tables, and in the directories of pylance's namespaces."""
 
@@ -71,7 +78,9 @@ def is_table_operation(operation: str) -> bool:
     return "namespace" not in operation and operation not in LISTINGS
 
 
-def accesses_of(call: Call, request: BaseModel, namespace: LanceNamespace) -> list[Access]:
+def accesses_of(
+    call: Call, request: BaseModel, namespace: LanceNamespace | NamesAsGiven
+) -> list[Access]:
     """Return what a call would do, the operation that it is for first.
 
     Args:
@@ -81,6 +90,16 @@ def accesses_of(call: Call, request: BaseModel, namespace: LanceNamespace) -> li
         InvalidInputError: (13) an identifier or a location is missing or malformed.
     """
     return list(_accesses(call, request, _Paths(namespace)))
+
+
+class NamesAsGiven:
+    """Takes every name for one that could exist, in place of a namespace."""
+
+    def table_path(self, names: Sequence[str]) -> Names:
+        return tuple(names)
+
+    def namespace_path(self, names: Sequence[str] | None, *, of_tables: bool) -> Names:  # noqa: ARG002
+        return tuple(names or ())
 
 
 def _accesses(call: Call, request: Any, paths: _Paths) -> Iterator[Access]:
@@ -113,7 +132,8 @@ def _namespace_accesses(name: str, request: Any, paths: _Paths) -> Iterator[Acce
     yield Access(name, path)
     yield from _overwriting(name, path, request)
     if name == "create_namespace":
-        yield from _location(path, None, request.properties, SET_NAMESPACE_LOCATION)
+        keys = paths.location_keys(path)
+        yield from _location(path, None, request.properties, SET_NAMESPACE_LOCATION, keys)
 
 
 def _table_accesses(name: str, call: Call, request: Any, paths: _Paths) -> Iterator[Access]:
@@ -141,24 +161,39 @@ def _overwriting(name: str, path: Names, request: Any) -> Iterator[Access]:
 
 
 def _location(
-    path: Names, location: str | None, properties: Any, operation: str = SET_LOCATION
+    path: Names,
+    location: str | None,
+    properties: Any,
+    operation: str = SET_LOCATION,
+    keys: Collection[str] = (_LOCATION,),
 ) -> Iterator[Access]:
-    for text in (location, (properties or {}).get("location")):
+    """Yield what a location takes, and one in each of some properties."""
+    for text in (location, *map((properties or {}).get, sorted(keys))):
         if text:
-            yield Access(operation, path, _checked_location(text))
+            yield Access(operation, path, _checked_location(text, operation))
 
 
-def _checked_location(text: str) -> str:
+def _checked_location(text: str, operation: str) -> str:
     """Return a location as policies compare it.
 
     Raises:
         InvalidInputError: (13) it could mean another place than its text says.
     """
-    if ":" in text or text.startswith("/"):
-        return locations.check(text)
+    is_elsewhere = operation == SET_NAMESPACE_LOCATION and not locations.is_supported(text)
+    if not is_elsewhere and (":" in text or text.startswith("/")):
+        return _plain_location(locations.check(text))
     if ".." in text.split("/") or "%" in text:
         raise invalid("The location must not contain '..' or '%'")
     return text
+
+
+def _plain_location(location: str) -> str:
+    """Return a location without segments ``.``, and decoded where Lance decodes it."""
+    scheme, separator, rest = location.rpartition("://")
+    if not separator:
+        return str(PurePosixPath(location))
+    bucket, _, path = rest.partition("/")
+    return f"{scheme}://{bucket}/{PurePosixPath(unquote(path))}"
 
 
 def path_of(operation: str, names: Sequence[str], namespace: LanceNamespace) -> Names:
@@ -181,14 +216,36 @@ class _Paths:
     def table(self, names: Sequence[str] | None) -> Names:
         if not names:
             raise invalid("The request has no table identifier: set `id`")
+        _check_size(names)
         if hasattr(self.namespace_, "table_path"):
             return tuple(self.namespace_.table_path(names))
         return _plain(names)
 
+    def location_keys(self, path: Names) -> set[str]:
+        """Return the properties that set the location of a new namespace."""
+        namespace = self.namespace_
+        if isinstance(namespace, FederatedNamespace) and path and path[0] in namespace.catalogs:
+            namespace = namespace.child(path[0])
+        capabilities = getattr(namespace, "capabilities", None)
+        words = capabilities.namespace_words if isinstance(capabilities, Capabilities) else ()
+        return {_LOCATION} | {each.location for each in words if each.location}
+
     def namespace(self, names: Sequence[str] | None, *, of_tables: bool) -> Names:
+        _check_size(names or ())
         if hasattr(self.namespace_, "namespace_path"):
             return tuple(self.namespace_.namespace_path(names, of_tables=of_tables))
         return _plain(names or ())
+
+
+def _check_size(names: Sequence[str]) -> None:
+    """Raise InvalidInput (13) for an identifier that no catalog has.
+
+    Deciding on an object takes its namespaces too: the square of their number in time and memory.
+    """
+    if len(names) > _MOST_NAMES or sum(map(len, names)) > _MOST_CHARACTERS:
+        raise invalid(
+            f"An identifier has at most {_MOST_NAMES} names and {_MOST_CHARACTERS} characters"
+        )
 
 
 def _plain(names: Sequence[str]) -> Names:

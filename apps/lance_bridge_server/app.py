@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Collection
 from functools import partial
 from typing import Any
 
 from lance_namespace.errors import (
     ErrorCode,
     LanceNamespaceError,
+    PermissionDeniedError,
     ThrottlingError,
     UnauthenticatedError,
 )
@@ -74,6 +76,8 @@ def create_app(gateway: Gateway, process: Process | None = None) -> Starlette:
 def _route(gateway: Gateway, operation: Operation, process: Process) -> Route:
     async def endpoint(request: Request) -> Response:
         request.state.operation = operation
+        if not operation.is_read:
+            _refuse_other_origins(request, gateway.cors.origins if gateway.cors else ())
         principal = await gateway.authenticator.authenticate(request)
         if principal is None:
             raise UnauthenticatedError("The request has no credentials")
@@ -82,6 +86,25 @@ def _route(gateway: Gateway, operation: Operation, process: Process) -> Route:
         return await gateway.answer(request, operation)
 
     return Route(operation.path, endpoint, methods=[operation.method], name=operation.name)
+
+
+def _refuse_other_origins(request: Request, allowed: Collection[str]) -> None:
+    """Refuse a change that a web page of another origin has a browser ask for.
+
+    A browser sends it where it needs no body, such as a drop, with the client's certificate; and
+    any page reaches a server of this machine that asks for no credentials.
+
+    Args:
+        allowed: Origins that the configuration allows, or ``*`` for all.
+
+    Raises:
+        PermissionDeniedError: (15)
+    """
+    origin = request.headers.get("origin")
+    if origin is None or origin in allowed or "*" in allowed:
+        return
+    if origin.partition("://")[2] != request.headers.get("host"):
+        raise PermissionDeniedError("Web pages of other origins may not change anything")
 
 
 # -- errors ----------------------------------------------------------------------------------------

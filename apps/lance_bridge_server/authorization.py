@@ -76,11 +76,17 @@ class AllowAll:
 class HiddenError(Exception):
     """A request is for an object that its principal may not see."""
 
-    def __init__(self, access: Access, answer: LanceNamespaceError) -> None:
-        """Args: answer: The error of a request for an object that does not exist."""
+    def __init__(self, access: Access, answer: LanceNamespaceError, position: int) -> None:
+        """Say which object is hidden.
+
+        Args:
+            answer: The error of a request for an object that does not exist.
+            position: That of the first name in the access' path which the principal may not know.
+        """
         super().__init__(str(answer))
         self.access = access
         self.answer = answer
+        self.position = position
 
 
 def authorize(
@@ -112,16 +118,20 @@ def _refusal(
     authorizer: Authorizer, principal: Principal, access: Access, decision: Decision
 ) -> Exception:
     if not decision.visible:
-        parent = access.path[:-1]
-        if not _sees_namespace(authorizer, principal, parent):
-            return HiddenError(access, not_found(access, is_parent_missing=True))
+        path = access.path
+        if not sees_namespace(authorizer, principal, path[:-1]):
+            parents = enumerate(path[:end] for end in range(1, len(path)))
+            hidden = (i for i, each in parents if not sees_namespace(authorizer, principal, each))
+            position = next(hidden, len(path) - 2)  # policies may have changed since
+            return HiddenError(access, not_found(access, is_parent_missing=True), position)
         if access.operation not in CREATING:
-            return HiddenError(access, not_found(access))
+            return HiddenError(access, not_found(access), len(path) - 1)
     shown = f"'{display(access.path)}'" if access.path else "the root namespace"
     return PermissionDeniedError(f"{principal.name} may not do {access.operation} on {shown}")
 
 
-def _sees_namespace(authorizer: Authorizer, principal: Principal, path: Names) -> bool:
+def sees_namespace(authorizer: Authorizer, principal: Principal, path: Names) -> bool:
+    """Return whether a principal may know that a namespace exists."""
     return not path or authorizer.check(principal, "describe_namespace", path).visible
 
 

@@ -29,6 +29,7 @@ _ARROW = "application/vnd.apache.arrow.stream"
 _JSON = "application/json"
 _NOT_OF_THE_QUERY = {"id", "identity", "context"}
 _PASSED_ON = ("traceparent", "tracestate")
+_NOT_PASSED_ON = {"identity", "storage_options"}
 _MAX_QUERY_PARAMETERS = 1000
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 
@@ -52,7 +53,9 @@ class Call:
     def model(self) -> BaseModel:
         """Return the request as a namespace takes it.
 
-        It has none of the credentials in the body: the specification has them in headers alone.
+        It has none of the credentials in the body: the specification has them in headers alone. Nor
+        has it storage options: with an endpoint of the client's, this server would send its own
+        credentials there.
 
         Raises:
             InvalidInputError: (13) a field is missing or has a wrong value.
@@ -61,7 +64,8 @@ class Call:
             model = as_model(self.operation.request, self.fields)
         except InvalidInputError:
             model = as_model(self.operation.request, _as_models_have_it(self.fields))
-        return model.model_copy(update={"identity": None, "context": dict(self.context)})
+        dropped = dict.fromkeys(_NOT_PASSED_ON & type(model).model_fields.keys())
+        return model.model_copy(update={**dropped, "context": dict(self.context)})
 
 
 async def read_call(
@@ -90,6 +94,8 @@ async def read_call(
         decoded = _decoded(name, text)
         value = parse_id(decoded, delimiter) if name == "id" else decoded
         fields = _merged(fields, {name: value}, "path")
+    if not operation.has_id and fields.get("id"):
+        raise invalid(f"{operation.name} takes no identifier")
     return Call(operation, fields, delimiter, _context(request))
 
 

@@ -17,11 +17,12 @@ from starlette.responses import JSONResponse, Response
 from lance_bridge import location as locations
 from lance_bridge.errors import internal, invalid, is_panic
 from lance_bridge.requests import as_model
+from lance_bridge_federated import FederatedNamespace
 
 from . import lancedb
-from .accesses import LISTINGS, Access, accesses_of
+from .accesses import LISTINGS, Access, NamesAsGiven, accesses_of
 from .audit import AuditLog, AuditTrail, trail_of
-from .authorization import AllowAll, Authorizer, HiddenError, authorize
+from .authorization import AllowAll, Authorizer, HiddenError, authorize, sees_namespace
 from .callers import RootNamespaces
 from .calls import DEFAULT_DELIMITER, Call, read_call
 from .cascade import authorize_cascade
@@ -33,6 +34,7 @@ from .operation_threads import OperationThreads, requested_seconds
 from .operations import Answer, Body, Operation
 from .principals import Anonymous, Authenticator, Principal
 from .secret_values import SECRETS
+from .sql_functions import refuse_functions
 from .streams import ARROW_FILE, ARROW_STREAM, RowsResponse, UploadedFile, with_first_batch
 from .visible_listing import VisibleListing
 
@@ -90,6 +92,7 @@ class Gateway:
         call = await read_call(request, operation, body_bytes, limits.stall_seconds)
         is_lancedb = lancedb.is_lancedb(request)
         call = self._of_lancedb(request, call, is_lancedb=is_lancedb)
+        refuse_functions(call.fields)
         arguments: list[Any] = [call.model()]
         if operation.body is Body.ROWS:
             upload = UploadedFile(request, limits.stall_seconds, limits.batch_bytes)
@@ -152,8 +155,8 @@ class _Run:
     def _authorized(self) -> Any:
         """Authorize the request, then do what it asks for."""
         gateway = self.gateway
-        accesses = accesses_of(self.call, self.arguments[0], self.namespace)
         try:
+            accesses = self._accesses()
             authorize(gateway.authorizer, self.principal, accesses, self.trail.record)
             authorize_cascade(
                 gateway.authorizer, self.principal, self.call, accesses, self.namespace
@@ -171,7 +174,29 @@ class _Run:
                 raise
             raise answer from error
         self.trail.note_result(self.call.operation.name, self.arguments[0], result)
-        return hide_storage_options(gateway.authorizer, self.principal, accesses, result)
+        return hide_storage_options(
+            gateway.authorizer, self.principal, accesses, self.namespace, result
+        )
+
+    def _accesses(self) -> list[Access]:
+        """Return what the request would do.
+
+        Raises:
+            HiddenError: The catalog that it names is hidden. What that says about names, or that it
+                does not answer, would say that it exists.
+            LanceNamespaceError: What the catalog says otherwise.
+        """
+        gateway, request = self.gateway, self.arguments[0]
+        try:
+            return accesses_of(self.call, request, self.namespace)
+        except LanceNamespaceError:
+            if isinstance(self.namespace, FederatedNamespace):
+                for each in accesses_of(self.call, request, NamesAsGiven()):
+                    if each.path and not sees_namespace(
+                        gateway.authorizer, self.principal, each.path[:1]
+                    ):
+                        authorize(gateway.authorizer, self.principal, [each], self.trail.record)
+            raise
 
     def _result(self, access: Access | None) -> Any:
         operation, namespace = self.call.operation, self.namespace

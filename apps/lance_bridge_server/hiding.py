@@ -18,6 +18,8 @@ from lance_namespace.errors import (
 )
 
 from lance_bridge.errors import display, namespace_not_empty
+from lance_bridge.namespace import LanceBridgeNamespace
+from lance_bridge_federated import FederatedNamespace
 
 from .accesses import CREATING, Access
 from .authorization import AllowAll, Authorizer, HiddenError, not_found
@@ -39,7 +41,7 @@ def answer_hidden(
     """Answer a request for a hidden object as one for an object that does not exist.
 
     The catalog does what it does for the latter, in the same time: it is asked for a name that
-    nothing has.
+    nothing has. A catalog that is hidden itself is not asked.
 
     Args:
         method: What carries out the operation.
@@ -49,10 +51,7 @@ def answer_hidden(
         TableNotFoundError: (4)
         LanceNamespaceError: What the operation raises whatever it is for.
     """
-    path = hidden.access.path
-    position = -1
-    if hidden.access.is_table and isinstance(hidden.answer, NamespaceNotFoundError):
-        position = -2
+    path, position = hidden.access.path, hidden.position
     absent, asked = f"absent_{uuid.uuid4().hex[:16]}", list(path)
     asked[position] = absent
     try:
@@ -92,7 +91,7 @@ def without_others(
     What was not found gets the error of `authorize`, as namespaces word theirs differently; the
     error of a request with several objects stays. With `AllowAll`, every error stays.
     """
-    if isinstance(authorizer, AllowAll) or len(accesses) != 1:
+    if isinstance(authorizer, AllowAll) or len({each.path for each in accesses}) != 1:
         return error
     access = accesses[0]
     if isinstance(error, TableNotFoundError) and access.is_table:
@@ -112,21 +111,37 @@ def without_others(
 
 
 def hide_storage_options(
-    authorizer: Authorizer, principal: Principal, accesses: Sequence[Access], result: Any
+    authorizer: Authorizer,
+    principal: Principal,
+    accesses: Sequence[Access],
+    namespace: LanceNamespace,
+    result: Any,
 ) -> Any:
     """Return an answer without storage options that let a principal do more than it may.
 
-    Those of a description let it read the table's files, those of a table that was created write
-    them.
+    Those of a description let it read the table's files, and write them where the catalog is
+    configured so; those of a table that was created write them.
     """
     answers = [getattr(each, "declare_table", None) for each in getattr(result, "results", ())]
     if not any(getattr(each, "storage_options", None) for each in (result, *answers)):
         return result
     for access in accesses:
-        needed = "insert_into_table" if access.operation in CREATING else "query_table"
-        if not authorizer.check(principal, needed, access.path).allowed:
+        needed = {"insert_into_table" if access.operation in CREATING else "query_table"}
+        if _answers_to_writers(namespace, access):
+            needed.add("insert_into_table")
+        if not all(authorizer.check(principal, each, access.path).allowed for each in needed):
             for each in (result, *answers):
                 if each is not None and "storage_options" in type(each).model_fields:
                     each.storage_options = None
             return result
     return result
+
+
+def _answers_to_writers(namespace: LanceNamespace, access: Access) -> bool:
+    """Return whether a table's catalog answers every DescribeTable for a writer."""
+    if isinstance(namespace, FederatedNamespace):
+        namespace = namespace.child(access.path[0])
+    return (
+        isinstance(namespace, LanceBridgeNamespace)
+        and namespace.connection.config.credentials_write
+    )

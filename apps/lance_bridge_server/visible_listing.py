@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from lance_bridge_federated.listing import UNAVAILABLE
+
 from .accesses import Names, split_name
 from .authorization import Authorizer
 from .principals import Principal
@@ -81,7 +83,15 @@ class VisibleListing:
         return names
 
     def _with_names(self, answer: Any, names: list[str]) -> Any:
-        return answer.model_copy(update={self._field: names})
+        context = {key: text for key, text in (answer.context or {}).items() if self._shows(key)}
+        return answer.model_copy(update={self._field: names, "context": context or None})
+
+    def _shows(self, key: str) -> bool:
+        """Return whether a key of an answer's context is about nothing hidden."""
+        if not key.startswith(UNAVAILABLE):
+            return True
+        catalog = tuple(key.removeprefix(UNAVAILABLE).split("."))
+        return bool(self.authorizer.filter(self.principal, "list_namespaces", [catalog]))
 
 
 def _next_request(request: Any, token: str, limit: int) -> Any:

@@ -12,6 +12,8 @@ from core.memory_catalog import MemoryNamespace
 from server.operation_requests import request_for
 from server.policies import cedar, clients, declare, memory_namespace
 
+import lance_bridge
+from lance_bridge.capabilities import NamespaceWords
 from lance_bridge_federated import FederatedNamespace
 from lance_bridge_server.accesses import CREATING, LISTINGS, is_table_operation
 from lance_bridge_server.operations import OPERATIONS, Operation
@@ -128,6 +130,17 @@ def test_an_identifier_in_the_body_must_be_that_of_the_path(client_of: Any) -> N
         assert code_of(response) == (13 if table == "open$shown" else 1)
 
 
+def test_an_identifier_adds_nothing_to_the_names_of_all_tables(tmp_path: Path) -> None:
+    """A directory ignores it, and lists all: the names would be checked as those of `open`."""
+    namespace = lance_bridge.connect("dir", {"root": str(tmp_path / "root")})
+    namespace.create_namespace(api.CreateNamespaceRequest(id=["open"]))
+    namespace.declare_table(api.DeclareTableRequest(id=["secret"]))
+    with clients(namespace, cedar(tmp_path, POLICIES)) as client_of:
+        response = client_of("keeper")("GET", "/v1/table", json={"id": ["open"]})
+        assert code_of(response) == 13
+        assert client_of("keeper")("GET", "/v1/table").json()["tables"] == []
+
+
 @pytest.mark.parametrize(
     "body",
     [
@@ -206,12 +219,31 @@ def test_a_location_is_compared_in_one_spelling(tmp_path: Path) -> None:
     declare(namespace, "open.t")
     text = """permit(principal, action, resource);
     forbid(principal, action == Action::"set_location", resource)
-        when { context.location like "s3://closed/*" };"""
+        when { context.location like "s3://closed/a/*" || context.location == "s3://closed/t" };"""
     with clients(namespace, cedar(tmp_path, text)) as client_of:
-        for location in ("s3://closed/t", "s3a://closed/t"):
-            body = {"location": location}
-            response = client_of("eve")("POST", "/v1/table/open$new/register", json=body)
-            assert code_of(response) == 15
+        for location in ("closed/t", "closed/./a/t", "closed/%61/t", "closed/%2E/a/t"):
+            for scheme in ("s3", "s3a"):
+                body = {"location": f"{scheme}://{location}"}
+                response = client_of("eve")("POST", "/v1/table/open$new/register", json=body)
+                assert code_of(response) == 15
+
+
+@pytest.mark.parametrize("location", ["s3://lake/closed", "hdfs://name:8020/closed", "/closed"])
+@pytest.mark.parametrize("key", ["location", "database.location-uri"])
+def test_a_location_of_a_namespace_takes_a_right_of_its_own(
+    tmp_path: Path, key: str, location: str
+) -> None:
+    """Catalogs have their own words for it."""
+    words = (NamespaceWords(location="database.location-uri"),)
+    inner = memory_namespace(tmp_path, namespace_words=words)
+    declare(inner, "open.t")
+    text = """permit(principal, action in Action::"create", resource);
+    permit(principal, action in Action::"see", resource);"""
+    for namespace, prefix in ((inner, ""), (FederatedNamespace({"prod": inner}), "prod$")):
+        with clients(namespace, cedar(tmp_path, text)) as client_of:
+            body = {"properties": {key: location}}
+            response = client_of("eve")("POST", f"/v1/namespace/{prefix}new/create", json=body)
+            assert "may not do set_namespace_location" in response.json()["error"]
 
 
 def test_overwriting_takes_the_right_to_write(client_of: Any) -> None:
@@ -277,18 +309,30 @@ def test_names_in_a_federation_are_those_of_its_catalogs(tmp_path: Path) -> None
         assert answers[0].json()["error"].replace("hidden", "absent") == answers[1].json()["error"]
 
 
-@pytest.mark.parametrize(("user", "has_options"), [("owner", True), ("seer", False)])
+@pytest.mark.parametrize(
+    ("user", "for_writers", "has_options"),
+    [
+        ("owner", "false", True),
+        ("seer", "false", False),
+        ("keeper", "false", True),
+        ("owner", "true", True),
+        ("keeper", "true", False),
+    ],
+)
 def test_storage_options_take_the_right_to_read(
-    tmp_path: Path, user: str, has_options: bool
+    tmp_path: Path, user: str, for_writers: str, has_options: bool
 ) -> None:
     memory_namespace(tmp_path)
-    options = {"storage.region": "eu-west-1"}
-    namespace = MemoryNamespace(uri=str(tmp_path), root=str(tmp_path / "root"), **options)
-    declare(namespace, "open.t")
-    with clients(namespace, cedar(tmp_path, POLICIES)) as client_of:
-        response = client_of(user, "seers")("POST", "/v1/table/open$t/describe", json={})
-    assert response.status_code == 200
-    assert bool(response.json().get("storage_options")) is has_options
+    options = {"storage.region": "eu-west-1", "credentials.write": for_writers}
+    inner = MemoryNamespace(uri=str(tmp_path), root=str(tmp_path / "root"), **options)
+    declare(inner, "open.t")
+    text = POLICIES + POLICIES.replace('"open', '"prod.open').replace('@id("', '@id("prod-')
+    for namespace, prefix in ((inner, ""), (FederatedNamespace({"prod": inner}), "prod$")):
+        with clients(namespace, cedar(tmp_path, text)) as client_of:
+            path = f"/v1/table/{prefix}open$t/describe"
+            response = client_of(user, "seers")("POST", path, json={})
+        assert response.status_code == 200
+        assert bool(response.json().get("storage_options")) is has_options
 
 
 def test_errors_do_not_name_hidden_tables(tmp_path: Path) -> None:
@@ -300,5 +344,7 @@ def test_errors_do_not_name_hidden_tables(tmp_path: Path) -> None:
     with clients(namespace, cedar(tmp_path, POLICIES)) as client_of:
         drop = client_of("half")("POST", "/v1/namespace/open/drop", json={})
         shared = client_of("half")("POST", "/v1/table/open$shown/drop")
-    assert (code_of(drop), code_of(shared)) == (3, 19)
-    assert "hidden" not in drop.text + shared.text
+        body = {"mode": "Overwrite"}
+        replace = client_of("half")("POST", "/v1/namespace/open/create", json=body)
+    assert [code_of(each) for each in (drop, shared, replace)] == [3, 19, 3]
+    assert "hidden" not in drop.text + shared.text + replace.text

@@ -241,10 +241,10 @@ def test_describe_takes_options_in_the_query_and_in_the_body(
 
 
 def test_maps_are_json_in_the_query(http: httpx.Client, namespace: Any) -> None:
-    query = {"properties": json.dumps({"owner": "ada"}), "storage_options": json.dumps({"a": "b"})}
+    query = {"properties": json.dumps({"owner": "ada"})}
     done(send_rows(http, f"{TABLE}/create", params=query))
     request = namespace.requests[-1]
-    assert (request.properties, request.storage_options) == ({"owner": "ada"}, {"a": "b"})
+    assert request.properties == {"owner": "ada"}
 
 
 def test_names_of_columns_to_merge_on_are_repeated(http: httpx.Client, namespace: Any) -> None:
@@ -318,6 +318,24 @@ def test_credentials_in_a_body_do_not_reach_the_catalog(http: httpx.Client, name
     done(http.post(f"{TABLE}/describe", json=secret))
     assert namespace.requests[-1].identity is None
     assert "s3cret" not in repr(namespace.requests[-1])
+
+
+def test_storage_options_of_a_request_do_not_reach_the_catalog(
+    http: httpx.Client, namespace: Any
+) -> None:
+    """Lance would send what signs the server's requests, and the rows, to the client's endpoint."""
+    query = {"storage_options": json.dumps({"aws_endpoint": "http://client.example"})}
+    done(send_rows(http, f"{TABLE}/create", params=query))
+    assert namespace.requests[-1].storage_options is None
+
+
+@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://[", "file://"])
+def test_web_pages_of_other_origins_change_nothing(http: httpx.Client, origin: str) -> None:
+    create(http)
+    page = {"Origin": origin}
+    refused(http.post(f"{TABLE}/drop", headers=page), 403, 15)
+    done(http.post(f"{TABLE}/describe", headers=page))
+    done(http.post(f"{TABLE}/drop", headers={"Origin": str(http.base_url).rstrip("/")}))
 
 
 def test_the_trace_and_the_request_id_are_passed_on(http: httpx.Client, namespace: Any) -> None:

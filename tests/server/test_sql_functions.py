@@ -1,0 +1,78 @@
+"""SQL functions that would let one request take all of a server's memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+from server.http_requests import done, refused, send_rows
+
+pytestmark = pytest.mark.server
+
+TABLE = "/v1/table/films$t"
+QUERY = {"k": 1, "vector": {}}
+LONG = "repeat('a', 10) = 'b'"
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("count_rows", {"predicate": LONG}),
+        ("query", {**QUERY, "filter": LONG}),
+        ("query", {**QUERY, "columns": {"column_aliases": {"x": "lpad(word, 10)"}}}),
+        ("explain_plan", {"query": {**QUERY, "filter": LONG}}),
+        ("analyze_plan", {**QUERY, "filter": LONG}),
+        ("delete", {"predicate": LONG}),
+        ("update", {"updates": [["word", "rpad(word, 10)"]]}),
+        ("update", {"updates": [["word", "'x'"]], "predicate": LONG}),
+        ("add_columns", {"new_columns": [{"name": "x", "expression": "range(1, 10)"}]}),
+        ("add_columns", {"new_columns": [{"name": "x", "computed": "array_repeat(1, 10)"}]}),
+        ("backfill_column", {"column": "word", "where": LONG}),
+    ],
+)
+def test_no_field_of_a_request_takes_them(
+    http: httpx.Client, path: str, body: dict[str, Any]
+) -> None:
+    done(send_rows(http, f"{TABLE}/create"))
+    assert "not available on this server" in refused(
+        http.post(f"{TABLE}/{path}", json=body), 400, 13
+    )
+
+
+@pytest.mark.parametrize(
+    "field", ["when_matched_update_all_filt", "when_not_matched_by_source_delete_filt"]
+)
+def test_nor_does_a_merge(http: httpx.Client, field: str) -> None:
+    done(send_rows(http, f"{TABLE}/create"))
+    answer = send_rows(http, f"{TABLE}/merge_insert", params={"on": "id", field: LONG})
+    assert "not available on this server" in refused(answer, 400, 13)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "REPEAT ('a', 10) = 'b'",
+        "\"repeat\"('a', 10) = 'b'",
+        "`repeat`('a', 10) = 'b'",
+        "repeat/* ' */('a', 10) = 'b'",
+        "repeat -- '\n('a', 10) = 'b'",
+        "word = 'it''s' or repeat('a', 10) = 'it''s'",
+        "word <> /* ' */ repeat('a', 10) -- '",
+        "\"a'b\" = repeat('a', 10)",
+        "word = e'\\'' or repeat('a', 10) = '",
+    ],
+)
+def test_no_spelling_gets_around(http: httpx.Client, expression: str) -> None:
+    done(send_rows(http, f"{TABLE}/create"))
+    answer = http.post(f"{TABLE}/count_rows", json={"predicate": expression})
+    assert "not available on this server" in refused(answer, 400, 13)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["word = 'repeat (3)'", "word <> 'a' and length(word) > 0", "word = 'it''s range(1)'"],
+)
+def test_texts_that_look_like_calls_are_taken(http: httpx.Client, expression: str) -> None:
+    done(send_rows(http, f"{TABLE}/create"))
+    done(http.post(f"{TABLE}/count_rows", json={"predicate": expression}))

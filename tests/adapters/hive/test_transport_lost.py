@@ -82,12 +82,12 @@ def test_a_stalled_call_ends_in_time_and_its_late_reply_is_discarded(
 ) -> None:
     pool = connect(**{"client.timeout": "0.5", "client.retry-timeout": "0"})
     name = create(pool, metastore)
-    proxy.fail_next("get_database", Fault.DELAY_REPLY, seconds=1.0)
+    proxy.fail_next("get_database", Fault.DELAY_REPLY, seconds=2.5)
     started = time.monotonic()
     with pytest.raises(ServiceUnavailableError, match=r"no complete reply within 0\.5 s"):
         read(pool, name)
-    assert time.monotonic() - started < 0.9
-    end = time.monotonic() + 1.5
+    assert time.monotonic() - started < 2.4
+    end = time.monotonic() + 2.5
     while time.monotonic() < end:
         assert read(pool) == "default"
 

@@ -103,9 +103,15 @@ def test_a_catalog_that_refuses_answers() -> None:
 
 def test_answers_are_kept() -> None:
     catalog = Answering()
-    with server({"one": catalog}, keep=0.3) as client:
+    with server({"one": catalog}, keep=300) as client:
         assert [ready(client)[0] for _ in range(5)] == [200] * 5
-        assert catalog.calls == 1
+    assert catalog.calls == 1
+
+
+def test_answers_are_asked_for_again_after_a_while() -> None:
+    catalog = Answering()
+    with server({"one": catalog}, keep=0.05) as client:
+        assert ready(client)[0] == 200
         catalog.error = DOWN
         while ready(client)[0] == 200:
             assert catalog.calls < 100

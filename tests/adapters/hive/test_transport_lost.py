@@ -80,13 +80,13 @@ def test_a_change_on_an_idle_connection_that_was_closed_succeeds(
 def test_a_stalled_call_ends_in_time_and_its_late_reply_is_discarded(
     metastore: Metastore, proxy: ThriftProxy, connect: Connect
 ) -> None:
-    pool = connect(**{"client.timeout": "0.5", "client.retry-timeout": "0"})
+    pool = connect(**{"client.timeout": "1.5", "client.retry-timeout": "0"})
     name = create(pool, metastore)
-    proxy.fail_next("get_database", Fault.DELAY_REPLY, seconds=2.5)
+    proxy.fail_next("get_database", Fault.DELAY_REPLY, seconds=4.0)
     started = time.monotonic()
-    with pytest.raises(ServiceUnavailableError, match=r"no complete reply within 0\.5 s"):
+    with pytest.raises(ServiceUnavailableError, match=r"no complete reply within 1\.5 s"):
         read(pool, name)
-    assert time.monotonic() - started < 2.4
+    assert time.monotonic() - started < 3.9
     end = time.monotonic() + 2.5
     while time.monotonic() < end:
         assert read(pool) == "default"

@@ -132,10 +132,12 @@ PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
 def test_a_request_is_a_span_of_the_clients_trace(
-    http: httpx.Client, namespace: Recorder, spans: list[Span]
+    gateway: Gateway, namespace: Recorder, spans: list[Span]
 ) -> None:
     headers = {"traceparent": PARENT, "tracestate": "vendor=1"}
-    refused(http.post(f"{TABLE}/describe", headers=headers), 404, 4)
+    # The span ends after the answer was sent: before the server has stopped, but maybe not sooner.
+    with serving(create_app(gateway)) as url:
+        refused(httpx.post(f"{url}{TABLE}/describe", headers=headers), 404, 4)
     [span] = spans
     assert format(span.parent.span_id, "x") == "b7ad6b7169203331"
     assert (span.name, span.has_ended, span.status) == ("describe_table", True, None)

@@ -13,13 +13,12 @@ from itertools import islice
 import lance_namespace as api
 from lance_namespace import LanceNamespace
 from lance_namespace.errors import (
-    InternalError,
     InvalidInputError,
     LanceNamespaceError,
     UnsupportedOperationError,
 )
 
-from lance_bridge.paging import PageRequest, bad_token, encode_token
+from lance_bridge.paging import PageRequest, bad_token, encode_token, require_progress
 
 from .children import Child
 from .error_text import describe, errors_of
@@ -123,8 +122,7 @@ def _list_catalog(
         found = namespace.list_all_tables(request)
     except UnsupportedOperationError:
         return _list_by_walking(namespace, request)
-    if request.page_token and found.page_token == request.page_token:
-        raise InternalError("The listing repeats itself: its next page has the same token")
+    require_progress(request, found)
     return found
 
 

@@ -5,8 +5,7 @@ pylance's own namespaces answer ListAllTables with the tables of the root alone,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import lance_namespace as api
 from lance_namespace import LanceNamespace
@@ -17,7 +16,7 @@ from lance_namespace.errors import (
 )
 
 from lance_bridge import LanceBridgeNamespace
-from lance_bridge.paging import PageRequest
+from lance_bridge.paging import PageRequest, names_of_all_pages
 
 _SCOPE = "all tables"
 _PAGE = 1000
@@ -63,7 +62,7 @@ def walk(
 def _list_tables(namespace: LanceNamespace, path: Path, include_declared: bool | None) -> list[str]:
     request = api.ListTablesRequest(id=list(path), include_declared=include_declared)
     try:
-        return _all_pages(namespace.list_tables, request, "tables")
+        return sorted(names_of_all_pages(namespace.list_tables, request, "tables"))
     except InvalidInputError:
         return []  # this level holds namespaces alone
     except NamespaceNotFoundError:
@@ -75,23 +74,13 @@ def _list_tables(namespace: LanceNamespace, path: Path, include_declared: bool |
 def _list_children(namespace: LanceNamespace, path: Path) -> list[str]:
     request = api.ListNamespacesRequest(id=list(path))
     try:
-        return _all_pages(namespace.list_namespaces, request, "namespaces")
+        return sorted(names_of_all_pages(namespace.list_namespaces, request, "namespaces"))
     except UnsupportedOperationError:
         return []
     except NamespaceNotFoundError:
         if not path:
             raise
         return []
-
-
-def _all_pages(list_page: Callable[[Any], Any], request: Any, field: str) -> list[str]:
-    names: list[str] = []
-    while True:
-        answer = list_page(request)
-        names += getattr(answer, field)
-        if not answer.page_token or answer.page_token == request.page_token:
-            return sorted(names)
-        request = request.model_copy(update={"page_token": answer.page_token})
 
 
 def all_paths(namespace: LanceNamespace) -> Iterator[Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import lance_namespace as api
@@ -10,6 +11,7 @@ from lance_namespace import LanceNamespace
 from lance_namespace.errors import InvalidInputError, NamespaceNotFoundError, PermissionDeniedError
 
 from lance_bridge.errors import display
+from lance_bridge.paging import names_of_all_pages
 
 from .accesses import Access, Names
 from .authorization import Authorizer
@@ -52,12 +54,6 @@ def _contents(namespace: LanceNamespace, path: Names) -> Iterator[Access]:
 
 
 def _names(list_page: Callable[[Any], Any], request: Any, field: str) -> Iterator[str]:
-    while True:
-        try:
-            answer = list_page(request)
-        except (InvalidInputError, NamespaceNotFoundError):
-            return  # A level of the catalog without such objects, or nothing to drop.
-        yield from getattr(answer, field)
-        if not answer.page_token:
-            return
-        request = request.model_copy(update={"page_token": answer.page_token})
+    # A level of the catalog without such objects, or nothing to drop.
+    with suppress(InvalidInputError, NamespaceNotFoundError):
+        yield from names_of_all_pages(list_page, request, field)

@@ -11,10 +11,11 @@ import base64
 import binascii
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from lance_namespace.errors import InvalidInputError
+from lance_namespace.errors import InternalError, InvalidInputError
 
 from .errors import invalid
 
@@ -60,6 +61,33 @@ class PageRequest:
         """Like :meth:`cut`, for single names in any order; sorts them, without repeats."""
         page, token = self.cut(sorted({(name,) for name in names}))
         return [name for (name,) in page], token
+
+
+def names_of_all_pages(list_page: Callable[[Any], Any], request: Any, field: str) -> Iterator[str]:
+    """Yield the names of a namespace's listing, page by page.
+
+    Args:
+        list_page: A method of a `LanceNamespace`, such as `list_tables`.
+        request: What the first page is asked for by.
+        field: Where an answer has its names.
+
+    Raises:
+        InternalError: (18) a page has the token that it was asked for by: it would come again.
+        LanceNamespaceError: what the listing raises.
+    """
+    while True:
+        answer = list_page(request)
+        yield from getattr(answer, field)
+        if not answer.page_token:
+            return
+        require_progress(request, answer)
+        request = request.model_copy(update={"page_token": answer.page_token})
+
+
+def require_progress(request: Any, answer: Any) -> None:
+    """Raise InternalError (18) for a page whose token is the one that it was asked for by."""
+    if request.page_token and answer.page_token == request.page_token:
+        raise InternalError("The listing repeats itself: its next page has the same token")
 
 
 def _digest(scope: str) -> str:

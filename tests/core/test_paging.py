@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 import json
 
+import lance_namespace as api
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lance_namespace.errors import InvalidInputError
+from lance_namespace.errors import InternalError, InvalidInputError
 
-from lance_bridge.paging import PageRequest
+from lance_bridge.paging import PageRequest, names_of_all_pages
 
 NAMES = st.sets(st.text(min_size=1, max_size=4), max_size=12)
 
@@ -129,3 +130,28 @@ def test_paths_are_paged_by_all_of_their_names() -> None:
     page, token = PageRequest.parse("all", 2, None).cut(paths)
     assert page == paths[:2]
     assert PageRequest.parse("all", 2, token).cut(paths) == (paths[2:], None)
+
+
+class Pages:
+    """A listing that answers by what it is asked for: token to names and next token."""
+
+    def __init__(self, pages: dict[str | None, tuple[list[str], str | None]]) -> None:
+        self._pages = pages
+
+    def list_tables(self, request: api.ListTablesRequest) -> api.ListTablesResponse:
+        names, token = self._pages[request.page_token]
+        return api.ListTablesResponse(tables=names, page_token=token)
+
+
+def test_names_of_all_pages_are_read_to_the_last_page() -> None:
+    pages = Pages({None: (["a"], "1"), "1": ([], "2"), "2": (["b"], None)})
+    found = names_of_all_pages(pages.list_tables, api.ListTablesRequest(id=[]), "tables")
+    assert list(found) == ["a", "b"]
+
+
+def test_a_listing_that_repeats_a_page_for_ever_is_an_error() -> None:
+    pages = Pages({None: (["a"], "1"), "1": (["b"], "1")})
+    found = names_of_all_pages(pages.list_tables, api.ListTablesRequest(id=[]), "tables")
+    assert [next(found), next(found)] == ["a", "b"]
+    with pytest.raises(InternalError, match="repeats itself"):
+        next(found)

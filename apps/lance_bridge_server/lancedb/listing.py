@@ -9,6 +9,7 @@ from typing import Any
 import lance_namespace as api
 
 from lance_bridge.errors import invalid
+from lance_bridge.paging import names_of_all_pages
 
 from ..operations import OPERATIONS
 
@@ -28,7 +29,8 @@ def pages_by_name(list_page: ListPage) -> ListPage:
     def page_after(request: api.ListTablesRequest) -> api.ListTablesResponse:
         if request.limit is not None and request.limit < 1:
             raise invalid(f"limit must be 1 or more, not {request.limit}")
-        names = _all_names(list_page, request)
+        whole = request.model_copy(update={"page_token": None, "limit": None})
+        names = sorted(names_of_all_pages(list_page, whole, "tables"))
         if request.page_token:
             names = [name for name in names if name > request.page_token]
         page = names if request.limit is None else names[: request.limit]
@@ -36,14 +38,3 @@ def pages_by_name(list_page: ListPage) -> ListPage:
         return api.ListTablesResponse(tables=page, page_token=None if is_last else page[-1])
 
     return page_after
-
-
-def _all_names(list_page: ListPage, request: api.ListTablesRequest) -> list[str]:
-    names: list[str] = []
-    token: str | None = None
-    while True:
-        answer = list_page(request.model_copy(update={"page_token": token, "limit": None}))
-        names += answer.tables
-        token = answer.page_token
-        if not token:
-            return sorted(names)

@@ -1,4 +1,4 @@
-"""Lets ``lance_namespace.connect("hive", …)`` find our catalogs where nobody imported lance_bridge.
+"""Lets ``lance_namespace.connect("hive", …)`` find our catalogs without an import of lance_bridge.
 
 ``lance_bridge_names.pth`` imports this at the start of every Python process, so it imports nothing
 but `sys`: not `typing`, not `importlib.metadata`, not even `__future__`. It puts a finder in front

@@ -150,7 +150,7 @@ def _run(story: Story, *arguments: str) -> str:
 
 
 def _list_with_curl(story: Story, gateway: Gateway) -> None:
-    story.step("List the tables with curl", "What bob may not see is not there.")
+    story.step("List the tables with curl", "The answer leaves out what bob may not see.")
     path = f"/v1/namespace/{CATALOG}$museum/table/list"
     story.call(f"curl -H \"x-api-key: $KEY\" '{gateway.url}{path}'")
     found = gateway.curl("ann", path)["tables"]

@@ -362,7 +362,7 @@ def _records_location(path: Path, table: Any) -> str:
 def _too_late(path: Path) -> OutcomeUnknownError:
     return OutcomeUnknownError(
         f"Table '{display(path)}' was changed so often while this change was made that it cannot "
-        "be told whether others came first"
+        "be known whether others came first"
     )
 
 

@@ -253,7 +253,7 @@ def _refused(response: requests.Response, *, change: bool) -> ErrorReply:
     )
 
 
-# -- sessions whose answers end in time: a socket's timeout begins anew with every byte ------------
+# -- sessions whose answers end in time: a socket's timeout starts again with every byte -----------
 
 
 def new_session() -> requests.Session:

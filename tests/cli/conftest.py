@@ -76,7 +76,7 @@ def own_metastore(metastores: Metastores) -> Metastore:
 
 @pytest.fixture
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The configuration file, which is not there yet."""
+    """The configuration file, which does not exist yet."""
     path = tmp_path / "catalogs.yaml"
     monkeypatch.setenv("LANCE_BRIDGE_CONFIG", str(path))
     return path

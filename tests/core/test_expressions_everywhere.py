@@ -196,7 +196,7 @@ PLAN = lance.write_dataset(ROWS, "memory://")
 
 @given(st.lists(st.sampled_from(PIECES), min_size=1, max_size=9).map(" ".join))
 def test_nothing_is_taken_of_which_lance_reads_a_part(sql: str) -> None:
-    """Lance plans one that goes on with a column that is not there only if it reads no further."""
+    """Lance plans one that goes on with a missing column only if it reads no further."""
     try:
         expressions.check_predicate(PLAN, "t", sql)
     except errors.LanceNamespaceError:

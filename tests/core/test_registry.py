@@ -203,7 +203,7 @@ def test_the_pickle_of_a_named_catalog_reads_the_variables_of_that_name(
         assert (found.uri, found.retries) == ("in-file", 4)
 
 
-# -- what is not there -----------------------------------------------------------------------------
+# -- what does not exist ---------------------------------------------------------------------------
 
 
 def test_an_unknown_name_is_invalid_and_the_known_ones_are_listed(yaml_file: Path) -> None:

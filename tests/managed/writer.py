@@ -5,7 +5,7 @@ writes a report on its standard output when a job is done. It first says that it
 
 It does what every user of a table that others write to has to do. After ConcurrentModification (14)
 nothing was committed, and it repeats; after any other failure of a commit it looks for its row,
-and repeats only if the row is not there.
+and repeats only if the row is missing.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ def recreate_table(scene: Scene) -> None:
     rows, table = scene.dataset("t_new").to_table().sort_by("id"), [scene.target, "t_new"]
     with scene.place.connect() as namespace:
         namespace.drop_table(api.DropTableRequest(id=table))
-        location = str(scene.directory / "anew")
+        location = str(scene.directory / "again")
         lance.write_dataset(rows.slice(0, 1), location)
         lance.write_dataset(rows.slice(1, 1), location, mode="append")
         namespace.register_table(api.RegisterTableRequest(id=table, location=location))

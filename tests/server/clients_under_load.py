@@ -1,7 +1,7 @@
 """Clients that write and read one table through a gateway, whatever happens to the gateway.
 
 Each writer appends rows of its own, one a commit. After a failure that says nothing of its outcome
-it looks for its row, and repeats only if the row is not there: what every user has to do.
+it looks for its row, and repeats only if the row is missing: what every user has to do.
 """
 
 from __future__ import annotations

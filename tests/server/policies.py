@@ -1,4 +1,4 @@
-"""Policies in files, and gateways that decide by them for whoever a header names."""
+"""Policies in files, and gateways that decide by them for the principal in a header."""
 
 from __future__ import annotations
 

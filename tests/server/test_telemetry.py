@@ -1,4 +1,4 @@
-"""Metrics and traces: what is counted, and what is not told."""
+"""Metrics and traces: what is counted, and what is left out."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_metrics_need_credentials_unless_they_are_anonymous(namespace: Any) -> N
 
 
 class Span(NonRecordingSpan):
-    """A span that keeps what it is told."""
+    """A span that keeps what is recorded."""
 
     def __init__(self, parent: SpanContext) -> None:
         mine = SpanContext(parent.trace_id or 7, 0xABC, False, trace.TraceFlags(1))

@@ -74,7 +74,7 @@ def test_tokens_are_as_if_nothing_was_hidden(client_of: Any, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("limit", [1, 3, 1000])
-def test_whoever_sees_all_gets_the_same_pages_as_directly(
+def test_one_who_sees_all_gets_the_same_pages_as_directly(
     client_of: Any, namespace: Any, limit: int
 ) -> None:
     request = api.ListTablesRequest(id=["many"], limit=limit)

@@ -241,7 +241,7 @@ class GlueAsDocumented(GlueResponse):
         return Place(backend, backend.get_database(target["DatabaseName"].lower()), linked=True)
 
     def _target_table(self, table: FakeTable) -> FakeTable | None:
-        """Return what a table is a link to; None if it is none, or its target is not there."""
+        """Return what a table is a link to; None if it is none, or its target does not exist."""
         target = table.as_dict().get("TargetTable")
         if not target:
             return None

@@ -4,7 +4,7 @@ What is held to AWS's documentation beyond moto is Glue (see `servers.glue_moto`
 
 - a session of AssumeRole may last as long as a test says, and may be ended;
 - Lake Formation, which moto does not have, gives temporary credentials for a table that is there,
-  to whoever asks; they are good for everything;
+  to anyone who asks; they are good for everything;
 - requests are refused, where a test asks for it, unless they are signed in the name of a key that
   is known and has not expired. The signature itself is not checked.
 """

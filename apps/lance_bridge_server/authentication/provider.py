@@ -155,7 +155,7 @@ class ProviderKeys:
 
 
 def is_protected(url: str) -> bool:
-    """Return whether nobody on the network can change what an address answers."""
+    """Return whether the network cannot change what an address answers."""
     parts = urlsplit(url)
     return parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOOPBACK)
 

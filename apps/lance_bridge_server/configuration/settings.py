@@ -182,7 +182,7 @@ class ServerSettings(Settings):
     authentication: list[Method] = Field(default=[])
     """Methods of authentication, in order."""
     allow_anonymous: bool = False
-    """Whether requests without credentials are served, to whoever reaches the server."""
+    """Whether requests without credentials are served, to anyone who reaches the server."""
     authorization: AuthorizationSettings = AuthorizationSettings()
     audit: AuditSettings = AuditSettings()
     caller_identity: CallerIdentitySettings = CallerIdentitySettings()

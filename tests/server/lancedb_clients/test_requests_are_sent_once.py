@@ -49,7 +49,7 @@ class CountedRequests:
 
 
 class FailingNamespace:
-    """A namespace whose operations are carried out, and then fail as they are told to."""
+    """A namespace whose operations are carried out, and then fail as the test sets."""
 
     def __init__(self, namespace: HiveNamespace) -> None:
         self._namespace = namespace

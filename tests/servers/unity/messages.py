@@ -78,7 +78,7 @@ class ServerFault(Exception):
 
 
 def missing(dialect: Dialect, level: Level, name: str) -> ApiError:
-    """The object of this name is not there."""
+    """No object has this name."""
     message = f"{level.value} not found: {name}"
     if dialect.databricks:
         message = f"{level.value} '{name}' does not exist."

@@ -194,7 +194,7 @@ class UnityServer:
         found = self.state.catalogs
         for name in parents:
             parent = found.get(name)
-            assert parent is not None, f"{name} of {parents} is not there"
+            assert parent is not None, f"{name} of {parents} does not exist"
             found = parent.children
         return found
 

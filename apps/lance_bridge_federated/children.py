@@ -63,9 +63,8 @@ class Child:
 
     def close(self) -> None:
         """Close the namespace if it was made and can be closed."""
-        close = getattr(self._made, "close", None)
-        if callable(close):
-            close()
+        if self._made is not None:
+            close_namespace(self._made)
 
     def __deepcopy__(self, _memo: object) -> Child:
         """Return this: a copy in the same process can share the connection."""
@@ -77,6 +76,13 @@ class Child:
         is_pickled = isinstance(self._source, Pickled)
         source = self._source if is_pickled else Pickled(pickle.dumps(self._source))
         return Child, (self.name, source, known)
+
+
+def close_namespace(namespace: LanceNamespace) -> None:
+    """Close a namespace of any library, if it can be closed: the trait has no such method."""
+    close = getattr(namespace, "close", None)
+    if callable(close):
+        close()
 
 
 @dataclass(frozen=True)
@@ -116,11 +122,11 @@ class NativeCatalog:
     @property
     def identity(self) -> str:
         """What this is connected to: its properties but for the secret ones."""
-        shown = (f"{k}={redact(v)}" for k, v in sorted(self.properties.items()) if not _hides(k))
+        shown = (f"{k}={redact(v)}" for k, v in sorted(self.properties.items()) if not hides(k))
         return f"{self.impl}({', '.join(shown)})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        secrets = [k for k, v in self.properties.items() if _hides(k) or contains_secret(v)]
+        secrets = [k for k, v in self.properties.items() if hides(k) or contains_secret(v)]
         if self.pickle_secrets:
             secrets = []
         carried = {k: v for k, v in self.properties.items() if k not in secrets}
@@ -128,7 +134,8 @@ class NativeCatalog:
         return NativeCatalog, (self.impl, carried, self.pickle_secrets, left_out)
 
 
-def _hides(key: str) -> bool:
+def hides(key: str) -> bool:
+    """Return whether a property of any library's namespace may hold a secret."""
     is_stored = key.startswith(STORAGE_PREFIX)
     secret = CatalogConfig.is_secret(key) if is_stored else is_secret(key)
     return secret or key.startswith(_HEADERS)

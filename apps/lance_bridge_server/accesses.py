@@ -207,6 +207,13 @@ def path_of(operation: str, names: Sequence[str], namespace: LanceNamespace) -> 
     return _Paths(namespace).namespace(names, of_tables=operation == "list_tables")
 
 
+def catalog_of(namespace: Any, path: Names) -> Any:
+    """Return what answers for a path: a catalog of a federation, or else the namespace itself."""
+    if isinstance(namespace, FederatedNamespace) and path and path[0] in namespace.catalogs:
+        return namespace.child(path[0])
+    return namespace
+
+
 @dataclass(frozen=True)
 class _Paths:
     """Paths of what identifiers name, as a namespace understands them."""
@@ -223,10 +230,7 @@ class _Paths:
 
     def location_keys(self, path: Names) -> set[str]:
         """Return the properties that set the location of a new namespace."""
-        namespace = self.namespace_
-        if isinstance(namespace, FederatedNamespace) and path and path[0] in namespace.catalogs:
-            namespace = namespace.child(path[0])
-        capabilities = getattr(namespace, "capabilities", None)
+        capabilities = getattr(catalog_of(self.namespace_, path), "capabilities", None)
         words = capabilities.namespace_words if isinstance(capabilities, Capabilities) else ()
         return {_LOCATION} | {each.location for each in words if each.location}
 

@@ -19,6 +19,7 @@ from lance_namespace.errors import PermissionDeniedError, UnauthenticatedError
 from lance_bridge.errors import invalid
 from lance_bridge.namespace import LanceBridgeNamespace
 from lance_bridge_federated import FederatedNamespace
+from lance_bridge_federated.children import close_namespace
 
 from .principals import ANONYMOUS, Principal
 
@@ -112,7 +113,7 @@ class CallerNamespaces:
             self._kept.move_to_end(key)
             unused = [self._kept.popitem(last=False)[1]] if len(self._kept) > self._most else []
         for each in unused:
-            _close(each)
+            close_namespace(each)
         return found
 
     def close(self) -> None:
@@ -121,7 +122,7 @@ class CallerNamespaces:
             unused = list(self._kept.values())
             self._kept.clear()
         for each in unused:
-            _close(each)
+            close_namespace(each)
 
 
 def _method_of(name: str, own: LanceNamespace) -> _Method:
@@ -177,9 +178,3 @@ class RootNamespaces:
         """Close the objects of all callers."""
         for each in self._callers.values():
             each.close()
-
-
-def _close(namespace: LanceNamespace) -> None:
-    close = getattr(namespace, "close", None)
-    if callable(close):
-        close()

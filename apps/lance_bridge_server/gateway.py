@@ -18,6 +18,7 @@ from lance_bridge import location as locations
 from lance_bridge.errors import internal, invalid, is_panic
 from lance_bridge.requests import as_model
 from lance_bridge_federated import FederatedNamespace
+from lance_bridge_federated.children import close_namespace
 
 from . import lancedb
 from .accesses import LISTINGS, Access, NamesAsGiven, accesses_of
@@ -74,9 +75,7 @@ class Gateway:
         """Close the connections of the catalogs, and the audit log."""
         if self.callers is not None:
             self.callers.close()
-        close = getattr(self.namespace, "close", None)
-        if callable(close):
-            close()
+        close_namespace(self.namespace)
         if self.audit is not None:
             self.audit.close()
 
@@ -109,7 +108,7 @@ class Gateway:
             request.state,
             trail_of(request),
         )
-        seconds = min(self.limits.operation_seconds, requested_seconds(request.headers))
+        seconds = min(limits.operation_seconds, requested_seconds(request.headers))
         return await self._operations.run(run, call.operation, seconds)
 
     def _of_lancedb(self, request: Request, call: Call, *, is_lancedb: bool) -> Call:

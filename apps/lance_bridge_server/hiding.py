@@ -19,9 +19,8 @@ from lance_namespace.errors import (
 
 from lance_bridge.errors import display, namespace_not_empty
 from lance_bridge.namespace import LanceBridgeNamespace
-from lance_bridge_federated import FederatedNamespace
 
-from .accesses import CREATING, Access
+from .accesses import CREATING, Access, catalog_of
 from .authorization import AllowAll, Authorizer, HiddenError, not_found
 from .operations import Body, Operation
 from .principals import Principal
@@ -139,9 +138,5 @@ def hide_storage_options(
 
 def _answers_to_writers(namespace: LanceNamespace, access: Access) -> bool:
     """Return whether a table's catalog answers every DescribeTable for a writer."""
-    if isinstance(namespace, FederatedNamespace):
-        namespace = namespace.child(access.path[0])
-    return (
-        isinstance(namespace, LanceBridgeNamespace)
-        and namespace.connection.config.credentials_write
-    )
+    catalog = catalog_of(namespace, access.path)
+    return isinstance(catalog, LanceBridgeNamespace) and catalog.connection.config.credentials_write

@@ -19,7 +19,7 @@ from typing import Any
 from lance_namespace.errors import LanceNamespaceError, ServiceUnavailableError
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from lance_bridge.errors import OutcomeUnknownError
+from .operation_threads import unfinished
 
 _log = logging.getLogger(__name__)
 
@@ -108,7 +108,7 @@ class Lifecycle:
         self.end_requests()
 
     def _stop_server(self, number: int, server: Callable[..., object]) -> None:
-        """Have the server stop; told twice, uvicorn would not end the application."""
+        """Have the server stop; asked twice, uvicorn would not end the application."""
         if not self._is_server_stopping:
             self._is_server_stopping = True
             server(number, None)
@@ -179,12 +179,9 @@ def stopped(scope: Scope) -> ServiceUnavailableError:
     """Return the error for a request that is ended as the server stops."""
     state = scope.get("state", {})
     operation = state.get("operation")
-    if operation is None or operation.is_read or not state.get("is_started", False):
-        return ServiceUnavailableError("The server stops; nothing was changed")
-    return OutcomeUnknownError(
-        f"The server stops: the outcome of {operation.name} is unknown; check it before you "
-        "repeat it"
-    )
+    may_change = state.get("is_started", False) and not operation.is_read
+    outcome = f"the outcome of {operation.name}" if may_change else ""
+    return unfinished("The server stops", outcome, may_change=may_change)
 
 
 class LifecycleMiddleware:

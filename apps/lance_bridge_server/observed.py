@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 
+from lance_namespace.errors import ErrorCode
 from starlette.types import Message, Send
 
 ERROR = 400
 """The lowest status of errors."""
-INTERNAL = 18
+INTERNAL = ErrorCode.INTERNAL.value
 
 
 class ObservedSend:

@@ -88,7 +88,17 @@ class OperationThreads:
 def _too_late(operation: Operation, seconds: float, *, has_begun: bool) -> ServiceUnavailableError:
     late = f"{operation.name} did not finish within {seconds:g} seconds"
     if not has_begun:
-        return ServiceUnavailableError(f"{late}: the server is busy; nothing was changed")
-    if operation.is_read:
-        return ServiceUnavailableError(f"{late}; nothing was changed")
-    return OutcomeUnknownError(f"{late}: its outcome is unknown; check it before you repeat it")
+        late += ": the server is busy"
+    return unfinished(late, "its outcome", may_change=has_begun and not operation.is_read)
+
+
+def unfinished(why: str, outcome: str, *, may_change: bool) -> ServiceUnavailableError:
+    """Return the error for a request that is answered before its operation has ended.
+
+    Args:
+        outcome: What is unknown then, as the message says it.
+        may_change: Whether a thread goes on that may change something.
+    """
+    if not may_change:
+        return ServiceUnavailableError(f"{why}; nothing was changed")
+    return OutcomeUnknownError(f"{why}: {outcome} is unknown; check it before you repeat it")

@@ -15,13 +15,12 @@ from lance_namespace import LanceNamespace
 from pydantic import SecretStr
 
 from lance_bridge.namespace import LanceBridgeNamespace
-from lance_bridge.redaction import HIDDEN, is_secret
+from lance_bridge.redaction import HIDDEN
 from lance_bridge.storage_options import STORAGE_PREFIX, may_be_credential
+from lance_bridge_federated.children import hides
 
 _SHORTEST = 6
 """Shorter values are words of messages too."""
-_HEADERS = ("header.", "headers.")
-"""Prefixes of pylance's properties for HTTP headers."""
 
 
 class SecretValues:
@@ -77,4 +76,4 @@ def _texts(config: Any) -> Iterator[tuple[str, str]]:
 def _is_secret(key: str) -> bool:
     if key.startswith(STORAGE_PREFIX):
         return may_be_credential(key.removeprefix(STORAGE_PREFIX))
-    return is_secret(key) or key.startswith(_HEADERS)
+    return hides(key)

@@ -8,6 +8,7 @@ import hmac
 import json
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -198,17 +199,21 @@ def test_changed_tokens_are_refused(served: Served, okta: IdentityProvider) -> N
     assert ask(served, f"{header}.{claims}.{signature}")[0] == 200
 
 
-def chain(provider: IdentityProvider, clock: Clock, **options: Any) -> AuthenticatorChain:
-    keys = ProviderKeys(provider.issuer, None, KeyLifetimes(3600, 30, 86_400, 5), clock=clock)
-    return AuthenticatorChain([OidcTokens(keys, [AUDIENCE], **options)])
+@contextmanager
+def served_at(
+    directory: Path, shape: str, **options: Any
+) -> Iterator[tuple[IdentityProvider, Served, Clock]]:
+    """Serve a directory to the tokens of a provider, whose keys age by a clock of the test."""
+    clock = Clock()
+    with identity_provider(shape) as provider:
+        keys = ProviderKeys(provider.issuer, None, KeyLifetimes(3600, 30, 86_400, 5), clock=clock)
+        tokens = AuthenticatorChain([OidcTokens(keys, [AUDIENCE], **options)])
+        with serving_settings(directory, tokens) as served:
+            yield provider, served, clock
 
 
 def test_keys_are_rolled_over_while_the_server_runs(tmp_path: Path) -> None:
-    clock = Clock()
-    with (
-        identity_provider("keycloak") as provider,
-        serving_settings(tmp_path, chain(provider, clock)) as served,
-    ):
+    with served_at(tmp_path, "keycloak") as (provider, served, clock):
         old = provider.token()
         assert ask(served, old)[0] == 200
         provider.rotate()
@@ -220,11 +225,7 @@ def test_keys_are_rolled_over_while_the_server_runs(tmp_path: Path) -> None:
 
 
 def test_a_withdrawn_key_is_no_longer_taken_after_an_hour(tmp_path: Path) -> None:
-    clock = Clock()
-    with (
-        identity_provider("google") as provider,
-        serving_settings(tmp_path, chain(provider, clock)) as served,
-    ):
+    with served_at(tmp_path, "google") as (provider, served, clock):
         old = provider.token()
         assert ask(served, old)[0] == 200
         provider.rotate()
@@ -235,11 +236,7 @@ def test_a_withdrawn_key_is_no_longer_taken_after_an_hour(tmp_path: Path) -> Non
 
 
 def test_made_up_keys_do_not_flood_the_provider(tmp_path: Path) -> None:
-    clock = Clock()
-    with (
-        identity_provider("okta") as provider,
-        serving_settings(tmp_path, chain(provider, clock)) as served,
-    ):
+    with served_at(tmp_path, "okta") as (provider, served, clock):
         assert ask(served, provider.token())[0] == 200
         before = provider.requests()
         for step in range(40):
@@ -251,11 +248,7 @@ def test_made_up_keys_do_not_flood_the_provider(tmp_path: Path) -> None:
 
 
 def test_known_keys_go_on_while_the_provider_is_down(tmp_path: Path) -> None:
-    clock = Clock()
-    with (
-        identity_provider("entra") as provider,
-        serving_settings(tmp_path, chain(provider, clock)) as served,
-    ):
+    with served_at(tmp_path, "entra") as (provider, served, clock):
         known, unknown = provider.token(exp=seconds(100)), provider.token(retired=True)
         assert ask(served, known)[0] == 200
         provider.stop()
@@ -270,11 +263,7 @@ def test_known_keys_go_on_while_the_provider_is_down(tmp_path: Path) -> None:
 
 
 def test_a_provider_that_never_answered_makes_tokens_unavailable(tmp_path: Path) -> None:
-    clock = Clock()
-    with (
-        identity_provider("okta") as provider,
-        serving_settings(tmp_path, chain(provider, clock)) as served,
-    ):
+    with served_at(tmp_path, "okta") as (provider, served, _):
         token = provider.token()
         provider.stop()
         assert ask(served, token)[:2] == (503, 17)
@@ -288,10 +277,7 @@ def test_claims_for_names_and_groups_are_configured(tmp_path: Path) -> None:
         "groups_claim": "realm_access.roles",
         "claims": {"hd": "example.com"},
     }
-    with (
-        identity_provider("google") as provider,
-        serving_settings(tmp_path, chain(provider, Clock(), **options)) as served,
-    ):
+    with served_at(tmp_path, "google", **options) as (provider, served, _):
         right: dict[str, Any] = {"email": "ann@example.com", "hd": "example.com"}
         roles = {"roles": ["x", 5]}
         assert ask(served, provider.token(**right, realm_access=roles))[0] == 200

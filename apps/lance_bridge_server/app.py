@@ -65,8 +65,8 @@ def create_app(gateway: Gateway, process: Process | None = None) -> Starlette:
             Middleware(ResponseHeaders),
             Middleware(RequestCount, gateway=gateway),
             Middleware(Telemetry, metrics=process.metrics),
-            Middleware(LifecycleMiddleware, lifecycle=process.lifecycle, on_end=_on_end),
             Middleware(AuditMiddleware, log=gateway.audit),
+            Middleware(LifecycleMiddleware, lifecycle=process.lifecycle, on_end=_on_end),
         ],
     )
     app.router.redirect_slashes = False

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from lance_namespace.errors import ErrorCode
-from starlette.types import Message, Send
+from starlette.types import Message, Scope, Send
 
-ERROR = 400
-"""The lowest status of errors."""
-INTERNAL = ErrorCode.INTERNAL.value
+_ERROR, _SERVER_ERROR = 400, 500
 
 
 class ObservedSend:
@@ -27,9 +27,34 @@ class ObservedSend:
         else:
             body = message.get("body", b"")
             self.bytes += len(body)
-            if self.status is not None and self.status >= ERROR and self.code is None:
+            if self.status is not None and self.status >= _ERROR and self.code is None:
                 self.code = _code_in(body)
         await self._send(message)
+
+    @contextmanager
+    def record_failure(self) -> Iterator[None]:
+        """Record an exception, which another layer answers, or that the answer was cut."""
+        try:
+            yield
+        except Exception:
+            self.status, self.code = _SERVER_ERROR, ErrorCode.INTERNAL.value
+            raise
+        except BaseException:
+            self.status = self.code = None
+            raise
+
+
+def observe(scope: Scope, send: Send) -> ObservedSend:
+    """Return what passes a request's answer on; `observed` finds it, so that it is read once."""
+    answer = ObservedSend(send)
+    scope.setdefault("state", {})["answer"] = answer
+    return answer
+
+
+def observed(scope: Scope) -> ObservedSend:
+    """Return what passes on the answer to a request."""
+    answer: ObservedSend = scope["state"]["answer"]
+    return answer
 
 
 def _code_in(body: bytes) -> int | None:

@@ -13,7 +13,7 @@ from opentelemetry import context, propagate, trace
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .metrics import Metrics, code_label
-from .observed import INTERNAL, ObservedSend
+from .observed import observe
 
 _SERVER_ERROR = 500
 _TRACER = trace.get_tracer("lance_bridge_server")
@@ -30,27 +30,20 @@ class Telemetry:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        started, received, answer = (
-            time.perf_counter(),
-            _CountedReceive(receive),
-            ObservedSend(send),
-        )
+        started, received = time.perf_counter(), _CountedReceive(receive)
+        answer = observe(scope, send)
         self._metrics.begin()
-        status, code = None, None
         with _span(scope) as span:
             try:
-                await self._app(scope, received, answer)
-                status, code = answer.status, answer.code
-            except Exception:
-                status, code = _SERVER_ERROR, INTERNAL  # another layer answers it
-                raise
+                with answer.record_failure():
+                    await self._app(scope, received, answer)
             finally:
-                operation = scope.get("state", {}).get("operation")
+                operation = scope["state"].get("operation")
                 name = operation.name if operation else None
-                label = code_label(status, code)
+                label = code_label(answer.status, answer.code)
                 seconds = time.perf_counter() - started
                 self._metrics.end(name, label, seconds, received.bytes, answer.bytes)
-                _end_span(span, name, label, status)
+                _end_span(span, name, label, answer.status)
 
 
 class _CountedReceive:

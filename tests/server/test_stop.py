@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -108,7 +109,8 @@ def requests_in_flight(served: Program) -> float:
 
 
 def test_what_is_not_done_by_the_deadline_is_answered(tmp_path: Path) -> None:
-    with hanging(tmp_path, stop_seconds=2) as (served, ask, threads):
+    audit = tmp_path / "audit.jsonl"
+    with hanging(tmp_path, stop_seconds=2, audit={"to": str(audit)}) as (served, ask, threads):
         read, write = threads.submit(ask, "describe"), threads.submit(ask, "drop")
         lancedb = threads.submit(ask, "drop", headers={"user-agent": "LanceDB-Test"})
         wait_until(lambda: requests_in_flight(served) == 4)
@@ -121,6 +123,8 @@ def test_what_is_not_done_by_the_deadline_is_answered(tmp_path: Path) -> None:
     assert code == 0, error
     assert "3 requests are ended" in error
     assert "Traceback" not in error, error
+    ended = [json.loads(line) for line in audit.read_text().splitlines()]
+    assert [each["code"] for each in ended if "code" in each] == [17, 17, 17]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

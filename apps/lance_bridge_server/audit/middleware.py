@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ..observed import INTERNAL, ObservedSend
+from ..observed import observed
 from .log import AuditLog
 from .trail import AuditTrail
 
@@ -21,12 +21,10 @@ class AuditMiddleware:
             await self._app(scope, receive, send)
             return
         trail = AuditTrail(self._log, scope)
-        scope.setdefault("state", {})["audit_trail"] = trail
-        answer = ObservedSend(send)
+        scope["state"]["audit_trail"] = trail
+        answer = observed(scope)
         try:
-            await self._app(scope, receive, answer)
-        except Exception:
-            # Another layer answers it.
-            trail.end(500, INTERNAL)
-            raise
-        trail.end(answer.status, answer.code)
+            with answer.record_failure():
+                await self._app(scope, receive, send)
+        finally:
+            trail.end(answer.status, answer.code)

@@ -15,11 +15,11 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
+from .http_instruments import SECONDS
+
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 DIRECTORY_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 """Where worker processes keep their numbers. Set before they start: the client reads it early."""
-_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
-_OTHER = "other"
 
 
 class Metrics:
@@ -40,7 +40,7 @@ class Metrics:
             "lance_bridge_request_seconds",
             "Time from a request's head to the end of its answer.",
             ["operation"],
-            buckets=_SECONDS,
+            buckets=SECONDS,
             registry=registry,
         )
         self._received = Counter(
@@ -60,23 +60,20 @@ class Metrics:
         """Count a request that has begun."""
         self._in_flight.inc()
 
-    def end(
-        self, operation: str | None, code: str, seconds: float, received: int, sent: int
-    ) -> None:
+    def end(self, operation: str, code: str, seconds: float, received: int, sent: int) -> None:
         """Count a request that was answered.
 
         Args:
-            operation: None if it was for none.
+            operation: Its name; ``other`` if it was for none.
             code: What `code_label` returns.
             received: Bytes of its body.
             sent: Bytes of its answer.
         """
-        name = operation or _OTHER
         self._in_flight.dec()
-        self._requests.labels(name, code).inc()
-        self._seconds.labels(name).observe(seconds)
-        self._received.labels(name).inc(received)
-        self._sent.labels(name).inc(sent)
+        self._requests.labels(operation, code).inc()
+        self._seconds.labels(operation).observe(seconds)
+        self._received.labels(operation).inc(received)
+        self._sent.labels(operation).inc(sent)
 
     def text(self) -> bytes:
         """Return all metrics, in Prometheus' format."""

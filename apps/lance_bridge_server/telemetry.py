@@ -1,6 +1,7 @@
 """Metrics and a trace span for each request.
 
-Spans go where the process's OpenTelemetry SDK sends them, and nowhere without one.
+They go where the process's OpenTelemetry SDK sends them, and nowhere without one; metrics also to
+Prometheus.
 """
 
 from __future__ import annotations
@@ -9,14 +10,21 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from opentelemetry import context, propagate, trace
+from opentelemetry import context, metrics, propagate, trace
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from .http_instruments import (
+    SERVER_ERROR,
+    Attributes,
+    HttpInstruments,
+    request_attributes,
+    result_attributes,
+)
 from .metrics import Metrics, code_label
 from .observed import observe
 
-_SERVER_ERROR = 500
 _TRACER = trace.get_tracer("lance_bridge_server")
+_INSTRUMENTS = HttpInstruments(metrics.get_meter("lance_bridge_server"))
 
 
 class Telemetry:
@@ -31,19 +39,21 @@ class Telemetry:
             await self._app(scope, receive, send)
             return
         started, received = time.perf_counter(), _CountedReceive(receive)
-        answer = observe(scope, send)
+        answer, request = observe(scope, send), request_attributes(scope)
         self._metrics.begin()
+        _INSTRUMENTS.begin(request)
         with _span(scope) as span:
             try:
                 with answer.record_failure():
                     await self._app(scope, received, answer)
             finally:
                 operation = scope["state"].get("operation")
-                name = operation.name if operation else None
                 label = code_label(answer.status, answer.code)
-                seconds = time.perf_counter() - started
-                self._metrics.end(name, label, seconds, received.bytes, answer.bytes)
-                _end_span(span, name, label, answer.status)
+                result = result_attributes(operation, answer.status, label)
+                measured = (time.perf_counter() - started, received.bytes, answer.bytes)
+                self._metrics.end(str(result["lance.operation"]), label, *measured)
+                _INSTRUMENTS.end(request, result, *measured)
+                _end_span(span, result, answer.status)
 
 
 class _CountedReceive:
@@ -71,15 +81,13 @@ def _span(scope: Scope) -> Iterator[trace.Span]:
         span.end()
 
 
-def _end_span(span: trace.Span, operation: str | None, code: str, status: int | None) -> None:
+def _end_span(span: trace.Span, result: Attributes, status: int | None) -> None:
     if not span.is_recording():
         return
-    span.update_name(operation or "other")
-    span.set_attribute("lance.operation", operation or "other")
-    span.set_attribute("lance.code", code)
-    if status is not None:
-        span.set_attribute("http.response.status_code", status)
-    if status is None or status >= _SERVER_ERROR:
+    span.update_name(str(result["lance.operation"]))
+    for key, value in result.items():
+        span.set_attribute(key, value)
+    if status is None or status >= SERVER_ERROR:
         span.set_status(trace.StatusCode.ERROR)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 from opentelemetry import trace
+from opentelemetry.metrics import NoOpMeter
 from opentelemetry.trace import NonRecordingSpan, SpanContext, Tracer, TracerProvider
 from prometheus_client.parser import text_string_to_metric_families
 from server.conftest import Recorder
@@ -19,9 +20,12 @@ from lance_bridge_server import telemetry
 from lance_bridge_server.app import create_app
 from lance_bridge_server.authentication.chain import AuthenticatorChain
 from lance_bridge_server.gateway import Gateway
+from lance_bridge_server.http_instruments import HttpInstruments
 from lance_bridge_server.logs import JsonFormatter
 
 TABLE = "/v1/table/films$t"
+
+Kept = list[tuple[str, str, float, dict[str, Any]]]
 
 
 def samples(http: httpx.Client) -> dict[tuple[str, ...], float]:
@@ -72,6 +76,64 @@ def test_metrics_need_credentials_unless_they_are_anonymous(namespace: Any) -> N
             assert answer.headers["content-type"].startswith("text/plain")
         else:
             refused(answer, 401, 16)
+
+
+# -- metrics of OpenTelemetry ----------------------------------------------------------------------
+
+
+class Instrument:
+    """Keeps what is recorded, by name and attributes."""
+
+    def __init__(self, kept: Kept, name: str, unit: str) -> None:
+        self._kept = kept
+        self._key = (name, unit)
+
+    def record(self, value: float, attributes: dict[str, Any]) -> None:
+        self._kept.append((*self._key, value, attributes))
+
+    add = record
+
+
+class KeepingMeter(NoOpMeter):
+    """An SDK that keeps its measurements."""
+
+    def __init__(self) -> None:
+        super().__init__("test")
+        self.kept: Kept = []
+
+    def create_histogram(self, name: str, unit: str = "", *_: Any, **__: Any) -> Any:
+        return Instrument(self.kept, name, unit)
+
+    create_up_down_counter: Any = create_histogram
+
+
+def test_requests_are_measured_by_the_conventions_of_opentelemetry(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    meter = KeepingMeter()
+    monkeypatch.setattr(telemetry, "_INSTRUMENTS", HttpInstruments(meter))
+    with serving(create_app(gateway)) as url, httpx.Client(base_url=url) as client:
+        sent = send_rows(client, f"{TABLE}/create")
+        client.request("MADE-UP", "/nowhere")
+    request = {"http.request.method": "POST", "url.scheme": "http"}
+    result = {
+        "lance.operation": "create_table",
+        "lance.code": "OK",
+        "http.route": "/v1/table/{id}/create",
+        "http.response.status_code": 200,
+    }
+    mine = [each for each in meter.kept if each[-1]["http.request.method"] == "POST"]
+    begun, ended, (name, unit, seconds, attributes), *sizes = mine
+    assert begun == ("http.server.active_requests", "{request}", 1, request)
+    assert ended == ("http.server.active_requests", "{request}", -1, request)
+    assert (name, unit, attributes) == ("http.server.request.duration", "s", request | result)
+    assert 0 < seconds < 60
+    assert sizes == [
+        ("http.server.request.body.size", "By", len(sent.request.content), request | result),
+        ("http.server.response.body.size", "By", len(sent.content), request | result),
+    ]
+    [other] = (each[-1] for each in meter.kept if "other" in each[-1].values() and each[1] == "s")
+    assert other["http.request.method"] == "_OTHER"
 
 
 # -- traces ----------------------------------------------------------------------------------------
@@ -144,6 +206,7 @@ def test_a_request_is_a_span_of_the_clients_trace(
     assert span.attributes == {
         "lance.operation": "describe_table",
         "lance.code": "TABLE_NOT_FOUND",
+        "http.route": "/v1/table/{id}/describe",
         "http.response.status_code": 404,
     }
     # What the catalog is sent makes its spans children of this one.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +180,21 @@ def test_files_that_another_program_moved_are_opened_again(tmp_path: Path) -> No
     log.write({"number": 2})
     log.close()
     assert lines_of(file) == [{"number": 2}]
+
+
+@pytest.mark.parametrize("rotation", ["size", "daily", "external"])
+def test_others_cannot_read_the_files(tmp_path: Path, rotation: Any) -> None:
+    mask = os.umask(0)
+    try:
+        log = open_audit_log(tmp_path / "audit.jsonl", rotation=rotation, max_bytes=1)
+        for number in range(2):
+            log.write({"number": number})
+        log.close()
+    finally:
+        os.umask(mask)
+    files = list(tmp_path.iterdir())
+    assert (len(files) > 1) is (rotation == "size")
+    assert {each.stat().st_mode & 0o777 for each in files} == {0o640}
 
 
 def test_lines_can_go_to_standard_output_or_a_logger(

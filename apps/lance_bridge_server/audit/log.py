@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 from collections.abc import Mapping
+from functools import partial
+from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler, TimedRotatingFileHandler, WatchedFileHandler
 from pathlib import Path
 from typing import Any, Literal
@@ -29,15 +32,23 @@ class _Raising(logging.Handler):
         raise  # noqa: PLE0704 - logging calls this while it handles the exception
 
 
-class _SizedFile(_Raising, RotatingFileHandler):
+class _File(_Raising, logging.FileHandler):
+    """Creates files that only the owner can write, and only its group read."""
+
+    def _open(self) -> TextIOWrapper:
+        opener = partial(os.open, mode=0o640)
+        return open(self.baseFilename, "a", encoding=self.encoding, opener=opener)
+
+
+class _SizedFile(_File, RotatingFileHandler):
     pass
 
 
-class _DailyFile(_Raising, TimedRotatingFileHandler):
+class _DailyFile(_File, TimedRotatingFileHandler):
     pass
 
 
-class _WatchedFile(_Raising, WatchedFileHandler):
+class _WatchedFile(_File, WatchedFileHandler):
     pass
 
 

@@ -6,11 +6,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, get_args
+from functools import cache, partial
+from typing import Any, TypeVar, get_args
 from urllib.parse import parse_qsl, unquote
 
 import anyio
+import anyio.to_thread
 from lance_namespace.errors import InvalidInputError, ServiceUnavailableError
 from pydantic import BaseModel
 from pydantic_core import from_json
@@ -24,6 +25,8 @@ from . import lancedb
 from .operations import Body, Operation
 from .telemetry import trace_headers
 
+T = TypeVar("T")
+
 DEFAULT_DELIMITER = "$"
 _ARROW = "application/vnd.apache.arrow.stream"
 _JSON = "application/json"
@@ -31,6 +34,8 @@ _NOT_OF_THE_QUERY = {"id", "identity", "context"}
 _PASSED_ON = ("traceparent", "tracestate")
 _NOT_PASSED_ON = {"identity", "storage_options"}
 _MAX_QUERY_PARAMETERS = 1000
+_MOST_CONTAINERS = 100_000
+_LARGE = 64 << 10
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 
 
@@ -44,6 +49,8 @@ class Call:
     delimiter: str
     context: Mapping[str, str]
     """What is passed on to the catalog: the request's id and its trace, as headers."""
+    size: int = 0
+    """Bytes of the JSON body."""
 
     @property
     def id(self) -> list[str] | None:
@@ -69,13 +76,18 @@ class Call:
 
 
 async def read_call(
-    request: Request, operation: Operation, max_bytes: int, max_seconds: float
+    request: Request,
+    operation: Operation,
+    max_bytes: int,
+    max_seconds: float,
+    threads: anyio.CapacityLimiter,
 ) -> Call:
     """Read a request, but not the rows that it carries.
 
     Args:
         max_bytes: The limit for a JSON body.
         max_seconds: How long a JSON body may take to come.
+        threads: How many large ones are parsed at once.
 
     Raises:
         InvalidInputError: (13) it is malformed, or says different things in different places.
@@ -86,7 +98,7 @@ async def read_call(
     _require_no_encoding(request)
     query = _read_query(request)
     delimiter = _single(query, "delimiter") or DEFAULT_DELIMITER
-    fields = await _read_body(request, operation, max_bytes, max_seconds)
+    fields, size = await _read_body(request, operation, max_bytes, max_seconds, threads)
     fields = _merged(fields, _query_fields(operation.request, query), "query")
     if operation.name == "create_table":
         fields = _merged(fields, _header_fields(request.headers), "headers")
@@ -96,7 +108,7 @@ async def read_call(
         fields = _merged(fields, {name: value}, "path")
     if not operation.has_id and fields.get("id"):
         raise invalid(f"{operation.name} takes no identifier")
-    return Call(operation, fields, delimiter, _context(request))
+    return Call(operation, fields, delimiter, _context(request), size)
 
 
 def parse_id(text: str, delimiter: str) -> list[str]:
@@ -130,20 +142,38 @@ class MediaTypeError(Exception):
 
 
 async def _read_body(
-    request: Request, operation: Operation, max_bytes: int, max_seconds: float
-) -> dict[str, Any]:
+    request: Request,
+    operation: Operation,
+    max_bytes: int,
+    max_seconds: float,
+    threads: anyio.CapacityLimiter,
+) -> tuple[dict[str, Any], int]:
+    """Return the fields of a body, and its size."""
     if operation.body is Body.ROWS:
         _require_media_type(request, _ARROW)
-        return {}
+        return {}, 0
     with sending_client(max_seconds):
         body = await _limited_body(request, max_bytes)
     if not body.strip():
         if operation.requires_body:
             raise invalid("The body is missing; this operation takes a JSON object")
-        return {}
+        return {}, 0
+    parse = partial(_parse_body, request, operation, body)
+    return await run_by_size(len(body), parse, threads), len(body)
+
+
+async def run_by_size(size: int, work: Callable[[], T], threads: anyio.CapacityLimiter) -> T:
+    """Do work on a JSON body: of a large one in a thread, as other requests would wait for it."""
+    return work() if size <= _LARGE else await anyio.to_thread.run_sync(work, limiter=threads)
+
+
+def _parse_body(request: Request, operation: Operation, body: bytes) -> dict[str, Any]:
     if operation.name == lancedb.NEW_COLUMNS and _media_type(request) == _ARROW:
         return lancedb.new_columns(body)
     _require_media_type(request, _JSON)
+    # The parser keeps all threads waiting, and takes longest for these.
+    if body.count(b"[") + body.count(b"{") > _MOST_CONTAINERS:
+        raise invalid(f"The body has more than {_MOST_CONTAINERS} arrays and objects")
     found = _parse_json(body)
     return {"metadata": found} if operation.body is Body.METADATA else found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import anyio
@@ -25,7 +26,7 @@ from .accesses import LISTINGS, Access, NamesAsGiven, accesses_of
 from .audit import AuditLog, AuditTrail, trail_of
 from .authorization import AllowAll, Authorizer, HiddenError, authorize, sees_namespace
 from .callers import RootNamespaces
-from .calls import DEFAULT_DELIMITER, Call, read_call
+from .calls import DEFAULT_DELIMITER, Call, read_call, run_by_size
 from .cascade import authorize_cascade
 from .cors import CorsSettings
 from .health import ReadinessSettings
@@ -38,6 +39,9 @@ from .secret_values import SECRETS
 from .sql_functions import refuse_functions
 from .streams import ARROW_FILE, ARROW_STREAM, RowsResponse, UploadedFile, with_first_batch
 from .visible_listing import VisibleListing
+
+_READERS = 4
+"""How many large JSON bodies are read at once: Python runs one thread at a time."""
 
 
 @dataclass
@@ -64,6 +68,7 @@ class Gateway:
 
     def __post_init__(self) -> None:
         self._operations = OperationThreads(self.limits.threads)
+        self._readers = anyio.CapacityLimiter(_READERS)
         self.senders = anyio.CapacityLimiter(self.limits.threads)
 
     @property
@@ -88,11 +93,12 @@ class Gateway:
         principal: Principal = request.state.principal
         limits = self.limits
         body_bytes = limits.body_bytes_of(principal)
-        call = await read_call(request, operation, body_bytes, limits.stall_seconds)
+        readers = self._readers
+        call = await read_call(request, operation, body_bytes, limits.stall_seconds, readers)
         is_lancedb = lancedb.is_lancedb(request)
-        call = self._of_lancedb(request, call, is_lancedb=is_lancedb)
-        refuse_functions(call.fields)
-        arguments: list[Any] = [call.model()]
+        prepare = partial(self._prepare, request, call, is_lancedb=is_lancedb)
+        call, model = await run_by_size(call.size, prepare, readers)
+        arguments: list[Any] = [model]
         if operation.body is Body.ROWS:
             upload = UploadedFile(request, limits.stall_seconds, limits.batch_bytes)
             small = await upload.read_small()
@@ -110,6 +116,12 @@ class Gateway:
         )
         seconds = min(limits.operation_seconds, requested_seconds(request.headers))
         return await self._operations.run(run, call.operation, seconds)
+
+    def _prepare(self, request: Request, call: Call, *, is_lancedb: bool) -> tuple[Call, Any]:
+        """Return a call as the namespace has it, and its request."""
+        call = self._of_lancedb(request, call, is_lancedb=is_lancedb)
+        refuse_functions(call.fields)
+        return call, call.model()
 
     def _of_lancedb(self, request: Request, call: Call, *, is_lancedb: bool) -> Call:
         """Return a call of LanceDB's client as the specification has it, with the whole path."""

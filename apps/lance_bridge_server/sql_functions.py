@@ -53,7 +53,8 @@ def _expressions(value: Any, *, is_sql: bool = False) -> Iterator[str]:
         yield value
     elif isinstance(value, list):
         for each in value:
-            yield from _expressions(each, is_sql=is_sql)
+            if not isinstance(each, (int, float)):  # a vector has millions of them
+                yield from _expressions(each, is_sql=is_sql)
     elif isinstance(value, Mapping):
         for name, each in value.items():
             yield from _expressions(each, is_sql=is_sql or name in _EXPRESSIONS)

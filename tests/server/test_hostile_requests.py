@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import socket
 import struct
@@ -20,7 +21,8 @@ from server.http_requests import ARROW, ROWS, done, ipc, refused, send_rows
 from server.serving import serving
 from server.sockets import chunk, dial, head, read_answer, require_refused
 
-from lance_bridge_server import listening
+from lance_bridge_server import calls, listening
+from lance_bridge_server import gateway as gateway_module
 from lance_bridge_server.app import create_app
 from lance_bridge_server.gateway import Gateway
 from lance_bridge_server.limits import Limits
@@ -213,6 +215,36 @@ def test_hostile_json_is_refused(
     headers = {"content-type": "application/json"}
     answer = http.post(f"{table}/{operation}", content=body, headers=headers)
     refused(answer, 400, 13)
+
+
+@pytest.mark.parametrize(("size", "is_in_loop"), [(1 << 10, True), (1 << 17, False)])
+def test_other_requests_do_not_wait_for_a_large_json_body(
+    namespace: Any, monkeypatch: pytest.MonkeyPatch, size: int, is_in_loop: bool
+) -> None:
+    loops: list[bool] = []
+
+    def watch(work: Any) -> Any:
+        def watched(*arguments: Any, **options: Any) -> Any:
+            loops.append(asyncio._get_running_loop() is not None)
+            return work(*arguments, **options)
+
+        return watched
+
+    for module, name in ((calls, "from_json"), (gateway_module, "refuse_functions")):
+        monkeypatch.setattr(module, name, watch(getattr(module, name)))
+    with serving(create_app(Gateway(namespace))) as address:
+        body = {"properties": {"comment": "x" * size}, "mode": "exist_ok"}
+        done(httpx.post(f"{address}/v1/namespace/films/create", json=body))
+    assert loops == [is_in_loop] * 2
+
+
+def test_json_that_takes_long_to_parse_is_refused(namespace: Any) -> None:
+    with serving(create_app(Gateway(namespace))) as address:
+        for part in ("[]", "{}"):
+            body = f'{{"x": [{",".join([part] * 100_000)}]}}'
+            headers = {"content-type": "application/json"}
+            answer = httpx.post(f"{address}{TABLE}/describe", content=body, headers=headers)
+            assert "100000 arrays and objects" in refused(answer, 400, 13)
 
 
 @pytest.fixture

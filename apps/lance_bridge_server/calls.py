@@ -34,6 +34,13 @@ _NOT_OF_THE_QUERY = {"id", "identity", "context"}
 _PASSED_ON = ("traceparent", "tracestate")
 _NOT_PASSED_ON = {"identity", "storage_options"}
 _MAX_QUERY_PARAMETERS = 1000
+_DELETE = "batch_delete_table_versions"
+_BATCHES = {
+    "batch_create_table_versions": "entries",
+    "batch_commit_tables": "operations",
+    _DELETE: "ranges",
+}
+"""The field of each batch with its entries."""
 _MOST_CONTAINERS = 100_000
 _LARGE = 64 << 10
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
@@ -230,6 +237,26 @@ def _parse_json(body: bytes) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise invalid("The body is not a JSON object")
     return found
+
+
+def check_batch(call: Call, most: int) -> None:
+    """Refuse a batch with more entries than it may have.
+
+    Raises:
+        BodyTooLargeError:
+    """
+    count = _count_entries(call.operation.name, call.fields)
+    if count > most:
+        raise BodyTooLargeError(f"The batch has {count} entries, and may have {most}: divide it")
+
+
+def _count_entries(operation: str, fields: Mapping[str, Any]) -> int:
+    entries = fields.get(_BATCHES.get(operation, ""))
+    if not isinstance(entries, list):
+        return 0
+    inner = (each.get("delete_table_versions") for each in entries if isinstance(each, dict))
+    ranges = (_count_entries(_DELETE, each) for each in inner if isinstance(each, dict))
+    return len(entries) + sum(ranges)
 
 
 # -- query -----------------------------------------------------------------------------------------

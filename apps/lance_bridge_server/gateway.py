@@ -26,7 +26,7 @@ from .accesses import LISTINGS, Access, NamesAsGiven, accesses_of
 from .audit import AuditLog, AuditTrail, trail_of
 from .authorization import AllowAll, Authorizer, HiddenError, authorize, sees_namespace
 from .callers import RootNamespaces
-from .calls import DEFAULT_DELIMITER, Call, read_call, run_by_size
+from .calls import DEFAULT_DELIMITER, Call, check_batch, read_call, run_by_size
 from .cascade import authorize_cascade
 from .cors import CorsSettings
 from .health import ReadinessSettings
@@ -120,6 +120,7 @@ class Gateway:
     def _prepare(self, request: Request, call: Call, *, is_lancedb: bool) -> tuple[Call, Any]:
         """Return a call as the namespace has it, and its request."""
         call = self._of_lancedb(request, call, is_lancedb=is_lancedb)
+        check_batch(call, self.limits.batch_entries)
         refuse_functions(call.fields)
         return call, call.model()
 

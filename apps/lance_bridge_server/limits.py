@@ -50,6 +50,8 @@ class Limits:
 
     body_bytes: Count = 16 << 20
     """The largest JSON body."""
+    batch_entries: Count = 1000
+    """How many entries a batch of operations may have."""
     batch_bytes: Count = 256 << 20
     """The largest batch of rows that is sent, without compression: each is held as a whole."""
     stall_seconds: Seconds = 120.0

@@ -107,6 +107,33 @@ def test_a_principal_may_have_limits_of_its_own(namespace: Any) -> None:
         refused(client.post(path, json=body, headers=as_("loader")), 429, 21)
 
 
+def ranges(count: int) -> dict[str, Any]:
+    return {"ranges": [{"start_version": 1, "end_version": 2}] * count}
+
+
+DROPPED = {"deregister_table": {"id": ["films", "t"]}}
+VERSION = {"id": ["films", "t"], "version": 1, "manifest_path": "m"}
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("version/batch-create", {"entries": [VERSION] * 4}),
+        ("batch-commit", {"operations": [DROPPED] * 4}),
+        ("batch-commit", {"operations": [{"delete_table_versions": ranges(3)}]}),
+        ("films$t/version/delete", ranges(4)),
+    ],
+)
+def test_entries_of_a_batch_are_limited(namespace: Any, path: str, body: dict[str, Any]) -> None:
+    for most, status in ((3, 413), (4, None)):
+        with limited(namespace, batch_entries=most) as client:
+            answer = client.post(f"/v1/table/{path}", json=body, headers=as_("ann"))
+        if status:
+            assert "4 entries, and may have 3" in refused(answer, status, 13)
+        else:
+            assert answer.status_code != 413
+
+
 @pytest.mark.parametrize(
     "limits",
     [

@@ -44,12 +44,16 @@ _BATCH_OPERATIONS = {
     "deregister_table": "deregister_table",
 }
 """The operation of each field of a batch's entry."""
+_DELETE_ROWS = "delete_from_table"
 _OVERWRITING = {
-    "create_table": "insert_into_table",
-    "create_namespace": "drop_namespace",
-    "register_table": "deregister_table",
+    "create_table": ("insert_into_table", _DELETE_ROWS, "drop_table"),
+    "insert_into_table": (_DELETE_ROWS,),
+    "create_namespace": ("drop_namespace",),
+    "register_table": ("deregister_table",),
 }
-"""What else it takes to replace an object that exists."""
+"""What else it takes to replace an object that exists, or its rows."""
+_KEEPING = {"", "append", "create", "existok", "exist_ok"}
+"""Modes that keep it. Any other could be a spelling of Overwrite to some namespace."""
 _MOST_NAMES, _MOST_CHARACTERS = 32, 8192
 _LOCATION = "location"
 """The property with the location of a table, and by default with that of a namespace."""
@@ -156,8 +160,13 @@ def _table_accesses(name: str, call: Call, request: Any, paths: _Paths) -> Itera
 
 
 def _overwriting(name: str, path: Names, request: Any) -> Iterator[Access]:
-    if name in _OVERWRITING and (request.mode or "").lower() == "overwrite":
-        yield Access(_OVERWRITING[name], path)
+    if name in _OVERWRITING and (request.mode or "").lower() not in _KEEPING:
+        for operation in _OVERWRITING[name]:
+            yield Access(operation, path)
+    if name == "merge_insert_into_table" and (
+        request.when_not_matched_by_source_delete or request.when_not_matched_by_source_delete_filt
+    ):
+        yield Access(_DELETE_ROWS, path)
 
 
 def _location(

@@ -27,6 +27,7 @@ from .principals import Principal
 
 _log = logging.getLogger(__name__)
 
+_WRITING = {"insert_into_table", "delete_from_table"}
 _DROPPING = ("drop_table", "drop_namespace")
 
 
@@ -119,15 +120,15 @@ def hide_storage_options(
     """Return an answer without storage options that let a principal do more than it may.
 
     Those of a description let it read the table's files, and write them where the catalog is
-    configured so; those of a table that was created write them.
+    configured so; those of a table that was created write them. Who can write them can delete rows.
     """
     answers = [getattr(each, "declare_table", None) for each in getattr(result, "results", ())]
     if not any(getattr(each, "storage_options", None) for each in (result, *answers)):
         return result
     for access in accesses:
-        needed = {"insert_into_table" if access.operation in CREATING else "query_table"}
+        needed = _WRITING if access.operation in CREATING else {"query_table"}
         if _answers_to_writers(namespace, access):
-            needed.add("insert_into_table")
+            needed = needed | _WRITING
         if not all(authorizer.check(principal, each, access.path).allowed for each in needed):
             for each in (result, *answers):
                 if each is not None and "storage_options" in type(each).model_fields:

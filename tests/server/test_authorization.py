@@ -26,6 +26,8 @@ POLICIES = """
     when { resource in Namespace::"closed" || resource == Table::"open.hidden" };
 @id("maker") permit(principal == User::"maker", action in Action::"create", resource);
 @id("keeper") permit(principal == User::"keeper", action, resource in Namespace::"open");
+@id("adder") permit(principal == User::"adder", action, resource in Namespace::"open");
+@id("adding") forbid(principal == User::"adder", action == Action::"delete_from_table", resource);
 @id("kept") forbid(principal == User::"keeper",
     action in [Action::"set_location", Action::"write", Action::"drop_table"], resource);
 """
@@ -253,6 +255,59 @@ def test_overwriting_takes_the_right_to_write(client_of: Any) -> None:
     assert "may not do insert_into_table" in response.json()["error"]
 
 
+DELETING = {"when_not_matched_by_source_delete": "true"}
+LANCEDB = {"user-agent": "LanceDB-Python-Client"}
+
+
+@pytest.mark.parametrize(
+    ("user", "name", "params", "denied"),
+    [
+        ("appender", "insert_into_table", {"mode": "overwrite"}, "delete_from_table"),
+        ("appender", "insert_into_table", {"mode": "Overwrite"}, "delete_from_table"),
+        ("appender", "insert_into_table", {"mode": " overwrite"}, "delete_from_table"),
+        ("appender", "insert_into_table", {"mode": "Append"}, None),
+        ("appender", "insert_into_table", {}, None),
+        ("appender", "create_table", {"mode": "overwrite"}, "delete_from_table"),
+        ("writer", "create_table", {"mode": "overwrite"}, "drop_table"),
+        ("appender", "create_table", {"mode": "exist_ok"}, None),
+        ("appender", "create_table", {"mode": "ExistOk"}, None),
+        ("appender", "merge_insert_into_table", DELETING, "delete_from_table"),
+        (
+            "appender",
+            "merge_insert_into_table",
+            {"when_not_matched_by_source_delete_filt": "id > 1"},
+            "delete_from_table",
+        ),
+        ("writer", "merge_insert_into_table", DELETING, None),
+    ],
+)
+def test_removing_rows_takes_the_right_to_delete_them(
+    appending: Any, user: str, name: str, params: dict[str, str], denied: str | None
+) -> None:
+    operation = next(each for each in OPERATIONS if each.name == name)
+    request = request_for(operation, ["open", "t"])
+    request["params"] = {**request.get("params", {}), **params}
+    for headers in ({}, LANCEDB):
+        response = appending(user)(**{**request, "headers": {**request["headers"], **headers}})
+        if denied:
+            assert f"may not do {denied} on 'open.t'" in response.json()["error"]
+        else:
+            assert response.status_code == 200, response.text
+
+
+@pytest.fixture(scope="module")
+def appending(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Principals that may add rows; one of them may delete them, too."""
+    directory = tmp_path_factory.mktemp("appending")
+    namespace = memory_namespace(directory)
+    declare(namespace, "open.t")
+    text = """permit(principal, action in [Action::"see", Action::"create",
+        Action::"insert_into_table", Action::"merge_insert_into_table"], resource);
+    permit(principal == User::"writer", action == Action::"delete_from_table", resource);"""
+    with clients(namespace, cedar(directory, text)) as client_of:
+        yield client_of
+
+
 def test_a_view_takes_the_right_to_read_everything(client_of: Any) -> None:
     create = next(each for each in OPERATIONS if each.name == "create_materialized_view")
     response = client_of("keeper")(**request_for(create, ["open", "view"]))
@@ -317,6 +372,8 @@ def test_names_in_a_federation_are_those_of_its_catalogs(tmp_path: Path) -> None
         ("keeper", "false", True),
         ("owner", "true", True),
         ("keeper", "true", False),
+        ("adder", "false", True),
+        ("adder", "true", False),
     ],
 )
 def test_storage_options_take_the_right_to_read(

@@ -6,7 +6,7 @@ A catalog that does not answer is left out, and every page from then on names it
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
@@ -18,7 +18,7 @@ from lance_namespace.errors import (
     UnsupportedOperationError,
 )
 
-from lance_bridge.paging import PageRequest, bad_token, encode_token, require_progress
+from lance_bridge.paging import PageRequest, bad_token, decode_token, encode_token, require_progress
 
 from .children import Child
 from .error_text import describe, errors_of
@@ -31,6 +31,7 @@ DELIMITER = "$"
 UNAVAILABLE = "unavailable."
 """Prefix of the keys of an answer's context that name the catalogs that were left out."""
 _SCOPE = "all tables of all catalogs"
+_MOST_NAMES = 1000
 _WALK = "all tables of one catalog"
 _EARLIER = "not asked again: it did not answer for an earlier page"
 
@@ -58,23 +59,63 @@ def list_all(
         InvalidInputError: (13) a bad limit or token.
     """
     asked = PageRequest.parse(_SCOPE, request.limit, request.page_token)
-    if asked.after is not None and len(asked.after) < 2:
-        raise bad_token()
-    catalog, token, *missing = asked.after or ("", "")
+    catalog, token, *missing = _check_position(asked.after) if asked.after else ("", "")
     page = _Page([], dict.fromkeys(missing, _EARLIER), request.limit)
     for name in sorted(children):
-        if name < catalog:
+        if name < catalog or (name == catalog and not token):
             continue
         if page.room == 0:
-            return _answer(page, (name, ""))
+            return _answer(page, (catalog, ""))
         token = _fill(page, children[name], request, token if name == catalog else "")
+        catalog = name
         if token:
-            return _answer(page, (name, token))
+            return _answer(page, (catalog, token))
     return _answer(page, None)
 
 
+def _check_position(content: tuple[str, ...]) -> tuple[str, ...]:
+    """Return what a token holds: a catalog, its own token, and the catalogs that were left out.
+
+    Raises:
+        InvalidInputError: (13) it is not of this listing, or has more names than take little time.
+    """
+    if not 2 <= len(content) <= _MOST_NAMES:
+        raise bad_token()
+    return content
+
+
+def visible_token(
+    token: str, shows: Callable[[str], bool], *, skips_hidden: bool = False, parent: str = ""
+) -> str:
+    """Return the page token of `list_all` without the catalogs that were left out and are hidden.
+
+    Args:
+        token: That of another listing is returned as it is.
+        shows: Whether a catalog may be named. Names in a federation within this one follow its name
+            and a dot.
+        skips_hidden: Whether the listing goes on after a hidden catalog, as if it did not exist.
+        parent: What names in the token follow.
+    """
+    try:
+        catalog, inner, *missing = _check_position(decode_token(_SCOPE, token))
+    except InvalidInputError:
+        return token
+    name = parent + catalog
+    if skips_hidden and not shows(name):
+        inner = ""
+    elif inner:
+        inner = visible_token(inner, shows, skips_hidden=skips_hidden, parent=f"{name}.")
+    kept = [each for each in missing if shows(parent + each)]
+    return encode_token(_SCOPE, (catalog, inner, *kept))
+
+
 def _answer(page: _Page, position: tuple[str, str] | None) -> api.ListTablesResponse:
-    """Return a page; the token has the position of the next one, and what was left out."""
+    """Return a page.
+
+    Args:
+        position: For the next page's token: the catalog of this page's last table, and that
+            catalog's own token, or "" at its end. It names none that comes later.
+    """
     token = None
     if position is not None:
         token = encode_token(_SCOPE, (*position, *sorted(page.left_out)))

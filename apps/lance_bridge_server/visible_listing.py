@@ -6,7 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from lance_bridge_federated.listing import UNAVAILABLE
+from lance_namespace.errors import InvalidInputError
+
+from lance_bridge_federated.listing import UNAVAILABLE, visible_token
 
 from .accesses import Names, split_name
 from .authorization import Authorizer
@@ -23,6 +25,9 @@ class VisibleListing:
     Neither the size of a page nor whether another follows depends on what is left out. Tokens are
     the catalog's, each for the place after a visible name. The pages that the catalog is asked for
     grow, so that a listing that is nearly all hidden takes few calls.
+
+    Tokens can be read and changed. They name no catalog but those of visible names, and one that
+    names a hidden catalog is answered as if that did not exist.
     """
 
     authorizer: Authorizer
@@ -38,7 +43,7 @@ class VisibleListing:
         kept: list[str] = []
         limit, last = request.limit, None
         while True:
-            answer = self.list_page(request)
+            answer = self._list_page(request)
             limit = limit or max(1, len(self._names(answer)))
             found = self._visible(answer)
             room = limit - len(kept)
@@ -50,6 +55,16 @@ class VisibleListing:
             if not answer.page_token:
                 return self._with_names(answer, kept)
             request = _next_request(request, answer.page_token, limit)
+
+    def _list_page(self, request: Any) -> Any:
+        try:
+            return self.list_page(request)
+        except InvalidInputError:
+            token = request.page_token or ""
+            changed = visible_token(token, self._shows, skips_hidden=True)
+            if changed == token:
+                raise
+            return self.list_page(request.model_copy(update={"page_token": changed}))
 
     def _cut(self, kept: list[str], request: Any, answer: Any, before: int) -> Any:
         """End a page after its last name.
@@ -63,7 +78,7 @@ class VisibleListing:
         if names[-1] == kept[-1]:
             return self._with_names(answer, kept)
         size = names.index(kept[-1]) + 1
-        again = self.list_page(request.model_copy(update={"limit": size}))
+        again = self._list_page(request.model_copy(update={"limit": size}))
         # It has other names where some were added or dropped meanwhile.
         return self._with_names(again, [*kept[:before], *self._visible(again)])
 
@@ -83,15 +98,19 @@ class VisibleListing:
         return names
 
     def _with_names(self, answer: Any, names: list[str]) -> Any:
-        context = {key: text for key, text in (answer.context or {}).items() if self._shows(key)}
-        return answer.model_copy(update={self._field: names, "context": context or None})
+        context = {
+            key: text
+            for key, text in (answer.context or {}).items()
+            if not key.startswith(UNAVAILABLE) or self._shows(key.removeprefix(UNAVAILABLE))
+        }
+        token = visible_token(answer.page_token or "", self._shows)
+        changed = {self._field: names, "context": context or None, "page_token": token or None}
+        return answer.model_copy(update=changed)
 
-    def _shows(self, key: str) -> bool:
-        """Return whether a key of an answer's context is about nothing hidden."""
-        if not key.startswith(UNAVAILABLE):
-            return True
-        catalog = tuple(key.removeprefix(UNAVAILABLE).split("."))
-        return bool(self.authorizer.filter(self.principal, "list_namespaces", [catalog]))
+    def _shows(self, catalog: str) -> bool:
+        """Return whether a catalog may be named; after a dot, one of a federation within."""
+        path = tuple(catalog.split("."))
+        return bool(self.authorizer.filter(self.principal, "list_namespaces", [path]))
 
 
 def _next_request(request: Any, token: str, limit: int) -> Any:

@@ -216,6 +216,7 @@ def test_a_token_that_this_listing_did_not_give_is_invalid_input(
         token_of(version, scope, catalog),
         token_of(version, scope, catalog, "of no catalog"),
         token_of(version, scope, "prod", own),
+        token_of(version, scope, catalog, own, *["a"] * 1000),
     ]
     for bad in foreign:
         with pytest.raises(InvalidInputError, match="page_token"):

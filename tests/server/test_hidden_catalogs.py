@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +14,7 @@ from lance_namespace.errors import ServiceUnavailableError
 from server.operation_requests import request_for
 from server.policies import cedar, clients, declare, memory_namespace
 
+from lance_bridge.paging import encode_token
 from lance_bridge_federated import FederatedNamespace
 from lance_bridge_server.operations import OPERATIONS, Operation
 
@@ -64,6 +68,68 @@ def test_listings_do_not_name_a_hidden_catalog_that_does_not_answer(client_of: A
     assert client_of("ann")("GET", "/v1/table").json() == {"tables": ["prod$open$t"]}
     found = client_of("owner")("GET", "/v1/table").json()
     assert list(found["context"]) == ["unavailable.vault"]
+
+
+HIDDEN = ("attic", "hall", "quiet")
+
+
+@pytest.fixture
+def send(tmp_path: Path) -> Iterator[Any]:
+    """Requests of one who may see some of the catalogs, with more below one of them."""
+    inner = memory_namespace(tmp_path)
+    declare(inner, "open.t")
+    down = Broken(ServiceUnavailableError("refused the connection"))
+    nest = FederatedNamespace({"attic": down, "hall": inner, "loft": inner, "yard": inner})
+    federated = FederatedNamespace(
+        {"attic": down, "nest": nest, "prod": inner, "quiet": inner, "shop": inner}
+    )
+    text = """permit(principal, action, resource)
+        when { resource in Namespace::"nest.loft" || resource in Namespace::"nest.yard"
+            || resource in Namespace::"prod" || resource in Namespace::"shop" };"""
+    with clients(federated, cedar(tmp_path, text)) as client_of:
+
+        def send(token: str | None) -> Any:
+            params = {"limit": "1", **({"page_token": token} if token else {})}
+            response = client_of("ann")("GET", "/v1/table", params=params)
+            assert response.status_code == 200, response.text
+            return response.json()
+
+        yield send
+
+
+def texts_in(token: str) -> Iterator[str]:
+    """Yield the texts in a page token, and in those that it holds."""
+    try:
+        content = json.loads(base64.urlsafe_b64decode(token))
+    except ValueError:
+        return
+    for each in content:
+        if isinstance(each, str):
+            yield each
+            yield from texts_in(each)
+
+
+def test_page_tokens_name_no_hidden_catalog(send: Any) -> None:
+    found, token = [], None
+    while True:
+        page = send(token)
+        found += page["tables"]
+        assert "context" not in page
+        if not (token := page.get("page_token")):
+            break
+        assert not set(HIDDEN) & set(texts_in(token))
+    assert found == ["nest$loft$open$t", "nest$yard$open$t", "prod$open$t", "shop$open$t"]
+
+
+@pytest.mark.parametrize("inner", ["", "x", encode_token("all tables", ("open", "s"))])
+def test_a_changed_page_token_does_not_say_that_a_catalog_exists(send: Any, inner: str) -> None:
+    scope = "all tables of all catalogs"
+    for hidden, absent in (("attic", "basement"), ("quiet", "q"), ("hall", "h")):
+        tokens = [encode_token(scope, (name, inner, name)) for name in (hidden, absent)]
+        if hidden == "hall":
+            tokens = [encode_token(scope, ("nest", each)) for each in tokens]
+        answers = [send(each) for each in tokens]
+        assert answers[0] == answers[1]
 
 
 @pytest.mark.parametrize("names", [["x"] * 33, ["x" * 8193]], ids=["names", "characters"])

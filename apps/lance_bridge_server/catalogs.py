@@ -16,6 +16,7 @@ from lance_bridge.registry import connect_configured, find, is_implementation
 from lance_bridge.storage_options import option_names
 from lance_bridge_federated import FederatedNamespace
 
+from .addresses import HOSTS, hosts_of
 from .callers import CallerNamespaces, RootNamespaces
 from .configuration.settings import ServerSettings
 from .public_answers import PublicAnswers
@@ -98,6 +99,7 @@ def _connect(
         made = connect_configured(name, stored, more)
         if not is_caller:  # tokens of callers are many, and have a form that is recognised
             SECRETS.add(secrets_of(made, {**stored, **more}))
+            HOSTS.add(hosts_of(made, {**stored, **more}))
         return made if is_own else PublicAnswers(made, option_names(",".join(public)))
     except InvalidInputError as error:
         raise invalid(f"catalog '{name}': {error}") from error

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from lance_namespace.errors import (
     ErrorCode,
     InvalidInputError,
@@ -15,7 +17,12 @@ from lance_namespace.errors import (
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
+from .addresses import hide_addresses
 from .secret_values import SECRETS
+
+_log = logging.getLogger(__name__)
+_SERVER_ERROR = 500
+_LONGEST = 2000
 
 _STATUSES = {
     404: (1, 4, 6, 8, 10, 11, 12, 22),
@@ -45,6 +52,17 @@ def error_of_status(status: int, message: str) -> LanceNamespaceError:
     return _CODE_BY_STATUS.get(status, InvalidInputError)(message)
 
 
+def _public_text(text: str, code: ErrorCode) -> str:
+    """Return an error's message as clients may read it."""
+    text = SECRETS.hide(text)
+    shown = hide_addresses(text, repeats_request=code is ErrorCode.INVALID_INPUT)
+    if shown == text:
+        return text
+    level = logging.WARNING if STATUS_BY_CODE[code] >= _SERVER_ERROR else logging.INFO
+    _log.log(level, "%s: %s", code.name, " ".join(text[:_LONGEST].split()))
+    return f"{shown} (the server's log has the addresses)"
+
+
 def error_answer(
     request: Request,
     error: LanceNamespaceError,
@@ -60,7 +78,7 @@ def error_answer(
     code = ErrorCode(error.code)
     content = {
         "code": code.value,
-        "error": SECRETS.hide(str(error)),
+        "error": _public_text(str(error), code),
         "instance": request.url.path,
         "context": {"request_id": request.state.request_id},
     }

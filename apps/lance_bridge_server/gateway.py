@@ -23,6 +23,7 @@ from lance_bridge_federated.children import close_namespace
 
 from . import lancedb
 from .accesses import LISTINGS, Access, NamesAsGiven, accesses_of
+from .addresses import hide_addresses
 from .audit import AuditLog, AuditTrail, trail_of
 from .authorization import AllowAll, Authorizer, HiddenError, authorize, sees_namespace
 from .callers import RootNamespaces
@@ -284,6 +285,8 @@ def _plain(result: Any) -> Any:
         content = result.model_dump(mode="json", by_alias=True, exclude_none=True)
         context = content.get("context")  # where a federation says why a catalog is left out
         if context:
-            content["context"] = {key: SECRETS.hide(text) for key, text in context.items()}
+            content["context"] = {
+                key: hide_addresses(SECRETS.hide(text)) for key, text in context.items()
+            }
         return content
     return result

@@ -24,9 +24,14 @@ _SHORTEST = 6
 
 
 class SecretValues:
-    """Replaces known values in texts. Safe to share between threads."""
+    """Replaces known values in texts. Safe to share between threads.
 
-    def __init__(self) -> None:
+    Args:
+        shown: What stands for them.
+    """
+
+    def __init__(self, shown: str = HIDDEN) -> None:
+        self._shown = shown
         self._values: frozenset[str] = frozenset()
         self._pattern = re.compile(r"(?!)")
 
@@ -39,7 +44,7 @@ class SecretValues:
 
     def hide(self, text: str) -> str:
         """Return a text without the values."""
-        return self._pattern.sub(HIDDEN, text)
+        return self._pattern.sub(self._shown, text)
 
 
 SECRETS = SecretValues()
@@ -52,14 +57,25 @@ def secrets_of(namespace: LanceNamespace, properties: Mapping[str, str]) -> Iter
     Args:
         properties: Those that it was connected with; lance-bridge's own know theirs.
     """
-    if isinstance(namespace, LanceBridgeNamespace):
-        properties = dict(_texts(namespace.connection.config))
-    for key, value in properties.items():
+    for key, value in property_texts_of(namespace, properties).items():
         if _is_secret(key):
             yield value
             password = urlsplit(value).password if "://" in value else None
             if password:
                 yield password
+
+
+def property_texts_of(
+    namespace: LanceNamespace, properties: Mapping[str, str]
+) -> Mapping[str, str]:
+    """Return the properties of a catalog by their names, those of the environment among them.
+
+    Args:
+        properties: Those that it was connected with; lance-bridge's own know theirs.
+    """
+    if isinstance(namespace, LanceBridgeNamespace):
+        return dict(_texts(namespace.connection.config))
+    return properties
 
 
 def _texts(config: Any) -> Iterator[tuple[str, str]]:

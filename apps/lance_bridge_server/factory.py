@@ -12,6 +12,7 @@ from .catalogs import connect_callers, connect_catalogs, root_namespace
 from .configuration.settings import ServerSettings
 from .configuration.source import SettingsSource
 from .gateway import Gateway
+from .listeners import ServedTls, tls_context
 from .principals import Anonymous, Authenticator
 from .process import Process
 from .reloading import ReloadingApp
@@ -29,15 +30,30 @@ def app_from_environment() -> ASGIApp:
     return app_from_source(SettingsSource.of_environment())
 
 
-def app_from_source(source: SettingsSource, process: Process | None = None) -> ReloadingApp:
-    """Return the application of a configuration. Raises what `app_from_environment` does."""
+def app_from_source(
+    source: SettingsSource, process: Process | None = None, tls: ServedTls | None = None
+) -> ReloadingApp:
+    """Return the application of a configuration. Raises what `app_from_environment` does.
+
+    Args:
+        tls: What a reload renews.
+    """
     gateway = gateway_from_source(source)
-    return ReloadingApp(gateway, partial(gateway_from_source, source.unpinned()), process)
+    return ReloadingApp(gateway, partial(gateway_from_source, source.unpinned(), tls), process)
 
 
-def gateway_from_source(source: SettingsSource) -> Gateway:
-    """Read a configuration, return its gateway. Raises what `app_from_environment` does."""
-    return gateway_from_settings(source.read(), source)
+def gateway_from_source(source: SettingsSource, tls: ServedTls | None = None) -> Gateway:
+    """Read a configuration, return its gateway. Raises what `app_from_environment` does.
+
+    Args:
+        tls: Gets the files of the configuration, if all of it can be used.
+    """
+    settings = source.read()
+    renewed = tls_context(settings.tls) if tls and settings.tls else None
+    gateway = gateway_from_settings(settings, source)
+    if tls and settings.tls and renewed:
+        tls.renew(settings.tls, renewed)
+    return gateway
 
 
 def gateway_from_settings(settings: ServerSettings, source: SettingsSource) -> Gateway:

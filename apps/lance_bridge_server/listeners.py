@@ -8,6 +8,7 @@ import ssl
 import stat
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from lance_namespace.errors import ServiceUnavailableError
 
@@ -79,6 +80,46 @@ def _address_of(opened: socket.socket, scheme: str) -> str:
         return f"unix:{opened.getsockname()}"
     host, port = opened.getsockname()[:2]
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+
+class ServedTls:
+    """TLS of a server, whose files can be read again while it listens.
+
+    It can be pickled; a worker process that loads it has its own context.
+    """
+
+    def __init__(self, settings: TlsSettings) -> None:
+        self._settings = settings
+        self._context: _RenewableContext | None = None
+
+    def open(self, *_: object) -> ssl.SSLContext:
+        """Return the context to listen with, as uvicorn asks for it. Raises as `tls_context`."""
+        context = _RenewableContext(ssl.PROTOCOL_TLS_SERVER)
+        context.current = tls_context(self._settings)
+        self._context = context
+        return context
+
+    def renew(self, settings: TlsSettings, context: ssl.SSLContext) -> None:
+        """Use a context of other settings, from the next connection on."""
+        self._settings = settings
+        if self._context is not None:
+            self._context.current = context
+
+    def __reduce__(self) -> tuple[type[ServedTls], tuple[TlsSettings]]:
+        return ServedTls, (self._settings,)
+
+
+class _RenewableContext(ssl.SSLContext):
+    """Makes each connection by another context, which can be replaced.
+
+    A context that has listened cannot be changed to have fewer authorities, and is left without a
+    certificate by a key that does not fit.
+    """
+
+    current: ssl.SSLContext
+
+    def wrap_bio(self, *arguments: Any, **options: Any) -> ssl.SSLObject:
+        return self.current.wrap_bio(*arguments, **options)
 
 
 def tls_context(settings: TlsSettings) -> ssl.SSLContext:

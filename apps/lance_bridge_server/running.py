@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import socket
-import ssl
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -17,12 +16,12 @@ from lance_namespace.errors import LanceNamespaceError
 from starlette.types import ASGIApp
 from uvicorn.supervisors import Multiprocess
 
-from .configuration.settings import ServerSettings, TlsSettings
+from .configuration.settings import ServerSettings
 from .configuration.source import SettingsSource
 from .factory import app_from_source, gateway_from_source
 from .gateway import Gateway
 from .lifecycle import Lifecycle
-from .listeners import tls_context
+from .listeners import ServedTls
 from .listening import WatchedProtocol, http_options
 from .logs import log_config
 from .metrics import forget_process, share_metrics
@@ -49,19 +48,21 @@ class Supervisor(Multiprocess):
     ) -> None:
         self._source = source
         self._settings = settings
+        self._tls = ServedTls(settings.tls) if settings.tls else None
         log = log_config(settings.log)
         app = self._worker_app(source.pinned())
-        super().__init__(uvicorn_config(app, settings, log=log, factory=True), sockets)
+        config = uvicorn_config(app, settings, self._tls, log=log, factory=True)
+        super().__init__(config, sockets)
 
     def _worker_app(self, source: SettingsSource) -> Callable[[], ASGIApp]:
         """Return what makes a worker's application, also when the file was broken since."""
-        return partial(_worker_app, source, self._settings)
+        return partial(_worker_app, source, self._settings, self._tls)
 
     def handle_hup(self) -> None:
         """Have each worker read the configuration again; see `reloading`."""
         try:
             source = self._source.pinned()
-            gateway_from_source(source).close()
+            gateway_from_source(source, self._tls).close()
         except (LanceNamespaceError, OSError) as error:
             log_refused(error)
             return
@@ -95,8 +96,9 @@ def run(
         # uvicorn stops at these, and then sends itself the same signal again.
         signal.signal(each, _ignore)
     if settings.workers == 1:
-        app = ReloadingApp(gateway, partial(gateway_from_source, source), _process(settings))
-        config = uvicorn_config(app, settings, log=log_config(settings.log))
+        tls = ServedTls(settings.tls) if settings.tls else None
+        app = ReloadingApp(gateway, partial(gateway_from_source, source, tls), _process(settings))
+        config = uvicorn_config(app, settings, tls, log=log_config(settings.log))
         uvicorn.Server(config).run(list(sockets))
         return
     gateway.close()
@@ -107,9 +109,9 @@ def run(
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def _worker_app(source: SettingsSource, settings: ServerSettings) -> ASGIApp:
+def _worker_app(source: SettingsSource, settings: ServerSettings, tls: ServedTls | None) -> ASGIApp:
     signal.signal(signal.SIGHUP, _ignore)
-    return app_from_source(source, _process(settings))
+    return app_from_source(source, _process(settings), tls)
 
 
 def _process(settings: ServerSettings) -> Process:
@@ -125,6 +127,7 @@ def _ignore(*_: object) -> None:
 def uvicorn_config(
     app: Any,
     settings: ServerSettings,
+    tls: ServedTls | None,
     *,
     log: dict[str, Any] | None = None,
     factory: bool = False,
@@ -133,6 +136,7 @@ def uvicorn_config(
 
     Args:
         app: The application, or with ``factory`` what makes it.
+        tls: None for connections without TLS.
         log: The configuration of `logging`; None leaves it as it is.
     """
     return uvicorn.Config(
@@ -141,7 +145,7 @@ def uvicorn_config(
         **http_options(settings.limits.connections),
         ws="none",
         workers=settings.workers,
-        ssl_context_factory=partial(_tls, settings.tls) if settings.tls else None,
+        ssl_context_factory=tls.open if tls else None,
         log_config=log,
         # Its lines would have the query, in which clients send storage options.
         access_log=False,
@@ -152,7 +156,3 @@ def uvicorn_config(
         timeout_graceful_shutdown=settings.stop_seconds + _END_SECONDS,
         timeout_worker_healthcheck=_WORKER_SECONDS,
     )
-
-
-def _tls(settings: TlsSettings, *_: object) -> ssl.SSLContext:
-    return tls_context(settings)

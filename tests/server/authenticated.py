@@ -23,7 +23,7 @@ from lance_bridge_server.authorization import AllowAll, Decision
 from lance_bridge_server.configuration.settings import ServerSettings
 from lance_bridge_server.factory import authenticator_from_settings
 from lance_bridge_server.gateway import Gateway
-from lance_bridge_server.listeners import addresses_of, open_sockets
+from lance_bridge_server.listeners import ServedTls, addresses_of, open_sockets
 from lance_bridge_server.principals import Authenticator, Principal
 from lance_bridge_server.running import uvicorn_config
 
@@ -54,6 +54,7 @@ class Served:
 
     url: str
     seen: Seen = field(default_factory=Seen)
+    tls: ServedTls | None = None
 
     @property
     def last(self) -> Principal:
@@ -82,7 +83,8 @@ def serving_settings(
         limits=known.limits,
         databases=known.databases,
     )
-    server = uvicorn.Server(uvicorn_config(create_app(gateway), known))
+    served.tls = ServedTls(known.tls) if known.tls else None
+    server = uvicorn.Server(uvicorn_config(create_app(gateway), known, served.tls))
     thread = threading.Thread(target=server.run, args=(sockets,), daemon=True)
     thread.start()
     try:

@@ -15,6 +15,8 @@ from cryptography import x509
 from lance_namespace.errors import LanceNamespaceError
 
 from lance_bridge_server.configuration.settings import TlsSettings
+from lance_bridge_server.configuration.source import SettingsSource
+from lance_bridge_server.factory import gateway_from_source
 from lance_bridge_server.listeners import tls_context
 
 from .authenticated import LIST, Served, children, serving_settings
@@ -154,3 +156,39 @@ def test_a_key_of_another_certificate_is_refused(setup: Setup) -> None:
     settings = TlsSettings.model_validate({**setup.tls, "key": other})
     with pytest.raises(LanceNamespaceError, match="KEY_VALUES_MISMATCH"):
         tls_context(settings)
+
+
+def test_renewed_files_are_used_from_the_next_connection_on(setup: Setup, tmp_path: Path) -> None:
+    others = Authority(tmp_path, "others")
+    ann, bob = setup.authority.issue("ann"), others.issue("bob")
+    tls = {key: tmp_path / f"server.{key}" for key in ("certificate", "key", "client_ca")}
+
+    def install(authority: Authority) -> str:
+        pair = setup.authority.issue("server", names=loopback())
+        for file, content in zip(tls.values(), (*pair, authority.path), strict=True):
+            file.write_bytes(content.read_bytes())
+        return pair[0].read_text()
+
+    def is_known(served: Served, pair: tuple[Path, Path]) -> bool:
+        try:
+            return ask(setup, served, pair).status_code == 200
+        except httpx.TransportError:
+            return False
+
+    first = install(setup.authority)
+    method = {"method": "client_certificates"}
+    with serving_settings(tmp_path, tls=tls, authentication=[method]) as found:
+        host, _, port = found.url.removeprefix("https://").partition(":")
+        files = {"impl": "dir", "root": str(tmp_path)}
+        source = SettingsSource(overrides={"catalogs": {"files": files}, "tls": tls})
+        assert ssl.get_server_certificate((host, int(port))) == first
+        assert (is_known(found, ann), is_known(found, bob)) == (True, False)
+        second = install(others)
+        gateway_from_source(source, found.tls).close()
+        assert ssl.get_server_certificate((host, int(port))) == second
+        assert (is_known(found, ann), is_known(found, bob)) == (False, True)
+        tls["key"].write_bytes(ann[1].read_bytes())
+        with pytest.raises(LanceNamespaceError, match=r"tls\.certificate and tls\.key cannot be"):
+            gateway_from_source(source, found.tls)
+        assert ssl.get_server_certificate((host, int(port))) == second
+        assert is_known(found, bob)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import socket
+import ssl
 import time
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from cli.running import answer_of, program, run, wait_until
 from lance_bridge_server.authentication.key_file import ApiKeyFile
 
 from .authenticated import LIST, children, connect, serve
+from .certificates import Authority, loopback
 from .identity_provider import AUDIENCE, identity_provider
 
 pytestmark = pytest.mark.server
@@ -72,17 +74,41 @@ def test_several_processes_serve_a_file_and_a_socket(tmp_path: Path) -> None:
         assert all(json.loads(line)["level"] for line in error.splitlines())
 
 
-def test_sighup_reads_the_configuration_again(tmp_path: Path) -> None:
+def test_sighup_reads_the_configuration_and_certificates_again(tmp_path: Path) -> None:
     config = tmp_path / "server.yaml"
     files = {"impl": "dir", "root": f"{tmp_path}/lake"}
-    content = {"catalogs": {"one": files}, "listeners": [{"port": 0}], "workers": 2}
+    authority, tls = Authority(tmp_path), {key: tmp_path / key for key in ("certificate", "key")}
+
+    def install() -> str:
+        pair = authority.issue("server", names=loopback())
+        for file, content in zip(tls.values(), pair, strict=True):
+            file.write_bytes(content.read_bytes())
+        return pair[0].read_text()
+
+    first = install()
+    content = {
+        "catalogs": {"one": files},
+        "listeners": [{"port": 0}],
+        "workers": 2,
+        "tls": {key: str(file) for key, file in tls.items()},
+    }
     config.write_text(yaml.safe_dump(content))
     with serve("--config", str(config)) as served:
-        assert children(served.url) == ["one"]
+        host, _, port = served.url.removeprefix("https://").partition(":")
+        address = (host, int(port))
+        trust = {"tls.ssl_ca_cert": str(authority.path)}
+        assert children(served.url, **trust) == ["one"]
+        assert ssl.get_server_certificate(address) == first
+        second = install()
         config.write_text(yaml.safe_dump({**content, "catalogs": {"one": files, "two": files}}))
         served.process.send_signal(signal.SIGHUP)
-        # The workers are replaced one after another, and none is left in the end.
-        wait_until(lambda: all(children(served.url) == ["one", "two"] for _ in range(10)))
+        # Each worker reads them when it gets the signal, and all have in the end.
+        wait_until(lambda: all(children(served.url, **trust) == ["one", "two"] for _ in range(10)))
+        wait_until(lambda: all(ssl.get_server_certificate(address) == second for _ in range(10)))
+        tls["key"].write_text("broken")
+        served.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: "tls.certificate and tls.key cannot be used" in served.printed())
+        assert children(served.url, **trust) == ["one", "two"]
         assert served.stop()[0] == 0
 
 

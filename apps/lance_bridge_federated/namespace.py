@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from lance_bridge.catalog import Path
 from lance_bridge.errors import invalid, unsupported
+from lance_bridge.extended_requests import require_order
 from lance_bridge.paging import PageRequest, decode_token, encode_token
 from lance_bridge.requests import as_model
 
@@ -141,7 +142,9 @@ class FederatedNamespace(LanceNamespace):
             own, *_ = decode_token(_scope(catalog), token)
             inner = inner.model_copy(update={"page_token": own})
         with errors_of(catalog, operation, list(ids_in(inner))):
-            answer = getattr(child.namespace(), operation)(inner, *rows)
+            namespace = child.namespace()
+            require_order(namespace, inner)
+            answer = getattr(namespace, operation)(inner, *rows)
         return _with_catalog(answer, catalog) if isinstance(answer, BaseModel) else answer
 
     def query_table_reader(self, request: api.QueryTableRequest) -> pa.RecordBatchReader:

@@ -12,6 +12,13 @@ from enum import Enum
 import lance_namespace as api
 from pydantic import BaseModel
 
+from lance_bridge.extended_requests import (
+    OrderedQuery,
+    OrderedQueryAnalysis,
+    OrderedQueryPlan,
+    ReplacingIndexRequest,
+)
+
 
 class Body(Enum):
     """What a request carries."""
@@ -117,12 +124,12 @@ OPERATIONS = (
     _table("merge_insert_into_table", "merge_insert", api.MergeInsertIntoTableRequest, **_ROWS),
     _table("update_table", "update", api.UpdateTableRequest),
     _table("delete_from_table", "delete", api.DeleteFromTableRequest),
-    _table("query_table", "query", api.QueryTableRequest, answer=Answer.ROWS, **_READ),
+    _table("query_table", "query", OrderedQuery, answer=Answer.ROWS, **_READ),
     _table("count_table_rows", "count_rows", api.CountTableRowsRequest, **_VALUE),
-    _table("explain_table_query_plan", "explain_plan", api.ExplainTableQueryPlanRequest, **_VALUE),
-    _table("analyze_table_query_plan", "analyze_plan", api.AnalyzeTableQueryPlanRequest, **_VALUE),
-    _table("create_table_index", "create_index", api.CreateTableIndexRequest),
-    _table("create_table_scalar_index", "create_scalar_index", api.CreateTableIndexRequest),
+    _table("explain_table_query_plan", "explain_plan", OrderedQueryPlan, **_VALUE),
+    _table("analyze_table_query_plan", "analyze_plan", OrderedQueryAnalysis, **_VALUE),
+    _table("create_table_index", "create_index", ReplacingIndexRequest),
+    _table("create_table_scalar_index", "create_scalar_index", ReplacingIndexRequest),
     _table("list_table_indices", "index/list", api.ListTableIndicesRequest, **_READ),
     _table("describe_table_index_stats", "index/{index_name}/stats",
            api.DescribeTableIndexStatsRequest, **_READ),

@@ -10,6 +10,8 @@ import lance_namespace as api
 import pytest
 from lance_namespace import errors
 
+from lance_bridge.extended_requests import ReplacingIndexRequest
+
 from .building import DATASET, TABLE, create
 from .evolving import (
     ROWS,
@@ -60,6 +62,22 @@ def test_a_name_is_taken_once(ns: MemoryNamespace, more: dict[str, str]) -> None
     with pytest.raises(errors.TableIndexAlreadyExistsError, match="'id_idx'"):
         build_index(ns, "id", "BITMAP", **more)
     assert dataset(ns).version == 2
+
+
+def test_an_index_of_the_same_column_is_replaced_where_that_is_asked_for(
+    ns: MemoryNamespace,
+) -> None:
+    def replace(column: str, index_type: str, **more: str) -> None:
+        request = {"id": TABLE, "column": column, "index_type": index_type, "replace": True, **more}
+        ns.create_table_index(ReplacingIndexRequest.model_validate(request))
+
+    replace("st.`a.b`", "BTREE")
+    replace("st.`a.b`", "BITMAP")
+    (index,) = list_indices(ns).indexes
+    assert (index.index_name, index.index_type) == ("st.`a.b`_idx", "BITMAP")
+    with pytest.raises(errors.TableIndexAlreadyExistsError, match=r"'st\.`a\.b`_idx'"):
+        replace("id", "BTREE", name="st.`a.b`_idx")
+    assert [each.index_type for each in list_indices(ns).indexes] == ["BITMAP"]
 
 
 @pytest.mark.parametrize("name", ["", "a\0b", "\ud800", "__lance_frag_reuse", "__lance_mem_wal"])

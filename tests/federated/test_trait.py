@@ -9,10 +9,15 @@ from typing import Any
 import lance_namespace as api
 import pytest
 from lance_namespace import LanceNamespace
-from lance_namespace.errors import InvalidInputError, NamespaceNotFoundError
+from lance_namespace.errors import (
+    InvalidInputError,
+    NamespaceNotFoundError,
+    UnsupportedOperationError,
+)
 from lance_namespace_urllib3_client import models
 from pydantic import BaseModel
 
+from lance_bridge.extended_requests import OrderedQuery, OrderedQueryPlan
 from lance_bridge_federated import FederatedNamespace
 from lance_bridge_federated.delegation import operations, request_type
 from lance_bridge_federated.identifiers import ID_FIELDS
@@ -144,6 +149,21 @@ def test_a_nested_query_has_no_catalog_either(
     given: Any = {"id": FULL_ID, "query": query}
     namespace.explain_table_query_plan(given)
     assert prod.calls[0].request.query.id == OWN_ID
+
+
+def test_an_order_of_rows_is_refused_where_the_catalog_would_ignore_it(
+    namespace: FederatedNamespace, prod: Recorder
+) -> None:
+    query = OrderedQuery.model_validate(
+        {"id": FULL_ID, "k": 1, "vector": {}, "order_by": [{"column_name": "id"}]}
+    )
+    for ask in (
+        lambda: namespace.query_table_reader(query),
+        lambda: namespace.explain_table_query_plan(OrderedQueryPlan(id=FULL_ID, query=query)),
+    ):
+        with pytest.raises(UnsupportedOperationError, match="order_by"):
+            ask()
+    assert not prod.calls
 
 
 # -- several identifiers ---------------------------------------------------------------------------

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import lance_namespace as api
-
 from lance_bridge.errors import invalid, unsupported
+from lance_bridge.extended_requests import ReplacingIndexRequest
 
 from .types import type_from_json
 
@@ -28,8 +27,6 @@ def translate_request(operation: str, fields: Fields) -> Fields:
 
 
 def _query(fields: Fields) -> Fields:
-    if fields.get("order_by"):
-        raise unsupported("order_by is not supported; sort the rows that the query returns")
     if fields.get("approx_mode"):
         raise unsupported("approx_mode is not supported; leave it out")
     fields["vector"] = _vector(fields.get("vector"))
@@ -121,13 +118,15 @@ def _alteration(alteration: Any) -> Any:
 _OWN_OPTIONS: Fields = {"min_ngram_length": 3, "max_ngram_length": 3, "block_size": 128}
 """Options of an index that the specification has no field for, and LanceDB's defaults. Those of
 others are false or null."""
-_TRANSLATED = {"metric_type", "replace", "train"}
+_TRANSLATED = {"metric_type", "train"}
 
 
 def _create_index(fields: Fields) -> Fields:
-    for name in fields.keys() - api.CreateTableIndexRequest.model_fields.keys() - _TRANSLATED:
+    for name in fields.keys() - ReplacingIndexRequest.model_fields.keys() - _TRANSLATED:
         if fields[name] not in (None, False, _OWN_OPTIONS.get(name)):
             raise unsupported(f"An index with {name} is not supported; leave it out")
+    if fields.get("replace") is None:
+        fields["replace"] = True  # LanceDB's default, which its client does not send
     metric = fields.pop("metric_type", None)
     if metric is not None and fields.setdefault("distance_type", metric) != metric:
         raise invalid("The request has another `metric_type` than `distance_type`")

@@ -14,8 +14,8 @@ from ..errors import invalid
 Fits = Callable[[pa.Field], bool]
 
 _NOT_OPTIONS = frozenset(
-    {"identity", "context", "id", "branch", "column", "index_type", "name"}
-)  # of CreateTableIndexRequest
+    {"identity", "context", "id", "branch", "column", "index_type", "name", "replace"}
+)  # of ReplacingIndexRequest
 _IVF = frozenset(
     {"distance_type", "num_partitions", "target_partition_size", "sample_rate", "max_iterations"}
 )

@@ -16,6 +16,7 @@ from lance_namespace_urllib3_client.models import IndexContent
 
 from .. import location as locations
 from ..errors import invalid, require_text, translate_lance_errors
+from ..extended_requests import ReplacingIndexRequest
 from ..paging import PageRequest
 from ..requests import Ref
 from ..table import Table, transaction_id
@@ -45,7 +46,8 @@ def create(
     Source: CreateTableIndex, CreateTableScalarIndex.
 
     Raises:
-        TableIndexAlreadyExistsError: (7) an index has the name.
+        TableIndexAlreadyExistsError: (7) an index has the name, and is not to be replaced or is on
+            another column.
         TableColumnNotFoundError: (12)
         InvalidInputError: (13) the type is unknown or does not fit the column, or an option is not
             one of the type or is refused by Lance.
@@ -61,10 +63,12 @@ def create(
         raise invalid(f"{kind.name} is for {kind.needs}; '{column.path}' is {field.type}")
     _require_outside_lists(dataset, column)
     options = index_types.index_options(request, kind, field)
-    name = _check_new_name(dataset, table, request.name, f"{column.path}_idx")
+    replaces = isinstance(request, ReplacingIndexRequest) and request.replace
+    name = _check_name(request.name, f"{column.path}_idx")
+    _require_free(dataset, table, name, column if replaces else None)
     build: Any = dataset.create_index if kind.is_vector else dataset.create_scalar_index
     with table.committing(dataset, f"no index was built on column '{column.path}'"):
-        build(column.path, kind.name, name=name, replace=False, **options)
+        build(column.path, kind.name, name=name, replace=replaces, **options)
     return transaction_id(dataset, table)
 
 
@@ -80,9 +84,7 @@ def _require_outside_lists(dataset: lance.LanceDataset, column: Column) -> None:
             )
 
 
-def _check_new_name(
-    dataset: lance.LanceDataset, table: Table, given: str | None, default: str
-) -> str:
+def _check_name(given: str | None, default: str) -> str:
     name = default if given is None else given
     require_text("The index name", name)
     if not name or "\0" in name or name.startswith(_SYSTEM):
@@ -93,12 +95,19 @@ def _check_new_name(
         )
     if locations.is_path(name):
         raise invalid(f"{name[:60]!r} cannot be an index's name: it is a path")
-    if any(each.name == name for each in describe_indices(dataset)):
-        raise TableIndexAlreadyExistsError(
-            f"Table '{table.name}' already has an index '{name}': drop it first, or "
-            "choose another name"
-        )
     return name
+
+
+def _require_free(
+    dataset: lance.LanceDataset, table: Table, name: str, replaced: Column | None
+) -> None:
+    """Check that no index has a name, other than one on the column where it is replaced."""
+    for each in describe_indices(dataset):
+        if each.name == name and (replaced is None or each.field_names != [replaced.path]):
+            raise TableIndexAlreadyExistsError(
+                f"Table '{table.name}' already has an index '{name}': drop it first, or "
+                "choose another name"
+            )
 
 
 def list_indices(

@@ -116,7 +116,7 @@ CALLERS_ERRORS: dict[str, tuple[str, Callable[[Table], object], str]] = {
     "a tag twice": ("create", lambda t: [t.tags.create("a", 1) for _ in "12"], "already has a tag"),
     "an index twice": (
         "create_index",
-        lambda t: [t.create_index("id", config=lancedb.index.BTree()) for _ in "12"],
+        lambda t: [t.create_index("id", config=lancedb.index.BTree(), replace=False) for _ in "12"],
         "already has an index",
     ),
     "a missing index": ("drop", lambda t: t.drop_index("x"), "Index 'x' was not found"),
@@ -128,10 +128,10 @@ CALLERS_ERRORS: dict[str, tuple[str, Callable[[Table], object], str]] = {
         lambda t: t.update(where="x = 1", values={"id": 1}),
         "no column x",
     ),
-    "an order": (
+    "an order by a missing column": (
         "query",
-        lambda t: t.search().order_by([{"column_name": "id"}]).to_list(),
-        "order_by is not supported",
+        lambda t: t.search().order_by([{"column_name": "x"}]).to_list(),
+        "no column 'x'",
     ),
     "a route that is not served": ("prewarm", lambda t: t.prewarm_index("x"), "not supported"),
 }

@@ -27,6 +27,7 @@ def table(url: str, hive: HiveNamespace) -> Table:
     data = {
         "id": pa.array(ids, pa.int64()),
         "title": [f"film number{i}" for i in ids],
+        "even": [i % 2 == 0 for i in ids],
         "tags": [["a", "b"]] * COUNT,
         "vector": pa.array([[float(i), 1.0, 0, 0] for i in ids], pa.list_(pa.float32(), 4)),
     }
@@ -111,6 +112,30 @@ def test_searches_find_the_row(table: Table, name: str) -> None:
     assert [row["id"] for row in search(table).limit(1).to_list()] == ids
 
 
+ORDER = [{"column_name": "even"}, {"column_name": "id", "ascending": False, "nulls_first": True}]
+
+
+def test_rows_come_in_the_order_that_is_asked_for(table: Table) -> None:
+    first = table.search().order_by(ORDER).where("id < 10").select(["id"]).limit(6).to_list()
+    assert [row["id"] for row in first] == [9, 7, 5, 3, 1, 8]
+    found = _vectors(table).order_by(ORDER).limit(3).to_list()
+    assert [row["id"] for row in found] == [7, 8, 6]
+    assert "SortExec" in table.search().order_by(ORDER).explain_plan()
+    assert "SortExec" in table.search().order_by(ORDER).analyze_plan()
+
+
+def test_an_index_is_replaced_unless_the_client_says_no(table: Table) -> None:
+    for config in (index.Bitmap(), index.BTree()):
+        table.create_index("id", config=config)
+        assert table.index_stats("id_idx").index_type == type(config).__name__.upper()
+    with pytest.raises(Exception, match="already has an index 'id_idx'"):
+        table.create_index("id", config=index.Bitmap(), replace=False)
+    with pytest.raises(Exception, match="already has an index 'id_idx'"):
+        table.create_index("tags", config=index.LabelList(), name="id_idx")
+    assert table.index_stats("id_idx").index_type == "BTREE"
+    table.drop_index("id_idx")
+
+
 def test_several_vectors_are_one_request(table: Table) -> None:
     found = table.search([NEAR_7, [9.0, 1, 0, 0]]).limit(1).to_list()
     assert sorted((row["query_index"], row["id"]) for row in found) == [(0, 7), (1, 9)]
@@ -118,7 +143,7 @@ def test_several_vectors_are_one_request(table: Table) -> None:
 
 def test_unindexed_rows_are_left_out_of_a_fast_search(table: Table) -> None:
     table.create_index("vector", config=index.IvfFlat(num_partitions=1), name="fast")
-    table.add([{"id": COUNT, "title": "x", "tags": [], "vector": [-50.0, 0, 0, 0]}])
+    table.add([{"id": COUNT, "title": "x", "even": True, "tags": [], "vector": [-50.0, 0, 0, 0]}])
     near = [-50.0, 0.0, 0.0, 0.0]
     assert table.search(near).limit(1).to_list()[0]["id"] == COUNT
     assert table.search(near).fast_search().limit(1).to_list()[0]["id"] == 0

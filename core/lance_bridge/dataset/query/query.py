@@ -23,7 +23,7 @@ from ...errors import invalid, panics_as_errors, unsupported
 from ...requests import Ref
 from ...table import Table
 from .. import expressions, paths
-from . import full_text, nearest, projection
+from . import full_text, nearest, projection, sorting
 from .nearest import Request
 from .projection import DISTANCE, RELEVANCE, ROW_ID, SCORE
 
@@ -59,6 +59,10 @@ class Query:
     vector: nearest.Nearest | None
     text: full_text.Query | None
 
+    @property
+    def wants_row_id(self) -> bool:
+        return self.with_row_id or ROW_ID in (self.columns or ())
+
 
 @dataclass(frozen=True)
 class Scan:
@@ -69,6 +73,11 @@ class Scan:
     """Options of the scanner for the search and the number of rows."""
     adds: str | None
     """The column that the search adds."""
+
+    @property
+    def has_extra_row_id(self) -> bool:
+        """Whether the scan adds row ids that the request does not ask for."""
+        return bool(self.query.options["with_row_id"]) and not self.query.wants_row_id
 
     def scanner(self, columns: projection.Columns, *, is_filtered: bool) -> LanceScanner:
         """Return the scanner; other columns, or no filter, are for finding an error."""
@@ -91,7 +100,8 @@ def parse(table: Table, request: Request) -> Query:
         InvalidTableStateError: (19) the table holds no data yet.
         TableVersionNotFoundError: (11)
         TableBranchNotFoundError: (22)
-        UnsupportedOperationError: (0) several vectors together with a full-text query.
+        UnsupportedOperationError: (0) several vectors together with a full-text query, or either of
+            them together with an order.
     """
     offset = request.offset or 0
     if request.k < 0 or offset < 0:
@@ -111,7 +121,11 @@ def parse(table: Table, request: Request) -> Query:
         "prefilter": bool(request.prefilter),
         "fast_search": bool(request.fast_search),
         "io_buffer_size": READ_AHEAD,
+        "order_by": sorting.parse_order(dataset, table, request),
     }
+    is_fused = vector is not None and (vector.batch or text is not None)
+    if is_fused and options["order_by"]:
+        raise unsupported("order_by of several searches at once is not supported: send one vector")
     return Query(
         dataset=dataset,
         table=table.name,
@@ -139,10 +153,12 @@ def read(query: Query) -> pa.RecordBatchReader:
     scans = _scans(query)
     if len(scans) == 1:
         reader = _run(scans[0], LanceScanner.to_reader)
+        if scans[0].has_extra_row_id:
+            reader = _without_row_id(reader)
         return pa.RecordBatchReader.from_batches(reader.schema, _read_batches(query, reader))
     by_vector, by_text = [_read_all(scan) for scan in scans]
     fused = fuse(by_vector, by_text, query.limit or 0, query.offset)
-    if not (query.with_row_id or projection.ROW_ID in (query.columns or ())):
+    if not query.wants_row_id:
         fused = fused.drop_columns([projection.ROW_ID])
     return fused.to_reader()
 
@@ -196,7 +212,15 @@ def _scans(query: Query) -> list[Scan]:
 
 
 def _with_row_id(query: Query) -> Query:
-    return replace(query, options={**query.options, "with_row_id": query.with_row_id})
+    # Without it, Lance sorts only by columns that are also returned.
+    is_added = query.with_row_id or (bool(query.options["order_by"]) and not query.wants_row_id)
+    return replace(query, options={**query.options, "with_row_id": is_added})
+
+
+def _without_row_id(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
+    schema = reader.schema.remove(reader.schema.get_field_index(ROW_ID))
+    batches = (batch.drop_columns([ROW_ID]) for batch in reader)
+    return pa.RecordBatchReader.from_batches(schema, batches)
 
 
 def _without_added(columns: projection.Columns) -> projection.Columns:

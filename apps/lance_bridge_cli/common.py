@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,6 +19,8 @@ from .completion import catalog_names, namespace_names, table_names
 from .output import Output, message, printable
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from lance_bridge import LanceBridgeNamespace
     from lance_bridge.table import Table
 
@@ -78,16 +80,29 @@ def exit_on_error() -> Iterator[None]:
 @contextmanager
 def connected(catalog: str, properties: Sequence[str] | None) -> Iterator[LanceBridgeNamespace]:
     """Connect to a catalog; exit with a message if connecting or the block fails."""
-    given = parse_key_values(properties)
     require_catalog(catalog)
-    with exit_on_error():
-        namespace = lance_bridge.connect(catalog, given)
+    with connected_or_federated(catalog, properties) as namespace:
         assert isinstance(namespace, lance_bridge.LanceBridgeNamespace)
+        yield namespace
+
+
+@contextmanager
+def connected_or_federated(
+    catalog: str, properties: Sequence[str] | None
+) -> Iterator[api.LanceNamespace]:
+    """Connect to a catalog or to several as one, for commands that need only the namespace API.
+
+    Both have ``query_table_reader`` besides.
+    """
+    given = parse_key_values(properties)
+    require_catalog(catalog, or_federation=True)
+    with exit_on_error():
+        namespace: Any = lance_bridge.connect(catalog, given)
         with namespace:
             yield namespace
 
 
-def require_catalog(name: str) -> None:
+def require_catalog(name: str, *, or_federation: bool = False) -> None:
     """Exit if a name is that of a namespace which is not lance-bridge's.
 
     An unknown name passes: connecting to it says what is wrong.
@@ -97,6 +112,8 @@ def require_catalog(name: str) -> None:
     try:
         found = registry.implementation(name)
     except api.LanceNamespaceError:
+        return
+    if or_federation and registry.is_federation(found):
         return
     is_directory = f"{found.__module__}.{found.__name__}" == api.NATIVE_IMPLS["dir"]
     try:
@@ -108,6 +125,14 @@ def require_catalog(name: str) -> None:
 def load_table(namespace: LanceBridgeNamespace, names: Sequence[str]) -> Table:
     """Return a table, with the one catalog call that this takes."""
     return namespace.tables.load(namespace.tables.path_of(names))
+
+
+def read_rows(
+    namespace: api.LanceNamespace, request: api.QueryTableRequest
+) -> pa.RecordBatchReader:
+    """Answer a query with a reader, on what `connected_or_federated` returns."""
+    reader: pa.RecordBatchReader = namespace.query_table_reader(request)  # type: ignore[attr-defined]  # not in the API
+    return reader
 
 
 def parse_key_values(given: Sequence[str] | None) -> dict[str, str]:

@@ -17,8 +17,9 @@ from .common import (
     PageToken,
     Properties,
     TableName,
-    connected,
+    connected_or_federated,
     parse_name,
+    read_rows,
     usage_error,
 )
 from .output import Output, print_result, spinner
@@ -77,7 +78,7 @@ def count(
     Example: lance-bridge table count prod sales.orders --where 'price > 2'
     """
     request = api.CountTableRowsRequest(id=parse_name(table), predicate=where, version=version)
-    with connected(catalog, properties) as namespace, spinner(f"count {table}"):
+    with connected_or_federated(catalog, properties) as namespace, spinner(f"count {table}"):
         rows = namespace.count_table_rows(request).count
     print_result(output, str(rows), {"table": table, "rows": rows})
 
@@ -143,9 +144,9 @@ def _print_rows(
         given["columns"] = {"column_names": columns}
     request = api.QueryTableRequest.from_dict(given)
     assert request is not None
-    with connected(catalog, properties) as namespace:
+    with connected_or_federated(catalog, properties) as namespace:
         with spinner(f"read {table}"):
-            reader = namespace.query_table_reader(request)
+            reader = read_rows(namespace, request)
             # Read before anything is printed: a query that fails prints no part of an answer.
             first = next(iter(reader), None)
         print_data(output, reader.schema.names, _rows(reader, first))
@@ -181,7 +182,7 @@ def versions(
     request = api.ListTableVersionsRequest(
         id=parse_name(table), descending=latest_first, limit=limit, page_token=page_token
     )
-    with connected(catalog, properties) as namespace:
+    with connected_or_federated(catalog, properties) as namespace:
         found = namespace.list_table_versions(request)
     rows = [
         {
@@ -215,7 +216,7 @@ def tags(
     Example: lance-bridge table tags prod sales.orders
     """
     request = api.ListTableTagsRequest(id=parse_name(table), limit=limit, page_token=page_token)
-    with connected(catalog, properties) as namespace:
+    with connected_or_federated(catalog, properties) as namespace:
         found = namespace.list_table_tags(request)
     rows = [
         {"tag": name, "version": each.version, "branch": each.branch}
@@ -239,7 +240,7 @@ def indices(
     Example: lance-bridge table indices prod sales.orders
     """
     request = api.ListTableIndicesRequest(id=parse_name(table), limit=limit, page_token=page_token)
-    with connected(catalog, properties) as namespace:
+    with connected_or_federated(catalog, properties) as namespace:
         found = namespace.list_table_indices(request)
     rows: list[dict[str, Any]] = [
         {

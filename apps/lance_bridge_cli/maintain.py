@@ -19,6 +19,7 @@ from .common import (
     Properties,
     TableName,
     connected,
+    connected_or_federated,
     load_table,
     parse_duration,
     parse_key_values,
@@ -98,7 +99,8 @@ def index(
     Example: lance-bridge maintain index prod sales.orders id --kind BTREE
     """
     names = parse_name(table)
-    with connected(catalog, properties) as namespace:
+    connect = connected if spark else connected_or_federated
+    with connect(catalog, properties) as namespace:
         if spark:
             with _spark_session(catalog, properties) as session:
                 session.create_index(names, column, kind, name=name, metric=metric)

@@ -19,7 +19,7 @@ from .common import (
     Settings,
     Yes,
     confirm,
-    connected,
+    connected_or_federated,
     parse_key_values,
     parse_name,
 )
@@ -45,7 +45,7 @@ def list_namespaces(
     """
     names = parse_name(parent) if parent else []
     request = api.ListNamespacesRequest(id=names, limit=limit, page_token=page_token)
-    with connected(catalog, properties) as namespace:
+    with connected_or_federated(catalog, properties) as namespace:
         found = namespace.list_namespaces(request)
     rows = [{"namespace": written([*names, name])} for name in found.namespaces]
     print_page(output, "namespaces", ["namespace"], rows, found.page_token)
@@ -72,7 +72,7 @@ def create(
         mode="ExistOk" if exist_ok else "Create",
         properties=parse_key_values(settings) or None,
     )
-    with connected(catalog, properties) as namespace:
+    with connected_or_federated(catalog, properties) as namespace:
         answer = namespace.create_namespace(request)
     fields = {"namespace": name, "properties": answer.properties or {}}
     print_result(output, f"{name}: exists" if exist_ok else f"{name}: created", fields)
@@ -90,7 +90,7 @@ def describe(
     Example: lance-bridge ns describe prod sales
     """
     request = api.DescribeNamespaceRequest(id=parse_name(name))
-    with connected(catalog, properties) as namespace:
+    with connected_or_federated(catalog, properties) as namespace:
         found = namespace.describe_namespace(request).properties or {}
     print_parts(output, {"namespace": name, "properties": found}, [key_value_table(found)])
 
@@ -115,6 +115,6 @@ def drop(
     request = api.DropNamespaceRequest(id=parse_name(name), behavior=behavior)
     what = " and all Lance tables in it, with their data" if cascade else ""
     confirm(f"Drop namespace {name}{what}?", yes=yes)
-    with connected(catalog, properties) as namespace, spinner(f"drop {name}"):
+    with connected_or_federated(catalog, properties) as namespace, spinner(f"drop {name}"):
         namespace.drop_namespace(request)
     print_result(output, f"{name}: dropped", {"namespace": name, "dropped": True})

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
+import lance_bridge
+from lance_bridge.exit_codes import FAILED
 from lance_bridge.names import written
 
 from . import api, contents
@@ -21,10 +23,11 @@ from .common import (
     TableName,
     Yes,
     confirm,
-    connected,
+    connected_or_federated,
     load_table,
     parse_key_values,
     parse_name,
+    read_rows,
 )
 from .output import (
     UNLIMITED,
@@ -39,7 +42,10 @@ from .output import (
 from .rows import RowsOption, RowsOutput, print_page
 
 if TYPE_CHECKING:
-    from lance_bridge.namespace import LanceBridgeNamespace
+    import pyarrow as pa
+
+_DELIMITER = "$"
+"""Joins names in the answer of ListAllTables."""
 
 app = typer.Typer()
 
@@ -59,32 +65,45 @@ def list_tables(
 ) -> None:
     """List the Lance tables of a namespace, or of the whole catalog.
 
+    Those of a federation end with exit code 1 if one of its catalogs could not be listed.
+
     Example: lance-bridge table list prod sales
     """
     names = parse_name(namespace) if namespace else []
-    with connected(catalog, properties) as connection, spinner("list tables"):
-        paths, token = _list_paths(connection, names, with_data, limit, page_token)
+    request = api.ListTablesRequest(
+        id=names or None, limit=limit, page_token=page_token, include_declared=not with_data
+    )
+    with connected_or_federated(catalog, properties) as connection, spinner("list tables"):
+        paths, token, unavailable = _list_paths(connection, request)
     print_page(output, "tables", ["table"], [{"table": written(path)} for path in paths], token)
+    for name, why in unavailable.items():
+        message(f"the catalog '{name}' could not be listed: {why}")
+    if unavailable:
+        raise typer.Exit(FAILED)
 
 
 def _list_paths(
-    connection: LanceBridgeNamespace,
-    names: list[str],
-    with_data: bool,
-    limit: int | None,
-    page_token: str | None,
-) -> tuple[list[tuple[str, ...]], str | None]:
-    if names:
-        request = api.ListTablesRequest(
-            id=names, limit=limit, page_token=page_token, include_declared=not with_data
+    namespace: api.LanceNamespace, request: api.ListTablesRequest
+) -> tuple[list[tuple[str, ...]], str | None, dict[str, str]]:
+    """Return a page of paths, the token of the next, and catalogs that did not answer, with why."""
+    if request.id:
+        found = namespace.list_tables(request)
+        return [(*request.id, name) for name in found.tables], found.page_token, {}
+    if not isinstance(namespace, lance_bridge.LanceBridgeNamespace):
+        found = namespace.list_all_tables(request)
+        unavailable = (found.context or {}).items()
+        return (
+            [tuple(name.split(_DELIMITER)) for name in found.tables],
+            found.page_token,
+            {key.removeprefix("unavailable."): why for key, why in unavailable},
         )
-        found = connection.list_tables(request)
-        return [(*names, name) for name in found.tables], found.page_token
     from lance_bridge.paging import PageRequest  # noqa: PLC0415 - takes seconds to import
 
     # ListAllTables joins names with a character that names may contain.
-    page = PageRequest.parse("all tables", limit, page_token)
-    return connection.tables.list_all(page, include_declared=not with_data)
+    page = PageRequest.parse("all tables", request.limit, request.page_token)
+    with_declared = request.include_declared is not False
+    paths, token = namespace.tables.list_all(page, include_declared=with_declared)
+    return paths, token, {}
 
 
 # -- describe --------------------------------------------------------------------------------------
@@ -102,12 +121,12 @@ def describe(
     Example: lance-bridge table describe prod sales.orders
     """
     names = parse_name(table)
-    with connected(catalog, properties) as namespace, spinner(f"describe {table}"):
+    with connected_or_federated(catalog, properties) as namespace, spinner(f"describe {table}"):
         fields = {"table": table, **_describe(namespace, names)}
     print_parts(output, fields, _format_description(fields))
 
 
-def _describe(namespace: LanceBridgeNamespace, names: list[str]) -> dict[str, Any]:
+def _describe(namespace: api.LanceNamespace, names: list[str]) -> dict[str, Any]:
     # Credentials are requested only by what reads the table, and never shown.
     request = api.DescribeTableRequest(id=names, load_detailed_metadata=True)
     found = namespace.describe_table(request)
@@ -127,17 +146,22 @@ def _describe(namespace: LanceBridgeNamespace, names: list[str]) -> dict[str, An
     return fields
 
 
-def _add_sql_types(
-    fields: dict[str, Any], namespace: LanceBridgeNamespace, names: list[str]
-) -> None:
+def _add_sql_types(fields: dict[str, Any], namespace: api.LanceNamespace, names: list[str]) -> None:
     """Add types of the Arrow schema: the response's JSON leaves out units and time zones."""
-    from lance_bridge.requests import Ref  # noqa: PLC0415 - takes seconds to import
-
     from .sql_types import sql_type  # noqa: PLC0415 - takes seconds to import
 
-    schema = load_table(namespace, names).open(Ref.of(fields["version"])).schema
+    schema = _read_schema(namespace, names, fields["version"])
     for each, field in zip(fields["schema"], schema, strict=True):
         each["sql_type"] = sql_type(field.type)
+
+
+def _read_schema(namespace: api.LanceNamespace, names: list[str], version: int) -> pa.Schema:
+    from lance_bridge.requests import Ref  # noqa: PLC0415 - takes seconds to import
+
+    if isinstance(namespace, lance_bridge.LanceBridgeNamespace):
+        return load_table(namespace, names).open(Ref.of(version)).schema
+    no_rows = {"id": names, "version": version, "filter": "false", "k": 1, "vector": {}}
+    return read_rows(namespace, api.QueryTableRequest.model_validate(no_rows)).schema
 
 
 def _format_description(fields: dict[str, Any]) -> list[Table | str]:
@@ -197,7 +221,7 @@ def register(
         mode="Overwrite" if overwrite else "Create",
         properties=parse_key_values(settings) or None,
     )
-    with connected(catalog, properties) as namespace:
+    with connected_or_federated(catalog, properties) as namespace:
         registered = namespace.register_table(request).location or location
         _warn_if_empty(namespace, catalog, request.id or [], registered)
     fields = {"table": table, "location": registered}
@@ -205,7 +229,7 @@ def register(
 
 
 def _warn_if_empty(
-    namespace: LanceBridgeNamespace, catalog: str, names: list[str], location: str
+    namespace: api.LanceNamespace, catalog: str, names: list[str], location: str
 ) -> None:
     """Say that the location of a new entry has no Lance table: it may be a typo."""
     table = written(names)
@@ -234,7 +258,7 @@ def deregister(
     Example: lance-bridge table deregister prod sales.old_orders
     """
     request = api.DeregisterTableRequest(id=parse_name(table))
-    with connected(catalog, properties) as namespace:
+    with connected_or_federated(catalog, properties) as namespace:
         location = namespace.deregister_table(request).location
     fields = {"table": table, "location": location}
     print_result(output, f"{table}: deregistered; its data stays at {location}", fields)
@@ -254,7 +278,7 @@ def rename(
     """
     names, new = parse_name(table), parse_name(new_name)
     request = api.RenameTableRequest(id=names, new_namespace_id=new[:-1], new_table_name=new[-1])
-    with connected(catalog, properties) as namespace:
+    with connected_or_federated(catalog, properties) as namespace:
         namespace.rename_table(request)
     fields = {"table": new_name, "renamed_from": table}
     print_result(output, f"{table}: renamed to {new_name}", fields)
@@ -278,14 +302,14 @@ def drop(
     """
     names = parse_name(table)
     confirm(f"Drop table {table} with its data?", yes=yes)
-    with connected(catalog, properties) as namespace, spinner(f"drop {table}"):
+    with connected_or_federated(catalog, properties) as namespace, spinner(f"drop {table}"):
         if if_only_declared and not _is_only_declared(namespace, names):
             raise api.InvalidInputError(f"Table '{table}' has data by now, and was not dropped")
         answer = namespace.drop_table(api.DropTableRequest(id=names))
     print_result(output, f"{table}: dropped", {"table": table, "location": answer.location})
 
 
-def _is_only_declared(namespace: LanceBridgeNamespace, names: list[str]) -> bool:
+def _is_only_declared(namespace: api.LanceNamespace, names: list[str]) -> bool:
     request = api.DescribeTableRequest(id=names, check_declared=True, vend_credentials=False)
     return bool(namespace.describe_table(request).is_only_declared)
 

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 __all__ = [
     "GROUP", "catalogs", "connect", "connect_configured", "find", "implementation",
-    "is_implementation", "require_lance_bridge", "require_lance_bridge_class",
+    "is_federation", "is_implementation", "require_lance_bridge", "require_lance_bridge_class",
 ]  # fmt: skip
 
 
@@ -168,15 +168,20 @@ def require_lance_bridge_class(
         return implementation
     path = f"{implementation.__module__}.{implementation.__qualname__}"
     is_native = path in lance_namespace.NATIVE_IMPLS.values()
-    is_ours = path.partition(".")[0] in {
-        each.partition(".")[0] for each in implementations().values()
-    }
-    owner = (
-        "pylance's own" if is_native else "made of others" if is_ours else "not lance-bridge's own"
-    )
+    owner = "pylance's own" if is_native else "not lance-bridge's own"
+    if is_federation(implementation):
+        owner, hint = "made of others", hint or "Name one of its catalogs instead"
     known = ", ".join(sorted(catalogs()))
     text = f"'{name}' is {owner} ({path}), but this works only on {known}"
     raise invalid(f"{text}. {hint}" if hint else text)
+
+
+def is_federation(implementation: type[LanceNamespace]) -> bool:
+    """Return whether a class is a namespace of lance-bridge that is made of others."""
+    package = implementation.__module__.partition(".")[0]
+    return not issubclass(implementation, LanceBridgeNamespace) and package in {
+        each.partition(".")[0] for each in implementations().values()
+    }
 
 
 def _construct(

@@ -205,13 +205,6 @@ def test_the_command_refuses_wrong_arguments(config: Path) -> None:
     assert "There is no catalog 'filse'" in run("search", "filse", "x", code=FAILED).stderr
 
 
-def test_other_commands_say_that_they_take_one_catalog(config: Path) -> None:
-    assert config.exists()
-    stderr = run("table", "list", "all", code=MISUSED).stderr
-    assert "'all' is made of others" in stderr
-    assert "works only on glue, hive, unity" in stderr
-
-
 def test_no_character_of_a_catalog_acts_on_the_terminal(
     directory: api.LanceNamespace, tmp_path: Path
 ) -> None:

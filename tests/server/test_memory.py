@@ -24,6 +24,8 @@ PEAK_BYTES = 400 << 20
 _BATCH_ROWS = 8192
 _DIMENSIONS = 128
 _ROW_BYTES = 8 + 4 * _DIMENSIONS
+_KEY_BYTES = 80
+"""What a merge holds of each row of the table: its key and where it is, in a hash table."""
 _ID = "memory$t"
 
 
@@ -72,8 +74,8 @@ def test_rows_go_through_in_bounded_memory(
         peaks["merge"] = peak(gateway)
         assert done(http.post("/count_rows")) == count
     print({name: f"{value / 1e6:.0f} MB" for name, value in peaks.items()})
-    # A merge holds the keys of the table, and what it joins them with.
     assert max(peaks[name] for name in ("create", "insert", "query")) < PEAK_BYTES
+    assert peaks["merge"] < PEAK_BYTES + count * _KEY_BYTES
 
 
 def stream(batches: int, first: int, compression: str | None) -> Iterator[bytes]:

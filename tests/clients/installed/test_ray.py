@@ -101,7 +101,7 @@ def managed(request: pytest.FixtureRequest, new_database: NewDatabase) -> Databa
 def past_the_catalog(database: Database) -> int:
     """Return how many versions of `t` were not committed through the catalog.
 
-    Whoever opened the table since may have quarantined them.
+    Opening the table since may have quarantined them.
     """
     with database.backend.connect() as namespace:
         found = namespace.list_out_of_band_versions(database.id("t"))

@@ -70,3 +70,27 @@ def test_the_source_is_found_by_its_name() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=100
     )
     assert "LanceSource" in done.stdout
+
+
+CALL = """
+import gc, sys
+from importlib.machinery import ModuleSpec
+from lance_bridge_spark.source.worker_calls import spark_call
+sys.modules["__main__"].__spec__ = ModuleSpec(sys.argv[1], None)
+with spark_call():
+    pass
+first = gc.get_freeze_count()
+kept = [[] for _ in range(1000)]
+with spark_call():
+    pass
+print(first, gc.get_freeze_count())
+"""
+
+
+@pytest.mark.parametrize("module", ["pyspark.daemon", "user_program"])
+def test_workers_leave_imports_out_of_their_garbage_collections(module: str) -> None:
+    command = [sys.executable, "-c", CALL, module]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=100)
+    first, second = map(int, done.stdout.split())
+    assert (first > 50_000) == (module == "pyspark.daemon")  # the driver's process is the user's
+    assert first == second

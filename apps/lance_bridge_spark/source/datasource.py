@@ -26,13 +26,13 @@ from ..addresses import Access, CatalogAddress, TableAddress
 from ..lookup import find_table
 from ..sql.time_travel import version_at
 from . import requests, search, types
-from .errors import as_spark_errors
 from .options import Options, ReadOptions, WriteOptions
 from .reader import LanceReader, Reading
 from .requests import Scan, Write
 from .search import Search
 from .stream_reader import LanceStreamReader, Limit, Stream, reading_of
 from .stream_writer import LanceStreamWriter
+from .worker_calls import spark_call
 from .writer import Job, LanceWriter
 
 
@@ -51,7 +51,7 @@ class LanceSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the table's columns as Spark has them; or the answer to a metadata call."""
-        with as_spark_errors():
+        with spark_call():
             if requests.OP in self.options:
                 return self._answer()
             options = self._options()
@@ -63,7 +63,7 @@ class LanceSource(DataSource):
     # -- reading -----------------------------------------------------------------------------------
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        with as_spark_errors():
+        with spark_call():
             options = self._options()
             read = options.reading()
             scan = requests.scan_of(self.options)
@@ -80,7 +80,7 @@ class LanceSource(DataSource):
             return LanceReader(Reading(access, schema, scan or Scan(), read, search), dataset)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        with as_spark_errors():
+        with spark_call():
             options = self._options()
             read = options.reading()
             stream = Stream(options.address(), options, read)
@@ -106,7 +106,7 @@ class LanceSource(DataSource):
     # -- writing -----------------------------------------------------------------------------------
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        with as_spark_errors():
+        with spark_call():
             address, write, writing = self._writing(overwrite)
             if write.mode == requests.STAGE:
                 from ..sql.staging import StagedWriter  # noqa: PLC0415 - the SQL catalog's alone
@@ -115,7 +115,7 @@ class LanceSource(DataSource):
             return LanceWriter(Job(address, schema, write, writing))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        with as_spark_errors():
+        with spark_call():
             address, write, writing = self._writing(overwrite)
             # A stream outlives the entry that it began with: each batch loads it.
             return LanceStreamWriter(address, schema, replace(write, entry=None), writing)

@@ -7,8 +7,6 @@ condition, as Spark's own messages do, which also names the error of Lance.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from lance_namespace.errors import (
     InvalidInputError,
@@ -28,20 +26,6 @@ class LanceValueError(PySparkValueError):
 
 
 _ASKED_WRONG = (InvalidInputError, TableSchemaValidationError, UnsupportedOperationError)
-
-
-@contextmanager
-def as_spark_errors() -> Iterator[None]:
-    """Raise the errors of Lance as Spark's.
-
-    Raises:
-        LanceValueError: For codes 0, 13 and 20.
-        LanceError: For all others.
-    """
-    try:
-        yield
-    except LanceNamespaceError as error:
-        raise spark_error(error) from error
 
 
 def spark_error(error: LanceNamespaceError) -> PySparkException:

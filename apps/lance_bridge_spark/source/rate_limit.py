@@ -11,8 +11,8 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from .errors import as_spark_errors
 from .stream_reader import LanceStreamReader, Limit, Position
+from .worker_calls import spark_call
 
 
 class RateLimitedReader(LanceStreamReader, SupportsTriggerAvailableNow):
@@ -24,7 +24,7 @@ class RateLimitedReader(LanceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(  # type: ignore[override]  # Spark has both forms
         self, start: dict[str, int], limit: ReadLimit
     ) -> dict[str, int]:
-        with as_spark_errors():
+        with spark_call():
             end = self._stream.next(Position.of(start), self._limit(limit), self._last)
             return end.offset()
 
@@ -37,7 +37,7 @@ class RateLimitedReader(LanceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        with as_spark_errors():
+        with spark_call():
             self._last = int(self._stream.open().version)
 
     def reportLatestOffset(self) -> dict[str, int] | None:

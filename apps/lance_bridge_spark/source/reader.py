@@ -15,12 +15,12 @@ from lance_bridge.dataset import in_brackets, translate_query_errors
 
 from ..addresses import Access
 from . import aggregates, arrays, planning
-from .errors import as_spark_errors
 from .options import BATCH_ROWS, ReadOptions
 from .planning import Fragments
 from .requests import Aggregate, Scan
 from .search import Search
 from .types import ROW_ADDRESS, ROW_ID, batch_schema
+from .worker_calls import spark_call
 
 
 @dataclass(frozen=True)
@@ -151,9 +151,9 @@ class LanceReader(DataSourceReader):
         return {**self.__dict__, "_dataset": None}
 
     def partitions(self) -> list[InputPartition]:
-        with as_spark_errors():
+        with spark_call():
             return list(self._reading.plan(self._dataset or self._reading.access.open()))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        with as_spark_errors():
+        with spark_call():
             yield from self._reading.read(cast("Fragments", partition))

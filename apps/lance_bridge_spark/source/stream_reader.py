@@ -22,12 +22,12 @@ from lance_bridge.requests import Ref
 from ..addresses import TableAddress
 from ..lookup import find_table
 from . import planning
-from .errors import as_spark_errors
 from .options import Options, ReadOptions
 from .planning import Fragments
 from .reader import Reading
 from .requests import Scan
 from .table_changes import FAIL, ON_CHANGE, Added, TableChanges
+from .worker_calls import spark_call
 
 LATEST = "latest"
 _BATCH_ONLY = ("version", "tag", "timestamp", "limit")
@@ -165,16 +165,16 @@ class LanceStreamReader(DataSourceStreamReader):
         self._reading = reading
 
     def initialOffset(self) -> dict[str, int]:
-        with as_spark_errors():
+        with spark_call():
             return self._stream.first().offset()
 
     def latestOffset(self) -> dict[str, int]:  # type: ignore[override]  # 4.1's form
         """Return the end of the latest version. Spark does not pass the current position."""
-        with as_spark_errors():
+        with spark_call():
             return self._stream.last().offset()
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
-        with as_spark_errors():
+        with spark_call():
             found = self._stream.parts(Position.of(start), Position.of(end))
             return [part for version, rows in found for part in self._parts(version, rows)]
 
@@ -185,7 +185,7 @@ class LanceStreamReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         part = cast("Part", partition)
-        with as_spark_errors():
+        with spark_call():
             access = replace(self._reading.access, version=part.version)
             yield from replace(self._reading, access=access).read(part.fragments)
 

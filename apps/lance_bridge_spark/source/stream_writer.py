@@ -24,9 +24,9 @@ from lance_bridge.errors import LANCE_ERRORS, first_line, invalid, translate_lan
 from lance_bridge.lance_datasets import transaction_at
 
 from ..addresses import TableAddress
-from .errors import as_spark_errors
 from .options import WriteOptions
 from .requests import Write
+from .worker_calls import spark_call
 from .writer import Job, Written, fragments_of
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class LanceStreamWriter(DataSourceStreamArrowWriter):
         self._job = Job(address, schema, write, options)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        with as_spark_errors():
+        with spark_call():
             context = TaskContext.get()
             query = context.getLocalProperty(_QUERY_OF_TASK) if context else None
             if not query:
@@ -66,7 +66,7 @@ class LanceStreamWriter(DataSourceStreamArrowWriter):
         written = [each for each in messages if isinstance(each, StreamWritten)]
         if not written:
             return
-        with as_spark_errors():
+        with spark_call():
             batch = Batch(written[0].query, batchId)
             commit = replace(
                 self._job.commit,

@@ -35,10 +35,10 @@ from ..addresses import Access, TableAddress
 from ..lookup import create_table, find_table
 from . import arrays, requests, schema_compat
 from .commit import NO_FRAGMENT, Commit, guarded
-from .errors import as_spark_errors
 from .options import WriteOptions
 from .requests import Write
 from .types import nullable
+from .worker_calls import spark_call
 
 if TYPE_CHECKING:
     from ..spark_tables import SparkTable
@@ -158,12 +158,12 @@ class LanceWriter(DataSourceArrowWriter):
         self._job = job
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        with as_spark_errors():
+        with spark_call():
             return self._job.target.write(iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Make the rows of all tasks visible, in one version."""
-        with as_spark_errors():
+        with spark_call():
             self._job.commit.run(fragments_of(messages), self._job.operation)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:

@@ -38,9 +38,9 @@ from ..addresses import Access, CatalogAddress, TableAddress
 from ..lookup import find_table
 from ..source import schema_compat
 from ..source.commit import Commit
-from ..source.errors import as_spark_errors
 from ..source.options import WriteOptions
 from ..source.requests import Write
+from ..source.worker_calls import spark_call
 from ..source.writer import Target, fragments_of
 from . import publishing, schemas
 from .publishing import Definition
@@ -356,12 +356,12 @@ class StagedWriter(DataSourceArrowWriter):
         )
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        with as_spark_errors():
+        with spark_call():
             return self._target.write(iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Keep the fragments for the commit of the stage."""
-        with as_spark_errors():
+        with spark_call():
             keep(self._catalog, self._stage, fragments_of(messages))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:

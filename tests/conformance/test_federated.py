@@ -9,7 +9,7 @@ from servers.glue_server import SECRET_KEY, GlueServer
 from servers.http_proxy import HttpProxy
 from servers.metastores import Metastores
 
-from lance_bridge.testing import ConformanceSuite, RequestSuite, ServerSuite, Target
+from lance_bridge.testing import ConformanceSuite, EntrySuite, RequestSuite, ServerSuite, Target
 
 from .federated_target import FederatedTarget
 from .glue_target import GlueOnDiskTarget
@@ -36,8 +36,8 @@ def targets(
         }
 
 
-class TestFederatedHive(ConformanceSuite):
-    """Everything, on the metastore."""
+class OnHive:
+    """The metastore's tables."""
 
     @pytest.fixture(scope="class")
     @classmethod
@@ -45,6 +45,16 @@ class TestFederatedHive(ConformanceSuite):
         return FederatedTarget("prod", targets)
 
 
+class TestFederatedHive(OnHive, EntrySuite, RequestSuite):
+    """What a federation could break."""
+
+
+@pytest.mark.slow
+class TestFederatedHiveInFull(OnHive, ConformanceSuite):
+    """Everything."""
+
+
+@pytest.mark.slow
 class TestFederatedGlue(ServerSuite, RequestSuite):
     """What the server and the kind of catalog decide, on Glue."""
 

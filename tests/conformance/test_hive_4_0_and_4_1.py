@@ -1,4 +1,4 @@
-"""The kit on Hive 4.0 and 4.1, which compare entries as 4.2 does."""
+"""The kit on Hive 4.0 and 4.1, which compare entries as 4.2 does: by ``make test-slow``."""
 
 from __future__ import annotations
 
@@ -6,19 +6,14 @@ import pytest
 from servers.metastores import Metastores
 
 from lance_bridge.testing import RequestSuite, ServerSuite, Target
-from lance_bridge.testing.managed import ManagedCases
-from lance_bridge.testing.namespaces import NamespaceCases
-from lance_bridge.testing.paging import PagingCases
-from lance_bridge.testing.rename import RenameCases
 from lance_bridge.testing.stateful import StatefulCases
-from lance_bridge.testing.tables import TableCases
 
 from .hive_target import HiveCatalogTarget, hive_target
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.slow]
 
 
-class OnEachRelease:
+class TestHive(ServerSuite, RequestSuite, StatefulCases):
     """Two levels: database, table."""
 
     @pytest.fixture(scope="class", params=["4.0", "4.1"])
@@ -32,16 +27,6 @@ class OnEachRelease:
         return hive_target(request.param, metastores, tmp_path_factory.mktemp("data"))
 
 
-class TestHive(OnEachRelease, ManagedCases, PagingCases, RenameCases, TableCases, NamespaceCases):
-    """Every call that the adapter makes."""
-
-
-@pytest.mark.slow
-class TestHiveInFull(OnEachRelease, ServerSuite, RequestSuite, StatefulCases):
-    """What depends little on the release, or takes long: restarts, and random sequences."""
-
-
-@pytest.mark.slow
 class TestHiveWithCatalogs(ServerSuite):
     """Three levels: catalog, database, table."""
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from servers.metastores import Metastores
 
-from lance_bridge.testing import CatalogSuite, EntrySuite, RequestSuite, ServerSuite, Target
-from lance_bridge.testing.concurrency import ConcurrencyCases
+from lance_bridge.testing import CatalogSuite, RequestSuite, ServerSuite, Target
 from lance_bridge.testing.data_operations.columns import ColumnCases
 from lance_bridge.testing.data_operations.every_operation import EveryOperationCases
 from lance_bridge.testing.data_operations.indices import IndexCases
@@ -17,6 +16,8 @@ from lance_bridge.testing.data_operations.searches import SearchCases
 from lance_bridge.testing.data_operations.transactions import TransactionCases
 from lance_bridge.testing.data_operations.versions import VersionCases
 from lance_bridge.testing.identifiers import IdentifierCases
+from lance_bridge.testing.namespaces import NamespaceCases
+from lance_bridge.testing.rename import RenameCases
 from lance_bridge.testing.stateful import StatefulCases
 
 from .hive_target import HiveCatalogTarget, HiveWithOtherCatalogsTarget, hive_target
@@ -59,13 +60,13 @@ class OnCatalogs:
         return HiveCatalogTarget(metastores.get(RELEASE), tmp_path_factory.mktemp("data"))
 
 
-class TestHiveWithCatalogs(OnCatalogs, EntrySuite, IdentifierCases):
+class TestHiveWithCatalogs(OnCatalogs, NamespaceCases, RenameCases, IdentifierCases):
     """What the third level changes."""
 
 
 @pytest.mark.slow
-class TestHiveWithCatalogsInFull(OnCatalogs, ConcurrencyCases, RequestSuite):
-    """Concurrent clients, and whole tables."""
+class TestHiveWithCatalogsInFull(OnCatalogs, ServerSuite, RequestSuite):
+    """What the server decides."""
 
 
 class TestHiveCatalog(CatalogSuite):

@@ -17,14 +17,14 @@ from servers.unity import (
     UnityServer,
 )
 
-from lance_bridge.testing import EntrySuite, RequestSuite, ServerSuite, Target, without
+from lance_bridge.testing import RequestSuite, ServerSuite, Target, without
 from lance_bridge.testing.build import rows
 from lance_bridge.testing.calls import Calls
 from lance_bridge.testing.case_namespace import CaseNamespace
-from lance_bridge.testing.concurrency import ConcurrencyCases
 from lance_bridge.testing.data_operations.smoke import SmokeCases
 from lance_bridge.testing.drops import DropCases
 from lance_bridge.testing.expect import refused
+from lance_bridge.testing.namespaces import NamespaceCases
 from lance_bridge.testing.pylance_io import PylanceCases
 from lance_bridge.testing.registration import RegistrationCases
 from lance_bridge.testing.rename import RenameCases
@@ -54,37 +54,34 @@ class TestUnityAtRandom(OnUnity, StatefulCases):
     """Random sequences of operations."""
 
 
-class OnOldUnityWithPinnedCatalog:
-    """Two levels: schema, table; on servers that cannot rename."""
+def pinned(dialect: Dialect, root: Path) -> Iterator[Target]:
+    with UnityServer(dialect) as server:
+        target = UnityTarget(server, str(root), pinned=True)
+        # What a server can do is known from its answer only: releases before 0.5 have no
+        # call that renames a table.
+        target.features = without(target.features, "rename", "rename_across")
+        yield target
 
-    @pytest.fixture(
-        scope="class",
-        # Where 0.4 does not answer as 0.3 does, it does so as 0.6, which is tested above.
-        params=[OPEN_SOURCE_0_3, pytest.param(OPEN_SOURCE_0_4, marks=pytest.mark.slow)],
-        ids=lambda d: d.name,
-    )
+
+class TestUnityWithPinnedCatalog(NamespaceCases, RenameCases, TableCases):
+    """Two levels, schema and table, on a server that cannot rename."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def target(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+        yield from pinned(OPEN_SOURCE_0_3, tmp_path_factory.mktemp("data"))
+
+
+@pytest.mark.slow
+class TestOldUnityInFull(ServerSuite, RequestSuite, StatefulCases):
+    """All that depends on the server, on each old release."""
+
+    @pytest.fixture(scope="class", params=[OPEN_SOURCE_0_3, OPEN_SOURCE_0_4], ids=lambda d: d.name)
     @classmethod
     def target(
         cls, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     ) -> Iterator[Target]:
-        dialect: Dialect = request.param
-        with UnityServer(dialect) as server:
-            target = UnityTarget(server, str(tmp_path_factory.mktemp("data")), pinned=True)
-            # What a server can do is known from its answer only: releases before 0.5 have no
-            # call that renames a table.
-            target.features = without(target.features, "rename", "rename_across")
-            yield target
-
-
-class TestOldUnityWithPinnedCatalog(OnOldUnityWithPinnedCatalog, EntrySuite):
-    """What the server decides."""
-
-
-@pytest.mark.slow
-class TestOldUnityInFull(
-    OnOldUnityWithPinnedCatalog, RestartCases, ConcurrencyCases, RequestSuite, StatefulCases
-):
-    """What depends little on the release."""
+        yield from pinned(request.param, tmp_path_factory.mktemp("data"))
 
 
 def databricks(root: Path, *, reserves_table_type: bool) -> Iterator[Target]:

@@ -12,7 +12,7 @@ from servers.http_proxy import HttpProxy
 
 from lance_bridge.testing import RequestSuite, ServerSuite, Target
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.slow]
 
 
 @pytest.fixture(scope="class")

@@ -30,6 +30,7 @@ class OnRelease:
             yield target
 
 
+@pytest.mark.slow
 class TestHive23(OnRelease, ConcurrencyCases, EntrySuite):
     """What the release of the server decides."""
 

@@ -11,6 +11,8 @@ from servers.unity import OPEN_SOURCE_0_6, UnityServer
 
 from lance_bridge.testing import RequestSuite, ServerSuite, Target
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="class")
 def target(

@@ -29,6 +29,19 @@ def external_metastores() -> dict[str, str]:
     return {release.strip(): uri.strip() for release, uri in pairs}
 
 
+FURTHER_RELEASES = {"4.0", "4.1"}
+"""Of Hive: what they do is as on 4.2, so that cases of them are for ``make test-slow``."""
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark the cases of further releases as slow: each starts a metastore of its own."""
+    callspec = getattr(item, "callspec", None)
+    if callspec and any(
+        each in FURTHER_RELEASES for each in callspec.params.values() if isinstance(each, str)
+    ):
+        item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def ctrl_c() -> None:
     """Have Ctrl-C reach what tests start, also where a shell has started this in the background."""

@@ -65,6 +65,7 @@ def test_ctrl_c_while_a_table_is_compacted_leaves_it_whole(lake: Lake) -> None:
     assert len(lance.dataset(place).get_fragments()) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.server
 @pytest.mark.usefixtures("lake")
 def test_ctrl_c_ends_the_conformance_kit() -> None:

@@ -96,6 +96,7 @@ def test_an_unsafe_or_malformed_age_is_refused(lake: Lake) -> None:
 # -- the conformance kit ---------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("lake")
 def test_check_reports_the_number_of_passed_cases() -> None:
     done = program("check", "prod", "-k", "pages", "--output", "json")

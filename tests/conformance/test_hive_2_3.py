@@ -5,10 +5,14 @@ from __future__ import annotations
 import pytest
 from servers.metastores import Metastores
 
-from lance_bridge.testing import CatalogSuite, EntrySuite, RequestSuite, Target
-from lance_bridge.testing.concurrency import ConcurrencyCases
-from lance_bridge.testing.restart import RestartCases
+from lance_bridge.testing import CatalogSuite, RequestSuite, ServerSuite, Target
+from lance_bridge.testing.data_operations.smoke import SmokeCases
+from lance_bridge.testing.drops import DropCases
+from lance_bridge.testing.managed import ManagedCases
+from lance_bridge.testing.namespaces import NamespaceCases
+from lance_bridge.testing.rename import RenameCases
 from lance_bridge.testing.stateful import StatefulCases
+from lance_bridge.testing.tables import TableCases
 
 from .hive_target import hive_target
 
@@ -21,13 +25,13 @@ def target(metastores: Metastores, tmp_path_factory: pytest.TempPathFactory) -> 
     return hive_target(RELEASE, metastores, tmp_path_factory.mktemp("data"))
 
 
-class TestHive(ConcurrencyCases, EntrySuite):
-    """Two levels: database, table."""
+class TestHive(SmokeCases, ManagedCases, DropCases, RenameCases, TableCases, NamespaceCases):
+    """Two levels, database and table: what changes entries."""
 
 
 @pytest.mark.slow
-class TestHiveInFull(RestartCases, RequestSuite, StatefulCases):
-    """What depends little on the release, or takes long: restarts, and random sequences."""
+class TestHiveInFull(ServerSuite, RequestSuite, StatefulCases):
+    """All that depends on the server, and random sequences."""
 
 
 class TestHiveCatalog(CatalogSuite):

@@ -50,6 +50,7 @@ def check_mutants(mutants: Collection[str], report: Path) -> None:
     assert missed == [], [f"{name}: {all_mutants()[name].__doc__}" for name in missed]
 
 
+@pytest.mark.slow
 def test_wrong_adapters_fail_and_the_correct_one_passes(tmp_path: Path) -> None:
     check_mutants(SAMPLE, tmp_path / "report.xml")
 

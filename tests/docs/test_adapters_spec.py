@@ -52,6 +52,7 @@ def test_the_example_is_used_as_it_is_written(place: Path) -> None:
     assert re.findall(r"^print\(.*\)  # (.*)$", USE, re.MULTILINE) == done.stdout.splitlines()
 
 
+@pytest.mark.slow
 def test_the_example_passes_groups_of_the_kit(place: Path) -> None:
     done = run(place, *command_for_the_kit(place), "-k", "rename or managed")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -42,8 +42,9 @@ _BETWEEN_FAULTS = 0.1
 _SECONDS = 240.0
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("release", ["2.3", pytest.param("4.2", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("release", ["2.3", "4.2"])
 def test_no_commit_is_lost_or_made_twice_though_metastore_and_writers_die(
     release: str, new_table: NewTable, metastores: Metastores, writers: Writers
 ) -> None:

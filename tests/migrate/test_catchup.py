@@ -110,6 +110,7 @@ def test_rows_with_greater_values_are_added_up_to_those_of_the_plan(scene: Scene
         assert rows_of(scene.dataset("t_new").to_table()) == rows_in_spark(scene, f"{database}.t")
 
 
+@pytest.mark.slow
 def test_tables_with_renamed_columns_are_caught_up_with(scene: Scene) -> None:
     """By the names of the table, in which two names have changed places."""
     with scene.run("convert") as run:
@@ -181,6 +182,7 @@ def test_rows_that_changed_later_are_updated_by_key(scene: Scene) -> None:
         assert "There are no new rows" in plan_next(run, **options).items[1].nothing_to_do
 
 
+@pytest.mark.slow
 def test_rows_that_a_column_does_not_show_are_reported(scene: Scene) -> None:
     database = scene.database()
     scene.spark.sql(f"CREATE TABLE {database}.t (id BIGINT, x DOUBLE) USING parquet")
@@ -278,6 +280,7 @@ def test_partitions_that_are_new_are_added(scene: Scene) -> None:
         assert "(0): give a key" in blocked(plan)
 
 
+@pytest.mark.slow
 def test_partitions_that_changed_are_merged_by_key(scene: Scene) -> None:
     database = scene.database()
     sql = scene.spark.sql

@@ -56,6 +56,7 @@ def pasted(prod: Place, tmp_path: Path) -> Command:
     return run
 
 
+@pytest.mark.slow
 def test_sparks_own_messages_are_in_a_log_file_that_is_named(prod: Place, tmp_path: Path) -> None:
     planned = program("migrate", "convert", "prod", "--include", f"{prod.prefix}.orders",
                       "--name", "{table}_lance", seconds=300)  # fmt: skip
@@ -83,7 +84,8 @@ def test_the_examples_of_help_run(pasted: Command, orders: Path) -> None:
     assert "Nothing was changed" in pasted(export)
 
 
-@pytest.mark.parametrize("impl", ["glue", pytest.param("unity", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("impl", ["glue", "unity"])
 def test_files_are_converted_into_the_other_catalogs(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, impl: str
 ) -> None:

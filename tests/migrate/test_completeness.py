@@ -89,6 +89,7 @@ def test_missing_files_block_the_plan(scene: Scene) -> None:
             scene.spark.conf.unset(key)
 
 
+@pytest.mark.slow
 def test_files_that_vanish_before_the_run_fail_their_tables(scene: Scene) -> None:
     database, raw = make_tables(scene, "whole", "gone", "less", "parts", "added")
     with scene.converting(database) as run:

@@ -208,6 +208,7 @@ def test_of_several_at_once_one_fails_and_the_others_are_done(scene: Scene) -> N
     assert scene.files() == []
 
 
+@pytest.mark.slow
 def test_ctrl_c_cancels_the_jobs_of_spark_and_the_next_run_continues(scene: Scene) -> None:
     database, files_of_source = scene.database(), 40
     scene.spark.sql(

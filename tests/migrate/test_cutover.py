@@ -74,6 +74,7 @@ def test_the_table_gets_its_final_name_once_nothing_is_missing(scene: Scene) -> 
         assert scene.tables() == ["t"]
 
 
+@pytest.mark.slow
 def test_partitions_that_changed_keep_the_table_from_its_final_name(scene: Scene) -> None:
     with scene.run("convert") as run:
         database = converted(scene, run)
@@ -102,6 +103,7 @@ def test_a_final_name_that_is_taken_is_left_alone(scene: Scene) -> None:
         assert "is taken" in blocked(plan_next(run, by="column", column="id", switch_to="t"))
 
 
+@pytest.mark.slow
 def test_with_concurrent_writers_no_row_is_lost_or_duplicated(scene: Scene) -> None:
     with scene.run("convert") as run:
         database = converted(scene, run)
@@ -197,6 +199,7 @@ def test_rows_are_merged_once_whenever_it_is_killed(scene: Scene) -> None:
         _killed(scene, run, "t_new")
 
 
+@pytest.mark.slow
 def test_increments_are_undone_one_by_one_and_rows_of_others_are_kept(scene: Scene) -> None:
     with scene.run("convert") as run:
         database = converted(scene, run)
@@ -224,6 +227,7 @@ def test_increments_are_undone_one_by_one_and_rows_of_others_are_kept(scene: Sce
     assert len(ids(scene)) == 30
 
 
+@pytest.mark.slow
 def test_rows_that_others_write_while_it_is_cut_off_stay(scene: Scene) -> None:
     with scene.run("convert") as run:
         database = converted(scene, run)
@@ -263,6 +267,7 @@ def test_tables_that_an_increment_leaves_out_are_in_the_next(scene: Scene) -> No
     assert record.state is State.DONE
 
 
+@pytest.mark.slow
 def test_rows_that_the_source_deleted_are_named_with_a_way_out(scene: Scene) -> None:
     with scene.run("convert") as run:
         database = converted(scene, run)

@@ -120,6 +120,7 @@ def _make_theirs(place: Place, lake: Path) -> None:
         client.create_table(entry)
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment_and_run_again_it_ends_as_if_it_had_not_been(
     case: Case, migrations: Migrations, runner: Runner
 ) -> None:

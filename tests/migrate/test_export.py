@@ -341,6 +341,7 @@ def test_killed_at_any_moment_and_run_again_each_row_exists_once(scene: Scene) -
             assert not scene.spark.catalog.tableExists(f"{database}.t"), moment
 
 
+@pytest.mark.slow
 def test_ctrl_c_cancels_the_jobs_of_spark_and_the_next_run_continues(scene: Scene) -> None:
     rows = pa.table({"id": range(3_000_000)})
     _made(scene, "t", rows=rows)
@@ -358,6 +359,7 @@ def test_ctrl_c_cancels_the_jobs_of_spark_and_the_next_run_continues(scene: Scen
     assert not place.exists()
 
 
+@pytest.mark.slow
 def test_of_several_at_once_one_fails_and_the_others_are_done(scene: Scene) -> None:
     _made(scene, *"abcde")
     out = scene.directory / "parquet"

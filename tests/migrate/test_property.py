@@ -116,6 +116,7 @@ _HARD: Table = (
 )
 
 
+@pytest.mark.slow
 def test_random_tables_are_the_same_row_by_row_both_ways(scene: Scene) -> None:
     _tables_there_and_back(scene, 2)
 

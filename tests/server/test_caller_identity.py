@@ -92,8 +92,13 @@ def declare_tables(url: str, database: str, **tokens: str) -> None:
 
 
 @pytest.mark.server
-@pytest.mark.parametrize("release", ["2.3", "3.1"])
-@pytest.mark.parametrize("max_callers", [100, 1])
+@pytest.mark.parametrize(
+    ("release", "max_callers"),
+    [
+        ("2.3", 1),
+        *(pytest.param(*each, marks=pytest.mark.slow) for each in (("2.3", 100), ("3.1", 1))),
+    ],
+)
 def test_hive_sees_the_user_of_each_request(
     metastores: Metastores,
     tmp_path: Path,

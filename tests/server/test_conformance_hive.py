@@ -9,8 +9,10 @@ from conformance.hive_target import hive_target
 from server.rest_target import over_rest
 from servers.metastores import Metastores
 
-from lance_bridge.testing import ConformanceSuite, EntrySuite, Target
+from lance_bridge.testing import DataOperationSuite, EntrySuite, RequestSuite, Target
 from lance_bridge.testing.concurrency import ConcurrencyCases
+from lance_bridge.testing.restart import RestartCases
+from lance_bridge.testing.stateful import StatefulCases
 
 pytestmark = pytest.mark.server
 
@@ -37,7 +39,14 @@ class TestHive23(OnRelease, ConcurrencyCases, EntrySuite):
     release = "2.3"
 
 
-class TestHive42(OnRelease, ConformanceSuite):
-    """Every case."""
+class TestHive42(OnRelease, EntrySuite, RequestSuite, DataOperationSuite):
+    """Every operation, of one client on a server that runs."""
+
+    release = "4.2"
+
+
+@pytest.mark.slow
+class TestHive42InFull(OnRelease, ConcurrencyCases, RestartCases, StatefulCases):
+    """Concurrent clients, restarts, and random sequences."""
 
     release = "4.2"

@@ -87,11 +87,12 @@ def reader(catalog: Any) -> Callable[[Sequence[str]], Any]:
 # -- the gateway -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("writers", "kills"),
     [
         pytest.param(1, 2, id="twice"),
-        pytest.param(2, 30, id="often", marks=[pytest.mark.slow, pytest.mark.timeout(3600)]),
+        pytest.param(2, 30, id="often", marks=pytest.mark.timeout(3600)),
     ],
 )
 def test_a_killed_gateway_loses_no_acknowledged_write_and_doubles_none(
@@ -108,11 +109,12 @@ def test_a_killed_gateway_loses_no_acknowledged_write_and_doubles_none(
 # -- the metastore ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "load_size",
     [
         pytest.param((1, 1), id="once"),
-        pytest.param((2, 10), id="often", marks=[pytest.mark.slow, pytest.mark.timeout(3600)]),
+        pytest.param((2, 10), id="often", marks=pytest.mark.timeout(3600)),
     ],
 )
 def test_while_the_metastore_is_down_the_only_error_is_service_unavailable(

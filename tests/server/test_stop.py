@@ -205,7 +205,7 @@ def test_a_reload_loses_no_request_and_adds_and_removes_catalogs(
     assert set(load.answers) == {200}
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_configuration_that_cannot_be_used_is_not_taken(tmp_path: Path, workers: int) -> None:
     config = configured(tmp_path, workers=workers)
     with serve("--config", str(config)) as served:

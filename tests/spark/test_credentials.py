@@ -77,6 +77,7 @@ def wait_until(moment: float) -> None:
         time.sleep(0.1)
 
 
+@pytest.mark.slow
 def test_a_task_writes_on_when_its_credentials_have_ended(table: TableAddress) -> None:
     access = access_of(table, write=True)
     target = Target(

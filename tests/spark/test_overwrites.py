@@ -71,7 +71,7 @@ def ids(table: TableAddress) -> list[int]:
 @pytest.mark.parametrize(
     "query",
     [
-        "SELECT meddle(id) + 10 FROM {}",
+        pytest.param("SELECT meddle(id) + 10 FROM {}", marks=pytest.mark.slow),
         "SELECT meddle(id) FROM range(2) WHERE id < (SELECT count(*) FROM {})",
     ],
 )

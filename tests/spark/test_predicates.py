@@ -206,6 +206,7 @@ def test_many_random_predicates_give_the_rows_of_parquet(pair: Pair) -> None:
     _compare_random(pair, 30)
 
 
+@pytest.mark.slow
 def test_a_comparison_of_every_type_is_left_to_lance_alone(pair: Pair) -> None:
     predicates = [
         f"{column} {operator} {values[1]}"
@@ -216,6 +217,7 @@ def test_a_comparison_of_every_type_is_left_to_lance_alone(pair: Pair) -> None:
     assert _compare(pair, predicates) == len(predicates)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("column", ["l", "s", "d"])
 def test_an_index_of_the_column_changes_no_rows(pair: Pair, column: str) -> None:
     values = FLOATS if column == "d" else COLUMNS[column][1][::2]
@@ -248,6 +250,7 @@ def test_a_deep_or_a_long_predicate_is_answered(pair: Pair) -> None:
     _compare(pair, [deep, long, f"i IN ({', '.join(map(str, range(2000)))})"])
 
 
+@pytest.mark.slow
 def test_pushed_filters_limits_and_aggregates_give_the_rows_of_parquet_in_queries(
     pair: Pair,
 ) -> None:

@@ -81,6 +81,7 @@ def test_each_row_arrives_once_through_restarts_and_repeated_batches(pipe: Pipe)
     assert len({query for query, _ in batches}) == 1
 
 
+@pytest.mark.slow
 def test_a_batch_is_not_written_again_where_its_version_may_be_gone(pipe: Pipe) -> None:
     pipe.run()
     pipe.forget_last_commit()
@@ -107,6 +108,7 @@ def test_new_batches_need_no_version_of_the_batch_before(pipe: Pipe) -> None:
     assert pipe.ids() == [1, 2, 3, 4, 5, 90]
 
 
+@pytest.mark.slow
 def test_another_query_writes_its_own_batches(pipe: Pipe) -> None:
     pipe.run()
     pipe.checkpoint = pipe.checkpoint.with_name("another")

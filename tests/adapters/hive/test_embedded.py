@@ -132,6 +132,7 @@ def test_another_shares_no_state_and_refuses_object_stores_as_hive_ships_it(
 # -- start and stop ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.server
 def test_it_outlives_its_thread_keeps_its_state_and_ends_with_close() -> None:
     metastore = Metastore("2.3")
@@ -230,6 +231,7 @@ def test_no_jvm_outlives_a_killed_parent() -> None:
     wait_until(lambda: not directory.exists())
 
 
+@pytest.mark.slow
 @pytest.mark.server
 def test_no_jvm_outlives_its_guard() -> None:
     with Metastore("2.3") as metastore:
@@ -242,6 +244,7 @@ def test_no_jvm_outlives_its_guard() -> None:
         wait_until(lambda: not metastore.is_running)
 
 
+@pytest.mark.slow
 @pytest.mark.server
 def test_no_jvm_outlives_a_parent_that_did_not_close_it() -> None:
     owner, pid, directory = start_owner()

@@ -9,10 +9,11 @@ from conformance.hive_target import hive_target
 from server.rest_target import over_rest
 from servers.metastores import Metastores
 
-from lance_bridge.testing import DataOperationSuite, EntrySuite, RequestSuite, Target
+from lance_bridge.testing import EntrySuite, RequestSuite, Target
 from lance_bridge.testing.concurrency import ConcurrencyCases
 from lance_bridge.testing.restart import RestartCases
 from lance_bridge.testing.stateful import StatefulCases
+from lance_bridge.testing.suite import DataOperationSuite
 
 pytestmark = pytest.mark.server
 

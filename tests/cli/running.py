@@ -60,24 +60,11 @@ def program(
     )
 
 
-def shell(command: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    """Run what a person would paste into a shell."""
-    path = f"{Path(PROGRAM).parent}{os.pathsep}{os.environ['PATH']}"
-    return subprocess.run(
-        ["sh", "-c", command],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=_SECONDS,
-        env={**os.environ, "PATH": path},
-    )
-
-
 def pasted(command: str, answer: str = "") -> Result:
-    """Do as `shell`, in this process: commands of this program, one after another with ``&&``.
+    """Run in this process what a person would paste into a shell.
 
-    Each start of the program costs seconds, most of them to import what it stands on.
+    These are commands of this program, one after another with ``&&``. Each start of the program
+    costs seconds, most of them to import what it stands on.
     """
     words = shlex.split(command)
     while True:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import lance
 import pytest
+from lance_namespace import DeclareTableRequest
 from servers.hive_raw import raw_client
 
 from lance_bridge.catalog import LATEST
@@ -15,8 +16,8 @@ from lance_bridge.declarations import DECLARED_AT
 from lance_bridge_doctor import Kind
 
 from .conftest import ORDERS, Lake
-from .findings import die_at, findings, fix, mark, the_only
-from .running import answer_of, pasted, run, shell
+from .findings import die_at, fix, mark, the_only
+from .running import answer_of, pasted, run
 
 pytestmark = pytest.mark.server
 
@@ -56,9 +57,9 @@ def test_a_declared_table_without_files_is_dropped_unless_it_is_recent(lake: Lak
 def test_a_declared_table_with_uncommitted_files_is_dropped_with_them(
     lake: Lake,
 ) -> None:
-    die_at(lake, "write_first")
+    lake.namespace.declare_table(DeclareTableRequest(id=[lake.database, "t"]))
     data = lake.place("t") / "data"
-    data.mkdir()
+    data.mkdir(parents=True)
     written = data / "1f6a43f4-5d0b-4a5e-9d0c-6c1f0a9b7e21.lance"
     written.write_bytes(b"uncommitted rows")
     found = the_only(Kind.DECLARED_ONLY)
@@ -79,7 +80,7 @@ def test_a_table_that_lost_its_versions_keeps_its_other_files(lake: Lake) -> Non
 
 
 def test_a_table_written_since_the_diagnosis_is_not_dropped(lake: Lake) -> None:
-    die_at(lake, "write_first")
+    lake.namespace.declare_table(DeclareTableRequest(id=[lake.database, "t"]))
     found = the_only(Kind.DECLARED_ONLY)
     lance.write_dataset(ORDERS, str(lake.place("t")))
     done = pasted(found["command"])
@@ -137,9 +138,7 @@ def test_a_table_that_the_metastore_owns_is_made_external(lake: Lake) -> None:
     mark(lake, "orders", kind="MANAGED_TABLE")
     found = the_only(Kind.INCONSISTENT_ENTRY)
     assert "MANAGED_TABLE" in found["message"]
-    done = shell(found["command"])  # in a shell, as a user does
-    assert done.returncode == 0, done.stderr
-    assert findings() == []
+    fix(found)
     with raw_client(lake.metastore.port) as client:
         assert client.get_table(lake.database, "orders").tableType == "EXTERNAL_TABLE"
     assert run("table", "count", "prod", lake.name("orders")).stdout == "5\n"

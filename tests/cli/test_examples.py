@@ -19,7 +19,7 @@ from lance_bridge_cli.app import app
 from lance_bridge_server.authentication.key_file import ApiKeyFile
 
 from .conftest import ORDERS, Lake
-from .running import pasted, started
+from .running import pasted, run, started
 
 OTHERS = ("migrate",)
 """Groups whose examples have tests of their own."""
@@ -142,5 +142,8 @@ def test_the_example_of_the_metastore_runs() -> None:
         with started(*shlex.split(example)[1:]) as running:
             assert running.process.stdout is not None
             lines = iter(running.process.stdout.readline, "")
-            assert any(line.startswith("thrift://") for line in lines)
-            assert running.interrupt()[0] == 0
+            uri = next(line.strip() for line in lines if line.startswith("thrift://"))
+            assert "default" in run("ns", "list", "hive", "-p", f"uri={uri}").stdout
+            code, _, error = running.interrupt()
+        assert code == 0
+        assert "Traceback" not in error

@@ -81,20 +81,6 @@ def test_ctrl_c_ends_the_conformance_kit() -> None:
     assert run("ns", "list", "prod").stdout == before
 
 
-@pytest.mark.server
-def test_metastore_start_runs_until_ctrl_c(tmp_path: Path) -> None:
-    with started(
-        "metastore", "start", "--port", "0", "--directory", str(tmp_path / "m")
-    ) as running:
-        assert running.process.stdout is not None
-        lines = iter(running.process.stdout.readline, "")
-        uri = next(line.strip() for line in lines if line.startswith("thrift://"))
-        assert "default" in run("ns", "list", "hive", "-p", f"uri={uri}").stdout
-        code, _, error = running.interrupt()
-    assert code == 0
-    assert "Traceback" not in error
-
-
 def test_a_command_that_cannot_be_imported_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

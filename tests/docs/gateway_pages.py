@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from unittest.mock import patch
 
+from cli.running import pasted
+
 REPOSITORY = Path(__file__).parents[2]
 CLIENTS_PAGE = REPOSITORY / "docs" / "gateway-clients.md"
 PAGE = REPOSITORY / "docs" / "gateway.md"
@@ -84,6 +86,10 @@ class Reader:
                 imports for seconds.
         """
         text = self.here(block.text)
+        if text.startswith("lance-bridge ") and ">" not in text:
+            done = pasted(text)
+            assert done.exit_code == 0, done.output
+            return done.stdout
         if block.language == "sh":
             return self.run(["sh", "-eu", "-c", text])
         assert block.language == "python"

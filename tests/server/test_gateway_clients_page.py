@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from docs.gateway_pages import CLIENTS_PAGE, Block, Reader, blocks
@@ -28,9 +27,9 @@ SECTIONS = {
 INSTALLED = {"LanceDB for Node.js", "Java", "lance-ray", "daft-lance"}
 
 
-@pytest.fixture
-def reader(tmp_path: Path, metastores: Metastores) -> Iterator[Reader]:
-    with reader_of_clients_page(tmp_path, metastores) as found:
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory: pytest.TempPathFactory, metastores: Metastores) -> Iterator[Reader]:
+    with reader_of_clients_page(tmp_path_factory.mktemp("page"), metastores) as found:
         yield found
 
 
@@ -59,7 +58,7 @@ def test_every_section_is_run_somewhere() -> None:
 
 
 def test_no_line_works_without_a_key(reader: Reader) -> None:
-    reader.environment["LANCE_KEY"] = "lbk_0000000000000000_" + "x" * 43
+    wrong = "lbk_0000000000000000_" + "x" * 43
     command = ["sh", "-c", reader.here(here()[0].text).replace("-fsS", "-sS")]
-    answers = reader.run(command).replace("}{", "}\n{").splitlines()
+    answers = reader.run(command, LANCE_KEY=wrong).replace("}{", "}\n{").splitlines()
     assert [json.loads(each)["code"] for each in answers] == [16, 16]

@@ -131,6 +131,7 @@ def catalogs(
                 "host": url,
                 "client_id": "c",
                 "client_secret": secrets.new(),
+                "max_retries": "0",
             },
             "dir": {"impl": "dir", "root": str(directory / "dir"), **secrets.storage()},
             "rest_echo": {"impl": "rest", "uri": url, "header.authorization": secrets.new()},

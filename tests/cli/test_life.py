@@ -47,8 +47,8 @@ def test_ctrl_c_ends_a_command_that_waits_for_a_server() -> None:
 def test_ctrl_c_while_a_table_is_compacted_leaves_it_whole(lake: Lake) -> None:
     name = lake.create("orders", pa.table({"id": [0]}))
     place = str(lake.place("orders"))
-    for number in range(1, FRAGMENTS):
-        lance.write_dataset(pa.table({"id": [number]}), place, mode="append")
+    more = pa.table({"id": range(1, FRAGMENTS)})
+    lance.write_dataset(more, place, mode="append", max_rows_per_file=1, max_rows_per_group=1)
     before = lance.dataset(place)
     data = Path(place, "data")
     files = len(list(data.iterdir()))

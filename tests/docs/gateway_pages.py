@@ -87,7 +87,7 @@ class Reader:
         """
         text = self.here(block.text)
         if text.startswith("lance-bridge ") and ">" not in text:
-            done = pasted(text)
+            done = pasted(text.replace("\\\n", " "))
             assert done.exit_code == 0, done.output
             return done.stdout
         if block.language == "sh":

@@ -212,29 +212,41 @@ def test_no_request_is_lost_by_a_reload_or_the_stop(tmp_path: Path, workers: int
 
 
 def test_keys_policies_and_limits_are_reloaded(tmp_path: Path) -> None:
-    """Requests complete with what they began with: here a catalog that is removed."""
     keys = ApiKeyFile(tmp_path / "keys.json")
     key, _ = keys.add("ann")
     policies = tmp_path / "p.cedar"
     policies.write_text("permit(principal, action, resource);")
     headers = {"x-api-key": key}
-    methods = {
-        "authentication": [{"method": "api_keys", "file": str(keys.path)}],
-        "authorization": {"method": "cedar", "policies": str(policies)},
-    }
-    with hanging(tmp_path) as (served, ask, threads):
+    with serve("--config", str(configured(tmp_path))) as served:
         url = f"{served.url}{LIST}"
         assert httpx.get(url).status_code == 200
-        running = threads.submit(ask, "describe", headers={"x-request-timeout-ms": "4000"})
-        wait_until(lambda: requests_in_flight(served) == 2)
-        configured(tmp_path, limits={"rate": "5/hour"}, **methods)
+        configured(
+            tmp_path,
+            authentication=[{"method": "api_keys", "file": str(keys.path)}],
+            authorization={"method": "cedar", "policies": str(policies)},
+            limits={"rate": "5/hour"},
+        )
         served.process.send_signal(signal.SIGHUP)
         wait_until(lambda: httpx.get(url).status_code == 401)
         found = [httpx.get(url, headers=headers) for _ in range(6)]
         assert [each.status_code for each in found] == [200] * 5 + [429]
-        assert "did not finish within 4 seconds" in refused(running.result(), 503, 17)
         policies.write_text("forbid(principal, action, resource);")
-        configured(tmp_path, **methods)
+        configured(
+            tmp_path,
+            authentication=[{"method": "api_keys", "file": str(keys.path)}],
+            authorization={"method": "cedar", "policies": str(policies)},
+        )
         served.process.send_signal(signal.SIGHUP)
         wait_until(lambda: httpx.get(url, headers=headers).status_code in (403, 404))
         assert served.stop()[0] == 0
+
+
+def test_requests_complete_with_what_they_began_with(tmp_path: Path) -> None:
+    """A reload ends no request, and closes no connection under one."""
+    with hanging(tmp_path) as (served, ask, threads):
+        running = threads.submit(ask, "describe", headers={"x-request-timeout-ms": "4000"})
+        wait_until(lambda: requests_in_flight(served) == 2)
+        configured(tmp_path)
+        served.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: children(served.url) == ["files"])
+        assert "did not finish within 4 seconds" in refused(running.result(), 503, 17)

@@ -3,8 +3,8 @@
 uvicorn waits for ever for a request's headers, for a client that does not read the end of an
 answer, and has no JSON in the errors of its own. Its limits that are used, and why:
 
-- The request line and headers together may have 64 KiB: clients send properties in them. h11 has
-  such a limit; httptools, which uvicorn takes where it is installed, has none.
+- The request line and headers together may have 64 KiB: clients send properties in them. httptools
+  has no such limit. h11, uvicorn's other parser, has one, and needs twice the processor's time.
 - ``limit_concurrency`` limits open connections alone, as each takes a file descriptor, and
   operations need those too. uvicorn's own use of it answers in plain text.
 """
@@ -18,7 +18,6 @@ import socket
 import uuid
 from functools import cache
 from http import HTTPStatus
-from importlib.util import find_spec
 from typing import Any, ClassVar
 
 from lance_namespace.errors import (
@@ -27,7 +26,7 @@ from lance_namespace.errors import (
     ServiceUnavailableError,
 )
 from starlette.types import Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from .authentication.certificates import STATE_KEY
 
@@ -73,32 +72,25 @@ def http_options(connections: int | None = None) -> dict[str, Any]:
         connections: How many may be open. None takes the `connection_limit`.
     """
     return {
-        "http": _protocol(),
-        "h11_max_incomplete_event_size": HEADER_BYTES,
+        "http": WatchedProtocol,
         "limit_concurrency": connections,
         "timeout_keep_alive": KEEP_ALIVE_SECONDS,
     }
 
 
-class WatchedProtocol:
-    """HTTP of uvicorn, with times for the client, and errors as the specification has them.
+class WatchedProtocol(HttpToolsProtocol):
+    """HTTP of uvicorn, with limits of headers and times, and errors as the specification has them.
 
     Requests have their connection's client certificate in their state: ASGI's own extension for
     that is not in uvicorn.
     """
-
-    app_state: dict[str, Any]
-    connections: set[Any]
-    cycle: Any
-    limit_concurrency: int | None
-    loop: asyncio.AbstractEventLoop
-    transport: asyncio.Transport
 
     open_connections: ClassVar[int] = 0
     """How many connections this process has."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
+        self._unparsed = 0  # bytes that came since headers were complete, or a part of a body was
         self._most_connections = self.limit_concurrency or connection_limit()
         self.limit_concurrency = None
         self._timer: asyncio.TimerHandle | None = None
@@ -106,9 +98,11 @@ class WatchedProtocol:
         self._idle_since: float | None = None
         self._closing_since: float | None = None
 
-    def connection_made(self, transport: asyncio.Transport) -> None:
+    def connection_made(  # type: ignore[override]  # as uvicorn has it
+        self, transport: asyncio.Transport
+    ) -> None:
         """Begin to watch a connection; refuse it if there are too many."""
-        super().connection_made(transport)  # type: ignore[misc]  # of uvicorn's class beside this
+        super().connection_made(transport)
         WatchedProtocol.open_connections += 1
         _send_at_once(transport)
         tls = transport.get_extra_info("ssl_object")
@@ -128,7 +122,7 @@ class WatchedProtocol:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        super().connection_lost(exc)  # type: ignore[misc]  # the same
+        super().connection_lost(exc)
 
     def _check(self) -> None:
         now = self.loop.time()
@@ -181,24 +175,26 @@ class WatchedProtocol:
 
     def data_received(self, data: bytes) -> None:
         """Read what the client sends, and ignore it after an error."""
-        if self._closing_since is None:
-            super().data_received(data)  # type: ignore[misc]  # the same
+        if self._closing_since is not None:
+            return
+        self._unparsed += len(data)
+        super().data_received(data)
+        if self._unparsed > HEADER_BYTES:
+            self._unparsed = 0
+            self.send_400_response("Invalid HTTP request received.")
+
+    def on_headers_complete(self) -> None:
+        """Begin to answer a request."""
+        self._unparsed = 0
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """Pass on a part of a request's body."""
+        self._unparsed = 0
+        super().on_body(body)
 
     def eof_received(self) -> None:
         """Close the connection, as asyncio does after this."""
-
-
-class H11(WatchedProtocol, H11Protocol):  # type: ignore[misc]  # uvicorn has other types
-    """The protocol where httptools is not installed."""
-
-
-def _protocol() -> type[asyncio.Protocol]:
-    """Return the protocol for the parser that is installed."""
-    if find_spec("httptools") is None:
-        return H11
-    from .httptools_listening import HttpTools  # noqa: PLC0415 - it imports httptools
-
-    return HttpTools
 
 
 def _error_parts(error: LanceNamespaceError) -> tuple[list[tuple[bytes, bytes]], bytes]:

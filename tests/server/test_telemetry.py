@@ -114,7 +114,7 @@ def test_requests_are_measured_by_the_conventions_of_opentelemetry(
     monkeypatch.setattr(telemetry, "_INSTRUMENTS", HttpInstruments(meter))
     with serving(create_app(gateway)) as url, httpx.Client(base_url=url) as client:
         sent = send_rows(client, f"{TABLE}/create")
-        client.request("MADE-UP", "/nowhere")
+        client.request("PROPFIND", "/nowhere")
     request = {"http.request.method": "POST", "url.scheme": "http"}
     result = {
         "lance.operation": "create_table",

@@ -42,7 +42,8 @@ class ReloadingApp:
         self._app: ASGIApp = create_app(gateway, self._process)
         self._is_reloading = False
         self._is_asked = False
-        self._retired: set[asyncio.Task[None]] = set()
+        self._retired: dict[asyncio.Task[None], Gateway] = {}
+        """Those that a reload has replaced, and that still answer requests."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -55,7 +56,8 @@ class ReloadingApp:
         self._process.lifecycle.install(self.reload)
         await send({"type": "lifespan.startup.complete"})
         await receive()
-        self._process.lifecycle.exit_despite_threads(self._gateway.running)
+        running = sum(each.running for each in (self._gateway, *self._retired.values()))
+        self._process.lifecycle.exit_despite_threads(running)
         if not self._gateway.running:
             self._gateway.close()
         await send({"type": "lifespan.shutdown.complete"})
@@ -83,8 +85,8 @@ class ReloadingApp:
         self._app = create_app(made, self._process)
         _log.info("The configuration was reloaded")
         task = asyncio.ensure_future(_retire(before))
-        self._retired.add(task)
-        task.add_done_callback(self._retired.discard)
+        self._retired[task] = before
+        task.add_done_callback(self._retired.pop)
 
 
 def log_refused(error: Exception) -> None:

@@ -250,3 +250,8 @@ def test_requests_complete_with_what_they_began_with(tmp_path: Path) -> None:
         served.process.send_signal(signal.SIGHUP)
         wait_until(lambda: children(served.url) == ["files"])
         assert "did not finish within 4 seconds" in refused(running.result(), 503, 17)
+        # The thread that still waits for its catalog does not hold the server.
+        started = time.monotonic()
+        code, _, error = served.stop()
+    assert time.monotonic() - started < 30
+    assert (code, "1 operations are abandoned" in error) == (0, True), error

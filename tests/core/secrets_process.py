@@ -53,7 +53,7 @@ def all_of(impl: str, properties: dict[str, str], bad: dict[str, str]) -> bytes:
         except LanceNamespaceError as error:
             texts.append("".join(traceback.format_exception(error)))
         else:
-            raise AssertionError("the server of this test is not there")
+            raise AssertionError("the server of this test does not run")
     for key, value in bad.items():
         try:
             lance_bridge.connect(impl, {**properties, key: value})

@@ -87,7 +87,7 @@ def test_a_bad_predicate_is_invalid_input_wherever_it_is(
 
 
 @pytest.mark.parametrize("predicate", NO_COLUMN)
-def test_a_predicate_over_a_column_that_is_not_there_names_it(
+def test_a_predicate_over_a_missing_column_names_it(
     filled: MemoryNamespace, predicate: str
 ) -> None:
     with pytest.raises(errors.TableColumnNotFoundError, match=r"nope|a b"):

@@ -133,7 +133,7 @@ def test_data_of_deleted_versions_stays(namespace: MemoryNamespace) -> None:
     assert sorted((directory(namespace) / "data").iterdir()) == before
 
 
-def test_versions_that_are_not_there_are_not_counted(namespace: MemoryNamespace) -> None:
+def test_missing_versions_are_not_counted(namespace: MemoryNamespace) -> None:
     build(namespace, 2)
     assert delete(namespace) == 0
     assert delete(namespace, (0, 1), (7, 9), (5, -1)) == 0

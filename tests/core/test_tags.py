@@ -79,7 +79,7 @@ def test_a_tag_that_is_there_is_not_made_again(namespace: MemoryNamespace) -> No
     assert tagged(namespace, "t") == (1, None)
 
 
-def test_a_version_or_branch_that_is_not_there_gets_no_tag(namespace: MemoryNamespace) -> None:
+def test_a_missing_version_or_branch_gets_no_tag(namespace: MemoryNamespace) -> None:
     build(namespace, 1)
     dataset(namespace).create_branch("dev", 1)
     create_tag(namespace, "old", 1)

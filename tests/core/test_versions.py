@@ -87,7 +87,7 @@ def test_a_table_whose_directory_is_gone_has_no_versions(namespace: MemoryNamesp
 
 
 @pytest.mark.parametrize("branch", ["nope", "../main", "a//b", ""])
-def test_versions_of_a_branch_that_is_not_there_are_not_found(
+def test_versions_of_a_missing_branch_are_not_found(
     namespace: MemoryNamespace, branch: str
 ) -> None:
     build(namespace, 1)

@@ -54,7 +54,7 @@ def test_a_principal_has_its_own_rate(namespace: Any) -> None:
         done(client.get(LIST, headers=as_("bob")))
 
 
-def test_a_client_that_waits_as_told_is_served(namespace: Any) -> None:
+def test_a_client_that_waits_for_the_given_time_is_served(namespace: Any) -> None:
     with limited(namespace, rate="2/second") as client:
         codes = [client.get(LIST, headers=as_("ann")) for _ in range(10)]
         answer = next(each for each in codes if each.status_code == 429)

@@ -140,7 +140,7 @@ def test_open_source_a_file_gives_nulls_and_an_unknown_bucket_a_failed_precondit
         assert refused == (400, "FAILED_PRECONDITION")
 
 
-def test_open_source_the_path_that_the_sdk_posts_to_is_not_there() -> None:
+def test_the_open_source_server_lacks_the_path_that_the_sdk_posts_to() -> None:
     with UnityServer(OPEN_SOURCE_0_6) as server:
         made = given_table(server, "file:///t")
         client = WorkspaceClient(host=server.url, token="not-used")

@@ -111,7 +111,7 @@ def test_an_update_that_fails_leaves_the_table_as_it_was(
     assert (rows_of(place), version_of(place)) == (before, 1)
 
 
-def test_a_table_or_catalog_that_is_not_there_is_named(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_missing_table_or_catalog_is_named(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(TableNotFoundError, match=r"none\.lance"):
         delete(spark, str(tmp_path / "none.lance"), "true")
     with pytest.raises(InvalidInputError, match="There is no catalog 'nowhere'"):

@@ -72,7 +72,7 @@ def test_where_rows_are_is_read_with_them(place: str) -> None:
     assert all(row["_rowid"] is not None for row in found)
 
 
-def test_a_fragment_that_is_not_there_is_refused(place: str) -> None:
+def test_a_missing_fragment_is_refused(place: str) -> None:
     with pytest.raises(LanceValueError, match="Version 1 has no fragment 9"):
         scanned(place, {"version": 1, "fragments": [0, 9]})
 

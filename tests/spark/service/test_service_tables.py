@@ -423,5 +423,5 @@ def test_rows_for_a_table_that_was_dropped_do_not_go_to_the_next_one_of_its_name
     assert ids_in(catalog, TABLE) == []
 
 
-def test_an_operation_that_is_not_there_is_refused(catalog: CatalogAddress) -> None:
+def test_an_unknown_operation_is_refused(catalog: CatalogAddress) -> None:
     assert refusal(catalog, "vacuum", table=TABLE)[0] == 13

@@ -81,7 +81,7 @@ def exit_on_error() -> Iterator[None]:
 def connected(catalog: str, properties: Sequence[str] | None) -> Iterator[LanceBridgeNamespace]:
     """Connect to a catalog; exit with a message if connecting or the block fails."""
     require_catalog(catalog)
-    with connected_or_federated(catalog, properties) as namespace:
+    with _connection(catalog, properties) as namespace:
         assert isinstance(namespace, lance_bridge.LanceBridgeNamespace)
         yield namespace
 
@@ -94,8 +94,14 @@ def connected_or_federated(
 
     Both have ``query_table_reader`` besides.
     """
-    given = parse_key_values(properties)
     require_catalog(catalog, or_federation=True)
+    with _connection(catalog, properties) as namespace:
+        yield namespace
+
+
+@contextmanager
+def _connection(catalog: str, properties: Sequence[str] | None) -> Iterator[api.LanceNamespace]:
+    given = parse_key_values(properties)
     with exit_on_error():
         namespace: Any = lance_bridge.connect(catalog, given)
         with namespace:

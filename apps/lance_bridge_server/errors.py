@@ -18,10 +18,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from .addresses import hide_addresses
+from .observed import SERVER_ERROR
 from .secret_values import SECRETS
 
 _log = logging.getLogger(__name__)
-_SERVER_ERROR = 500
 _LONGEST = 2000
 
 _STATUSES = {
@@ -58,7 +58,7 @@ def _public_text(text: str, code: ErrorCode) -> str:
     shown = hide_addresses(text, repeats_request=code is ErrorCode.INVALID_INPUT)
     if shown == text:
         return text
-    level = logging.WARNING if STATUS_BY_CODE[code] >= _SERVER_ERROR else logging.INFO
+    level = logging.WARNING if STATUS_BY_CODE[code] >= SERVER_ERROR else logging.INFO
     _log.log(level, "%s: %s", code.name, " ".join(text[:_LONGEST].split()))
     return f"{shown} (the server's log has the addresses)"
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 from opentelemetry import metrics
 from starlette.types import Scope
 
+from .observed import SERVER_ERROR
 from .operations import Operation
 
 Attributes = dict[str, str | int]
 
-SERVER_ERROR = 500
-"""The lowest status of a failure of the server."""
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 _BYTES = tuple(1 << exponent for exponent in range(8, 35, 2))
 _METHODS = {"CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE"}

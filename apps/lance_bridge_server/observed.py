@@ -9,7 +9,9 @@ from contextlib import contextmanager
 from lance_namespace.errors import ErrorCode
 from starlette.types import Message, Scope, Send
 
-_ERROR, _SERVER_ERROR = 400, 500
+_ERROR = 400
+SERVER_ERROR = 500
+"""The lowest status of a failure of the server."""
 
 
 class ObservedSend:
@@ -37,7 +39,7 @@ class ObservedSend:
         try:
             yield
         except Exception:
-            self.status, self.code = _SERVER_ERROR, ErrorCode.INTERNAL.value
+            self.status, self.code = SERVER_ERROR, ErrorCode.INTERNAL.value
             raise
         except BaseException:
             self.status = self.code = None

@@ -14,14 +14,13 @@ from opentelemetry import context, metrics, propagate, trace
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .http_instruments import (
-    SERVER_ERROR,
     Attributes,
     HttpInstruments,
     request_attributes,
     result_attributes,
 )
 from .metrics import Metrics, code_label
-from .observed import observe
+from .observed import SERVER_ERROR, observe
 
 _TRACER = trace.get_tracer("lance_bridge_server")
 _INSTRUMENTS = HttpInstruments(metrics.get_meter("lance_bridge_server"))

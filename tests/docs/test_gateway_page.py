@@ -100,16 +100,9 @@ def test_the_page_runs_from_top_to_bottom(newcomer: Newcomer, tmp_path: Path) ->
     assert "authentication: oidc, api_keys" in printed
     assert "policy: analysts-read" in printed
     assert '"tables":["orders"]' in printed.replace(" ", "")
-    lines = (tmp_path / "log" / "audit.jsonl").read_text(encoding="utf-8").splitlines()
-    found = {
-        (each["principal"], each["operation"], each.get("decision"))
-        for each in map(json.loads, lines)
-    }
-    assert ("nightly-job", "declare_table", "allow") in found
-    assert ("ann", "query_table", "allow") in found
-    assert ("ann", "delete_from_table", "deny") in found
     _check_rights_of_loaders(newcomer)
     _check_stop(newcomer)
+    _check_audit(tmp_path / "log" / "audit.jsonl")
 
 
 def _check_rights_of_loaders(newcomer: Newcomer) -> None:
@@ -135,6 +128,17 @@ def _check_stop(newcomer: Newcomer) -> None:
     assert newcomer.server is not None
     code, _, error = newcomer.server.stop()
     assert code == 0, error
+
+
+def _check_audit(file: Path) -> None:
+    """A server that has stopped has written the lines of all requests."""
+    found = {
+        (each["principal"], each["operation"], each.get("decision"))
+        for each in map(json.loads, file.read_text(encoding="utf-8").splitlines())
+    }
+    assert ("nightly-job", "declare_table", "allow") in found
+    assert ("ann", "query_table", "allow") in found
+    assert ("ann", "delete_from_table", "deny") in found
 
 
 def test_every_section_is_run_or_read_somewhere() -> None:

@@ -10,7 +10,7 @@ from rich.table import Table
 
 import lance_bridge
 from lance_bridge.exit_codes import FAILED
-from lance_bridge.names import written
+from lance_bridge.names import DELIMITER, UNAVAILABLE, written
 
 from . import api, contents
 from .common import (
@@ -43,9 +43,6 @@ from .rows import RowsOption, RowsOutput, print_page
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_DELIMITER = "$"
-"""Joins names in the answer of ListAllTables."""
 
 app = typer.Typer()
 
@@ -93,9 +90,9 @@ def _list_paths(
         found = namespace.list_all_tables(request)
         unavailable = (found.context or {}).items()
         return (
-            [tuple(name.split(_DELIMITER)) for name in found.tables],
+            [tuple(name.split(DELIMITER)) for name in found.tables],
             found.page_token,
-            {key.removeprefix("unavailable."): why for key, why in unavailable},
+            {key.removeprefix(UNAVAILABLE): why for key, why in unavailable},
         )
     from lance_bridge.paging import PageRequest  # noqa: PLC0415 - takes seconds to import
 

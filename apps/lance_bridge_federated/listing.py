@@ -18,6 +18,7 @@ from lance_namespace.errors import (
     UnsupportedOperationError,
 )
 
+from lance_bridge.names import DELIMITER, UNAVAILABLE
 from lance_bridge.paging import PageRequest, bad_token, decode_token, encode_token, require_progress
 
 from .children import Child
@@ -26,10 +27,6 @@ from .walking import is_native, walk
 
 logger = logging.getLogger(__name__)
 
-DELIMITER = "$"
-"""Joins the names of an identifier, as in the answers of each catalog."""
-UNAVAILABLE = "unavailable."
-"""Prefix of the keys of an answer's context that name the catalogs that were left out."""
 _SCOPE = "all tables of all catalogs"
 _MOST_NAMES = 1000
 _WALK = "all tables of one catalog"

@@ -19,6 +19,7 @@ from starlette.datastructures import QueryParams
 from starlette.requests import ClientDisconnect, Request
 
 from lance_bridge.errors import invalid
+from lance_bridge.names import DELIMITER
 from lance_bridge.requests import as_model
 
 from . import lancedb
@@ -27,7 +28,6 @@ from .telemetry import trace_headers
 
 T = TypeVar("T")
 
-DEFAULT_DELIMITER = "$"
 _ARROW = "application/vnd.apache.arrow.stream"
 _JSON = "application/json"
 _NOT_OF_THE_QUERY = {"id", "identity", "context"}
@@ -104,7 +104,7 @@ async def read_call(
     """
     _require_no_encoding(request)
     query = _read_query(request)
-    delimiter = _single(query, "delimiter") or DEFAULT_DELIMITER
+    delimiter = _single(query, "delimiter") or DELIMITER
     fields, size = await _read_body(request, operation, max_bytes, max_seconds, threads)
     fields = _merged(fields, _query_fields(operation.request, query), "query")
     if operation.name == "create_table":

@@ -52,7 +52,7 @@ def error_of_status(status: int, message: str) -> LanceNamespaceError:
     return _CODE_BY_STATUS.get(status, InvalidInputError)(message)
 
 
-def _public_text(text: str, code: ErrorCode) -> str:
+def public_text(text: str, code: ErrorCode) -> str:
     """Return an error's message as clients may read it."""
     text = SECRETS.hide(text)
     shown = hide_addresses(text, repeats_request=code is ErrorCode.INVALID_INPUT)
@@ -78,7 +78,7 @@ def error_answer(
     code = ErrorCode(error.code)
     content = {
         "code": code.value,
-        "error": _public_text(str(error), code),
+        "error": public_text(str(error), code),
         "instance": request.url.path,
         "context": {"request_id": request.state.request_id},
     }

@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pyarrow as pa
 from lance_namespace import DeclareTableRequest, DescribeTableRequest, LanceNamespace
-from lance_namespace.errors import LanceNamespaceError, TableAlreadyExistsError
+from lance_namespace.errors import ErrorCode, LanceNamespaceError, TableAlreadyExistsError
 from starlette.datastructures import State
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -18,26 +18,26 @@ from starlette.responses import JSONResponse, Response
 from lance_bridge import location as locations
 from lance_bridge.errors import internal, invalid, is_panic
 from lance_bridge.extended_requests import require_order
+from lance_bridge.names import DELIMITER
 from lance_bridge.requests import as_model
 from lance_bridge_federated import FederatedNamespace
 from lance_bridge_federated.children import close_namespace
 
 from . import lancedb
 from .accesses import LISTINGS, Access, NamesAsGiven, accesses_of
-from .addresses import hide_addresses
 from .audit import AuditLog, AuditTrail, trail_of
 from .authorization import AllowAll, Authorizer, HiddenError, authorize, sees_namespace
 from .callers import RootNamespaces
-from .calls import DEFAULT_DELIMITER, Call, check_batch, read_call, run_by_size
+from .calls import Call, check_batch, read_call, run_by_size
 from .cascade import authorize_cascade
 from .cors import CorsSettings
+from .errors import public_text
 from .health import ReadinessSettings
 from .hiding import answer_hidden, hide_storage_options, without_others
 from .limits import Limits
 from .operation_threads import OperationThreads, requested_seconds
 from .operations import Answer, Body, Operation
 from .principals import Anonymous, Authenticator, Principal
-from .secret_values import SECRETS
 from .sql_functions import refuse_functions
 from .streams import ARROW_FILE, ARROW_STREAM, RowsResponse, UploadedFile, with_first_batch
 from .visible_listing import VisibleListing
@@ -256,9 +256,9 @@ class _Run:
         if operation.answer is Answer.ROWS:
             return self._rows(result)
         content = _plain(result)
-        if operation.name == "list_all_tables" and self.call.delimiter != DEFAULT_DELIMITER:
+        if operation.name == "list_all_tables" and self.call.delimiter != DELIMITER:
             content["tables"] = [
-                name.replace(DEFAULT_DELIMITER, self.call.delimiter) for name in content["tables"]
+                name.replace(DELIMITER, self.call.delimiter) for name in content["tables"]
             ]
         if operation.answer is Answer.METADATA:
             content = content.get("metadata", {}) if isinstance(content, dict) else content
@@ -287,8 +287,9 @@ def _plain(result: Any) -> Any:
         content = result.model_dump(mode="json", by_alias=True, exclude_none=True)
         context = content.get("context")  # where a federation says why a catalog is left out
         if context:
+            unavailable = ErrorCode.SERVICE_UNAVAILABLE
             content["context"] = {
-                key: hide_addresses(SECRETS.hide(text)) for key, text in context.items()
+                key: public_text(text, unavailable) for key, text in context.items()
             }
         return content
     return result

@@ -8,7 +8,8 @@ from typing import Any
 
 from lance_namespace.errors import InvalidInputError
 
-from lance_bridge_federated.listing import UNAVAILABLE, visible_token
+from lance_bridge.names import UNAVAILABLE
+from lance_bridge_federated.listing import visible_token
 
 from .accesses import Names, split_name
 from .authorization import Authorizer

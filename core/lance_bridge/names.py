@@ -5,6 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+DELIMITER = "$"
+"""Joins the names of an identifier in the answer of ListAllTables, and in REST's paths."""
+UNAVAILABLE = "unavailable."
+"""Begins the keys of an answer's context that name catalogs which did not answer."""
+
 _PART = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
 _PLAIN = re.compile(r"[^.`\s]+")
 

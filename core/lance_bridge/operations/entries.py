@@ -8,14 +8,12 @@ from lance_namespace.errors import TableAlreadyExistsError
 from ..dataset import read
 from ..entry import TableEntry
 from ..errors import invalid, unsupported
+from ..names import DELIMITER
 from ..paging import PageRequest
 from ..requests import CreateMode, DropBehavior, DropMode, RegisterMode, parse_mode
 from ..table import Table
 from ..tables import namespaces
 from .base import Operations
-
-DELIMITER = "$"
-"""Joins the names of an identifier where the API has one string, as in ListAllTables."""
 
 
 class EntryOperations(Operations):

@@ -2,7 +2,7 @@
 
 PYTHON ?= python3
 PYTEST_ARGS ?=
-TEST_PROCESSES ?= 3
+TEST_PROCESSES ?= 4
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -38,7 +38,7 @@ JDBC_JAR := docker/jars/postgresql.jar
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo "  PYTHON=python3.12 chooses the interpreter, PYTEST_ARGS='-k rename -x' goes to pytest,"
-	@echo "  TEST_PROCESSES=4 has make test use more than three processes (each starts its own servers)"
+	@echo "  TEST_PROCESSES=2 has make test use fewer than four processes (each starts its own servers)"
 
 venv: $(STAMP) ## set up .venv: locked dependencies, then this project in editable mode
 

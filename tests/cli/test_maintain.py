@@ -157,6 +157,7 @@ def in_spark(*arguments: str) -> dict[str, object]:
 
 @pytest.mark.spark
 @pytest.mark.timeout(300)
+@pytest.mark.slow
 def test_spark_compacts(lake: Lake) -> None:
     name = in_fragments(lake)
     compacted = in_spark("maintain", "compact", "prod", name)

@@ -63,6 +63,7 @@ def test_no_commit_is_lost_or_made_twice_though_a_metastore_with_records_dies(
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.slow
 def test_no_commit_is_lost_or_made_twice_though_glue_is_cut_off_and_writers_die(
     new_table: NewTable, glue_server: GlueServer, writers: Writers
 ) -> None:

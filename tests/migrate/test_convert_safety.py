@@ -183,6 +183,7 @@ def test_a_source_that_changed_since_the_plan_is_refused(scene: Scene) -> None:
     assert scene.tables() == []
 
 
+@pytest.mark.slow
 def test_of_several_at_once_one_fails_and_the_others_are_done(scene: Scene) -> None:
     database = scene.database()
     for name in "abcde":

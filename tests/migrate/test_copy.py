@@ -69,6 +69,7 @@ def test_all_versions_tags_and_indices_are_copied_and_undone(
     assert source.entries() == entries
 
 
+@pytest.mark.slow
 def test_killed_at_every_moment_and_run_again_it_is_the_same_copy(
     source: Place, target: Place, lake: Path, migrations: Migrations, tmp_path: Path
 ) -> None:

@@ -182,6 +182,7 @@ def _added(scene: Scene, *, step: int) -> None:
         _killed(scene, run, "t", step=step)
 
 
+@pytest.mark.slow
 def test_rows_are_added_once_though_it_is_killed(scene: Scene) -> None:
     _added(scene, step=3)
 

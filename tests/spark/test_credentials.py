@@ -91,6 +91,7 @@ def test_a_task_writes_on_when_its_credentials_have_ended(table: TableAddress) -
     assert len(target.write(slowly(access)).fragments) == 2
 
 
+@pytest.mark.slow
 def test_an_open_table_is_written_to_and_read_when_its_credentials_have_ended(
     table: TableAddress,
 ) -> None:

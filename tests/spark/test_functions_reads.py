@@ -110,6 +110,7 @@ def test_rows_are_taken_by_their_ids_in_order(spark: SparkSession, tmp_path: Pat
         F.take(spark, place, [99])
 
 
+@pytest.mark.slow
 def test_modes_that_spark_refuses_create_a_table_once(spark: SparkSession, tmp_path: Path) -> None:
     place = str(tmp_path / "new.lance")
     rows = spark.createDataFrame([(1, [1.0, 2.0])], "id int, v array<float>")

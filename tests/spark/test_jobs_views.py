@@ -114,6 +114,7 @@ def test_a_refresh_is_full_where_what_came_in_between_is_not_known(
     assert held(view) == twice_of_even(source)
 
 
+@pytest.mark.slow
 def test_a_view_of_an_aggregate_and_a_join_is_computed_as_a_whole(
     spark: SparkSession, source: str, tmp_path: Path
 ) -> None:

@@ -220,6 +220,7 @@ def test_packages_that_are_added_to_the_session_are_found(
         check_python(spark)
 
 
+@pytest.mark.slow
 def test_a_session_that_was_started_with_another_python_is_refused(tmp_path: Path) -> None:
     missing = str(tmp_path / "python3")
     started = Spark(environment={"PYSPARK_PYTHON": missing})

@@ -99,6 +99,7 @@ def test_a_batch_is_not_written_again_where_its_version_may_be_gone(pipe: Pipe) 
     assert pipe.ids() == [1, 2, 3, 4, 5, 90]
 
 
+@pytest.mark.slow
 def test_new_batches_need_no_version_of_the_batch_before(pipe: Pipe) -> None:
     pipe.run()
     lance.write_dataset(numbers(90), pipe.sink, mode="append")

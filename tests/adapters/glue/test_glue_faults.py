@@ -209,6 +209,7 @@ def test_a_change_that_is_broken_anywhere_is_done_or_not_and_can_be_repeated(
         lake.restore()
 
 
+@pytest.mark.slow
 def test_a_change_of_several_steps_is_broken_in_every_way(lake: Lake, calls: Calls) -> None:
     for fault in FAULTS:
         _break_everywhere(lake, calls, CHANGES["RegisterTable with Overwrite"], fault)

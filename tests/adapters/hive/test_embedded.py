@@ -157,6 +157,7 @@ def test_it_outlives_its_thread_keeps_its_state_and_ends_with_close() -> None:
 
 
 @pytest.mark.server
+@pytest.mark.slow
 def test_a_directory_keeps_its_state_and_is_in_use_as_long_as_its_metastore_runs(
     tmp_path: Path,
 ) -> None:
@@ -222,6 +223,7 @@ def start_owner() -> tuple[subprocess.Popen[str], int, Path]:
 
 
 @pytest.mark.server
+@pytest.mark.slow
 def test_no_jvm_outlives_a_killed_parent() -> None:
     owner, pid, directory = start_owner()
     assert is_alive(pid)

@@ -202,14 +202,25 @@ class RequestCount:
         self._gateway = gateway
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_and_release(message: Message) -> None:
+            # First: who has the whole answer may send the next request at once.
+            if message["type"] == "http.response.body" and not message.get("more_body"):
+                _release(scope)
+            await send(message)
+
         self._gateway.requests += 1
         try:
-            await self._app(scope, receive, send)
+            await self._app(scope, receive, send_and_release)
         finally:
             self._gateway.requests -= 1
-            release = scope.get("state", {}).get("release")
-            if release is not None:
-                release()
+            _release(scope)
+
+
+def _release(scope: Scope) -> None:
+    """Release what a request holds of its principal's limits, if it still does."""
+    release = scope.get("state", {}).pop("release", None)
+    if release is not None:
+        release()
 
 
 async def _send_with(send: Send, added: list[tuple[bytes, bytes]], message: Message) -> None:

@@ -8,14 +8,16 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
+import anyio
 import httpx
 import pytest
 from server.http_requests import done, refused
 from server.serving import serving
 from server.test_answers import Slow
 from starlette.requests import HTTPConnection
+from starlette.types import Message, Receive, Scope, Send
 
-from lance_bridge_server.app import create_app
+from lance_bridge_server.app import RequestCount, create_app
 from lance_bridge_server.configuration.settings import ServerSettings
 from lance_bridge_server.gateway import Gateway
 from lance_bridge_server.principals import Principal
@@ -94,6 +96,27 @@ def test_requests_that_fail_are_released_too(namespace: Any) -> None:
     with limited(namespace, concurrent_requests=1) as client:
         for _ in range(5):
             refused(client.post("/v1/table/films$gone/describe", headers=as_("ann")), 404, 4)
+
+
+def test_a_request_is_released_before_its_answer_ends(namespace: Any) -> None:
+    """Who has the whole answer may send the next one at once."""
+    events: list[str] = []
+
+    async def app(scope: Scope, _: Receive, send: Send) -> None:
+        scope["state"]["release"] = lambda: events.append("released")
+        await send({"type": "http.response.start", "status": 200})
+        await send({"type": "http.response.body", "more_body": True})
+        await send({"type": "http.response.body"})
+
+    async def send(message: Message) -> None:
+        events.append(message["type"])
+
+    async def receive() -> Message:
+        return {"type": "http.request"}
+
+    anyio.run(RequestCount(app, Gateway(namespace)), {"state": {}}, receive, send)
+    head, part = "http.response.start", "http.response.body"
+    assert events == [head, part, "released", part]
 
 
 def test_a_principal_may_have_limits_of_its_own(namespace: Any) -> None:

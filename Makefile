@@ -29,7 +29,7 @@ JDBC_JAR := docker/jars/postgresql.jar
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv test test-all test-clients test-fast test-releases test-slow test-spark check check-lint \
+.PHONY: help venv test test-all test-clients test-documents test-fast test-releases test-slow test-spark check check-lint \
 	check-format check-types check-layers check-docs demo bench bench-server bench-spark \
 	bench-migrate kerberos metastores sparks helm \
 	specs wheel lock \
@@ -64,7 +64,10 @@ test-fast: $(STAMP) ## run core's tests and the adapters' that need no server, n
 test: metastores ## run what CI runs, against real servers too (15 min)
 	@$(PY) -m pytest --continue-on-collection-errors -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
 
-test-all: test test-slow test-spark test-clients ## run everything (hours); make -k test-all continues after failures
+test-all: test test-documents test-slow test-spark test-clients ## run everything (hours); make -k test-all continues after failures
+
+test-documents: metastores ## run README and pages for users from top to bottom; in CI too
+	@$(PY) -m pytest -n 2 --dist loadfile -m documents tests/docs tests/server $(PYTEST_ARGS)
 
 test-releases: metastores sparks ## run SQL and the data source on Spark 4.1 and 4.2; in CI too
 	@$(PY) -m pytest -n $(TEST_PROCESSES) -m releases tests/spark $(PYTEST_ARGS)

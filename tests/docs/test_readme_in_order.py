@@ -213,6 +213,7 @@ def add_orders(home: Path) -> None:
     pq.write_table(pa.Table.from_pylist(rows, schema), directory / "more.parquet")
 
 
+@pytest.mark.documents
 def test_the_readme_runs_from_top_to_bottom_on_an_empty_system(user: NewUser) -> None:
     todo = blocks(README)
     assert {each.language for each in todo} == {"python", "sql", "yaml", "sh"}

@@ -223,6 +223,7 @@ def printed(
 
 
 @in_spark
+@pytest.mark.documents
 def test_every_snippet_of_the_spec_runs(printed: list[tuple[str, str]]) -> None:
     require_said(printed)
 

@@ -37,6 +37,7 @@ def here() -> list[Block]:
     return [each for each in blocks(CLIENTS_PAGE) if each.section in SECTIONS]
 
 
+@pytest.mark.documents
 @pytest.mark.spark
 def test_the_lines_run_from_top_to_bottom(reader: Reader) -> None:
     reader.environment["SPARK_LOCAL_IP"] = "127.0.0.1"

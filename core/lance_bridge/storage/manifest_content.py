@@ -1,8 +1,9 @@
-"""The content of a manifest of Lance: its version, its branch, and the files that it names.
+"""The content of a manifest of Lance: its version, its writer, and the files that it names.
 
-Source: the Lance table format, message ``Manifest``. The last 16 bytes of the file are the
-position of the message, the format's version and a magic word; the message, in Protobuf, begins
-with its length. Only the fields that are needed here are read, in any version of the format.
+Source: the Lance table format, messages ``Manifest`` and ``Transaction``. The last 16 bytes of a
+manifest are the position of the message, the format's version and a magic word; the message, in
+Protobuf, begins with its length. Only the fields that are needed here are read, in any version of
+the format.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ _FOOTER = 16
 _LENGTH = 4
 
 # Manifest
-_FRAGMENT, _VERSION, _BASE_PATH, _BRANCH = 2, 3, 18, 20
-# DataFragment, DataFile and BasePath
-_DATA_FILE, _FILE_PATH, _BASE_PATH_TEXT = 2, 1, 4
+_FRAGMENT, _VERSION, _TRANSACTION_FILE, _WRITER, _BASE_PATH, _BRANCH = 2, 3, 12, 13, 18, 20
+# DataFragment, DataFile, WriterVersion and BasePath
+_DATA_FILE, _FILE_PATH, _LIBRARY, _LIBRARY_VERSION, _BASE_PATH_TEXT = 2, 1, 1, 2, 4
+# Transaction and Transaction.Restore
+_APPEND, _RESTORE, _RESTORED = 100, 106, 1
 
 Field = tuple[int, int | bytes]
 """The number and the value of a field: an integer, or the bytes of a text or a message."""
@@ -34,6 +37,19 @@ class ManifestContent:
     """Paths of data files, relative to the directory ``data`` that each of them is in."""
     base_paths: tuple[str, ...]
     """Other tables' locations, or directories, where some of its files are: it is a clone."""
+    transaction_file: str = ""
+    """The file name of its transaction, which begins with the version that was read."""
+    writer: str = ""
+    """The library that wrote it, and its version: ``lance 14.0.2``."""
+
+
+@dataclass(frozen=True)
+class TransactionContent:
+    """What is read of a transaction."""
+
+    is_append: bool
+    restored: int | None
+    """The version that it restores, if it restores one."""
 
 
 def parse_manifest(data: bytes) -> ManifestContent:
@@ -42,19 +58,33 @@ def parse_manifest(data: bytes) -> ManifestContent:
     Raises:
         ValueError: It is not a manifest, or is truncated.
     """
-    version, branch = 0, ""
+    version, branch, transaction, writer = 0, "", "", ""
     files: set[str] = set()
     bases: list[str] = []
     for number, value in _fields(_message(data)):
-        if number == _VERSION and isinstance(value, int):
-            version = value
-        elif number == _BRANCH and isinstance(value, bytes):
+        if isinstance(value, int):
+            version = value if number == _VERSION else version
+        elif number == _BRANCH:
             branch = value.decode()
-        elif number == _FRAGMENT and isinstance(value, bytes):
+        elif number == _FRAGMENT:
             files.update(_texts_of_parts(value, _DATA_FILE, _FILE_PATH))
-        elif number == _BASE_PATH and isinstance(value, bytes):
+        elif number == _BASE_PATH:
             bases += _texts(value, _BASE_PATH_TEXT)
-    return ManifestContent(version, branch, frozenset(files), tuple(bases))
+        elif number == _TRANSACTION_FILE:
+            transaction = value.decode()
+        elif number == _WRITER:
+            writer = " ".join([*_texts(value, _LIBRARY), *_texts(value, _LIBRARY_VERSION)])
+    return ManifestContent(version, branch, frozenset(files), tuple(bases), transaction, writer)
+
+
+def parse_transaction(data: bytes) -> TransactionContent:
+    """Return what a transaction's file says. Raises ValueError for anything else."""
+    operations = {number: value for number, value in _fields(data) if number >= _APPEND}
+    restore = operations.get(_RESTORE)
+    restored = dict(_fields(restore)).get(_RESTORED) if isinstance(restore, bytes) else None
+    return TransactionContent(
+        _APPEND in operations, restored if isinstance(restored, int) else None
+    )
 
 
 def version_inside(data: bytes) -> int | None:

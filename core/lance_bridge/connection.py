@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,11 +13,12 @@ from lance_namespace.errors import (
 )
 
 from . import names
-from .catalog import Capabilities, Catalog, Path, TableRecord
+from .catalog import IMPLEMENTATION, MANAGED_BY, Capabilities, Catalog, Path, TableRecord
 from .config import CatalogConfig
 from .credentials import VendedCredentials
 from .declarations import Declarations
-from .errors import invalid, unsupported
+from .errors import display, invalid, unsupported
+from .records import FOREIGN_COMMITS, ForeignCommits
 from .requests import parse_table_namespace
 from .storage.manifests import BaseLocations
 
@@ -64,6 +65,18 @@ class Connection:
         reason = self.capabilities.no_managed_tables or self.capabilities.no_alter
         if reason:
             raise unsupported(f"{what} cannot be managed by the catalog: {reason}")
+
+    def check_namespace_management(self, path: Path, properties: Mapping[str, str]) -> None:
+        """Check the properties that say how the versions of a namespace's new tables are managed.
+
+        Raises:
+            UnsupportedOperationError: (0) the catalog is to hold them, and cannot.
+            InvalidInputError: (13) `FOREIGN_COMMITS` has an unknown value.
+        """
+        if properties.get(MANAGED_BY, "").lower() == IMPLEMENTATION:
+            self.require_manageable(f"Tables of namespace '{display(path)}'")
+        if FOREIGN_COMMITS in properties:
+            ForeignCommits.parse(properties[FOREIGN_COMMITS])
 
     @cached_property
     def credentials(self) -> VendedCredentials:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from lance_namespace.errors import (
     ConcurrentModificationError,
+    InvalidInputError,
+    InvalidTableStateError,
     TableBranchNotFoundError,
     TableNotFoundError,
 )
@@ -19,7 +21,13 @@ from .connection import Connection
 from .errors import concurrent_modification, display, invalid, table_not_found, unsupported
 from .lost_replies import retry_after_readback
 from .managed_state import State, parse_state, with_state
-from .records import ENTRY_ID, replace_visible, visible_properties
+from .records import (
+    ENTRY_ID,
+    FOREIGN_COMMITS,
+    ForeignCommits,
+    replace_visible,
+    visible_properties,
+)
 from .storage import MAIN, TableFiles, TableStorage
 
 if TYPE_CHECKING:
@@ -184,6 +192,19 @@ class TableEntry:
                 "catalog"
             )
         return self.managed
+
+    @property
+    def foreign_commits(self) -> ForeignCommits:
+        """What is done with versions that were written past the catalog.
+
+        Raises:
+            InvalidTableStateError: (19) the entry says something unknown.
+        """
+        value = self.record.properties.get(FOREIGN_COMMITS, ForeignCommits.HIDE.value)
+        try:
+            return ForeignCommits.parse(value)
+        except InvalidInputError as error:
+            raise InvalidTableStateError(f"Table '{self.name}' takes no commit: {error}") from error
 
     def with_state(self, state: State) -> Self:
         """Return the table with another state in its record."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from typing import Any
 
 from .errors import invalid, require_text
@@ -31,8 +32,33 @@ LATEST = RESERVED_PREFIX + "latest"
 ENTRY_ID = RESERVED_PREFIX + "id"
 """Set in each new entry, so that its creator recognises it after a lost reply."""
 
+FOREIGN_COMMITS = "managed.foreign_commits"
+"""Property of a managed table: what is done with versions that were written past the catalog."""
+
 UNREADABLE = "unreadable"
 """`TableRecord.kind` of an entry that holds a name, and cannot be read."""
+
+
+class ForeignCommits(str, Enum):
+    """The values of `FOREIGN_COMMITS`."""
+
+    HIDE = "hide"
+    """They are not shown, and are quarantined before the next commit."""
+    ADOPT = "adopt"
+    """A version that is based on the latest becomes the next one."""
+    REFUSE = "refuse"
+    """They are not shown, and no commit is possible until they are adopted or discarded."""
+
+    @classmethod
+    def parse(cls, value: str) -> ForeignCommits:
+        """Return what a value says, in any letter case. Raises InvalidInput (13)."""
+        try:
+            return cls(value.lower())
+        except ValueError:
+            allowed = ", ".join(each.value for each in cls)
+            raise invalid(
+                f"Property '{FOREIGN_COMMITS}' must be one of {allowed}, not {value[:60]!r}"
+            ) from None
 
 
 @dataclass(frozen=True)
@@ -172,7 +198,8 @@ def check_properties(properties: Mapping[str, str] | None) -> dict[str, str]:
     """Return the caller's properties of a table, without format properties that equal ours.
 
     Raises:
-        InvalidInputError: (13) an empty or reserved key, or a format property with another value.
+        InvalidInputError: (13) an empty or reserved key, or a format property or `FOREIGN_COMMITS`
+            with another value.
     """
     kept = {}
     for key, value in (properties or {}).items():
@@ -185,6 +212,8 @@ def check_properties(properties: Mapping[str, str] | None) -> dict[str, str]:
         if key.lower() in _FORMAT_PROPERTIES:
             if value.lower() not in _FORMAT_PROPERTIES[key.lower()]:
                 raise invalid(f"Property '{key}' marks Lance tables and cannot be {value[:60]!r}")
+        elif key.lower() == FOREIGN_COMMITS:
+            kept[FOREIGN_COMMITS] = ForeignCommits.parse(value).value
         else:
             kept[key] = value
     return kept
@@ -208,9 +237,14 @@ def properties_of_new_table(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def replace_visible(old: Mapping[str, str], properties: Mapping[str, str]) -> dict[str, str]:
-    """Return an entry's properties with the visible ones replaced, and the rest kept."""
+    """Return an entry's properties with the visible ones replaced, and the rest kept.
+
+    Also `FOREIGN_COMMITS`, unless it is replaced: a new definition of a table does not unprotect
+    its versions.
+    """
     kept = {k: v for k, v in old.items() if k in _FORMAT_PROPERTIES or is_reserved(k)}
-    return {**properties, **kept}
+    policy = {k: v for k, v in old.items() if k == FOREIGN_COMMITS}
+    return {**policy, **properties, **kept}
 
 
 def visible_properties(properties: Mapping[str, str]) -> dict[str, str]:

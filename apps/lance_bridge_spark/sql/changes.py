@@ -28,7 +28,7 @@ from lance_bridge.dataset import (
     update_field_metadata,
 )
 from lance_bridge.errors import invalid, unsupported
-from lance_bridge.records import check_properties, manager_in
+from lance_bridge.records import FOREIGN_COMMITS, ForeignCommits, check_properties, manager_in
 from lance_bridge.requests import LATEST
 from lance_bridge.table import Table
 
@@ -233,6 +233,8 @@ class _Properties:
                 _require_removable(table, key)
                 own.pop(key, None)
                 given.pop(key, None)
+                if key == FOREIGN_COMMITS:  # a replacement of properties would keep it
+                    own[key] = ForeignCommits.HIDE.value
             else:
                 _require_settable(table, key)
                 given[key] = change["value"]

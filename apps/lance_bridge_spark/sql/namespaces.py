@@ -13,7 +13,7 @@ from lance_namespace import (
     ListNamespacesRequest,
 )
 
-from lance_bridge.catalog import IMPLEMENTATION, MANAGED_BY, RESERVED_PREFIX, NamespaceWords, Path
+from lance_bridge.catalog import RESERVED_PREFIX, NamespaceWords, Path
 from lance_bridge.connection import Connection
 from lance_bridge.errors import display, invalid, require_text, unsupported
 from lance_bridge.lost_replies import retry_after_readback
@@ -75,8 +75,7 @@ def alter(catalog: CatalogAddress, args: Args) -> Answer:
     for key, value in wanted.items():
         require_text("Property key", key)
         require_text(f"Property '{key[:60]}'", value)
-    if wanted.get(MANAGED_BY, "").lower() == IMPLEMENTATION:
-        connection.require_manageable(f"Tables of namespace '{display(path)}'")
+    connection.check_namespace_management(path, wanted)
     _alter(connection, path, wanted, unwanted)
     _require_comment(connection, path, wanted, spelling.get("comment"))
     return {}

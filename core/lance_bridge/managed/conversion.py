@@ -17,6 +17,7 @@ from ..entry import EntryT, TableEntry
 from ..errors import concurrent_modification
 from ..lost_replies import retry_after_readback
 from ..managed_state import State, as_managed, as_unmanaged
+from ..records import FOREIGN_COMMITS, ForeignCommits
 from ..storage.manifests import Manifest, Scheme, VersionDirectory
 from . import compare_and_set
 from .versions import managed_directory
@@ -42,10 +43,24 @@ def begin(table: EntryT) -> EntryT:
             table.record
         )
         with suppress(ConcurrentModificationError):
+            table = _with_inherited_policy(table)
             _alter(table.with_record(as_managed(table.record, state, guard)))
             has_begun = True
         table = table.reloaded()
     raise concurrent_modification(table.path)
+
+
+def _with_inherited_policy(table: EntryT) -> EntryT:
+    """Return the table with its namespace's `FOREIGN_COMMITS`, unless it has its own."""
+    own = table.record.properties
+    if FOREIGN_COMMITS in own:
+        return table
+    namespace = table.connection.catalog.load_namespace(table.path[:-1])
+    value = namespace.properties.get(FOREIGN_COMMITS)
+    if value is None:
+        return table
+    policy = ForeignCommits.parse(value).value
+    return table.with_record(table.record.with_properties({**own, FOREIGN_COMMITS: policy}))
 
 
 def _adopt_late_versions(table: EntryT) -> EntryT:

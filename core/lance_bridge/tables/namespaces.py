@@ -14,7 +14,7 @@ from lance_namespace.errors import (
     NamespaceNotFoundError,
 )
 
-from ..catalog import IMPLEMENTATION, MANAGED_BY, NamespaceRecord, Path, TableRecord
+from ..catalog import NamespaceRecord, Path, TableRecord
 from ..connection import Connection
 from ..entry import TableEntry
 from ..errors import (
@@ -55,7 +55,7 @@ def create(
     _require_changes(connection, path)
     given = dict(properties or {})
     _refuse_reserved(given)
-    _require_manager(connection, path, given)
+    connection.check_namespace_management(path, given)
     record = NamespaceRecord(path, {**given, ENTRY_ID: uuid.uuid4().hex})
     try:
         retry_after_readback(
@@ -78,12 +78,6 @@ def _refuse_reserved(properties: Mapping[str, str]) -> None:
         require_text(f"Property '{key[:60]}'", value)
         if not key or is_reserved(key):
             raise invalid(f"Property key {key[:60]!r} is empty or reserved")
-
-
-def _require_manager(connection: Connection, path: Path, properties: Mapping[str, str]) -> None:
-    """Check who is to hold the versions of the namespace's new tables."""
-    if properties.get(MANAGED_BY, "").lower() == IMPLEMENTATION:
-        connection.require_manageable(f"Tables of namespace '{display(path)}'")
 
 
 def _on_existing(

@@ -104,7 +104,8 @@ class Table(TableEntry):
             # Lance waits for minutes for a store that never answers. This call ends in time.
             TableStorage(options or {}).is_occupied(self.uri)
         if self.managed is not None:
-            table = out_of_band.clear_next_version(self) if write else self
+            clear = out_of_band.clear_next_version if write else out_of_band.adopt_if_allowed
+            table = clear(self)
             return table._open_managed(ref, options, write=write)
         on_main = ref.version if ref.branch is None else None
         try:

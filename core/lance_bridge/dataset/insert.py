@@ -82,7 +82,7 @@ def open_or_none(table: Table, ref: Ref) -> lance.LanceDataset | None:
     try:
         return table.open(ref, write=True)
     except InvalidTableStateError:
-        if ref.branch is not None:
+        if ref.branch is not None or (table.managed is not None and table.managed.version):
             raise
         return None
 

@@ -109,6 +109,7 @@ def prepare(table: TableEntry, staged: Staged) -> CatalogCommit:
         ConcurrentModificationError: (14) the version exists, or is not the next one, or the table
             is held. What is in the storage without having been committed is quarantined.
         InvalidInputError: (13) the manifest does not exist, or is not of this version.
+        InvalidTableStateError: (19) the table refuses commits, because of such versions.
         UnsupportedOperationError: (0) metadata is given.
     """
     staging.refuse_metadata(table.path, staged)
@@ -140,6 +141,10 @@ def prepare(table: TableEntry, staged: Staged) -> CatalogCommit:
         # The same call again, after its reply was lost, is not a conflict.
         return commit(data or b"", exists=True)
     compare_and_set.require_free(table)
+    ready = out_of_band.prepare_commit(table, directory)
+    if ready is not table:
+        table, state = ready, ready.managed_state()
+        directory = managed_directory(table, write=True)
     if staged.version > state.version + 1:
         out_of_band.quarantine(table)
     if staged.version != state.version + 1:

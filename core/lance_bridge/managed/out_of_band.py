@@ -15,9 +15,13 @@ from lance_namespace.errors import (
 from ..entry import EntryT, TableEntry
 from ..errors import invalid
 from ..managed_state import State
+from ..names import first_names
+from ..records import FOREIGN_COMMITS, ForeignCommits
 from ..storage.manifests import Manifest, Scheme
-from . import compare_and_set
-from .versions import managed_directory, quarantined_version
+from . import adoption, compare_and_set
+from .versions import ManagedDirectory, managed_directory, quarantined_version
+
+_NAMED = 5
 
 logger = logging.getLogger(__name__)
 
@@ -108,13 +112,14 @@ def discard(table: TableEntry) -> int:
 
 
 def clear_next_version(table: EntryT) -> EntryT:
-    """Quarantine a manifest that has the next version's name; return the table as it is then.
+    """Adopt or quarantine a manifest that has the next version's name; return the table then.
 
     Otherwise Lance would find it while it commits, and base its commit on it. Waits for another
     client that does the same.
 
     Raises:
         ConcurrentModificationError: (14) another client commits, or holds the table.
+        InvalidTableStateError: (19) the table refuses commits while there is such a manifest.
     """
     ends = time.monotonic() + compare_and_set.WAIT_SECONDS
     while managed_directory(table, write=True).has_next():
@@ -122,7 +127,7 @@ def clear_next_version(table: EntryT) -> EntryT:
         now = table.reloaded()
         if now.managed_state().version == table.managed_state().version:
             try:
-                quarantine(now)
+                now = _clear(now)
             except ConcurrentModificationError:
                 now = now.reloaded()
                 if time.monotonic() > ends or now.managed_state().is_held_for_long:
@@ -130,6 +135,69 @@ def clear_next_version(table: EntryT) -> EntryT:
                 time.sleep(compare_and_set.POLL_SECONDS)
         table = now
     return table
+
+
+def _clear(table: EntryT) -> EntryT:
+    """Do with the next version's uncommitted manifest what the table's property says."""
+    if table.foreign_commits is ForeignCommits.REFUSE:
+        _require_none(table, managed_directory(table))
+        return table.reloaded()
+    if table.foreign_commits is ForeignCommits.ADOPT:
+        adopted = adoption.adopt_next(table)
+        if adopted is not None:
+            return adopted
+    quarantine(table)
+    return table
+
+
+def prepare_commit(table: EntryT, directory: ManagedDirectory) -> EntryT:
+    """Adopt what was written past the catalog, or refuse a commit, if the table's property says so.
+
+    Raises:
+        ConcurrentModificationError: (14) another client commits, or holds the table.
+        InvalidTableStateError: (19) the table refuses commits.
+    """
+    policy = table.foreign_commits
+    if policy is ForeignCommits.REFUSE:
+        _require_none(table, directory)
+    if policy is ForeignCommits.ADOPT and directory.has_next():
+        return clear_next_version(table)
+    return table
+
+
+def _require_none(table: TableEntry, directory: ManagedDirectory) -> None:
+    """Check that nothing was written past the catalog on top of the latest version, or beside it.
+
+    Raises:
+        InvalidTableStateError: (19)
+    """
+    following = directory.state.version + 1
+    if directory.has_next() or directory.has_quarantined(following) or directory.conflicting():
+        found = _foreign_versions(table.reloaded())  # it may have been committed since then
+        if found:
+            raise InvalidTableStateError(
+                f"Table '{table.name}' takes no commit while versions that were written past the "
+                f"catalog are neither adopted nor discarded ({FOREIGN_COMMITS}="
+                f"{table.foreign_commits.value}): {first_names(found, _NAMED)}. Use "
+                "`lance-bridge managed adopt` or `lance-bridge managed discard`"
+            )
+
+
+def _foreign_versions(table: TableEntry) -> list[str]:
+    """Return the numbers of the versions that the latest version has after it or beside it."""
+    directory = managed_directory(table)
+    found = {each.version for each in directory.uncommitted()}
+    found |= {version for version, _ in directory.quarantined_after_latest()}
+    if directory.conflicting():
+        found.add(directory.state.version)
+    return [str(version) for version in sorted(found)]
+
+
+def adopt_if_allowed(table: EntryT) -> EntryT:
+    """Adopt what was written past the catalog, for a reader of a table whose property says so."""
+    if table.record.properties.get(FOREIGN_COMMITS, "").lower() != ForeignCommits.ADOPT.value:
+        return table
+    return clear_next_version_if_allowed(table)
 
 
 def clear_next_version_if_allowed(table: EntryT) -> EntryT:

@@ -93,7 +93,7 @@ class ManagedDirectory(VersionDirectory):
         if data is not None:
             final = self._final_path(self.state.version)
             self._put_final(final, data)
-            if self.files.head(_quarantine_path(final)) is None:
+            if not self.has_quarantined(self.state.version):
                 discard(self.files, staged)
             # Otherwise the client that quarantined another manifest of this name may delete it once
             # more: a delayed request, or a hold that expired early by another clock. The staged
@@ -118,6 +118,14 @@ class ManagedDirectory(VersionDirectory):
     def has_next(self) -> bool:
         """Return whether there is a manifest with the name of the next version."""
         return self.files.head(self._final_path(self.state.version + 1)) is not None
+
+    def has_quarantined(self, version: int) -> bool:
+        """Return whether a manifest that had the name of a version is quarantined."""
+        return self.files.head(_quarantine_path(self._final_path(version))) is not None
+
+    def read_final(self, version: int) -> bytes | None:
+        """Return the content of the manifest that has a version's name, or None."""
+        return self.files.read(self._final_path(version)) if version else None
 
     def copy_to_quarantine(self, manifests: Sequence[Manifest]) -> None:
         """Copy manifests to the names that they have in quarantine."""
@@ -177,7 +185,7 @@ class ManagedDirectory(VersionDirectory):
     def conflicting(self) -> Sequence[bytes]:
         """Return the quarantined manifests of the latest version; mostly none."""
         first = _quarantine_path(self._final_path(self.state.version))
-        if self.files.head(first) is None:
+        if not self.has_quarantined(self.state.version):
             return []
         names = (self.within(name) for name in self.quarantined())
         found = [self.files.read(name) for name in names if name.startswith(first)]
@@ -198,8 +206,8 @@ class ManagedDirectory(VersionDirectory):
         if not conflicting or set(_TRANSACTION.findall(data)) == {b"%d" % self.state.version}:
             return False
         final = self._final_path(self.state.version)
-        ours, its = _data_files(self.files.read(final) or b""), _data_files(data)
-        others = [_data_files(each) for each in conflicting]
+        ours, its = data_files(self.files.read(final) or b""), data_files(data)
+        others = [data_files(each) for each in conflicting]
         theirs = set().union(*others)
         if its & (ours ^ theirs):
             return not its & (ours - theirs)
@@ -228,8 +236,9 @@ class ManagedDirectory(VersionDirectory):
         )
 
 
-def _data_files(manifest: bytes) -> set[bytes]:
-    return set(_DATA_FILE.findall(manifest))
+def data_files(content: bytes) -> set[bytes]:
+    """Return the names of data files in a manifest or a transaction."""
+    return set(_DATA_FILE.findall(content))
 
 
 def quarantined_version(name: str) -> int | None:

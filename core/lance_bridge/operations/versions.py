@@ -40,6 +40,8 @@ class VersionOperations(Operations):
         table = self.tables.load_by_id(request.id)
         if versions.is_for_latest(page, descending=descending):
             table = out_of_band.clear_next_version_if_allowed(table)
+        else:
+            table = out_of_band.adopt_if_allowed(table)
         directory = versions.directory_of(table, request.branch)
         found, token = versions.list_page(directory, page, descending=descending)
         return api.ListTableVersionsResponse(
@@ -54,7 +56,7 @@ class VersionOperations(Operations):
         Raises: NamespaceNotFound, TableNotFound, TableVersionNotFound, InvalidInput,
         InvalidTableState, TableBranchNotFound.
         """
-        table = self.tables.load_by_id(request.id)
+        table = out_of_band.adopt_if_allowed(self.tables.load_by_id(request.id))
         directory = versions.directory_of(table, request.branch)
         found = versions.describe(table, directory, request.version)
         return api.DescribeTableVersionResponse(version=found.to_table_version())

@@ -78,6 +78,7 @@ def check(
         "versions": [each.version for each in found.versions],
         "quarantined": list(found.quarantined),
         "quarantined_versions": list(found.quarantined_versions),
+        "writers": list(found.writers),
     }
     print_result(output, _format_out_of_band(table, found), fields)
     if found.versions or found.quarantined:
@@ -90,6 +91,8 @@ def _format_out_of_band(table: str, found: OutOfBand) -> str:
         f"{table}: {name if version is None else f'version {version}'} is quarantined ({name})"
         for version, name in zip(found.quarantined_versions, found.quarantined, strict=True)
     ]
+    if found.writers:
+        lines.append(f"{table}: written by {', '.join(found.writers)}")
     return "\n".join(lines) or f"{table}: every version was committed through the catalog"
 
 

@@ -16,6 +16,7 @@ from lance_namespace.errors import (
 from lance_bridge.catalog import IMPLEMENTATION, LATEST, MANAGED_BY, STORAGE
 from lance_bridge.declarations import DECLARED_AT
 from lance_bridge.entry import TableEntry
+from lance_bridge.managed import OutOfBand
 from lance_bridge.managed_state import State
 from lance_bridge.names import written
 from lance_bridge.storage import RESERVED_FILE, VersionDirectory
@@ -176,19 +177,23 @@ class TableChecks:
             return
         found = table.out_of_band_versions()
         if found.versions or found.quarantined:
-            versions = ", ".join(str(each.version) for each in found.versions)
-            what = f"versions {versions}" if versions else f"{len(found.quarantined)} quarantined"
-            adoptable = any(
-                (version or 0) > state.version for version in found.quarantined_versions
-            )
-            verb = "adopt" if versions or adoptable else "discard"
-            yes = ["--yes"] if verb == "discard" else []
-            yield Finding(
-                Kind.OUT_OF_BAND,
-                name,
-                f"Written past the catalog, and not visible: {what}",
-                self.commands.on_catalog(["managed", verb], name, *yes),
-            )
+            yield self._out_of_band(name, found, state)
+
+    def _out_of_band(self, name: str, found: OutOfBand, state: State) -> Finding:
+        adoptable = any((version or 0) > state.version for version in found.quarantined_versions)
+        adopt = self.commands.on_catalog(["managed", "adopt"], name)
+        discard = self.commands.on_catalog(["managed", "discard"], name, "--yes")
+        can_adopt = bool(found.versions) or adoptable
+        versions = ", ".join(str(each.version) for each in found.versions)
+        what = f"versions {versions}" if versions else f"{len(found.quarantined)} quarantined"
+        writers = f" by {', '.join(found.writers)}" if found.writers else ""
+        other = f". To delete them instead: {discard}" if can_adopt else ""
+        return Finding(
+            Kind.OUT_OF_BAND,
+            name,
+            f"Written past the catalog{writers}, and not visible: {what}{other}",
+            adopt if can_adopt else discard,
+        )
 
 
 def _had_versions(paths: list[str]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
+import lance
 import lance_namespace as api
 import pytest
 from typer.testing import CliRunner, Result
@@ -62,7 +63,8 @@ def test_out_of_band_versions_are_listed_and_adopted(
     append_past_the_catalog(server, 8)
     found = run(uri, "check", "-o", "json")
     assert found.exit_code == FOUND
-    assert json.loads(found.stdout)["versions"] == [2]
+    report = json.loads(found.stdout)
+    assert (report["versions"], report["writers"]) == ([2], [f"lance {lance.__version__}"])
     adopted = run(uri, "adopt")
     assert (adopted.exit_code, adopted.stdout) == (
         0, "eu.shop.sales.Orders: the latest version is 2\n"
@@ -92,7 +94,10 @@ def test_quarantined_versions_are_listed(
     found = run(uri, "check")
     assert found.exit_code == FOUND
     [name] = json.loads(run(uri, "check", "-o", "json").stdout)["quarantined"]
-    assert found.stdout == f"eu.shop.sales.Orders: version 2 is quarantined ({name})\n"
+    assert found.stdout == (
+        f"eu.shop.sales.Orders: version 2 is quarantined ({name})\n"
+        f"eu.shop.sales.Orders: written by lance {lance.__version__}\n"
+    )
     assert json.loads(run(uri, "check", "-o", "json").stdout)["quarantined_versions"] == [2]
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from lance_namespace.errors import (
@@ -17,6 +19,7 @@ from ..errors import invalid
 from ..managed_state import State
 from ..names import first_names
 from ..records import FOREIGN_COMMITS, ForeignCommits
+from ..storage.manifest_content import parse_manifest
 from ..storage.manifests import Manifest, Scheme
 from . import adoption, compare_and_set
 from .versions import ManagedDirectory, managed_directory, quarantined_version
@@ -34,10 +37,12 @@ class OutOfBand:
         versions: Manifests where Lance finds versions; they can be adopted.
         quarantined: File names of manifests that were moved aside for a commit. They can be
             adopted as long as no commit has taken their versions.
+        writers: The libraries that wrote them, each with its version: ``lance 14.0.2``.
     """
 
     versions: tuple[Manifest, ...]
     quarantined: tuple[str, ...]
+    writers: tuple[str, ...] = ()
 
     @property
     def quarantined_versions(self) -> tuple[int | None, ...]:
@@ -52,7 +57,19 @@ def inspect(table: TableEntry) -> OutOfBand:
     found = directory.uncommitted()
     latest = table.reloaded().managed_state().version if found else 0
     left = tuple(each for each in found if each.version > latest)
-    return OutOfBand(left, tuple(directory.quarantined()))
+    quarantined = tuple(directory.quarantined())
+    writers = _writers(directory, [*(each.name for each in left), *quarantined])
+    return OutOfBand(left, quarantined, tuple(sorted(writers)))
+
+
+def _writers(directory: ManagedDirectory, names: Sequence[str]) -> set[str]:
+    """Return the libraries that wrote manifests, as far as these say so."""
+    found = set()
+    for name in names:
+        data = directory.files.read(directory.within(name))
+        with suppress(ValueError):  # it cannot be read
+            found.add(parse_manifest(data or b"").writer)
+    return found - {""}
 
 
 def adopt(table: TableEntry) -> int:
@@ -224,7 +241,7 @@ def quarantine(table: TableEntry) -> None:
     now = table.reloaded()
     directory = managed_directory(now, write=True)
     # Fails where the storage is read-only, before it has kept others waiting.
-    directory.copy_to_quarantine(directory.uncommitted())
+    directory.copy_to_quarantine([each.name for each in directory.uncommitted()])
     with compare_and_set.held(now, brief=True) as held:
         directory = managed_directory(held, write=True)
         directory.finish()

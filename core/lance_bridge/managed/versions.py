@@ -127,10 +127,10 @@ class ManagedDirectory(VersionDirectory):
         """Return the content of the manifest that has a version's name, or None."""
         return self.files.read(self._final_path(version)) if version else None
 
-    def copy_to_quarantine(self, manifests: Sequence[Manifest]) -> None:
+    def copy_to_quarantine(self, names: Sequence[str]) -> None:
         """Copy manifests to the names that they have in quarantine."""
-        for each in manifests:
-            path = self.within(each.name)
+        for name in names:
+            path = self.within(name)
             data = self.files.read(path)
             if data is not None:
                 self._copy_aside(path, data)

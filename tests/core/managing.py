@@ -12,8 +12,9 @@ import pyarrow as pa
 import pytest
 
 from lance_bridge.managed_state import State, parse_state
+from lance_bridge.records import FOREIGN_COMMITS
 
-from .building import TABLE, create
+from .building import TABLE, create, stream
 from .memory_catalog import CAPABILITIES, MemoryNamespace, MemoryServer
 
 MANAGED = {"managed_by": "impl"}
@@ -76,6 +77,38 @@ def fail_once(name: str, moment: str, error: Exception) -> Callable[[str, str], 
             raise left.pop()
 
     return fault
+
+
+def another(ns: MemoryNamespace) -> MemoryNamespace:
+    """Return a second connection to the same server."""
+    return MemoryNamespace(uri=ns._properties["uri"], root=ns._properties["root"])
+
+
+def meanwhile(server: MemoryServer, moment: str, act: Callable[[], object]) -> None:
+    """Have something happen right before or after the next change of an entry."""
+
+    def fault(change: str, when: str) -> None:
+        if (change, when) == ("alter_table", moment):
+            server.fault = None
+            act()
+
+    server.fault = fault
+
+
+def create_with(ns: MemoryNamespace, policy: str) -> None:
+    """Create the table as `create_managed` does, with what is done with foreign commits."""
+    create(ns, TABLE, 3, properties={**MANAGED, FOREIGN_COMMITS: policy})
+
+
+def set_policy(server: MemoryServer, policy: str) -> None:
+    """Have an entry say what is done with foreign commits."""
+    record = server.tables[KEY]
+    server.tables[KEY] = record.with_properties({**record.properties, FOREIGN_COMMITS: policy})
+
+
+def insert(ns: MemoryNamespace) -> None:
+    """Add a row of 0."""
+    ns.insert_into_table(api.InsertIntoTableRequest(id=TABLE), stream(1))
 
 
 def commit(ns: MemoryNamespace, version: int, staged: str) -> api.CreateTableVersionResponse:

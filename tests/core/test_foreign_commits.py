@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -11,23 +12,23 @@ import pytest
 from lance_namespace import errors
 
 from lance_bridge.catalog import NamespaceRecord
-from lance_bridge.errors import OutcomeUnknownError
-from lance_bridge.managed import compare_and_set
 from lance_bridge.managed.out_of_band import OutOfBand
 from lance_bridge.records import FOREIGN_COMMITS
 from lance_bridge.storage.manifests import Scheme, TableFiles, name_of
 
 from .building import DATASET, TABLE, create, stream
 from .managing import (
-    KEY,
     MANAGED,
     able,  # noqa: F401 - a fixture
     append,
     append_past_the_catalog,
     commit,
+    create_with,
     directory,
-    fail_once,
+    insert,
+    meanwhile,
     rows,
+    set_policy,
     state,
     table,
     versions,
@@ -40,22 +41,22 @@ pytestmark = pytest.mark.usefixtures("able")
 NOTHING = OutOfBand((), ())
 
 
-def create_with(ns: MemoryNamespace, value: str) -> None:
-    create(ns, TABLE, 3, properties={**MANAGED, FOREIGN_COMMITS: value})
-
-
-def set_policy(server: MemoryServer, value: str) -> None:
-    record = server.tables[KEY]
-    server.tables[KEY] = record.with_properties({**record.properties, FOREIGN_COMMITS: value})
-
-
-def insert(ns: MemoryNamespace) -> None:
-    """Add a row of 0."""
-    ns.insert_into_table(api.InsertIntoTableRequest(id=TABLE), stream(1))
-
-
 def open_dataset(ns: MemoryNamespace) -> lance.LanceDataset:
     return lance.dataset(namespace_client=ns, table_id=TABLE)
+
+
+def commit_append(ns: MemoryNamespace, **more: Any) -> None:
+    """Append a row of 8 as distributed writers do: its fragments first, then one commit."""
+    dataset = open_dataset(ns)
+    fragments = lance.fragment.write_fragments(table(8), dataset)
+    lance.LanceDataset.commit(
+        dataset.uri,
+        lance.LanceOperation.Append(fragments),
+        read_version=dataset.version,
+        namespace_client=ns,
+        table_id=TABLE,
+        **more,
+    )
 
 
 # -- the property ----------------------------------------------------------------------------------
@@ -124,6 +125,49 @@ def test_an_unknown_value_in_an_entry_stops_writers_and_no_reader(
     assert rows(namespace) == [0, 1, 2]
     with pytest.raises(errors.InvalidTableStateError, match="one of hide, adopt, refuse"):
         insert(namespace)
+
+
+# -- writers past the catalog ----------------------------------------------------------------------
+
+PAST: dict[str, Callable[[MemoryNamespace], object]] = {
+    "a location": lambda ns: lance.dataset(open_dataset(ns).uri).insert(table(8)),
+    "a pickled dataset": lambda ns: pickle.loads(pickle.dumps(open_dataset(ns))).insert(table(8)),
+    "a commit without the flag": commit_append,
+}
+
+
+@pytest.mark.parametrize("writer", PAST)
+def test_pylance_s_writers_past_the_catalog_are_named(
+    namespace: MemoryNamespace, writer: str
+) -> None:
+    create_with(namespace, "hide")
+    PAST[writer](namespace)
+    found = namespace.list_out_of_band_versions(TABLE)
+    assert [each.version for each in found.versions] == [2]
+    assert found.writers == (f"lance {lance.__version__}",)
+    assert rows(namespace) == [0, 1, 2]
+    assert namespace.list_out_of_band_versions(TABLE).writers == found.writers
+
+
+def test_a_commit_of_fragments_with_the_flag_goes_through_the_catalog(
+    namespace: MemoryNamespace,
+) -> None:
+    create_with(namespace, "hide")
+    commit_append(namespace, namespace_client_managed_versioning=True)
+    assert rows(namespace) == [0, 1, 2, 8]
+    assert namespace.list_out_of_band_versions(TABLE) == NOTHING
+
+
+def test_a_dataset_that_was_open_before_an_overwrite_past_the_catalog_is_opened_again(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    create_with(namespace, "hide")
+    opened = open_dataset(namespace)
+    lance.write_dataset(table(8), str(directory(server)), mode="overwrite")
+    with pytest.raises(OSError, match="Incompatible transaction"):
+        opened.insert(table(9))
+    open_dataset(namespace).insert(table(9))
+    assert rows(namespace) == [0, 1, 2, 9]
 
 
 # -- adopt -----------------------------------------------------------------------------------------
@@ -225,26 +269,24 @@ def test_a_declared_table_adopts_its_first_version(
     assert state(server).version == 1
 
 
-def test_a_version_that_a_commit_has_overtaken_is_quarantined(
+def append_both(server: MemoryServer) -> None:
+    append_past_the_catalog(server, 666)
+    append_past_the_catalog(server, 667)
+
+
+def test_a_version_on_top_of_one_that_is_quarantined_is_not_adopted(
     namespace: MemoryNamespace, server: MemoryServer
 ) -> None:
-    create_with(namespace, "adopt")
+    create_with(namespace, "hide")
     version, staged = stage(namespace)
-
-    def fault(change: str, moment: str) -> None:
-        if (change, moment) == ("alter_table", "after"):
-            server.fault = None
-            append_past_the_catalog(server, 666)
-            append_past_the_catalog(server, 667)
-
-    server.fault = fault
+    meanwhile(server, "after", lambda: append_both(server))
     commit(namespace, version, str(staged))
-    # Version 3 is based on the version 2 that lost.
+    set_policy(server, "adopt")
     assert rows(namespace) == [0, 1, 2, 100]
     assert append(namespace, 9).version == 3
     assert rows(namespace) == [0, 1, 2, 9, 100]
     found = namespace.list_out_of_band_versions(TABLE)
-    assert sorted(map(str, found.quarantined_versions)) == ["2", "3"]
+    assert found.quarantined_versions == (3, 2)
 
 
 def test_a_version_on_top_of_one_that_was_discarded_is_not_adopted(
@@ -292,87 +334,6 @@ def test_a_reader_that_may_not_write_reads_what_is_committed(
     assert rows(namespace) == [0, 1, 2]
     monkeypatch.undo()
     assert rows(namespace) == [0, 1, 2, 8]
-
-
-# -- adoption: crashes, lost replies and races -----------------------------------------------------
-
-
-class Death(BaseException):
-    """Ends a client at one of its steps."""
-
-
-STEPS = {
-    "a copy is staged": (TableFiles, "put_own"),
-    "the entry is set": (compare_and_set, "swap"),
-}
-
-
-@pytest.mark.parametrize("is_after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("step", STEPS)
-def test_a_client_that_dies_while_it_adopts_leaves_the_version_to_the_next(
-    namespace: MemoryNamespace, server: MemoryServer, step: str, is_after: bool
-) -> None:
-    create_with(namespace, "adopt")
-    append_past_the_catalog(server, 8)
-    owner, name = STEPS[step]
-    own = getattr(owner, name)
-
-    def die(*args: Any, **kwargs: Any) -> Any:
-        if is_after:
-            own(*args, **kwargs)
-        raise Death
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(owner, name, die)
-        with pytest.raises(Death):
-            namespace.count_table_rows(api.CountTableRowsRequest(id=TABLE))
-    insert(namespace)
-    assert rows(namespace) == [0, 0, 1, 2, 8]
-    assert state(server).version == 3
-
-
-@pytest.mark.parametrize("moment", ["before", "after"])
-def test_an_adoption_whose_reply_was_lost_is_made_once(
-    namespace: MemoryNamespace, server: MemoryServer, moment: str
-) -> None:
-    create_with(namespace, "adopt")
-    append_past_the_catalog(server, 8)
-    server.fault = fail_once("alter_table", moment, OutcomeUnknownError("lost"))
-    assert rows(namespace) == [0, 1, 2, 8]
-    assert state(server).version == 2
-
-
-def test_a_late_deletion_does_not_take_an_adopted_version_away(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
-    create_with(namespace, "adopt")
-    append_past_the_catalog(server, 8)
-    final = directory(server) / "_versions" / name_of(2, Scheme.V2)
-    # A client that hides such versions has copied this one, and was held up before the deletion.
-    final.with_name(final.name + "-foreign").write_bytes(final.read_bytes())
-    assert rows(namespace) == [0, 1, 2, 8]
-    final.unlink()
-    assert rows(namespace) == [0, 1, 2, 8]
-
-
-def test_a_commit_that_comes_first_is_not_lost_to_an_adoption(
-    namespace: MemoryNamespace, server: MemoryServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    create_with(namespace, "adopt")
-    version, staged = stage(namespace)
-    append_past_the_catalog(server, 8)
-    swap = compare_and_set.swap
-
-    def commit_first(*args: Any, **kwargs: Any) -> Any:
-        monkeypatch.undo()
-        set_policy(server, "hide")  # as it is for a client that looked before the append
-        commit(namespace, version, str(staged))
-        return swap(*args, **kwargs)
-
-    monkeypatch.setattr(compare_and_set, "swap", commit_first)
-    assert rows(namespace) == [0, 1, 2, 100]
-    assert state(server).version == 2
-    assert namespace.list_out_of_band_versions(TABLE).quarantined_versions == (2,)
 
 
 # -- refuse ----------------------------------------------------------------------------------------
@@ -443,12 +404,7 @@ def test_a_version_that_lost_to_a_commit_stops_the_next_one(
 ) -> None:
     create_with(namespace, "refuse")
 
-    def fault(change: str, moment: str) -> None:
-        if (change, moment) == ("alter_table", "after"):
-            server.fault = None
-            append_past_the_catalog(server, 666)
-
-    server.fault = fault
+    meanwhile(server, "after", lambda: append_past_the_catalog(server, 666))
     insert(namespace)
     with pytest.raises(errors.InvalidTableStateError, match=r": 2\. Use"):
         insert(namespace)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYetError
 from dataclasses import replace
@@ -27,12 +26,14 @@ from .managing import (
     KEY,
     MANAGED,
     able,  # noqa: F401 - a fixture
+    another,
     append,
     append_past_the_catalog,
     commit,
     create_managed,
     directory,
     fail_once,
+    meanwhile,
     rows,
     state,
     versions,
@@ -41,22 +42,6 @@ from .memory_catalog import MemoryCatalog, MemoryNamespace, MemoryServer
 from .staging import stage
 
 pytestmark = pytest.mark.usefixtures("able")
-
-
-def another(ns: MemoryNamespace) -> MemoryNamespace:
-    """Return a second connection to the same server."""
-    return MemoryNamespace(uri=ns._properties["uri"], root=ns._properties["root"])
-
-
-def meanwhile(server: MemoryServer, moment: str, act: Callable[[], object]) -> None:
-    """Have something happen right before or after the next change of an entry."""
-
-    def fault(change: str, when: str) -> None:
-        if (change, when) == ("alter_table", moment):
-            server.fault = None
-            act()
-
-    server.fault = fault
 
 
 def leave_unfinished(ns: MemoryNamespace, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from lance_namespace.errors import ConcurrentModificationError, LanceNamespaceError
 
 from ..entry import TableEntry
-from ..errors import concurrent_modification
+from ..errors import OutcomeUnknownError, concurrent_modification
 from ..managed_state import State
+from ..records import ForeignCommits
 from ..storage import staging
 from ..storage.manifests import Manifest, Scheme, name_of
 from ..storage.staging import Staged
@@ -39,9 +40,60 @@ class CatalogCommit(staging.Commit):
             ConcurrentModificationError: (14)
             OutcomeUnknownError: (17) the outcome of the commit cannot be read back.
         """
-        if not self.exists:
+        if not self.exists and self.table.foreign_commits is ForeignCommits.ADOPT:
+            self._commit_in_storage_first()
+        elif not self.exists:
             compare_and_set.swap(self.table, self.new, self._is_below)
         return self._finished()
+
+    def _commit_in_storage_first(self) -> None:
+        """Commit so that no version is lost that another client writes past the catalog meanwhile.
+
+        The storage decides which manifest gets the final name, as for such a client, and the entry
+        follows: a client that finds the name taken, or a manifest whose writer died, adopts it.
+        """
+        if not self._put_final():
+            now = out_of_band.clear_next_version(self.table).managed_state()
+            if now.version != self.old.version or not self._put_final():
+                raise staging.conflict(self.path, self.version, now.version + 1)
+        try:
+            self._set_entry()
+        except OutcomeUnknownError:
+            raise  # if the entry is not set, the next client adopts the manifest
+        except LanceNamespaceError as error:
+            if not self._is_adopted():
+                raise
+            logger.info("%s was refused, and another client has adopted it: %s", self, error)
+
+    def _set_entry(self) -> None:
+        """Compare and set the entry; wait once for a client that quarantines manifests."""
+        try:
+            compare_and_set.swap(self.table, self.new, self._is_below)
+        except ConcurrentModificationError:
+            table = compare_and_set.await_free(self.table.reloaded())
+            if table.managed != self.old.free():
+                raise
+            compare_and_set.swap(table, self.new, self._is_below)
+
+    def _is_adopted(self) -> bool:
+        """Return whether another client has adopted a refused commit; quarantine it otherwise.
+
+        Raises:
+            OutcomeUnknownError: (17) it cannot be quarantined, and may be adopted later.
+        """
+        directory = ManagedDirectory(self.directory.files, self.old)
+        try:
+            if self._has_final_name():
+                # Before the entry is read: who adopts it after that does not delete what is staged.
+                directory.copy_to_quarantine([self.name])
+            found = self.table.reloaded().managed
+            if found is None or self._is_below(found):
+                return self._has_final_name()
+            if self._has_final_name():
+                directory.withdraw(self.name)
+        except LanceNamespaceError as error:
+            raise OutcomeUnknownError(f"{self} may be adopted later: {error}") from error
+        return False
 
     def _finished(self) -> Manifest:
         """Return the new version's manifest, under its final name if storage allows that.
@@ -70,7 +122,14 @@ class CatalogCommit(staging.Commit):
         """
         if later.free() == self.new:
             return True
+        if later.version == self.version:  # another client may have adopted it
+            path = self.directory.within(later.staged)
+            adopted = self.directory.files.read(path) if later.staged else None
+            return adopted == self.data or (adopted is None and self._has_final_name())
         return later.version > self.version and self._has_final_name()
+
+    def _put_final(self) -> bool:
+        return self.directory.files.put_own(self.directory.within(self.name), self.data)
 
     def _has_final_name(self) -> bool:
         return self.directory.files.read(self.directory.within(self.name)) == self.data
@@ -81,7 +140,7 @@ class CatalogCommit(staging.Commit):
             return
         table = self.table.reloaded()
         found = table.managed
-        if found is None or found.free() != self.new:
+        if found is None or found.version != self.version or not self._is_below(found):
             # The latest commit is not this one.
             if (found is None or found.version > self.version) and self._has_final_name():
                 raise self.cannot_undo()
@@ -145,6 +204,8 @@ def prepare(table: TableEntry, staged: Staged) -> CatalogCommit:
     if ready is not table:
         table, state = ready, ready.managed_state()
         directory = managed_directory(table, write=True)
+        if _is_committed(directory, state, staged, data):  # adopted: its writer died before
+            return commit(data or b"", exists=True)
     if staged.version > state.version + 1:
         out_of_band.quarantine(table)
     if staged.version != state.version + 1:

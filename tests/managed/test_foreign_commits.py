@@ -1,0 +1,121 @@
+"""The property `managed.foreign_commits` on real catalogs, with pylance's and LanceDB's own writes.
+
+In the race, four processes commit through the catalog while a client writes past it.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import lance
+import lance_namespace as api
+import pytest
+from lance_namespace import errors
+from lancedb.namespace import LanceNamespaceDBConnection
+from managed.building import (
+    FIRST,
+    Table,
+    described,
+    difference,
+    location_of,
+    require_true_reports,
+    rows_of,
+)
+from managed.conftest import GLUE, NewTable
+from managed.writer import row
+from managed.writers import Writers
+
+from lance_bridge.records import FOREIGN_COMMITS
+from lance_bridge.testing.build import ipc
+
+pytestmark = pytest.mark.server
+
+CATALOGS = [GLUE, pytest.param("2.3", marks=pytest.mark.slow)]
+FOREIGN = 666
+LONGEST_SECONDS = 2.0
+PROCESSES, COMMITS = 4, 5
+_POLL = 0.1
+
+
+def set_policy(namespace: Any, table: Table, value: str) -> None:
+    namespace.tables.load_by_id(table.id).set_properties({FOREIGN_COMMITS: value})
+    found = namespace.describe_table(api.DescribeTableRequest(id=table.id)).properties
+    assert found[FOREIGN_COMMITS] == value
+    assert table.entry(table.id)[FOREIGN_COMMITS] == value
+
+
+def write_past_the_catalog(location: str, sequence: int = 0) -> None:
+    lance.write_dataset(row(FOREIGN, sequence), location, mode="append")
+
+
+@pytest.mark.parametrize("catalog", CATALOGS)
+def test_what_was_open_before_commits_at_once_on_top_of_what_is_adopted(
+    catalog: str, new_table: NewTable
+) -> None:
+    table = new_table(catalog)
+    with table.connect() as namespace:
+        set_policy(namespace, table, "adopt")
+        location = location_of(namespace, table)
+        dataset = lance.dataset(namespace_client=namespace, table_id=table.id)
+        opened = LanceNamespaceDBConnection(namespace).open_table(
+            table.id[-1], namespace_path=table.id[:-1]
+        )
+        expected = [FIRST]
+        for sequence, write in enumerate([dataset.insert, opened.add, dataset.insert]):
+            write_past_the_catalog(location, sequence)
+            started = time.monotonic()
+            write(row(1, sequence))
+            assert time.monotonic() - started < LONGEST_SECONDS
+            expected += [(FOREIGN, sequence), (1, sequence)]
+        assert rows_of(namespace, table) == expected
+        assert table.state().version == len(expected)
+
+
+@pytest.mark.parametrize("catalog", CATALOGS)
+def test_commits_are_refused_until_a_foreign_version_is_adopted(
+    catalog: str, new_table: NewTable
+) -> None:
+    table = new_table(catalog)
+    with table.connect() as namespace:
+        set_policy(namespace, table, "refuse")
+        write_past_the_catalog(location_of(namespace, table))
+        insert = api.InsertIntoTableRequest(id=table.id)
+        with pytest.raises(errors.InvalidTableStateError, match=r"refuse\): 2\."):
+            namespace.insert_into_table(insert, ipc(row(1, 0)))
+        assert rows_of(namespace, table) == [FIRST]
+        assert namespace.adopt_out_of_band_versions(table.id) == 2
+        namespace.insert_into_table(insert, ipc(row(1, 0)))
+        assert rows_of(namespace, table) == [FIRST, (FOREIGN, 0), (1, 0)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("catalog", [GLUE, "2.3"])
+def test_no_acknowledged_commit_is_lost_while_foreign_versions_are_adopted(
+    catalog: str, new_table: NewTable, writers: Writers
+) -> None:
+    table = new_table(catalog)
+    with table.connect() as namespace:
+        set_policy(namespace, table, "adopt")
+        location = location_of(namespace, table)
+        written: list[tuple[int, int]] = []
+        latest = 0
+        with writers.running(table.jobs(PROCESSES, COMMITS)) as work:
+            while not work.is_done:
+                # Without a pause, the others would hardly ever commit.
+                if table.state().version > latest:
+                    latest = table.state().version
+                    write_past_the_catalog(location, len(written))
+                    written.append((FOREIGN, len(written)))
+                time.sleep(_POLL)
+            reports = work.reports()
+        rows = rows_of(namespace, table)
+        own = [each for each in rows if each[0] != FOREIGN]
+        wanted = [FIRST, *((w, n) for w in range(PROCESSES) for n in range(COMMITS))]
+        assert sorted(own) == sorted(wanted), difference(own, wanted)
+        require_true_reports(rows, reports)
+        adopted = [each for each in rows if each[0] == FOREIGN]
+        print(catalog, f"{len(written)} written past the catalog", described(reports))
+        assert written
+        assert adopted == written
+        assert table.state().version == len(rows)

@@ -10,6 +10,7 @@ import pytest
 from core.memory_catalog import MemoryServer
 
 from lance_bridge.catalog import IMPLEMENTATION
+from lance_bridge.records import FOREIGN_COMMITS
 from lance_bridge_spark.addresses import CatalogAddress
 
 from .service_requests import (
@@ -155,6 +156,7 @@ def test_comments_of_columns_are_set_and_removed(catalog: CatalogAddress) -> Non
         ({"kind": "remove_property", "key": "table_type"}, 13, "stays"),
         ({"kind": "set_property", "key": "table_type", "value": "hive"}, 13, "table_type"),
         ({"kind": "set_property", "key": "location", "value": "/x"}, 0, "location"),
+        ({"kind": "set_property", "key": FOREIGN_COMMITS, "value": "x"}, 13, "hide, adopt, refuse"),
     ],
 )
 def test_a_change_that_cannot_be_is_refused_and_nothing_is_changed(
@@ -191,6 +193,15 @@ def test_properties_and_the_comment_are_set_and_removed_in_one_change(
     assert server.effects.count("alter_table") == 1
     assert server.tables[tuple(TABLE)].properties["lance_bridge.id"]
     assert answer["version"] == 1
+
+
+def test_what_is_done_with_foreign_commits_is_set_and_unset(
+    catalog: CatalogAddress, server: MemoryServer
+) -> None:
+    create(catalog, TABLE)
+    for kind, found in (("set_property", "adopt"), ("remove_property", "hide")):
+        alter(catalog, {"kind": kind, "key": FOREIGN_COMMITS, "value": "ADOPT"})
+        assert server.tables[tuple(TABLE)].properties[FOREIGN_COMMITS] == found
 
 
 def test_the_catalog_takes_over_the_versions_of_a_table_and_gives_them_back(

@@ -16,6 +16,8 @@ import ray
 from clients.catalogs import Backend, Database, rows
 from clients.conftest import NewDatabase
 
+from lance_bridge.records import FOREIGN_COMMITS, ForeignCommits
+
 pytestmark = [pytest.mark.server, pytest.mark.clients, pytest.mark.timeout(600)]
 
 COUNT = 40
@@ -112,14 +114,22 @@ def test_a_managed_table_is_read(managed: Database) -> None:
     assert lance_ray.read_lance(**by_name(managed)).count() == COUNT
 
 
-@pytest.mark.parametrize("change", ["append", "columns", "index"])
+CHANGES: dict[str, Callable[[Database], None]] = {
+    "append": lambda db: write(db, COUNT, mode="append"),
+    "columns": lambda db: lance_ray.add_columns(
+        **by_name(db), transform=new_transform(), read_columns=["id"]
+    ),
+    "index": lambda db: lance_ray.create_scalar_index(
+        **by_name(db), column="id", index_type="BTREE"
+    ),
+    "overwrite": lambda db: write(db, mode="overwrite"),
+}
+every_change = pytest.mark.parametrize("change", CHANGES)
+
+
+@every_change
 def test_writes_to_a_managed_table_are_past_the_catalog(managed: Database, change: str) -> None:
-    if change == "append":
-        write(managed, COUNT, mode="append")
-    elif change == "columns":
-        lance_ray.add_columns(**by_name(managed), transform=new_transform(), read_columns=["id"])
-    else:
-        lance_ray.create_scalar_index(**by_name(managed), column="id", index_type="BTREE")
+    CHANGES[change](managed)
     dataset = open_dataset(managed)
     assert (dataset.version, dataset.count_rows()) == (1, COUNT)
     assert past_the_catalog(managed) == 1
@@ -127,3 +137,15 @@ def test_writes_to_a_managed_table_are_past_the_catalog(managed: Database, chang
         namespace.adopt_out_of_band_versions(managed.id("t"))
         request = api.DescribeTableRequest(id=managed.id("t"), load_detailed_metadata=True)
         assert namespace.describe_table(request).version == 2
+
+
+@every_change
+def test_writes_are_adopted_where_the_table_says_so(managed: Database, change: str) -> None:
+    with managed.backend.connect() as namespace:
+        table = namespace.tables.load_by_id(managed.id("t"))
+        table.set_properties({FOREIGN_COMMITS: ForeignCommits.ADOPT.value})
+    CHANGES[change](managed)
+    dataset = open_dataset(managed)
+    assert dataset.version == 2
+    assert dataset.count_rows() == (2 * COUNT if change == "append" else COUNT)
+    assert past_the_catalog(managed) == 0

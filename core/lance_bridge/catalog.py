@@ -4,7 +4,8 @@ An adapter maps names, records and errors, and nothing else. Modes, page tokens,
 of data, Arrow and datasets are core's. A catalog that cannot do something says so in
 :class:`Capabilities`, and core answers Unsupported (0) with the reason given there. What
 `Capabilities` claim must be implemented: a namespace over a catalog that lacks a method for it
-cannot be created. ``specs/adapters.md`` shows a whole adapter.
+cannot be created. ``docs/write-a-catalog.md`` is the guide, and ``examples/sqlite-catalog`` a whole
+adapter.
 
 What holds for all methods:
 
@@ -40,6 +41,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
+from typing import ClassVar
 
 from .capabilities import Capabilities, NameRule, NamespaceWords
 from .errors import display, unsupported
@@ -67,6 +69,7 @@ __all__ = [
     "LANCE",
     "LATEST",
     "MANAGED_BY",
+    "PORT_VERSION",
     "RESERVED_PREFIX",
     "STORAGE",
     "TABLE_TYPE",
@@ -84,8 +87,17 @@ __all__ = [
 ]
 
 
+PORT_VERSION = 1
+"""Raised by a change that can break an adapter: a method that must be overridden, another
+signature, another guarantee, or a public name that is removed."""
+
+
 class Catalog(ABC):
     """What an adapter implements. Safe to call from many threads at once."""
+
+    port_version: ClassVar[int] = PORT_VERSION
+    """The version of the port that an adapter is written for. One that states none is taken as it
+    is."""
 
     @property
     @abstractmethod

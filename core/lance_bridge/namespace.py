@@ -20,7 +20,7 @@ from lance_namespace.errors import InvalidInputError
 
 from . import config as configuration
 from . import location as locations
-from .catalog import Capabilities, Catalog, Path
+from .catalog import PORT_VERSION, Capabilities, Catalog, Path
 from .connection import Connection
 from .errors import invalid
 from .names import written
@@ -55,7 +55,8 @@ class LanceBridgeNamespace(
 
     A subclass names its ``impl`` and ``config_type`` and opens its catalog. The constructor takes
     the catalog's properties as keywords and makes no call; it raises InvalidInput (13) for bad
-    properties, and TypeError where the catalog lacks a method that its capabilities promise.
+    properties, and TypeError where the catalog lacks a method that its capabilities promise, or is
+    written for another version of the port.
     Pickling carries the properties, without the secret ones unless the property
     ``pickle.secrets`` is true; the other side reconnects.
     """
@@ -76,6 +77,7 @@ class LanceBridgeNamespace(
 
     def _open(self, config: configuration.CatalogConfig) -> None:
         catalog = self.open_catalog(config)
+        _require_port_version(catalog)
         _require_methods(catalog)
         self.connection = Connection(catalog, config)
         self.tables = Tables(self.connection)
@@ -234,6 +236,15 @@ def _advice(name: str, missing: tuple[str, ...]) -> str:
 def _log_once(text: str) -> None:
     """Log a warning, once in a process however many pickles it loads."""
     logger.warning("%s", text)
+
+
+def _require_port_version(catalog: Catalog) -> None:
+    """Raise TypeError if a catalog is written for another version of the port."""
+    if catalog.port_version != PORT_VERSION:
+        raise TypeError(
+            f"{type(catalog).__name__} is written for version {catalog.port_version} of "
+            f"lance_bridge.Catalog, and this is version {PORT_VERSION}: install releases that fit"
+        )
 
 
 def _require_methods(catalog: Catalog) -> None:

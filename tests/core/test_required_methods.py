@@ -12,6 +12,7 @@ from lance_namespace.errors import UnsupportedOperationError
 
 import lance_bridge
 from lance_bridge import Capabilities, Catalog, TableRecord, errors
+from lance_bridge.catalog import PORT_VERSION
 from lance_bridge_spark.connections import LocationCatalog
 
 from .building import DATASET
@@ -82,6 +83,12 @@ def test_marks_are_loaded_and_altered_or_neither(connect: Any) -> None:
     one = type("Half", (MemoryCatalog,), {"load_ownership": lambda _self, _path: {"a": "b"}})
     with pytest.raises(TypeError, match="both load_ownership and alter_ownership"):
         connect(one, ALL)
+
+
+def test_a_catalog_of_another_version_of_the_port_is_refused(connect: Any) -> None:
+    later = type("Later", (MemoryCatalog,), {"port_version": PORT_VERSION + 1})
+    with pytest.raises(TypeError, match=r"Later is written for version 2 .* this is version 1"):
+        connect(later, ALL)
 
 
 @pytest.mark.parametrize(

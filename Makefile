@@ -14,7 +14,7 @@ CLIENTS_PIP := $(CLIENTS)/bin/python -m pip --disable-pip-version-check install 
 DEPS_STAMP := $(VENV)/.dependencies-installed
 STAMP := $(VENV)/.project-installed
 LOCKS := requirements/build.txt requirements/dev.txt
-TYPED := core/lance_bridge core/_lance_bridge_names.py hatch_build.py $(wildcard adapters/* apps/*) tests demo bench docker/gateway
+TYPED := core/lance_bridge core/_lance_bridge_names.py hatch_build.py $(wildcard adapters/* apps/*) tests demo bench docker/gateway website $(wildcard examples/*)
 
 COMPILE = $(VENV)/bin/uv pip compile --quiet --no-config --no-python-downloads --universal \
 	--python-version 3.10 --generate-hashes --no-header --no-emit-index-url --no-emit-find-links
@@ -186,4 +186,4 @@ $(JDBC_JAR): | $(STAMP)
 clean: ## remove the output of the other targets, except downloaded jars in .cache
 	@rm -rf $(VENV) dist build metastore_db derby.log spark-warehouse docker/jars
 	@rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage
-	@find core adapters apps tests demo bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	@find core adapters apps tests demo bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

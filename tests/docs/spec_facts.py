@@ -19,7 +19,7 @@ from .spec_reader import ErrorParagraph, Spec
 REPOSITORY = Path(__file__).parents[2]
 DOCUMENTS = {path.stem: Spec(path) for path in sorted((REPOSITORY / "specs").glob("*.md"))}
 OF_ALL_CATALOGS = (
-    "common", "operations", "spark", "cli", "migration", "clients", "adapters", "federated",
+    "common", "operations", "spark", "cli", "migration", "clients", "federated",
     "server",
 )  # fmt: skip
 SPECS = {name: spec for name, spec in DOCUMENTS.items() if name not in OF_ALL_CATALOGS}

@@ -19,6 +19,7 @@ GENERATED = [
     *sorted((REPOSITORY / "specs").glob("*.md")),
     REPOSITORY / "docs" / "architecture.md",
     REPOSITORY / "docs" / "gateway.md",
+    REPOSITORY / "docs" / "write-a-catalog.md",
 ]
 _END = "<!-- end -->"
 _CONTENTS = "<!-- contents -->"

@@ -1,78 +1,110 @@
-"""``specs/adapters.md`` shows an adapter that works: it is used, and put through the kit."""
+"""``docs/write-a-catalog.md`` shows parts of the example, which is used, and passes the kit."""
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from configparser import ConfigParser
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 from lance_bridge import Catalog, registry
 
-from .spec_facts import DOCUMENTS
+from .spec_facts import REPOSITORY
+from .spec_reader import Spec
 
-ADAPTERS_SPEC = DOCUMENTS["adapters"]
-TEXT = ADAPTERS_SPEC.path.read_text(encoding="utf-8")
-ADAPTER, USE = ADAPTERS_SPEC.snippets("python")
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    """A directory with the adapter in it, as the module that the text calls it."""
-    (tmp_path / "sqlite_adapter.py").write_text(ADAPTER, encoding="utf-8")
-    return tmp_path
+EXAMPLE = REPOSITORY / "examples" / "sqlite-catalog"
+SOURCES = [path.read_text(encoding="utf-8") for path in sorted(EXAMPLE.rglob("*.py"))]
+GUIDE = Spec(REPOSITORY / "docs" / "write-a-catalog.md")
+TEXT = GUIDE.path.read_text(encoding="utf-8")
+PARTS = [each for each in GUIDE.snippets("python") if not each.startswith("import ")]
+[USE] = [each for each in GUIDE.snippets("python") if each.startswith("import ")]
+[KIT] = [each for each in GUIDE.snippets("sh") if "lance_bridge.testing" in each]
 
 
-def run(place: Path, *arguments: str, seconds: float = 100) -> subprocess.CompletedProcess[str]:
-    """Run Python where the adapter can be imported."""
-    return subprocess.run(
+def run(directory: Path, *arguments: str, seconds: float = 100) -> str:
+    """Run Python where the example can be imported; return what it printed."""
+    path = os.pathsep.join([str(directory), str(EXAMPLE / "src"), *sys.path])
+    done = subprocess.run(
         [sys.executable, *arguments],
-        cwd=place,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(place), *sys.path])},
+        cwd=directory,
+        env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
         text=True,
         check=False,
         timeout=seconds,
     )
-
-
-def command_for_the_kit(place: Path) -> list[str]:
-    """The command that the text shows, with files in ``place``."""
-    [command] = re.findall(r"^    python (-m lance_bridge\.testing .+)$", TEXT, re.MULTILINE)
-    return str(command).replace("/tmp/", f"{place}/").split()
-
-
-def test_the_example_is_used_as_it_is_written(place: Path) -> None:
-    done = run(place, "-c", f"ROOT = {str(place / 'lake')!r}\n{USE}")
-    assert done.returncode == 0, done.stderr
-    assert re.findall(r"^print\(.*\)  # (.*)$", USE, re.MULTILINE) == done.stdout.splitlines()
-
-
-@pytest.mark.slow
-def test_the_example_passes_groups_of_the_kit(place: Path) -> None:
-    done = run(place, *command_for_the_kit(place), "-k", "rename or managed")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert " 0 failed" in done.stdout
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory of packages in which the example is installed."""
+    target = tmp_path_factory.mktemp("installed")
+    options = ["--quiet", "--no-deps", "--no-build-isolation", "--disable-pip-version-check"]
+    command = [sys.executable, "-m", "pip", "install", *options, "--target", str(target)]
+    subprocess.run([*command, str(EXAMPLE)], check=True)
+    return target
+
+
+def test_every_part_that_is_shown_is_the_examples_own() -> None:
+    assert len(PARTS) > 5
+    assert [part for part in PARTS if not any(part in source for source in SOURCES)] == []
+
+
+def test_every_file_that_is_named_exists() -> None:
+    [tree] = GUIDE.snippets("text")
+    top, *rows = tree.splitlines()
+    named = [row.split()[0] for row in rows]
+    assert top == f"{EXAMPLE.name}/"
+    assert len(named) == 4
+    assert [path for path in named if not (EXAMPLE / path).is_file()] == []
+
+
+def test_the_example_is_used_as_it_is_written(installed: Path, tmp_path: Path) -> None:
+    printed = run(installed, "-c", USE.replace("/tmp/", f"{tmp_path}/"))
+    assert re.findall(r"^print\(.*\)  # (.*)$", USE, re.MULTILINE) == printed.splitlines()
 
 
 @pytest.mark.slow
+@pytest.mark.documents
 @pytest.mark.timeout(900)
-def test_the_example_passes_the_kit(place: Path) -> None:
-    done = run(place, *command_for_the_kit(place), seconds=800)
-    assert done.returncode == 0, done.stdout + done.stderr
+def test_the_example_passes_the_kit(tmp_path: Path) -> None:
+    options = ("-c", str(EXAMPLE / "pyproject.toml"), "-p", "no:cacheprovider", "-q")
+    printed = run(tmp_path, "-m", "pytest", *options, str(EXAMPLE / "tests"), seconds=800)
+    assert int(re.findall(r"(\d+) passed", printed)[-1]) > 400
+
+
+@pytest.mark.slow
+@pytest.mark.documents
+@pytest.mark.timeout(900)
+def test_the_installed_example_passes_groups_of_the_kit(installed: Path, tmp_path: Path) -> None:
+    command = shlex.split(KIT.replace("/tmp/", f"{tmp_path}/"))[1:]
+    assert " 0 failed" in run(installed, *command, "-k", "rename or managed", seconds=800)
 
 
 def test_the_entry_point_is_of_the_group_that_is_read() -> None:
-    [shown] = ADAPTERS_SPEC.snippets("toml")
+    [shown] = GUIDE.snippets("toml")
+    assert shown in (EXAMPLE / "pyproject.toml").read_text(encoding="utf-8")
     parser = ConfigParser()
     parser.read_string(shown)
     [section] = parser.sections()
     assert section == f'project.entry-points."{registry.GROUP}"'
-    assert dict(parser[section]) == {"sqlite": '"sqlite_adapter:SqliteNamespace"'}
+
+
+def test_public_modules_have_the_names_of_the_table() -> None:
+    rows = GUIDE.rows("What is public", "module")
+    assert len(rows) == 7
+    for module, names, *_ in rows:
+        exported = vars(import_module(module.strip("`")))
+        shown = [name for name in re.findall(r"`(\w+)`", names) if name != "__all__"]
+        assert [name for name in shown if name not in exported.get("__all__", exported)] == []
 
 
 def test_every_method_of_the_port_says_what_it_guarantees() -> None:

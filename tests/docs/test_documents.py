@@ -18,7 +18,7 @@ from .spec_writer import GENERATED, render
 LANGUAGES = {"python", "sql", "yaml", "toml", "sh", "cedar", "js", "text"}
 OTHERS = {
     str(path.relative_to(REPOSITORY)): path
-    for pattern in ("*.md", "docs/*.md", "*/README.md")
+    for pattern in ("*.md", "docs/**/*.md", "*/README.md", "examples/*/README.md")
     for path in sorted(REPOSITORY.glob(pattern))
 }
 """Documents besides those of ``specs/``."""
@@ -71,17 +71,23 @@ def bad_references(spec: Spec, text: str) -> Iterator[str]:
     links = function_links(text)
     if len(links) < FEWEST_TESTS.get(spec.name, 60):
         yield f"only {len(links)} tests are named"
-    for name, path in links:
-        if not path.startswith(TESTS) or not (REPOSITORY / path).is_file():
-            yield f"not a file of tests: {path}"
-        elif name not in functions_in(REPOSITORY / path):
-            yield f"{path} has no {name}"
+    yield from missing_tests(text)
+    for _, path in links:
         adapter = re.match(r"tests/adapters/(\w+)/", path)
         if spec.name in SPECS and adapter and adapter[1] != spec.name:
             yield f"a test of another catalog: {path}"
     for section in (name for part in SHOWN.get(spec.name, ()) for name in spec.below(part)):
         if not function_links(spec.body(section)):
             yield f"no test is named: {section}"
+
+
+def missing_tests(text: str) -> Iterator[str]:
+    """Yield tests that are named and do not exist."""
+    for name, path in function_links(text):
+        if not path.startswith(TESTS) or not (REPOSITORY / path).is_file():
+            yield f"not a file of tests: {path}"
+        elif name not in functions_in(REPOSITORY / path):
+            yield f"{path} has no {name}"
 
 
 @pytest.mark.parametrize("name", WITH_TESTS)
@@ -96,7 +102,9 @@ def test_sections_whose_tests_are_required_exist() -> None:
 @pytest.mark.parametrize("name", OTHERS)
 def test_a_link_leads_to_a_file_or_a_heading(name: str) -> None:
     path = OTHERS[name]
-    assert list(bad_links(Spec(path), path.read_text(encoding="utf-8"))) == []
+    text = path.read_text(encoding="utf-8")
+    assert list(bad_links(Spec(path), text)) == []
+    assert list(missing_tests(_CODE.sub("", text))) == []
 
 
 def test_generated_parts_are_as_make_specs_writes_them() -> None:

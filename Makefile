@@ -32,7 +32,7 @@ JDBC_JAR := docker/jars/postgresql.jar
 .PHONY: help venv test test-all test-clients test-documents test-fast test-releases test-slow test-spark check check-lint \
 	check-format check-types check-layers check-docs demo bench bench-server bench-spark \
 	bench-migrate kerberos metastores sparks helm \
-	specs wheel lock \
+	specs docs wheel lock \
 	docker-driver clean
 
 help: ## list the targets
@@ -141,6 +141,9 @@ check-docs: $(STAMP)
 specs: $(STAMP) ## write the generated parts of specs/: contents, tables of properties
 	@PYTHONPATH=tests $(PY) -m docs.spec_writer
 
+docs: $(STAMP) ## build the documentation site into build/site/html, and check its links (Python 3.11 or later)
+	@$(PY) -m website
+
 demo: $(STAMP) ## show the main use on a real metastore, a gateway for other clients, and all three catalogs
 	@$(PY) demo/run.py
 
@@ -186,4 +189,4 @@ $(JDBC_JAR): | $(STAMP)
 clean: ## remove the output of the other targets, except downloaded jars in .cache
 	@rm -rf $(VENV) dist build metastore_db derby.log spark-warehouse docker/jars
 	@rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage
-	@find core adapters apps tests demo bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	@find core adapters apps tests demo bench examples website -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

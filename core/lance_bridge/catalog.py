@@ -2,7 +2,7 @@
 
 An adapter maps names, records and errors, and nothing else. Modes, page tokens, defaults, deletion
 of data, Arrow and datasets are core's. A catalog that cannot do something says so in
-:class:`Capabilities`, and core answers Unsupported (0) with the reason given there. What
+`Capabilities`, and core answers Unsupported (0) with the reason given there. What
 `Capabilities` claim must be implemented: a namespace over a catalog that lacks a method for it
 cannot be created. ``docs/write-a-catalog.md`` is the guide, and ``examples/sqlite-catalog`` a whole
 adapter.
@@ -19,7 +19,7 @@ What holds for all methods:
 - Any method may raise ServiceUnavailableError (17), PermissionDeniedError (15),
   UnauthenticatedError (16), ThrottlingError (21) or InternalError (18). What else it may raise is
   listed with it. `lance_bridge.errors` makes errors whose messages name the object.
-- A method that changes something raises :class:`~lance_bridge.errors.OutcomeUnknownError` when its
+- A method that changes something raises `OutcomeUnknownError` when its
   reply was lost, and never repeats the change: core reads back, and retries it if it did not
   happen.
 

@@ -1,6 +1,6 @@
 """Configuration: plain string properties, declared once per catalog, checked when connecting.
 
-A catalog's properties are the fields of a :class:`CatalogConfig`; the field's alias is the public
+A catalog's properties are the fields of a `CatalogConfig`; the field's alias is the public
 key. Values come from the arguments, then from the environment (``LANCE_BRIDGE_<NAME>_<KEY>``), then
 from a YAML file of named catalogs (``~/.lance-bridge.yaml``, or ``$LANCE_BRIDGE_CONFIG``)::
 

@@ -65,7 +65,7 @@ __all__ = [
 class OutcomeUnknownError(ServiceUnavailableError):
     """A change was sent and its reply was lost: it may have happened or not (code 17).
 
-    A :class:`~lance_bridge.catalog.Catalog` raises this, never a plain ServiceUnavailable, when a
+    A `Catalog` raises this, never a plain ServiceUnavailable, when a
     call that changes something may have reached the server. Core then reads back and decides.
     """
 

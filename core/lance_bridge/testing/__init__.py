@@ -1,6 +1,6 @@
 """The conformance kit: tests of what every ``LanceNamespace`` must do.
 
-Describe the catalog under test in a :class:`Target`, give it as a fixture, and subclass the suite::
+Describe the catalog under test in a `Target`, give it as a fixture, and subclass the suite::
 
     import pytest
     from lance_bridge.testing import ConformanceSuite, Features, Target

@@ -1,0 +1,1 @@
+"""Builds the documentation site: ``python -m website``, or ``make docs``."""

@@ -1,0 +1,51 @@
+"""Checks the links of a built site: each leads to a file and, with a fragment, to an element."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+
+class _Page(HTMLParser):
+    """The links and the identifiers of a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.identifiers: set[str] = {""}
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {name: value or "" for name, value in attrs}
+        self.identifiers |= {given.get("id", ""), given.get("name", "") if tag == "a" else ""}
+        self.links += [given[name] for name in ("href", "src") if name in given]
+
+
+@cache
+def _page(path: Path) -> _Page:
+    page = _Page()
+    page.feed(path.read_text(encoding="utf-8"))
+    return page
+
+
+def broken_links(site: Path) -> Iterator[str]:
+    """Yield the links that lead nowhere inside a site, each with its page."""
+    for path in sorted(site.rglob("*.html")):
+        if path.name == "404.html":  # its links begin at the root of the server
+            continue
+        for link in dict.fromkeys(_page(path).links):
+            if not _leads_somewhere(path, link):
+                yield f"{path.relative_to(site)}: a link leads nowhere: {link}"
+
+
+def _leads_somewhere(page: Path, link: str) -> bool:
+    parts = urlsplit(link)
+    if parts.scheme or parts.netloc:
+        return True
+    target = (page.parent / unquote(parts.path)).resolve() if parts.path else page
+    target = target / "index.html" if target.is_dir() else target
+    if not target.is_file():
+        return False
+    return target.suffix != ".html" or unquote(parts.fragment) in _page(target).identifiers

@@ -1,0 +1,157 @@
+"""Pages of the reference that are generated: properties, commands, routes, and Python's names."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import typer
+import yaml
+
+import lance_bridge
+from lance_bridge.config import PropertyRow, property_rows
+from lance_bridge_cli.app import app
+
+ROOT = Path(__file__).parents[1]
+SPECIFICATION = ROOT / "tests" / "server" / "lance_namespace_openapi.yaml"
+CATALOGS = ("hive", "glue", "unity")
+MODULES = (
+    "lance_bridge.catalog", "lance_bridge.config", "lance_bridge.errors", "lance_bridge.testing",
+    "lance_bridge", "lance_bridge_spark", "lance_bridge_migrate", "lance_bridge_doctor",
+)  # fmt: skip
+"""A name that several of them export is shown with the first."""
+
+
+def properties() -> str:
+    """Return the page of all properties: those of every catalog once, then each catalog's own."""
+    tables = {name: property_rows(_config_type(name)) for name in CATALOGS}
+    shared = [row for row in tables["hive"] if all(row in rows for rows in tables.values())]
+    lines = [
+        "# Properties",
+        "",
+        "Generated from what each catalog declares. [Configuration](common.md#configuration) has",
+        "the rules for values, the environment and files.",
+        *_table("Every catalog", shared),
+    ]
+    for name, rows in tables.items():
+        lines += _table(name, [row for row in rows if row not in shared])
+    return "\n".join(lines) + "\n"
+
+
+def _config_type(name: str) -> Any:
+    module, _, attribute = lance_bridge.catalogs()[name].rpartition(".")
+    return getattr(importlib.import_module(module), attribute).config_type
+
+
+def _table(title: str, rows: list[PropertyRow]) -> Iterator[str]:
+    yield from ("", f"## {title}", "", "| property | default | secret | meaning | example |")
+    yield "|---|---|---|---|---|"
+    for row in rows:
+        default = f"`{row.default}`" if row.default not in ("", "required") else row.default
+        example = f"`{row.example}`" if row.example else ""
+        yield _row(f"`{row.name}`", default, "yes" if row.secret else "", row.meaning, example)
+
+
+def _row(*cells: str) -> str:
+    return "| " + " | ".join(" ".join(cell.replace("|", "\\|").split()) for cell in cells) + " |"
+
+
+def commands() -> str:
+    """Return the page of all commands with their arguments and options."""
+    group = typer.main.get_command(app)
+    lines = [
+        "# Commands",
+        "",
+        "Generated from the program. [The command line](cli.md) says what they share, and their",
+        "exit codes.",
+    ]
+    for context in _contexts(group, typer.Context(group, info_name="lance-bridge")):
+        lines += _command(context)
+    return "\n".join(lines) + "\n"
+
+
+def _contexts(command: Any, context: typer.Context) -> Iterator[typer.Context]:
+    if not hasattr(command, "commands"):
+        yield context
+        return
+    for name in command.list_commands(context):
+        inner = command.get_command(context, name)
+        if not inner.hidden:
+            yield from _contexts(inner, typer.Context(inner, parent=context, info_name=name))
+
+
+def _command(context: typer.Context) -> Iterator[str]:
+    command: Any = context.command
+    yield from ("", f"## {context.command_path.removeprefix('lance-bridge ')}", "")
+    usage = " ".join(command.collect_usage_pieces(context))
+    yield f"    {context.command_path} {usage}"
+    yield from ("", *(command.help or "").replace("\b", "").splitlines())
+    rows = [_row(*_parameter(each)) for each in command.params if not getattr(each, "hidden", 0)]
+    if rows:
+        yield from ("", "| argument or option | meaning |", "|---|---|", *rows)
+
+
+def _parameter(parameter: Any) -> tuple[str, str]:
+    names = ", ".join(f"`{name}`" for name in (*parameter.opts, *parameter.secondary_opts))
+    if parameter.param_type_name == "argument":
+        names = f"`{parameter.name}`"
+    return names, getattr(parameter, "help", "") or ""
+
+
+def routes() -> str:
+    """Return the page of the routes of the Lance REST protocol."""
+    document = yaml.safe_load(SPECIFICATION.read_text(encoding="utf-8"))
+    lines = [
+        "# REST routes",
+        "",
+        "The routes of the Lance namespace's REST protocol, generated from its specification. The",
+        "gateway serves them; [The REST Protocol](server.md#the-rest-protocol) says how, and",
+        "[LanceDB](server.md#lancedb) what its clients send on the same routes.",
+        "",
+        "| operation | route | what it does |",
+        "|---|---|---|",
+    ]
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            if "operationId" in operation:
+                route = f"`{method.upper()} {path}`"
+                lines.append(_row(operation["operationId"], route, operation.get("summary", "")))
+    return "\n".join(lines) + "\n"
+
+
+def python(module: str) -> str:
+    """Return the page of a module's public names, for mkdocstrings."""
+    earlier = MODULES[: MODULES.index(module)]
+    shown = {name for each in earlier for name in _public_names(each)}
+    submodules = {each.rpartition(".")[2] for each in MODULES}
+    names = [name for name in _public_names(module) if name not in shown | submodules]
+    lines = [
+        f"# {module}",
+        "",
+        "Public names, with their types and docstrings. Errors are described in",
+        "[Errors](../errors.md); every method of a namespace in [Every catalog](common.md) and",
+        "[Operations inside a table](operations.md).",
+        "",
+        f"::: {module}",
+        "    options:",
+        "      show_root_heading: false",
+        "      members:",
+        *(f"      - {name}" for name in names),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _public_names(module: str) -> list[str]:
+    return sorted(importlib.import_module(module).__all__)
+
+
+GENERATED: dict[str, Callable[[], str]] = {
+    "reference/properties.md": properties,
+    "reference/commands.md": commands,
+    "reference/rest.md": routes,
+    **{f"reference/{module}.md": partial(python, module) for module in MODULES},
+}
+"""Page of the site to the function that writes it."""

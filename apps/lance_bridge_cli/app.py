@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.metadata import version
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -63,6 +64,23 @@ def _options(
     found something; 130 Ctrl-C.
     """
     context.with_resource(log_messages())
+
+
+@app.command()
+def quickstart(
+    directory: Annotated[
+        Path, typer.Argument(help="Where the table is put: a new directory, or an empty one.")
+    ] = Path("lance-quickstart"),
+) -> None:
+    """Write a first table into a directory and query it, by a program that is shown.
+
+    It needs no catalog and no server.
+
+    Example: lance-bridge quickstart
+    """
+    from .quickstart import run  # noqa: PLC0415 - its imports take seconds
+
+    run(directory)
 
 
 # Options are passed on as they are, --help too.

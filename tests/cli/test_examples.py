@@ -67,8 +67,9 @@ def test_every_command_has_an_example_of_itself() -> None:
 
 
 @pytest.fixture
-def sales(lake: Lake, tmp_path: Path) -> Lake:
+def sales(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
     """The catalog that examples are about: ``prod``, with a database ``sales``."""
+    monkeypatch.chdir(tmp_path)
     for name in ("sales", "attic"):
         lake.namespace.create_namespace(api.CreateNamespaceRequest(id=[name]))
     lake.databases += ["sales", "attic", "archive"]

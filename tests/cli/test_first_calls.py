@@ -44,6 +44,26 @@ def said(error: str) -> str:
     return line
 
 
+def test_the_quickstart_runs_the_program_that_it_shows(tmp_path: Path) -> None:
+    shown = run("quickstart", str(tmp_path / "lake")).stdout
+    program, printed = shown.split("It prints:\n")
+    assert printed.splitlines()[1:3] == ["[{'title': 'M'}, {'title': 'Faust'}]", "['M']"]
+    assert str(tmp_path / "lake") in program
+    assert lance.dataset(str(tmp_path / "lake" / "films.lance")).count_rows() == 3
+    code = program.partition("\n\n")[2].replace(str(tmp_path), f"{tmp_path}/again")
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=100
+    )
+    assert done.stdout.splitlines() == printed.splitlines()[1:3]
+
+
+def test_the_quickstart_overwrites_nothing(tmp_path: Path) -> None:
+    (tmp_path / "mine").touch()
+    for place in (tmp_path, tmp_path / "mine"):
+        assert "is not an empty directory" in said(run("quickstart", str(place), code=2).stderr)
+    assert [each.name for each in tmp_path.iterdir()] == ["mine"]
+
+
 # -- which catalog ---------------------------------------------------------------------------------
 
 

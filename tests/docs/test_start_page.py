@@ -14,7 +14,7 @@ from lance_bridge_hive import HiveNamespace
 
 from .gateway_pages import REPOSITORY, Reader, blocks
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.documents]
 
 PAGE = REPOSITORY / "docs" / "start.md"
 NOT_RUN = ("pip install ", "lance-bridge metastore start ")
@@ -35,6 +35,7 @@ def test_the_page_runs_from_top_to_bottom(
     uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LANCE_BRIDGE_CONFIG", str(tmp_path / "config.yaml"))
+    monkeypatch.chdir(tmp_path)
     reader, printed = Reader(tmp_path, {"thrift://localhost:9083": uri}), ""
     for block in blocks(PAGE):
         if block.language == "python":
@@ -44,5 +45,6 @@ def test_the_page_runs_from_top_to_bottom(
                 done = pasted(reader.here(line))
                 assert done.exit_code == 0, f"{line}\n{done.output}"
                 printed += done.output
+    assert "Faust" in printed
     assert "sales.articles" in printed
     assert printed.splitlines()[-1] == "3"

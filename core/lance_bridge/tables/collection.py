@@ -11,6 +11,7 @@ from ..entry import TableEntry, load_entry
 from ..managed import conversion
 from ..paging import PageRequest
 from ..requests import parse_table
+from ..scan import innermost_namespaces
 from ..table import Table
 from . import creation, dropping, listing, locations, overlap, rename
 
@@ -95,7 +96,7 @@ class Tables:
 
     def namespaces(self) -> Iterator[Path]:
         """Yield the paths of all namespaces that can hold tables, sorted."""
-        return overlap.innermost_namespaces(self.connection)
+        return innermost_namespaces(self.connection.catalog)
 
     # -- new tables --------------------------------------------------------------------------------
 

@@ -17,8 +17,8 @@ from ..catalog import Path, TableRecord
 from ..connection import Connection
 from ..errors import display
 from ..paging import PageRequest
+from ..scan import innermost_namespaces
 from ..table import Table
-from .overlap import innermost_namespaces
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ def list_all_tables(
 def _all_tables(
     connection: Connection, page: PageRequest, include_declared: bool
 ) -> Iterator[Path]:
-    for namespace in sorted(innermost_namespaces(connection)):
+    for namespace in sorted(innermost_namespaces(connection.catalog)):
         if page.after is not None and namespace < page.after[:-1]:
             continue
         within = PageRequest(page.scope, None, _within(page.after, namespace))

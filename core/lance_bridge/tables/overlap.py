@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import chain
@@ -20,6 +20,7 @@ from ..connection import Connection
 from ..entry import TableEntry
 from ..errors import concurrent_modification, display
 from ..records import ENTRY_ID
+from ..scan import innermost_namespaces
 from ..storage.table_files import LocationFiles
 
 _THREADS = 8
@@ -38,7 +39,7 @@ class LocationIndex:
         """Read the whole catalog, or only ``namespaces``, as `drop.check-sharing` says."""
         self._connection = connection
         everywhere = connection.config.drop_check != "namespace"
-        scope = innermost_namespaces(connection) if everywhere else iter(set(namespaces))
+        scope = innermost_namespaces(connection.catalog) if everywhere else iter(set(namespaces))
         with ThreadPoolExecutor(_THREADS) as threads:
             found = list(threads.map(partial(_read_namespace, connection), scope))
         records = list(chain.from_iterable(found))
@@ -179,21 +180,6 @@ class LocationIndex:
             record.properties.get(ENTRY_ID),
         ):
             raise concurrent_modification(record.path)
-
-
-def innermost_namespaces(connection: Connection, parent: Path = ()) -> Iterator[Path]:
-    """Yield the paths of all namespaces that can hold tables, sorted; vanishing ones left out."""
-    if len(parent) == connection.capabilities.levels:
-        yield parent
-        return
-    try:
-        children = list(connection.catalog.list_namespaces(parent))
-    except NamespaceNotFoundError:
-        if not parent:
-            raise
-        return
-    for child in children:
-        yield from innermost_namespaces(connection, (*parent, child))
 
 
 def _read_namespace(connection: Connection, namespace: Path) -> list[TableRecord]:

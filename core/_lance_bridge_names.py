@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 GROUP = "lance_bridge.catalogs"
 NAMESPACES_GROUP = "lance_bridge.namespaces"
 """Namespaces that are no catalogs, such as one that is made of several."""
+VENDORS_GROUP = "lance_bridge.vendors"
+"""Vendors of storage credentials."""
 _INTERFACE = "lance_namespace"
 _REGISTRY = "_REGISTERED_IMPLS"
 
@@ -39,6 +41,11 @@ def catalogs() -> "dict[str, str]":
 def implementations() -> "dict[str, str]":
     """Return all namespaces that are installed: ``impl`` to class path, the catalogs' too."""
     return {**_entry_points(NAMESPACES_GROUP), **catalogs()}
+
+
+def vendors() -> "dict[str, str]":
+    """Return the vendors of storage credentials that are installed: name to class path."""
+    return _entry_points(VENDORS_GROUP)
 
 
 def _entry_points(group: str) -> "dict[str, str]":

@@ -42,7 +42,9 @@ from .errors import invalid
 from .storage_options import (
     SECRET_STORAGE_PATTERN,
     STORAGE_PREFIX,
+    VENDOR_PREFIX,
     is_secret_option,
+    is_secret_vendor_option,
     may_be_credential,
     option_names,
     public_only,
@@ -51,15 +53,18 @@ from .user_files import CONFIG_FILE_VARIABLE, config_path
 
 __all__ = [
     "CONFIG_FILE_VARIABLE", "SECRET_STORAGE_PATTERN", "STORAGE_OPTIONS", "STORAGE_PREFIX",
-    "CatalogConfig", "NamedCatalogs", "Property", "PropertyRow", "Seconds", "catalogs_in",
-    "config_path", "environment", "load", "named_catalogs", "property_rows",
-    "property_texts", "variable_of",
+    "VENDOR_PREFIX", "CatalogConfig", "NamedCatalogs", "Property", "PropertyRow", "Seconds",
+    "catalogs_in", "config_path", "environment", "load", "named_catalogs", "problems_of",
+    "property_rows", "property_texts", "variable_of",
 ]  # fmt: skip
 
 logger = logging.getLogger(__name__)
 
 ENVIRONMENT_PREFIX = "LANCE_BRIDGE_"
 STORAGE_OPTIONS = f"{STORAGE_PREFIX}<option>"
+_FREE = ("storage", "vendor_options")
+"""Fields that hold several properties with one prefix."""
+_FREE_KEYS = (f"{STORAGE_PREFIX}*", f"{VENDOR_PREFIX}*")
 HIDDEN = "********"
 """The example of a secret property."""
 _ENDPOINT = re.compile(
@@ -136,12 +141,36 @@ class CatalogConfig(BaseModel):
         "the table's files: shallow clones, and partitions. `entries` reads the entries alone, and "
         "`namespace` those beside the table, with their clones and partitions.",
     )
+    vendor: str | None = Field(
+        default=None,
+        min_length=1,
+        alias="credentials.vendor",
+        examples=["aws"],
+        description="Who makes credentials that are good for one table: `aws`, `azure`, `google`, "
+        "or another vendor that is installed. `static` hands out those in `storage.*`, which are "
+        "good for all tables, and `none` hands out none. By default, the catalog itself is asked.",
+    )
+    allowed_roots: str | None = Field(
+        default=None,
+        min_length=1,
+        alias="credentials.allowed_roots",
+        examples=["s3://lake/tables,s3://archive"],
+        description="Directories and buckets, separated by commas, that a table must be inside "
+        "for a vendor to be asked. By default `root`, or the prefix that the vendor is for.",
+    )
+    credentials_check: Literal["catalog", "namespace"] = Field(
+        default="catalog",
+        alias="credentials.check-sharing",
+        description="Where another entry is looked for whose location is a table's, contains it "
+        "or lies inside it, before a vendor is asked: in the whole catalog, or only beside the "
+        "table.",
+    )
     credentials_write: bool = Field(
         default=False,
         alias="credentials.write",
-        description="Whether DescribeTable answers with credentials that may write, where the "
-        "catalog vends any. Whoever appends to a table by its name needs them. Declaring and "
-        "creating a table always do.",
+        description="Whether DescribeTable answers with credentials that may write, where any are "
+        "vended. Whoever appends to a table by its name needs them. Declaring and creating a table "
+        "always do. A gateway decides by what the caller may do instead, where a vendor is set.",
     )
     public_options: str | None = Field(
         default=None,
@@ -184,6 +213,17 @@ class CatalogConfig(BaseModel):
         "(for example `storage.aws_region`).",
     )
 
+    vendor_options: dict[str, str] = Field(
+        default_factory=dict,
+        alias="credentials.*",
+        examples=["credentials.role_arn=arn:aws:iam::123456789012:role/lake"],
+        repr=False,
+        description="Options of the vendor, as `credentials.<option>`. With a name of your own, "
+        "`credentials.<name>.vendor`, `credentials.<name>.prefix` (such as `s3://lake/raw`) and "
+        "`credentials.<name>.<option>` set a vendor for the tables inside one directory; the "
+        "longest prefix counts.",
+    )
+
     _sourced: frozenset[str] = PrivateAttr(default=frozenset())
     """Keys of the properties that came from `secrets.file` or `secrets.provider`."""
 
@@ -194,9 +234,9 @@ class CatalogConfig(BaseModel):
             secret = SecretStr in _types_in(field.annotation)
             yield Property(
                 key=field.alias or name,
-                type="string" if name == "storage" else _type_name(field.annotation),
+                type="string" if name in _FREE else _type_name(field.annotation),
                 required=field.is_required(),
-                default=None if name == "storage" else _default_text(field.get_default()),
+                default=None if name in _FREE else _default_text(field.get_default()),
                 secret=secret,
                 meaning=field.description or "",
                 example=HIDDEN if secret else _example_text(field),
@@ -212,7 +252,10 @@ class CatalogConfig(BaseModel):
         """Return True where the value of ``key`` must not be shown."""
         if key.startswith(STORAGE_PREFIX):
             return is_secret_option(key.removeprefix(STORAGE_PREFIX))
-        return key in cls.secret_keys()
+        declared = {each.key: each.secret for each in cls.declared()}
+        if key.startswith(VENDOR_PREFIX) and key not in declared:
+            return is_secret_vendor_option(key)
+        return declared.get(key, False)
 
     @classmethod
     def without_credentials(cls, options: Mapping[str, str]) -> dict[str, str]:
@@ -244,6 +287,7 @@ class CatalogConfig(BaseModel):
             if isinstance(getattr(self, name), SecretStr)
         }
         stored = {f"{STORAGE_PREFIX}{option}" for option in self.storage}
+        stored |= {f"{VENDOR_PREFIX}{option}" for option in self.vendor_options}
         return (declared | {key for key in stored if self.is_secret(key)}) - self._sourced
 
 
@@ -307,17 +351,22 @@ def load(config: type[ConfigT], impl: str, properties: Mapping[str, Any]) -> Con
     merged = {**around, **sourced, **given}
     nested: dict[str, Any] = {}
     storage: dict[str, str] = {}
+    vendor: dict[str, str] = {}
+    declared = {each.key for each in config.declared()}
+    has_vendor = merged.get("credentials.vendor") is not None
     for key, value in merged.items():
         if _is_storage_option(key):
             storage[key.removeprefix(STORAGE_PREFIX)] = value
+        elif key not in declared and _is_vendor_option(key, has_vendor=has_vendor):
+            vendor[key.removeprefix(VENDOR_PREFIX)] = value
         else:
             nested[key] = value
     _refuse_unknown(config, impl, nested)
     _check_storage(impl, storage)
     try:
-        loaded = config.model_validate({**nested, "storage.*": storage})
+        loaded = config.model_validate({**nested, "storage.*": storage, "credentials.*": vendor})
     except ValidationError as error:
-        raise invalid(_explain(impl, error)) from None
+        raise invalid(f"impl={impl}: {problems_of(error)}") from None
     loaded._sourced = frozenset(sourced.keys() - given.keys())
     return loaded
 
@@ -325,6 +374,12 @@ def load(config: type[ConfigT], impl: str, properties: Mapping[str, Any]) -> Con
 def _is_storage_option(key: str) -> bool:
     option = key.removeprefix(STORAGE_PREFIX)
     return option != key and option.strip() not in ("", "*")
+
+
+def _is_vendor_option(key: str, *, has_vendor: bool) -> bool:
+    """Return whether a key is an option of a vendor: of the catalog's, or of one for a prefix."""
+    name, _, option = key.removeprefix(VENDOR_PREFIX).partition(".")
+    return key.startswith(VENDOR_PREFIX) and bool(name) and (bool(option) or has_vendor)
 
 
 def _check_storage(impl: str, storage: Mapping[str, str]) -> None:
@@ -344,10 +399,10 @@ def _check_storage(impl: str, storage: Mapping[str, str]) -> None:
 def _refuse_unknown(config: type[CatalogConfig], impl: str, given: Mapping[str, Any]) -> None:
     known = [p.key for p in config.declared()]
     for key in given:
-        if key in known and key != "storage.*":
+        if key in known and key not in _FREE_KEYS:
             continue
         near = difflib.get_close_matches(key, known, n=1)
-        hint = f"known are {', '.join(known)}".replace("storage.*", STORAGE_OPTIONS)
+        hint = f"known are {', '.join(known)}".replace(".*", ".<option>")
         if key.startswith(STORAGE_PREFIX) or "storage.*" in near:
             hint = f"write {STORAGE_OPTIONS}, such as storage.aws_region"
         elif near:
@@ -355,16 +410,21 @@ def _refuse_unknown(config: type[CatalogConfig], impl: str, given: Mapping[str, 
         raise invalid(f"impl={impl} has no property '{key}': {hint}")
 
 
-def _explain(impl: str, error: ValidationError) -> str:
+def problems_of(error: ValidationError, prefix: str = "") -> str:
+    """Return what is wrong with which property, without its value.
+
+    Args:
+        prefix: What the names of properties begin with, beside the name of the field.
+    """
     problems = []
     for item in error.errors(include_url=False, include_input=False):
         key = ".".join(str(part) for part in item["loc"])
         text = item["msg"].removeprefix("Value error, ")
         if item["type"] == "missing":
-            problems.append(f"property '{key}' is required")
+            problems.append(f"property '{prefix}{key}' is required")
         else:
-            problems.append(f"property '{key}': {text}" if key else text)
-    return f"impl={impl}: " + "; ".join(problems)
+            problems.append(f"property '{prefix}{key}': {text}" if key else text)
+    return "; ".join(problems)
 
 
 def environment(config: type[CatalogConfig], name: str) -> dict[str, str]:
@@ -373,7 +433,7 @@ def environment(config: type[CatalogConfig], name: str) -> dict[str, str]:
     A variable that begins like one of them, and is none, is logged.
     """
     prefix = variable_of(name, "")
-    keys = {_variable(p.key): p.key for p in config.declared() if p.key != "storage.*"}
+    keys = {_variable(p.key): p.key for p in config.declared() if p.key not in _FREE_KEYS}
     found = {}
     for variable, value in os.environ.items():
         rest = variable.removeprefix(prefix)

@@ -80,7 +80,7 @@ class Connection:
 
     @cached_property
     def credentials(self) -> VendedCredentials:
-        return VendedCredentials(self.catalog)
+        return VendedCredentials(self.catalog, self.config)
 
     @cached_property
     def base_locations(self) -> BaseLocations:

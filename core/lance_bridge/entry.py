@@ -18,6 +18,7 @@ from lance_namespace.errors import (
 from . import location as locations
 from .catalog import LATEST, MANAGED_BY, Path, TableCredentials, TableRecord
 from .connection import Connection
+from .credentials import current_caller
 from .errors import concurrent_modification, display, invalid, table_not_found, unsupported
 from .lost_replies import retry_after_readback
 from .managed_state import State, parse_state, with_state
@@ -29,6 +30,7 @@ from .records import (
     visible_properties,
 )
 from .storage import MAIN, TableFiles, TableStorage
+from .storage_options import without_credentials
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -248,36 +250,60 @@ class TableEntry:
     def storage_options(
         self, *, vend: bool | None = None, write: bool = False
     ) -> dict[str, str] | None:
-        """Return the options that Lance needs for the location, or None for none.
+        """Return the options with which this process accesses the location, or None for none.
 
         Args:
-            vend: False keeps the catalog from being asked for temporary credentials.
-            write: Whether the caller writes; readers get credentials to read.
+            vend: False keeps anyone from being asked for temporary credentials.
+            write: Whether to write; to read takes credentials to read.
         """
-        vended = self._vended(vend=vend, write=write)
-        return {**self.connection.config.storage, **vended} or None
+        options: Mapping[str, str] = self.connection.config.storage
+        vended: Mapping[str, str] = {}
+        if vend is not False and self._is_remote:
+            vended = self.connection.credentials.of(self.record, write=write)
+        if isinstance(vended, TableCredentials):
+            options = without_credentials(options)
+        return {**options, **vended} or None
 
-    def _vended(self, *, vend: bool | None, write: bool) -> Mapping[str, str]:
-        if vend is False or not self.location or locations.is_local(self.location):
-            return {}
-        return self.connection.credentials.of(self.record, write=write)
+    @property
+    def _is_remote(self) -> bool:
+        return bool(self.location) and not locations.is_local(self.location)
 
-    def answer_options(self, *, vend: bool | None, write: bool) -> dict[str, str] | None:
+    def answer_options(self, *, vend: bool | None, write: bool | None) -> dict[str, str] | None:
         """Return the storage options that an operation answers with, or None for none.
 
         Args:
             vend: False leaves all credentials out, also those of the configuration: the client
                 brings its own.
-            write: Whether the client writes.
+            write: Whether the client writes; None if the request does not say.
         """
         config = self.connection.config
-        vended = self._vended(vend=vend, write=write)
+        is_configured = self.connection.credentials.is_configured(self.location)
+        vended = self._vended_to_client(write) if vend is not False and self._is_remote else {}
         if not isinstance(vended, TableCredentials):
             vended = config.answered(vended)
-        options = {**config.answered(config.storage), **vended}
-        if vend is False:
+        options = config.answered(config.storage)
+        if vend is False or is_configured:
             options = config.without_credentials(options)
-        return options or None
+        return {**options, **vended} or None
+
+    def _vended_to_client(self, write: bool | None) -> Mapping[str, str]:
+        """Return credentials for a client, with the rights that its request and its principal have.
+
+        A request that does not say whether it writes is a writer's where a gateway lets its
+        principal write, or else where the property ``credentials.write`` says so.
+        """
+        credentials, caller = self.connection.credentials, current_caller()
+        if caller is None:
+            write = self.connection.config.credentials_write if write is None else write
+            return credentials.of(self.record, write=write, own=False)
+        if write is None:
+            may_write = (
+                credentials.is_configured(self.location) or self.connection.config.credentials_write
+            )
+            write = may_write and caller.allows(True)
+        if not caller.allows(write):
+            return {}
+        return credentials.of(self.record, write=write, caller=caller, own=False)
 
 
 def load_entry(connection: Connection, path: Path) -> TableEntry:

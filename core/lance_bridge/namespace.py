@@ -22,6 +22,7 @@ from . import config as configuration
 from . import location as locations
 from .catalog import PORT_VERSION, Capabilities, Catalog, Path
 from .connection import Connection
+from .credentials.sources import describe_vendors
 from .errors import invalid
 from .names import written
 from .operations.compute import ComputeOperations
@@ -82,6 +83,7 @@ class LanceBridgeNamespace(
         self.connection = Connection(catalog, config)
         self.tables = Tables(self.connection)
         _ = self.connection.default_namespace  # refuses one that the catalog cannot have
+        _ = self.connection.credentials  # refuses properties that do not fit
 
     @abstractmethod
     def open_catalog(self, config: Any) -> Catalog:
@@ -136,6 +138,12 @@ class LanceBridgeNamespace(
             parts.append(f"root={config.root}")
         if self.connection.default_namespace:
             parts.append(f"default-namespace={written(self.connection.default_namespace)}")
+        vendors = describe_vendors(config)
+        if vendors:
+            parts.append(f"credentials={vendors}")
+        if config.credentials_write:
+            # pylance shares a table's store between namespaces of equal ids.
+            parts.append("credentials.write")
         return f"{self.impl}({', '.join(parts)})"
 
     def __repr__(self) -> str:

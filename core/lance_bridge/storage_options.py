@@ -26,6 +26,26 @@ _HARMLESS = frozenset({
     "virtual_hosted_style_request",
 })  # fmt: skip
 """Options of stores that hold no secret, without the name of the store that may be in front."""
+VENDOR_PREFIX = "credentials."
+_HARMLESS_VENDOR_OPTIONS = frozenset({
+    "account_name", "duration_seconds", "endpoint", "external_id", "kms_key_arn", "prefix",
+    "region", "role_arn", "session_tags", "source_identity", "sts_endpoint", "vendor",
+    "web_identity_token_file",
+})  # fmt: skip
+"""Options of vendors of credentials that hold no secret; those of other vendors may hold one."""
+_CREDENTIALS = frozenset({
+    # of S3
+    "access_key_id", "profile", "secret_access_key", "session_token", "skip_signature",
+    # of Azure
+    "access_key", "account_key", "bearer_token", "client_id", "client_secret",
+    "federated_token_file", "master_key", "msi_endpoint", "sas_key", "sas_token", "tenant_id",
+    "use_azure_cli",
+    # of Google
+    "application_credentials", "service_account", "service_account_key", "service_account_path",
+    "storage_token",
+    "token",
+})  # fmt: skip
+"""Options of stores that say as whom to connect, without the name of the store."""
 _KEY_ID = "access_key_id"
 """No secret, but of no use to those who do not have the secret that it goes with."""
 _STORES = "aws|azure_storage|azure|google|gcs|oss"
@@ -39,6 +59,16 @@ SECRET_STORAGE_PATTERN = (
 def is_secret_option(option: str) -> bool:
     """Return whether an option of a store may hold a secret: it is not known to hold none."""
     return _plain(option) not in _HARMLESS
+
+
+def is_secret_vendor_option(option: str) -> bool:
+    """Return whether an option of a vendor of credentials may hold a secret."""
+    return option.rpartition(".")[2] not in _HARMLESS_VENDOR_OPTIONS
+
+
+def without_credentials(options: Mapping[str, str]) -> dict[str, str]:
+    """Return options of a store without those that say as whom to connect."""
+    return {key: value for key, value in options.items() if _plain(key) not in _CREDENTIALS}
 
 
 def may_be_credential(option: str) -> bool:

@@ -216,6 +216,7 @@ def test_every_property_has_an_example_that_is_valid(impl: str) -> None:
     assert all(examples.values())
 
     examples |= {"storage.*": {"aws_region": "us-east-1"}, "no.such.property": ""}
+    examples |= {"credentials.*": {"region": "us-east-1"}}
     with pytest.raises(ValidationError) as error:
         catalog.config_type.model_validate(examples)
     refused = {each["loc"] for each in error.value.errors() if each["loc"]}

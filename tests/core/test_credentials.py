@@ -13,12 +13,13 @@ import pytest
 from lance_namespace import errors
 
 from lance_bridge.catalog import TableRecord
-from lance_bridge.credentials import EXPIRES_AT, VendedCredentials, _Slot
+from lance_bridge.credentials import EXPIRES_AT, VendedCredentials, cache
 
 from .building import DATASET, TABLE
 from .memory_catalog import MemoryCatalog, MemoryConfig, MemoryNamespace, MemoryServer
 
 REMOTE = "s3://bucket/t.lance"
+CONFIG = MemoryConfig(uri="unused")
 RECORD = TableRecord(tuple(TABLE), REMOTE)
 
 
@@ -26,7 +27,7 @@ class Vending(MemoryCatalog):
     """Vends numbered keys that last for ``lifetime`` seconds; notes whether for writing."""
 
     def __init__(self, lifetime: float | None = 3600.0) -> None:
-        super().__init__(MemoryConfig(uri="unused"))
+        super().__init__(CONFIG)
         self.lifetime = lifetime
         self.asked: list[bool] = []
         self.failing: errors.LanceNamespaceError | None = None
@@ -48,7 +49,7 @@ class Vending(MemoryCatalog):
 def test_many_callers_at_once_are_served_by_one_request() -> None:
     catalog = Vending()
     catalog.gate.clear()
-    credentials = VendedCredentials(catalog)
+    credentials = VendedCredentials(catalog, CONFIG)
     with ThreadPoolExecutor(8) as pool:
         answers = [pool.submit(credentials.of, RECORD, write=False) for _ in range(8)]
         catalog.gate.set()
@@ -59,13 +60,13 @@ def test_many_callers_at_once_are_served_by_one_request() -> None:
 
 @pytest.mark.parametrize(
     ("lifetime", "passed", "asked"),
-    [(3600.0, 2900.0, 1), (3600.0, 3301.0, 2), (100.0, 70.0, 1), (100.0, 81.0, 2)],
+    [(3600.0, 1799.0, 1), (3600.0, 1801.0, 2), (100.0, 49.0, 1), (100.0, 51.0, 2)],
 )
-def test_they_are_renewed_five_minutes_before_they_expire_or_with_a_fifth_of_their_life_left(
+def test_they_are_renewed_after_half_of_their_life(
     monkeypatch: pytest.MonkeyPatch, lifetime: float, passed: float, asked: int
 ) -> None:
     catalog = Vending(lifetime)
-    credentials = VendedCredentials(catalog)
+    credentials = VendedCredentials(catalog, CONFIG)
     credentials.of(RECORD, write=False)
     now = time.time() + passed
     monkeypatch.setattr(time, "time", lambda: now)
@@ -75,7 +76,7 @@ def test_they_are_renewed_five_minutes_before_they_expire_or_with_a_fifth_of_the
 
 def test_those_to_read_are_never_given_to_a_writer() -> None:
     catalog = Vending()
-    credentials = VendedCredentials(catalog)
+    credentials = VendedCredentials(catalog, CONFIG)
     assert credentials.of(RECORD, write=False)["key"] == "1"
     assert credentials.of(RECORD, write=True)["key"] == "2"
     assert catalog.asked == [False, True]
@@ -83,7 +84,7 @@ def test_those_to_read_are_never_given_to_a_writer() -> None:
 
 def test_a_recreated_table_gets_new_ones() -> None:
     catalog = Vending()
-    credentials = VendedCredentials(catalog)
+    credentials = VendedCredentials(catalog, CONFIG)
     one = TableRecord(tuple(TABLE), REMOTE, identity="1")
     other = TableRecord(tuple(TABLE), REMOTE, identity="2")
     assert credentials.of(one, write=False) != credentials.of(other, write=False)
@@ -91,14 +92,14 @@ def test_a_recreated_table_gets_new_ones() -> None:
 
 def test_those_without_an_end_are_not_kept() -> None:
     catalog = Vending(None)
-    credentials = VendedCredentials(catalog)
+    credentials = VendedCredentials(catalog, CONFIG)
     assert [credentials.of(RECORD, write=False)["key"] for _ in range(2)] == ["1", "2"]
 
 
 def test_a_failure_is_not_kept() -> None:
     catalog = Vending()
     catalog.failing = errors.PermissionDeniedError("no")
-    credentials = VendedCredentials(catalog)
+    credentials = VendedCredentials(catalog, CONFIG)
     with pytest.raises(errors.PermissionDeniedError):
         credentials.of(RECORD, write=False)
     catalog.failing = None
@@ -106,7 +107,7 @@ def test_a_failure_is_not_kept() -> None:
 
 
 def test_the_secrets_are_in_no_repr() -> None:
-    assert "hidden" not in repr(_Slot(options={"key": "hidden"}))
+    assert "hidden" not in repr(cache._Entry({"key": "hidden"}, 0.0))
 
 
 @pytest.fixture

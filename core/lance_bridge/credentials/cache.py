@@ -1,69 +1,71 @@
-"""Credentials that a catalog vends for a table's storage, cached until they are about to expire."""
+"""A cache of credentials: one request for many callers, renewed after half of their life."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 
-from .catalog import Catalog, TableRecord
+from .options import half_life
 
-EXPIRES_AT = "expires_at_millis"
-"""The storage option with the time when the others expire (milliseconds since 1970)."""
-
-_MARGIN_SECONDS = 300.0
-_MARGIN_SHARE = 0.2
-"""Credentials are refreshed when this share of their life, or the margin, is left if shorter."""
-_KEPT = 1000
+_MOST = 4096
 
 
-@dataclass
-class _Slot:
-    """The credentials for one table and purpose. With its lock, one caller asks for all callers."""
-
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    options: Mapping[str, str] = field(default_factory=dict, repr=False)
-    good_until: float = 0.0
+@dataclass(frozen=True)
+class _Entry:
+    options: Mapping[str, str] = field(repr=False)
+    good_until: float
 
 
-class VendedCredentials:
-    """Caches the credentials that a catalog vends. Safe to share between threads.
+class CredentialCache:
+    """Keeps credentials for half of their life. Safe to share between threads.
 
-    Options without a time of expiry are not cached.
+    Options without a time of expiry are not kept, and neither are failures.
     """
 
-    def __init__(self, catalog: Catalog) -> None:
-        self._catalog = catalog
+    def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._slots: OrderedDict[object, _Slot] = OrderedDict()
+        self._entries: OrderedDict[Hashable, _Entry] = OrderedDict()
+        self._requests: dict[Hashable, Future[Mapping[str, str]]] = {}
 
-    def of(self, record: TableRecord, *, write: bool) -> Mapping[str, str]:
-        """Return the storage options for a table's location; empty where none are vended.
+    def get(self, key: Hashable, vend: Callable[[], Mapping[str, str]]) -> Mapping[str, str]:
+        """Return the options for a key; of callers that need new ones, one asks for all.
 
-        Raises what :meth:`Catalog.vend_credentials` raises; nothing is kept of a failure.
+        Raises what ``vend`` does, to all callers that waited for it.
         """
-        slot = self._slot((record.path, record.location, record.identity, write))
-        with slot.lock:
-            if time.time() >= slot.good_until:
-                options = self._catalog.vend_credentials(record, write=write) or {}
-                slot.options, slot.good_until = options, _good_until(options)
-            return slot.options
-
-    def _slot(self, key: object) -> _Slot:
         with self._lock:
-            slot = self._slots.setdefault(key, _Slot())
-            self._slots.move_to_end(key)
-            if len(self._slots) > _KEPT:
-                self._slots.popitem(last=False)
-            return slot
+            entry = self._entries.get(key)
+            if entry is not None and time.time() < entry.good_until:
+                self._entries.move_to_end(key)
+                return entry.options
+            request = self._requests.get(key)
+            if request is None:
+                mine = self._requests[key] = Future()
+        if request is not None:
+            return request.result()
+        return self._ask(key, vend, mine)
 
-
-def _good_until(options: Mapping[str, str]) -> float:
-    """Return the time (seconds since 1970) from which new ones are needed."""
-    if EXPIRES_AT not in options:
-        return 0.0
-    expires = int(options[EXPIRES_AT]) / 1000
-    life = max(expires - time.time(), 0.0)
-    return expires - min(_MARGIN_SECONDS, _MARGIN_SHARE * life)
+    def _ask(
+        self,
+        key: Hashable,
+        vend: Callable[[], Mapping[str, str]],
+        request: Future[Mapping[str, str]],
+    ) -> Mapping[str, str]:
+        try:
+            options = vend()
+        except BaseException as error:
+            with self._lock:
+                del self._requests[key]
+            request.set_exception(error)
+            raise
+        with self._lock:
+            del self._requests[key]
+            self._entries[key] = _Entry(options, half_life(options))
+            self._entries.move_to_end(key)
+            if len(self._entries) > _MOST:
+                self._entries.popitem(last=False)
+        request.set_result(options)
+        return options

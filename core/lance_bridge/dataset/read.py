@@ -33,9 +33,7 @@ def describe(table: Table, request: DescribeTableRequest) -> DescribeTableRespon
     response = DescribeTableResponse(
         location=table.uri,
         table_uri=locations.table_uri(table.location) if request.with_table_uri else None,
-        storage_options=table.answer_options(
-            vend=request.vend_credentials, write=table.connection.config.credentials_write
-        ),
+        storage_options=table.answer_options(vend=request.vend_credentials, write=None),
         properties=table.properties,
         managed_versioning=True if table.managed is not None else None,
     )

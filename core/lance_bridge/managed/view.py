@@ -43,7 +43,8 @@ class TableView(LanceNamespace):
 
     def namespace_id(self) -> str:
         """Return what this is a view of."""
-        return f"{self.table.connection.catalog.describe_connection()}#{self.table.name}"
+        right = "write" if self.write else "read"  # pylance shares a store, by this and the table
+        return f"{self.table.connection.catalog.describe_connection()}#{self.table.name}#{right}"
 
     def describe_table(self, request: DescribeTableRequest) -> DescribeTableResponse:  # noqa: ARG002 - one table
         """Answer with fresh storage options."""

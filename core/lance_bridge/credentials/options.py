@@ -1,0 +1,35 @@
+"""The storage options that say how long the others are good."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from ..records import TableCredentials
+
+EXPIRES_AT = "expires_at_millis"
+"""The storage option with the time when the others expire (milliseconds since 1970)."""
+REFRESH_OFFSET = "refresh_offset_millis"
+"""The storage option that says how long before that time a client asks for new ones."""
+
+_LONGEST_OFFSET = 300.0
+
+
+def expiring_options(options: Mapping[str, str], expires: float) -> TableCredentials:
+    """Return a table's credentials with the time when they expire (seconds since 1970).
+
+    Clients are told to refresh them when a quarter of their life is left, or five minutes if that
+    is shorter. `CredentialCache` replaces credentials after half of their life, so that what
+    clients get then is always newer than what they have.
+    """
+    offset = min(_LONGEST_OFFSET, max(expires - time.time(), 0.0) / 4)
+    times = {EXPIRES_AT: str(int(expires * 1000)), REFRESH_OFFSET: str(int(offset * 1000))}
+    return TableCredentials({**options, **times})
+
+
+def half_life(options: Mapping[str, str]) -> float:
+    """Return when half the life of options is over (seconds since 1970); 0 without an expiry."""
+    if EXPIRES_AT not in options:
+        return 0.0
+    now = time.time()
+    return now + max(int(options[EXPIRES_AT]) / 1000 - now, 0.0) / 2

@@ -1,0 +1,82 @@
+"""Where credentials may reach: a location as its store has it, and the roots it must be inside.
+
+Prefixes are compared by segments, decoded as Lance decodes them, so that neither ``t`` contains
+``t2`` nor a spelling hides a segment.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+from .. import location as locations
+from ..errors import invalid
+
+_STORES = ("s3", "gs", "az")
+
+
+@dataclass(frozen=True)
+class StoragePrefix:
+    """A directory of an object store."""
+
+    store: str
+    bucket: str
+    segments: tuple[str, ...]
+    account: str | None = None
+    """The storage account, where the location names it."""
+
+    @property
+    def prefix(self) -> str:
+        """What the keys of its objects begin with, before the slash."""
+        return "/".join(self.segments)
+
+    def contains(self, other: StoragePrefix) -> bool:
+        """Return whether another one is inside this one; none is inside itself."""
+        depth = len(self.segments)
+        return (
+            (self.store, self.bucket) == (other.store, other.bucket)
+            and self.account in (None, other.account)
+            and depth < len(other.segments)
+            and self.segments == other.segments[:depth]
+        )
+
+
+def storage_prefix(location: str) -> StoragePrefix:
+    """Return the directory that Lance uses for a table's location.
+
+    Raises:
+        InvalidInputError: (13) `lance_bridge.location.check` refuses it, it is local, names no
+            bucket of its own (an access point), or is not UTF-8.
+    """
+    return _parse(location, locations.check(location))
+
+
+def _parse(text: str, location: str) -> StoragePrefix:
+    store, bucket, *segments = locations.key(location)
+    if store not in _STORES or bucket == locations.ANY:
+        raise invalid(f"{text[:120]!r} is in no bucket of s3://, gs://, az:// or abfss://")
+    try:
+        unquote(location, errors="strict")
+    except UnicodeDecodeError:
+        raise invalid(f"{text[:120]!r} is not UTF-8") from None
+    authority = location.partition("://")[2].partition("/")[0]
+    account = authority.partition("@")[2].partition(".")[0] or None
+    return StoragePrefix(store, bucket, tuple(segments), account)
+
+
+@dataclass(frozen=True)
+class Roots:
+    """Directories that tables must be inside for credentials to be vended."""
+
+    prefixes: tuple[StoragePrefix, ...]
+
+    def contain(self, place: StoragePrefix) -> bool:
+        """Return whether a table's directory is inside one of them."""
+        return any(each.contains(place) for each in self.prefixes)
+
+
+def parse_root(text: str) -> StoragePrefix:
+    """Return the directory or bucket that a URI names. Raises InvalidInput (13)."""
+    probe = locations.check(locations.join(text.strip(), "table"))
+    found = _parse(text, probe)
+    return StoragePrefix(found.store, found.bucket, found.segments[:-1], found.account)

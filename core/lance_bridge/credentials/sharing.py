@@ -1,0 +1,170 @@
+"""Whether other entries of the catalog have files at a table's location.
+
+Who may register a table at a location of their choice could else read the files of others, by one
+that contains theirs or lies inside them. All entries count, Lance's and not. Reading them takes a
+scan of the catalog, so that the locations found are used for a minute, or for twenty times as
+long as reading them took if that is longer. An entry that seems to share a location is loaded again
+before anything is refused. An entry that was added since the scan is not seen: credentials that are
+asked for it, by its name, are compared with all older ones.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from lance_namespace.errors import (
+    InvalidTableStateError,
+    NamespaceNotFoundError,
+    PermissionDeniedError,
+    TableNotFoundError,
+)
+
+from .. import location as locations
+from ..catalog import Catalog, Path, TableRecord
+from ..errors import display
+from ..records import ENTRY_ID
+from ..scan import innermost_namespaces
+
+_KEPT_SECONDS = 60.0
+_KEPT_TIMES = 20
+_THREADS = 8
+_HINT = "With credentials.check-sharing=namespace, only the table's own namespace is read"
+
+Key = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Owner:
+    """An entry that has a location."""
+
+    path: Path
+    entry_id: str | None
+    can_load: bool
+    """False for an entry of the server that this catalog does not list."""
+
+
+class _Index:
+    """Entries by location, as they were at one time."""
+
+    def __init__(self, records: Iterable[tuple[TableRecord, bool]]) -> None:
+        self.unreadable: list[Path] = []
+        found: list[tuple[Key, _Owner]] = []
+        self._anywhere: list[tuple[Key, _Owner]] = []
+        for record, can_load in records:
+            path = record.link_path or record.path
+            if not record.is_readable:
+                self.unreadable.append(path)
+            owner = _Owner(path, record.properties.get(ENTRY_ID), can_load)
+            for key in locations.possible_keys(record.location) if record.location else ():
+                (self._anywhere if locations.ANY in key[:2] else found).append((key, owner))
+        found.sort(key=lambda each: each[0])
+        self._keys = [key for key, _ in found]
+        self._owners = [owner for _, owner in found]
+
+    def overlapping(self, own: Key) -> Iterator[_Owner]:
+        """Yield the entries that have, contain or are inside a location."""
+        for depth in range(1, len(own)):
+            yield from self._with(own[:depth], exact=True)
+        yield from self._with(own, exact=False)
+        for key, owner in self._anywhere:
+            if locations.overlap(own, key):
+                yield owner
+
+    def _with(self, start: Key, *, exact: bool) -> Iterator[_Owner]:
+        for at in range(bisect_left(self._keys, start), len(self._keys)):
+            key = self._keys[at]
+            if key[: len(start)] != start or (exact and key != start):
+                return
+            yield self._owners[at]
+
+
+class SharingCheck:
+    """Finds the entries that share a table's location. Safe to share between threads."""
+
+    def __init__(self, catalog: Catalog, *, everywhere: bool) -> None:
+        """Args: everywhere: Whether to read the whole catalog, or the table's own namespace."""
+        self._catalog = catalog
+        self._everywhere = everywhere
+        self._lock = threading.Lock()
+        self._kept: dict[Path, tuple[_Index, float]] = {}
+
+    def refuse_shared(self, record: TableRecord) -> None:
+        """Check that no other entry has, contains or is inside a table's location.
+
+        Raises:
+            InvalidTableStateError: (19) one is, or cannot be read, so that it may be.
+            PermissionDeniedError: (15) a namespace may not be read.
+        """
+        index = self._index(() if self._everywhere else record.path[:-1])
+        own_path = record.link_path or record.path
+        what = f"No credentials for table '{display(record.path)}'"
+        for path in index.unreadable:
+            if path != own_path:
+                raise InvalidTableStateError(
+                    f"{what}: the entry '{display(path)}' cannot be read, and may be for the same "
+                    f"location. {_HINT}"
+                )
+        own, entry_id = locations.key(record.location or "/"), record.properties.get(ENTRY_ID)
+        for owner in index.overlapping(own):
+            is_same = owner.path == own_path or (entry_id and owner.entry_id == entry_id)
+            if not is_same and (not owner.can_load or self._overlaps_now(owner, own)):
+                raise InvalidTableStateError(
+                    f"{what}: its location {record.location} overlaps that of "
+                    f"'{display(owner.path)}'. Move one of them"
+                )
+
+    def _overlaps_now(self, owner: _Owner, own: Key) -> bool:
+        try:
+            found = self._catalog.load_table(owner.path)
+        except (TableNotFoundError, NamespaceNotFoundError):
+            return False
+        keys = locations.possible_keys(found.location) if found.location else ()
+        return any(locations.overlap(own, key) for key in keys)
+
+    def _index(self, namespace: Path) -> _Index:
+        with self._lock:
+            index, until = self._kept.get(namespace, (None, 0.0))
+            if index is not None and time.monotonic() < until:
+                return index
+            start = time.monotonic()
+            index = _Index(self._records(namespace))
+            end = time.monotonic()
+            until = end + max(_KEPT_SECONDS, _KEPT_TIMES * (end - start))
+            self._kept[namespace] = index, until
+            return index
+
+    def _records(self, namespace: Path) -> Iterator[tuple[TableRecord, bool]]:
+        if not self._everywhere:
+            yield from ((each, True) for each in self._read(namespace))
+            return
+        with ThreadPoolExecutor(_THREADS) as threads:
+            for records in threads.map(self._read, innermost_namespaces(self._catalog)):
+                yield from ((each, True) for each in records)
+        try:
+            yield from ((each, False) for each in self._catalog.scan_hidden_tables())
+        except PermissionDeniedError as error:
+            raise _unknown("Another catalog of the server", error) from error
+
+    def _read(self, namespace: Path) -> list[TableRecord]:
+        try:
+            return [
+                each
+                for each in self._catalog.scan_tables(namespace)
+                if each.location or not each.is_readable
+            ]
+        except NamespaceNotFoundError:
+            return []
+        except PermissionDeniedError as error:
+            raise _unknown(f"'{display(namespace)}'", error) from error
+
+
+def _unknown(what: str, error: PermissionDeniedError) -> PermissionDeniedError:
+    return PermissionDeniedError(
+        f"No credentials: {what} may hold a table at the same location, and cannot be read: "
+        f"{error}. {_HINT}"
+    )

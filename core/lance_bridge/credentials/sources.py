@@ -1,0 +1,221 @@
+"""Which vendor is asked for which table, and what is checked before each request."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lance_namespace.errors import (
+    InvalidInputError,
+    PermissionDeniedError,
+    ServiceUnavailableError,
+)
+from pydantic import ValidationError
+
+from .. import location as locations
+from ..catalog import Catalog, TableRecord
+from ..config import VENDOR_PREFIX, CatalogConfig, problems_of
+from ..errors import display, invalid
+from .cache import CredentialCache
+from .caller import Caller
+from .options import EXPIRES_AT
+from .scope import Roots, StoragePrefix, parse_root, storage_prefix
+from .sharing import SharingCheck
+from .vendor import Grant, Vendor, find_vendor
+
+_NONE = "none"
+_ALLOWED_ROOTS = f"{VENDOR_PREFIX}allowed_roots"
+
+
+@dataclass(frozen=True)
+class _Source:
+    """A configured vendor, or that there is to be none."""
+
+    vendor: Vendor | None
+    roots: Roots
+    prefix: StoragePrefix | None = None
+    """Tables inside it are this one's; None for all that no other is for."""
+
+
+class VendedCredentials:
+    """Credentials for the tables of one catalog: its own, or those of the configured vendors.
+
+    Safe to share between threads.
+    """
+
+    def __init__(self, catalog: Catalog, config: CatalogConfig) -> None:
+        """Check the properties ``credentials.*``. Makes no call.
+
+        Raises:
+            InvalidInputError: (13) one is missing, unknown or wrong.
+            UnsupportedOperationError: (0) a vendor's extra is not installed.
+        """
+        self._catalog = catalog
+        self._sources = sorted(_sources(config), key=_depth, reverse=True)
+        self._sharing = SharingCheck(catalog, everywhere=config.credentials_check == "catalog")
+        self._cache = CredentialCache()
+
+    def is_configured(self, location: str) -> bool:
+        """Return whether the properties say who vends credentials for a location, if anyone."""
+        return self._source(location) is not None
+
+    def of(
+        self, record: TableRecord, *, write: bool, caller: Caller | None = None, own: bool = True
+    ) -> Mapping[str, str]:
+        """Return the storage options for a table's location; empty where none are vended.
+
+        Args:
+            caller: Whom they are for; None for this process, or its one user.
+            own: Whether this process uses them, which may commit versions that a catalog holds.
+
+        Raises what `Vendor.vend` and `Catalog.vend_credentials` raise, and:
+            PermissionDeniedError: (15) the location is inside no allowed root.
+            InvalidTableStateError: (19) it overlaps another table's.
+        """
+        source = self._source(record.location or "")
+        if source is None:
+            key = (record.path, record.location, record.identity, write)
+            return self._cache.get(
+                key, lambda: self._catalog.vend_credentials(record, write=write) or {}
+            )
+        vendor = source.vendor
+        if vendor is None:
+            return {}
+        place = _allowed_place(record, source)
+        grant = Grant(
+            place.store,
+            place.bucket,
+            place.prefix,
+            record.path,
+            write,
+            governed=write and not own and record.is_managed,
+            principal=caller.principal if caller is not None else None,
+            account=place.account,
+        )
+        return self._cache.get((grant, record.identity), lambda: self._vend(vendor, record, grant))
+
+    def _vend(self, vendor: Vendor, record: TableRecord, grant: Grant) -> Mapping[str, str]:
+        name = display(record.path)
+        if grant.store not in vendor.stores:
+            raise invalid(f"Table '{name}' is on {grant.store}://, for which no vendor is set")
+        self._sharing.refuse_shared(record)
+        options = vendor.vend(grant)
+        if EXPIRES_AT in options and int(options[EXPIRES_AT]) <= time.time() * 1000:
+            raise ServiceUnavailableError(
+                f"The credentials for table '{name}' have expired already: the clock of this "
+                "machine, or of the service that made them, is wrong"
+            )
+        return options
+
+    def _source(self, location: str) -> _Source | None:
+        if not self._sources or not location or locations.is_local(location):
+            return None
+        key = locations.key(location)
+        return next((each for each in self._sources if _is_for(each, key, location)), None)
+
+
+def _is_for(source: _Source, key: tuple[str, ...], location: str) -> bool:
+    """Return whether a source is for a location, in whatever spelling: all is checked later."""
+    prefix = source.prefix
+    if prefix is None:
+        return True
+    if prefix.account not in (None, location.partition("@")[2].partition(".")[0]):
+        return False
+    own = (prefix.store, prefix.bucket, *prefix.segments)
+    return key[: len(own)] == own
+
+
+def _depth(source: _Source) -> int:
+    return -1 if source.prefix is None else len(source.prefix.segments)
+
+
+def _allowed_place(record: TableRecord, source: _Source) -> StoragePrefix:
+    place = storage_prefix(record.location or "")
+    if source.roots.contain(place) and (source.prefix is None or source.prefix.contains(place)):
+        return place
+    raise PermissionDeniedError(
+        f"No credentials for table '{display(record.path)}': its location {record.location} is "
+        f"inside no root of '{_ALLOWED_ROOTS}'"
+    )
+
+
+# -- properties ------------------------------------------------------------------------------------
+
+
+def describe_vendors(config: CatalogConfig) -> str:
+    """Return what tells the vendors of two connections apart, without a secret; "" for none."""
+    if not config.vendor and not config.vendor_options:
+        return ""
+    facts = [config.vendor, config.allowed_roots, sorted(config.vendor_options.items())]
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:12]
+
+
+def _sources(config: CatalogConfig) -> list[_Source]:
+    """Return the configured vendors. Raises what `VendedCredentials` does."""
+    common: dict[str, str] = {}
+    named: dict[str, dict[str, str]] = {}
+    for key, value in config.vendor_options.items():
+        name, dot, option = key.partition(".")
+        (named.setdefault(name, {}) if dot else common)[option or name] = value
+    given = [each for each in (config.allowed_roots or "").split(",") if each.strip()]
+    roots = _roots(_ALLOWED_ROOTS, given)
+    found = [
+        _prefixed(f"{VENDOR_PREFIX}{name}.", options, config, roots)
+        for name, options in sorted(named.items())
+    ]
+    if config.vendor is not None:
+        if config.vendor != _NONE and not roots.prefixes:
+            if not config.root or locations.is_local(config.root):
+                raise invalid(
+                    f"Property '{_ALLOWED_ROOTS}' is required with {VENDOR_PREFIX}vendor="
+                    f"{config.vendor}, as 'root' is not set to a directory of an object store: "
+                    "it says where the tables are that credentials may be for"
+                )
+            roots = _roots("root", [config.root])
+        found.append(_Source(_vendor(VENDOR_PREFIX, config.vendor, common, config), roots))
+    return found
+
+
+def _prefixed(
+    start: str, given: Mapping[str, str], config: CatalogConfig, allowed: Roots
+) -> _Source:
+    options = dict(given)
+    for required in ("vendor", "prefix"):
+        if required not in options:
+            raise invalid(f"Property '{start}{required}' is required with the others of '{start}*'")
+    [prefix] = _roots(f"{start}prefix", [options.pop("prefix")]).prefixes
+    vendor = _vendor(start, options.pop("vendor"), options, config)
+    return _Source(vendor, allowed if allowed.prefixes else Roots((prefix,)), prefix)
+
+
+def _roots(key: str, texts: list[str]) -> Roots:
+    try:
+        return Roots(tuple(parse_root(each) for each in texts))
+    except InvalidInputError as error:
+        raise invalid(f"Property '{key}': {error}") from error
+
+
+def _vendor(
+    start: str, name: str, given: Mapping[str, str], config: CatalogConfig
+) -> Vendor | None:
+    if name == _NONE:
+        if given:
+            raise invalid(f"Property '{start}{min(given)}' has no meaning with {start}vendor=none")
+        return None
+    kind = find_vendor(name)
+    known = kind.options_type.model_fields
+    for option in given:
+        if option not in known:
+            near = difflib.get_close_matches(option, known, n=1)
+            hint = f"did you mean '{near[0]}'?" if near else f"known are {', '.join(known)}"
+            raise invalid(f"Vendor '{name}' has no property '{start}{option}': {hint}")
+    try:
+        return kind(kind.options_type.model_validate(dict(given)), config.storage)
+    except ValidationError as error:
+        raise invalid(problems_of(error, start)) from None
+    except ValueError as error:
+        raise invalid(f"{start}vendor={name}: {error}") from error

@@ -1,0 +1,113 @@
+"""The port of vendors: what one is asked for, and what it returns."""
+
+from __future__ import annotations
+
+import importlib
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from _lance_bridge_names import vendors
+
+from ..catalog import Path
+from ..errors import invalid, unsupported
+
+
+@dataclass(frozen=True)
+class Grant:
+    """What credentials are to allow. `sources` has checked all of it."""
+
+    store: str
+    """``s3``, ``gs`` or ``az``."""
+    bucket: str
+    """The bucket or container."""
+    prefix: str
+    """What the table's objects begin with: decoded, never empty, without slashes at its ends."""
+    table: Path
+    write: bool
+    """Whether to allow putting and deleting objects, besides reading and listing them."""
+    governed: bool = False
+    """Whether the catalog commits the table's versions: credentials to write must not allow
+    creating ``_versions/*.manifest``, where the store can express that. Staged manifests have
+    another ending."""
+    principal: str | None = None
+    """Whom the credentials are for; None for the process itself."""
+    account: str | None = None
+    """The storage account, if the location names one."""
+
+
+class VendorOptions(BaseModel):
+    """What every vendor takes; one adds its own fields in a subclass.
+
+    A field is set by ``credentials.<field>``, or by ``credentials.<name>.<field>`` for a prefix.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, hide_input_in_errors=True, validate_default=True
+    )
+
+    duration_seconds: int = Field(
+        default=3600,
+        ge=1,
+        le=604_800,
+        description="How long credentials are good, in seconds. That is also how long it takes "
+        "until a right that is withdrawn ends.",
+    )
+
+
+class Vendor(ABC):
+    """Makes credentials that are good for one table. Safe to share between threads."""
+
+    options_type: ClassVar[type[VendorOptions]] = VendorOptions
+    stores: ClassVar[frozenset[str]]
+    """The stores whose credentials it vends: ``s3``, ``gs`` or ``az``."""
+
+    def __init__(self, options: Any, storage: Mapping[str, str]) -> None:
+        """Check the options, without a call.
+
+        Args:
+            options: An instance of `options_type`.
+            storage: The options of ``storage.*``, with the catalog's own credentials, if any.
+
+        Raises:
+            ValueError: the options do not fit together; core adds which property they are of.
+        """
+        self.options = options
+        self.storage = storage
+
+    @abstractmethod
+    def vend(self, grant: Grant) -> Mapping[str, str]:
+        """Return storage options that allow what the grant says, and nothing else.
+
+        `expiring_options` makes them. What the store cannot limit is refused, never widened.
+
+        Raises:
+            PermissionDeniedError: (15) the service refuses.
+            ThrottlingError: (21) it has too many requests.
+            ServiceUnavailableError: (17) it does not answer in time, or clocks differ.
+            InvalidTableStateError: (19) no policy can hold this table's location.
+            UnsupportedOperationError: (0) the service cannot limit credentials to a table.
+        """
+
+
+def find_vendor(name: str) -> type[Vendor]:
+    """Return the class of a vendor by the name of its entry point, or by its class path.
+
+    Raises:
+        InvalidInputError: (13) there is none.
+        UnsupportedOperationError: (0) an extra is not installed; the message has the command.
+    """
+    known = vendors()
+    module, _, attribute = known.get(name, name).rpartition(".")
+    if not module:
+        raise invalid(f"There is no vendor '{name[:60]}': known are {', '.join(sorted(known))}")
+    try:
+        kind = getattr(importlib.import_module(module), attribute, None)
+    except ImportError as error:
+        raise unsupported(f"Vendor '{name[:200]}' cannot be imported: {error}") from error
+    if not (isinstance(kind, type) and issubclass(kind, Vendor)):
+        raise invalid(f"'{name[:200]}' is not a vendor")
+    return kind

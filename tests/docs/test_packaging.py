@@ -17,10 +17,11 @@ from packaging.requirements import Requirement
 
 REPOSITORY = Path(__file__).parents[2]
 CATALOGS = {"glue": "GlueNamespace", "hive": "HiveNamespace", "unity": "UnityNamespace"}
+VENDORS = {"aws": "AwsVendor", "static": "StaticVendor"}
 APPS = ("cli", "doctor", "federated", "metastore", "migrate", "server", "spark")
 PACKAGES = [
     REPOSITORY / "core" / "lance_bridge",
-    *(REPOSITORY / "adapters" / f"lance_bridge_{name}" for name in CATALOGS),
+    *(REPOSITORY / "adapters" / f"lance_bridge_{name}" for name in (*CATALOGS, "vendors")),
     *(REPOSITORY / "apps" / f"lance_bridge_{name}" for name in APPS),
 ]
 DATA_SOURCE = "pyspark_lance_bridge.py"
@@ -162,6 +163,12 @@ def test_the_wheel_registers_every_adapter_and_the_command(wheel: ZipFile) -> No
         "federated",
         "=",
         "lance_bridge_federated:FederatedNamespace",
+        "[lance_bridge.vendors]",
+        *(
+            word
+            for name, kind in VENDORS.items()
+            for word in (name, "=", f"lance_bridge_vendors.{name}:{kind}")
+        ),
     ]
 
 

@@ -1,0 +1,193 @@
+"""AWS STS: a session of a role, with a policy that limits it to one table's objects.
+
+Stores that speak S3 and have an STS with session policies, such as MinIO and Ceph, work the same:
+give ``endpoint`` and ``sts_endpoint``. Nobody can find out from outside whether an STS heeds the
+policy it was given; one that does not would hand out the whole role.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from lance_namespace.errors import InvalidTableStateError
+from pydantic import Field, field_validator
+
+from lance_bridge import extras
+from lance_bridge.credentials import Grant, Vendor, VendorOptions, expiring_options
+from lance_bridge.errors import display
+
+from .aws_policy import MAX_CHARACTERS, PARTITIONS, session_policy
+
+_URL = r"https?://([\w.-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?/?"
+_MOST_SECONDS = 43_200
+_SESSION_NAME = 64
+_TAG = 256
+_NOT_IN_NAMES = re.compile(r"[^\w+=,.@-]", re.ASCII)
+_NOT_IN_TAGS = re.compile(r"[^\w .:/=+@-]")
+_OWN_KEYS = ("access_key_id", "secret_access_key", "session_token")
+
+
+class AwsOptions(VendorOptions):
+    """The options of ``credentials.vendor=aws``."""
+
+    role_arn: str = Field(
+        pattern=r"^arn:[a-z0-9-]+:iam::[^\s]*:role/[^\s]+$",
+        max_length=2048,
+        description="The role whose sessions are handed out. It may do in the tables' buckets what "
+        "writers may; each session is limited to one table.",
+    )
+    region: str | None = Field(
+        default=None,
+        pattern=r"^[a-z0-9-]+$",
+        description="The region of STS and of the buckets. By default `storage.aws_region`, or "
+        "what AWS's tools find.",
+    )
+    external_id: str | None = Field(
+        default=None, min_length=2, max_length=1224, pattern=r"^[\w+=,.@:/-]+$",
+        description="The external id that the role's trust policy asks for.",
+    )  # fmt: skip
+    duration_seconds: int = Field(
+        default=3600,
+        ge=900,
+        le=_MOST_SECONDS,
+        description="How long credentials are good, in seconds. AWS takes 900 to 43200, at most "
+        "what the role allows, and at most 3600 where the vendor's own credentials are a role's. "
+        "A right that is withdrawn ends no later.",
+    )
+    kms_key_arn: str | None = Field(
+        default=None,
+        pattern=r"^arn:[a-z0-9-]+:kms:[a-z0-9-]+:\d{12}:key/[\w*-]+$",
+        description="The KMS key that encrypts the buckets. Sessions may use it through S3 alone.",
+    )
+    web_identity_token_file: str | None = Field(
+        default=None,
+        min_length=1,
+        description="A file with a token, as Kubernetes mounts it, by which the role is assumed "
+        "in place of AWS credentials. It is read for each session.",
+    )
+    session_tags: bool = Field(
+        default=False,
+        description="Whether sessions carry the tags `principal` and `table`. The role's trust "
+        "policy must allow `sts:TagSession`.",
+    )
+    source_identity: bool = Field(
+        default=False,
+        description="Whether sessions carry the principal as their source identity. The role's "
+        "trust policy must allow `sts:SetSourceIdentity`.",
+    )
+    endpoint: str | None = Field(
+        default=None, pattern=_URL,
+        description="The address of an S3-compatible store, which clients get with the "
+        "credentials. By default `storage.aws_endpoint`.",
+    )  # fmt: skip
+    sts_endpoint: str | None = Field(
+        default=None, pattern=_URL,
+        description="The address of STS; required with an S3-compatible store.",
+    )  # fmt: skip
+
+    @field_validator("endpoint", "sts_endpoint")
+    @classmethod
+    def _has_no_slash(cls, url: str | None) -> str | None:
+        return url.rstrip("/") if url else None
+
+
+class AwsVendor(Vendor):
+    """Vends sessions of a role."""
+
+    options_type = AwsOptions
+    stores = frozenset({"s3"})
+    options: AwsOptions
+
+    def __init__(self, options: AwsOptions, storage: Mapping[str, str]) -> None:
+        super().__init__(options, storage)
+        extras.require("vend-aws", "boto3")
+        from .aws_sts import SecurityTokenService  # noqa: PLC0415 - needs the extra
+
+        own = {key.lower().removeprefix("aws_"): value for key, value in storage.items()}
+        store = options.endpoint or own.get("endpoint") or own.get("endpoint_url")
+        is_amazon = not store or ".amazonaws.com" in store
+        if not is_amazon and options.sts_endpoint is None:
+            raise ValueError(f"the store at {store} is not Amazon's: set sts_endpoint as well")
+        self._sts = SecurityTokenService(
+            options.sts_endpoint,
+            options.region or own.get("region") or own.get("default_region"),
+            {f"aws_{key}": own[key] for key in _OWN_KEYS if key in own},
+            options.web_identity_token_file,
+        )
+        self._partition = self._checked_partition(is_amazon=is_amazon)
+
+    def _checked_partition(self, *, is_amazon: bool) -> str:
+        """Return the partition of the role. Raises ValueError unless it is known and the region's.
+
+        An S3-compatible store has any role, and the resources of the first partition.
+        """
+        found = self.options.role_arn.split(":")[1]
+        if not is_amazon:
+            return found if found in PARTITIONS else PARTITIONS[0]
+        if found not in PARTITIONS:
+            raise ValueError(f"role_arn is in the partition '{found}', which is not known")
+        actual = self._sts.partition()
+        if actual != found:
+            raise ValueError(f"role_arn is in '{found}', and region {self._sts.region} in {actual}")
+        return found
+
+    def vend(self, grant: Grant) -> Mapping[str, str]:
+        """Return the keys of a session that is limited to the grant."""
+        options = self.options
+        what = f"credentials for table '{display(grant.table)}'"
+        policy = session_policy(grant, self._partition, options.kms_key_arn, self._sts.region)
+        if len(policy) > MAX_CHARACTERS:
+            raise InvalidTableStateError(
+                f"No {what}: its location is too long for a session policy, which has at most "
+                f"{MAX_CHARACTERS} characters. Give the table a shorter one"
+            )
+        keys = self._sts.assume(self._arguments(grant, policy), what)
+        vended = {
+            "aws_access_key_id": keys["AccessKeyId"],
+            "aws_secret_access_key": keys["SecretAccessKey"],
+            "aws_session_token": keys["SessionToken"],
+            "aws_region": self._sts.region,
+        }
+        if options.endpoint:
+            vended["aws_endpoint"] = options.endpoint
+            if options.endpoint.startswith("http://"):
+                vended["allow_http"] = "true"
+        return expiring_options(vended, keys["Expiration"].timestamp())
+
+    def _arguments(self, grant: Grant, policy: str) -> dict[str, Any]:
+        options = self.options
+        principal = grant.principal or "lance-bridge"
+        arguments: dict[str, Any] = {
+            "RoleArn": options.role_arn,
+            "RoleSessionName": session_name(principal, display(grant.table)),
+            "Policy": policy,
+            "DurationSeconds": options.duration_seconds,
+        }
+        if options.external_id is not None:
+            arguments["ExternalId"] = options.external_id
+        if options.session_tags:
+            arguments["Tags"] = [
+                {"Key": "principal", "Value": tag_value(principal)},
+                {"Key": "table", "Value": tag_value(display(grant.table))},
+            ]
+        if options.source_identity:
+            arguments["SourceIdentity"] = session_name(principal)
+        return arguments
+
+
+def session_name(principal: str, table: str = "") -> str:
+    """Return a name of 2 to 64 allowed characters; others are replaced, and a digest added."""
+    wanted = f"{principal}@{table}" if table else principal
+    allowed = _NOT_IN_NAMES.sub("-", wanted)
+    if allowed == wanted and 2 <= len(wanted) <= _SESSION_NAME:
+        return wanted
+    digest = hashlib.sha256(wanted.encode()).hexdigest()[:8]
+    return f"{allowed[: _SESSION_NAME - 9]}-{digest}"
+
+
+def tag_value(text: str) -> str:
+    """Return a tag's value of at most 256 allowed characters; others become ``_``."""
+    return _NOT_IN_TAGS.sub("_", text)[:_TAG]

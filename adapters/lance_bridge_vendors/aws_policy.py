@@ -1,0 +1,81 @@
+"""Session policies that limit a role to one table's objects. Pure functions.
+
+What the policy allows is what the role allows as well: a session has the intersection. Sources:
+AWS's "Session policies", "IAM JSON policy elements: Resource", and "Policy variables", by which
+``${$}``, ``${*}`` and ``${?}`` are these characters themselves.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from lance_bridge.credentials import Grant
+
+VERSION = "2012-10-17"
+"""The version of the policy language that has variables, and so the escapes."""
+MAX_CHARACTERS = 2048
+"""AWS's limit for the plain text of a session policy."""
+
+_DOMAINS = {"aws": "amazonaws.com", "aws-cn": "amazonaws.com.cn", "aws-us-gov": "amazonaws.com"}
+PARTITIONS = tuple(_DOMAINS)
+"""The partitions that are known; the first is that of S3-compatible stores."""
+_READ = ["s3:GetObject", "s3:GetObjectVersion"]
+_WRITE = ["s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"]
+_FINAL_MANIFESTS = "*_versions/*.manifest"
+"""Below a table: of its main branch, and of others. A staged manifest ends in ``.manifest-`` and a
+UUID."""
+
+Statement = dict[str, Any]
+
+
+def escape(text: str) -> str:
+    """Return a text that stands for itself in a resource and in a pattern of ``StringLike``."""
+    return text.replace("$", "${$}").replace("*", "${*}").replace("?", "${?}")
+
+
+def session_policy(
+    grant: Grant, partition: str, kms_key_arn: str | None = None, region: str | None = None
+) -> str:
+    """Return the policy for a grant, as JSON.
+
+    Args:
+        partition: The first part of ARNs: ``aws``, ``aws-cn``, ``aws-us-gov``.
+        kms_key_arn: The key that encrypts the objects, which S3 may then use for the session.
+        region: The bucket's, with a key.
+    """
+    bucket = f"arn:{partition}:s3:::{escape(grant.bucket)}"
+    prefix = escape(grant.prefix)
+    objects = f"{bucket}/{prefix}/*"
+    statements: list[Statement] = [
+        _allow(_READ + (_WRITE if grant.write else []), objects),
+        # Without the slash, it would list what begins with the table's name, such as its copies.
+        _allow(["s3:ListBucket"], bucket, {"StringLike": {"s3:prefix": [f"{prefix}/*"]}}),
+        _allow(["s3:GetBucketLocation"], bucket),
+    ]
+    if grant.write and grant.governed:
+        manifests = f"{bucket}/{prefix}/{_FINAL_MANIFESTS}"
+        statements.append({"Effect": "Deny", "Action": "s3:PutObject", "Resource": manifests})
+    if kms_key_arn:
+        statements.append(_use_key(kms_key_arn, f"s3.{region}.{_DOMAINS[partition]}", grant.write))
+    return policy_text(statements)
+
+
+def policy_text(statements: list[Statement]) -> str:
+    """Return a policy of statements. Without any, one that allows nothing.
+
+    A session without a policy would have all that its role has.
+    """
+    nothing = {"Effect": "Deny", "Action": "*", "Resource": "*"}
+    policy = {"Version": VERSION, "Statement": statements or [nothing]}
+    return json.dumps(policy, separators=(",", ":"))
+
+
+def _allow(actions: list[str], resource: str, condition: Any = None) -> Statement:
+    statement: Statement = {"Effect": "Allow", "Action": actions, "Resource": resource}
+    return {**statement, "Condition": condition} if condition else statement
+
+
+def _use_key(key: str, service: str, write: bool) -> Statement:
+    actions = ["kms:Decrypt"] + (["kms:GenerateDataKey"] if write else [])
+    return _allow(actions, key, {"StringEquals": {"kms:ViaService": service}})

@@ -1,0 +1,198 @@
+"""Calls of AWS STS by boto3, and what its errors are to the Lance namespace."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import boto3
+from botocore import UNSIGNED
+from botocore import exceptions as boto
+from botocore.config import Config
+from botocore.parsers import ResponseParserError
+from lance_namespace.errors import (
+    InternalError,
+    InvalidInputError,
+    InvalidTableStateError,
+    LanceNamespaceError,
+    PermissionDeniedError,
+    ServiceUnavailableError,
+    ThrottlingError,
+    UnsupportedOperationError,
+)
+
+_LIMITS = {"connect_timeout": 3, "read_timeout": 8, "retries": {"total_max_attempts": 2}}
+"""Seconds and attempts: an STS that does not answer is given up within half a minute."""
+_NOT_WITH_TOKEN = ("ExternalId", "Tags", "SourceIdentity")
+"""What a web identity's token says itself."""
+
+_REFUSED = (
+    "AccessDenied", "AccessDeniedException", "ExpiredToken", "ExpiredTokenException",
+    "IDPRejectedClaim", "InvalidClientTokenId", "InvalidIdentityToken", "RegionDisabledException",
+    "UnrecognizedClientException", "InvalidAccessKeyId", "MissingAuthenticationToken",
+)  # fmt: skip
+_THROTTLED = (
+    "Throttling", "ThrottlingException", "RequestLimitExceeded", "TooManyRequestsException",
+    "SlowDown", "RequestThrottled",
+)  # fmt: skip
+_CLOCK = ("RequestExpired", "RequestTimeTooSkewed")
+_CLOCK_TEXTS = ("Signature expired", "Signature not yet current")
+_MISSING = ("NotImplemented", "InvalidAction", "MethodNotAllowed", "UnknownOperationException")
+_TOO_LARGE = "PackedPolicyTooLarge"
+_BY_CODE: dict[str, tuple[type[LanceNamespaceError], str]] = {
+    **dict.fromkeys(_REFUSED, (
+        PermissionDeniedError,
+        "Check role_arn, external_id and the role's trust policy, and the vendor's own credentials",
+    )),
+    **dict.fromkeys(_THROTTLED, (ThrottlingError, "Repeat it later")),
+    **dict.fromkeys(_CLOCK, (ServiceUnavailableError, "The clock of this machine is wrong")),
+    **dict.fromkeys(_MISSING, (
+        UnsupportedOperationError,
+        "The service at sts_endpoint has no sessions with policies: use another vendor, or none",
+    )),
+    _TOO_LARGE: (
+        InvalidTableStateError,
+        "The location, or the session's tags, are too long: give the table a shorter location",
+    ),
+    "PackedPolicyTooLargeException": (
+        InvalidTableStateError,
+        "The location, or the session's tags, are too long: give the table a shorter location",
+    ),
+    "ValidationError": (
+        InvalidInputError,
+        "Check role_arn, external_id and duration_seconds: a role allows at most its own "
+        "maximum, and one hour where it is assumed by another role",
+    ),
+}  # fmt: skip
+_NO_ANSWER = (
+    boto.HTTPClientError,
+    boto.EndpointConnectionError,
+    ResponseParserError,
+)
+
+
+class SecurityTokenService:
+    """Assumes roles. Safe to share between threads."""
+
+    def __init__(
+        self,
+        endpoint: str | None,
+        region: str | None,
+        keys: Mapping[str, str],
+        token_file: str | None,
+    ) -> None:
+        """Find region and credentials, without a call.
+
+        Args:
+            keys: The arguments of boto3 with credentials; by default what AWS's tools find.
+            token_file: A file with a token in place of credentials.
+
+        Raises:
+            ValueError: no region is known.
+        """
+        self._endpoint, self._keys, self._token_file = endpoint, keys, token_file
+        self._session = boto3.Session(region_name=region)
+        if not self._session.region_name:
+            raise ValueError("set region: neither storage.aws_region nor the environment has one")
+        self.region = str(self._session.region_name)
+        self._lock = threading.Lock()
+        self._made: Any = None
+
+    def partition(self) -> str:
+        """Return the partition of the region. Raises ValueError for a region that is not known."""
+        try:
+            return str(self._session.get_partition_for_region(self.region))
+        except boto.UnknownRegionError as error:
+            raise ValueError(str(error)) from error
+
+    def assume(self, arguments: Mapping[str, Any], what: str) -> Any:
+        """Return the ``Credentials`` of a new session.
+
+        Args:
+            arguments: Those of AssumeRole.
+            what: What is wanted, for messages.
+
+        Raises what `translate_errors` does.
+        """
+        with translate_errors(what):
+            if self._token_file is None:
+                return self._client().assume_role(**arguments)["Credentials"]
+            token = Path(self._token_file).read_text(encoding="utf-8").strip()
+            kept = {k: v for k, v in arguments.items() if k not in _NOT_WITH_TOKEN}
+            answer = self._client().assume_role_with_web_identity(WebIdentityToken=token, **kept)
+            return answer["Credentials"]
+
+    def _client(self) -> Any:
+        with self._lock:
+            if self._made is None:
+                unsigned = {"signature_version": UNSIGNED} if self._token_file else {}
+                self._made = self._session.client(
+                    "sts",
+                    endpoint_url=self._endpoint,
+                    config=Config(**_LIMITS, **unsigned),
+                    **self._keys,
+                )
+            return self._made
+
+
+@contextmanager
+def translate_errors(what: str) -> Iterator[None]:
+    """Raise what STS refuses as an error of the namespace.
+
+    Args:
+        what: What is wanted, for the message.
+
+    Raises:
+        PermissionDeniedError: (15) STS refuses, or there are no credentials to ask with.
+        ThrottlingError: (21)
+        ServiceUnavailableError: (17) it does not answer, or clocks differ.
+        InvalidTableStateError: (19) the policy is too large.
+        InvalidInputError: (13) the options do not fit the role.
+        UnsupportedOperationError: (0) the service has no such sessions.
+        InternalError: (18) anything else.
+    """
+    try:
+        yield
+    except boto.ClientError as error:
+        raise _of_client(error, what) from error
+    except (boto.NoCredentialsError, boto.PartialCredentialsError) as error:
+        raise PermissionDeniedError(
+            f"No {what}: there are no credentials to assume the role with. Set storage.aws_*, or "
+            "what AWS's tools read from the environment"
+        ) from error
+    except _NO_ANSWER as error:
+        raise ServiceUnavailableError(f"No {what}: STS does not answer: {_line(error)}") from error
+    except boto.BotoCoreError as error:
+        raise InternalError(f"No {what}: {type(error).__name__}: {_line(error)}") from error
+    except OSError as error:
+        raise ServiceUnavailableError(
+            f"No {what}: web_identity_token_file cannot be read: {error.strerror}"
+        ) from error
+
+
+def _of_client(error: boto.ClientError, what: str) -> LanceNamespaceError:
+    code = str(error.response.get("Error", {}).get("Code", ""))
+    text = _line(error.response.get("Error", {}).get("Message", ""))
+    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    if any(each in text for each in _CLOCK_TEXTS):
+        code = _CLOCK[0]
+    kind, advice = _BY_CODE.get(code) or _by_status(status)
+    said = f"{code}: {text}" if text else code or f"HTTP status {status}"
+    return kind(f"No {what}: STS answers {said}" + (f". {advice}" if advice else ""))
+
+
+def _by_status(status: int) -> tuple[type[LanceNamespaceError], str]:
+    if status in (404, 405, 501):
+        return _BY_CODE[_MISSING[0]]
+    if status in (401, 403):
+        return _BY_CODE[_REFUSED[0]]
+    if status == 429:
+        return _BY_CODE[_THROTTLED[0]]
+    return (ServiceUnavailableError, "") if status >= 500 else (InternalError, "")
+
+
+def _line(text: object) -> str:
+    return str(text).strip().split("\n", 1)[0][:300]

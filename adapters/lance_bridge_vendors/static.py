@@ -1,0 +1,21 @@
+"""The credentials of ``storage.*``, handed out as they are. Only for who says so by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lance_bridge.catalog import TableCredentials
+from lance_bridge.credentials import Grant, Vendor
+
+
+class StaticVendor(Vendor):
+    """Hands out all options of ``storage.*``, to readers and writers of every table.
+
+    They do not expire and are good for whatever their owner may do.
+    """
+
+    stores = frozenset({"s3", "gs", "az"})
+
+    def vend(self, grant: Grant) -> Mapping[str, str]:  # noqa: ARG002 - the same for all
+        """Return the options of ``storage.*``."""
+        return TableCredentials(self.storage)

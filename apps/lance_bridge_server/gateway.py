@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from lance_bridge import location as locations
+from lance_bridge.credentials import acting_for
 from lance_bridge.errors import internal, invalid, is_panic
 from lance_bridge.extended_requests import require_order
 from lance_bridge.names import DELIMITER
@@ -31,9 +32,10 @@ from .callers import RootNamespaces
 from .calls import Call, check_batch, read_call, run_by_size
 from .cascade import authorize_cascade
 from .cors import CorsSettings
+from .credentials import caller_of, hide_storage_options, no_store
 from .errors import public_text
 from .health import ReadinessSettings
-from .hiding import answer_hidden, hide_storage_options, without_others
+from .hiding import answer_hidden, without_others
 from .limits import Limits
 from .operation_threads import OperationThreads, requested_seconds
 from .operations import Answer, Body, Operation
@@ -181,16 +183,15 @@ class _Run:
             return answer_hidden(namespace, method, operation, self.arguments[0], hidden)
         self.trail.begin()
         try:
-            result = self._result(accesses[0] if accesses else None)
+            with acting_for(caller_of(gateway.authorizer, self.principal, accesses)):
+                result = self._result(accesses[0] if accesses else None)
         except LanceNamespaceError as error:
             answer = without_others(gateway.authorizer, error, accesses)
             if answer is error:
                 raise
             raise answer from error
         self.trail.note_result(self.call.operation.name, self.arguments[0], result)
-        return hide_storage_options(
-            gateway.authorizer, self.principal, accesses, self.namespace, result
-        )
+        return hide_storage_options(gateway.authorizer, self.principal, accesses, result)
 
     def _accesses(self) -> list[Access]:
         """Return what the request would do.
@@ -264,12 +265,13 @@ class _Run:
             content = content.get("metadata", {}) if isinstance(content, dict) else content
         elif operation.answer is Answer.VALUE and isinstance(content, dict):
             content = content["count"]
-        if not self.is_lancedb:
-            return JSONResponse(content, operation.status)
-        content = lancedb.translate_answer(
-            self.namespace, operation.name, self.arguments[0], content
-        )
-        return JSONResponse(content, operation.status, lancedb.version_headers(content))
+        headers = no_store(content)
+        if self.is_lancedb:
+            content = lancedb.translate_answer(
+                self.namespace, operation.name, self.arguments[0], content
+            )
+            headers |= lancedb.version_headers(content)
+        return JSONResponse(content, operation.status, headers)
 
     def _rows(self, result: Any) -> Response:
         if isinstance(result, pa.RecordBatchReader):

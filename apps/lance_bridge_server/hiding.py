@@ -18,16 +18,13 @@ from lance_namespace.errors import (
 )
 
 from lance_bridge.errors import display, namespace_not_empty
-from lance_bridge.namespace import LanceBridgeNamespace
 
-from .accesses import CREATING, Access, catalog_of
+from .accesses import CREATING, Access
 from .authorization import AllowAll, Authorizer, HiddenError, not_found
 from .operations import Body, Operation
-from .principals import Principal
 
 _log = logging.getLogger(__name__)
 
-_WRITING = {"insert_into_table", "delete_from_table"}
 _DROPPING = ("drop_table", "drop_namespace")
 
 
@@ -108,36 +105,3 @@ def without_others(
             "reason. Deregister it, or ask who operates the server"
         )
     return error
-
-
-def hide_storage_options(
-    authorizer: Authorizer,
-    principal: Principal,
-    accesses: Sequence[Access],
-    namespace: LanceNamespace,
-    result: Any,
-) -> Any:
-    """Return an answer without storage options that let a principal do more than it may.
-
-    Those of a description let it read the table's files, and write them where the catalog is
-    configured so; those of a table that was created write them. Who can write them can delete rows.
-    """
-    answers = [getattr(each, "declare_table", None) for each in getattr(result, "results", ())]
-    if not any(getattr(each, "storage_options", None) for each in (result, *answers)):
-        return result
-    for access in accesses:
-        needed = _WRITING if access.operation in CREATING else {"query_table"}
-        if _answers_to_writers(namespace, access):
-            needed = needed | _WRITING
-        if not all(authorizer.check(principal, each, access.path).allowed for each in needed):
-            for each in (result, *answers):
-                if each is not None and "storage_options" in type(each).model_fields:
-                    each.storage_options = None
-            return result
-    return result
-
-
-def _answers_to_writers(namespace: LanceNamespace, access: Access) -> bool:
-    """Return whether a table's catalog answers every DescribeTable for a writer."""
-    catalog = catalog_of(namespace, access.path)
-    return isinstance(catalog, LanceBridgeNamespace) and catalog.connection.config.credentials_write

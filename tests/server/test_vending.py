@@ -1,0 +1,139 @@
+"""Credentials in the gateway's answers: with the rights of the principal, in its name, uncached."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import lance_namespace as api
+import pytest
+from core.memory_catalog import MemoryNamespace
+from core.vending import ASKED, vendor_properties
+from server.policies import cedar, clients, memory_namespace
+
+from lance_bridge_federated import FederatedNamespace
+
+SECRET = "own-secret"
+POLICIES = """
+@id("seeing") permit(principal, action in Action::"see", resource);
+@id("all") permit(principal == User::"writer", action, resource);
+@id("read") permit(principal == User::"reader", action == Action::"query_table", resource);
+@id("other") permit(principal == User::"other", action == Action::"query_table", resource);
+@id("declare") permit(principal == User::"reader", action in
+    [Action::"declare_table", Action::"set_location"], resource);
+"""
+DESCRIBE = "/v1/table/db$t/describe"
+
+
+@pytest.fixture
+def log(request: pytest.FixtureRequest) -> Iterator[str]:
+    name = request.node.nodeid
+    yield name
+    ASKED.pop(name, None)
+
+
+@pytest.fixture
+def namespace(tmp_path: Path, log: str) -> MemoryNamespace:
+    memory_namespace(tmp_path)
+    own = {
+        "storage.aws_secret_access_key": SECRET,
+        "storage.aws_access_key_id": "own-key",
+        "storage.aws_region": "eu-1",
+        "credentials.public-options": "region",
+    }
+    made = MemoryNamespace(uri=str(tmp_path), **own, **vendor_properties(log))
+    made.create_namespace(api.CreateNamespaceRequest(id=["db"]))
+    made.register_table(api.RegisterTableRequest(id=["db", "t"], location="s3://lake/tables/t"))
+    return made
+
+
+@pytest.fixture(params=["one catalog", "federation"])
+def client_of(
+    namespace: MemoryNamespace, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[Any]:
+    """A function that returns a principal's client, of a gateway over one catalog or several."""
+    root: Any = namespace
+    if request.param == "federation":
+        root = FederatedNamespace({"prod": namespace})
+    with clients(root, cedar(tmp_path, POLICIES)) as made:
+
+        def client(name: str) -> Any:
+            def send(path: str, **body: Any) -> Any:
+                if request.param == "federation":
+                    path = path.replace("/db$", "/prod$db$")
+                return made(name)("POST", path, json=body)
+
+            return send
+
+        yield client
+
+
+def key(response: Any) -> str | None:
+    assert response.status_code == 200, response.text
+    options = response.json().get("storage_options") or {}
+    assert SECRET not in response.text
+    found: str | None = options.get("aws_access_key_id")
+    return found
+
+
+def test_the_right_of_the_principal_decides(client_of: Any, log: str) -> None:
+    assert key(client_of("writer")(DESCRIBE)) == "1-writer-write"
+    assert key(client_of("reader")(DESCRIBE)) == "2-reader-read"
+    assert [(each.principal, each.write) for each in ASKED[log]] == [
+        ("writer", True),
+        ("reader", False),
+    ]
+
+
+def test_who_may_not_read_a_table_gets_none_and_none_are_made(client_of: Any, log: str) -> None:
+    response = client_of("viewer")(DESCRIBE)
+    assert key(response) is None
+    assert "storage_options" not in response.json()
+    assert ASKED[log] == []
+
+
+def test_none_are_made_for_a_request_that_declines_them(client_of: Any, log: str) -> None:
+    response = client_of("writer")(DESCRIBE, vend_credentials=False)
+    assert key(response) is None
+    assert response.json()["storage_options"] == {"aws_region": "eu-1"}
+    assert ASKED[log] == []
+
+
+def test_principals_of_equal_rights_share_none(client_of: Any) -> None:
+    keys = [key(client_of(name)(DESCRIBE)) for name in ("reader", "other", "reader", "other")]
+    assert keys == ["1-reader-read", "2-other-read", "1-reader-read", "2-other-read"]
+
+
+def test_who_declares_a_table_and_may_not_write_it_gets_none(client_of: Any, log: str) -> None:
+    path = "/v1/table/db$new/declare"
+    assert key(client_of("reader")(path, location="s3://lake/tables/new")) is None
+    assert ASKED[log] == []
+
+
+def test_who_declares_a_table_to_write_it_gets_those_that_write(client_of: Any) -> None:
+    path = "/v1/table/db$new/declare"
+    response = client_of("writer")(path, location="s3://lake/tables/new")
+    assert key(response) == "1-writer-write"
+
+
+def test_credentials_are_kept_by_no_cache(client_of: Any) -> None:
+    assert client_of("reader")(DESCRIBE).headers["cache-control"] == "no-store"
+    declared = client_of("writer")("/v1/table/db$n/declare", location="s3://lake/tables/n")
+    assert declared.headers["cache-control"] == "no-store"
+    assert "cache-control" not in client_of("viewer")(DESCRIBE).headers
+
+
+def test_a_location_of_the_callers_choice_is_checked_before_anything_is_vended(
+    client_of: Any, log: str, namespace: MemoryNamespace
+) -> None:
+    path = "/v1/table/db$x/declare"
+    outside = client_of("writer")(path, location="s3://lake/private/x")
+    inside_another = client_of("writer")(path, location="s3://lake/tables/t/data")
+    around = client_of("writer")("/v1/table/db$y/register", location="s3://lake/tables")
+    assert [outside.status_code, inside_another.status_code] == [403, 409]
+    assert around.status_code == 200
+    assert client_of("writer")("/v1/table/db$y/describe").json()["code"] == 15
+    assert ASKED[log] == []
+    names = namespace.list_tables(api.ListTablesRequest(id=["db"])).tables
+    assert "x" not in names

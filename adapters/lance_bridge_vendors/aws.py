@@ -20,8 +20,8 @@ from lance_bridge.credentials import Grant, Vendor, VendorOptions, expiring_opti
 from lance_bridge.errors import display
 
 from .aws_policy import MAX_CHARACTERS, PARTITIONS, session_policy
+from .common import URL
 
-_URL = r"https?://([\w.-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?/?"
 _MOST_SECONDS = 43_200
 _SESSION_NAME = 64
 _TAG = 256
@@ -79,12 +79,12 @@ class AwsOptions(VendorOptions):
         "trust policy must allow `sts:SetSourceIdentity`.",
     )
     endpoint: str | None = Field(
-        default=None, pattern=_URL,
+        default=None, pattern=URL,
         description="The address of an S3-compatible store, which clients get with the "
         "credentials. By default `storage.aws_endpoint`.",
     )  # fmt: skip
     sts_endpoint: str | None = Field(
-        default=None, pattern=_URL,
+        default=None, pattern=URL,
         description="The address of STS; required with an S3-compatible store.",
     )  # fmt: skip
 

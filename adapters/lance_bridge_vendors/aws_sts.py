@@ -24,6 +24,8 @@ from lance_namespace.errors import (
     UnsupportedOperationError,
 )
 
+from .common import CLOCK, LATER, first_line
+
 _LIMITS = {"connect_timeout": 3, "read_timeout": 8, "retries": {"total_max_attempts": 2}}
 """Seconds and attempts: an STS that does not answer is given up within half a minute."""
 _NOT_WITH_TOKEN = ("ExternalId", "Tags", "SourceIdentity")
@@ -47,8 +49,8 @@ _BY_CODE: dict[str, tuple[type[LanceNamespaceError], str]] = {
         PermissionDeniedError,
         "Check role_arn, external_id and the role's trust policy, and the vendor's own credentials",
     )),
-    **dict.fromkeys(_THROTTLED, (ThrottlingError, "Repeat it later")),
-    **dict.fromkeys(_CLOCK, (ServiceUnavailableError, "The clock of this machine is wrong")),
+    **dict.fromkeys(_THROTTLED, (ThrottlingError, LATER)),
+    **dict.fromkeys(_CLOCK, (ServiceUnavailableError, CLOCK)),
     **dict.fromkeys(_MISSING, (
         UnsupportedOperationError,
         "The service at sts_endpoint has no sessions with policies: use another vendor, or none",
@@ -164,9 +166,11 @@ def translate_errors(what: str) -> Iterator[None]:
             "what AWS's tools read from the environment"
         ) from error
     except _NO_ANSWER as error:
-        raise ServiceUnavailableError(f"No {what}: STS does not answer: {_line(error)}") from error
+        raise ServiceUnavailableError(
+            f"No {what}: STS does not answer: {first_line(error)}"
+        ) from error
     except boto.BotoCoreError as error:
-        raise InternalError(f"No {what}: {type(error).__name__}: {_line(error)}") from error
+        raise InternalError(f"No {what}: {type(error).__name__}: {first_line(error)}") from error
     except OSError as error:
         raise ServiceUnavailableError(
             f"No {what}: web_identity_token_file cannot be read: {error.strerror}"
@@ -175,7 +179,7 @@ def translate_errors(what: str) -> Iterator[None]:
 
 def _of_client(error: boto.ClientError, what: str) -> LanceNamespaceError:
     code = str(error.response.get("Error", {}).get("Code", ""))
-    text = _line(error.response.get("Error", {}).get("Message", ""))
+    text = first_line(error.response.get("Error", {}).get("Message", ""))
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     if any(each in text for each in _CLOCK_TEXTS):
         code = _CLOCK[0]
@@ -192,7 +196,3 @@ def _by_status(status: int) -> tuple[type[LanceNamespaceError], str]:
     if status == 429:
         return _BY_CODE[_THROTTLED[0]]
     return (ServiceUnavailableError, "") if status >= 500 else (InternalError, "")
-
-
-def _line(text: object) -> str:
-    return str(text).strip().split("\n", 1)[0][:300]

@@ -10,8 +10,9 @@ from servers.objectstore import MotoServer
 
 from lance_bridge.catalog import NamespaceRecord
 
-from .building import BUCKET, DATASET
+from .building import BUCKET, DATASET, TABLE
 from .memory_catalog import SERVERS, MemoryNamespace, MemoryServer
+from .vending import ASKED, BEFORE, LOCATION, OWN, connect, put, vendor_properties
 
 
 @pytest.fixture(scope="module")
@@ -40,3 +41,19 @@ def namespace(
     """A namespace on that server, whose tables are under ``tmp_path / "lake"``."""
     assert not server.effects
     return MemoryNamespace(uri=request.node.nodeid, root=str(tmp_path / "lake"))
+
+
+@pytest.fixture
+def log(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Where the test's vendor in memory notes what it is asked."""
+    name = request.node.nodeid
+    yield name
+    ASKED.pop(name, None)
+    BEFORE.pop(name, None)
+
+
+@pytest.fixture
+def vending(server: MemoryServer, request: pytest.FixtureRequest, log: str) -> MemoryNamespace:
+    """A namespace with that vendor, which has one table at ``LOCATION``."""
+    put(server, TABLE[-1], LOCATION)
+    return connect(request, **vendor_properties(log), **OWN)

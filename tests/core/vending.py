@@ -9,16 +9,31 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from typing import Any
 
+import lance_namespace as api
+import pytest
 from pydantic import Field
 
+from lance_bridge.catalog import TableRecord
 from lance_bridge.credentials import Grant, Vendor, VendorOptions, expiring_options
+
+from .building import TABLE, at
+from .memory_catalog import MemoryNamespace, MemoryServer
 
 ASKED: dict[str, list[Grant]] = defaultdict(list)
 """The grants that vendors were asked for, by their option ``log``."""
 BEFORE: dict[str, Callable[[], None]] = {}
 """What is called before a vendor of that log answers; it may raise."""
 VENDOR = f"{__name__}.NotedVendor"
+LOCATION = "s3://lake/tables/t.lance"
+"""Where a test's table is."""
+OWN = {
+    "storage.aws_access_key_id": "own",
+    "storage.aws_secret_access_key": "own-secret",
+    "storage.token": "own-secret",
+}
+"""The catalog's own credentials."""
 
 
 class NotedOptions(VendorOptions):
@@ -60,3 +75,18 @@ def vendor_properties(log: str, **more: str) -> dict[str, str]:
         "credentials.allowed_roots": "s3://lake/tables",
         **more,
     }
+
+
+def put(server: MemoryServer, name: str, location: str, **more: Any) -> None:
+    """Have an entry at a location, as another client would."""
+    properties = {"table_type": "lance", **more.pop("properties", {})}
+    server.tables[at(name)] = TableRecord(at(name), location, properties, identity=name, **more)
+
+
+def connect(request: pytest.FixtureRequest, **properties: str) -> MemoryNamespace:
+    return MemoryNamespace(uri=request.node.nodeid, **properties)
+
+
+def described(namespace: MemoryNamespace, name: str = TABLE[-1], **more: Any) -> dict[str, str]:
+    answer = namespace.describe_table(api.DescribeTableRequest(id=list(at(name)), **more))
+    return answer.storage_options or {}

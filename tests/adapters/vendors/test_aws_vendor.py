@@ -5,8 +5,10 @@ moto's STS takes any policy and heeds none. What policies allow is in `test_aws_
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import lance
@@ -56,6 +58,19 @@ def test_lance_reads_and_writes_with_it(namespace: MemoryNamespace, aws: GlueSer
         assert lance.dataset(namespace_client=namespace, table_id=TABLE).count_rows() == 6
         counted = namespace.count_table_rows(api.CountTableRowsRequest(id=TABLE))
         assert counted.count == 6
+
+
+def test_64_threads_share_one_session(aws: GlueServer, request: pytest.FixtureRequest) -> None:
+    again = memory_namespace(request.node.nodeid, **aws_properties(aws))
+    again.declare_table(api.DeclareTableRequest(id=TABLE, vend_credentials=False))
+    gate = threading.Barrier(64)
+
+    def ask(_: int) -> str:
+        gate.wait(10)
+        return described(again)["aws_access_key_id"]
+
+    with ThreadPoolExecutor(64) as threads:
+        assert len(set(threads.map(ask, range(64)))) == 1
 
 
 def test_lance_renews_it_while_it_writes_and_reads(

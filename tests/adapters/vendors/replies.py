@@ -1,0 +1,83 @@
+"""An HTTP server that answers with what a test wants, and keeps what it was asked."""
+
+from __future__ import annotations
+
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import parse_qs
+
+
+@dataclass
+class Replies:
+    """One answer for every request, or one by its path, and the requests."""
+
+    status: int = 200
+    body: str = ""
+    content_type: str = "text/xml"
+    by_path: dict[str, tuple[int, str]] = field(default_factory=dict)
+    """Other answers, by the end of the path, without its query: status and body."""
+    date: str | None = None
+    """The time that the answers say it is; None for the real one."""
+    address: str = ""
+    bodies: list[str] = field(default_factory=list)
+    forms: list[dict[str, str]] = field(default_factory=list)
+    """The forms in the requests' bodies."""
+    paths: list[str] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
+    """Their headers, by names in lower case."""
+
+    def answer(self, path: str) -> tuple[int, str]:
+        """Return the status and the body for a path."""
+        path = path.partition("?")[0]
+        found = (answer for end, answer in self.by_path.items() if path.endswith(end))
+        return next(found, (self.status, self.body))
+
+
+@contextmanager
+def replying(certificate: tuple[Path, Path] | None = None) -> Iterator[Replies]:
+    """Serve on a free port of this machine, by HTTPS with a certificate and its key."""
+    replies = Replies()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers.get("content-length") or 0)).decode()
+            replies.bodies.append(body)
+            replies.forms.append({key: values[0] for key, values in parse_qs(body).items()})
+            replies.paths.append(self.path)
+            replies.headers.append({key.lower(): value for key, value in self.headers.items()})
+            status, text = replies.answer(self.path)
+            content = text.encode()
+            self.send_response(status)
+            self.send_header("Content-Type", replies.content_type)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        do_GET = do_POST
+
+        def date_time_string(self, timestamp: float | None = None) -> str:
+            return replies.date or super().date_time_string(timestamp)
+
+        def log_message(self, *_: object) -> None:
+            """Be quiet."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    replies.address = f"http://127.0.0.1:{server.server_port}"
+    if certificate is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*certificate)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        replies.address = replies.address.replace("http:", "https:")
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    try:
+        yield replies
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -1,0 +1,289 @@
+"""Configured vendors of credentials: which is asked, with which properties, and for how long."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from lance_namespace import errors
+
+from lance_bridge.catalog import TableRecord
+from lance_bridge.credentials import EXPIRES_AT, REFRESH_OFFSET
+
+from .building import TABLE
+from .memory_catalog import MemoryCatalog, MemoryConfig, MemoryNamespace, MemoryServer
+from .vending import (
+    ASKED,
+    BEFORE,
+    LOCATION,
+    OWN,
+    VENDOR,
+    connect,
+    described,
+    put,
+    vendor_properties,
+)  # fmt: skip
+
+# -- who is asked ----------------------------------------------------------------------------------
+
+
+def test_a_table_gets_its_vendors_credentials_in_place_of_the_catalogs_own(
+    vending: MemoryNamespace, log: str
+) -> None:
+    options = described(vending)
+    assert options["aws_access_key_id"] == "1-None-read"
+    assert "own-secret" not in options.values()
+    [grant] = ASKED[log]
+    assert (grant.store, grant.bucket, grant.prefix) == ("s3", "lake", "tables/t.lance")
+    assert not grant.write
+
+
+def test_lance_is_given_nothing_of_the_catalogs_own_beside_them(vending: MemoryNamespace) -> None:
+    table = vending.tables.load_by_id(TABLE)
+    options = table.storage_options(write=True)
+    assert options is not None
+    assert options["aws_access_key_id"] == "1-None-write"
+    assert "own-secret" not in options.values()
+
+
+def test_the_property_decides_whether_describe_answers_writers(
+    server: MemoryServer, request: pytest.FixtureRequest, log: str
+) -> None:
+    put(server, TABLE[-1], LOCATION)
+    writer = connect(request, **vendor_properties(log, **{"credentials.write": "true"}))
+    assert described(writer)["aws_access_key_id"] == "1-None-write"
+
+
+def test_nothing_is_asked_where_the_request_declines(vending: MemoryNamespace, log: str) -> None:
+    assert described(vending, vend_credentials=False) == {}
+    assert ASKED[log] == []
+
+
+@pytest.mark.parametrize(
+    "error", [errors.PermissionDeniedError, errors.ServiceUnavailableError, errors.ThrottlingError]
+)
+def test_a_vendor_that_fails_leaves_the_table_describable_without(
+    vending: MemoryNamespace, log: str, error: type[Exception]
+) -> None:
+    def fail() -> None:
+        raise error("said so")
+
+    BEFORE[log] = fail
+    with pytest.raises(error, match="said so"):
+        described(vending)
+    assert described(vending, vend_credentials=False) == {}
+
+
+def test_none_hands_out_none_and_asks_nobody(
+    server: MemoryServer, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MemoryCatalog, "vend_credentials", None)
+    put(server, TABLE[-1], LOCATION)
+    namespace = connect(request, **OWN, **{"credentials.vendor": "none", "storage.region": "eu"})
+    assert described(namespace) == {"region": "eu"}
+
+
+def test_static_hands_out_the_catalogs_own(
+    server: MemoryServer, request: pytest.FixtureRequest
+) -> None:
+    put(server, TABLE[-1], LOCATION)
+    roots = {"credentials.allowed_roots": "s3://lake/tables"}
+    namespace = connect(request, **OWN, **roots, **{"credentials.vendor": "static"})
+    assert described(namespace)["aws_secret_access_key"] == "own-secret"
+
+
+def test_the_longest_prefix_counts(
+    server: MemoryServer, request: pytest.FixtureRequest, log: str
+) -> None:
+    properties = vendor_properties(log)
+    for name, prefix in (("raw", "s3://lake/tables/raw"), ("deep", "s3a://lake/tables/raw/deep")):
+        properties[f"credentials.{name}.vendor"] = "none" if name == "raw" else VENDOR
+        properties[f"credentials.{name}.prefix"] = prefix
+    properties["credentials.deep.log"] = log
+    properties["credentials.deep.duration_seconds"] = "60"
+    put(server, "a", "s3://lake/tables/a")
+    put(server, "b", "s3://lake/tables/raw/b")
+    put(server, "c", "s3://lake/tables/raw/deep/c")
+    put(server, "d", "s3://lake/tables/raw2/d")
+    namespace = connect(request, **properties)
+    found = {name: described(namespace, name) for name in "abcd"}
+    assert [name for name in "abcd" if found[name]] == ["a", "c", "d"]
+    lives = {name: int(found[name][EXPIRES_AT]) / 1000 - time.time() for name in "acd"}
+    assert lives["c"] < 61 < lives["a"] < lives["d"] + 1
+
+
+def test_where_no_prefix_fits_the_catalog_is_asked(
+    server: MemoryServer, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, log: str
+) -> None:
+    def own(_: Any, record: TableRecord, *, write: bool) -> dict[str, str]:  # noqa: ARG001
+        return {"aws_access_key_id": "of the catalog"}
+
+    monkeypatch.setattr(MemoryCatalog, "vend_credentials", own)
+    given = {"vendor": VENDOR, "prefix": "s3://lake/raw", "log": log}
+    namespace = connect(request, **{f"credentials.raw.{key}": given[key] for key in given})
+    put(server, "a", "s3://lake/rawer/a")
+    put(server, "b", "s3://lake/raw/b")
+    assert described(namespace, "a") == {"aws_access_key_id": "of the catalog"}
+    assert described(namespace, "b")["aws_access_key_id"] == "1-None-read"
+
+
+def test_a_store_that_the_vendor_is_not_for_is_refused(
+    server: MemoryServer, request: pytest.FixtureRequest, log: str
+) -> None:
+    put(server, TABLE[-1], "gs://lake/tables/t")
+    namespace = connect(
+        request, **vendor_properties(log, **{"credentials.allowed_roots": "gs://lake"})
+    )
+    with pytest.raises(errors.InvalidInputError, match="is on gs://, for which no vendor"):
+        described(namespace)
+
+
+# -- properties ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("properties", "message"),
+    [
+        ({"credentials.vendor": "aw"}, "There is no vendor 'aw': known are .*aws"),
+        ({"credentials.vendor": "os.path.join"}, "is not a vendor"),
+        ({"credentials.allowed_roots": ""}, "credentials.allowed_roots"),
+        ({"credentials.allowed_roots": "lake/tables"}, "Property 'credentials.allowed_roots'"),
+        ({"credentials.allowed_roots": "file:///x"}, "Property 'credentials.allowed_roots'"),
+        ({"credentials.log": None}, "property 'credentials.log' is required"),
+        ({"credentials.duration_seconds": "0"}, "property 'credentials.duration_seconds'"),
+        ({"credentials.duration": "9"}, "no property 'credentials.duration': did you mean 'dur"),
+        ({"credentials.x.vendor": "none"}, "'credentials.x.prefix' is required"),
+        ({"credentials.x.prefix": "s3://a/b"}, "'credentials.x.vendor' is required"),
+        ({"credentials.vendor": None}, "has no property 'credentials.log'"),
+        ({"credentials.vendor": "none"}, "'credentials.log' has no meaning"),
+    ],
+)
+def test_wrong_properties_are_named_when_connecting(
+    request: pytest.FixtureRequest, properties: dict[str, str | None], message: str
+) -> None:
+    given = {**vendor_properties("log"), **properties}
+    with pytest.raises(errors.InvalidInputError, match=message):
+        connect(request, **{key: value for key, value in given.items() if value is not None})
+
+
+def test_without_allowed_roots_the_root_is_required(request: pytest.FixtureRequest) -> None:
+    given = {k: v for k, v in vendor_properties("log").items() if "roots" not in k}
+    with pytest.raises(errors.InvalidInputError, match=r"'credentials.allowed_roots' is required"):
+        connect(request, **given)
+    connect(request, **given, root="s3://lake/tables")
+
+
+def test_options_of_unknown_vendors_are_secrets_and_others_are_pickled(
+    vending: MemoryNamespace,
+) -> None:
+    assert MemoryConfig.is_secret("credentials.log")
+    assert MemoryConfig.is_secret("credentials.raw.password")
+    assert not MemoryConfig.is_secret("credentials.raw.role_arn")
+    assert not MemoryConfig.is_secret("credentials.allowed_roots")
+    with pytest.raises(errors.InvalidInputError, match=r"pickled without.*credentials\.log"):
+        pickle.loads(pickle.dumps(vending))
+
+
+def test_namespaces_of_other_vendors_have_other_ids(
+    vending: MemoryNamespace, request: pytest.FixtureRequest, log: str
+) -> None:
+    def same(**more: str) -> bool:
+        given = {**OWN, **vendor_properties(log, **more)}
+        return connect(request, **given).namespace_id() == vending.namespace_id()
+
+    assert same()
+    assert not same(**{"credentials.duration_seconds": "60"})
+    assert not same(**{"credentials.write": "true"})
+    assert log not in vending.namespace_id().replace(f"uri={log}", "")
+
+
+# -- how long --------------------------------------------------------------------------------------
+
+
+def test_they_say_when_to_renew_them(vending: MemoryNamespace) -> None:
+    options = described(vending)
+    assert options[REFRESH_OFFSET] == "300000"
+    assert 3590 < int(options[EXPIRES_AT]) / 1000 - time.time() <= 3600
+
+
+def test_short_lives_are_renewed_before_their_last_quarter(
+    server: MemoryServer, request: pytest.FixtureRequest, log: str
+) -> None:
+    put(server, TABLE[-1], LOCATION)
+    short = {"credentials.duration_seconds": "8"}
+    assert described(connect(request, **vendor_properties(log, **short)))[REFRESH_OFFSET] in {
+        "1999", "2000",
+    }  # fmt: skip
+
+
+def test_a_clock_that_is_behind_is_an_error_and_no_key(
+    server: MemoryServer, request: pytest.FixtureRequest, log: str
+) -> None:
+    put(server, TABLE[-1], LOCATION)
+    late = {"credentials.clock": "-3601"}
+    with pytest.raises(errors.ServiceUnavailableError, match="clock"):
+        described(connect(request, **vendor_properties(log, **late)))
+
+
+def test_64_threads_make_one_request_for_each_right(vending: MemoryNamespace, log: str) -> None:
+    gate = threading.Barrier(64)
+
+    def ask(number: int) -> str:
+        gate.wait(10)
+        if number % 2:
+            return described(vending)["aws_access_key_id"]
+        options = vending.tables.load_by_id(TABLE).storage_options(write=True) or {}
+        return options["aws_access_key_id"]
+
+    BEFORE[log] = lambda: time.sleep(0.05)  # for the others to arrive meanwhile
+    with ThreadPoolExecutor(64) as threads:
+        keys = set(threads.map(ask, range(64)))
+    assert len(keys) == len(ASKED[log]) == 2
+
+
+def test_a_failure_reaches_all_that_waited_for_it(vending: MemoryNamespace, log: str) -> None:
+    gate, started = threading.Event(), threading.Event()
+
+    def fail() -> None:
+        started.set()
+        gate.wait(10)
+        raise errors.ThrottlingError("slowly")
+
+    BEFORE[log] = fail
+    with ThreadPoolExecutor(8) as threads:
+        answers = [threads.submit(described, vending) for _ in range(8)]
+        assert started.wait(10)
+        gate.set()
+        assert all(isinstance(each.exception(10), errors.ThrottlingError) for each in answers)
+
+
+def test_the_writers_of_a_governed_table_are_told_apart_from_this_process(
+    server: MemoryServer, request: pytest.FixtureRequest, log: str
+) -> None:
+    put(server, TABLE[-1], LOCATION, properties={"managed_by": "impl"})
+    namespace = connect(request, **vendor_properties(log, **{"credentials.write": "true"}))
+    described(namespace)
+    namespace.tables.load_by_id(TABLE).storage_options(write=True)
+    namespace.tables.load_by_id(TABLE).storage_options()
+    assert [(each.write, each.governed) for each in ASKED[log]] == [
+        (True, True),
+        (True, False),
+        (False, False),
+    ]
+
+
+def test_no_secret_is_in_a_repr_or_a_log(
+    vending: MemoryNamespace, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    options = described(vending)
+    vended = vending.connection.credentials.of(vending.tables.load_by_id(TABLE).record, write=False)
+    assert options["aws_secret_access_key"] == vended["aws_secret_access_key"] == "hidden"
+    assert "hidden" not in repr(vended) + repr(vending.connection) + caplog.text
+    assert "hidden" not in repr(copy.copy(vending)) + json.dumps(str(vended))

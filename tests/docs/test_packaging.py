@@ -17,7 +17,9 @@ from packaging.requirements import Requirement
 
 REPOSITORY = Path(__file__).parents[2]
 CATALOGS = {"glue": "GlueNamespace", "hive": "HiveNamespace", "unity": "UnityNamespace"}
-VENDORS = {"aws": "AwsVendor", "static": "StaticVendor"}
+VENDORS = {
+    "aws": "AwsVendor", "azure": "AzureVendor", "google": "GoogleVendor", "static": "StaticVendor",
+}  # fmt: skip
 APPS = ("cli", "doctor", "federated", "metastore", "migrate", "server", "spark")
 PACKAGES = [
     REPOSITORY / "core" / "lance_bridge",

@@ -1,0 +1,118 @@
+"""Google: an access token with a credential access boundary that limits it to one table's objects.
+
+In a bucket with a hierarchical namespace, Google refuses who creates objects without rights to
+folders, which the boundary does not have: use buckets without one for tables that are written to.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from lance_namespace.errors import InvalidTableStateError
+from pydantic import Field, field_validator
+
+from lance_bridge import extras
+from lance_bridge.credentials import Grant, Vendor, VendorOptions, expiring_options
+from lance_bridge.errors import display
+
+from .common import URL
+from .google_boundary import MAX_CHARACTERS, access_boundary, conditions
+
+_KEY = "service_account_key"
+_KEY_FILES = ("service_account", "service_account_path", "application_credentials")
+_MOST_SECONDS = 43_200
+
+
+class GoogleOptions(VendorOptions):
+    """The options of ``credentials.vendor=google``."""
+
+    service_account: str | None = Field(
+        default=None,
+        pattern=r"^[a-z0-9-]+@[a-z0-9.-]+\.gserviceaccount\.com$",
+        description="The service account whose tokens are handed out, each limited to one table. "
+        "The vendor's own account must be a Service Account Token Creator of it. By default, the "
+        "vendor's own account.",
+    )
+    duration_seconds: int = Field(
+        default=3600,
+        ge=60,
+        le=_MOST_SECONDS,
+        description="How long credentials are good, in seconds; Google allows more than 3600 only "
+        "by a policy of the organization. Without `service_account`, they are good as long as the "
+        "token of the vendor's own account, an hour at most. A right that is withdrawn ends no "
+        "later.",
+    )
+    sts_endpoint: str = Field(
+        default="https://sts.googleapis.com", pattern=URL,
+        description="The address of Google's Security Token Service.",
+    )  # fmt: skip
+    iam_endpoint: str = Field(
+        default="https://iamcredentials.googleapis.com", pattern=URL,
+        description="The address of Google's service that makes tokens of `service_account`.",
+    )  # fmt: skip
+
+    @field_validator("sts_endpoint", "iam_endpoint")
+    @classmethod
+    def _has_no_slash(cls, url: str) -> str:
+        return url.rstrip("/")
+
+
+class GoogleVendor(Vendor):
+    """Vends downscoped access tokens."""
+
+    options_type = GoogleOptions
+    stores = frozenset({"gs"})
+    options: GoogleOptions
+
+    def __init__(self, options: GoogleOptions, storage: Mapping[str, str]) -> None:
+        super().__init__(options, storage)
+        extras.require("vend-google", "google.auth", "requests")
+        from .google_sts import TokenService  # noqa: PLC0415 - needs the extra
+
+        self._service = TokenService(
+            own_key(storage),
+            options.sts_endpoint,
+            options.iam_endpoint,
+            options.service_account,
+            options.duration_seconds,
+        )
+
+    def vend(self, grant: Grant) -> Mapping[str, str]:
+        """Return a token that is limited to the grant."""
+        what = f"credentials for table '{display(grant.table)}'"
+        boundary = access_boundary(grant)
+        if max(map(len, conditions(boundary))) > MAX_CHARACTERS:
+            raise InvalidTableStateError(
+                f"No {what}: its location is too long for a condition, which has at most "
+                f"{MAX_CHARACTERS} characters. Give the table a shorter one"
+            )
+        token, expires = self._service.token(boundary, what)
+        return expiring_options({"google_storage_token": token}, expires)
+
+
+def own_key(storage: Mapping[str, str]) -> Mapping[str, Any] | None:
+    """Return the key of a service account that ``storage.*`` has, or a file that it names.
+
+    Raises:
+        ValueError: it cannot be read, or is no such key.
+    """
+    own = {key.lower().removeprefix("google_"): value for key, value in storage.items()}
+    file = next((own[each] for each in _KEY_FILES if each in own), None)
+    text = own.get(_KEY)
+    if text is None and file is None:
+        return None
+    try:
+        found = json.loads(text if text is not None else Path(str(file)).read_text("utf-8"))
+    except OSError as error:
+        raise ValueError(f"{file} cannot be read: {error.strerror}") from error
+    except ValueError:
+        raise ValueError("the service account's key in storage.google_* is not JSON") from None
+    if not isinstance(found, dict) or found.get("type") != "service_account":
+        raise ValueError(
+            "storage.google_* has credentials that are no service account's key: leave them out, "
+            "and set GOOGLE_APPLICATION_CREDENTIALS"
+        )
+    return found

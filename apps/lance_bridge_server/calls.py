@@ -42,6 +42,7 @@ _BATCHES = {
 }
 """The field of each batch with its entries."""
 _MOST_CONTAINERS = 100_000
+_NO_BODY = (b"", b"null")
 _LARGE = 64 << 10
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 
@@ -161,7 +162,7 @@ async def _read_body(
         return {}, 0
     with sending_client(max_seconds):
         body = await _limited_body(request, max_bytes)
-    if not body.strip():
+    if body.strip() in _NO_BODY:
         if operation.requires_body:
             raise invalid("The body is missing; this operation takes a JSON object")
         return {}, 0

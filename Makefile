@@ -23,6 +23,8 @@ SPARKS := $(patsubst requirements/pyspark-%.txt,.cache/pyspark/%/.complete,$(wil
 
 HELM_VERSION := v4.3.1
 HELM := .cache/helm/helm
+MINIO_VERSION := v0.0.0-20260212201848-7aac2a2c5b7c
+MINIO := .cache/minio/minio
 
 JDBC_VERSION := 42.7.8
 JDBC_JAR := docker/jars/postgresql.jar
@@ -31,7 +33,7 @@ JDBC_JAR := docker/jars/postgresql.jar
 .DELETE_ON_ERROR:
 .PHONY: help venv test test-all test-clients test-documents test-fast test-releases test-slow test-spark check check-lint \
 	check-format check-types check-layers check-docs demo bench bench-server bench-spark \
-	bench-migrate kerberos metastores sparks helm \
+	bench-migrate kerberos metastores sparks helm stores \
 	specs docs wheel lock \
 	docker-driver clean
 
@@ -75,7 +77,7 @@ test-releases: metastores sparks ## run SQL and the data source on Spark 4.1 and
 test-spark: metastores sparks ## run SQL, jobs and migrations on each release of Spark, on clusters, remotely, and with failures
 	@$(PY) -m pytest -m matrix tests/spark tests/migrate $(PYTEST_ARGS)
 
-test-slow: metastores helm ## run slow tests: restarts and random sequences on every release, kills, benches, clean installs
+test-slow: metastores helm stores ## run slow tests: restarts and random sequences on every release, kills, benches, clean installs
 	@$(PY) -m pytest -m slow -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
 
 helm: $(HELM) ## build Helm, which tests of its chart in deploy/ use (needs Go; 10 min, once)
@@ -84,6 +86,13 @@ $(HELM):
 	@command -v go >/dev/null || echo "no Go to build Helm with: tests of the chart will be skipped" >&2
 	@! command -v go >/dev/null || { echo "building Helm $(HELM_VERSION)" && \
 		CGO_ENABLED=0 GOBIN="$(CURDIR)/$(@D)" go install -trimpath helm.sh/helm/v4/cmd/helm@$(HELM_VERSION); }
+
+stores: $(MINIO) ## build MinIO, an S3 that checks credentials (needs Go; 5 min, once)
+
+$(MINIO):
+	@command -v go >/dev/null || echo "no Go to build MinIO with: tests on it will be skipped" >&2
+	@! command -v go >/dev/null || { echo "building MinIO $(MINIO_VERSION)" && \
+		CGO_ENABLED=0 GOBIN="$(CURDIR)/$(@D)" go install -trimpath github.com/minio/minio@$(MINIO_VERSION); }
 
 metastores: $(STAMP) ## fetch the jars of all metastores (about 600 MB, once)
 	@$(PY) -m lance_bridge_metastore --fetch-only

@@ -1,28 +1,19 @@
-"""An S3 that is not S3: moto in a process of its own, for tests that read and write objects."""
+"""S3 that is not AWS's: servers in processes of their own, for tests of objects."""
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
-import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 
 import boto3
 from botocore.config import Config
 
-from .processes import end
-
-_HOST = "127.0.0.1"
-_START_SECONDS = 60.0
+from .processes import ServerProcess
 
 ACCESS_KEY = "test-access-key"
 SECRET_KEY = "test-secret-key"
@@ -43,24 +34,8 @@ server.serve_forever()
 """
 
 
-_Server = TypeVar("_Server", bound="MotoServer")
-
-
-class MotoServer:
-    """A context manager around one moto server on a free port of this machine.
-
-    Nothing in it ever fails of its own accord; what it holds is gone when it stops.
-    """
-
-    def __init__(self) -> None:
-        self._directory: TemporaryDirectory[str] | None = None
-        self._process: subprocess.Popen[bytes] | None = None
-        self._port = 0
-
-    @property
-    def endpoint(self) -> str:
-        """Where it answers: ``http://127.0.0.1:PORT``."""
-        return f"http://{_HOST}:{self._port}"
+class S3Server(ServerProcess):
+    """An S3 in a process of its own."""
 
     @property
     def storage_options(self) -> dict[str, str]:
@@ -86,6 +61,27 @@ class MotoServer:
         """Return the keys of all objects in a bucket, sorted."""
         pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=bucket)
         return sorted(item["Key"] for page in pages for item in page.get("Contents", ()))
+
+    @cached_property
+    def client(self) -> Any:
+        """Return a boto3 client, which knows nothing of what is under test."""
+        return self._client("s3")
+
+    def _client(self, service: str) -> Any:
+        return boto3.client(
+            service,
+            endpoint_url=self.endpoint,
+            region_name=REGION,
+            aws_access_key_id=ACCESS_KEY,
+            aws_secret_access_key=SECRET_KEY,
+            config=Config(s3={"addressing_style": "path"}, retries={"max_attempts": 1}),
+        )
+
+
+class MotoServer(S3Server):
+    """One moto server, in which nothing ever fails of its own accord. It checks no credentials."""
+
+    health = "/moto-api/"
 
     @contextmanager
     def refusing_credentials(self) -> Iterator[None]:
@@ -114,80 +110,5 @@ class MotoServer:
         with urllib.request.urlopen(request, timeout=5) as answer:
             assert answer.status == 200
 
-    @cached_property
-    def client(self) -> Any:
-        """Return a boto3 client, which knows nothing of what is under test."""
-        return self._client("s3")
-
-    def _client(self, service: str) -> Any:
-        return boto3.client(
-            service,
-            endpoint_url=self.endpoint,
-            region_name=REGION,
-            aws_access_key_id=ACCESS_KEY,
-            aws_secret_access_key=SECRET_KEY,
-            config=Config(s3={"addressing_style": "path"}, retries={"max_attempts": 1}),
-        )
-
-    def __enter__(self: _Server) -> _Server:
-        self._directory = TemporaryDirectory(prefix="moto-")
-        port_file = Path(self._directory.name, "port")
-        log = Path(self._directory.name, "log")
-        try:
-            with log.open("wb") as output:
-                self._process = subprocess.Popen(
-                    self._command(port_file),
-                    env=self._environment(),
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                )
-            self._await(port_file, log)
-        except BaseException:
-            self.stop()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()
-
-    def stop(self) -> None:
-        """End the process; safe to repeat."""
-        if self._process is not None:
-            end(self._process)
-            self._process = None
-        if self._directory is not None:
-            self._directory.cleanup()
-            self._directory = None
-
     def _command(self, port_file: Path) -> list[str]:
-        """Return what starts the server, which writes its port to the file once it listens."""
         return [sys.executable, "-c", _SERVE, str(port_file)]
-
-    def _environment(self) -> dict[str, str]:
-        return dict(os.environ)
-
-    def _await(self, port_file: Path, log: Path) -> None:
-        assert self._process is not None
-        deadline = time.monotonic() + _START_SECONDS
-        while time.monotonic() < deadline:
-            if self._process.poll() is not None:
-                break
-            if port_file.exists():
-                self._port = int(port_file.read_text())
-                if self._answers():
-                    return
-            time.sleep(0.05)
-        raise RuntimeError(f"moto did not start:\n{log.read_text(errors='replace')[-2000:]}")
-
-    def _answers(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"{self.endpoint}/moto-api/", timeout=5) as answer:
-                return bool(answer.status == 200)
-        except (urllib.error.URLError, TimeoutError, ConnectionError):
-            return False

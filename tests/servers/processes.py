@@ -1,11 +1,24 @@
-"""Ending the processes that tests have started, by nothing but themselves."""
+"""Processes that tests start, and end by nothing but themselves."""
 
 from __future__ import annotations
 
+import os
+import socket
 import subprocess
-from typing import Any
+import time
+import urllib.error
+import urllib.request
+from abc import ABC, abstractmethod
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import TracebackType
+from typing import Any, ClassVar, TypeVar
 
+HOST = "127.0.0.1"
 _SECONDS = 10.0
+_START_SECONDS = 60.0
+
+_Server = TypeVar("_Server", bound="ServerProcess")
 
 
 def end(process: subprocess.Popen[Any]) -> int:
@@ -16,3 +29,99 @@ def end(process: subprocess.Popen[Any]) -> int:
     except subprocess.TimeoutExpired:
         process.kill()
         return process.wait()
+
+
+def free_port() -> int:
+    """Return a port that no process listens on, for a server that cannot choose one itself."""
+    with socket.create_server((HOST, 0)) as free:
+        port: int = free.getsockname()[1]
+        return port
+
+
+class ServerProcess(ABC):
+    """A context manager around an HTTP server in a process of its own.
+
+    What it holds is gone when it stops.
+    """
+
+    health: ClassVar[str]
+    """The path that answers 200 once the server is ready."""
+
+    def __init__(self) -> None:
+        self._temporary: TemporaryDirectory[str] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._port = 0
+
+    @property
+    def endpoint(self) -> str:
+        """Where it answers: ``http://127.0.0.1:PORT``."""
+        return f"http://{HOST}:{self._port}"
+
+    @property
+    def directory(self) -> Path:
+        """A directory of the running server's own."""
+        assert self._temporary is not None
+        return Path(self._temporary.name)
+
+    def __enter__(self: _Server) -> _Server:
+        self._temporary = TemporaryDirectory(prefix="server-")
+        port_file, log = self.directory / "port", self.directory / "log"
+        try:
+            with log.open("wb") as output:
+                self._process = subprocess.Popen(
+                    self._command(port_file),
+                    env=self._environment(),
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                )
+            self._await(port_file, log)
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End the process; safe to repeat."""
+        if self._process is not None:
+            end(self._process)
+            self._process = None
+        if self._temporary is not None:
+            self._temporary.cleanup()
+            self._temporary = None
+
+    @abstractmethod
+    def _command(self, port_file: Path) -> list[str]:
+        """Return what starts the server; it, or this, writes its port to the file."""
+
+    def _environment(self) -> dict[str, str]:
+        return dict(os.environ)
+
+    def _await(self, port_file: Path, log: Path) -> None:
+        assert self._process is not None
+        deadline = time.monotonic() + _START_SECONDS
+        while time.monotonic() < deadline:
+            if self._process.poll() is not None:
+                break
+            if port_file.exists():
+                self._port = int(port_file.read_text())
+                if self._answers():
+                    return
+            time.sleep(0.05)
+        name, printed = type(self).__name__, log.read_text(errors="replace")
+        raise RuntimeError(f"{name} did not start:\n{printed[-2000:]}")
+
+    def _answers(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self.endpoint}{self.health}", timeout=5) as answer:
+                return bool(answer.status == 200)
+        except (urllib.error.URLError, TimeoutError, ConnectionError):
+            return False

@@ -25,6 +25,8 @@ HELM_VERSION := v4.3.1
 HELM := .cache/helm/helm
 MINIO_VERSION := v0.0.0-20260212201848-7aac2a2c5b7c
 MINIO := .cache/minio/minio
+AZURITE := .cache/azurite
+AZURITE_PACKAGES := tests/stores/node/package.json
 
 JDBC_VERSION := 42.7.8
 JDBC_JAR := docker/jars/postgresql.jar
@@ -87,12 +89,17 @@ $(HELM):
 	@! command -v go >/dev/null || { echo "building Helm $(HELM_VERSION)" && \
 		CGO_ENABLED=0 GOBIN="$(CURDIR)/$(@D)" go install -trimpath helm.sh/helm/v4/cmd/helm@$(HELM_VERSION); }
 
-stores: $(MINIO) ## build MinIO, an S3 that checks credentials (needs Go; 5 min, once)
+stores: $(MINIO) $(AZURITE)/.complete ## build MinIO and fetch Azurite, which check credentials (needs Go and npm; 15 min, once)
 
 $(MINIO):
 	@command -v go >/dev/null || echo "no Go to build MinIO with: tests on it will be skipped" >&2
 	@! command -v go >/dev/null || { echo "building MinIO $(MINIO_VERSION)" && \
 		CGO_ENABLED=0 GOBIN="$(CURDIR)/$(@D)" go install -trimpath github.com/minio/minio@$(MINIO_VERSION); }
+
+$(AZURITE)/.complete: $(AZURITE_PACKAGES)
+	@command -v npm >/dev/null || echo "no npm to fetch Azurite with: tests on it will be skipped" >&2
+	@! command -v npm >/dev/null || { echo "setting up $(@D)" && mkdir -p $(@D) && cp $< $(@D)/ && \
+		npm install --prefix $(@D) --no-audit --no-fund --no-package-lock --silent && touch $@; }
 
 metastores: $(STAMP) ## fetch the jars of all metastores (about 600 MB, once)
 	@$(PY) -m lance_bridge_metastore --fetch-only

@@ -1,0 +1,108 @@
+"""Azurite: an Azure Blob Storage that checks SAS and OAuth tokens. `make stores` fetches it.
+
+What is not as on Azure:
+
+- Any token of OAuth with the right audience, tenant and times is accepted, whoever signed it: it
+  gives user delegation keys, and may do anything.
+- There is no hierarchical namespace. A SAS for a directory (``sr=d``) is not known, and refused for
+  everything, so that only SAS for a container or a blob can show what they allow.
+"""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+import json
+import os
+import shutil
+import socket
+import time
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from server.certificates import Authority
+
+from .processes import HOST, ServerProcess, free_port
+
+ACCOUNT = "devstoreaccount1"
+_PROGRAM = Path(__file__).parents[2] / ".cache/azurite/node_modules/azurite/dist/src/blob/main.js"
+_NODE = shutil.which("node")
+_TENANT = "11111111-1111-1111-1111-111111111111"
+_LIFE_SECONDS = 3600
+
+needs_azurite = pytest.mark.skipif(
+    not (_NODE and _PROGRAM.exists()), reason="no Azurite: make stores"
+)
+
+
+class AzuriteServer(ServerProcess):
+    """A context manager around one server, which speaks TLS: it takes no tokens without."""
+
+    @property
+    def endpoint(self) -> str:
+        """Where the account is: ``https://127.0.0.1:PORT/devstoreaccount1``."""
+        return f"https://{HOST}:{self._port}/{ACCOUNT}"
+
+    @cached_property
+    def authority(self) -> Authority:
+        """Who has signed its certificate."""
+        return Authority(self.directory)
+
+    @property
+    def storage_options(self) -> dict[str, str]:
+        """Options for Lance, without credentials."""
+        return {
+            "azure_storage_account_name": ACCOUNT,
+            "azure_endpoint": self.endpoint,
+            "allow_invalid_certificates": "true",
+        }
+
+    def _command(self, port_file: Path) -> list[str]:
+        assert _NODE is not None
+        port_file.write_text(str(port := free_port()))
+        host = x509.IPAddress(ipaddress.ip_address(HOST))
+        certificate, key = self.authority.issue("azurite", names=[host])
+        options = {
+            "blobHost": HOST,
+            "blobPort": str(port),
+            "location": str(self.directory),
+            "oauth": "basic",
+            "cert": str(certificate),
+            "key": str(key),
+        }
+        flags = ["--silent", "--disableTelemetry", "--skipApiVersionCheck"]
+        pairs = [part for name, value in options.items() for part in (f"--{name}", value)]
+        return [_NODE, str(_PROGRAM), *pairs, *flags]
+
+    def _environment(self) -> dict[str, str]:
+        return {"PATH": os.environ["PATH"], "HOME": str(self.directory)}
+
+    def _answers(self) -> bool:
+        try:
+            socket.create_connection((HOST, self._port), timeout=5).close()
+        except OSError:
+            return False
+        return True
+
+
+def oauth_token() -> str:
+    """Return a token that Azurite accepts."""
+    now = int(time.time())
+    claims = {
+        "aud": "https://storage.azure.com",
+        "iss": f"https://sts.windows.net/{_TENANT}/",
+        "nbf": now - 60,
+        "iat": now - 60,
+        "exp": now + _LIFE_SECONDS,
+        "oid": "22222222-2222-2222-2222-222222222222",
+        "tid": _TENANT,
+        "ver": "1.0",
+    }
+    return ".".join([_encoded({"alg": "none", "typ": "JWT"}), _encoded(claims), "c2ln"])
+
+
+def _encoded(part: Any) -> str:
+    return base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode()

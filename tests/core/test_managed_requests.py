@@ -21,6 +21,7 @@ from .managing import (
     append_past_the_catalog,
     commit,
     create_managed,
+    directory,
     fail_once,
     rows,
     state,
@@ -173,3 +174,23 @@ def test_a_version_that_was_written_past_the_catalog_is_not_shown(
             getattr(namespace, call)(request(id=TABLE, version=2))
     with pytest.raises(errors.TableVersionNotFoundError):
         namespace.describe_table_version(api.DescribeTableVersionRequest(id=TABLE, version=2))
+
+
+def test_no_older_version_takes_the_place_of_a_latest_that_is_missing(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    create_managed(namespace)
+    append(namespace, 7)
+    latest = min((directory(server) / "_versions").glob("*.manifest"))
+    content = latest.read_bytes()
+    latest.unlink()
+    with pytest.raises(errors.InvalidTableStateError, match="manifest of version 2, the latest"):
+        versions(namespace)
+    with pytest.raises(ValueError, match="manifest of version 2, the latest"):
+        rows(namespace)
+    with pytest.raises(OSError, match="manifest of version 2, the latest"):
+        append(namespace, 8)
+    latest.write_bytes(content)
+    assert rows(namespace) == [0, 1, 2, 7]
+    latest.unlink()
+    namespace.drop_table(api.DropTableRequest(id=TABLE))

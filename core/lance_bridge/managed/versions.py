@@ -7,7 +7,7 @@ import logging
 import re
 from collections.abc import Sequence
 
-from lance_namespace.errors import LanceNamespaceError
+from lance_namespace.errors import InvalidTableStateError, LanceNamespaceError
 
 from ..entry import TableEntry
 from ..managed_state import State
@@ -43,10 +43,22 @@ class ManagedDirectory(VersionDirectory):
         self._is_finished = not state.staged
 
     def list(self) -> list[Manifest]:
-        """As the base class, without what was not committed through the catalog."""
+        """As the base class, without what was not committed through the catalog.
+
+        Raises:
+            InvalidTableStateError: (19) the latest version has no manifest.
+        """
         latest = self.latest()
         older = [each for each in super().list() if each.version < self.state.version]
-        return older if latest is None else [*older, latest]
+        if latest is not None:
+            return [*older, latest]
+        if older:
+            # Its rows would be missing from an older version, without a word.
+            raise InvalidTableStateError(
+                f"The manifest of version {self.state.version}, the latest in the catalog, is "
+                f"missing in {self.path}: restore that file"
+            )
+        return []
 
     def latest(self) -> Manifest | None:
         """Return the latest version's manifest, without listing all."""

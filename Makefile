@@ -19,6 +19,8 @@ TYPED := core/lance_bridge core/_lance_bridge_names.py hatch_build.py $(wildcard
 COMPILE = $(VENV)/bin/uv pip compile --quiet --no-config --no-python-downloads --universal \
 	--python-version 3.10 --generate-hashes --no-header --no-emit-index-url --no-emit-find-links
 
+SERVER_EXTRAS := $(addprefix --extra ,hive-sasl glue unity server vend-aws vend-azure vend-google)
+
 SPARKS := $(patsubst requirements/pyspark-%.txt,.cache/pyspark/%/.complete,$(wildcard requirements/pyspark-*.txt))
 
 HELM_VERSION := v4.3.1
@@ -185,11 +187,11 @@ wheel: $(STAMP) ## build the wheel and the source archive into dist/
 
 lock: $(STAMP) ## resolve the locked dependencies again (needs the package index)
 	@$(COMPILE) --upgrade --group build --output-file requirements/build.txt
-	@$(COMPILE) --upgrade pyproject.toml --extra hive-sasl --extra glue --extra unity --extra spark --extra cli --extra report --extra server --extra testing --group dev \
+	@$(COMPILE) --upgrade pyproject.toml $(SERVER_EXTRAS) --extra spark --extra cli --extra report --extra testing --group dev \
 		--constraint requirements/build.txt --output-file requirements/dev.txt
-	@$(COMPILE) --upgrade --no-strip-extras pyproject.toml --extra hive-sasl --extra glue --extra unity --extra spark --extra cli --extra report --extra server --extra testing --group clients \
+	@$(COMPILE) --upgrade --no-strip-extras pyproject.toml $(SERVER_EXTRAS) --extra spark --extra cli --extra report --extra testing --group clients \
 		--constraint requirements/build.txt --output-file requirements/clients.txt
-	@$(COMPILE) --upgrade pyproject.toml --extra hive-sasl --extra glue --extra unity --extra server \
+	@$(COMPILE) --upgrade pyproject.toml $(SERVER_EXTRAS) \
 		--constraint requirements/build.txt --constraint requirements/dev.txt --output-file requirements/server.txt
 	@echo "$(LOCKS) requirements/clients.txt requirements/server.txt written"
 

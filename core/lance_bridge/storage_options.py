@@ -28,9 +28,9 @@ _HARMLESS = frozenset({
 """Options of stores that hold no secret, without the name of the store that may be in front."""
 VENDOR_PREFIX = "credentials."
 _HARMLESS_VENDOR_OPTIONS = frozenset({
-    "account_name", "duration_seconds", "endpoint", "external_id", "kms_key_arn", "prefix",
-    "region", "role_arn", "session_tags", "source_identity", "sts_endpoint", "vendor",
-    "web_identity_token_file",
+    "account_name", "duration_seconds", "endpoint", "external_id", "iam_endpoint", "kms_key_arn",
+    "prefix", "region", "role_arn", "service_account", "session_tags", "source_identity",
+    "sts_endpoint", "vendor", "web_identity_token_file",
 })  # fmt: skip
 """Options of vendors of credentials that hold no secret; those of other vendors may hold one."""
 _CREDENTIALS = frozenset({

@@ -1,4 +1,4 @@
-"""Writes the generated parts of documents: their contents, and tables of properties.
+"""Writes the generated parts of documents: contents, tables of properties and of options.
 
 Run it by ``make specs``. A part begins with a comment that says what it is, and ends with
 ``<!-- end -->``. A document without contents gets them before its first section.
@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lance_bridge.config import PropertyRow, property_rows
+from lance_bridge.credentials.vendor import find_vendor
 
 from .spec_facts import REPOSITORY, namespace_class
 from .spec_reader import Spec, anchor_of
@@ -23,7 +24,7 @@ GENERATED = [
 ]
 _END = "<!-- end -->"
 _CONTENTS = "<!-- contents -->"
-_PART = re.compile(rf"<!-- (contents|properties: (\w+)) -->\n.*?{_END}", re.DOTALL)
+_PART = re.compile(rf"<!-- (contents|(properties|vendor): (\w+)) -->\n.*?{_END}", re.DOTALL)
 _FIRST_SECTION = re.compile(r"^## ", re.MULTILINE)
 
 
@@ -35,7 +36,7 @@ def render(path: Path) -> str:
     spec = Spec(path)
 
     def part(match: re.Match[str]) -> str:
-        lines = properties(match[2]) if match[2] else contents(spec)
+        lines = _TABLES[match[2]](match[3]) if match[2] else contents(spec)
         return "\n".join([f"<!-- {match[1]} -->", *lines, _END])
 
     return _PART.sub(part, text)
@@ -62,6 +63,22 @@ def properties(impl: str) -> Iterator[str]:
         cells = [f"`{row.name}`", _default(row), "yes" if row.secret else "", row.meaning]
         example = f"`{row.example}`" if row.example else ""
         yield "| " + " | ".join(_escape(cell) for cell in (*cells, example)) + " |"
+
+
+def vendor_options(name: str) -> Iterator[str]:
+    """Yield the table of the options of a vendor of credentials."""
+    yield "| property | default | meaning |"
+    yield "|---|---|---|"
+    for option, field in find_vendor(name).options_type.model_fields.items():
+        default = "" if field.is_required() or field.default is None else str(field.default)
+        if isinstance(field.default, bool):
+            default = default.lower()
+        shown = "required" if field.is_required() else default and f"`{default}`"
+        cells = [f"`credentials.{option}`", shown, field.description or ""]
+        yield "| " + " | ".join(map(_escape, cells)) + " |"
+
+
+_TABLES = {"properties": properties, "vendor": vendor_options}
 
 
 def _default(row: PropertyRow) -> str:

@@ -15,7 +15,7 @@ from lance_bridge import LanceBridgeNamespace
 from lance_bridge_unity import sql
 
 from .operation_samples import TABLE, new_namespace
-from .spec_facts import OPERATIONS_SPEC, SPECS
+from .spec_facts import COMMON_SPEC, OPERATIONS_SPEC, SPECS
 from .spec_reader import Spec
 
 
@@ -51,6 +51,22 @@ def test_the_configuration_file_of_a_spec_is_read(
         connected = lance_bridge.connect(name)
         assert isinstance(connected, LanceBridgeNamespace)
         assert connected.impl == spec.name
+        connected.close()
+
+
+def test_the_vendors_of_the_common_spec_are_configured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [snippet] = COMMON_SPEC.snippets("yaml")
+    (tmp_path / "config.yaml").write_text(snippet, encoding="utf-8")
+    monkeypatch.setenv("LANCE_BRIDGE_CONFIG", str(tmp_path / "config.yaml"))
+
+    names = yaml.safe_load(snippet)["catalogs"]
+    assert len(names) == 5
+    for name in names:
+        connected = lance_bridge.connect(name)
+        assert isinstance(connected, LanceBridgeNamespace)
+        assert connected.connection.credentials.is_configured("s3://archive/t.lance")
         connected.close()
 
 

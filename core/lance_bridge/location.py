@@ -12,6 +12,7 @@ import hashlib
 import os
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import PurePosixPath
 from urllib.parse import quote, unquote
 
@@ -220,6 +221,7 @@ def readable_spellings(location: str) -> set[str]:
     return found
 
 
+@lru_cache(4096)
 def _remote_key(scheme: str, rest: str) -> tuple[str, ...]:
     """Read a URI as Lance does, even one that `check` refuses: other tools may have written it."""
     plain = re.split(r"[?#]", re.sub(r"[\t\r\n]", "", rest).strip())[0].removeprefix("//")

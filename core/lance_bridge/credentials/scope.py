@@ -7,6 +7,7 @@ Prefixes are compared by segments, decoded as Lance decodes them, so that neithe
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from urllib.parse import unquote
 
 from .. import location as locations
@@ -41,6 +42,7 @@ class StoragePrefix:
         )
 
 
+@lru_cache(4096)
 def storage_prefix(location: str) -> StoragePrefix:
     """Return the directory that Lance uses for a table's location.
 

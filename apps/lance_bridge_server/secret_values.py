@@ -14,11 +14,13 @@ from urllib.parse import quote, urlsplit
 from lance_namespace import LanceNamespace
 from pydantic import SecretStr
 
+from lance_bridge.config import CatalogConfig
 from lance_bridge.namespace import LanceBridgeNamespace
 from lance_bridge.redaction import HIDDEN
-from lance_bridge.storage_options import STORAGE_PREFIX, may_be_credential
+from lance_bridge.storage_options import STORAGE_PREFIX, VENDOR_PREFIX, may_be_credential
 from lance_bridge_federated.children import hides
 
+_SECRET = "secret."
 _SHORTEST = 6
 """Shorter values are words of messages too."""
 
@@ -57,8 +59,9 @@ def secrets_of(namespace: LanceNamespace, properties: Mapping[str, str]) -> Iter
     Args:
         properties: Those that it was connected with; lance-bridge's own know theirs.
     """
+    is_secret = _is_secret_of_ours if isinstance(namespace, LanceBridgeNamespace) else _is_secret
     for key, value in property_texts_of(namespace, properties).items():
-        if _is_secret(key):
+        if is_secret(key):
             yield value
             password = urlsplit(value).password if "://" in value else None
             if password:
@@ -82,11 +85,20 @@ def _texts(config: Any) -> Iterator[tuple[str, str]]:
     for name, field in type(config).model_fields.items():
         value = getattr(config, name)
         if isinstance(value, SecretStr):
-            yield f"secret.{name}", value.get_secret_value()
+            yield f"{_SECRET}{name}", value.get_secret_value()
         elif isinstance(value, str):
             yield field.alias or name, value
     for option, value in config.storage.items():
         yield STORAGE_PREFIX + option, value
+    for option, value in config.vendor_options.items():
+        yield VENDOR_PREFIX + option, value
+
+
+def _is_secret_of_ours(key: str) -> bool:
+    """Return whether one of `_texts` is a secret, which the declarations say, and not the names."""
+    if key.startswith(STORAGE_PREFIX):
+        return may_be_credential(key.removeprefix(STORAGE_PREFIX))
+    return key.startswith(_SECRET) or CatalogConfig.is_secret(key)
 
 
 def _is_secret(key: str) -> bool:

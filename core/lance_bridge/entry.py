@@ -276,9 +276,9 @@ class TableEntry:
                 brings its own.
             write: Whether the client writes; None if the request does not say.
         """
-        config = self.connection.config
-        is_configured = self.connection.credentials.is_configured(self.location)
-        vended = self._vended_to_client(write) if vend is not False and self._is_remote else {}
+        config, is_remote = self.connection.config, self._is_remote
+        is_configured = is_remote and self.connection.credentials.is_configured(self.location)
+        vended = self._vended_to_client(write) if vend is not False and is_remote else {}
         if not isinstance(vended, TableCredentials):
             vended = config.answered(vended)
         options = config.answered(config.storage)

@@ -14,7 +14,7 @@ from server.test_answers import failure
 
 import lance_bridge
 from lance_bridge_federated import FederatedNamespace
-from lance_bridge_server import addresses
+from lance_bridge_server import addresses, secret_values
 from lance_bridge_server.app import create_app
 from lance_bridge_server.catalogs import connect_catalogs
 from lance_bridge_server.configuration.settings import ServerSettings
@@ -91,3 +91,13 @@ def test_what_the_client_has_sent_is_repeated(known: str) -> None:
     error: LanceNamespaceError = InvalidInputError("No store: http://mine.example.com:80/x")
     assert "http://mine.example.com:80/x" in refused(failure(error), 400, 13)
     assert known not in refused(failure(InvalidInputError(f"older: {known}")), 400, 13)
+
+
+def test_settings_of_credentials_are_words_of_answers_and_options_of_vendors_are_not() -> None:
+    vendor = {"vendor": "core.vending.NotedVendor", "log": "s3cr3t-of-a-vendor"}
+    given = {f"credentials.{key}": value for key, value in vendor.items()}
+    storage = {"storage.aws_secret_access_key": "s3cr3t-of-storage", "storage.aws_region": "moon-1"}
+    properties = {**given, **storage, "credentials.allowed_roots": "s3://lake/tables"}
+    namespace = lance_bridge.connect("hive", {"uri": "thrift://localhost:1", **properties})
+    secrets = set(secret_values.secrets_of(namespace, properties))
+    assert secrets == {"s3cr3t-of-a-vendor", "s3cr3t-of-storage"}

@@ -1,7 +1,7 @@
 """AWS STS: a session of a role, with a policy that limits it to one table's objects.
 
 Stores that speak S3 and have an STS with session policies, such as MinIO and Ceph, work the same:
-give ``endpoint`` and ``sts_endpoint``. Nobody can find out from outside whether an STS heeds the
+give ``endpoint`` and ``sts_endpoint``. No client can tell from outside whether an STS heeds the
 policy it was given; one that does not would hand out the whole role.
 """
 

@@ -169,7 +169,7 @@ class CatalogConfig(BaseModel):
         default=False,
         alias="credentials.write",
         description="Whether DescribeTable answers with credentials that may write, where any are "
-        "vended. Whoever appends to a table by its name needs them. Declaring and creating a table "
+        "vended. Appending to a table by its name takes them. Declaring and creating a table "
         "always do. A gateway decides by what the caller may do instead, where a vendor is set.",
     )
     public_options: str | None = Field(

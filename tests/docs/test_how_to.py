@@ -46,7 +46,7 @@ MIGRATION = re.compile(r"\d{8}-\d{6}-[a-z-]+-[0-9a-f]{6}")
 
 @pytest.fixture
 def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reader:
-    """Somebody who has a catalog `prod`, with tables in it and beside it."""
+    """A user who has a catalog `prod`, with tables in it and beside it."""
     monkeypatch.syspath_prepend(str(EXAMPLE))
     monkeypatch.setenv("LANCE_BRIDGE_CONFIG", str(tmp_path / "config.yaml"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))

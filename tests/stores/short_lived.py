@@ -1,6 +1,6 @@
 """A vendor whose sessions end after seconds, and a store that refuses them from then on.
 
-STS makes none of less than 15 minutes. So clients are told of an earlier end, and a proxy in front
+STS makes none of less than 15 minutes. So clients get an earlier end, and a proxy in front
 of the store refuses what is signed with a key that has ended, as the store would.
 """
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Caller:
-    """Whoever a server answers: it gets credentials in its own name, for what it may do."""
+    """The principal of a request: it gets credentials in its own name, for what it may do."""
 
     principal: str
     allows: Callable[[bool], bool]

@@ -18,7 +18,7 @@ _LONGEST_OFFSET = 300.0
 def expiring_options(options: Mapping[str, str], expires: float) -> TableCredentials:
     """Return a table's credentials with the time when they expire (seconds since 1970).
 
-    Clients are told to refresh them when a quarter of their life is left, or five minutes if that
+    Clients refresh them when a quarter of their life is left, or five minutes if that
     is shorter. `CredentialCache` replaces credentials after half of their life, so that what
     clients get then is always newer than what they have.
     """

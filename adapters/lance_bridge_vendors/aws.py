@@ -20,7 +20,7 @@ from lance_bridge.credentials import Grant, Vendor, VendorOptions, expiring_opti
 from lance_bridge.errors import display
 
 from .aws_policy import MAX_CHARACTERS, PARTITIONS, session_policy
-from .common import URL
+from .common import URL, without_slash
 
 _MOST_SECONDS = 43_200
 _SESSION_NAME = 64
@@ -88,10 +88,7 @@ class AwsOptions(VendorOptions):
         description="The address of STS; required with an S3-compatible store.",
     )  # fmt: skip
 
-    @field_validator("endpoint", "sts_endpoint")
-    @classmethod
-    def _has_no_slash(cls, url: str | None) -> str | None:
-        return url.rstrip("/") if url else None
+    _has_no_slash = field_validator("endpoint", "sts_endpoint")(without_slash)
 
 
 class AwsVendor(Vendor):

@@ -16,7 +16,7 @@ from lance_bridge import extras
 from lance_bridge.credentials import Grant, Vendor, VendorOptions, expiring_options
 from lance_bridge.errors import display
 
-from .common import URL
+from .common import URL, without_slash
 
 _ACCOUNT = r"^[a-z0-9]{3,24}$"
 _OWN = ("tenant_id", "client_id", "client_secret")
@@ -46,10 +46,7 @@ class AzureOptions(VendorOptions):
         "`https://<account_name>.blob.core.windows.net`. Clients get it with the credentials.",
     )  # fmt: skip
 
-    @field_validator("endpoint")
-    @classmethod
-    def _has_no_slash(cls, url: str | None) -> str | None:
-        return url.rstrip("/") if url else None
+    _has_no_slash = field_validator("endpoint")(without_slash)
 
 
 class AzureVendor(Vendor):

@@ -19,6 +19,11 @@ CLOCK = "The clock of this machine is wrong"
 LATER = "Repeat it later"
 
 
+def without_slash(url: str | None) -> str | None:
+    """Return an address without the slash at its end."""
+    return url.rstrip("/") if url else None
+
+
 def first_line(text: object) -> str:
     """Return the beginning of a service's message."""
     return str(text).strip().split("\n", 1)[0][:300]

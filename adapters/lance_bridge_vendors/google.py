@@ -18,7 +18,7 @@ from lance_bridge import extras
 from lance_bridge.credentials import Grant, Vendor, VendorOptions, expiring_options
 from lance_bridge.errors import display
 
-from .common import URL
+from .common import URL, without_slash
 from .google_boundary import MAX_CHARACTERS, access_boundary, conditions
 
 _KEY = "service_account_key"
@@ -54,10 +54,7 @@ class GoogleOptions(VendorOptions):
         description="The address of Google's service that makes tokens of `service_account`.",
     )  # fmt: skip
 
-    @field_validator("sts_endpoint", "iam_endpoint")
-    @classmethod
-    def _has_no_slash(cls, url: str) -> str:
-        return url.rstrip("/")
+    _has_no_slash = field_validator("sts_endpoint", "iam_endpoint")(without_slash)
 
 
 class GoogleVendor(Vendor):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 from pathlib import Path
 from types import TracebackType
 
 from cli.running import PROGRAM
+from servers.processes import free_port
 
 
 class GatewayProcess:
@@ -15,8 +15,7 @@ class GatewayProcess:
 
     def __init__(self, log: Path, *arguments: str) -> None:
         """Args: log: The file that has what it prints to standard error."""
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self._port = free.getsockname()[1]
+        self._port = free_port()
         self._log = log
         self._arguments = arguments
         self._process: subprocess.Popen[str] | None = None

@@ -55,6 +55,7 @@ from .records import (
     STORAGE,
     TABLE_TYPE,
     UNREADABLE,
+    CatalogColumn,
     Column,
     NamespaceRecord,
     Path,
@@ -76,6 +77,7 @@ __all__ = [
     "UNREADABLE",
     "Capabilities",
     "Catalog",
+    "CatalogColumn",
     "Column",
     "NameRule",
     "NamespaceRecord",
@@ -110,6 +112,14 @@ class Catalog(ABC):
 
         Differs where two catalogs, servers or accounts do. Holds no secret, and makes no call.
         """
+
+    def describe_login(self) -> str:
+        """Return as whom this is connected, if `vend_credentials` depends on that, else "".
+
+        Only a digest is used, to tell connections apart: it may be a token, and no password that
+        could be guessed. Makes no call.
+        """
+        return ""
 
     def describe_server(self) -> Mapping[str, str]:
         """Return what the server says of itself, such as its version, by name; for people."""
@@ -271,6 +281,18 @@ class Catalog(ABC):
             NamespaceNotFoundError: (1) the namespace does not exist.
         """
 
+    def load_columns(self, path: Path) -> Iterable[CatalogColumn]:  # noqa: ARG002 - most have none
+        """Return the columns that the catalog itself has of an entry, in their order.
+
+        They are shown to people, for entries that are not Lance's: the schema of a Lance table is
+        that of its data. Partition columns come last. None where the catalog keeps no columns.
+
+        Raises:
+            TableNotFoundError: (4)
+            NamespaceNotFoundError: (1)
+        """
+        return ()
+
     @abstractmethod
     def create_table(self, record: TableRecord) -> TableRecord:
         """Add an external entry with the record's location and properties.
@@ -322,7 +344,7 @@ class Catalog(ABC):
         """
         return {}
 
-    def alter_ownership(self, record: TableRecord, marks: Mapping[str, str]) -> None:  # noqa: ARG002
+    def alter_ownership(self, record: TableRecord, ownership: Mapping[str, str]) -> None:  # noqa: ARG002
         """Do as `alter_table`, with what `load_ownership` returned in place of an external entry's.
 
         Undoes a change that made an entry external; nothing else may give files to the catalog.

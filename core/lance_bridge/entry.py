@@ -18,7 +18,7 @@ from lance_namespace.errors import (
 from . import location as locations
 from .catalog import LATEST, MANAGED_BY, Path, TableCredentials, TableRecord
 from .connection import Connection
-from .credentials import current_caller
+from .credentials import CALLER
 from .errors import concurrent_modification, display, invalid, table_not_found, unsupported
 from .lost_replies import retry_after_readback
 from .managed_state import State, parse_state, with_state
@@ -30,7 +30,7 @@ from .records import (
     visible_properties,
 )
 from .storage import MAIN, TableFiles, TableStorage
-from .storage_options import without_credentials
+from .storage_options import sanitize_options, without_authentication
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -261,7 +261,7 @@ class TableEntry:
         if vend is not False and self._is_remote:
             vended = self.connection.credentials.of(self.record, write=write)
         if isinstance(vended, TableCredentials):
-            options = without_credentials(options)
+            options = without_authentication(options)
         return {**options, **vended} or None
 
     @property
@@ -283,7 +283,7 @@ class TableEntry:
             vended = config.answered(vended)
         options = config.answered(config.storage)
         if vend is False or is_configured:
-            options = config.without_credentials(options)
+            options = sanitize_options(options)
         return {**options, **vended} or None
 
     def _vended_to_client(self, write: bool | None) -> Mapping[str, str]:
@@ -292,7 +292,7 @@ class TableEntry:
         A request that does not say whether it writes is a writer's where a gateway lets its
         principal write, or else where the property ``credentials.write`` says so.
         """
-        credentials, caller = self.connection.credentials, current_caller()
+        credentials, caller = self.connection.credentials, CALLER.get()
         if caller is None:
             write = self.connection.config.credentials_write if write is None else write
             return credentials.of(self.record, write=write, own=False)

@@ -175,6 +175,11 @@ def namespace_directories(namespace: Sequence[str]) -> list[str]:
     return [*(file_name(name, "") for name in outer), file_name(innermost, ".db")]
 
 
+def default_below(root: str, path: Sequence[str]) -> str:
+    """Return the default location of a table below a root."""
+    return join(root, *namespace_directories(path[:-1]), file_name(path[-1], ".lance"))
+
+
 def key(location: str) -> tuple[str, ...]:
     """Return a location as segments, equal for all its spellings. Local links are resolved.
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from lance_namespace.errors import InvalidTableStateError
 
@@ -25,6 +28,52 @@ YOUNG_SECONDS = 2.0
 """The age up to which it is worth waiting for a hold, by the clocks of the clients."""
 
 
+_BATCH_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+@dataclass(frozen=True)
+class PreparedVersion:
+    """The next version of a table, which is the latest once the batch is committed that made it.
+
+    Attributes:
+        batch: The id of the batch.
+        table: The path of the table that has the record of the batch.
+        location: The location of that table.
+        staged: The file name of the manifest that was staged for the version.
+    """
+
+    batch: str
+    table: Path
+    location: str
+    staged: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields as they are in `LATEST`."""
+        return {
+            "batch": self.batch,
+            "table": list(self.table),
+            "location": self.location,
+            "staged": self.staged,
+        }
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> PreparedVersion:
+        """Parse what `to_json` returns. Raises ValueError for anything else."""
+        try:
+            found = cls(
+                str(fields["batch"]),
+                tuple(map(str, fields["table"])),
+                str(fields["location"]),
+                str(fields["staged"]),
+            )
+        except (KeyError, TypeError) as error:
+            raise ValueError(fields) from error
+        names = (found.table, found.location, found.staged)
+        if not _BATCH_ID.fullmatch(found.batch) or not all(names) or "/" in found.staged:
+            raise ValueError(fields)
+        return found
+
+
 @dataclass(frozen=True)
 class State:
     """The latest version of a table; 0 for one that is declared and has no data.
@@ -36,6 +85,7 @@ class State:
         other: The other name of a table while it is renamed by a copy.
         holder: The id of the holder.
         brief: Whether the hold ends after `BRIEF_SECONDS`.
+        prepared: The next version, where a batch has made it that may be undecided.
     """
 
     version: int
@@ -44,6 +94,7 @@ class State:
     other: Path = ()
     holder: str = ""
     brief: bool = False
+    prepared: PreparedVersion | None = None
 
     def to_text(self) -> str:
         """Return the value of `LATEST`."""
@@ -54,6 +105,7 @@ class State:
             "other": list(self.other),
             "holder": self.holder,
             "brief": self.brief or None,
+            "prepared": self.prepared and self.prepared.to_json(),
         }
         return json.dumps({k: v for k, v in fields.items() if v not in ("", None, [])})
 
@@ -72,7 +124,9 @@ class State:
             raise ValueError(text)
         brief = fields.get("brief") is True
         since = held if isinstance(held, int) else None
-        return cls(version, staged, since, tuple(other), holder, brief)
+        prepared = fields.get("prepared")
+        next_version = None if prepared is None else PreparedVersion.from_json(prepared)
+        return cls(version, staged, since, tuple(other), holder, brief, next_version)
 
     @property
     def is_held(self) -> bool:
@@ -97,8 +151,18 @@ class State:
         return replace(self, held=_now(), other=other, holder=name, brief=brief)
 
     def free(self) -> State:
-        """Return the same state without a hold."""
-        return replace(self, held=None, other=(), holder="", brief=False)
+        """Return the same latest version, without a hold and without a prepared version."""
+        return State(self.version, self.staged)
+
+    def prepare(self, version: PreparedVersion) -> State:
+        """Return the same latest version, with a next one that depends on a batch."""
+        return replace(self.free(), prepared=version)
+
+    def decided(self, *, committed: bool) -> State:
+        """Return the state once the batch is decided that made the prepared version."""
+        if self.prepared is None or not committed:
+            return self.free()
+        return State(self.version + 1, self.prepared.staged)
 
 
 def parse_state(record: TableRecord) -> State | None:

@@ -22,7 +22,7 @@ from . import config as configuration
 from . import location as locations
 from .catalog import PORT_VERSION, Capabilities, Catalog, Path
 from .connection import Connection
-from .credentials.sources import describe_vendors
+from .credentials.sources import describe_credentials
 from .errors import invalid
 from .names import written
 from .operations.compute import ComputeOperations
@@ -131,20 +131,31 @@ class LanceBridgeNamespace(
     # -- life --------------------------------------------------------------------------------------
 
     def namespace_id(self) -> str:
-        """Return what this is connected to; equal for equal connections, without secrets."""
+        """Return what this is connected to, and a digest of as whom; without secrets.
+
+        In one session of Lance, namespaces of equal ids share a table's store and its credentials.
+        """
+        config = self.connection.config
+        parts = self._address()
+        credentials = describe_credentials(self.connection.catalog, config)
+        if credentials:
+            parts.append(f"credentials={credentials}")
+        if config.credentials_write:
+            parts.append("credentials.write")
+        return f"{self.impl}({', '.join(parts)})"
+
+    def describe_connection(self) -> str:
+        """Return what this is connected to, as whomever: equal also with another token or key."""
+        return f"{self.impl}({', '.join(self._address())})"
+
+    def _address(self) -> list[str]:
         config = self.connection.config
         parts = [self.connection.catalog.describe_connection()]
         if config.root:
             parts.append(f"root={config.root}")
         if self.connection.default_namespace:
             parts.append(f"default-namespace={written(self.connection.default_namespace)}")
-        vendors = describe_vendors(config)
-        if vendors:
-            parts.append(f"credentials={vendors}")
-        if config.credentials_write:
-            # pylance shares a table's store between namespaces of equal ids.
-            parts.append("credentials.write")
-        return f"{self.impl}({', '.join(parts)})"
+        return parts
 
     def __repr__(self) -> str:
         if "connection" not in self.__dict__:

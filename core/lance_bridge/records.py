@@ -91,6 +91,19 @@ class Column:
 
 
 @dataclass(frozen=True)
+class CatalogColumn:
+    """A column of an entry as the catalog itself has it, whatever the table's files have."""
+
+    name: str
+    type: str
+    """In the catalog's own words: ``array<int>``."""
+    nullable: bool = True
+    comment: str = ""
+    is_partition: bool = False
+    """Whether partitions are made by it."""
+
+
+@dataclass(frozen=True)
 class TableRecord:
     """One table entry as the catalog has it.
 

@@ -18,6 +18,7 @@ from lance_namespace.errors import (
 )
 
 from . import location as locations
+from .credentials import CALLER, PRINCIPAL
 from .entry import TableEntry
 from .errors import (
     LANCE_ERRORS,
@@ -33,9 +34,11 @@ from .errors import (
 )
 from .lance_datasets import latest_version, transaction_at
 from .managed import OutOfBand, conversion, out_of_band
+from .managed.intents import latest_state
 from .managed.view import TableView
 from .requests import LATEST, Ref
 from .storage.store import TableStorage
+from .version_changes import CHANGES
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -74,7 +77,7 @@ class Table(TableEntry):
     def is_declared(self) -> bool:
         """Return True where the table has no version yet."""
         if self.managed is not None:
-            return self.managed.version == 0
+            return latest_state(self).version == 0
         return not self.storage().has_dataset(self.location)
 
     # -- the dataset -------------------------------------------------------------------------------
@@ -99,6 +102,13 @@ class Table(TableEntry):
         """
         if write:
             self.require_own_versions()
+        dataset = self._open(ref, vend=vend, write=write)
+        changes = CHANGES.get()
+        if changes is not None:
+            changes.read = int(dataset.version)
+        return dataset
+
+    def _open(self, ref: Ref, *, vend: bool | None, write: bool) -> lance.LanceDataset:
         options = self.storage_options(vend=vend, write=write)
         if not locations.is_local(self.uri):
             # Lance waits for minutes for a store that never answers. This call ends in time.
@@ -123,7 +133,7 @@ class Table(TableEntry):
         self, ref: Ref, options: dict[str, str] | None, *, write: bool
     ) -> lance.LanceDataset:
         """Open a version that the catalog holds; commits go through the catalog, too."""
-        state = self.managed_state()
+        state = latest_state(self)
         self.require_main_branch(ref.branch)
         if state.version == 0:
             raise self._no_version(ref) if ref.version else self._only_declared()
@@ -227,6 +237,20 @@ class Table(TableEntry):
         """Give the latest version its final name, if that can be done; else a warning is logged."""
         conversion.finish_latest(self)
 
+    @contextmanager
+    def finished_for_removal(self) -> Iterator[Self]:
+        """Keep others from committing while the entry is removed; yields the table as it is then.
+
+        The batch that it is part of is ended, and its latest version is found without the entry.
+
+        Raises:
+            ConcurrentModificationError: (14) other clients commit all the time.
+            ServiceUnavailableError: (17) or another error of the storage that has the record of the
+                batch: a version that it has prepared would be lost with the entry.
+        """
+        with conversion.finished_for_removal(self) as finished:
+            yield finished
+
     def latest_in_storage(self) -> int:
         """Return the latest version at the location, or 0; Lance commits on top of it.
 
@@ -266,6 +290,8 @@ class Table(TableEntry):
     ) -> Iterator[None]:
         """Translate what pylance raises while it changes the dataset; nothing is committed then.
 
+        The version that the dataset then has is noted as committed.
+
         Args:
             what: What did not happen, for the middle of the message.
             rows: Those that are read meanwhile; an error of their reader is raised as it is.
@@ -296,6 +322,18 @@ class Table(TableEntry):
             if self._was_overtaken(dataset, before, error):
                 raise concurrent_modification(self.path) from error
             raise as_namespace_error(message, error) from error
+        self.note_commit(before, int(dataset.version))
+
+    def note_commit(self, read: int, after: int) -> None:
+        """Add a commit to those that are recorded, if any are.
+
+        Args:
+            read: The version that it was made from.
+            after: The version that it has made, or the same if none.
+        """
+        changes = CHANGES.get()
+        if changes is not None:
+            changes.add(self.path, read, after)
 
     def _was_overtaken(self, dataset: lance.LanceDataset, before: int, error: Exception) -> bool:
         if TOO_MANY_WRITERS in str(error):
@@ -307,6 +345,12 @@ def raise_view_failure(view: Any, error: Exception) -> None:
     """Raise what the catalog refused while pylance asked a view of the table, if it did."""
     if isinstance(view, TableView) and view.failure is not None:
         raise view.failure from error
+
+
+def transaction_properties() -> dict[str, str]:
+    """Return the properties of a transaction that say on whose behalf it is made."""
+    caller = CALLER.get()
+    return {} if caller is None else {PRINCIPAL: caller.principal}
 
 
 def transaction_id(dataset: lance.LanceDataset, table: Table) -> str | None:

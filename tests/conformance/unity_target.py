@@ -100,7 +100,8 @@ class UnityTarget(Target):
         }
 
     def make_foreign_table(self, namespace_id: Sequence[str], name: str, location: str) -> None:
-        self._add(namespace_id, name, storage_location=_uri(location))
+        columns = [_column("id", "INT", "integer")]
+        self._add(namespace_id, name, storage_location=_uri(location), columns=columns)
 
     def make_entry(
         self, namespace_id: Sequence[str], name: str, location: str, entry_type: str

@@ -1,56 +1,65 @@
-"""Several operations as one: all of them, or none."""
+"""Versions of several tables that are created together: all of them, or none."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
-import lance_namespace as api
 import pytest
 from lance_namespace import errors
-from lance_namespace_urllib3_client.models import CreateTableVersionEntry
 
-from lance_bridge.dataset.history import batches
 from lance_bridge.errors import OutcomeUnknownError
-from lance_bridge.storage.staging import Staged
-from lance_bridge.table import Table
+from lance_bridge.storage.manifests import TableFiles
 
-from .building import DATASET, TABLE, at, count_rows
+from .batching import (
+    HOME,
+    NEW,
+    OTHER,
+    THIRD,
+    batch_files,
+    commit,
+    create_all,
+    create_managed,
+    creation,
+    insert,
+    rows,
+    stage_all,
+    staged,
+    state,
+)
+from .building import DATASET, create
+from .managing import (
+    able,  # noqa: F401 - a fixture
+    another,
+)
 from .memory_catalog import MemoryNamespace, MemoryServer, Moment
-from .staging import append, build, directory, numbers, stage
+from .staging import build, numbers
 
-OTHER = [*DATASET, "other"]
-NEW = [*DATASET, "new"]
+pytestmark = pytest.mark.usefixtures("able")
 
-
-def entry(table: list[str], version: int, staged: Path, **more: Any) -> CreateTableVersionEntry:
-    path = str(staged).lstrip("/")
-    return CreateTableVersionEntry(id=table, version=version, manifest_path=path, **more)
+BEFORE, AFTER = [0, 1, 2], [0, 1, 2, 100]
 
 
-def create_all(ns: MemoryNamespace, *entries: CreateTableVersionEntry) -> list[int]:
-    request = api.BatchCreateTableVersionsRequest(entries=list(entries))
-    return [each.version for each in ns.batch_create_table_versions(request).versions]
+def test_versions_of_several_tables_are_created_together(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    create_managed(namespace, HOME, OTHER, THIRD)
+    entries = stage_all(namespace, THIRD, HOME, OTHER)
+    assert create_all(namespace, entries) == [2, 2, 2]
+    for each in (HOME, OTHER, THIRD):
+        assert rows(namespace, each) == AFTER
+        assert state(server, each).prepared is None
+        assert numbers(namespace, each) == [1, 2]
+        assert batch_files(server, each) == []
+    assert create_all(namespace, []) == []
 
 
-def commit(ns: MemoryNamespace, *operations: dict[str, Any]) -> list[dict[str, Any]]:
-    request: Any = {"operations": list(operations)}
-    results = ns.batch_commit_tables(request).results
-    return [each.model_dump(exclude_none=True) for each in results]
-
-
-def creation(table: list[str], version: int, staged: Path) -> dict[str, Any]:
-    path = str(staged).lstrip("/")
-    return {"create_table_version": {"id": table, "version": version, "manifest_path": path}}
-
-
-def deletion(table: list[str], start: int, end: int) -> dict[str, Any]:
-    ranges = [{"start_version": start, "end_version": end}]
-    return {"delete_table_versions": {"id": table, "ranges": ranges}}
-
-
-# -- versions of several tables ------------------------------------------------------------------
+def test_the_same_request_again_is_answered_as_before(namespace: MemoryNamespace) -> None:
+    create_managed(namespace, HOME, OTHER)
+    entries = stage_all(namespace, HOME, OTHER)
+    assert create_all(namespace, entries) == create_all(namespace, entries) == [2, 2]
+    assert rows(namespace, HOME) == rows(namespace, OTHER) == AFTER
 
 
 @pytest.mark.parametrize(
@@ -64,218 +73,260 @@ def deletion(table: list[str], start: int, end: int) -> dict[str, Any]:
     ],
 )
 def test_nothing_is_created_where_one_entry_is_bad(
-    namespace: MemoryNamespace, wrong: dict[str, Any], code: type[Exception]
+    namespace: MemoryNamespace, server: MemoryServer, wrong: dict[str, Any], code: type[Exception]
 ) -> None:
-    build(namespace, 1)
-    build(namespace, 1, OTHER)
-    good, bad = entry(TABLE, *stage(namespace)), entry(OTHER, *stage(namespace, OTHER))
+    create_managed(namespace, HOME, OTHER)
+    good, bad = stage_all(namespace, HOME, OTHER)
     with pytest.raises(code):
-        create_all(namespace, good, bad.model_copy(update=wrong))
-    assert numbers(namespace) == numbers(namespace, OTHER) == [1]
-    assert create_all(namespace, good, bad) == [2, 2]
+        create_all(namespace, [good, bad.model_copy(update=wrong)])
+    assert numbers(namespace, HOME) == numbers(namespace, OTHER) == [1]
+    assert batch_files(server, HOME) == []
+    assert create_all(namespace, [good, bad]) == [2, 2]
 
 
 def test_two_entries_for_one_table_are_refused_by_name(namespace: MemoryNamespace) -> None:
-    build(namespace, 1)
-    one, two = stage(namespace), stage(namespace)
-    with pytest.raises(errors.UnsupportedOperationError, match=r"two for .*Orders"):
-        create_all(namespace, entry(TABLE, *one), entry(TABLE, *two))
-    assert numbers(namespace) == [1]
+    create_managed(namespace, HOME)
+    with pytest.raises(errors.UnsupportedOperationError, match=r"two of .*\.a'"):
+        create_all(namespace, stage_all(namespace, HOME, HOME))
+    assert numbers(namespace, HOME) == [1]
 
 
-def steps(ns: MemoryNamespace, server: MemoryServer, *tables: list[str]) -> list[batches.Step]:
-    made = []
-    for table in tables:
-        version, staged = stage(ns, table)
-        made.append(
-            batches.create_version(
-                Table(ns.connection, server.tables[tuple(table)]), Staged(version, str(staged))
-            )
-        )
-    return made
+# -- what cannot be done together ------------------------------------------------------------------
 
 
-def test_what_was_created_before_a_conflict_is_taken_back(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
-    build(namespace, 1)
+def require_refused(ns: MemoryNamespace, reason: str, *tables: list[str]) -> None:
+    """Check that a batch is refused in both operations, and that nothing is created."""
+    entries = stage_all(ns, *tables)
+    with pytest.raises(errors.UnsupportedOperationError, match=reason):
+        create_all(ns, entries)
+    with pytest.raises(errors.UnsupportedOperationError, match=reason):
+        commit(ns, *map(creation, entries))
+    assert [numbers(ns, each) for each in tables] == [[1] for _ in tables]
+
+
+def test_a_table_that_its_storage_manages_is_refused_by_name(namespace: MemoryNamespace) -> None:
+    create_managed(namespace, HOME)
     build(namespace, 1, OTHER)
-    planned = steps(namespace, server, TABLE, OTHER)
-    append(namespace, OTHER, 55)
-    with pytest.raises(errors.ConcurrentModificationError, match="Version 2 of table"):
-        batches.run(planned)
-    assert numbers(namespace) == [1]
-    assert count_rows(namespace, TABLE) == 3
-    assert count_rows(namespace, OTHER) == 4
-    assert numbers(namespace, OTHER) == [1, 2]
-    staged = [p for p in (directory(namespace) / "_versions").iterdir() if "manifest-" in p.name]
-    assert len(staged) == 1
+    require_refused(namespace, r"\.b' cannot .* managed by its storage.*manage_table", HOME, OTHER)
 
 
-def test_a_version_that_others_built_on_stays_and_is_named(
+def test_a_catalog_that_cannot_compare_and_set_says_why(
     namespace: MemoryNamespace, server: MemoryServer
 ) -> None:
-    build(namespace, 1)
-
-    def fail() -> None:
-        append(namespace, TABLE, 77)
-        raise errors.ServiceUnavailableError("no more")
-
-    failing = batches.Step((at("x"), ""), fail, lambda: None)
-    with pytest.raises(errors.InternalError, match=r"Version 2 of .*Orders' stays") as caught:
-        batches.run([*steps(namespace, server, TABLE), failing])
-    assert isinstance(caught.value.__cause__, errors.ServiceUnavailableError)
-    assert numbers(namespace) == [1, 2, 3]
-    assert count_rows(namespace, TABLE) == 5
+    server.capabilities = replace(server.capabilities, no_managed_tables="it has no transactions")
+    build(namespace, 1, HOME)
+    build(namespace, 1, OTHER)
+    require_refused(namespace, r"\.a' cannot .*: it has no transactions", HOME, OTHER)
 
 
-# -- operations of several kinds -----------------------------------------------------------------
+def test_a_table_that_adopts_foreign_versions_is_refused_by_name(
+    namespace: MemoryNamespace,
+) -> None:
+    create_managed(namespace, HOME)
+    create_managed(namespace, OTHER, **{"managed.foreign_commits": "adopt"})
+    require_refused(namespace, r"\.b' cannot .*adopt.*hide or refuse", HOME, OTHER)
 
 
-def test_operations_of_all_kinds_are_done_in_one_batch(namespace: MemoryNamespace) -> None:
-    build(namespace, 1)
-    build(namespace, 2, OTHER)
-    version, staged = stage(namespace)
-    results = commit(
-        namespace,
-        deletion(OTHER, 0, 2),
-        {"declare_table": {"id": NEW, "properties": {"a": "b"}}},
-        creation(TABLE, version, staged),
-    )
-    assert results[0] == {"delete_table_versions": {"deleted_count": 1}}
-    assert results[1]["declare_table"]["properties"] == {"a": "b"}
-    assert results[2]["create_table_version"]["version"]["version"] == 2
-    assert numbers(namespace, OTHER) == [2]
-    assert numbers(namespace, NEW) == []
-    assert count_rows(namespace, TABLE) == 4
+def test_one_version_is_created_in_any_table(namespace: MemoryNamespace) -> None:
+    build(namespace, 1, OTHER)
+    [entry] = stage_all(namespace, OTHER)
+    assert create_all(namespace, [entry]) == [2]
+
+
+# -- operations of several kinds -------------------------------------------------------------------
+
+
+def test_operations_that_create_versions_are_done_in_one_batch(namespace: MemoryNamespace) -> None:
+    create_managed(namespace, HOME, OTHER)
+    results = commit(namespace, *map(creation, stage_all(namespace, OTHER, HOME)))
+    assert [each["create_table_version"]["version"]["version"] for each in results] == [2, 2]
+    assert rows(namespace, HOME) == rows(namespace, OTHER) == AFTER
     assert commit(namespace) == []
 
 
-def test_a_table_is_deregistered_in_a_batch(
+def test_one_operation_of_any_kind_is_done(
     namespace: MemoryNamespace, server: MemoryServer
 ) -> None:
-    build(namespace, 1)
-    place = directory(namespace)
-    results = commit(namespace, {"deregister_table": {"id": TABLE}}, {"declare_table": {"id": NEW}})
-    assert results[0]["deregister_table"]["id"] == TABLE
-    assert results[0]["deregister_table"]["location"] == str(place)
-    assert list(server.tables) == [tuple(NEW)]
-    assert (place / "_versions").is_dir()
+    build(namespace, 2, HOME)
+    [declared] = commit(namespace, {"declare_table": {"id": NEW, "properties": {"a": "b"}}})
+    assert declared["declare_table"]["properties"] == {"a": "b"}
+    ranges = [{"start_version": 0, "end_version": 2}]
+    [deleted] = commit(namespace, {"delete_table_versions": {"id": HOME, "ranges": ranges}})
+    assert deleted == {"delete_table_versions": {"deleted_count": 1}}
+    [created] = commit(namespace, creation(staged(namespace, HOME)))
+    assert created["create_table_version"]["version"]["version"] == 3
+    [removed] = commit(namespace, {"deregister_table": {"id": NEW}})
+    assert removed["deregister_table"]["id"] == NEW
+    assert list(server.tables) == [tuple(HOME)]
 
 
 @pytest.mark.parametrize(
-    ("bad", "code"),
+    ("operation", "code"),
     [
-        ({"deregister_table": {"id": [*DATASET, "absent"]}}, errors.TableNotFoundError),
-        (deletion(OTHER, 0, -1), errors.InvalidInputError),
-        ({"declare_table": {"id": OTHER}}, errors.TableAlreadyExistsError),
-        ({"declare_table": {"id": ["eu", "shop", "no", "t"]}}, errors.NamespaceNotFoundError),
-        ({"declare_table": {"id": [*DATASET, "x"], "location": "relative"}},
-         errors.InvalidInputError),
-        ({"deregister_table": {"id": NEW}}, errors.TableNotFoundError),
+        ({"declare_table": {"id": NEW}}, errors.UnsupportedOperationError),
+        ({"deregister_table": {"id": OTHER}}, errors.UnsupportedOperationError),
+        ({"delete_table_versions": {"id": OTHER, "ranges": []}}, errors.UnsupportedOperationError),
         ({}, errors.InvalidInputError),
-        ({"declare_table": {"id": [*DATASET, "x"]}, "deregister_table": {"id": OTHER}},
-         errors.InvalidInputError),
-    ],
-)  # fmt: skip
-def test_nothing_is_done_where_one_operation_is_bad(
-    namespace: MemoryNamespace, server: MemoryServer, bad: dict[str, Any], code: type[Exception]
-) -> None:
-    build(namespace, 1, OTHER)
-    before = dict(server.tables)
-    with pytest.raises(code):
-        commit(namespace, {"declare_table": {"id": NEW}}, bad)
-    assert server.tables == before
-    assert numbers(namespace, OTHER) == [1]
-
-
-@pytest.mark.parametrize(
-    "pair",
-    [
-        [{"deregister_table": {"id": TABLE}}, {"deregister_table": {"id": OTHER}}],
-        [deletion(TABLE, 0, 2), {"deregister_table": {"id": OTHER}}],
-        [deletion(TABLE, 0, 2), deletion(OTHER, 0, 2)],
+        (
+            {"declare_table": {"id": NEW}, "deregister_table": {"id": OTHER}},
+            errors.InvalidInputError,
+        ),
     ],
 )
-def test_two_operations_that_cannot_be_undone_are_refused_by_name(
-    namespace: MemoryNamespace, server: MemoryServer, pair: list[dict[str, Any]]
+def test_nothing_is_done_where_one_operation_cannot_be_done_with_others(
+    namespace: MemoryNamespace,
+    server: MemoryServer,
+    operation: dict[str, Any],
+    code: type[Exception],
 ) -> None:
-    build(namespace, 2)
-    build(namespace, 2, OTHER)
-    with pytest.raises(errors.UnsupportedOperationError, match="neither can be undone"):
-        commit(namespace, *pair)
-    assert len(server.tables) == 2
-    assert numbers(namespace) == numbers(namespace, OTHER) == [1, 2]
+    create_managed(namespace, HOME, OTHER)
+    before = dict(server.tables)
+    with pytest.raises(code):
+        commit(namespace, creation(staged(namespace, HOME)), operation)
+    assert server.tables == before
+    assert numbers(namespace, HOME) == numbers(namespace, OTHER) == [1]
 
 
-def losing(name: str, moment: Moment, error: Exception) -> Callable[[str, Moment], None]:
-    def fault(change: str, when: Moment) -> None:
-        if (change, when) == (name, moment):
-            raise error
-
-    return fault
-
-
-def test_what_came_first_is_undone_where_the_last_fails(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
-    build(namespace, 1)
-    build(namespace, 1, OTHER)
-    version, staged = stage(namespace)
-    failure = errors.PermissionDeniedError("not you")
-    operations = [{"deregister_table": {"id": OTHER}}, creation(TABLE, version, staged)]
-    server.fault = losing("drop_table", "before", failure)
-    with pytest.raises(errors.PermissionDeniedError, match="not you"):
-        commit(namespace, *operations)
-    server.fault = None
-    assert numbers(namespace) == [1]
-    assert len(server.tables) == 2
-    commit(namespace, *operations)
-    assert numbers(namespace) == [1, 2]
-    assert list(server.tables) == [tuple(TABLE)]
+def test_one_bad_operation_is_answered_as_by_itself(namespace: MemoryNamespace) -> None:
+    create(namespace, HOME)
+    for operation, code in (
+        ({"declare_table": {"id": HOME}}, errors.TableAlreadyExistsError),
+        ({"declare_table": {"id": ["eu", "no", "no", "t"]}}, errors.NamespaceNotFoundError),
+        ({"deregister_table": {"id": [*DATASET, "absent"]}}, errors.TableNotFoundError),
+    ):
+        with pytest.raises(code):
+            commit(namespace, operation)
 
 
-def test_what_cannot_be_undone_is_not_begun_before_all_else_is_done(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
-    build(namespace, 1)
-    build(namespace, 1, OTHER)
-    planned = steps(namespace, server, TABLE)
-    append(namespace)
-    with pytest.raises(errors.ConcurrentModificationError):
-        batches.run([batches.deregister(namespace.tables, at("other")), *planned])
-    assert set(server.tables) == {tuple(TABLE), tuple(OTHER)}
+# -- other clients, and lost replies ---------------------------------------------------------------
 
 
-def test_a_declaration_is_undone_where_the_last_fails(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
-    build(namespace, 1)
+def at_change(server: MemoryServer, number: int, moment: Moment, act: Callable[[], object]) -> None:
+    """Have something happen at one of the next changes of entries, which are numbered from 1."""
+    left = [number]
 
     def fault(change: str, when: Moment) -> None:
-        if change == "drop_table" and "drop_table" not in failed:
-            failed.append(change)
-            raise errors.PermissionDeniedError(f"{change} {when}")
+        if change != "alter_table" or when != moment:
+            return
+        left[0] -= 1
+        if not left[0]:
+            server.fault = None
+            act()
 
-    failed: list[str] = []
     server.fault = fault
-    with pytest.raises(errors.PermissionDeniedError):
-        commit(namespace, {"declare_table": {"id": NEW}}, {"deregister_table": {"id": TABLE}})
-    assert list(server.tables) == [tuple(TABLE)]
 
 
-def test_what_cannot_be_undone_is_named(namespace: MemoryNamespace, server: MemoryServer) -> None:
-    build(namespace, 1)
-    server.fault = losing("drop_table", "before", errors.PermissionDeniedError("not you"))
-    with pytest.raises(errors.InternalError, match=r"not you.*The cause: not you"):
-        commit(namespace, {"declare_table": {"id": NEW}}, {"deregister_table": {"id": TABLE}})
-    assert set(server.tables) == {tuple(TABLE), tuple(NEW)}
-
-
-def test_a_lost_reply_does_not_undo_what_happened(
+def test_nothing_is_created_where_another_client_commits_meanwhile(
     namespace: MemoryNamespace, server: MemoryServer
 ) -> None:
-    build(namespace, 1)
-    server.fault = losing("drop_table", "after", OutcomeUnknownError("lost"))
-    commit(namespace, {"declare_table": {"id": NEW}}, {"deregister_table": {"id": TABLE}})
-    assert list(server.tables) == [tuple(NEW)]
+    create_managed(namespace, HOME, OTHER)
+    entries = stage_all(namespace, HOME, OTHER)
+    at_change(server, 2, "before", lambda: insert(another(namespace), OTHER))
+    with pytest.raises(errors.ConcurrentModificationError):
+        create_all(namespace, entries)
+    assert rows(namespace, HOME) == BEFORE
+    assert rows(namespace, OTHER) == [0, *BEFORE]
+    assert state(server, HOME).prepared is None
+    assert batch_files(server, HOME) == []
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
+def test_a_batch_whose_reply_is_lost_is_committed_once(
+    namespace: MemoryNamespace, server: MemoryServer, number: int, moment: Moment
+) -> None:
+    def lose() -> None:
+        raise OutcomeUnknownError("lost")
+
+    create_managed(namespace, HOME, OTHER)
+    entries = stage_all(namespace, HOME, OTHER)
+    at_change(server, number, moment, lose)
+    assert create_all(namespace, entries) == [2, 2]
+    assert rows(namespace, HOME) == rows(namespace, OTHER) == AFTER
+    assert batch_files(server, HOME) == []
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_batch_that_the_catalog_refuses_is_taken_back(
+    namespace: MemoryNamespace, server: MemoryServer, number: int
+) -> None:
+    def refuse() -> None:
+        raise errors.PermissionDeniedError("not you")
+
+    create_managed(namespace, HOME, OTHER)
+    entries = stage_all(namespace, HOME, OTHER)
+    at_change(server, number, "before", refuse)
+    with pytest.raises(errors.PermissionDeniedError):
+        create_all(namespace, entries)
+    assert rows(namespace, HOME) == rows(namespace, OTHER) == BEFORE
+    assert state(server, HOME).prepared is None
+    assert create_all(namespace, entries) == [2, 2]
+
+
+def fail_outcomes(patch: pytest.MonkeyPatch, outcomes: int, moment: Moment = "before") -> None:
+    """Have the storage fail at the next outcomes of batches, before or after they are written."""
+    left, put = [outcomes], TableFiles.put_own
+
+    def failing(files: TableFiles, path: str, data: bytes) -> bool:
+        if not path.endswith(".outcome.batch.json") or not left[0]:
+            return put(files, path, data)
+        left[0] -= 1
+        if moment == "after":
+            put(files, path, data)
+        raise errors.ServiceUnavailableError("gone")
+
+    patch.setattr(TableFiles, "put_own", failing)
+
+
+@pytest.mark.parametrize(("moment", "found"), [("before", BEFORE), ("after", AFTER)])
+def test_a_batch_whose_outcome_cannot_be_written_is_aborted_unless_it_was(
+    namespace: MemoryNamespace,
+    monkeypatch: pytest.MonkeyPatch,
+    moment: Moment,
+    found: list[int],
+) -> None:
+    create_managed(namespace, HOME, OTHER)
+    entries = stage_all(namespace, HOME, OTHER)
+    fail_outcomes(monkeypatch, 1, moment)
+    if found == AFTER:
+        assert create_all(namespace, entries) == [2, 2]
+    else:
+        with pytest.raises(errors.ServiceUnavailableError, match="gone"):
+            create_all(namespace, entries)
+    assert rows(namespace, HOME) == rows(namespace, OTHER) == found
+
+
+@pytest.mark.parametrize(("moment", "found"), [("before", BEFORE), ("after", AFTER)])
+def test_a_batch_whose_outcome_cannot_be_read_back_says_so(
+    namespace: MemoryNamespace,
+    server: MemoryServer,
+    monkeypatch: pytest.MonkeyPatch,
+    moment: Moment,
+    found: list[int],
+) -> None:
+    create_managed(namespace, HOME, OTHER)
+    entries = stage_all(namespace, HOME, OTHER)
+    fail_outcomes(monkeypatch, 2, moment)
+    with pytest.raises(OutcomeUnknownError, match=r"batch .*_transactions/.* is unknown"):
+        create_all(namespace, entries)
+    assert rows(namespace, HOME) == rows(namespace, OTHER) == found
+    assert state(server, HOME).prepared is not None
+
+
+def test_the_record_of_a_batch_stays_where_a_late_change_could_refer_to_it(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    def lose(change: str, when: Moment) -> None:
+        if change == "alter_table" and when == "before" and len(server.effects) > effects:
+            raise OutcomeUnknownError("lost")
+
+    create_managed(namespace, HOME, OTHER)
+    entries = stage_all(namespace, HOME, OTHER)
+    effects, server.fault = len(server.effects), lose
+    with pytest.raises(OutcomeUnknownError):
+        create_all(namespace, entries)
+    server.fault = None
+    assert len(batch_files(server, HOME)) == 2
+    assert rows(namespace, HOME) == BEFORE
+    insert(namespace, HOME)
+    assert rows(namespace, HOME) == [0, *BEFORE]

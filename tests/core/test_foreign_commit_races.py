@@ -19,7 +19,6 @@ from lance_bridge.managed.out_of_band import OutOfBand, quarantine
 from lance_bridge.managed.versions import ManagedDirectory
 from lance_bridge.managed_state import as_unmanaged
 from lance_bridge.storage.manifests import Manifest, Scheme, TableFiles, name_of
-from lance_bridge.storage.staging import Staged
 from lance_bridge.testing.concurrency import answers_only, race
 
 from .building import TABLE
@@ -41,6 +40,7 @@ from .managing import (
     versions,
 )
 from .memory_catalog import MemoryNamespace, MemoryServer
+from .mortality import Death, Mortal, die
 from .staging import stage
 
 pytestmark = pytest.mark.usefixtures("able")
@@ -48,36 +48,6 @@ pytestmark = pytest.mark.usefixtures("able")
 NOTHING = OutOfBand((), ())
 LEAST_STEPS = 4
 """Changes that each commit makes: of the storage before and after that of the entry."""
-
-
-class Death(BaseException):
-    """Ends a client at one of its steps."""
-
-
-def die() -> None:
-    raise Death
-
-
-class Mortal:
-    """Dies before one of its changes of the storage or of an entry; later ones fail too."""
-
-    def __init__(self, server: MemoryServer, patch: pytest.MonkeyPatch, steps: int) -> None:
-        self.left = steps
-        server.fault = lambda *_: self.step()
-        for name in ("put_new", "put_over", "remove"):
-            patch.setattr(TableFiles, name, self.counted(getattr(TableFiles, name)))
-
-    def step(self) -> None:
-        self.left -= 1
-        if self.left < 0:
-            die()
-
-    def counted(self, change: Callable[..., Any]) -> Callable[..., Any]:
-        def counted(*args: Any) -> Any:
-            self.step()
-            return change(*args)
-
-        return counted
 
 
 Act = Callable[[MemoryNamespace], object]
@@ -213,21 +183,6 @@ def test_a_commit_whose_rival_past_the_catalog_cannot_be_adopted_succeeds(
     commit(namespace, version, str(staged))
     assert rows(namespace) == [0, 1, 2, 100]
     assert namespace.list_out_of_band_versions(TABLE).quarantined_versions == (2,)
-
-
-def test_a_commit_that_another_client_has_adopted_is_undone(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
-    create_with(namespace, "adopt")
-    version, staged = stage(namespace)
-    prepared = commits.prepare(
-        namespace.tables.load_by_id(TABLE), Staged(version=version, manifest_path=str(staged))
-    )
-    meanwhile(server, "before", lambda: rows(another(namespace)))
-    prepared.do()
-    prepared.undo()
-    assert rows(namespace) == [0, 1, 2]
-    assert state(server).version == 1
 
 
 def test_a_version_whose_writer_died_before_the_commit_is_adopted(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYetError
 from dataclasses import replace
+from functools import partial
+from threading import Barrier
 from typing import Any
 
 import lance
@@ -15,11 +17,14 @@ from lance_namespace import errors
 from lance_namespace_urllib3_client.models import CreateTableVersionEntry
 
 from lance_bridge import managed_state as states
+from lance_bridge.dataset import insert
 from lance_bridge.entry import TableEntry
 from lance_bridge.errors import OutcomeUnknownError
 from lance_bridge.managed import compare_and_set, out_of_band
 from lance_bridge.managed.versions import ManagedDirectory
+from lance_bridge.managed.view import TableView
 from lance_bridge.managed_state import State
+from lance_bridge.testing.build import ipc
 
 from .building import TABLE, create, stream
 from .managing import (
@@ -36,6 +41,7 @@ from .managing import (
     meanwhile,
     rows,
     state,
+    table,
     versions,
 )
 from .memory_catalog import MemoryCatalog, MemoryNamespace, MemoryServer
@@ -54,6 +60,84 @@ def leave_unfinished(ns: MemoryNamespace, monkeypatch: pytest.MonkeyPatch) -> No
     with monkeypatch.context() as patched:
         patched.setattr(ManagedDirectory, "_put_final", refuse)
         commit(ns, version, str(staged))
+
+
+# -- inserts ---------------------------------------------------------------------------------------
+
+
+def test_concurrent_inserts_of_one_process_commit_at_the_first_try(
+    namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_managed(namespace)
+    tries: list[int] = []
+    create_version = TableView.create_table_version
+
+    def count(view: TableView, request: Any) -> api.CreateTableVersionResponse:
+        tries.append(request["version"] if isinstance(request, dict) else request.version)
+        return create_version(view, request)
+
+    monkeypatch.setattr(TableView, "create_table_version", count)
+    with ThreadPoolExecutor(8) as pool:
+        request = api.InsertIntoTableRequest(id=TABLE)
+        data = [ipc(pa.table({"a": [value]})) for value in range(3, 35)]
+        list(pool.map(partial(namespace.insert_into_table, request), data))
+    assert sorted(tries) == list(range(2, 34))
+    assert rows(namespace) == list(range(35))
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_commit_that_takes_long_delays_another_for_a_bounded_time(
+    monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    monkeypatch.setattr(insert, "_TURN_SECONDS", 0.1)
+    inner = Barrier(2, timeout=20)
+
+    def commit(_: int) -> None:
+        with insert._commit_turn("file:///table"):
+            inner.wait()  # both are here: the second one did not wait for the first
+            if fails:
+                raise OSError("the storage does not answer")
+
+    with ThreadPoolExecutor(2) as pool:
+        started = [pool.submit(commit, each) for each in range(2)]
+        outcomes = [type(each.exception()) for each in started]
+    assert outcomes == [OSError if fails else type(None)] * 2
+    with insert._commit_turn("file:///table"):
+        assert insert._turns["file:///table"].locked()
+
+
+def test_inserts_let_a_client_commit_that_was_refused(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    """Lance pauses after a refusal: without a gap for it, the client would rarely commit."""
+    create_managed(namespace)
+    request = api.InsertIntoTableRequest(id=TABLE)
+    version, late = stage(namespace)
+    namespace.insert_into_table(request, ipc(table(3)))
+    with pytest.raises(errors.ConcurrentModificationError):
+        commit(namespace, version, str(late))
+    with ThreadPoolExecutor(1) as pool:
+        insertion = pool.submit(namespace.insert_into_table, request, ipc(table(4)))
+        with pytest.raises(NotYetError):
+            insertion.result(timeout=0.5)
+        version, staged = stage(namespace)
+        commit(namespace, version, str(staged))
+        assert insertion.result(timeout=20).transaction_id
+    assert state(server).version == 4
+
+
+def test_inserts_go_on_where_a_refused_client_does_not_come_back(
+    namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(insert, "_RETRY_SECONDS", 0.2)
+    create_managed(namespace)
+    version, late = stage(namespace)
+    request = api.InsertIntoTableRequest(id=TABLE)
+    namespace.insert_into_table(request, ipc(table(3)))
+    with pytest.raises(errors.ConcurrentModificationError):
+        commit(namespace, version, str(late))
+    namespace.insert_into_table(request, ipc(table(4)))
+    assert rows(namespace) == [0, 1, 2, 3, 4]
 
 
 # -- batches ---------------------------------------------------------------------------------------

@@ -22,7 +22,6 @@ from .managing import (
     commit,
     create_managed,
     directory,
-    fail_once,
     rows,
     state,
     versions,
@@ -81,28 +80,6 @@ def test_a_request_that_is_wrong_commits_nothing(
         namespace.create_table_version(api.CreateTableVersionRequest(**request))
     assert state(server).version == 1
     assert staged.exists()
-
-
-def test_a_batch_takes_a_commit_back_where_another_step_fails(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
-    create_managed(namespace)
-    version, staged = stage(namespace)
-    other = [*TABLE[:-1], "Other"]
-    server.fault = fail_once("create_table", "before", errors.PermissionDeniedError("no"))
-    operations = [
-        {"create_table_version": {"id": TABLE, "version": version, "manifest_path": str(staged)}},
-        {"declare_table": {"id": other}},
-    ]
-    batch = api.BatchCommitTablesRequest.model_validate({"operations": operations})
-    with pytest.raises(errors.PermissionDeniedError):
-        namespace.batch_commit_tables(batch)
-    assert state(server).version == 1
-    assert versions(namespace) == [1]
-    assert staged.exists()
-    assert namespace.list_out_of_band_versions(TABLE).versions == ()
-    namespace.batch_commit_tables(batch)
-    assert versions(namespace) == [1, 2]
 
 
 def test_the_latest_version_is_listed_without_listing_all(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import lance
@@ -20,9 +21,11 @@ from lance_namespace_urllib3_client import models
 from servers.objectstore import MotoServer
 
 from .building import BUCKET, DATASET, TABLE, at, count_rows, create, stream
+from .managing import MANAGED
 from .memory_catalog import CAPABILITIES, MemoryNamespace, MemoryServer
 from .merging import counts, merge
 from .querying import ask, vectors
+from .staging import stage as stage_local
 from .test_branches import branches, create_branch, delete_branch, rows
 from .test_restore import delete as delete_versions
 from .test_restore import restore
@@ -276,17 +279,58 @@ def creating(table: list[str], version: int, staged: str) -> dict[str, Any]:
 
 
 def test_versions_of_several_tables_are_committed_together_or_not_at_all(
-    on_s3: MemoryNamespace, moto: MotoServer
+    on_s3: MemoryNamespace, server: MemoryServer, moto: MotoServer
 ) -> None:
-    build(on_s3, 1)
-    build(on_s3, 2, OTHER)
+    server.capabilities = replace(server.capabilities, no_alter="")
+    create(on_s3, TABLE, properties=MANAGED)
+    create(on_s3, OTHER, properties=MANAGED)
     version, staged = stage(on_s3, moto)
-    with pytest.raises(errors.LanceNamespaceError):
-        batch(on_s3, creating(TABLE, version, staged), creating(OTHER, 3, staged))
-    assert (numbers(on_s3), numbers(on_s3, OTHER)) == ([1], [1, 2])
-    batch(on_s3, creating(TABLE, version, staged), creating(OTHER, *stage(on_s3, moto, OTHER)))
-    assert (numbers(on_s3), numbers(on_s3, OTHER)) == ([1, 2], [1, 2, 3])
-    assert (count_rows(on_s3, TABLE), count_rows(on_s3, OTHER)) == (4, 5)
+    other = stage(on_s3, moto, OTHER)
+    with pytest.raises(errors.ConcurrentModificationError):
+        batch(on_s3, creating(TABLE, version, staged), creating(OTHER, 3, other[1]))
+    assert (numbers(on_s3), numbers(on_s3, OTHER)) == ([1], [1])
+    batch(on_s3, creating(TABLE, version, staged), creating(OTHER, *other))
+    assert (numbers(on_s3), numbers(on_s3, OTHER)) == ([1, 2], [1, 2])
+    assert (count_rows(on_s3, TABLE), count_rows(on_s3, OTHER)) == (4, 4)
+    assert not [each for each in moto.keys(BUCKET) if "/_transactions/" in each and "json" in each]
+
+
+def test_a_store_without_conditional_writes_takes_no_batch(
+    on_s3: MemoryNamespace, server: MemoryServer, moto: MotoServer
+) -> None:
+    server.capabilities = replace(server.capabilities, no_alter="")
+    create(on_s3, TABLE, properties=MANAGED)
+    create(on_s3, OTHER, properties=MANAGED)
+    operations = [creating(each, *stage(on_s3, moto, each)) for each in (TABLE, OTHER)]
+    options = {**on_s3._properties, "storage.aws_conditional_put": "disabled"}
+    with pytest.raises(errors.UnsupportedOperationError, match="aws_conditional_put"):
+        batch(MemoryNamespace(**options), *operations)
+    assert (numbers(on_s3), numbers(on_s3, OTHER)) == ([1], [1])
+    assert not [each for each in moto.keys(BUCKET) if "/_transactions/" in each and "json" in each]
+
+
+@pytest.mark.parametrize("first_on_s3", [True, False])
+def test_tables_in_different_stores_are_committed_together(
+    on_s3: MemoryNamespace,
+    server: MemoryServer,
+    moto: MotoServer,
+    tmp_path: Path,
+    *,
+    first_on_s3: bool,
+) -> None:
+    """The record of the batch is in the store of the table whose path is the first."""
+    server.capabilities = replace(server.capabilities, no_alter="")
+    create(on_s3, TABLE, properties=MANAGED)
+    local = [*DATASET, "Y" if first_on_s3 else "A"]
+    lance.write_dataset(pa.table({"a": [0, 1, 2]}), str(tmp_path / "local"))
+    on_s3.register_table(
+        api.RegisterTableRequest(id=local, location=str(tmp_path / "local"), properties=MANAGED)
+    )
+    version, path = stage_local(on_s3, local)
+    operations = creating(local, version, str(path)), creating(TABLE, *stage(on_s3, moto))
+    batch(on_s3, *operations)
+    assert (numbers(on_s3), numbers(on_s3, local)) == ([1, 2], [1, 2])
+    assert (count_rows(on_s3, TABLE), count_rows(on_s3, local)) == (4, 4)
 
 
 # -- rows ------------------------------------------------------------------------------------------

@@ -55,7 +55,7 @@ def test_a_pickle_carries_no_secret_and_takes_them_from_the_environment(
     config = other.connection.config
     assert config.token.get_secret_value() == "from the environment"
     assert config.storage == {"aws_access_key_id": "known", "aws_secret_access_key": "also"}
-    assert other.namespace_id() == namespace.namespace_id()
+    assert other.describe_connection() == namespace.describe_connection()
     assert count_rows(other, TABLE) == 3
 
 
@@ -146,7 +146,7 @@ def test_an_error_for_missing_secrets_says_that_the_pickle_left_them_out(
     assert re.findall(r"\$(\w+)", said) == variables
     for variable in variables:
         monkeypatch.setenv(variable, "from-here")
-    assert pickle.loads(content).namespace_id() == namespace.namespace_id()
+    assert pickle.loads(content).describe_connection() == namespace.describe_connection()
 
     for variable in variables:
         monkeypatch.delenv(variable)

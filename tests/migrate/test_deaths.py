@@ -148,6 +148,7 @@ def test_killed_at_any_moment_and_run_again_it_ends_as_if_it_had_not_been(
     assert files(case.lake) == data
 
 
+@pytest.mark.slow
 def test_undoing_that_is_killed_at_any_moment_is_resumed(
     case: Case, migrations: Migrations, runner: Runner
 ) -> None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .change import delete_rows
     from .create import FIRST_VERSION, NewTable, create_table, not_written, write_first
     from .expressions import check_predicate, columns_in, in_brackets, translate_query_errors
+    from .history.changes import VersionChange, change_of_version
     from .history.references import branches_of
     from .history.versions import directory_of
     from .index_types import IndexType, index_options, parse_index_type, stored_type, vector_of
@@ -42,8 +43,8 @@ It is defined here because the help of a command shows it, without importing Lan
 
 __all__ = [
     "DEFAULT_AGE", "FIRST_VERSION", "RESERVED_COLUMNS", "SMALL_FRAGMENT", "Cleaned", "Column",
-    "IndexType", "NewTable", "Rows", "align", "alter_columns",
-    "branches_of", "canonical", "check_predicate", "clean_up", "columns_in",
+    "IndexType", "NewTable", "Rows", "VersionChange", "align", "alter_columns",
+    "branches_of", "canonical", "change_of_version", "check_predicate", "clean_up", "columns_in",
     "columns_of", "compact", "count_rows", "create_table", "delete_rows", "describe_indices",
     "directory_of", "drop_columns", "field_ids", "find_column", "in_brackets", "index_options",
     "metadata_of", "not_written", "parse_full_text", "parse_index_type", "parse_nearest",
@@ -56,6 +57,7 @@ _MODULES = {
     "change": ("delete_rows",),
     "create": ("FIRST_VERSION", "NewTable", "create_table", "not_written", "write_first"),
     "expressions": ("check_predicate", "columns_in", "in_brackets", "translate_query_errors"),
+    "history.changes": ("VersionChange", "change_of_version"),
     "history.references": ("branches_of",),
     "history.versions": ("directory_of",),
     "index_types": ("IndexType", "index_options", "parse_index_type", "stored_type", "vector_of"),

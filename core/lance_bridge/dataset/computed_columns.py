@@ -108,7 +108,9 @@ def backfill(table: Table, ref: Ref, request: AlterTableBackfillColumnsRequest) 
     dataset = table.open(ref, write=True)
     column, expression = _check_request(dataset, table, request)
     with table.committing(dataset, f"column '{column.path}' was not filled"):
-        return _commit(dataset, column, expression, request.where)
+        job, version = _commit(dataset, column, expression, request.where)
+    table.note_commit(int(dataset.version), version)
+    return job
 
 
 def plan(table: Table, ref: Ref, request: AlterTableBackfillColumnsRequest) -> Backfill:
@@ -177,7 +179,9 @@ def _expression(column: Column) -> str:
     return metadata[EXPRESSION]
 
 
-def _commit(dataset: lance.LanceDataset, column: Column, expression: str, where: str | None) -> str:
+def _commit(
+    dataset: lance.LanceDataset, column: Column, expression: str, where: str | None
+) -> tuple[str, int]:
     """Write the column's new values next to each fragment, and commit them together."""
     updated = []
     for fragment in dataset.get_fragments():
@@ -194,5 +198,5 @@ def _commit(dataset: lance.LanceDataset, column: Column, expression: str, where:
     transaction = lance.Transaction(
         read_version=dataset.version, operation=operation, uuid=str(uuid.uuid4())
     )
-    lance.LanceDataset.commit(dataset, transaction)
-    return str(transaction.uuid)
+    committed = lance.LanceDataset.commit(dataset, transaction)
+    return str(transaction.uuid), int(committed.version)

@@ -32,7 +32,7 @@ from ..errors import (
 from ..managed import conversion
 from ..records import check_properties, manager_in
 from ..requests import CreateMode
-from ..table import Table, raise_view_failure
+from ..table import Table, raise_view_failure, transaction_properties
 from ..tables import creation
 from ..tables.locations import LazyNamespace, allocate
 from .rows import Rows
@@ -139,7 +139,9 @@ def _write_to_existing(table: Table, new: NewTable) -> tuple[Table, int]:
     if new.mode is CreateMode.CREATE:
         raise table_already_exists(new.path)
     if new.mode is CreateMode.EXIST_OK:
-        return table, table.open().version
+        version = int(table.open().version)
+        table.note_commit(version, version)
+        return table, version
     table.require_settable(new.properties or {})
     if new.manager == IMPLEMENTATION:
         table = conversion.begin(table)
@@ -159,8 +161,13 @@ def _overwrite(new: NewTable, table: Table) -> int:
     dataset = table.open(write=True)
     with new.rows.reraise_source_error(), table.committing(dataset, rows=new.rows):
         written = lance.write_dataset(
-            new.rows.reader(), dataset, mode="overwrite", storage_options=options
+            new.rows.reader(),
+            dataset,
+            mode="overwrite",
+            storage_options=options,
+            transaction_properties=transaction_properties(),
         )
+    table.note_commit(int(dataset.version), int(written.version))
     return int(written.version)
 
 
@@ -186,7 +193,9 @@ def write_first(
         with rows.reraise_source_error():
             fragments = write_fragments(rows.reader(), uri, mode="create", storage_options=options)
             first = lance.LanceOperation.Overwrite(rows.schema, fragments)
-            transaction = lance.Transaction(read_version=0, operation=first)
+            transaction = lance.Transaction(
+                read_version=0, operation=first, transaction_properties=transaction_properties()
+            )
             lance.LanceDataset.commit(
                 uri,
                 transaction,
@@ -204,6 +213,7 @@ def write_first(
             raise not_written(table, error, hint) from error
         if transaction is None or not _made_first_version(table, transaction.uuid):
             raise table_already_exists(table.path, "another writer created its data") from error
+    table.note_commit(0, FIRST_VERSION)
     return FIRST_VERSION
 
 

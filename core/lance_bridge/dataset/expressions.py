@@ -29,7 +29,7 @@ from ..errors import (
     panics_as_errors,
     require_text,
 )
-from ..names import written
+from ..names import first_names, written
 
 Plan = Callable[[str], object]
 """Plans a query that has an expression in it. Reads no rows, and raises what pylance raises."""
@@ -270,10 +270,8 @@ def add_known_columns(dataset: lance.LanceDataset) -> Iterator[None]:
         yield
     except TableColumnNotFoundError as error:
         columns = [written([each]) for each in dataset.schema.names]
-        left = len(columns) - _MOST_COLUMNS
-        more = f" and {left} more" if left > 0 else ""
-        listed = ", ".join(columns[:_MOST_COLUMNS])
-        raise TableColumnNotFoundError(f"{error}; its columns are {listed}{more}") from error
+        listed = first_names(columns, _MOST_COLUMNS)
+        raise TableColumnNotFoundError(f"{error}; its columns are {listed}") from error
 
 
 @contextmanager

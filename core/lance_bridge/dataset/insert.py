@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
+from weakref import WeakValueDictionary
 
 import lance
 import pyarrow as pa
 from lance.fragment import write_fragments
 from lance_namespace.errors import (
+    ConcurrentModificationError,
     InvalidTableStateError,
     TableAlreadyExistsError,
     TableSchemaValidationError,
@@ -18,12 +23,26 @@ from lance_namespace.errors import (
 
 from ..errors import LANCE_ERRORS, concurrent_modification, first_line, panics_as_errors
 from ..requests import Ref
-from ..table import Table
+from ..table import Table, transaction_properties
 from .arrow_compat import no_rows
 from .create import write_first
 from .rows import Rows
 
 ResultT = TypeVar("ResultT")
+
+_TURN_SECONDS = 10.0
+"""How long to wait for a turn to commit. A commit without its turn is as safe; a turn may take long
+where the storage does not answer, and the operations of others are not to wait for all of that."""
+_turns: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
+_turns_lock = threading.Lock()
+
+_RETRY_SECONDS, _MOST_RETRY_SECONDS = 3.0, 10.0
+"""How long commits of this process wait for clients to repeat those that were refused."""
+_CALLS_OF_RETRY = 16
+"""How many times as long as the refused call that may take: Lance makes about four calls in an
+attempt, and pauses for up to three times as long as that took before it tries again."""
+_GIVEN_UP_SECONDS = 60.0
+"""When no client that was refused is expected any more: Lance gives up after 30 s."""
 
 
 class InsertMode(Enum):
@@ -71,10 +90,89 @@ def insert(table: Table, rows: Rows, mode: InsertMode, ref: Ref) -> Inserted:
         transaction = write_fragments(
             reader, dataset, mode=mode.value.lower(), return_transaction=True
         )
+    transaction.transaction_properties = transaction_properties()
     options = table.storage_options(write=True)
-    with table.committing(dataset):
+    _let_refused_clients_commit(table.uri)
+    with table.committing(dataset), _commit_turn(table.uri):
         committed = lance.LanceDataset.commit(dataset, transaction, storage_options=options)
+    table.note_commit(int(dataset.version), int(committed.version))
     return Inserted(rows.count, int(committed.version), transaction.uuid)
+
+
+@contextmanager
+def _commit_turn(uri: str) -> Iterator[None]:
+    """Wait until other threads have committed to the table at a URI, or have taken too long.
+
+    Lance commits optimistically: of several writers one succeeds, and each of the others reads that
+    commit and tries again, after a pause that grows, for 30 seconds. Where the catalog holds the
+    versions a try takes several calls, and threads of one process keep each other from committing.
+    """
+    with _turns_lock:
+        turn = _turns.setdefault(uri, threading.Lock())
+    is_mine = turn.acquire(timeout=_TURN_SECONDS)
+    try:
+        yield
+    finally:
+        if is_mine:
+            turn.release()
+
+
+@dataclass
+class _RefusedClients:
+    """Clients that write to a table by themselves, were refused, and will try again."""
+
+    count: int = 0
+    patience: float = 0.0
+    """Seconds to wait for them."""
+    last: float = 0.0
+    """When the last one was refused, by `time.monotonic`."""
+    own_turn_ends: float = 0.0
+    """Until when this process commits without waiting for them."""
+
+
+_refused: dict[str, _RefusedClients] = {}
+_refused_changed = threading.Condition()
+
+
+@contextmanager
+def commit_of_client(uri: str) -> Iterator[None]:
+    """Note whether the commit of a client is refused that writes to a table by itself.
+
+    Such a client pauses longer after each refusal. Without a gap that is left for it, it would
+    rarely commit beside threads of this process, whose turns follow each other at once.
+    """
+    started = time.monotonic()
+    try:
+        yield
+    except ConcurrentModificationError:
+        _note_refusal(uri, time.monotonic() - started)
+        raise
+    with _refused_changed:
+        if uri in _refused and _refused[uri].count:
+            _refused[uri].count -= 1
+            _refused_changed.notify_all()
+
+
+def _note_refusal(uri: str, seconds: float) -> None:
+    now = time.monotonic()
+    with _refused_changed:
+        for each in [each for each, at in _refused.items() if now - at.last > _GIVEN_UP_SECONDS]:
+            del _refused[each]
+        clients = _refused.setdefault(uri, _RefusedClients())
+        clients.count, clients.last = clients.count + 1, now
+        retry = min(_MOST_RETRY_SECONDS, _CALLS_OF_RETRY * seconds)
+        clients.patience = max(_RETRY_SECONDS, retry)
+
+
+def _let_refused_clients_commit(uri: str) -> None:
+    """Wait until refused clients have committed; then this process has as long for its own."""
+    with _refused_changed:
+        clients, now = _refused.get(uri), time.monotonic()
+        if clients is None or not clients.count or now < clients.own_turn_ends:
+            return
+        _refused_changed.wait_for(lambda: not clients.count, clients.patience)
+        clients.count = 0
+        clients.own_turn_ends = max(clients.own_turn_ends, 2 * time.monotonic() - now)
 
 
 def open_or_none(table: Table, ref: Ref) -> lance.LanceDataset | None:
@@ -82,7 +180,7 @@ def open_or_none(table: Table, ref: Ref) -> lance.LanceDataset | None:
     try:
         return table.open(ref, write=True)
     except InvalidTableStateError:
-        if ref.branch is not None or (table.managed is not None and table.managed.version):
+        if ref.branch is not None or (table.managed is not None and not table.is_declared()):
             raise
         return None
 

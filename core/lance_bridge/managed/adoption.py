@@ -16,7 +16,7 @@ from ..entry import EntryT
 from ..managed_state import State
 from ..storage.manifest_content import ManifestContent, parse_manifest, parse_transaction
 from ..storage.manifests import Scheme, name_of
-from . import compare_and_set
+from . import compare_and_set, recovery
 from .versions import ManagedDirectory, data_files, managed_directory
 
 _TRANSACTION = re.compile(r"(\d+)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.txn")
@@ -32,6 +32,7 @@ def adopt_next(table: EntryT) -> EntryT | None:
     Raises:
         ConcurrentModificationError: (14) another client commits, or holds the table.
     """
+    table = recovery.settle(table)
     compare_and_set.require_free(table)
     directory = managed_directory(table, write=True)
     directory.finish()

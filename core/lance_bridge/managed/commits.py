@@ -19,7 +19,7 @@ from ..records import ForeignCommits
 from ..storage import staging
 from ..storage.manifests import Manifest, Scheme, name_of
 from ..storage.staging import Staged
-from . import compare_and_set, out_of_band
+from . import compare_and_set, out_of_band, recovery
 from .versions import ManagedDirectory, managed_directory
 
 logger = logging.getLogger(__name__)
@@ -43,8 +43,8 @@ class CatalogCommit(staging.Commit):
         if not self.exists and self.table.foreign_commits is ForeignCommits.ADOPT:
             self._commit_in_storage_first()
         elif not self.exists:
-            compare_and_set.swap(self.table, self.new, self._is_below)
-        return self._finished()
+            self._set_entry_after_batch()
+        return self.finished()
 
     def _commit_in_storage_first(self) -> None:
         """Commit so that no version is lost that another client writes past the catalog meanwhile.
@@ -65,12 +65,28 @@ class CatalogCommit(staging.Commit):
                 raise
             logger.info("%s was refused, and another client has adopted it: %s", self, error)
 
+    def _set_entry_after_batch(self) -> None:
+        """Compare and set the entry; wait once for a batch that has come first.
+
+        Lance takes a refusal for a lost reply while the version that came first is not decided.
+        """
+        try:
+            compare_and_set.swap(self.table, self.new, self._is_below)
+        except ConcurrentModificationError:
+            now = self.table.reloaded()
+            if now.managed is None or now.managed.prepared is None:
+                raise
+            table = recovery.settle(now)
+            if table.managed != self.old.free():
+                raise
+            compare_and_set.swap(table, self.new, self._is_below)
+
     def _set_entry(self) -> None:
         """Compare and set the entry; wait once for a client that quarantines manifests."""
         try:
             compare_and_set.swap(self.table, self.new, self._is_below)
         except ConcurrentModificationError:
-            table = compare_and_set.await_free(self.table.reloaded())
+            table = compare_and_set.await_free(recovery.settle(self.table.reloaded()))
             if table.managed != self.old.free():
                 raise
             compare_and_set.swap(table, self.new, self._is_below)
@@ -95,7 +111,7 @@ class CatalogCommit(staging.Commit):
             raise OutcomeUnknownError(f"{self} may be adopted later: {error}") from error
         return False
 
-    def _finished(self) -> Manifest:
+    def finished(self) -> Manifest:
         """Return the new version's manifest, under its final name if storage allows that.
 
         A failure of the storage does not undo the commit, and must not look as if it did.
@@ -134,32 +150,6 @@ class CatalogCommit(staging.Commit):
     def _has_final_name(self) -> bool:
         return self.directory.files.read(self.directory.within(self.name)) == self.data
 
-    def undo(self) -> None:
-        """As the base class."""
-        if self.exists:
-            return
-        table = self.table.reloaded()
-        found = table.managed
-        if found is None or found.version != self.version or not self._is_below(found):
-            # The latest commit is not this one.
-            if (found is None or found.version > self.version) and self._has_final_name():
-                raise self.cannot_undo()
-            return
-        self.directory.files.put_new(self.staged, self.data)
-        back = self.old.hold()  # no client commits until the manifest is quarantined
-        try:
-            compare_and_set.require_free(table)
-            compare_and_set.swap(table, back)
-        except ConcurrentModificationError as error:
-            raise self.cannot_undo() from error
-        held = table.with_state(back)
-        try:
-            if self._has_final_name():
-                compare_and_set.require_held(held)
-                ManagedDirectory(self.directory.files, self.old).withdraw(self.name)
-        finally:
-            compare_and_set.release(held)
-
 
 def prepare(table: TableEntry, staged: Staged) -> CatalogCommit:
     """Check all that can be checked before a version is committed; finish the one before it.
@@ -168,12 +158,13 @@ def prepare(table: TableEntry, staged: Staged) -> CatalogCommit:
         ConcurrentModificationError: (14) the version exists, or is not the next one, or the table
             is held. What is in the storage without having been committed is quarantined.
         InvalidInputError: (13) the manifest does not exist, or is not of this version.
-        InvalidTableStateError: (19) the table refuses commits, because of such versions.
+        InvalidTableStateError: (19) the table refuses commits, because of such versions; or the
+            record of a batch that it is part of is gone.
         UnsupportedOperationError: (0) metadata is given.
     """
     staging.refuse_metadata(table.path, staged)
     staging.require_scheme(table.path, staged, Scheme.V2)
-    table = compare_and_set.await_free(table)
+    table = compare_and_set.await_free(recovery.settle(table))
     state = table.managed_state()
     directory = managed_directory(table, write=True)
     name = directory.name_of_staged(staged.manifest_path)

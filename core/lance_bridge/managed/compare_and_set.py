@@ -144,6 +144,10 @@ def require_free(table: TableEntry) -> None:
         raise ConcurrentModificationError(
             f"Table '{table.name}' is being renamed or repaired: try again in a moment"
         )
+    if state.prepared is not None:
+        raise ConcurrentModificationError(
+            f"A batch is committing to table '{table.name}': try again in a moment"
+        )
     if state.other and _has_other_name(table, state.other):
         raise InvalidTableStateError(
             f"Table '{table.name}' has another name, '{display(state.other)}', since a rename was "

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 from lance_namespace.errors import (
     ConcurrentModificationError,
@@ -19,7 +19,8 @@ from ..lost_replies import retry_after_readback
 from ..managed_state import State, as_managed, as_unmanaged
 from ..records import FOREIGN_COMMITS, ForeignCommits
 from ..storage.manifests import Manifest, Scheme, VersionDirectory
-from . import compare_and_set
+from . import compare_and_set, recovery
+from .removal import held_for_removal
 from .versions import managed_directory
 
 _ATTEMPTS = 5
@@ -66,7 +67,7 @@ def _with_inherited_policy(table: EntryT) -> EntryT:
 def _adopt_late_versions(table: EntryT) -> EntryT:
     """Adopt what was written to the storage until the entry was changed."""
     state = table.managed_state()
-    if state.staged or state.is_held:
+    if state.staged or state.is_held or state.prepared is not None:
         return table  # another client has committed through the catalog already
     if latest_in_storage(table) <= state.version:
         return table
@@ -77,10 +78,18 @@ def _adopt_late_versions(table: EntryT) -> EntryT:
     return table.reloaded()
 
 
-def finish_latest(table: TableEntry) -> None:
-    """Give the latest version its final name before the entry is removed that names it.
+@contextmanager
+def finished_for_removal(table: EntryT) -> Iterator[EntryT]:
+    """Do what `Table.finished_for_removal` says, for any entry."""
+    with held_for_removal(table) as held:
+        finish_latest(held)
+        yield held
 
-    A failure of the storage does not keep the entry from being removed.
+
+def finish_latest(table: TableEntry) -> None:
+    """Give the latest version its final name, so that it is found without the entry.
+
+    A failure is logged: it does not keep the entry from being removed.
     """
     try:
         if table.managed is not None:
@@ -109,6 +118,7 @@ def latest_in_storage(table: TableEntry) -> int:
 
 def end(table: EntryT, holder: str = "") -> EntryT:
     """Do what `Table.release` says."""
+    table = recovery.settle(table)
     with compare_and_set.held(table, holder=holder) as held:
         directory = managed_directory(held, write=True)
         directory.finish()

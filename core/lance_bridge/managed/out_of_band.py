@@ -21,7 +21,8 @@ from ..names import first_names
 from ..records import FOREIGN_COMMITS, ForeignCommits
 from ..storage.manifest_content import parse_manifest
 from ..storage.manifests import Manifest, Scheme
-from . import adoption, compare_and_set
+from . import adoption, compare_and_set, recovery
+from .intents import latest_state
 from .versions import ManagedDirectory, managed_directory, quarantined_version
 
 _NAMED = 5
@@ -55,7 +56,7 @@ def inspect(table: TableEntry) -> OutOfBand:
     directory = managed_directory(table)
     # Versions found before the entry is read again may have been committed by then.
     found = directory.uncommitted()
-    latest = table.reloaded().managed_state().version if found else 0
+    latest = latest_state(table.reloaded()).version if found else 0
     left = tuple(each for each in found if each.version > latest)
     quarantined = tuple(directory.quarantined())
     writers = _writers(directory, [*(each.name for each in left), *quarantined])
@@ -80,6 +81,7 @@ def adopt(table: TableEntry) -> int:
         InvalidTableStateError: (19) they do not continue the latest version.
         ConcurrentModificationError: (14) another client commits.
     """
+    table = recovery.settle(table)
     _adoptable(table)
     with compare_and_set.held(table) as held:  # else another client could quarantine them
         latest = _adoptable(held)
@@ -142,7 +144,7 @@ def clear_next_version(table: EntryT) -> EntryT:
     while managed_directory(table, write=True).has_next():
         # It may have been committed since the entry was read.
         now = table.reloaded()
-        if now.managed_state().version == table.managed_state().version:
+        if latest_state(now).version == latest_state(table).version:
             try:
                 now = _clear(now)
             except ConcurrentModificationError:
@@ -238,7 +240,7 @@ def quarantine(table: TableEntry) -> None:
     Raises:
         ConcurrentModificationError: (14) another client commits.
     """
-    now = table.reloaded()
+    now = recovery.settle(table.reloaded())
     directory = managed_directory(now, write=True)
     # Fails where the storage is read-only, before it has kept others waiting.
     directory.copy_to_quarantine([each.name for each in directory.uncommitted()])

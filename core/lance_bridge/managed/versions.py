@@ -20,6 +20,7 @@ from ..storage.manifests import (
     name_of,
     parse_name,
 )
+from .intents import latest_state
 
 QUARANTINED = ".manifest-foreign"
 """In the file name of a quarantined manifest; Lance does not take such a file for a version."""
@@ -269,6 +270,6 @@ def managed_directory(table: TableEntry, *, write: bool = False) -> ManagedDirec
 
     Raises:
         InvalidInputError: (13) its storage manages the table.
+        InvalidTableStateError: (19) as `intents.latest_state`.
     """
-    state = table.managed_state()
-    return ManagedDirectory(table.files(write=write), state)
+    return ManagedDirectory(table.files(write=write), latest_state(table))

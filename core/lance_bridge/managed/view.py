@@ -19,6 +19,7 @@ from lance_namespace import (
 )
 from lance_namespace.errors import LanceNamespaceError, TableVersionNotFoundError
 
+from ..credentials.sources import describe_credentials
 from ..entry import TableEntry
 from ..requests import as_model
 from ..storage.manifests import Manifest
@@ -44,7 +45,10 @@ class TableView(LanceNamespace):
     def namespace_id(self) -> str:
         """Return what this is a view of."""
         right = "write" if self.write else "read"  # pylance shares a store, by this and the table
-        return f"{self.table.connection.catalog.describe_connection()}#{self.table.name}#{right}"
+        connection = self.table.connection
+        credentials = describe_credentials(connection.catalog, connection.config)
+        where = connection.catalog.describe_connection()
+        return f"{where}#{credentials}#{self.table.name}#{right}"
 
     def describe_table(self, request: DescribeTableRequest) -> DescribeTableResponse:  # noqa: ARG002 - one table
         """Answer with fresh storage options."""
@@ -88,11 +92,10 @@ class TableView(LanceNamespace):
 
     def _find(self, version: int | None) -> Manifest:
         table = self.table
-        if version is None or version > table.managed_state().version:
-            table = table.reloaded()
-        latest = table.managed_state().version
         directory = managed_directory(table, write=self.write)
-        found = directory.find(latest if version is None else version)
+        if version is None or version > directory.state.version:
+            directory = managed_directory(table.reloaded(), write=self.write)
+        found = directory.find(directory.state.version if version is None else version)
         if found is None:
             raise TableVersionNotFoundError(
                 f"Table '{self.table.name}' has no version {version or 'yet'}"

@@ -6,12 +6,10 @@ import lance_namespace as api
 from lance_namespace.errors import TableAlreadyExistsError
 
 from ..dataset import read
-from ..entry import TableEntry
 from ..errors import invalid, unsupported
 from ..names import DELIMITER
 from ..paging import PageRequest
 from ..requests import CreateMode, DropBehavior, DropMode, RegisterMode, parse_mode
-from ..table import Table
 from ..tables import namespaces
 from .base import Operations
 
@@ -72,10 +70,14 @@ class EntryOperations(Operations):
         ConcurrentModification.
         """
         path = self.tables.path_of(request.id)
-        return declared(
-            *self.tables.declare(
-                path, request.location, request.properties, vend=request.vend_credentials
-            )
+        table, options = self.tables.declare(
+            path, request.location, request.properties, vend=request.vend_credentials
+        )
+        return api.DeclareTableResponse(
+            location=table.uri,
+            storage_options=options,
+            properties=table.properties,
+            managed_versioning=True if table.managed is not None else None,
         )
 
     def create_empty_table(
@@ -163,7 +165,12 @@ class EntryOperations(Operations):
 
     def deregister_table(self, request: api.DeregisterTableRequest) -> api.DeregisterTableResponse:
         """Remove an entry and no file. Raises: NamespaceNotFound, TableNotFound, InvalidInput."""
-        return deregistered(self.tables.remove(self.tables.path_of(request.id)))
+        entry = self.tables.remove(self.tables.path_of(request.id))
+        return api.DeregisterTableResponse(
+            id=list(entry.path),
+            location=entry.uri if entry.location else None,
+            properties=entry.properties,
+        )
 
     def rename_table(self, request: api.RenameTableRequest) -> api.RenameTableResponse:
         """Move an entry to another name; its files stay.
@@ -188,22 +195,3 @@ class EntryOperations(Operations):
         return api.DropTableResponse(
             id=list(table.path), location=table.uri, properties=table.properties
         )
-
-
-def declared(table: Table, options: dict[str, str] | None) -> api.DeclareTableResponse:
-    """Return the answer of a declaration."""
-    return api.DeclareTableResponse(
-        location=table.uri,
-        storage_options=options,
-        properties=table.properties,
-        managed_versioning=True if table.managed is not None else None,
-    )
-
-
-def deregistered(entry: TableEntry) -> api.DeregisterTableResponse:
-    """Return the answer of a removed entry, which may have had no location."""
-    return api.DeregisterTableResponse(
-        id=list(entry.path),
-        location=entry.uri if entry.location else None,
-        properties=entry.properties,
-    )

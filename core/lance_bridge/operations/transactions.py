@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import lance_namespace as api
 from lance_namespace_urllib3_client.models import CommitTableOperation, CommitTableResult
 
 from ..dataset.history import batches, transactions
-from ..errors import invalid
+from ..errors import invalid, unsupported
 from ..storage.staging import Staged
 from ..table import Table
 from .base import Operations
-from .entries import declared, deregistered
-from .versions import ranges_of
+
+_CREATION = "create_table_version"
+_METHODS = {"delete_table_versions": "batch_delete_table_versions"}
+"""The methods of operations of a batch whose names differ."""
 
 
 class TransactionOperations(Operations):
@@ -53,45 +54,33 @@ class TransactionOperations(Operations):
     def batch_commit_tables(
         self, request: api.BatchCommitTablesRequest
     ) -> api.BatchCommitTablesResponse:
-        """Do operations on several tables, all or none.
+        """Create versions of several tables, all or none; or do one operation of any kind.
 
         Raises: UnsupportedOperation, NamespaceNotFound, TableNotFound, TableAlreadyExists,
-        InvalidInput, ConcurrentModification, Internal, InvalidTableState, TableBranchNotFound.
+        InvalidInput, ConcurrentModification, InvalidTableState, TableBranchNotFound.
         """
-        names = [_operation_name(operation) for operation in request.operations]
-        steps = [
-            self._step(name, operation)
-            for name, operation in zip(names, request.operations, strict=True)
-        ]
-        results = batches.run(steps)
-        return api.BatchCommitTablesResponse(
-            results=[
-                CommitTableResult(**{name: _response(name, done)})
-                for name, done in zip(names, results, strict=True)
+        operations = request.operations
+        names = [_operation_name(operation) for operation in operations]
+        if len(names) == 1:
+            done = getattr(self, _METHODS.get(names[0], names[0]))(getattr(operations[0], names[0]))
+            return api.BatchCommitTablesResponse(results=[CommitTableResult(**{names[0]: done})])
+        _require_creations(names)
+        made = batches.create_versions(
+            [
+                (self.tables.load_by_id(each.id), Staged.from_request(each))
+                for each in (operation.create_table_version for operation in operations)
+                if each is not None
             ]
+        )
+        answers = [api.CreateTableVersionResponse(version=each.to_table_version()) for each in made]
+        return api.BatchCommitTablesResponse(
+            results=[CommitTableResult(create_table_version=each) for each in answers]
         )
 
     def _transaction(self, names: Sequence[str] | None) -> tuple[Table, str]:
         if not names:
             raise invalid("A transaction is named by its table's identifier and its own id")
         return self.tables.load_by_id(names[:-1]), names[-1]
-
-    def _step(self, name: str, operation: CommitTableOperation) -> batches.Step:
-        request = getattr(operation, name)
-        if name == "declare_table":
-            return batches.declare(
-                self.tables,
-                self.tables.path_of(request.id),
-                request.location,
-                request.properties,
-                vend=request.vend_credentials,
-            )
-        if name == "deregister_table":
-            return batches.deregister(self.tables, self.tables.path_of(request.id))
-        table = self.tables.load_by_id(request.id)
-        if name == "create_table_version":
-            return batches.create_version(table, Staged.from_request(request))
-        return batches.delete_versions(table, request.branch, ranges_of(request))
 
 
 def _operation_name(operation: CommitTableOperation) -> str:
@@ -102,11 +91,11 @@ def _operation_name(operation: CommitTableOperation) -> str:
     return names[0]
 
 
-def _response(name: str, done: Any) -> Any:
-    if name == "create_table_version":
-        return api.CreateTableVersionResponse(version=done.to_table_version())
-    if name == "delete_table_versions":
-        return api.BatchDeleteTableVersionsResponse(deleted_count=done)
-    if name == "declare_table":
-        return declared(*done)
-    return deregistered(done)
+def _require_creations(names: Sequence[str]) -> None:
+    """Raise UnsupportedOperation for an operation that cannot be done together with others."""
+    for name in names:
+        if name != _CREATION:
+            raise unsupported(
+                f"{name} cannot be done together with other operations: others would see it before "
+                "the rest is done, or the rest without it. Send it by itself"
+            )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import lance_namespace as api
 
 from ..dataset.history import batches, branches, tags, versions
+from ..dataset.insert import commit_of_client
 from ..managed import conversion, out_of_band
 from ..managed.out_of_band import OutOfBand
 from ..paging import PageRequest
@@ -70,7 +71,8 @@ class VersionOperations(Operations):
         ConcurrentModification, InvalidTableState, TableBranchNotFound.
         """
         table = self.tables.load_by_id(request.id)
-        made = versions.create(table, Staged.from_request(request))
+        with commit_of_client(table.uri):
+            made = versions.create(table, Staged.from_request(request))
         return api.CreateTableVersionResponse(version=made.to_table_version())
 
     def batch_create_table_versions(
@@ -79,13 +81,11 @@ class VersionOperations(Operations):
         """Create versions of several tables, all or none.
 
         Raises: UnsupportedOperation, NamespaceNotFound, TableNotFound, InvalidInput,
-        ConcurrentModification, Internal, InvalidTableState, TableBranchNotFound.
+        ConcurrentModification, InvalidTableState, TableBranchNotFound.
         """
-        steps = [
-            batches.create_version(self.tables.load_by_id(entry.id), Staged.from_request(entry))
-            for entry in request.entries
-        ]
-        made = batches.run(steps)
+        made = batches.create_versions(
+            [(self.tables.load_by_id(e.id), Staged.from_request(e)) for e in request.entries]
+        )
         return api.BatchCreateTableVersionsResponse(
             versions=[each.to_table_version() for each in made]
         )

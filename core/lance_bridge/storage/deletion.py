@@ -20,6 +20,7 @@ from typing import Any
 import obstore
 from obstore.exceptions import NotFoundError
 
+from ..names import first_names
 from . import table_files
 from .table_files import LocationFiles
 
@@ -58,14 +59,11 @@ class Location(ABC):
             self._delete(group)
         self._tidy(chain.from_iterable(found.own))
         if found.others:
-            names = ", ".join(map(ascii, found.others[:_NAMED]))
-            more = f" and {len(found.others) - _NAMED} more" if found.others[_NAMED:] else ""
             logger.warning(
-                "%d entries that are not Lance's were left in %s: %s%s",
+                "%d entries that are not Lance's were left in %s: %s",
                 len(found.others),
                 self.name,
-                names,
-                more,
+                first_names([ascii(each) for each in found.others], _NAMED),
             )
             logger.debug("left in %s: %a", self.name, found.others)
         if listed is not None:

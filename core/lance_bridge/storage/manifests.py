@@ -25,7 +25,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError
 from obstore.store import LocalStore
 
 from .. import location as locations
-from ..errors import invalid
+from ..errors import invalid, unsupported
 from .manifest_content import parse_manifest
 from .store import TableStorage, store_errors
 from .table_files import LARGEST_VERSION, V2_DIGITS, VERSIONS
@@ -142,12 +142,21 @@ class TableFiles:
                 return None
 
     def put_new(self, path: str, data: bytes) -> bool:
-        """Write a new file; return False, and change nothing, if it exists."""
+        """Write a new file; return False, and change nothing, if it exists.
+
+        Raises:
+            UnsupportedOperationError: (0) the store is configured to do without such a condition.
+        """
         with store_errors(self.location):
             try:
                 obstore.put(self._open_existing(), path, data, mode="create")
             except AlreadyExistsError:
                 return False
+            except NotImplementedError as error:
+                raise unsupported(
+                    f"The storage at {self.location} cannot write a file only if it does not "
+                    "exist: check the property storage.aws_conditional_put"
+                ) from error
             return True
 
     def put_own(self, path: str, data: bytes) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lance_namespace import CreateTableVersionRequest
-from lance_namespace.errors import ConcurrentModificationError, InternalError
+from lance_namespace.errors import ConcurrentModificationError
 from lance_namespace_urllib3_client.models import CreateTableVersionEntry
 
 from ..catalog import Path
@@ -75,32 +75,6 @@ class Commit:
         if manifest is None:
             raise concurrent_modification(self.path)
         return manifest
-
-    def undo(self) -> None:
-        """Undo `do`, if it had an effect and no later version exists.
-
-        Raises:
-            InternalError: (18) a later version exists.
-        """
-        directory, files = self.directory, self.directory.files
-        path = directory.within(self.name)
-        if self.exists or files.read(path) != self.data:
-            return
-        files.put_new(self.staged, self.data)
-        if not self._has_later():
-            files.remove([path])
-            if not self._has_later():
-                return
-            files.put_new(path, self.data)
-        discard(files, self.staged)
-        raise self.cannot_undo()
-
-    def cannot_undo(self) -> InternalError:
-        """Return the error for a version that cannot be undone."""
-        return InternalError(f"{self} stays: another writer has built on it")
-
-    def _has_later(self) -> bool:
-        return self.directory.find(self.version + 1) is not None
 
 
 def prepare(table: Path, directory: VersionDirectory, staged: Staged) -> Commit:

@@ -26,6 +26,11 @@ RESERVED_FILE = ".lance-reserved"
 VERSIONS = "_versions"
 """The directory of the main branch's manifests."""
 
+BATCH_RECORD = ".record.batch.json"
+BATCH_OUTCOME = ".outcome.batch.json"
+"""How the names of a batch's files end. Vendors of credentials for governed tables let no client
+write or delete ``*.batch.json``; no other file of a table has that name."""
+
 _THREADS = 16
 LARGEST_VERSION = 2**64 - 1
 V2_DIGITS = 20
@@ -47,7 +52,7 @@ _OF_A_DATASET = (
     r"_latest\.manifest",
     r"_deletions/\d+-\d+-\d+\.(?:arrow|bin)",
     rf"_transactions/\d+-{_UUID}\.txn",
-    rf"_transactions/{_UUID}\.staged\.json",  # this library's own
+    rf"_transactions/{_UUID}\.(?:staged|(?:record|outcome)\.batch)\.json",  # this library's own
     rf"_indices/{_UUID}(?:-[a-z]+)?/(?:partial_[0-9A-Za-z_-]+/)?[0-9A-Za-z_-]+\.(?:idx|lance)",
     r"_computed/[0-9a-f]{64}\.sig",  # LanceDB's
     rf"(?:data|_versions|_deletions|_transactions|_indices/{_UUID})/{_TEMPORARY}",
@@ -86,7 +91,8 @@ class LocationFiles:
     """By path, in groups: those of an earlier group are to be deleted first.
 
     What says that other files are the table's goes last, so that a deletion that was interrupted
-    can be repeated: the manifests, and before them tags and branches.
+    can be repeated: the manifests, and before them tags and branches. Records of batches go first:
+    once one is gone, a slow client can no longer commit its batch, whatever the outcome file says.
     """
     others: tuple[str, ...]
 
@@ -117,7 +123,7 @@ def divide(location: str, paths: Iterable[str], read: Read, others: Iterable[str
         elif path not in references:
             unknown.append(path)
     own |= found.named_by_manifests(unknown, branches)
-    groups: tuple[list[str], ...] = ([], [], [], [])
+    groups: tuple[list[str], ...] = ([], [], [], [], [])
     for path in sorted(own, key=_version_and_path):
         groups[_rank(path)].append(path)
     foreign = [*(path for path in unknown if path not in own), *others]
@@ -276,7 +282,9 @@ def _version_and_path(path: str) -> tuple[int, str]:
 
 def _rank(path: str) -> int:
     if path.startswith("_versions/"):
-        return 3
+        return 4
     if "/_versions/" in path and path.startswith("tree/"):
+        return 3
+    if path.startswith("_refs/"):
         return 2
-    return 1 if path.startswith("_refs/") else 0
+    return 0 if path.endswith(BATCH_RECORD) else 1

@@ -192,9 +192,9 @@ class Tables:
         """
         entry = self.load_entry(path)
         entry.require_lance()
-        conversion.finish_latest(entry)
-        entry.remove()
-        return entry
+        with conversion.finished_for_removal(entry) as finished:
+            finished.remove()
+        return finished
 
     def drop(self, path: Path) -> Table:
         """Remove a table's entry, then its files; raises as `load` and `dropping.drop`."""

@@ -183,17 +183,17 @@ def register(
 def _move_registration(table: Table, location: str, properties: Mapping[str, str]) -> Table:
     """Point an entry to another location; the files at the old one stay."""
     table.require_alterable("Deregister it first, for the location of")
-    conversion.finish_latest(table)
-    moved = table.with_record(
-        replace(
-            table.record,
-            location=locations.for_catalog(location),
-            properties=properties_of_new_table(properties),
+    with conversion.finished_for_removal(table) as finished:
+        moved = finished.with_record(
+            replace(
+                finished.record,
+                location=locations.for_catalog(location),
+                properties=properties_of_new_table(properties),
+            )
         )
-    )
-    retry_after_readback(
-        lambda: table.connection.catalog.alter_table(moved.record), moved.is_in_catalog
-    )
+        retry_after_readback(
+            lambda: finished.connection.catalog.alter_table(moved.record), moved.is_in_catalog
+        )
     return moved
 
 

@@ -11,6 +11,7 @@ from lance_namespace.errors import (
 from .. import location as locations
 from ..entry import TableEntry, load_entry
 from ..errors import OutcomeUnknownError
+from ..managed.removal import held_for_removal
 from ..storage.table_files import LocationFiles
 from .locations import is_taken
 from .overlap import LocationIndex
@@ -62,13 +63,14 @@ def require_droppable(table: TableEntry, index: LocationIndex) -> LocationFiles:
 
 def drop_with_data(table: TableEntry, files: LocationFiles | None = None) -> None:
     """Remove the entry, then the files that `require_droppable` returned; None lists them then."""
-    storage = table.storage(write=True)  # a catalog may vend none once the entry is gone
-    try:
-        table.remove()
-    except OutcomeUnknownError as error:
-        raise OutcomeUnknownError(
-            f"{error}. If the entry is gone, its files are left at {table.location}"
-        ) from error
+    with held_for_removal(table) as held:
+        storage = held.storage(write=True)  # a catalog may vend none once the entry is gone
+        try:
+            held.remove()
+        except OutcomeUnknownError as error:
+            raise OutcomeUnknownError(
+                f"{error}. If the entry is gone, its files are left at {table.location}"
+            ) from error
     try:
         if not is_taken(table):  # created again meanwhile
             storage.delete_table(table.location, files)

@@ -36,17 +36,15 @@ class LazyNamespace:
 def default_location(path: Path, namespace: LazyNamespace) -> str:
     """Do what `Tables.default_location` says."""
     record = namespace.record
-    file_name = locations.file_name(path[-1], ".lance")
     root = namespace.connection.config.root
     if root is not None:
-        parents = locations.namespace_directories(path[:-1])
-        return locations.check(locations.join(root, *parents, file_name))
+        return locations.check(locations.default_below(root, path))
     parent = namespace.connection.catalog.location_for_tables(record)
     if not parent or not locations.is_supported(parent):
         where = f"at {parent}, where Lance cannot write" if parent else "without a location"
         raise _needs_location(path, where)
     try:
-        return locations.check(locations.join(parent, file_name))
+        return locations.check(locations.join(parent, locations.file_name(path[-1], ".lance")))
     except InvalidInputError as error:
         raise _needs_location(path, f"at a location that cannot hold tables ({error})") from error
 

@@ -68,7 +68,7 @@ def create(
 
 
 def _visible(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return what a caller sees; the marks of Lance tables mean nothing on a namespace."""
+    """Return what a caller sees; table-format properties mean nothing on a namespace."""
     return {k: v for k, v in properties.items() if not is_reserved(k)}
 
 

@@ -15,6 +15,7 @@ from ..catalog import Capabilities, Path
 from ..entry import EntryT, TableEntry, load_entry
 from ..errors import concurrent_modification, display, table_already_exists, unsupported
 from ..lost_replies import retry_after_readback
+from ..managed import recovery
 from ..managed.compare_and_set import held, release
 from ..records import ENTRY_ID
 from .locations import reserve_if_free
@@ -43,6 +44,7 @@ def rename(table: TableEntry, new_path: Path) -> None:
     by_copy = table.connection.capabilities.renames_by_copy
     # Without data there, the next table of the old name would be given the same location.
     reserve_if_free(table)
+    table = recovery.settle(table)
     # A commit to the entry during the rename would be lost.
     with held(table, new_path if by_copy else ()) as current:
         moved = (_copy_and_drop if by_copy else _move)(current, new_path)

@@ -195,12 +195,6 @@ def delete(planned: Deletion) -> int:
     return len(planned.manifests)
 
 
-def count_missing(planned: Deletion) -> int:
-    """Return how many of the versions no longer exist."""
-    present = {each.version for each in planned.directory.list()}
-    return sum(each.version not in present for each in planned.manifests)
-
-
 def _delete_chunk(planned: Deletion, chunk: Sequence[Manifest]) -> None:
     directory, files = planned.directory, planned.directory.files
     paths = [directory.within(each.name) for each in chunk]

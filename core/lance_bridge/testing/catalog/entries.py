@@ -7,7 +7,7 @@ import time
 import pytest
 from lance_namespace import ErrorCode
 
-from ...catalog import TableRecord
+from ...catalog import CatalogColumn, TableRecord
 from ..cases import Refusals, needs
 from ..expect import code_of, refused
 from ..hooks import RawEntry
@@ -51,6 +51,12 @@ class EntryCases(CatalogCases):
         lance = list(workspace.catalog.scan_tables(workspace.path, lance_only=True))
         assert [record.path for record in lance] == [wanted.path]
         require_same(lance[0], loaded)
+
+    def test_columns_are_those_of_the_entry_or_none(self, workspace: Workspace) -> None:
+        for each in workspace.catalog.load_columns(workspace.create().path):
+            assert isinstance(each, CatalogColumn)
+            assert each.name, "a column has no name"
+            assert each.type, f"column '{each.name}' has no type"
 
     def test_an_entry_has_an_identity_that_stays(self, workspace: Workspace) -> None:
         first = workspace.create()
@@ -113,13 +119,13 @@ class EntryCases(CatalogCases):
         record = workspace.record()
         entry = RawEntry(record.location, record.properties, is_external=False)
         workspace.target.write_entry(record.path, entry)
-        marks = workspace.catalog.load_ownership(record.path)
+        ownership = workspace.catalog.load_ownership(record.path)
         changed = workspace.set(workspace.catalog.load_table(record.path), note="altered")
         assert changed.is_external is workspace.target.read_entry(record.path).is_external
-        if marks and changed.is_external:
-            workspace.catalog.alter_ownership(changed, marks)
+        if ownership and changed.is_external:
+            workspace.catalog.alter_ownership(changed, ownership)
             assert workspace.catalog.load_table(record.path).is_external is False
-            assert workspace.catalog.load_ownership(record.path) == marks
+            assert workspace.catalog.load_ownership(record.path) == ownership
 
     @needs("write_entry", "read_entry")
     def test_alter_makes_an_entry_external_or_is_unsupported(self, workspace: Workspace) -> None:

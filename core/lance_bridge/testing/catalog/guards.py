@@ -157,7 +157,7 @@ class GuardCases(CatalogCases):
             guardable.catalog.alter_table(before.with_properties(own))
         require_same(guardable.catalog.load_table(record.path), before)
 
-    # -- entries without a guard, and marks ------------------------------------------------------
+    # -- entries without a guard, and ownership --------------------------------------------------
 
     def test_a_revision_is_compared_without_a_guard(self, workspace: Workspace) -> None:
         skip_if(workspace, "no_alter")
@@ -169,14 +169,14 @@ class GuardCases(CatalogCases):
             workspace.catalog.alter_table(with_properties(stale, other="2"))
         require_same(workspace.catalog.load_table(stale.path), after)
 
-    def test_a_change_of_marks_compares_the_revision(self, guardable: Workspace) -> None:
+    def test_a_change_of_ownership_compares_the_revision(self, guardable: Workspace) -> None:
         stale = guardable.guard()
-        marks = guardable.catalog.load_ownership(stale.path)
-        if not marks:
+        ownership = guardable.catalog.load_ownership(stale.path)
+        if not ownership:
             pytest.skip("load_ownership returns nothing for this catalog's entries")
         after = guardable.set(stale, count="1")
         with refused(_CHANGED, naming="t"):
-            guardable.catalog.alter_ownership(with_properties(stale, count="2"), marks)
+            guardable.catalog.alter_ownership(with_properties(stale, count="2"), ownership)
         require_same(guardable.catalog.load_table(stale.path), after)
 
     # -- rename ----------------------------------------------------------------------------------

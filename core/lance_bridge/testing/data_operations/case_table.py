@@ -23,10 +23,10 @@ from .items import IDS, LATER_IDS, TEXT_COLUMNS, items
 class CaseTable:
     """A table for one case. `call` goes through the namespace; the rest opens it by its path."""
 
-    def __init__(self, ns: CaseNamespace, ids: range = IDS) -> None:
+    def __init__(self, ns: CaseNamespace, ids: range = IDS, **fields: Any) -> None:
         self.ns = ns
         self.id = ns.table(f"t{next(_numbers)}")
-        answer = ns.create_table(self.id, items(ids))
+        answer = ns.create_table(self.id, items(ids), **fields)
         self.location = answer.location or ns.location(self.id)
 
     def call(self, operation: str, data: Any = None, **fields: Any) -> Any:

@@ -7,7 +7,8 @@ from typing import Any
 import pyarrow as pa
 from lance_namespace import ErrorCode
 
-from ..cases import why_absent
+from ..case_namespace import CaseNamespace
+from ..cases import needs, why_absent
 from .case_table import CaseTable, DataOperationCases
 from .items import items
 from .queries import query_fields
@@ -68,18 +69,20 @@ class SmokeCases(DataOperationCases):
                 "batch_delete_table_versions", ranges=[{"start_version": 1, "end_version": 2}]
             )
 
-    def test_several_tables_are_committed_together(self, table: CaseTable) -> None:
-        other = CaseTable(table.ns)
+    @needs("managed_tables")
+    def test_several_tables_are_committed_together(self, shared_namespace: CaseNamespace) -> None:
+        properties = {"managed_by": "impl"}
+        tables = [CaseTable(shared_namespace, properties=properties) for _ in range(2)]
         for operation, field in {
             "batch_create_table_versions": "entries",
             "batch_commit_tables": "operations",
         }.items():
-            if not why_absent(table.ns.target, operation):
-                entries = [{"id": each.id, **stage(each)} for each in (table, other)]
+            if not why_absent(shared_namespace.target, operation):
+                entries = [{"id": each.id, **stage(each)} for each in tables]
                 if field == "operations":
                     entries = [{"create_table_version": each} for each in entries]
-                table.ns.call(operation, None, **{field: entries})
-                assert table.ids() == other.ids()
+                shared_namespace.call(operation, None, **{field: entries})
+        assert tables[0].ids() == tables[1].ids()
 
 
 def _query(table: CaseTable, k: int = 100, **options: Any) -> pa.Table:

@@ -10,7 +10,7 @@ from lance_namespace import ErrorCode
 from ..build import unique_name
 from ..case_namespace import CaseNamespace
 from ..cases import Refusals, needs
-from ..expect import refused
+from ..expect import code_of, refused
 from .case_table import CaseTable, DataOperationCases, SharedTable, bad
 from .items import IDS
 
@@ -71,6 +71,11 @@ def _spelled(table: CaseTable, file: str) -> str:
 def entry(table: CaseTable, **fields: Any) -> dict[str, Any]:
     """Return one of the entries of a request that names several tables."""
     return {"id": table.id, **fields}
+
+
+def _managed(ns: CaseNamespace) -> CaseTable:
+    """Return a new table whose versions the catalog holds."""
+    return CaseTable(ns, properties={"managed_by": "impl"})
 
 
 def _ranges(*bounds: tuple[int, int]) -> list[dict[str, int]]:
@@ -161,57 +166,77 @@ class VersionCases(DataOperationCases):
 
     # -- several tables --------------------------------------------------------------------------
 
-    @needs("batch_create_table_versions")
+    @needs("batch_create_table_versions", "managed_tables")
     def test_versions_of_several_tables_are_created_together(
-        self, shared_namespace: CaseNamespace, table: CaseTable
+        self, shared_namespace: CaseNamespace
     ) -> None:
-        other = CaseTable(shared_namespace)
-        entries = [entry(table, **stage(table)), entry(other, **stage(other))]
+        one, other = _managed(shared_namespace), _managed(shared_namespace)
+        entries = [entry(one, **stage(one)), entry(other, **stage(other))]
         answer = shared_namespace.call("batch_create_table_versions", None, entries=entries)
         assert [each.version for each in answer.versions] == [2, 2]
-        assert table.ids() == other.ids() == [*IDS, 100]
+        assert one.ids() == other.ids() == [*IDS, 100]
+        assert numbers(one) == numbers(other) == [1, 2]
 
-    @needs("batch_create_table_versions")
+    @needs("batch_create_table_versions", "managed_tables")
     def test_no_version_is_created_where_one_cannot_be(
-        self, shared_namespace: CaseNamespace, table: CaseTable
+        self, shared_namespace: CaseNamespace
     ) -> None:
-        other = CaseTable(shared_namespace)
-        good, bad = entry(table, **stage(table)), entry(other, **stage(other))
+        one, other = _managed(shared_namespace), _managed(shared_namespace)
+        good, bad = entry(one, **stage(one)), entry(other, **stage(other))
         for wrong, code in (
             ({"version": 9}, CONFLICT),
             ({"manifest_size": 1}, INVALID),
             ({"id": shared_namespace.missing_table()}, ErrorCode.TABLE_NOT_FOUND),
         ):
-            with table.unchanged(), other.refuses(code):
+            with one.unchanged(), other.refuses(code):
                 shared_namespace.call(
                     "batch_create_table_versions", None, entries=[good, {**bad, **wrong}]
                 )
+        shared_namespace.call("batch_create_table_versions", None, entries=[good, bad])
 
-    @needs("batch_commit_tables")
-    def test_operations_on_several_tables_are_done_together(
+    @needs("batch_create_table_versions")
+    def test_versions_in_the_storage_are_all_created_or_refused(
         self, shared_namespace: CaseNamespace, table: CaseTable
     ) -> None:
-        pruned, gone = (
-            with_versions(CaseTable(shared_namespace), 3),
-            shared_namespace.table(unique_name()),
+        other = CaseTable(shared_namespace)
+        entries = [entry(table, **stage(table)), entry(other, **stage(other))]
+        code = code_of(
+            lambda: shared_namespace.call("batch_create_table_versions", None, entries=entries)
         )
-        operations = [
-            {"create_table_version": entry(table, **stage(table))},
-            {"declare_table": {"id": gone}},
-            {"delete_table_versions": entry(pruned, ranges=_ranges((1, 3)))},
-        ]
+        assert code in (None, ErrorCode.UNSUPPORTED)
+        assert numbers(table) == numbers(other) == ([1, 2] if code is None else [1])
+
+    @needs("batch_commit_tables", "managed_tables")
+    def test_operations_that_create_versions_are_done_together(
+        self, shared_namespace: CaseNamespace
+    ) -> None:
+        one, other = _managed(shared_namespace), _managed(shared_namespace)
+        operations = [{"create_table_version": entry(each, **stage(each))} for each in (one, other)]
         answer = shared_namespace.call("batch_commit_tables", None, operations=operations)
-        made, declared, deleted = answer.results
+        made = [each.create_table_version.version.version for each in answer.results]
+        assert made == [2, 2]
+        assert one.ids() == other.ids() == [*IDS, 100]
+
+    @needs("batch_commit_tables")
+    def test_one_operation_of_each_kind_is_done(
+        self, shared_namespace: CaseNamespace, table: CaseTable
+    ) -> None:
+        def commit(**operation: Any) -> Any:
+            answer = shared_namespace.call("batch_commit_tables", None, operations=[operation])
+            (result,) = answer.results
+            return result
+
+        declared = shared_namespace.table(unique_name())
+        result = commit(declare_table={"id": declared}).declare_table
+        assert result.location == shared_namespace.location(declared)
+        made = commit(create_table_version=entry(table, **stage(table)))
         assert made.create_table_version.version.version == 2
-        assert declared.declare_table.location == shared_namespace.location(gone)
-        assert deleted.delete_table_versions.deleted_count == 2
-        assert table.ids() == [*IDS, 100]
-        assert numbers(pruned) == [3]
-        shared_namespace.call(
-            "batch_commit_tables", None, operations=[{"deregister_table": {"id": gone}}]
-        )
+        deleted = commit(delete_table_versions=entry(table, ranges=_ranges((1, 2))))
+        assert deleted.delete_table_versions.deleted_count == 1
+        assert numbers(table) == [2]
+        commit(deregister_table={"id": declared})
         with refused(ErrorCode.TABLE_NOT_FOUND):
-            shared_namespace.table_exists(gone)
+            shared_namespace.table_exists(declared)
 
     @needs("batch_commit_tables")
     def test_no_operation_is_done_where_one_cannot_be(
@@ -230,7 +255,7 @@ class VersionCases(DataOperationCases):
             ),
             ({}, INVALID),
         ):
-            with table.refuses(code):
+            with table.refuses(code, ErrorCode.UNSUPPORTED):
                 shared_namespace.call("batch_commit_tables", None, operations=[*good, wrong])
             with refused(ErrorCode.TABLE_NOT_FOUND):
                 shared_namespace.table_exists(fresh)

@@ -1,0 +1,204 @@
+"""The record of a batch: the tables that it commits to, and its outcome.
+
+Both are files of one of the tables, and never change. The record is written before any entry
+refers to it. The outcome is written if there is none, so that the first to write it decides for
+all. See ``specs/managed.md``.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from lance_namespace.errors import InvalidTableStateError
+
+from ..catalog import Path, TableRecord
+from ..entry import TableEntry
+from ..errors import OutcomeUnknownError, unsupported
+from ..managed_state import PreparedVersion, State
+from ..storage import TableFiles
+from ..storage.manifests import discard
+from ..storage.table_files import BATCH_OUTCOME, BATCH_RECORD
+
+_DIRECTORY = "_transactions"
+_ATTEMPTS = 5
+
+
+class Outcome(str, Enum):
+    """What became of a batch; the value is the content of the file."""
+
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+
+    @property
+    def is_committed(self) -> bool:
+        """True where all versions of the batch are versions of their tables."""
+        return self is Outcome.COMMITTED
+
+
+@dataclass(frozen=True)
+class Intent:
+    """The record of one batch, in the files of the table that has it.
+
+    Every method raises as `TableFiles` does if the storage does not answer.
+    """
+
+    files: TableFiles
+    table: Path
+    id: str
+
+    @classmethod
+    def new(cls, table: TableEntry) -> Intent:
+        """Return a record that is still to be written."""
+        return cls(table.files(write=True), table.path, str(uuid.uuid4()))
+
+    @classmethod
+    def of(cls, entry: TableEntry, prepared: PreparedVersion, *, write: bool = False) -> Intent:
+        """Return the record that an entry refers to."""
+        record = entry.record
+        if prepared.table != entry.path:
+            record = TableRecord(prepared.table, prepared.location)
+        files = TableEntry(entry.connection, record).files(write=write)
+        return cls(files, prepared.table, prepared.batch)
+
+    def __str__(self) -> str:
+        """Return the batch's name for messages."""
+        return f"batch {self.id} ({self.files.location}/{self._record_path})"
+
+    def prepared(self, staged: str) -> PreparedVersion:
+        """Return what an entry says of a version that this batch has staged."""
+        return PreparedVersion(self.id, self.table, self.files.location, staged)
+
+    def write(self, tables: Sequence[Path]) -> None:
+        """Write the record: the paths of all tables, this one's first.
+
+        It is written twice: a store that takes the second for a new file would let two clients
+        write two outcomes.
+
+        Raises:
+            UnsupportedOperationError: (0) the store is one of these.
+        """
+        data = json.dumps({"tables": [list(each) for each in tables]}).encode()
+        self.files.put_own(self._record_path, data)
+        if self.files.put_new(self._record_path, data):
+            discard(self.files, self._record_path)
+            raise unsupported(
+                f"The storage at {self.files.location} replaces a file that is to be written only "
+                "if it does not exist, and so cannot have the outcome of a batch. Commit to the "
+                "tables one by one"
+            )
+
+    def is_recorded(self) -> bool:
+        """Return whether the record exists; without it, the batch cannot be committed."""
+        return self.files.read(self._record_path) is not None
+
+    def tables(self) -> Sequence[Path] | None:
+        """Return the paths of all tables, or None if there is no record.
+
+        Raises:
+            InvalidTableStateError: (19) it cannot be read.
+        """
+        data = self.files.read(self._record_path)
+        if data is None:
+            return None
+        try:
+            return [tuple(map(str, each)) for each in json.loads(data)["tables"]]
+        except (ValueError, KeyError, TypeError) as error:
+            raise self._unreadable(self._record_path) from error
+
+    def outcome(self) -> Outcome | None:
+        """Return the outcome, or None if there is none yet.
+
+        Raises:
+            InvalidTableStateError: (19) it cannot be read.
+        """
+        data = self.files.read(self._outcome_path)
+        if data is None:
+            return None
+        try:
+            return Outcome(data.decode())
+        except ValueError as error:
+            raise self._unreadable(self._outcome_path) from error
+
+    def decide(self, wanted: Outcome) -> Outcome | None:
+        """Write the outcome if there is none, and return the one that there is then.
+
+        Returns None if the batch can no longer be committed because its record is gone: others
+        have aborted it, and its first table was dropped; or its client has finished it.
+
+        Raises:
+            OutcomeUnknownError: (17) the storage neither writes the outcome nor has one.
+        """
+        for _ in range(_ATTEMPTS):
+            is_new = self.files.put_own(self._outcome_path, wanted.value.encode())
+            found = wanted if is_new else self.outcome()
+            if found is Outcome.ABORTED:
+                return found
+            if not self.is_recorded():
+                return None
+            if found is not None:
+                return found
+        raise OutcomeUnknownError(f"The outcome of {self} was removed: reload its tables")
+
+    def remove(self) -> None:
+        """Remove the record and then the outcome; call it only when no entry refers to them.
+
+        In this order, so that a record without an outcome is always that of an undecided batch.
+        """
+        discard(self.files, self._record_path)
+        discard(self.files, self._outcome_path)
+
+    def missing(self, table: TableEntry) -> InvalidTableStateError:
+        """Return the error for a table whose entry refers to a record that is gone."""
+        return InvalidTableStateError(
+            f"Whether version {table.managed_state().version + 1} of table '{table.name}' is "
+            f"committed is unknown: the record of {self} is gone. Restore that file, or "
+            "deregister the table and register it again, without that version"
+        )
+
+    def _unreadable(self, path: str) -> InvalidTableStateError:
+        return InvalidTableStateError(
+            f"The outcome of {self} is unknown: {self.files.location}/{path} has another content "
+            "than lance-bridge writes. Restore that file"
+        )
+
+    @property
+    def _record_path(self) -> str:
+        return f"{_DIRECTORY}/{self.id}{BATCH_RECORD}"
+
+    @property
+    def _outcome_path(self) -> str:
+        return f"{_DIRECTORY}/{self.id}{BATCH_OUTCOME}"
+
+
+def latest_state(table: TableEntry) -> State:
+    """Return the latest version of a table, also while a batch commits to it.
+
+    A version that a batch has prepared is the latest from the moment that the batch is committed.
+    Reads the record of the batch, and does not change anything.
+
+    Raises:
+        InvalidInputError: (13) its storage manages the table.
+        InvalidTableStateError: (19) the record is gone, or cannot be read.
+        ServiceUnavailableError: (17) or another error of the storage that has the record.
+    """
+    for _ in range(_ATTEMPTS):
+        state = table.managed_state()
+        if state.prepared is None:
+            return state
+        intent = Intent.of(table, state.prepared)
+        outcome = intent.outcome()
+        if outcome is not Outcome.ABORTED and intent.tables() is not None:
+            return state.decided(committed=outcome is Outcome.COMMITTED)
+        # Without a record, and where another client has aborted a batch whose record was removed
+        # already, the batch was finished since the entry was read.
+        now = table.reloaded()
+        if now.managed == state:
+            if outcome is not Outcome.ABORTED:
+                raise intent.missing(table)
+            return state.free()
+        table = now
+    raise OutcomeUnknownError(f"Table '{table.name}' changes all the time: try again in a moment")

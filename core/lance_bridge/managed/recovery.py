@@ -1,0 +1,182 @@
+"""Ending the batches of others: whoever writes to a table first ends the batch that it is part of.
+
+A batch that is decided is finished in all of its tables. One that stays undecided is aborted: its
+client has died, or is too slow.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from bisect import bisect_left
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from lance_namespace.errors import (
+    ConcurrentModificationError,
+    LanceNamespaceError,
+    NamespaceNotFoundError,
+    TableNotFoundError,
+)
+
+from ..catalog import Path
+from ..connection import Connection
+from ..entry import EntryT, TableEntry
+from ..errors import concurrent_modification
+from ..managed_state import PreparedVersion
+from . import compare_and_set
+from .intents import Intent, Outcome
+
+STALLED_SECONDS = 5.0
+"""How long the client of an undecided batch may make no progress, by another client's clock."""
+SECONDS_PER_TABLE = 0.2
+"""How much longer than that it may take for each of its tables, with progress."""
+POLL_SECONDS = 0.1
+_ROUNDS = 20
+_ATTEMPTS = 5
+_THREADS = 8
+
+logger = logging.getLogger(__name__)
+
+
+def settle(table: EntryT) -> EntryT:
+    """Return the table when it is part of no batch: ends the one that it is part of.
+
+    Waits for a batch that is not decided yet, and aborts it in the end.
+
+    Raises:
+        ConcurrentModificationError: (14) batches follow each other all the time.
+        InvalidTableStateError: (19) the record of the batch is gone, or cannot be read.
+        ServiceUnavailableError: (17) or another error of the storage that has the record.
+    """
+    for _ in range(_ROUNDS):
+        state = table.managed
+        if state is None or state.prepared is None:
+            return table
+        _end_batch(table, state.prepared)
+        table = table.reloaded()
+    raise ConcurrentModificationError(
+        f"Batches commit to table '{table.name}' all the time: try again in a moment"
+    )
+
+
+def _end_batch(table: TableEntry, prepared: PreparedVersion) -> None:
+    intent = Intent.of(table, prepared, write=True)
+    outcome = _await_outcome(table, intent)
+    if outcome is not None:
+        _finish(table, prepared, intent, outcome)
+
+
+class _Progress:
+    """How far the client of an undecided batch is, which prepares the entries in their order."""
+
+    def __init__(self, connection: Connection, intent: Intent) -> None:
+        self._connection, self._intent = connection, intent
+        self._prepared = 0
+        self._began = self._changed = time.monotonic()
+
+    def is_stalled(self, tables: Sequence[Path]) -> bool:
+        """Return whether the client has made no progress for too long, or is far too slow."""
+        prepared = self._count_prepared(tables)
+        if prepared > self._prepared:
+            self._prepared, self._changed = prepared, time.monotonic()
+        limit = STALLED_SECONDS + SECONDS_PER_TABLE * len(tables)
+        now = time.monotonic()
+        return now - self._changed > STALLED_SECONDS or now - self._began > limit
+
+    def _count_prepared(self, tables: Sequence[Path]) -> int:
+        """Return how many entries are prepared; reads few of them."""
+        first = self._prepared
+        if first == len(tables) or not self._is_prepared(tables[first]):
+            return first
+        return bisect_left(tables, True, first + 1, key=lambda path: not self._is_prepared(path))
+
+    def _is_prepared(self, path: Path) -> bool:
+        record = self._connection.find_table(path)
+        return record is not None and refers_to(
+            TableEntry(self._connection, record), self._intent.id
+        )
+
+
+def refers_to(table: TableEntry, batch: str) -> bool:
+    """Return whether an entry depends on a batch."""
+    state = table.managed
+    return state is not None and state.prepared is not None and state.prepared.batch == batch
+
+
+def _await_outcome(table: TableEntry, intent: Intent) -> Outcome | None:
+    """Return the outcome of a batch, or None when it is finished in this table."""
+    progress = _Progress(table.connection, intent)
+    while True:
+        outcome = intent.outcome()
+        if outcome is Outcome.ABORTED:
+            return outcome
+        tables = intent.tables()
+        if outcome is Outcome.COMMITTED and tables is not None:
+            return outcome
+        if table.reloaded().managed != table.managed:
+            return None
+        if tables is None:
+            raise intent.missing(table)
+        if progress.is_stalled(tables):
+            logger.warning("%s stays undecided: it is aborted", intent)
+            return intent.decide(Outcome.ABORTED)
+        time.sleep(POLL_SECONDS)
+
+
+def _finish(table: TableEntry, prepared: PreparedVersion, intent: Intent, outcome: Outcome) -> None:
+    """Finish a batch in all of its tables; in the one that has the record, last.
+
+    So the record stays as long as any entry refers to it, even if that table is dropped next.
+
+    Raises:
+        LanceNamespaceError: the batch could not be finished in this table, or, if it has the
+            record, in another one.
+    """
+    connection, has_record = table.connection, table.path == prepared.table
+    others = [each for each in intent.tables() or () if each not in (table.path, prepared.table)]
+    is_complete = True
+    try:
+        finish_entries(connection, others, intent.id, outcome)
+    except LanceNamespaceError as error:
+        if has_record:
+            raise
+        logger.warning("%s is not finished in all tables: %s", intent, error)
+        is_complete = False
+    finish_entries(connection, [table.path], intent.id, outcome)
+    if is_complete and not has_record:
+        finish_entries(connection, [prepared.table], intent.id, outcome)
+
+
+def finish_entries(
+    connection: Connection, tables: Sequence[Path], batch: str, outcome: Outcome
+) -> None:
+    """Have entries show the outcome of a batch, if they still refer to it; in any order.
+
+    Raises:
+        ConcurrentModificationError: (14) other clients change an entry all the time.
+        OutcomeUnknownError: (17) a reply was lost, and the entry cannot be read back.
+    """
+
+    def finish(path: Path) -> None:
+        finish_entry(connection, path, batch, outcome)
+
+    with ThreadPoolExecutor(_THREADS) as threads:
+        list(threads.map(finish, tables))
+
+
+def finish_entry(connection: Connection, path: Path, batch: str, outcome: Outcome) -> None:
+    """Do as `finish_entries` for one entry."""
+    for _ in range(_ATTEMPTS):
+        record = connection.find_table(path)
+        table = None if record is None else TableEntry(connection, record)
+        if table is None or not refers_to(table, batch):
+            return
+        state = table.managed_state().decided(committed=outcome.is_committed)
+        try:
+            compare_and_set.swap(table, state)
+        except (ConcurrentModificationError, TableNotFoundError, NamespaceNotFoundError) as error:
+            logger.debug("%s was changed by another client: %s", table.name, error)
+        else:
+            return
+    raise concurrent_modification(path)

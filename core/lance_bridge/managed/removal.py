@@ -1,0 +1,90 @@
+"""Removing the entry of a table whose versions the catalog holds: nothing commits meanwhile."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from lance_namespace.errors import (
+    ConcurrentModificationError,
+    InvalidTableStateError,
+    LanceNamespaceError,
+    NamespaceNotFoundError,
+    PermissionDeniedError,
+    TableNotFoundError,
+)
+
+from ..entry import EntryT, TableEntry
+from ..errors import concurrent_modification
+from . import compare_and_set
+from .recovery import settle
+
+_ATTEMPTS = 5
+
+logger = logging.getLogger(__name__)
+
+
+def settle_to_remove(table: EntryT) -> EntryT:
+    """Do as `settle` before the entry is removed; a lost record of a batch does not prevent that.
+
+    Raises:
+        ServiceUnavailableError: (17) or another error: the version that a batch has prepared would
+            be lost with the entry.
+    """
+    try:
+        return settle(table)
+    except InvalidTableStateError as error:
+        logger.warning("%s is removed without a version of a batch: %s", table.name, error)
+        return table
+
+
+@contextmanager
+def held_for_removal(table: EntryT) -> Iterator[EntryT]:
+    """End the batch that a table is part of, and hold the table while its entry is removed.
+
+    Otherwise a commit in between would be lost with the entry, and a batch would lose its record
+    with the files. Another client's hold does not prevent a removal. If the removal fails, the
+    entry is as before. Does nothing for a storage-managed table.
+
+    Raises:
+        ConcurrentModificationError: (14) other clients commit all the time.
+        ServiceUnavailableError: (17) or another error, as `settle_to_remove`.
+    """
+    table = settle_to_remove(table)
+    held = _hold(table)
+    try:
+        yield held
+    except LanceNamespaceError:
+        _restore(held, table)
+        raise
+
+
+def _hold(table: EntryT) -> EntryT:
+    for _ in range(_ATTEMPTS):
+        try:
+            state = table.managed
+        except InvalidTableStateError:
+            return table  # an entry that cannot be read takes no commit
+        if state is None:
+            return table
+        try:
+            return compare_and_set.swap(table, state.hold(state.other)).reloaded()
+        except ConcurrentModificationError:
+            table = settle_to_remove(table.reloaded())
+        except PermissionDeniedError as error:
+            logger.info("%s is removed without a hold: %s", table.name, error)
+            return table
+    raise concurrent_modification(table.path)
+
+
+def _restore(held: TableEntry, before: TableEntry) -> None:
+    """Have the entry be as before the hold, unless it is gone or was changed."""
+    try:
+        now = held.reloaded()
+        if now.managed == held.managed != before.managed and before.managed is not None:
+            compare_and_set.swap(now, before.managed)
+    except (TableNotFoundError, NamespaceNotFoundError):
+        return
+    except LanceNamespaceError as error:
+        logger.warning("%s stays held for a while: %s", held.name, error)

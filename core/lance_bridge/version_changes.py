@@ -1,0 +1,56 @@
+"""Which versions of tables an operation read and created, for those who record what it did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class VersionChange:
+    """The latest version before an operation's first commit and after its last one.
+
+    They are equal where the operation had nothing to commit.
+    """
+
+    before: int
+    after: int
+
+
+class VersionChanges(dict[tuple[str, ...], VersionChange]):
+    """Changes by the path of the table, as they are committed."""
+
+    read: int | None = None
+    """The version that was read last."""
+
+    def add(self, path: tuple[str, ...], read: int, after: int) -> None:
+        """Add a commit.
+
+        A version that was committed replaces the one numbered before it, whichever the writer read.
+
+        Args:
+            read: The version that the writer read.
+            after: The version that it has committed, or ``read`` if none.
+        """
+        before = after - 1 if after > read else after
+        known = self.get(path)
+        if known is not None and known.before < known.after:
+            before, after = known.before, max(known.after, after)
+        self[path] = VersionChange(before, after)
+
+
+CHANGES: ContextVar[VersionChanges | None] = ContextVar("lance_bridge_changes", default=None)
+"""Where this thread's commits are added; None where they are not recorded."""
+
+
+@contextmanager
+def record_version_changes() -> Iterator[VersionChanges]:
+    """Yield the changes that this thread commits meanwhile. Nothing is read for them."""
+    changes = VersionChanges()
+    token = CHANGES.set(changes)
+    try:
+        yield changes
+    finally:
+        CHANGES.reset(token)

@@ -1,0 +1,385 @@
+"""Batches whose client died or is slow: readers never see half, and the next writer goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from datetime import timedelta
+from itertools import count
+from threading import Event, Thread
+from typing import Any
+
+import lance
+import lance_namespace as api
+import pyarrow as pa
+import pytest
+from lance_namespace import errors
+
+from lance_bridge.managed import recovery
+from lance_bridge.managed.intents import Intent, Outcome
+from lance_bridge.managed_state import PreparedVersion, State
+from lance_bridge.storage.manifests import TableFiles
+
+from .batching import (
+    HOME,
+    OTHER,
+    THIRD,
+    batch_files,
+    create_all,
+    create_managed,
+    insert,
+    rows,
+    stage_all,
+    state,
+)
+from .building import count_rows
+from .managing import (
+    able,  # noqa: F401 - a fixture
+    another,
+)
+from .memory_catalog import MemoryNamespace, MemoryServer
+from .mortality import Death, Mortal, die
+from .staging import directory, numbers
+
+pytestmark = pytest.mark.usefixtures("able", "impatient")
+
+TABLES = [HOME, OTHER, THIRD]
+BEFORE, AFTER = [0, 1, 2], [0, 1, 2, 100]
+UNDECIDED, COMMITTED = "undecided", "committed"
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have stalled batches aborted soon."""
+    monkeypatch.setattr(recovery, "STALLED_SECONDS", 0.05)
+    monkeypatch.setattr(recovery, "SECONDS_PER_TABLE", 0.0)
+    monkeypatch.setattr(recovery, "POLL_SECONDS", 0.01)
+
+
+def seen(ns: MemoryNamespace) -> list[list[int]]:
+    """Return the rows of all tables, as a client reads them that has met none before."""
+    return [rows(another(ns), each) for each in TABLES]
+
+
+def test_a_batch_whose_client_dies_at_any_step_is_made_whole_or_not_at_all(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    pair, outcomes = [HOME, OTHER], []
+    for steps in count():
+        create_managed(namespace, *pair)
+        entries = stage_all(namespace, *pair)
+        with pytest.MonkeyPatch.context() as patch:
+            client = Mortal(server, patch, steps)
+            with suppress(Death):
+                create_all(another(namespace), entries)
+        server.fault = None
+        found = [rows(another(namespace), each) for each in pair]
+        assert found in ([BEFORE] * 2, [AFTER] * 2), steps
+        outcomes.append(found[0])
+        for each in reversed(pair):
+            insert(namespace, each)
+            assert state(server, each).prepared is None
+            assert rows(namespace, each) == sorted([0, *found[0]])
+            namespace.drop_table(api.DropTableRequest(id=each))
+        if client.left >= 0:
+            break
+    began = outcomes.index(AFTER)
+    assert outcomes == [BEFORE] * began + [AFTER] * (len(outcomes) - began)
+    assert 0 < began < len(outcomes) - len(pair)
+
+
+# -- batches that are left in one of their states --------------------------------------------------
+
+
+def leave(ns: MemoryNamespace, server: MemoryServer, outcome: str) -> None:
+    """Leave a batch over all tables, as a client does that dies after or before its outcome."""
+    create_managed(ns, *TABLES)
+    entries = stage_all(ns, *TABLES)
+    left = [len(TABLES) + (outcome == COMMITTED)]
+
+    def fault(change: str, moment: str) -> None:
+        if change == "alter_table":
+            left[0] -= moment == ("before" if outcome == COMMITTED else "after")
+            if left[0] <= 0:  # no thread of the client goes on
+                die()
+
+    server.fault = fault
+    with pytest.raises(Death):
+        create_all(another(ns), entries)
+    server.fault = None
+    assert all(state(server, each).prepared for each in TABLES)
+    assert len(batch_files(server, HOME)) == 1 + (outcome == COMMITTED)
+
+
+def left_by(outcome: str) -> list[int]:
+    return AFTER if outcome == COMMITTED else BEFORE
+
+
+@pytest.fixture(params=[UNDECIDED, COMMITTED])
+def outcome(
+    request: pytest.FixtureRequest, namespace: MemoryNamespace, server: MemoryServer
+) -> str:
+    """A batch is left like that."""
+    leave(namespace, server, request.param)
+    return str(request.param)
+
+
+def test_readers_change_no_entry_and_agree(
+    namespace: MemoryNamespace, server: MemoryServer, outcome: str
+) -> None:
+    before = dict(server.tables)
+    expected = left_by(outcome)
+    for each in TABLES:
+        assert rows(namespace, each) == expected
+        assert numbers(namespace, each) == list(range(1, len(expected) - 1))
+        count_request = api.CountTableRowsRequest(id=each)
+        assert namespace.count_table_rows(count_request).count == len(expected)
+        version = api.DescribeTableVersionRequest(id=each)
+        found = namespace.describe_table_version(version).version.version
+        assert found == len(expected) - 2
+    assert server.tables == before
+
+
+def test_a_reader_that_may_not_write_sees_what_is_committed(
+    namespace: MemoryNamespace,
+    server: MemoryServer,
+    monkeypatch: pytest.MonkeyPatch,
+    outcome: str,
+) -> None:
+    def refuse(*_: object) -> bool:
+        raise errors.PermissionDeniedError("read only")
+
+    for name in ("put_new", "put_over", "remove"):
+        monkeypatch.setattr(TableFiles, name, refuse)
+    assert seen(namespace) == [left_by(outcome)] * 3
+    assert state(server, HOME).prepared is not None
+
+
+def test_pylance_writes_after_a_batch_that_was_left(
+    namespace: MemoryNamespace, outcome: str
+) -> None:
+    dataset = lance.dataset(namespace_client=namespace, table_id=OTHER)
+    more = pa.table({"a": [7]})
+    lance.write_dataset(more, dataset, mode="append")
+    assert rows(namespace, OTHER) == sorted([*left_by(outcome), 7])
+
+
+def test_a_table_that_a_batch_has_left_is_renamed(
+    namespace: MemoryNamespace, server: MemoryServer, outcome: str
+) -> None:
+    namespace.rename_table(api.RenameTableRequest(id=HOME, new_table_name="z"))
+    renamed = [*HOME[:-1], "z"]
+    assert state(server, renamed).prepared is None
+    found = [rows(namespace, each) for each in (renamed, OTHER, THIRD)]
+    assert found == [left_by(outcome)] * 3
+
+
+def test_a_table_that_a_batch_has_left_is_released(
+    namespace: MemoryNamespace, outcome: str
+) -> None:
+    namespace.release_table(HOME)
+    assert seen(namespace) == [left_by(outcome)] * 3
+
+
+def test_a_table_that_a_batch_has_left_is_deregistered_with_all_its_versions(
+    namespace: MemoryNamespace, outcome: str
+) -> None:
+    place = directory(namespace, HOME)
+    namespace.deregister_table(api.DeregisterTableRequest(id=HOME))
+    assert sorted(lance.dataset(str(place)).to_table()["a"].to_pylist()) == left_by(outcome)
+    assert [rows(namespace, each) for each in (OTHER, THIRD)] == [left_by(outcome)] * 2
+
+
+def test_a_table_with_the_record_of_a_batch_is_dropped_after_the_batch_is_finished(
+    namespace: MemoryNamespace, server: MemoryServer, outcome: str
+) -> None:
+    place = directory(namespace, HOME)
+    namespace.drop_table(api.DropTableRequest(id=HOME))
+    assert not (place / "_versions").exists()
+    assert [state(server, each).prepared for each in (OTHER, THIRD)] == [None] * 2
+    assert [rows(namespace, each) for each in (OTHER, THIRD)] == [left_by(outcome)] * 2
+
+
+def test_a_table_is_dropped_with_the_records_of_its_batches(
+    namespace: MemoryNamespace, server: MemoryServer, outcome: str
+) -> None:
+    insert(namespace, THIRD)  # the record stays where its client died
+    assert outcome in (UNDECIDED, COMMITTED)
+    assert len(batch_files(server, HOME)) == 2
+    place = directory(namespace, HOME)
+    namespace.drop_table(api.DropTableRequest(id=HOME))
+    assert not place.exists()
+
+
+def test_the_clean_up_of_lance_keeps_the_record(
+    namespace: MemoryNamespace, server: MemoryServer, outcome: str
+) -> None:
+    before = batch_files(server, HOME)
+    dataset = lance.dataset(namespace_client=namespace, table_id=HOME)
+    dataset.cleanup_old_versions(older_than=timedelta(0))
+    assert batch_files(server, HOME) == before
+    assert seen(namespace) == [left_by(outcome)] * 3
+
+
+def test_properties_change_while_a_batch_is_left(
+    namespace: MemoryNamespace, server: MemoryServer, outcome: str
+) -> None:
+    namespace.tables.load(tuple(OTHER)).set_properties({"team": "search"})
+    assert server.tables[tuple(OTHER)].properties["team"] == "search"
+    assert state(server, OTHER).prepared is not None
+    assert seen(namespace) == [left_by(outcome)] * 3
+
+
+def test_the_next_batch_finishes_the_one_that_was_left(
+    namespace: MemoryNamespace, server: MemoryServer, outcome: str
+) -> None:
+    assert seen(namespace) == [left_by(outcome)] * 3
+    entries = stage_all(namespace, THIRD, OTHER)
+    if outcome == UNDECIDED:
+        assert create_all(namespace, entries) == [2, 2]
+    else:
+        assert create_all(namespace, entries) == [3, 3]
+    assert state(server, HOME).prepared is None
+    assert rows(namespace, OTHER) == rows(namespace, THIRD) == sorted([*left_by(outcome), 100])
+
+
+# -- slow clients ----------------------------------------------------------------------------------
+
+
+def meanwhile_at_outcome(patch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    """Have something happen before the client of a batch writes the outcome."""
+    decide = Intent.decide
+
+    def slow(intent: Intent, wanted: Outcome) -> Outcome | None:
+        if wanted is Outcome.COMMITTED:
+            act()
+        return decide(intent, wanted)
+
+    patch.setattr(Intent, "decide", slow)
+
+
+def test_a_batch_that_others_have_aborted_is_not_committed(
+    namespace: MemoryNamespace, server: MemoryServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_managed(namespace, *TABLES)
+    entries = stage_all(namespace, *TABLES)
+    meanwhile_at_outcome(monkeypatch, lambda: insert(another(namespace), OTHER))
+    with pytest.raises(errors.ConcurrentModificationError):
+        create_all(namespace, entries)
+    assert seen(namespace) == [BEFORE, [0, *BEFORE], BEFORE]
+    assert [state(server, each).prepared for each in TABLES] == [None] * 3
+
+
+def test_a_batch_is_waited_for_before_it_is_aborted(
+    namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def await_outcome(*args: Any) -> Any:
+        is_waiting.set()
+        return await_outcome_of(*args)
+
+    def write() -> None:
+        writer.start()
+        assert is_waiting.wait(timeout=30)
+
+    create_managed(namespace, *TABLES)
+    entries = stage_all(namespace, *TABLES)
+    is_waiting, await_outcome_of = Event(), recovery._await_outcome
+    monkeypatch.setattr(recovery, "_await_outcome", await_outcome)
+    monkeypatch.setattr(recovery, "STALLED_SECONDS", 60.0)
+    writer = Thread(target=insert, args=(another(namespace), OTHER))
+    meanwhile_at_outcome(monkeypatch, write)
+    assert create_all(namespace, entries) == [2, 2, 2]
+    writer.join()
+    assert seen(namespace) == [AFTER, [0, *AFTER], AFTER]
+
+
+# -- records that are gone or broken ---------------------------------------------------------------
+
+
+def spoil(ns: MemoryNamespace, name: str, content: bytes | None) -> None:
+    """Remove or overwrite the files of all batches that have an ending."""
+    for path in (directory(ns, HOME) / "_transactions").glob(f"*.{name}.batch.json"):
+        path.unlink() if content is None else path.write_bytes(content)
+
+
+@pytest.mark.parametrize("content", [None, b"", b"{}", b"perhaps"])
+@pytest.mark.parametrize("outcome", [UNDECIDED, COMMITTED], indirect=True)
+def test_a_batch_whose_outcome_cannot_be_known_is_neither_committed_nor_aborted(
+    namespace: MemoryNamespace, server: MemoryServer, content: bytes | None, outcome: str
+) -> None:
+    if content is None:
+        spoil(namespace, "record", None)
+        spoil(namespace, "outcome", None)
+    else:
+        spoil(namespace, "record" if outcome == UNDECIDED else "outcome", content)
+    before = dict(server.tables)
+    for act in (count_rows, insert):
+        with pytest.raises(errors.LanceNamespaceError, match="unknown") as caught:
+            act(namespace, OTHER)
+        assert caught.value.code == errors.ErrorCode.INVALID_TABLE_STATE
+    assert server.tables == before
+    place = directory(namespace, OTHER)
+    namespace.deregister_table(api.DeregisterTableRequest(id=OTHER))
+    location = str(place)
+    namespace.register_table(api.RegisterTableRequest(id=OTHER, location=location))
+    assert rows(namespace, OTHER) == BEFORE
+
+
+def test_a_storage_that_does_not_answer_is_no_outcome(
+    namespace: MemoryNamespace,
+    server: MemoryServer,
+    monkeypatch: pytest.MonkeyPatch,
+    outcome: str,
+) -> None:
+    read = TableFiles.read
+
+    def failing(files: TableFiles, path: str) -> bytes | None:
+        if path.startswith("_transactions/"):
+            raise errors.ServiceUnavailableError("away")
+        return read(files, path)
+
+    before = dict(server.tables)
+    with monkeypatch.context() as patch:
+        patch.setattr(TableFiles, "read", failing)
+        for act in (
+            lambda: insert(namespace, OTHER),
+            lambda: namespace.drop_table(api.DropTableRequest(id=OTHER)),
+            lambda: namespace.deregister_table(api.DeregisterTableRequest(id=OTHER)),
+        ):
+            with pytest.raises(errors.ServiceUnavailableError, match="away"):
+                act()
+    assert server.tables == before
+    assert seen(namespace) == [left_by(outcome)] * 3
+
+
+def test_a_participant_that_was_dropped_by_others_does_not_stop_the_rest(
+    namespace: MemoryNamespace, server: MemoryServer, outcome: str
+) -> None:
+    del server.tables[tuple(THIRD)]
+    insert(namespace, OTHER)
+    assert rows(namespace, HOME) == left_by(outcome)
+    assert state(server, HOME).prepared is None
+
+
+# -- the entry -------------------------------------------------------------------------------------
+
+PREPARED = PreparedVersion(
+    "0" * 8 + "-0000" * 3 + "-" + "0" * 12, ("a", "b"), "/lake/b", "x.manifest-1"
+)
+
+
+def test_a_prepared_version_is_kept_in_the_entry() -> None:
+    prepared = State(4, "y.manifest-1").prepare(PREPARED)
+    assert State.from_text(prepared.to_text()) == prepared
+    assert prepared.decided(committed=True) == State(5, "x.manifest-1")
+    assert prepared.decided(committed=False) == State(4, "y.manifest-1")
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"batch": "../x"}, {"staged": "a/b"}, {"staged": ""}, {"location": ""}, {"table": ()}]
+)
+def test_a_prepared_version_that_is_none_of_ours_is_not_parsed(wrong: dict[str, object]) -> None:
+    bad = replace(PREPARED, **wrong)  # type: ignore[arg-type]  # of any field
+    with pytest.raises(ValueError, match=r"\{.*\}"):
+        State.from_text(State(4).prepare(bad).to_text())

@@ -14,6 +14,7 @@ from lance_bridge.catalog import (
     GUARD,
     Capabilities,
     Catalog,
+    CatalogColumn,
     NamespaceRecord,
     Path,
     TableRecord,
@@ -214,6 +215,13 @@ class GlueCatalog(Catalog):
             link = self._link_to(path[:-1], table)
             return mapping.record_from(path, table, self._region, link)
 
+    def load_columns(self, path: Path) -> Iterable[CatalogColumn]:
+        with translate_errors(f"read the columns of table '{display(path)}'"):
+            table = self._table(path)
+            return mapping.columns_from(
+                self._follow_link(path, table) if table.get("TargetTable") else table
+            )
+
     def _link_to(self, namespace: Path, table: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """Return the database if it is a link to the one with the entry, else None.
 
@@ -285,8 +293,8 @@ class GlueCatalog(Catalog):
         with translate_errors(f"read table '{display(path)}'"):
             return mapping.ownership_of(self._table(path))
 
-    def alter_ownership(self, record: TableRecord, marks: Mapping[str, str]) -> None:
-        self._alter(record, marks)
+    def alter_ownership(self, record: TableRecord, ownership: Mapping[str, str]) -> None:
+        self._alter(record, ownership)
 
     def _alter(self, record: TableRecord, ownership: Mapping[str, str] | None) -> None:
         path = record.path

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lance_bridge.catalog import TABLE_TYPE, NamespaceRecord, Path, TableRecord
+from lance_bridge.catalog import TABLE_TYPE, CatalogColumn, NamespaceRecord, Path, TableRecord
 from lance_bridge.errors import invalid
 
 from .capabilities import check
@@ -164,6 +164,19 @@ def _check_record(shape: Any, record: TableRecord) -> dict[str, str]:
         if key in _OWN_PARAMETERS:
             raise invalid(f"Property '{key}' is the catalog's own: leave it out")
     return dict(record.properties)
+
+
+def columns_from(table: Mapping[str, Any]) -> list[CatalogColumn]:
+    """Return the columns of an entry. Glue keeps no nullability in them."""
+    own = (table.get("StorageDescriptor") or {}).get("Columns") or []
+    keys = table.get("PartitionKeys") or []
+    return [
+        CatalogColumn(
+            each["Name"], each.get("Type") or "", True, each.get("Comment") or "", is_partition
+        )
+        for is_partition, columns in ((False, own), (True, keys))
+        for each in columns
+    ]
 
 
 def record_from(

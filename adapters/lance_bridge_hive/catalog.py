@@ -18,6 +18,7 @@ from lance_bridge.catalog import (
     LANCE,
     TABLE_TYPE,
     Capabilities,
+    CatalogColumn,
     NamespaceRecord,
     Path,
     TableRecord,
@@ -293,6 +294,10 @@ class HiveCatalog(SharedLocations):
         with translate_errors(f"read table '{display(path)}'"):
             return mapping.record_from(path[:-1], self._load_raw(path))
 
+    def load_columns(self, path: Path) -> Iterable[CatalogColumn]:
+        with translate_errors(f"read the columns of table '{display(path)}'"):
+            return mapping.columns_from(self._read_raw(path))
+
     def _load_raw(self, path: Path) -> Any:
         """Read a consistent state of an entry.
 
@@ -345,9 +350,9 @@ class HiveCatalog(SharedLocations):
         with translate_errors(f"read table '{display(path)}'"):
             return mapping.ownership_of(self._load_raw(path))
 
-    def alter_ownership(self, record: TableRecord, marks: Mapping[str, str]) -> None:
+    def alter_ownership(self, record: TableRecord, ownership: Mapping[str, str]) -> None:
         with translate_errors(f"change table '{display(record.path)}'"):
-            self._changes.alter(record, marks)
+            self._changes.alter(record, ownership)
 
     def commit_guard(self, record: TableRecord) -> str:
         with translate_errors(f"find out how to compare and set table '{display(record.path)}'"):

@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from lance_bridge.catalog import TABLE_TYPE, NamespaceRecord, Path, TableRecord
+from lance_bridge.catalog import TABLE_TYPE, CatalogColumn, NamespaceRecord, Path, TableRecord
 from lance_bridge.errors import invalid
 
 from .capabilities import (
@@ -194,6 +194,16 @@ def record_from(namespace: Path, table: Any) -> TableRecord:
         is_external=is_external(table),
         is_partitioned=bool(table.partitionKeys) and table.tableType not in _VIEWS,
     )
+
+
+def columns_from(table: Any) -> list[CatalogColumn]:
+    """Return the columns of a Thrift Table. Hive keeps no nullability in them."""
+    own = (table.sd.cols if table.sd else None) or []
+    return [
+        CatalogColumn(each.name or "", each.type or "", True, each.comment or "", is_partition)
+        for is_partition, columns in ((False, own), (True, table.partitionKeys or []))
+        for each in columns
+    ]
 
 
 def is_own(key: str) -> bool:

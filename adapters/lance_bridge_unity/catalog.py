@@ -17,6 +17,7 @@ from lance_bridge.catalog import (
     TABLE_TYPE,
     Capabilities,
     Catalog,
+    CatalogColumn,
     NamespaceRecord,
     Path,
     TableRecord,
@@ -70,6 +71,11 @@ class UnityCatalog(Catalog):
     def describe_connection(self) -> str:
         address = self._config.address or f"profile={self._config.profile or 'of the environment'}"
         return ", catalog=".join((address, *self._pinned))
+
+    def describe_login(self) -> str:
+        config = self._config
+        token = config.bearer.get_secret_value() if config.bearer else ""
+        return " ".join((config.profile or "", config.client_id or "", token)).strip()
 
     def describe_server(self) -> Mapping[str, str]:
         dialect = "Databricks" if self._config.is_databricks else "open source"
@@ -219,6 +225,11 @@ class UnityCatalog(Catalog):
             if record.identity == before.identity:
                 break
         return record
+
+    def load_columns(self, path: Path) -> Iterable[CatalogColumn]:
+        full = self._full(path)
+        with translate_errors(f"read the columns of table '{display(full)}'", full):
+            return mapping.columns_from(self._client.get(self._object(full)))
 
     def _load_table(self, path: Path) -> TableRecord:
         full = self._full(path)

@@ -13,6 +13,7 @@ from lance_namespace.errors import InternalError
 
 from lance_bridge.catalog import (
     TABLE_TYPE,
+    CatalogColumn,
     Column,
     NamespaceRecord,
     Path,
@@ -160,6 +161,25 @@ def record_from(namespace: Path, info: Json) -> TableRecord:
         identity=_text(info, "table_id"),
         is_external=type_ == EXTERNAL,
     )
+
+
+def columns_from(info: Json) -> list[CatalogColumn]:
+    """Return the columns of a table as the server has them."""
+    columns = sorted(info.get("columns") or [], key=_is_partition_column)
+    return [
+        CatalogColumn(
+            _text(each, "name") or "",
+            _text(each, "type_text") or _text(each, "type_name") or "",
+            each.get("nullable") is not False,
+            _text(each, "comment") or "",
+            _is_partition_column(each),
+        )
+        for each in columns
+    ]
+
+
+def _is_partition_column(column: Json) -> bool:
+    return column.get("partition_index") is not None
 
 
 def check_properties(properties: Mapping[str, str]) -> dict[str, str]:

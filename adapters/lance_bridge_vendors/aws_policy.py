@@ -24,7 +24,9 @@ _READ = ["s3:GetObject", "s3:GetObjectVersion"]
 _WRITE = ["s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"]
 _FINAL_MANIFESTS = "*_versions/*.manifest"
 """Below a table: of its main branch, and of others. A staged manifest ends in ``.manifest-`` and a
-UUID."""
+UUID. Writers delete them, as the clean-up of old versions does."""
+_BATCH_RECORDS = "_transactions/*.batch.json"
+"""Below a table: they decide on versions of other tables, too."""
 
 Statement = dict[str, Any]
 
@@ -54,8 +56,11 @@ def session_policy(
         _allow(["s3:GetBucketLocation"], bucket),
     ]
     if grant.write and grant.governed:
-        manifests = f"{bucket}/{prefix}/{_FINAL_MANIFESTS}"
-        statements.append({"Effect": "Deny", "Action": "s3:PutObject", "Resource": manifests})
+        table = f"{bucket}/{prefix}"
+        statements += [
+            _deny(["s3:PutObject"], f"{table}/{_FINAL_MANIFESTS}"),
+            _deny(["s3:PutObject", "s3:DeleteObject"], f"{table}/{_BATCH_RECORDS}"),
+        ]
     if kms_key_arn:
         statements.append(_use_key(kms_key_arn, f"s3.{region}.{_DOMAINS[partition]}", grant.write))
     return policy_text(statements)
@@ -74,6 +79,10 @@ def policy_text(statements: list[Statement]) -> str:
 def _allow(actions: list[str], resource: str, condition: Any = None) -> Statement:
     statement: Statement = {"Effect": "Allow", "Action": actions, "Resource": resource}
     return {**statement, "Condition": condition} if condition else statement
+
+
+def _deny(actions: list[str], resource: str) -> Statement:
+    return {"Effect": "Deny", "Action": actions, "Resource": resource}
 
 
 def _use_key(key: str, service: str, write: bool) -> Statement:

@@ -17,6 +17,8 @@ MAX_CHARACTERS = 2048
 _READ = "inRole:roles/storage.objectViewer"
 _WRITE = "inRole:roles/storage.objectUser"
 """Unlike ``storage.objectAdmin``, it does not change who else may read an object."""
+_CATALOGS_OWN = (".manifest", ".batch.json")
+"""What only the catalog writes in a governed table: final manifests, and records of batches."""
 
 
 def access_boundary(grant: Grant) -> dict[str, Any]:
@@ -31,8 +33,9 @@ def access_boundary(grant: Grant) -> dict[str, Any]:
     if not grant.write:
         rules = {_READ: below}
     elif grant.governed:
-        # A condition cannot deny what another rule allows: no rule has the final manifests.
-        rules = {_READ: below, _WRITE: f'{objects} && !resource.name.endsWith(".manifest")'}
+        # A condition cannot deny what another rule allows: no rule has the catalog's own files.
+        others = "".join(f" && !resource.name.endsWith({literal(each)})" for each in _CATALOGS_OWN)
+        rules = {_READ: below, _WRITE: f"{objects}{others}"}
     else:
         rules = {_WRITE: below}
     return {

@@ -16,9 +16,8 @@ import difflib
 import logging
 import os
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -29,7 +28,6 @@ from pydantic import (
     ValidationError,
     field_validator,
 )
-from pydantic.fields import FieldInfo
 
 from .config_file import (
     NamedCatalogs,
@@ -37,6 +35,13 @@ from .config_file import (
     named_catalogs,
     property_texts,
     read_secrets,
+)
+from .config_properties import (
+    Property,
+    PropertyRow,
+    declared_properties,
+    problems_of,
+    property_rows,
 )
 from .errors import invalid
 from .storage_options import (
@@ -62,11 +67,7 @@ logger = logging.getLogger(__name__)
 
 ENVIRONMENT_PREFIX = "LANCE_BRIDGE_"
 STORAGE_OPTIONS = f"{STORAGE_PREFIX}<option>"
-_FREE = ("storage", "vendor_options")
-"""Fields that hold several properties with one prefix."""
 _FREE_KEYS = (f"{STORAGE_PREFIX}*", f"{VENDOR_PREFIX}*")
-HIDDEN = "********"
-"""The example of a secret property."""
 _ENDPOINT = re.compile(
     r"https?://([\w.-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?(/[^\s?#@]*)?", re.ASCII
 )
@@ -75,31 +76,6 @@ Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 """A time limit that a property sets: more than nothing, and a day at most."""
 
 ConfigT = TypeVar("ConfigT", bound="CatalogConfig")
-
-
-@dataclass(frozen=True)
-class Property:
-    """One declared property, as a spec's table of properties shows it."""
-
-    key: str
-    type: str
-    required: bool
-    default: str | None
-    secret: bool
-    meaning: str
-    example: str
-
-
-@dataclass(frozen=True)
-class PropertyRow:
-    """One row of a catalog's table of properties."""
-
-    name: str
-    default: str
-    """``required`` where a value must be given, empty where the property has no default."""
-    secret: bool
-    meaning: str
-    example: str
 
 
 class CatalogConfig(BaseModel):
@@ -228,19 +204,9 @@ class CatalogConfig(BaseModel):
     """Keys of the properties that came from `secrets.file` or `secrets.provider`."""
 
     @classmethod
-    def declared(cls) -> Iterator[Property]:
-        """Yield the properties that this catalog takes, in the order of their declaration."""
-        for name, field in cls.model_fields.items():
-            secret = SecretStr in _types_in(field.annotation)
-            yield Property(
-                key=field.alias or name,
-                type="string" if name in _FREE else _type_name(field.annotation),
-                required=field.is_required(),
-                default=None if name in _FREE else _default_text(field.get_default()),
-                secret=secret,
-                meaning=field.description or "",
-                example=HIDDEN if secret else _example_text(field),
-            )
+    def declared(cls) -> tuple[Property, ...]:
+        """Return the properties that this catalog takes, in the order of their declaration."""
+        return declared_properties(cls)
 
     @classmethod
     def secret_keys(cls) -> set[str]:
@@ -256,11 +222,6 @@ class CatalogConfig(BaseModel):
         if key.startswith(VENDOR_PREFIX) and key not in declared:
             return is_secret_vendor_option(key)
         return declared.get(key, False)
-
-    @classmethod
-    def without_credentials(cls, options: Mapping[str, str]) -> dict[str, str]:
-        """Return options of a store without secrets, and without the name of a key they go with."""
-        return {option: value for option, value in options.items() if not may_be_credential(option)}
 
     @field_validator("public_options")
     @classmethod
@@ -291,54 +252,6 @@ class CatalogConfig(BaseModel):
         return (declared | {key for key in stored if self.is_secret(key)}) - self._sourced
 
 
-def _types_in(annotation: Any) -> tuple[Any, ...]:
-    inner = get_args(annotation) if get_origin(annotation) is not Literal else ()
-    return (annotation, *(t for a in inner for t in _types_in(a)))
-
-
-def _type_name(annotation: Any) -> str:
-    if get_origin(annotation) is Literal:
-        return " | ".join(f"`{choice}`" for choice in get_args(annotation))
-    types = [a for a in (get_args(annotation) or (annotation,)) if a is not type(None)]
-    if len(types) == 1 and get_origin(types[0]) is Literal:
-        return _type_name(types[0])
-    names = {bool: "boolean", int: "integer", float: "number of seconds"}
-    return names.get(types[0], "string")
-
-
-def _default_text(value: Any) -> str | None:
-    if value is None or "Undefined" in type(value).__name__:
-        return None
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _example_text(field: FieldInfo) -> str:
-    """Return the declared example, or a value that differs from the default, if any is known."""
-    if field.examples:
-        return str(field.examples[0])
-    default = field.get_default()
-    choices = [a for a in _types_in(field.annotation) if get_origin(a) is Literal]
-    if choices:
-        return next(str(each) for each in get_args(choices[0]) if each != default)
-    if isinstance(default, bool):
-        return str(not default).lower()
-    return str(round(default * 2)) if isinstance(default, int | float) else ""
-
-
-def property_rows(config_type: type[CatalogConfig]) -> list[PropertyRow]:
-    """Return the properties that a catalog takes, in the order of their declaration."""
-    return [
-        PropertyRow(
-            each.key,
-            "required" if each.required else each.default or "",
-            each.secret,
-            each.meaning,
-            each.example,
-        )
-        for each in config_type.declared()
-    ]
-
-
 def load(config: type[ConfigT], impl: str, properties: Mapping[str, Any]) -> ConfigT:
     """Check ``properties``; complete them from their sources of secrets and the environment.
 
@@ -352,16 +265,16 @@ def load(config: type[ConfigT], impl: str, properties: Mapping[str, Any]) -> Con
     nested: dict[str, Any] = {}
     storage: dict[str, str] = {}
     vendor: dict[str, str] = {}
-    declared = {each.key for each in config.declared()}
+    known = [each.key for each in config.declared()]
     has_vendor = merged.get("credentials.vendor") is not None
     for key, value in merged.items():
         if _is_storage_option(key):
             storage[key.removeprefix(STORAGE_PREFIX)] = value
-        elif key not in declared and _is_vendor_option(key, has_vendor=has_vendor):
+        elif key not in known and _is_vendor_option(key, has_vendor=has_vendor):
             vendor[key.removeprefix(VENDOR_PREFIX)] = value
         else:
             nested[key] = value
-    _refuse_unknown(config, impl, nested)
+    _refuse_unknown(known, impl, nested)
     _check_storage(impl, storage)
     try:
         loaded = config.model_validate({**nested, "storage.*": storage, "credentials.*": vendor})
@@ -396,8 +309,7 @@ def _check_storage(impl: str, storage: Mapping[str, str]) -> None:
             raise invalid(f"impl={impl}: property '{STORAGE_PREFIX}{key}' {problem}")
 
 
-def _refuse_unknown(config: type[CatalogConfig], impl: str, given: Mapping[str, Any]) -> None:
-    known = [p.key for p in config.declared()]
+def _refuse_unknown(known: Sequence[str], impl: str, given: Mapping[str, Any]) -> None:
     for key in given:
         if key in known and key not in _FREE_KEYS:
             continue
@@ -408,23 +320,6 @@ def _refuse_unknown(config: type[CatalogConfig], impl: str, given: Mapping[str, 
         elif near:
             hint = f"did you mean '{near[0]}'?"
         raise invalid(f"impl={impl} has no property '{key}': {hint}")
-
-
-def problems_of(error: ValidationError, prefix: str = "") -> str:
-    """Return what is wrong with which property, without its value.
-
-    Args:
-        prefix: What the names of properties begin with, beside the name of the field.
-    """
-    problems = []
-    for item in error.errors(include_url=False, include_input=False):
-        key = ".".join(str(part) for part in item["loc"])
-        text = item["msg"].removeprefix("Value error, ")
-        if item["type"] == "missing":
-            problems.append(f"property '{prefix}{key}' is required")
-        else:
-            problems.append(f"property '{prefix}{key}': {text}" if key else text)
-    return "; ".join(problems)
 
 
 def environment(config: type[CatalogConfig], name: str) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
+from functools import lru_cache
 
 STORAGE_PREFIX = "storage."
 _HARMLESS = frozenset({
@@ -33,7 +34,7 @@ _HARMLESS_VENDOR_OPTIONS = frozenset({
     "sts_endpoint", "vendor", "web_identity_token_file",
 })  # fmt: skip
 """Options of vendors of credentials that hold no secret; those of other vendors may hold one."""
-_CREDENTIALS = frozenset({
+_AUTHENTICATION = frozenset({
     # of S3
     "access_key_id", "profile", "secret_access_key", "session_token", "skip_signature",
     # of Azure
@@ -66,11 +67,23 @@ def is_secret_vendor_option(option: str) -> bool:
     return option.rpartition(".")[2] not in _HARMLESS_VENDOR_OPTIONS
 
 
-def without_credentials(options: Mapping[str, str]) -> dict[str, str]:
+def without_authentication(options: Mapping[str, str]) -> dict[str, str]:
     """Return options of a store without those that say as whom to connect."""
-    return {key: value for key, value in options.items() if _plain(key) not in _CREDENTIALS}
+    return {key: value for key, value in options.items() if _plain(key) not in _AUTHENTICATION}
 
 
+def authentication(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the options of a store that say as whom to connect."""
+    others = without_authentication(options)
+    return {key: value for key, value in options.items() if key not in others}
+
+
+def sanitize_options(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the options of a store that are known to be no credential."""
+    return {option: value for option, value in options.items() if not may_be_credential(option)}
+
+
+@lru_cache(1024)
 def may_be_credential(option: str) -> bool:
     """Return whether an option of a store may be a secret, or is the name of a key."""
     return is_secret_option(option) or _plain(option) == _KEY_ID

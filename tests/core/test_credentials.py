@@ -74,6 +74,21 @@ def test_they_are_renewed_after_half_of_their_life(
     assert len(catalog.asked) == asked
 
 
+def test_those_of_a_catalog_are_kept_for_half_an_hour_at_most(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By a clock that is behind, they would seem to live for longer."""
+    catalog = Vending(86_400.0)
+    credentials = VendedCredentials(catalog, CONFIG)
+    credentials.of(RECORD, write=False)
+    for passed, asked in ((1795, 1), (1805, 2)):
+        now = time.time() + passed
+        with monkeypatch.context() as patch:
+            patch.setattr(time, "time", lambda now=now: now)
+            credentials.of(RECORD, write=False)
+        assert len(catalog.asked) == asked
+
+
 def test_those_to_read_are_never_given_to_a_writer() -> None:
     catalog = Vending()
     credentials = VendedCredentials(catalog, CONFIG)
@@ -107,7 +122,7 @@ def test_a_failure_is_not_kept() -> None:
 
 
 def test_the_secrets_are_in_no_repr() -> None:
-    assert "hidden" not in repr(cache._Entry({"key": "hidden"}, 0.0))
+    assert "hidden" not in repr(cache._Entry({"key": "hidden"}, 0.0, 0.0))
 
 
 @pytest.fixture

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from lance_namespace import errors
 
 from lance_bridge.catalog import TableRecord
+from lance_bridge.credentials import Caller, acting_for
 from lance_bridge.credentials.scope import StoragePrefix, parse_root, storage_prefix
+from lance_bridge.location import default_below
 
 from .building import TABLE, at
 from .memory_catalog import MemoryCatalog, MemoryNamespace, MemoryServer
@@ -126,17 +129,23 @@ def test_only_the_tables_own_namespace_is_read_where_the_property_says_so(
         described(connect(request, **narrow), "b")
 
 
-def test_entries_are_read_once_for_many_tables(
-    server: MemoryServer, vending: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    scans: list[object] = []
+@pytest.fixture
+def scans(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """The namespaces whose entries were read, in order."""
+    found: list[object] = []
     scan = MemoryCatalog.scan_tables
 
     def counted(self: MemoryCatalog, namespace: Any, **more: Any) -> Any:
-        scans.append(namespace)
+        found.append(namespace)
         return scan(self, namespace, **more)
 
     monkeypatch.setattr(MemoryCatalog, "scan_tables", counted)
+    return found
+
+
+def test_entries_are_read_once_for_many_tables(
+    server: MemoryServer, vending: MemoryNamespace, scans: list[object]
+) -> None:
     for number in range(20):
         put(server, f"t{number}", f"s3://lake/tables/n{number}")
         assert described(vending, f"t{number}")
@@ -153,3 +162,43 @@ def test_an_entry_that_has_gone_or_moved_since_is_no_reason_to_refuse(
     put(server, "older", "s3://lake/tables/m")
     put(server, "new", "s3://lake/tables/n")
     assert described(vending, "new")
+
+
+@pytest.fixture
+def principal() -> Iterator[None]:
+    """Whom a server answers, and who may read and write the tables that it asks for."""
+    with acting_for(Caller("anna", lambda _: True)):
+        yield
+
+
+@pytest.mark.usefixtures("principal")
+def test_a_location_that_was_chosen_since_is_compared_with_new_entries(
+    server: MemoryServer, vending: MemoryNamespace, log: str
+) -> None:
+    described(vending)
+    put(server, "new", "s3://lake/tables/new.lance")
+    put(server, "inside", "s3://lake/tables/new.lance/data")
+    with pytest.raises(errors.InvalidTableStateError, match=r"overlaps that of .*new"):
+        described(vending, "inside")
+    put(server, TABLE[-1], "s3://lake/tables/old.lance")
+    put(server, "around", "s3://lake/tables/old.lance")
+    with pytest.raises(errors.InvalidTableStateError, match="overlaps"):
+        described(vending, TABLE[-1])
+    assert len(ASKED[log]) == 1
+
+
+@pytest.mark.usefixtures("principal")
+def test_entries_are_read_again_for_none_that_is_known_or_at_its_default_location(
+    server: MemoryServer, scans: list[object], request: pytest.FixtureRequest, log: str
+) -> None:
+    namespace = connect(request, root="s3://lake/tables", **vendor_properties(log))
+    known, default, chosen = TABLE[-1], "default", "chosen"
+    put(server, known, "s3://lake/tables/known.lance")
+    assert described(namespace, known, vend_credentials=True)
+    put(server, default, default_below("s3://lake/tables", at(default)))
+    assert described(namespace, default)
+    assert described(namespace, known)
+    assert len(scans) == 1
+    put(server, chosen, "s3://lake/tables/chosen.lance")
+    assert described(namespace, chosen)
+    assert len(scans) == 2

@@ -200,6 +200,10 @@ def test_namespaces_of_other_vendors_have_other_ids(
     assert same()
     assert not same(**{"credentials.duration_seconds": "60"})
     assert not same(**{"credentials.write": "true"})
+    assert not same(**{"storage.aws_secret_access_key": "another"})
+    assert not same(**{"storage.aws_session_token": "another"})
+    assert same(**{"storage.timeout": "9s"})
+    assert OWN["storage.aws_secret_access_key"] not in vending.namespace_id()
     assert log not in vending.namespace_id().replace(f"uri={log}", "")
 
 
@@ -220,6 +224,62 @@ def test_short_lives_are_renewed_before_their_last_quarter(
     assert described(connect(request, **vendor_properties(log, **short)))[REFRESH_OFFSET] in {
         "1999", "2000",
     }  # fmt: skip
+
+
+class Clocks:
+    """The clocks of this machine, which a test moves on, or sets."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._wall, self._monotonic = time.time, time.monotonic
+        self.passed = self.set_by = 0.0
+        monkeypatch.setattr(time, "time", lambda: self._wall() + self.passed + self.set_by)
+        monkeypatch.setattr(time, "monotonic", lambda: self._monotonic() + self.passed)
+
+
+@pytest.fixture
+def clocks(monkeypatch: pytest.MonkeyPatch) -> Clocks:
+    return Clocks(monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("ahead", "kept"), [(0, 1800), (600, 1800), (3700, 1800), (-600, 1500), (-1800, 900)]
+)
+def test_a_clock_that_is_off_keeps_none_for_more_than_half_of_their_life(
+    server: MemoryServer, request: pytest.FixtureRequest, log: str, clocks: Clocks, *,
+    ahead: int, kept: int,
+) -> None:  # fmt: skip
+    """The vendor's clock is ahead of this machine's, or behind it."""
+    put(server, TABLE[-1], LOCATION)
+    namespace = connect(request, **vendor_properties(log, **{"credentials.clock": str(ahead)}))
+    described(namespace)
+    clocks.passed = kept - 5
+    described(namespace)
+    assert len(ASKED[log]) == 1
+    clocks.passed = kept + 5
+    described(namespace)
+    assert len(ASKED[log]) == 2
+
+
+def test_a_clock_that_is_set_back_keeps_none_for_longer(
+    vending: MemoryNamespace, log: str, clocks: Clocks
+) -> None:
+    described(vending)
+    clocks.set_by = -3600
+    clocks.passed = 1795
+    described(vending)
+    assert len(ASKED[log]) == 1
+    clocks.passed = 1805
+    described(vending)
+    assert len(ASKED[log]) == 2
+
+
+def test_by_a_clock_that_is_behind_clients_renew_none_before_there_are_newer_ones(
+    server: MemoryServer, request: pytest.FixtureRequest, log: str
+) -> None:
+    put(server, TABLE[-1], LOCATION)
+    behind = {"credentials.clock": "600", "credentials.duration_seconds": "60"}
+    options = described(connect(request, **vendor_properties(log, **behind)))
+    assert options[REFRESH_OFFSET] == "15000"
 
 
 def test_a_clock_that_is_behind_is_an_error_and_no_key(
@@ -245,6 +305,27 @@ def test_64_threads_make_one_request_for_each_right(vending: MemoryNamespace, lo
     with ThreadPoolExecutor(64) as threads:
         keys = set(threads.map(ask, range(64)))
     assert len(keys) == len(ASKED[log]) == 2
+
+
+def test_a_cached_credential_costs_a_describe_no_more_than_a_tenth(
+    request: pytest.FixtureRequest, vending: MemoryNamespace, log: str
+) -> None:
+    """Of the processor's time of one on a catalog without a vendor, which takes no call here.
+
+    Each time is the least of many, which other processes do not disturb.
+    """
+    plain = connect(request)
+
+    def measure(namespace: MemoryNamespace) -> float:
+        begun = time.thread_time()
+        for _ in range(20):
+            described(namespace)
+        return time.thread_time() - begun
+
+    pairs = [(measure(vending), measure(plain)) for _ in range(60)]
+    cached, without = map(min, zip(*pairs, strict=True))
+    assert len(ASKED[log]) == 1
+    assert cached < 1.1 * without
 
 
 def test_a_failure_reaches_all_that_waited_for_it(vending: MemoryNamespace, log: str) -> None:

@@ -181,6 +181,40 @@ def spark_tasks(url: str, writer: str, reader: str, path: list[str], tasks: int)
         return count_rows(connect(url, reader), path)
 
 
+def ray_data(url: str, writer: str, reader: str, path: list[str]) -> int:
+    """Write and read in tasks of Ray, which take longer than their credentials last."""
+    import lance_ray  # noqa: PLC0415 - only in the environment of big clients
+    import ray  # noqa: PLC0415
+
+    def by_name(user: str) -> dict[str, Any]:
+        properties = {"uri": url, "header.x-user": user}
+        return {"namespace_impl": "rest", "namespace_properties": properties, "table_id": path}
+
+    def make_slowly(batch: pa.Table) -> pa.Table:
+        [number] = batch["id"].to_pylist()
+        if number:
+            await_end(connect(url, writer), path)
+        return pa.Table.from_batches([rows(number)])
+
+    with ray.init(num_cpus=2, include_dashboard=False, _node_ip_address="127.0.0.1"):
+        table = described(connect(url, writer), path)
+        to_fragment = lance_ray.LanceFragmentWriter(
+            table.location,
+            transform=make_slowly,
+            storage_options=table.storage_options,
+            **by_name(writer),
+        )
+        numbers = ray.data.range(LIVES + 1, override_num_blocks=1)
+        fragments = numbers.map_batches(
+            to_fragment, batch_size=1, batch_format="pyarrow"
+        ).materialize()
+        # It gets the credentials to commit with when it is constructed.
+        fragments.write_datasink(lance_ray.LanceFragmentCommitter(mode="append", **by_name(writer)))
+        read = ray.data.range(1).map(lambda _: {"id": read_slowly(connect(url, reader), path)})
+        assert lance_ray.read_lance(**by_name(reader)).count() == LIVES + 2
+        return int(read.take_all()[0]["id"])
+
+
 def count_rows(namespace: Any, path: list[str]) -> int:
     """Return how many rows a table has, by reading it."""
     dataset = lance.dataset(namespace_client=namespace, table_id=path)

@@ -34,6 +34,7 @@ class ShortLivedAws(AwsVendor):
 
     grants: ClassVar[dict[str, Grant]] = {}
     """What was vended, by the session's key."""
+    seconds: ClassVar[float] = SECONDS
     ends: ClassVar[dict[str, float]] = {}
     """When it ends (seconds since 1970), by the session's key."""
 
@@ -41,7 +42,7 @@ class ShortLivedAws(AwsVendor):
         """As the base class."""
         vended = dict(super().vend(grant))
         del vended[EXPIRES_AT], vended[REFRESH_OFFSET]
-        key, end = vended["aws_access_key_id"], time.time() + SECONDS
+        key, end = vended["aws_access_key_id"], time.time() + self.seconds
         self.grants[key], self.ends[key] = grant, end
         return expiring_options(vended, end)
 

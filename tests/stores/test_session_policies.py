@@ -10,6 +10,7 @@ import boto3
 import lance
 import pyarrow as pa
 import pytest
+from adapters.vendors.building import batch_files
 from botocore.exceptions import ClientError
 from servers.minio import MinioServer, needs_minio
 
@@ -118,6 +119,22 @@ def test_a_governed_session_creates_no_manifest(minio: MinioServer, bucket: str)
         final = {"Bucket": bucket, "Key": f"{TABLE}/{name}"}
         for call in creations(s3, f"{bucket}/{staged}"):
             assert refused(call, **final), (call, name)
+
+
+def test_a_governed_session_decides_on_no_batch(minio: MinioServer, bucket: str) -> None:
+    s3 = client_of(session(minio, bucket, governed=True))
+    staged = f"{TABLE}/_transactions/1.staged.json"
+    s3.put_object(Bucket=bucket, Key=staged)
+    for path in batch_files():
+        own = {"Bucket": bucket, "Key": f"{TABLE}/{path}"}
+        for call in creations(s3, f"{bucket}/{staged}"):
+            assert refused(call, **own), (call, path)
+        minio.put(bucket, own["Key"])
+        assert refused(s3.delete_object, **own), path
+        several = s3.delete_objects(Bucket=bucket, Delete={"Objects": [{"Key": own["Key"]}]})
+        assert [each["Code"] for each in several["Errors"]] == ["AccessDenied"]
+        assert s3.get_object(**own)
+    s3.delete_object(Bucket=bucket, Key=staged)
 
 
 def test_a_governed_session_cleans_up_old_versions(minio: MinioServer, bucket: str) -> None:

@@ -20,9 +20,9 @@ import pytest
 from core.memory_catalog import CAPABILITIES, SERVERS, MemoryNamespace, MemoryServer, rule
 from server.policies import NamedByHeader, cedar
 from server.serving import serving
-from servers.http_proxy import Answer, HttpProxy
+from servers.http_proxy import Answer, Fault, HttpProxy
 from servers.minio import ROLE, MinioServer, needs_minio
-from stores.programs import LIVES, count_rows, rows
+from stores.programs import LIVES, connect, count_rows, described, rows
 from stores.short_lived import SECONDS, ShortLivedAws, key_of, refusing_ended_keys
 
 from lance_bridge_server.app import create_app
@@ -36,6 +36,8 @@ permit(principal == User::"reader", action in Action::"read", resource);
 """
 TESTS = Path(__file__).parents[1]
 T, NEIGHBOUR = ["films", "t"], ["films", "t_new"]
+STORED = ["stored", "t"]
+"""Its versions are managed by its storage, so that lance-ray can commit them."""
 
 
 @dataclass
@@ -67,6 +69,11 @@ class Lake:
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout.splitlines()[-1])
 
+    def sessions_asked_for(self) -> int:
+        """Return how often STS was asked; boto3 repeats a request that is not answered in time."""
+        asked = [each for each in self.sts.requests if each.key == "AssumeRole"]
+        return len({each.headers["amz-sdk-invocation-id"] for each in asked})
+
     def keys_of(self, principal: str) -> set[str]:
         """Return the keys of a principal that requests to the store were signed with."""
         used = {key_of(request) for request in self.store.requests}
@@ -81,7 +88,7 @@ class Lake:
 def lake(
     minio: MinioServer, bucket: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> Iterator[Lake]:
-    """A gateway to two tables of a catalog, which commits their versions itself.
+    """A gateway to tables of a catalog, which commits the versions of all but one itself.
 
     The vendor of their credentials is the parameter.
     """
@@ -102,7 +109,8 @@ def lake(
         )
         managed = {"managed_by": "impl"}
         namespace.create_namespace(api.CreateNamespaceRequest(id=["films"], properties=managed))
-        for path in (T, NEIGHBOUR):
+        namespace.create_namespace(api.CreateNamespaceRequest(id=STORED[:1]))
+        for path in (T, NEIGHBOUR, STORED):
             lance.write_dataset(
                 pa.Table.from_batches([rows(100)]), namespace_client=namespace, table_id=path
             )
@@ -162,6 +170,7 @@ def test_a_store_without_sessions_gives_no_credentials(lake: Lake) -> None:
         ("pylance", ["films", "new"], LIVES + 1),
         ("lancedb_tables", T, 1 + LIVES + 1),
         ("spark", T, 1 + 2 * (LIVES + 1)),
+        pytest.param("ray_data", STORED, 1 + LIVES + 1, marks=pytest.mark.clients),
     ],
 )
 def test_clients_go_on_while_their_credentials_end(
@@ -182,4 +191,13 @@ def test_many_tasks_take_one_session_of_each_principal(lake: Lake) -> None:
     tasks = 200
     found = lake.run("spark_tasks", writer="writer", reader="reader", path=T, tasks=tasks)
     assert found == 1 + tasks
+    assert lake.sessions_asked_for() == 2
+
+
+@on_aws
+def test_a_request_to_sts_whose_answer_is_lost_is_repeated_and_asks_once(lake: Lake) -> None:
+    lake.sts.fail_next("AssumeRole", Fault.LOSE_REPLY)
+    answers = [described(connect(lake.url, "reader"), T) for _ in range(2)]
     assert lake.sts.counts == {"AssumeRole": 2}
+    assert lake.sessions_asked_for() == 1
+    assert len({each.storage_options["aws_access_key_id"] for each in answers}) == 1

@@ -5,14 +5,16 @@ A catalog vends them itself (`Catalog.vend_credentials`), or a `Vendor` does tha
 """
 
 from .cache import CredentialCache
-from .caller import Caller, acting_for, current_caller
+from .caller import CALLER, PRINCIPAL, Caller, acting_for
 from .options import EXPIRES_AT, REFRESH_OFFSET, expiring_options
 from .scope import Roots, storage_prefix
 from .sources import VendedCredentials
 from .vendor import Grant, Vendor, VendorOptions
 
 __all__ = [
+    "CALLER",
     "EXPIRES_AT",
+    "PRINCIPAL",
     "REFRESH_OFFSET",
     "Caller",
     "CredentialCache",
@@ -22,7 +24,6 @@ __all__ = [
     "Vendor",
     "VendorOptions",
     "acting_for",
-    "current_caller",
     "expiring_options",
     "storage_prefix",
 ]

@@ -9,19 +9,35 @@ from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
-from .options import half_life
+from .options import remaining_seconds
 
 _MOST = 4096
 
 
 @dataclass(frozen=True)
 class _Entry:
+    """Credentials, and until when they are given to callers, by both clocks of this machine.
+
+    One of them may be set back, and the other stands still while the machine sleeps.
+    """
+
     options: Mapping[str, str] = field(repr=False)
-    good_until: float
+    until: float
+    until_monotonic: float
+
+    @classmethod
+    def lasting(cls, options: Mapping[str, str], seconds: float) -> _Entry:
+        return cls(options, time.time() + seconds, time.monotonic() + seconds)
+
+    def is_good(self) -> bool:
+        return time.time() < self.until and time.monotonic() < self.until_monotonic
 
 
 class CredentialCache:
     """Keeps credentials for half of their life. Safe to share between threads.
+
+    How long they live is known by this machine's clock, which may be behind, so that a caller says
+    how long at most.
 
     Options without a time of expiry are not kept, and neither are failures.
     """
@@ -31,14 +47,19 @@ class CredentialCache:
         self._entries: OrderedDict[Hashable, _Entry] = OrderedDict()
         self._requests: dict[Hashable, Future[Mapping[str, str]]] = {}
 
-    def get(self, key: Hashable, vend: Callable[[], Mapping[str, str]]) -> Mapping[str, str]:
+    def get(
+        self, key: Hashable, vend: Callable[[], Mapping[str, str]], *, most_seconds: float
+    ) -> Mapping[str, str]:
         """Return the options for a key; of callers that need new ones, one asks for all.
+
+        Args:
+            most_seconds: How long they live at most, whatever the clocks say.
 
         Raises what ``vend`` does, to all callers that waited for it.
         """
         with self._lock:
             entry = self._entries.get(key)
-            if entry is not None and time.time() < entry.good_until:
+            if entry is not None and entry.is_good():
                 self._entries.move_to_end(key)
                 return entry.options
             request = self._requests.get(key)
@@ -46,13 +67,14 @@ class CredentialCache:
                 mine = self._requests[key] = Future()
         if request is not None:
             return request.result()
-        return self._ask(key, vend, mine)
+        return self._ask(key, vend, mine, most_seconds)
 
     def _ask(
         self,
         key: Hashable,
         vend: Callable[[], Mapping[str, str]],
         request: Future[Mapping[str, str]],
+        most_seconds: float,
     ) -> Mapping[str, str]:
         try:
             options = vend()
@@ -63,7 +85,8 @@ class CredentialCache:
             raise
         with self._lock:
             del self._requests[key]
-            self._entries[key] = _Entry(options, half_life(options))
+            life = min(remaining_seconds(options), most_seconds)
+            self._entries[key] = _Entry.lasting(options, life / 2)
             self._entries.move_to_end(key)
             if len(self._entries) > _MOST:
                 self._entries.popitem(last=False)

@@ -17,19 +17,19 @@ class Caller:
     """Whether it may have credentials for the tables of the request, to write (True) or to read."""
 
 
-_CALLER: ContextVar[Caller | None] = ContextVar("lance_bridge_caller", default=None)
-
-
-def current_caller() -> Caller | None:
-    """Return on whose behalf this thread works; None where the process works for itself."""
-    return _CALLER.get()
+CALLER: ContextVar[Caller | None] = ContextVar("lance_bridge_caller", default=None)
+"""On whose behalf this thread works; None where the process works for itself."""
 
 
 @contextmanager
 def acting_for(caller: Caller) -> Iterator[None]:
     """Answer with credentials for a caller, and never with this process's own rights."""
-    token = _CALLER.set(caller)
+    token = CALLER.set(caller)
     try:
         yield
     finally:
-        _CALLER.reset(token)
+        CALLER.reset(token)
+
+
+PRINCIPAL = "lance_bridge.principal"
+"""The property of a transaction that names on whose behalf a server made it."""

@@ -27,9 +27,20 @@ def expiring_options(options: Mapping[str, str], expires: float) -> TableCredent
     return TableCredentials({**options, **times})
 
 
-def half_life(options: Mapping[str, str]) -> float:
-    """Return when half the life of options is over (seconds since 1970); 0 without an expiry."""
+def remaining_seconds(options: Mapping[str, str]) -> float:
+    """Return how long options are good, by this machine's clock; 0 without an expiry."""
     if EXPIRES_AT not in options:
         return 0.0
-    now = time.time()
-    return now + max(int(options[EXPIRES_AT]) / 1000 - now, 0.0) / 2
+    return max(int(options[EXPIRES_AT]) / 1000 - time.time(), 0.0)
+
+
+def limit_refresh_offset(options: Mapping[str, str], most_seconds: float) -> Mapping[str, str]:
+    """Return options that clients refresh in the last quarter of a life that is known otherwise.
+
+    By a clock that is behind, they seem to live longer: clients would refresh them before
+    `CredentialCache` has newer ones.
+    """
+    most = int(most_seconds / 4 * 1000)
+    if int(options.get(REFRESH_OFFSET, 0)) <= most:
+        return options
+    return TableCredentials({**options, REFRESH_OFFSET: str(most)})

@@ -4,8 +4,11 @@ Who may register a table at a location of their choice could else read the files
 that contains theirs or lies inside them. All entries count, Lance's and not. Reading them takes a
 scan of the catalog, so that the locations found are used for a minute, or for twenty times as
 long as reading them took if that is longer. An entry that seems to share a location is loaded again
-before anything is refused. An entry that was added since the scan is not seen: credentials that are
-asked for it, by its name, are compared with all older ones.
+before anything is refused.
+
+An entry that was added or moved since the scan is not seen. Before a principal of a server gets
+credentials for such an entry, the catalog is read again, so that it is compared with all older
+ones. Not for one at its default location, which no user has chosen.
 """
 
 from __future__ import annotations
@@ -52,6 +55,8 @@ class _Index:
     """Entries by location, as they were at one time."""
 
     def __init__(self, records: Iterable[tuple[TableRecord, bool]]) -> None:
+        self.begun = time.monotonic()
+        """When reading them began; each is as it was then, or later."""
         self.unreadable: list[Path] = []
         found: list[tuple[Key, _Owner]] = []
         self._anywhere: list[tuple[Key, _Owner]] = []
@@ -75,6 +80,10 @@ class _Index:
             if locations.overlap(own, key):
                 yield owner
 
+    def has(self, path: Path, key: Key) -> bool:
+        """Return whether an entry is known at a location."""
+        return any(owner.path == path for owner in self._with(key, exact=True))
+
     def _with(self, start: Key, *, exact: bool) -> Iterator[_Owner]:
         for at in range(bisect_left(self._keys, start), len(self._keys)):
             key = self._keys[at]
@@ -86,22 +95,36 @@ class _Index:
 class SharingCheck:
     """Finds the entries that share a table's location. Safe to share between threads."""
 
-    def __init__(self, catalog: Catalog, *, everywhere: bool) -> None:
-        """Args: everywhere: Whether to read the whole catalog, or the table's own namespace."""
+    def __init__(self, catalog: Catalog, *, everywhere: bool, root: str | None) -> None:
+        """Create one.
+
+        Args:
+            everywhere: Whether to read the whole catalog, or the table's own namespace.
+            root: What default locations are below, if that is configured.
+        """
         self._catalog = catalog
         self._everywhere = everywhere
+        self._root = root
         self._lock = threading.Lock()
         self._kept: dict[Path, tuple[_Index, float]] = {}
 
-    def refuse_shared(self, record: TableRecord) -> None:
+    def refuse_shared(self, record: TableRecord, *, chosen: bool) -> None:
         """Check that no other entry has, contains or is inside a table's location.
+
+        Args:
+            chosen: Whether a user who may not read other tables may have chosen the location.
 
         Raises:
             InvalidTableStateError: (19) one is, or cannot be read, so that it may be.
             PermissionDeniedError: (15) a namespace may not be read.
         """
-        index = self._index(() if self._everywhere else record.path[:-1])
+        asked = time.monotonic()
+        namespace = () if self._everywhere else record.path[:-1]
         own_path = record.link_path or record.path
+        own, entry_id = locations.key(record.location or "/"), record.properties.get(ENTRY_ID)
+        index = self._index(namespace)
+        if chosen and not index.has(own_path, own) and not self._is_default(record.path, own):
+            index = self._index(namespace, begun_after=asked)
         what = f"No credentials for table '{display(record.path)}'"
         for path in index.unreadable:
             if path != own_path:
@@ -109,7 +132,6 @@ class SharingCheck:
                     f"{what}: the entry '{display(path)}' cannot be read, and may be for the same "
                     f"location. {_HINT}"
                 )
-        own, entry_id = locations.key(record.location or "/"), record.properties.get(ENTRY_ID)
         for owner in index.overlapping(own):
             is_same = owner.path == own_path or (entry_id and owner.entry_id == entry_id)
             if not is_same and (not owner.can_load or self._overlaps_now(owner, own)):
@@ -126,15 +148,21 @@ class SharingCheck:
         keys = locations.possible_keys(found.location) if found.location else ()
         return any(locations.overlap(own, key) for key in keys)
 
-    def _index(self, namespace: Path) -> _Index:
+    def _is_default(self, path: Path, own: Key) -> bool:
+        if self._root is None:
+            return False
+        return own == locations.key(locations.default_below(self._root, path))
+
+    def _index(self, namespace: Path, begun_after: float | None = None) -> _Index:
         with self._lock:
             index, until = self._kept.get(namespace, (None, 0.0))
-            if index is not None and time.monotonic() < until:
+            if index is not None and (
+                time.monotonic() < until if begun_after is None else index.begun > begun_after
+            ):
                 return index
-            start = time.monotonic()
             index = _Index(self._records(namespace))
             end = time.monotonic()
-            until = end + max(_KEPT_SECONDS, _KEPT_TIMES * (end - start))
+            until = end + max(_KEPT_SECONDS, _KEPT_TIMES * (end - index.begun))
             self._kept[namespace] = index, until
             return index
 

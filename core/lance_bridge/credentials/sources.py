@@ -6,8 +6,9 @@ import difflib
 import hashlib
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache, partial
 
 from lance_namespace.errors import (
     InvalidInputError,
@@ -20,14 +21,18 @@ from .. import location as locations
 from ..catalog import Catalog, TableRecord
 from ..config import VENDOR_PREFIX, CatalogConfig, problems_of
 from ..errors import display, invalid
+from ..storage_options import authentication
 from .cache import CredentialCache
 from .caller import Caller
-from .options import EXPIRES_AT
+from .options import EXPIRES_AT, limit_refresh_offset
 from .scope import Roots, StoragePrefix, parse_root, storage_prefix
 from .sharing import SharingCheck
 from .vendor import Grant, Vendor, find_vendor
 
 _NONE = "none"
+_CATALOGS_SECONDS = 3600.0
+"""How long credentials of a catalog are taken to live at most."""
+_MOST_LOCATIONS = 4096
 _ALLOWED_ROOTS = f"{VENDOR_PREFIX}allowed_roots"
 
 
@@ -55,8 +60,11 @@ class VendedCredentials:
             UnsupportedOperationError: (0) a vendor's extra is not installed.
         """
         self._catalog = catalog
-        self._sources = sorted(_sources(config), key=_depth, reverse=True)
-        self._sharing = SharingCheck(catalog, everywhere=config.credentials_check == "catalog")
+        # By location: an operation asks several times, and the answer never changes.
+        self._source = lru_cache(_MOST_LOCATIONS)(partial(_find_source, _sources(config)))
+        self._sharing = SharingCheck(
+            catalog, everywhere=config.credentials_check == "catalog", root=config.root
+        )
         self._cache = CredentialCache()
 
     def is_configured(self, location: str) -> bool:
@@ -77,45 +85,58 @@ class VendedCredentials:
             InvalidTableStateError: (19) it overlaps another table's.
         """
         source = self._source(record.location or "")
+        # With the location's spelling, it says all of a grant, which is made where it is needed.
+        key: tuple[Hashable, ...] = (record.path, record.location, record.identity, write)
         if source is None:
-            key = (record.path, record.location, record.identity, write)
             return self._cache.get(
-                key, lambda: self._catalog.vend_credentials(record, write=write) or {}
+                key,
+                lambda: self._catalog.vend_credentials(record, write=write) or {},
+                most_seconds=_CATALOGS_SECONDS,
             )
         vendor = source.vendor
         if vendor is None:
             return {}
-        place = _allowed_place(record, source)
-        grant = Grant(
-            place.store,
-            place.bucket,
-            place.prefix,
-            record.path,
-            write,
-            governed=write and not own and record.is_managed,
-            principal=caller.principal if caller is not None else None,
-            account=place.account,
+        governed = write and not own and record.is_managed
+        principal = caller.principal if caller is not None else None
+
+        def vend() -> Mapping[str, str]:
+            place = _allowed_place(record, source)
+            grant = Grant(
+                place.store,
+                place.bucket,
+                place.prefix,
+                record.path,
+                write,
+                governed=governed,
+                principal=principal,
+                account=place.account,
+            )
+            return self._vend(vendor, record, grant)
+
+        return self._cache.get(
+            (*key, governed, principal), vend, most_seconds=vendor.options.duration_seconds
         )
-        return self._cache.get((grant, record.identity), lambda: self._vend(vendor, record, grant))
 
     def _vend(self, vendor: Vendor, record: TableRecord, grant: Grant) -> Mapping[str, str]:
         name = display(record.path)
         if grant.store not in vendor.stores:
             raise invalid(f"Table '{name}' is on {grant.store}://, for which no vendor is set")
-        self._sharing.refuse_shared(record)
+        # This process, and who calls it without a server, can read all tables by itself.
+        self._sharing.refuse_shared(record, chosen=grant.principal is not None)
         options = vendor.vend(grant)
         if EXPIRES_AT in options and int(options[EXPIRES_AT]) <= time.time() * 1000:
             raise ServiceUnavailableError(
                 f"The credentials for table '{name}' have expired already: the clock of this "
                 "machine, or of the service that made them, is wrong"
             )
-        return options
+        return limit_refresh_offset(options, vendor.options.duration_seconds)
 
-    def _source(self, location: str) -> _Source | None:
-        if not self._sources or not location or locations.is_local(location):
-            return None
-        key = locations.key(location)
-        return next((each for each in self._sources if _is_for(each, key, location)), None)
+
+def _find_source(sources: Sequence[_Source], location: str) -> _Source | None:
+    if not sources or not location or locations.is_local(location):
+        return None
+    key = locations.key(location)
+    return next((each for each in sources if _is_for(each, key, location)), None)
 
 
 def _is_for(source: _Source, key: tuple[str, ...], location: str) -> bool:
@@ -146,16 +167,27 @@ def _allowed_place(record: TableRecord, source: _Source) -> StoragePrefix:
 # -- properties ------------------------------------------------------------------------------------
 
 
-def describe_vendors(config: CatalogConfig) -> str:
-    """Return what tells the vendors of two connections apart, without a secret; "" for none."""
-    if not config.vendor and not config.vendor_options:
+def describe_credentials(catalog: Catalog, config: CatalogConfig) -> str:
+    """Return what tells connections apart that get different credentials, "" for none.
+
+    It is a digest, which shows no secret.
+    """
+    facts = [
+        [config.vendor, config.allowed_roots] if config.vendor else [],
+        sorted(config.vendor_options.items()),
+        sorted(authentication(config.storage).items()),
+        catalog.describe_login(),
+    ]
+    if not any(facts):
         return ""
-    facts = [config.vendor, config.allowed_roots, sorted(config.vendor_options.items())]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:12]
 
 
 def _sources(config: CatalogConfig) -> list[_Source]:
-    """Return the configured vendors. Raises what `VendedCredentials` does."""
+    """Return the configured vendors, that of the deepest prefix first.
+
+    Raises what `VendedCredentials` does.
+    """
     common: dict[str, str] = {}
     named: dict[str, dict[str, str]] = {}
     for key, value in config.vendor_options.items():
@@ -177,7 +209,7 @@ def _sources(config: CatalogConfig) -> list[_Source]:
                 )
             roots = _roots("root", [config.root])
         found.append(_Source(_vendor(VENDOR_PREFIX, config.vendor, common, config), roots))
-    return found
+    return sorted(found, key=_depth, reverse=True)
 
 
 def _prefixed(

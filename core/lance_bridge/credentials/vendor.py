@@ -31,8 +31,8 @@ class Grant:
     """Whether to allow putting and deleting objects, besides reading and listing them."""
     governed: bool = False
     """Whether the catalog commits the table's versions: credentials to write must not allow
-    creating ``_versions/*.manifest``, where the store can express that. Staged manifests have
-    another ending."""
+    creating ``_versions/*.manifest``, nor creating or deleting ``_transactions/*.batch.json``,
+    where the store can express that. Staged manifests have another ending."""
     principal: str | None = None
     """Whom the credentials are for; None for the process itself."""
     account: str | None = None

@@ -226,6 +226,14 @@ def test_connecting_sends_no_request() -> None:
     assert namespace.namespace_id() == f"unity({HOST}, catalog=main)"
 
 
+def test_the_identity_says_as_whom_the_catalog_vends_and_shows_no_token() -> None:
+    one, other = (UnityNamespace(host=HOST, token=f"dapi-{name}") for name in ("anna", "bob"))
+    assert one.namespace_id() == UnityNamespace(host=HOST, auth_token="dapi-anna").namespace_id()
+    assert one.namespace_id() != other.namespace_id()
+    assert one.describe_connection() == other.describe_connection()
+    assert "dapi" not in one.namespace_id()
+
+
 @pytest.mark.parametrize("package", ["requests", "databricks"])
 def test_a_missing_package_is_named_with_the_command_that_installs_it(
     package: str, monkeypatch: pytest.MonkeyPatch

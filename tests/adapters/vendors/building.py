@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import replace
 from typing import Any
 
@@ -10,16 +11,32 @@ from core.memory_catalog import CAPABILITIES, SERVERS, MemoryNamespace, MemorySe
 from servers.glue_server import ROLE, GlueServer
 
 from lance_bridge.credentials import Grant
+from lance_bridge.managed.intents import Intent
+from lance_bridge.storage import TableFiles, TableStorage
 
 BUCKET = "vended"
 DATABASE = "films"
 TABLE = [DATABASE, "reels"]
+WRITERS_FILES = (
+    "data/1.lance",
+    "_transactions/1.txn",
+    "_transactions/1.staged.json",
+    "_transactions/1.stream.json",
+)
+"""What a writer of a governed table makes and deletes: Lance's files, and the Spark source's."""
 GRANT = Grant("s3", BUCKET, "lake/films.db/reels.lance", tuple(TABLE), write=True)
 
 
 def grant(**changes: Any) -> Grant:
     """Return a grant to write one table, with changes."""
     return replace(GRANT, **changes)
+
+
+def batch_files() -> tuple[str, ...]:
+    """Return the paths, in its first table, of the files of a batch."""
+    files = TableFiles(TableStorage({}), "s3://bucket/t")
+    intent = Intent(files, tuple(TABLE), str(uuid.UUID(int=16)))
+    return intent._record_path, intent._outcome_path
 
 
 def aws_properties(server: GlueServer) -> dict[str, str]:

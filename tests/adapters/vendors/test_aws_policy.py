@@ -13,7 +13,7 @@ from servers.glue_server import ROLE
 from lance_bridge_vendors.aws import AwsOptions, AwsVendor
 from lance_bridge_vendors.aws_policy import MAX_CHARACTERS, policy_text, session_policy
 
-from .building import BUCKET, grant
+from .building import BUCKET, WRITERS_FILES, batch_files, grant
 
 PREFIX = "lake/films.db/reels.lance"
 ARN = f"arn:aws:s3:::{BUCKET}"
@@ -103,12 +103,27 @@ def test_writers_of_a_governed_table_cannot_create_a_version() -> None:
     staged = f"{PREFIX}/_versions/18446744073709551614.manifest-66aac37b-adee-470b-ad57-b83dceeb1"
     finals = ["_versions/18446744073709551614.manifest", "_versions/1.manifest",
               "_versions/d1.manifest", "tree/b/_versions/1.manifest"]  # fmt: skip
-    for key in (staged, f"{PREFIX}/data/1.lance", f"{PREFIX}/_transactions/1.txn"):
+    for key in (staged, *(f"{PREFIX}/{each}" for each in WRITERS_FILES)):
         assert may(governed, "PutObject", key)
+        assert may(governed, "DeleteObject", key)
     for final in finals:
         assert not may(governed, "PutObject", f"{PREFIX}/{final}")
         assert may(governed, "GetObject", f"{PREFIX}/{final}")
+        assert may(governed, "DeleteObject", f"{PREFIX}/{final}")
         assert may(free, "PutObject", f"{PREFIX}/{final}")
+
+
+@pytest.mark.parametrize("path", batch_files())
+def test_writers_of_a_governed_table_cannot_decide_on_a_batch(path: str) -> None:
+    governed, free, reader = (
+        session_policy(grant(write=write, governed=each), "aws")
+        for write, each in ((True, True), (True, False), (False, False))
+    )
+    for action in ("PutObject", "DeleteObject"):
+        assert not may(governed, action, f"{PREFIX}/{path}")
+        assert may(free, action, f"{PREFIX}/{path}")
+    assert may(governed, "GetObject", f"{PREFIX}/{path}")
+    assert may(reader, "GetObject", f"{PREFIX}/{path}")
 
 
 def test_a_policy_without_statements_allows_nothing() -> None:
@@ -162,6 +177,14 @@ def test_a_policy_is_plain_ascii_that_sts_takes() -> None:
     policy = session_policy(grant(prefix="lake/ü😀/t"), "aws")
     assert policy.isascii()
     assert may(policy, "GetObject", "lake/ü😀/t/x")
+
+
+def test_a_policy_has_room_for_250_characters_of_a_location() -> None:
+    """Every option that makes it longer is used."""
+    key = "arn:aws-us-gov:kms:us-gov-west-1:123456789012:key/12345678-1234-1234-1234-123456789012"
+    long = grant(bucket="b" * 30, prefix="a" * 250, governed=True)
+    policy = session_policy(long, "aws-us-gov", key, "us-gov-west-1")
+    assert len(policy) <= MAX_CHARACTERS
 
 
 def test_a_location_that_no_policy_can_hold_is_refused_and_nothing_wider_asked() -> None:

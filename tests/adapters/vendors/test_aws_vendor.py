@@ -88,12 +88,12 @@ def test_lance_renews_it_while_it_writes_and_reads(
     monkeypatch.setattr(MemoryNamespace, "describe_table", noted)
 
     def slowly() -> Iterator[pa.RecordBatch]:
-        until = time.monotonic() + 7
+        until = time.monotonic() + 14
         while time.monotonic() < until:
             time.sleep(0.25)
             yield ROWS.to_batches()[0]
 
-    with aws.short_sessions(2):
+    with aws.short_sessions(4):
         lance.write_dataset(ROWS, namespace_client=namespace, table_id=TABLE)
         lance.write_dataset(
             pa.RecordBatchReader.from_batches(ROWS.schema, slowly()),

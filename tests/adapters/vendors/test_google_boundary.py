@@ -11,7 +11,7 @@ from lance_namespace.errors import InvalidTableStateError
 from lance_bridge_vendors.google import GoogleOptions, GoogleVendor
 from lance_bridge_vendors.google_boundary import MAX_CHARACTERS, access_boundary, conditions
 
-from .building import BUCKET, grant
+from .building import BUCKET, WRITERS_FILES, batch_files, grant
 
 if sys.version_info < (3, 11):
     pytest.skip("cel-expr-python is for Python 3.11 and later", allow_module_level=True)
@@ -84,13 +84,22 @@ def test_a_table_is_listed_and_what_begins_with_its_name_is_not(write: bool) -> 
 def test_writers_of_a_governed_table_cannot_create_a_version() -> None:
     governed, free = (boundary(governed=each) for each in (True, False))
     staged = f"{PREFIX}/_versions/18446744073709551614.manifest-66aac37b-adee-470b-ad57-b83dceeb1"
-    for key in (staged, f"{PREFIX}/data/1.lance", f"{PREFIX}/_transactions/1.txn"):
+    for key in (staged, *(f"{PREFIX}/{each}" for each in WRITERS_FILES)):
         assert governed.allows("create", key)
     for final in ("_versions/1.manifest", "tree/b/_versions/1.manifest"):
         assert not governed.allows("create", f"{PREFIX}/{final}")
         assert governed.allows("get", f"{PREFIX}/{final}")
         assert free.allows("create", f"{PREFIX}/{final}")
     assert governed.lists(f"{PREFIX}/_versions/")
+
+
+@pytest.mark.parametrize("path", batch_files())
+def test_writers_of_a_governed_table_cannot_decide_on_a_batch(path: str) -> None:
+    governed, free = (boundary(governed=each) for each in (True, False))
+    for permission in ("create", "delete", "update"):
+        assert not governed.allows(permission, f"{PREFIX}/{path}")
+        assert free.allows(permission, f"{PREFIX}/{path}")
+    assert governed.allows("get", f"{PREFIX}/{path}")
 
 
 # -- names -----------------------------------------------------------------------------------------

@@ -1,10 +1,12 @@
-"""Puts the jar of Spark's SQL catalog into the wheel, where a JDK and PySpark's jars are at hand.
+"""Puts the jar of Spark's SQL catalog into the source archive and into the wheel.
 
-Without them the wheel has the Java sources alone, and compiles them on first use.
+The archive's jar is the wheel's: from the archive, a wheel is built without a JDK. In a clone the
+jar is compiled, with a JDK and against PySpark's jars, which builds in isolation fetch.
 """
 
 from __future__ import annotations
 
+import os
 import runpy
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,6 +14,8 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
+WITHOUT_JAR = "LANCE_BRIDGE_BUILD_WITHOUT_JAR"
+"""The environment variable that allows a wheel without the jar."""
 _PACKAGE = "lance_bridge_spark/jvm"
 
 
@@ -20,21 +24,34 @@ class JarHook(BuildHookInterface[Any]):
 
     _directory: TemporaryDirectory[str] | None = None
 
+    def dependencies(self) -> list[str]:
+        """Return PySpark as the extra `spark` requires it, unless nothing is compiled."""
+        if os.environ.get(WITHOUT_JAR) or self._packaged_jar().is_file():
+            return []
+        spark = self.metadata.core.optional_dependencies["spark"]
+        return [each for each in spark if each.startswith("pyspark")]
+
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compile before the files of the wheel are collected."""
-        if version == "editable":
+        """Compile before the files of the archive or the wheel are collected."""
+        if version == "editable" or os.environ.get(WITHOUT_JAR):
             return
-        compiling = runpy.run_path(str(Path(self.root, "apps", _PACKAGE, "compiling.py")))
+        compiling = runpy.run_path(str(self._sources() / "compiling.py"))
+        packaged = self._packaged_jar()
+        if packaged.is_file():
+            if not compiling["is_current"](packaged):
+                raise RuntimeError(f"{packaged} was compiled of other sources: delete it")
+            return
         self._directory = TemporaryDirectory(prefix="lance-bridge-jar-")
-        jar = Path(self._directory.name, compiling["JAR_NAME"])
+        jar = Path(self._directory.name, packaged.name)
         try:
             compiling["compile_jar"](jar)
         except compiling["CannotCompileError"] as error:
-            self.app.display_warning(
-                f"No jar for Spark's SQL catalog in the wheel, which compiles it on use: {error}"
-            )
-        else:
-            build_data["force_include"][str(jar)] = f"{_PACKAGE}/{jar.name}"
+            raise RuntimeError(
+                f"The jar of Spark's SQL catalog cannot be built: {error}. "
+                f"{WITHOUT_JAR}=1 builds without it, and then SQL by name needs a JDK on first use"
+            ) from error
+        folder = f"apps/{_PACKAGE}" if self.target_name == "sdist" else _PACKAGE
+        build_data["force_include"][str(jar)] = f"{folder}/{jar.name}"
 
     def finalize(
         self,
@@ -42,6 +59,13 @@ class JarHook(BuildHookInterface[Any]):
         build_data: dict[str, Any],  # noqa: ARG002 - hatchling passes it
         artifact_path: str,  # noqa: ARG002 - hatchling passes it
     ) -> None:
-        """Remove the jar: the wheel has it."""
+        """Remove the jar: what was built has it."""
         if self._directory is not None:
             self._directory.cleanup()
+
+    def _sources(self) -> Path:
+        return Path(self.root, "apps", _PACKAGE)
+
+    def _packaged_jar(self) -> Path:
+        """Return where a source archive has the jar, and a clone has none."""
+        return self._sources() / "lance-bridge-spark.jar"

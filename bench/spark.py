@@ -1,22 +1,22 @@
 """Lance tables in Spark, compared with Spark's own Parquet with the same rows.
 
 Starts a Hive Metastore and Spark on two cores, writes the rows as a Lance table through the SQL
-catalog and as Parquet files, and does the same statements on both, in turns within one session.
-Then builds indices and compacts on one core and on two. Missed bars are reported only.
+catalog and as Parquet files, and does the same statements on both, in turns within one session;
+then 22 queries like TPC-H's (`bench.tpch`), the first statements of sessions, and jobs on one core
+and on two. CPU is that of the driver, its JVM, and all Python processes. Missed bars are reported
+only: they are for a machine that does nothing else.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
-import os
+import multiprocessing
 import shutil
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,22 +26,23 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 import lance_bridge
+from bench import tpch
 from bench.runner import (
     Bar,
     Operation,
+    Timed,
     at_least,
     make_report,
     make_row,
-    operation_row,
     request,
     show_progress,
-    take_turns,
 )
+from bench.spark_session import CATALOG, ProcessTree, Setup, Statements, measure_operations
 from lance_bridge_metastore import Metastore
 from lance_bridge_spark import register
 from lance_bridge_spark.jobs import compact, create_index
 
-CATALOG, NAMESPACE = "prod", "bench"
+NAMESPACE = "bench"
 TABLE = f"{CATALOG}.{NAMESPACE}.rows"
 """The Lance table that is read."""
 PARQUET = "parquet_rows"
@@ -50,39 +51,51 @@ DIMENSIONS = 16
 _WORDS = 1000
 _FILES = 8
 _SEED = 20
-_WRITES = 2
 _VECTORS_FOR_AN_INDEX = 5000
 _SMALL_FILES = 64
 _TASKS = 8
+_TIMES = 10
+"""How often a turn does what takes milliseconds, since CPU time is counted in hundredths."""
 
 
 def add_options(parser: argparse.ArgumentParser, _: str) -> None:
     """Add the options of the suite."""
     parser.add_argument("--rows", type=at_least(1000), default=10_000_000)
+    parser.add_argument("--scale", type=float, default=1.0, help="of the 22 queries; 0 for none")
     parser.add_argument("--rounds", type=at_least(1), default=5, help="of all statements")
+    parser.add_argument("--idle", type=at_least(0), default=0, help="seconds before a lookup, 300")
     parser.add_argument("--memory", default="3g", help="of Spark's driver, which does the work")
     parser.add_argument("--no-jobs", action="store_true", help="only the statements")
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    """Measure statements, then jobs."""
+    """Measure statements, queries, starts and jobs."""
     with tempfile.TemporaryDirectory(
         prefix="lance-bridge-spark-", ignore_cleanup_errors=True
     ) as name:
         directory = Path(name)
         show_progress("writing the rows …")
         megabytes = write_source(directory / "source", options.rows)
-        warehouse = directory / "warehouse"
-        with Metastore("2.3", directory / "hms", warehouse=warehouse) as metastore:
+        with Metastore("2.3", directory / "hms", warehouse=directory / "warehouse") as metastore:
             setup = Setup(directory, metastore.uri, options.memory)
-            tables = {"statements": measure_statements(setup, options.rows, options.rounds)}
+            tables = _measure_session(setup, options)
+            tables["first_statement"] = measure_starts(setup, options.rounds)
             if not options.no_jobs:
                 tables["jobs"] = measure_jobs(setup, options.rows)
-    facts = {"rows": options.rows, "megabytes": megabytes, "rounds": options.rounds}
-    return make_report(facts, tables)
+    facts = {key: getattr(options, key) for key in ("rows", "scale", "rounds")}
+    return make_report({**facts, "megabytes": megabytes}, tables)
 
 
-# -- the rows and the session ----------------------------------------------------------------------
+def _measure_session(setup: Setup, options: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
+    with setup.session() as spark:
+        tables = {"statements": measure_statements(spark, setup, options)}
+        if options.scale:
+            queries, mean = tpch.measure_queries(spark, setup, options.scale, options.rounds)
+            tables |= {"queries": queries, "all_queries": [mean]}
+    return tables
+
+
+# -- the rows --------------------------------------------------------------------------------------
 
 
 def write_source(directory: Path, rows: int) -> int:
@@ -117,108 +130,44 @@ def _scores(ids: Any) -> Any:
     return (ids.astype(np.uint64) * np.uint64(2_654_435_761)) % np.uint64(2**32) + 0.5
 
 
-@dataclass(frozen=True)
-class Setup:
-    """A directory, the metastore in it, and how much memory Spark may have."""
-
-    directory: Path
-    metastore: str
-    memory: str
-
-    @property
-    def source(self) -> str:
-        """Where the rows are that tables are written from."""
-        return str(self.directory / "source")
-
-    @property
-    def parquet(self) -> str:
-        """Where Spark's own Parquet is that is read."""
-        return str(self.directory / "parquet")
-
-    @contextmanager
-    def session(self, cores: int = 2) -> Iterator[SparkSession]:
-        """Yield a session with the catalog, on some cores."""
-        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-        root = Path(__file__).parents[1]
-        paths = [str(root / name) for name in ("core", "adapters", "apps", "tests", ".")]
-        os.environ["PYTHONPATH"] = os.pathsep.join(paths)
-        settings: dict[str, Any] = {
-            "spark.master": f"local[{cores}]",
-            "spark.ui.enabled": "false",
-            "spark.ui.showConsoleProgress": "false",
-            "spark.driver.memory": self.memory,
-            "spark.sql.shuffle.partitions": str(cores),
-            "spark.local.dir": str(self.directory),
-            "spark.sql.warehouse.dir": str(self.directory / "spark-warehouse"),
-            f"spark.sql.catalog.{CATALOG}.impl": "hive",
-            f"spark.sql.catalog.{CATALOG}.uri": self.metastore,
-        }
-        spark = SparkSession.builder.config(map=settings).getOrCreate()
-        try:
-            register(spark)
-            yield spark
-        finally:
-            spark.stop()
-
-
 # -- statements ------------------------------------------------------------------------------------
 
 
-def measure_statements(setup: Setup, rows: int, rounds: int) -> list[dict[str, Any]]:
+def measure_statements(
+    spark: SparkSession, setup: Setup, options: argparse.Namespace
+) -> list[dict[str, Any]]:
     """Write the tables, read them, find rows by indices; return a row for each statement."""
     namespace = lance_bridge.connect("hive", {"uri": setup.metastore})
     request(namespace, "create_namespace", id=[NAMESPACE], mode="exist_ok")
-    found = []
-
-    def measure_all(operations: list[Operation], rounds: int) -> None:
-        figures = take_turns(operations, rounds, rehearsals=1)
-        for operation in operations:
-            found.append(operation_row(operation, figures[operation.name]))
-
-    with setup.session() as spark:
-        show_progress("writing tables …")
-        measure_all([_write(spark, setup)], min(rounds, _WRITES))
-        spark.read.parquet(setup.parquet).createOrReplaceTempView(PARQUET)
-        show_progress("reading …")
-        measure_all(_reads(spark, rows), rounds)
-        show_progress("building indices …")
-        _build_indices(namespace, rows)
-        show_progress("looking up rows …")
-        measure_all(_lookups(spark, rows), rounds)
+    register(spark)
+    statements, rows = Statements(spark, (TABLE, PARQUET)), options.rows
+    show_progress("writing tables …")
+    found = measure_operations([_write(statements, setup)], options.rounds)
+    spark.read.parquet(setup.parquet).createOrReplaceTempView(PARQUET)
+    show_progress("reading …")
+    found += measure_operations(_reads(statements, rows), options.rounds)
+    show_progress("building indices …")
+    _build_indices(namespace, rows)
+    show_progress("looking up rows …")
+    found += measure_operations(_lookups(statements, rows), options.rounds)
+    if options.idle:
+        show_progress(f"waiting twice for {options.idle} s …")
+        found += measure_operations([_idle_lookup(statements, rows, options.idle)], 1, rehearsals=0)
     return found
 
 
-def _statement(
-    name: str,
-    do: Callable[[str, int], Any],
-    bar: float | None = None,
-    is_same: Callable[[Any, Any], bool] | None = None,
-    rounds: int | None = None,
-) -> Operation:
-    """Return a statement; it gets the table or the view of Parquet, and the number of the turn."""
-    ways = {"ours": lambda turn: do(TABLE, turn), "parquet": lambda turn: do(PARQUET, turn)}
-    same = is_same or _are_equal
-
-    def is_right(found: Mapping[str, Any], _: int) -> bool:
-        return same(found["ours"], found["parquet"])
-
-    bars = [] if bar is None else [Bar("ratio", "<=", bar)]
-    return Operation(name, ways, is_right, bars, rounds=rounds, unit="s")
-
-
-def _write(spark: SparkSession, setup: Setup) -> Operation:
+def _write(statements: Statements, setup: Setup) -> Operation:
     options = {"catalog": CATALOG, "vector.vector": str(DIMENSIONS), "overwrite_schema": "true"}
 
     def write(table: str, _: int) -> None:
-        writer = spark.read.parquet(setup.source).write
+        writer = statements.spark.read.parquet(setup.source).write
         if table == TABLE:
             writer.format("lance").options(**options).mode("overwrite").save(f"{NAMESPACE}.rows")
         else:
             shutil.rmtree(setup.parquet, ignore_errors=True)
             writer.parquet(setup.parquet)
 
-    return _statement("write", write, 1.0)
+    return statements.make("write", write, 0.8)
 
 
 def _build_indices(namespace: Any, rows: int) -> None:
@@ -230,11 +179,9 @@ def _build_indices(namespace: Any, rows: int) -> None:
         request(namespace, "create_table_index", id=path, column="vector", **index)
 
 
-def _reads(spark: SparkSession, rows: int) -> list[Operation]:
+def _reads(statements: Statements, rows: int) -> list[Operation]:
     """Return the statements that read; those that compute all columns and keep none, no rows."""
-
-    def sql(text: str) -> Any:
-        return spark.sql(text).collect()
+    sql, make = statements.sql, statements.make
 
     def consume(frame: DataFrame) -> None:
         frame.write.format("noop").mode("overwrite").save()
@@ -247,34 +194,57 @@ def _reads(spark: SparkSession, rows: int) -> list[Operation]:
         return f"word = 'word-{_choose(turn, _WORDS):04}'"
 
     totals = "SELECT count(*), sum(score) FROM"
+    groups = "SELECT word, count(*), sum(score) FROM {} GROUP BY word ORDER BY word"
     return [
-        _statement("4 columns", lambda t, _: consume(spark.table(t))),
-        _statement("1 column", lambda t, _: sql(f"SELECT sum(score) FROM {t}"), 2.0),
-        _statement("range filter", lambda t, n: sql(f"{totals} {t} WHERE {ids(n)}"), 2.0),
-        _statement("equality filter", lambda t, n: sql(f"{totals} {t} WHERE {word(n)}"), 1.2),
-        _statement("count", lambda t, _: sql(f"SELECT count(*) FROM {t}"), 1.2),
-        _statement(
-            "group by",
-            lambda t, _: sql(
-                f"SELECT word, count(*), sum(score) FROM {t} GROUP BY word ORDER BY word"
-            ),
-            1.2,
-        ),
-        _statement("vector element", lambda t, _: sql(f"SELECT sum(vector[3]) FROM {t}")),
-        _statement("limit", lambda t, _: len(sql(f"SELECT * FROM {t} LIMIT 100"))),
+        make("1 column", lambda t, _: sql(f"SELECT sum(score) FROM {t}"), 1.2),
+        make("4 columns", lambda t, _: consume(statements.spark.table(t)), 1.3),
+        make("count", lambda t, _: sql(f"SELECT count(*) FROM {t}"), 0.5),
+        make("range", lambda t, n: sql(f"{totals} {t} WHERE {ids(n)}"), 0.8),
+        make("equality", lambda t, n: sql(f"{totals} {t} WHERE {word(n)}"), 0.8),
+        make("group by", lambda t, _: sql(groups.format(t)), 0.9),
+        make("vector element", lambda t, _: sql(f"SELECT sum(vector[3]) FROM {t}")),
+        make("LIMIT 100", lambda t, _: len(sql(f"SELECT * FROM {t} LIMIT 100")), 1.0, times=_TIMES),
+        make("DESCRIBE", lambda t, _: _names(sql(f"DESCRIBE {t}")), cpu=0.04, times=_TIMES),
+        _nearest(statements, "10 nearest, no index", 0.1),
     ]
 
 
-def _lookups(spark: SparkSession, rows: int) -> list[Operation]:
+def _names(described: Sequence[Any]) -> list[str]:
+    return [row.col_name for row in described][:4]
+
+
+def _lookups(statements: Statements, rows: int) -> list[Operation]:
     """Return the statements that find few rows, for which Lance has indices."""
+    return [
+        statements.make(
+            "point lookup, in order", partial(_find, statements, rows), 0.5, cpu=0.06, times=_TIMES
+        ),
+        statements.make(
+            "point lookup, in no order",
+            lambda t, n: statements.sql(f"SELECT * FROM {t} WHERE score = {_score(n, rows)}"),
+            0.05,
+            cpu=0.06,
+            times=_TIMES,
+        ),
+        _nearest(statements, "10 nearest, index", 0.02, times=_TIMES),
+    ]
 
-    def find(table: str, column: str, value: Any) -> Any:
-        return spark.sql(f"SELECT * FROM {table} WHERE {column} = {value}").collect()
 
-    def score(turn: int) -> str:
-        return f"{float(_scores(np.array([_choose(turn, rows)]))[0])!r}D"
+def _idle_lookup(statements: Statements, rows: int, seconds: int) -> Operation:
+    find = partial(_find, statements, rows)
+    return statements.make("lookup after rest", find, cpu=1.0, before=lambda: time.sleep(seconds))
 
-    def nearest(table: str, turn: int) -> list[int]:
+
+def _find(statements: Statements, rows: int, table: str, turn: int) -> list[Any]:
+    return statements.sql(f"SELECT * FROM {table} WHERE id = {_choose(turn, rows)}")
+
+
+def _score(turn: int, rows: int) -> str:
+    return f"{float(_scores(np.array([_choose(turn, rows)]))[0])!r}D"
+
+
+def _nearest(statements: Statements, name: str, bar: float, times: int = 1) -> Operation:
+    def search(table: str, turn: int) -> list[int]:
         random = np.random.default_rng(turn).random(DIMENSIONS, dtype=np.float32)
         vector = [float(each) for each in random]
         if table == TABLE:
@@ -285,30 +255,50 @@ def _lookups(spark: SparkSession, rows: int) -> list[Operation]:
             differences = (f"(vector[{n}] - {value!r}D)" for n, value in enumerate(vector))
             terms = (f"{each} * {each}" for each in differences)
             text = f"SELECT id FROM {table} ORDER BY {' + '.join(terms)} LIMIT 10"
-        return [row.id for row in spark.sql(text).collect()]
+        return [row.id for row in statements.sql(text)]
 
     def is_near(ours: list[int], exact: list[int]) -> bool:
         """Return whether nine in ten of the nearest rows were found."""
         return len(ours) == len(exact) and len({*ours} & {*exact}) >= 0.9 * len(exact)
 
-    return [
-        _statement("point lookup, sorted", lambda t, n: find(t, "id", _choose(n, rows)), 0.1),
-        _statement("point lookup, unsorted", lambda t, n: find(t, "score", score(n)), 0.1),
-        _statement("vector search", nearest, 0.1, is_near, rounds=2),
-    ]
+    return statements.make(name, search, bar, is_same=is_near, times=times)
 
 
 def _choose(turn: int, below: int) -> int:
     return (turn * 7_919_317 + 12_345) % below
 
 
-def _are_equal(ours: Any, theirs: Any) -> bool:
-    """Return whether rows are the same; sums of floats differ by the order of their terms."""
-    if isinstance(ours, float) and isinstance(theirs, float):
-        return abs(ours - theirs) <= 1e-6 * max(abs(ours), abs(theirs), 1.0)
-    if isinstance(ours, (list, tuple)):
-        return len(ours) == len(theirs) and all(map(_are_equal, ours, theirs))
-    return bool(ours == theirs)
+# -- starts ----------------------------------------------------------------------------------------
+
+
+def measure_starts(setup: Setup, rounds: int) -> list[dict[str, Any]]:
+    """Measure the first statement of sessions, each in a new process with a JVM of its own."""
+    show_progress("starting sessions …")
+    parquet = f"parquet.`{setup.parquet}`"
+
+    def start(way: str, table: str, turn: int) -> Timed:
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            seconds, cpu, found = pool.apply(first_statement, (setup, table, turn))
+        return Timed(seconds, found, {f"{way}_cpu_s": cpu})
+
+    ways = {"ours": partial(start, "ours", TABLE), "parquet": partial(start, "parquet", parquet)}
+    operation = Operation(
+        "first statement of a session",
+        ways,
+        lambda found, _: found["ours"] == found["parquet"] == 1,
+        [Bar("ours_cpu_s", "<=", 3.0)],
+        unit="s",
+    )
+    return measure_operations([operation], rounds, rehearsals=0)
+
+
+def first_statement(setup: Setup, table: str, turn: int) -> tuple[float, float, int]:
+    """Start a session and look up a row; return seconds, seconds of CPU, and how many rows."""
+    with setup.session() as spark:
+        tree = ProcessTree.of(spark)
+        started, before = time.perf_counter(), tree.seconds()
+        rows = spark.sql(f"SELECT * FROM {table} WHERE id = {turn}").collect()
+        return time.perf_counter() - started, tree.seconds() - before, len(rows)
 
 
 # -- jobs ------------------------------------------------------------------------------------------
@@ -330,6 +320,7 @@ def measure_jobs(setup: Setup, rows: int) -> list[dict[str, Any]]:
     for cores in (1, 2):
         show_progress(f"jobs on {cores} of the cores …")
         with setup.session(cores) as spark:
+            register(spark)
             table = f"{CATALOG}.{NAMESPACE}.small_files_{cores}"
             per_file = str(max(1, rows // _SMALL_FILES))
             options = {"vector.vector": str(DIMENSIONS), "max_rows_per_file": per_file}

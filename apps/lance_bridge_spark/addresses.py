@@ -148,8 +148,14 @@ class _Renewal(LanceNamespace):
         self._access = access
 
     def namespace_id(self) -> str:
-        """Return what this is about."""
-        return self._access.location
+        """Return what this is about, and with which right: by it, a session shares a table's store.
+
+        The hash tells apart connections of one process, without a call, and shows no secret.
+        """
+        catalog = self._access.address.catalog
+        given = "" if catalog is None else (catalog.name, *sorted(catalog.properties.items()))
+        right = "write" if self._access.write else "read"
+        return f"{self._access.location}#{hash(given)}#{right}"
 
     def describe_table(self, request: DescribeTableRequest) -> DescribeTableResponse:  # noqa: ARG002 - one table
         """Answer with new storage options."""
@@ -161,13 +167,17 @@ class _Renewal(LanceNamespace):
 
 
 def catalogs_of(spark: Any) -> dict[str, CatalogAddress]:
-    """Return the catalogs of ours that a session's settings declare, by name.
+    """Return the catalogs of ours that a session's settings declare, by name."""
+    return catalogs_in(dict(spark.conf.getAll))
+
+
+def catalogs_in(settings: Mapping[str, str]) -> dict[str, CatalogAddress]:
+    """Return the catalogs of ours that settings declare, by name.
 
     A catalog is ours where ``spark.sql.catalog.<name>`` is the class of the SQL catalog, or where
     ``spark.sql.catalog.<name>.impl`` is set and no class is named. What follows the name in the
     other settings are its properties.
     """
-    settings: dict[str, str] = dict(spark.conf.getAll)
     found: dict[str, dict[str, str]] = {}
     foreign: set[str] = set()
     for key, value in settings.items():

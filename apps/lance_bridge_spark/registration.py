@@ -2,35 +2,31 @@
 
 from __future__ import annotations
 
-import logging
-import os
-import shutil
-import subprocess
-import sys
-from collections.abc import Iterable, Mapping
-from functools import lru_cache
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from lance_namespace.errors import UnsupportedOperationError
-
 from lance_bridge import engine
-from lance_bridge.errors import invalid, unsupported
+from lance_bridge.errors import invalid
 
 from .addresses import CATALOG_CLASS, CATALOG_SETTINGS, catalogs_of
 from .jobs import SparkEngine
 from .jvm import jar
+from .jvm.compiling import JAR_NAME
 from .redaction import set_patterns, warn_of_secrets, with_patterns
 from .source import with_catalogs
-
-logger = logging.getLogger(__name__)
+from .worker_python import check_executors, check_python
 
 _JARS = "spark.jars"
+_EXTENSIONS = "spark.sql.extensions"
+_FUNCTIONS = "org.lancebridge.spark.LanceFunctions"
+"""What makes every session know the functions of SQL, whether it has named a catalog or not."""
 
 Catalogs = Mapping[str, Mapping[str, str]]
 
 
-def register(spark: Any, catalogs: Catalogs | None = None) -> None:
+def register(spark: Any, catalogs: Catalogs | None = None, *, sql: bool = True) -> None:
     """Make a session know its Lance catalogs; one of Spark Connect as well.
 
     Those are the catalogs that the session's settings declare, ``spark.sql.catalog.<name>.impl``
@@ -41,33 +37,38 @@ def register(spark: Any, catalogs: Catalogs | None = None) -> None:
         spark: A session of Spark 4.1, 4.2 or 4.3. All threads that use it know the catalogs.
         catalogs: Properties by catalog, ``impl`` among them; none for a catalog of that name in
             the configuration file.
+        sql: Whether SQL knows the catalogs, which needs the jar of the SQL catalog. The data
+            source, the functions and the jobs need no jar.
 
-    Without the jar of the SQL catalog (see `lance_bridge_spark.jvm.jar`) a warning is logged, and
-    everything else works: the data source, the functions and the jobs. Operations of the namespace
-    that need a compute engine (backfills, materialized views) use this session from here on.
+    Operations of the namespace that need a compute engine (backfills, materialized views) use this
+    session from here on.
 
     Raises:
         InvalidInputError: (13) a name given here is that of another connector's catalog; nothing
             is set.
         UnsupportedOperationError: (0) the Python of Spark's workers (``PYSPARK_PYTHON``) does not
-            exist, is of another minor version than this one, or lacks this package.
-            Nothing is set.
+            exist, is of another minor version than this one, or lacks this package, here or on an
+            executor; or there is no jar, and none can be compiled. Nothing is set.
 
     Secrets among the settings are a warning: see ``secrets.file``. Spark hides them in its event
     log, its plans and its web pages from here on, for which its redaction patterns are extended.
     """
     if not _is_remote(spark):
         check_python(spark)
+        check_executors(spark)
     _refuse_others(spark, catalogs or {})
+    sql = sql and bool(catalogs or catalogs_of(spark))
+    missing = jar.path() if sql and not _has_jar(spark) else None
     set_patterns(spark)
     for name, properties in (catalogs or {}).items():
         for key, value in properties.items():
             spark.conf.set(f"{CATALOG_SETTINGS}{name}.{key}", value)
     known = catalogs_of(spark)
     warn_of_secrets(CATALOG_SETTINGS, {name: each.properties for name, each in known.items()})
-    names = {*known, *(catalogs or {})}
-    if _add_jar(spark):
-        for name in sorted(names):
+    if missing is not None:
+        _add_jar(spark, missing)
+    if sql:
+        for name in sorted({*known, *(catalogs or {})}):
             if spark.conf.get(CATALOG_SETTINGS + name, None) is None:
                 spark.conf.set(CATALOG_SETTINGS + name, CATALOG_CLASS)
         _load(spark, catalogs_of(spark))
@@ -90,16 +91,15 @@ def settings(
 
     Args:
         catalogs: Properties by catalog, as for `register`.
-        base: Settings to add to; jars named there stay.
+        base: Settings to add to; jars and extensions named there stay.
 
     Raises:
         UnsupportedOperationError: (0) the jar is missing and could not be compiled.
     """
     merged = with_patterns(base or {})
     warn_of_secrets(CATALOG_SETTINGS, catalogs or {})
-    jars = [part for part in merged.get(_JARS, "").split(",") if part]
-    ours = str(jar.path())
-    merged[_JARS] = ",".join(jars if ours in jars else [*jars, ours])
+    merged[_JARS] = _with(merged.get(_JARS, ""), str(jar.path()))
+    merged[_EXTENSIONS] = _with(merged.get(_EXTENSIONS, ""), _FUNCTIONS)
     for name, properties in (catalogs or {}).items():
         merged[CATALOG_SETTINGS + name] = CATALOG_CLASS
         for key, value in properties.items():
@@ -107,20 +107,24 @@ def settings(
     return merged
 
 
-def _add_jar(spark: Any) -> bool:
-    """Give the jar to the session, which may have it from its start."""
-    try:
-        found = jar.path()
-    except UnsupportedOperationError as error:
-        logger.warning("No SQL catalog in this session. %s", error)
-        return False
-    if found.name not in [Path(part).name for part in spark.conf.get(_JARS, "").split(",")]:
-        if _is_remote(spark):
-            spark.addArtifacts(str(found))
-        else:
-            escaped = str(found).replace("\\", "\\\\").replace("'", "\\'")
-            spark.sql(f"ADD JAR '{escaped}'")
-    return True
+def _with(names: str, name: str) -> str:
+    """Return a list with commas that has a name, after those that it has."""
+    there = [part for part in names.split(",") if part]
+    return ",".join(there if name in there else [*there, name])
+
+
+def _has_jar(spark: Any) -> bool:
+    """Return whether a session was started with the jar; it may lie where only clusters read."""
+    names = [part.rpartition("/")[2] for part in spark.conf.get(_JARS, "").split(",")]
+    return any(name.startswith(Path(JAR_NAME).stem) for name in names)
+
+
+def _add_jar(spark: Any, path: Path) -> None:
+    if _is_remote(spark):
+        spark.addArtifacts(str(path))
+    else:
+        escaped = str(path).replace("\\", "\\\\").replace("'", "\\'")
+        spark.sql(f"ADD JAR '{escaped}'")
 
 
 def _load(spark: Any, names: Iterable[str]) -> None:
@@ -130,99 +134,25 @@ def _load(spark: Any, names: Iterable[str]) -> None:
     """
     if not _is_remote(spark):
         manager = spark._jsparkSession.sessionState().catalogManager()
-        for name in names:
-            manager.catalog(name)
+        with _active(spark):
+            for name in names:
+                manager.catalog(name)
+
+
+@contextmanager
+def _active(spark: Any) -> Iterator[None]:
+    """Make a session this thread's active one, whose settings Spark gives to a catalog it loads."""
+    sessions = getattr(spark._jvm, "org.apache.spark.sql.classic.SparkSession")
+    before = sessions.getActiveSession()
+    sessions.setActiveSession(spark._jsparkSession)
+    try:
+        yield
+    finally:
+        if before.isDefined():
+            sessions.setActiveSession(before.get())
+        else:
+            sessions.clearActiveSession()
 
 
 def _is_remote(spark: Any) -> bool:
     return type(spark).__module__.startswith("pyspark.sql.connect.")
-
-
-logger = logging.getLogger(__name__)
-
-_TIMEOUT = 30.0
-"""Seconds that the workers' Python may take to answer."""
-_NEEDED = ("lance_bridge", "lance", "pyarrow")
-_QUESTION = f"""
-import sys
-from importlib.util import find_spec
-print("%d.%d" % sys.version_info[:2], *[each for each in {_NEEDED} if find_spec(each) is None])
-"""
-
-
-def check_python(spark: Any) -> None:
-    """Run the Python of a session's workers once, here, and check its version and its packages.
-
-    The driver needs it, too: Spark plans reads and writes of this data source in such a worker, on
-    the driver's machine. What executors on other machines have is not known here.
-
-    Args:
-        spark: A session that is no client of Spark Connect, whose server's Python is not known.
-
-    Raises:
-        UnsupportedOperationError: (0) it cannot be run, is of another minor version than this one,
-            or lacks this package, pylance or pyarrow.
-    """
-    context = spark.sparkContext
-    executable = str(context.pythonExec)
-    found = shutil.which(executable)
-    if found is None:
-        problem = f"{executable}, which does not exist or cannot be run"
-        if not context.master.startswith("local"):
-            # It may lie in an archive that only executors unpack.
-            logger.warning("%s", _message(problem))
-            return
-        raise unsupported(_message(problem))
-    problem = _problem_of(found, _path_of_workers(context))
-    if problem:
-        raise unsupported(_message(f"{found}, which {problem}"))
-
-
-def _message(problem: str) -> str:
-    given = "PYSPARK_PYTHON" if "PYSPARK_PYTHON" in os.environ else "PYSPARK_PYTHON is not set"
-    return (
-        f"Spark's Python workers would run {problem} ({given}): set PYSPARK_PYTHON to "
-        f"{sys.executable}, or to another Python {_this_version()} with lance-bridge, before the "
-        "session is started"
-    )
-
-
-def _this_version() -> str:
-    return f"{sys.version_info.major}.{sys.version_info.minor}"
-
-
-def _path_of_workers(context: Any) -> str:
-    """Return the PYTHONPATH of workers: files added to the session, its setting, and ours."""
-    from pyspark import SparkFiles  # noqa: PLC0415 - only where a session is
-
-    root = SparkFiles.getRootDirectory()
-    added = [root, *(os.path.join(root, each) for each in context._python_includes)]
-    inherited = [context.environment.get("PYTHONPATH"), os.environ.get("PYTHONPATH")]
-    return os.pathsep.join([*added, *(each for each in inherited if each)])
-
-
-@lru_cache(maxsize=16)
-def _problem_of(executable: str, path: str) -> str:
-    """Return what is wrong with a Python, or nothing."""
-    try:
-        answer = subprocess.run(
-            [executable, "-c", _QUESTION],
-            env={**os.environ, "PYTHONPATH": path},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=_TIMEOUT,
-        )
-    except subprocess.TimeoutExpired:
-        logger.warning("%s has not answered for %g s, and was not checked", executable, _TIMEOUT)
-        return ""
-    except OSError as error:
-        return f"cannot be run: {error.strerror}"
-    words = answer.stdout.split()
-    if answer.returncode or not words:
-        return "is no Python 3 that runs"
-    version, *missing = words
-    if version != _this_version():
-        return f"is Python {version}, and the driver is {_this_version()}"
-    return f"has no package {', '.join(missing)}" if missing else ""

@@ -29,6 +29,12 @@ class SparkTable(Table):
         self, dataset: lance.LanceDataset, *, branch: str | None = None, write: bool = False
     ) -> Access:
         """Return what tasks need to open this very version of an opened dataset."""
+        return self.access_version(int(dataset.version), branch=branch, write=write)
+
+    def access_version(
+        self, version: int, *, branch: str | None = None, write: bool = False
+    ) -> Access:
+        """Return what tasks need to open a version."""
         redact_logs()
         if self.managed is not None:
             # Tasks open versions by their final names, without asking the catalog.
@@ -36,7 +42,7 @@ class SparkTable(Table):
         return Access(
             self.address,
             self.uri,
-            int(dataset.version),
+            version,
             branch,
             write,
             self.storage_options(write=write) or {},

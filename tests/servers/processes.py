@@ -16,7 +16,7 @@ from typing import Any, ClassVar, TypeVar
 
 HOST = "127.0.0.1"
 _SECONDS = 10.0
-_START_SECONDS = 60.0
+_START_SECONDS = 120.0
 
 _Server = TypeVar("_Server", bound="ServerProcess")
 

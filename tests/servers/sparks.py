@@ -91,7 +91,7 @@ class Spark:
             sys.executable,
             *("-m", "servers.spark_connect", json.dumps(self.settings(directory)), self.master),
         ]
-        with _Process(command, self._environment(package), directory, "connect") as server:
+        with LoggedProcess(command, self._environment(package), directory, "connect") as server:
             found = server.wait_for("Spark Connect server started at:", seconds)
             yield Remote(self.release, f"sc://127.0.0.1:{found.rsplit(':', 1)[1].strip(' .')}")
 
@@ -114,7 +114,9 @@ class Spark:
         directory.mkdir(parents=True, exist_ok=True)
         answer = Path(tempfile.mkdtemp(dir=directory, prefix="answer-")) / "answer.json"
         command = [sys.executable, "-m", "servers.spark_session", str(answer)]
-        process = _Process(command, self._environment(home_of(self.release)), directory, "session")
+        process = LoggedProcess(
+            command, self._environment(home_of(self.release)), directory, "session"
+        )
         process.start(json.dumps(task))
         return Running(process, answer)
 
@@ -151,7 +153,7 @@ class Remote(Spark):
 class Running:
     """A function that runs on Spark."""
 
-    def __init__(self, process: _Process, answer: Path) -> None:
+    def __init__(self, process: LoggedProcess, answer: Path) -> None:
         self._process = process
         self._answer = answer
 
@@ -188,7 +190,7 @@ class Running:
         self._process.stop()
 
 
-class _Process:
+class LoggedProcess:
     """A process, and all that it starts, in a process group; output goes to a file."""
 
     def __init__(
@@ -262,7 +264,7 @@ class _Process:
         except ProcessLookupError:
             return
 
-    def __enter__(self) -> _Process:
+    def __enter__(self) -> LoggedProcess:
         self.start()
         return self
 

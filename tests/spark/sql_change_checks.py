@@ -168,7 +168,7 @@ def check_streams_read_and_write_tables_by_name(spark: Any, catalog: str, namesp
                 .trigger(availableNow=True)
                 .toTable(target)
             )
-            query.awaitTermination(60)
+            query.awaitTermination(300)
             assert not query.isActive
             assert values(spark, f"SELECT count(DISTINCT id) FROM {target}") == [rows_by_then]
             assert values(spark, f"SELECT count(*) FROM {target}") == [rows_by_then]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from .sql_change_checks import CHANGE_CHECKS
+from .sql_habit_checks import HABIT_CHECKS
 from .sql_helpers import (
     alters,
     columns,
@@ -22,6 +23,7 @@ from .sql_helpers import (
     values,
 )
 from .sql_row_checks import ROW_CHECKS
+from .sql_search_checks import SEARCH_CHECKS
 
 # -- namespaces ----------------------------------------------------------------------------------
 
@@ -225,4 +227,4 @@ TABLE_CHECKS = (
     check_tables_are_renamed,
     check_versions_are_read_by_number_and_by_time,
 )
-CHECKS = (*TABLE_CHECKS, *CHANGE_CHECKS, *ROW_CHECKS)
+CHECKS = (*TABLE_CHECKS, *CHANGE_CHECKS, *ROW_CHECKS, *HABIT_CHECKS, *SEARCH_CHECKS)

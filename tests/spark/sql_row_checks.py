@@ -6,6 +6,7 @@ from datetime import date
 from decimal import Decimal
 from typing import Any
 
+from .source_checks import ALL_TYPES
 from .sql_helpers import fails, fresh, rows, values
 
 
@@ -175,6 +176,60 @@ def check_values_of_every_type_come_back(spark: Any, catalog: str, namespace: st
     assert set(nulls) == {None}
 
 
+def _plan(spark: Any, query: str) -> str:
+    spark.conf.set("spark.sql.adaptive.enabled", "false")  # such a plan shows all before it runs
+    try:
+        return str(rows(spark, f"EXPLAIN {query}")[0][0])
+    finally:
+        spark.conf.unset("spark.sql.adaptive.enabled")
+
+
+def check_tasks_hand_over_columns_and_rows_alike(spark: Any, catalog: str, namespace: str) -> None:
+    table = fresh(spark, catalog, namespace, "columnar")
+    spark.sql(f"CREATE TABLE {table} AS {ALL_TYPES}")
+    spark.sql(f"INSERT INTO {table} (i64) VALUES (100)")
+    source = f"{table} WITH (`batch_size` = '3', `rows_per_task` = '4')"
+    queries = [
+        f"SELECT * FROM {source} ORDER BY i64",
+        f"SELECT max(word), min(money), sum(large) FROM {source} WHERE length(word) > 1",
+    ]
+    spark.conf.set("spark.lance_bridge.local.rows", "0")
+    try:
+        for query in queries:
+            spark.conf.set("spark.lance_bridge.columnar", "auto")
+            assert "ColumnarToRow" in _plan(spark, query)
+            by_column = rows(spark, query)
+            spark.conf.set("spark.lance_bridge.columnar", "false")
+            assert "ColumnarToRow" not in _plan(spark, query)
+            assert by_column == rows(spark, query), query
+            assert by_column
+    finally:
+        spark.conf.unset("spark.lance_bridge.local.rows")
+        spark.conf.unset("spark.lance_bridge.columnar")
+
+
+def check_limits_skip_rows_and_take_the_first_of_an_order(
+    spark: Any, catalog: str, namespace: str
+) -> None:
+    table = _filled(spark, catalog, namespace, "limited")
+    spark.sql(f"DELETE FROM {table} WHERE id = 3")
+    query = f"SELECT id, size FROM {table} WITH (`rows_per_task` = '5')"
+    expected = {
+        f"{query} ORDER BY name DESC LIMIT 3": (" order: ", [(9, None), (8, 4.0), (7, 3.5)]),
+        f"{query} ORDER BY name LIMIT 2 OFFSET 4": (" order: ", [(5, 2.5), (6, 3.0)]),
+        f"{query} LIMIT 2 OFFSET 3": (" offset: ", [(4, 2.0), (5, 2.5)]),
+        f"{query} OFFSET 7": (" offset: ", [(8, 4.0), (9, None)]),
+    }
+    for local in ("0", "1000"):
+        spark.conf.set("spark.lance_bridge.local.rows", local)
+        try:
+            for statement, (pushed, found) in expected.items():
+                assert (pushed in _plan(spark, statement)) == (local == "0"), statement
+                assert rows(spark, statement) == found, statement
+        finally:
+            spark.conf.unset("spark.lance_bridge.local.rows")
+
+
 ROW_CHECKS = (
     check_rows_are_inserted_in_every_form,
     check_declared_lengths_of_strings_are_kept,
@@ -184,4 +239,6 @@ ROW_CHECKS = (
     check_rows_are_updated,
     check_rows_are_merged,
     check_values_of_every_type_come_back,
+    check_tasks_hand_over_columns_and_rows_alike,
+    check_limits_skip_rows_and_take_the_first_of_an_order,
 )

@@ -12,8 +12,12 @@ import pytest
 from lance.fragment import write_fragments
 from lance_namespace import CreateNamespaceRequest
 from servers.glue_server import ROLE, GlueServer
+from servers.http_proxy import HttpProxy
+from servers.sparks import Spark
+from spark.vended_jobs import FILES
 
 from lance_bridge.credentials import EXPIRES_AT
+from lance_bridge_spark import settings
 from lance_bridge_spark.addresses import Access, CatalogAddress, TableAddress
 from lance_bridge_spark.lookup import create_table, find_table
 from lance_bridge_spark.source.writer import Target
@@ -77,6 +81,21 @@ def wait_until(moment: float) -> None:
         time.sleep(0.1)
 
 
+def test_readers_writers_and_other_connections_share_no_store_in_a_session() -> None:
+    """Lance would use the credentials of the one that came first for all."""
+
+    def identity(*, write: bool, **properties: str) -> str:
+        address = TableAddress(CatalogAddress("glue", properties), ("db", "t"))
+        access = Access(address, "s3://bucket/t", 1, write=write, storage={EXPIRES_AT: "0"})
+        return str(access.renewal()["namespace_client"].namespace_id())
+
+    found = [
+        identity(write=write, access_key_id=key) for write in (True, False) for key in ("a", "b")
+    ]
+    assert len({*found}) == 4
+    assert identity(write=True, access_key_id="a") == found[0]
+
+
 @pytest.mark.slow
 def test_a_task_writes_on_when_its_credentials_have_ended(table: TableAddress) -> None:
     access = access_of(table, write=True)
@@ -108,3 +127,36 @@ def test_an_open_table_is_written_to_and_read_when_its_credentials_have_ended(
     wait_until(time.time() + SECONDS)
     rows += list(batches)
     assert sorted(pa.Table.from_batches(rows)["id"].to_pylist()) == [0, 1, 2, 3]
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_sql_and_the_data_source_write_and_read_with_vended_sessions_alone(
+    server: GlueServer, tmp_path: Path
+) -> None:
+    """A direct catalog whose vendor's sessions end while tasks write; moto refuses ended ones."""
+    with HttpProxy(server.endpoint) as sts:
+        properties = {
+            "impl": "glue",
+            **server.properties,
+            "root": f"s3://bucket/{tmp_path.name}",
+            **{f"storage.{key}": value for key, value in server.storage_options.items()},
+            "credentials.vendor": "aws",
+            "credentials.role_arn": ROLE,
+            "credentials.sts_endpoint": sts.endpoint,
+            "credentials.write": "true",
+        }
+        lake = CatalogAddress("lake", properties)
+        database = f"db_{time.time_ns()}"
+        lake.connect().create_namespace(CreateNamespaceRequest(id=[database]))
+        conf = settings({"lake": properties})
+        with server.short_sessions(SECONDS):
+            run = Spark(conf=conf, environment={"AWS_EC2_METADATA_DISABLED": "true"}).run
+            found = run(
+                "spark.vended_jobs:write_and_read",
+                tmp_path / "spark",
+                seconds=300,
+                table=f"lake.{database}.t",
+            )
+        assert found == [2 * FILES, 2 * FILES]
+        assert 4 <= sts.counts["AssumeRole"] <= 60, sts.counts

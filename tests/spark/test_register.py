@@ -30,11 +30,15 @@ from lance_bridge_spark.addresses import (
     catalogs_of,
 )
 from lance_bridge_spark.jvm import jar
-from lance_bridge_spark.registration import _problem_of, check_python, register, settings
+from lance_bridge_spark.registration import register, settings
+from lance_bridge_spark.worker_python import _problem_of, check_python
 
 from .catalogs import TOKEN, unity_catalog
+from .registration_job import failure_of_search
 
 pytestmark = pytest.mark.spark
+
+FUNCTIONS = "org.lancebridge.spark.LanceFunctions"
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +66,25 @@ def test_a_statement_that_inserts_asks_the_catalog_twice(spark: Any, tmp_path: P
         spark.sql("INSERT INTO counted.db.t VALUES (1), (2)")
         assert sum(n for key, n in proxy.counts.items() if key.startswith("GET /")) == 2
         assert spark.sql("SELECT count(*) FROM counted.db.t").collect() == [(2,)]
+
+
+def test_a_query_asks_the_catalog_when_it_is_analysed_and_when_it_runs(
+    spark: Any, tmp_path: Path
+) -> None:
+    """Spark loads the tables of a plan again before it runs, to read their latest versions."""
+    with UnityProcess(catalogs=["main"]) as server, HttpProxy(server.url, _named) as proxy:
+        properties = {"impl": "unity", "host": proxy.endpoint, "catalog": "main"}
+        register(spark, {"read": {**properties, "root": str(tmp_path)}})
+        spark.sql("CREATE NAMESPACE read.db")
+        spark.sql("CREATE TABLE read.db.t AS SELECT id FROM range(9)")
+        for rows in ("0", "10"):
+            spark.conf.set("spark.lance_bridge.local.rows", rows)
+            proxy.reset()
+            found = spark.sql("SELECT id FROM read.db.t WHERE id = 5")
+            assert proxy.counts.total() == 1
+            assert found.collect() == [(5,)]
+            assert proxy.counts.total() == 2
+        spark.conf.unset("spark.lance_bridge.local.rows")
 
 
 def _named(request: Request) -> str:
@@ -119,15 +142,24 @@ def test_a_catalog_of_another_connector_gets_no_properties(spark: Any) -> None:
         spark.conf.unset("spark.sql.catalog.foreign")
 
 
-def test_without_the_jar_all_but_sql_is_registered_and_a_warning_says_so(
-    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_without_the_jar_sql_is_refused_and_nothing_is_set(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for variable in ("JAVA_HOME", "PATH", "LANCE_BRIDGE_CACHE"):
         monkeypatch.setenv(variable, str(tmp_path))
-    with caplog.at_level(logging.WARNING):
+    with pytest.raises(UnsupportedOperationError, match=r"install a JDK.*sql=False"):
         register(spark, {"nojar": {"impl": "hive", "uri": "thrift://localhost:1"}})
 
-    assert "install a JDK" in caplog.text
+    assert "nojar" not in catalogs_of(spark)
+
+
+def test_without_sql_all_else_is_registered_without_the_jar(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("JAVA_HOME", "PATH", "LANCE_BRIDGE_CACHE"):
+        monkeypatch.setenv(variable, str(tmp_path))
+    register(spark, {"nojar": {"impl": "hive", "uri": "thrift://localhost:1"}}, sql=False)
+
     assert spark.conf.get("spark.sql.catalog.nojar", None) is None
     assert catalogs_of(spark)["nojar"].properties["impl"] == "hive"
     spark.conf.unset("spark.sql.catalog.nojar.impl")
@@ -240,7 +272,23 @@ def test_settings_add_the_jar_to_jars_that_are_there(tmp_path: Path) -> None:
     assert merged["spark.app.name"] == "x"
     assert merged["spark.sql.catalog.prod"] == CATALOG_CLASS
     assert merged["spark.sql.catalog.prod.uri"] == "thrift://h:1"
-    assert settings(base=merged)["spark.jars"] == merged["spark.jars"]
+    again = settings(base={**merged, "spark.sql.extensions": "a.B"})
+    assert again["spark.jars"] == merged["spark.jars"]
+    assert merged["spark.sql.extensions"] == FUNCTIONS
+    assert again["spark.sql.extensions"] == f"a.B,{FUNCTIONS}"
+
+
+@pytest.mark.usefixtures("catalog")
+def test_a_registered_session_knows_the_search_function(spark: Any) -> None:
+    assert "lance_search needs the name" in failure_of_search(spark)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(700)
+def test_every_session_knows_the_search_function(tmp_path: Path) -> None:
+    spark = Spark(conf=settings())
+    started = spark.run("spark.registration_job:failure_of_search", tmp_path, seconds=600)
+    assert "lance_search needs the name" in started
 
 
 @pytest.fixture(scope="module")
@@ -291,8 +339,10 @@ def test_lance_cannot_be_the_session_catalog(spark: Any, java: Any) -> None:
 
 def test_no_plan_and_no_error_shows_the_catalogs_secrets(spark: Any, catalog: str) -> None:
     spark.sql(f"CREATE TABLE {catalog}.db.plain AS SELECT id FROM range(5)")
+    spark.conf.set("spark.lance_bridge.local.rows", "0")
     frame = spark.table(f"{catalog}.db.plain").filter("id > 1")
     frame.collect()
+    spark.conf.unset("spark.lance_bridge.local.rows")
     with pytest.raises(PySparkException) as refused:
         spark.sql(f"SELECT * FROM {catalog}.db.plain VERSION AS OF 77")
 

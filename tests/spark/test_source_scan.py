@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from pyspark.sql.types import DoubleType, IntegerType, LongType, StringType, Str
 from lance_bridge_spark.source import aggregates
 from lance_bridge_spark.source.errors import LanceError, LanceValueError
 
-from .source_helpers import ids_in, numbers, parts_of, read, source
+from .source_helpers import ids_in, numbers, parts_of, read
 
 VALUES = {
     "id": [1, 2, 3, 4, 5, 6],
@@ -56,6 +55,54 @@ def test_a_scan_is_of_its_version_fragments_and_filter(place: str) -> None:
 def test_a_limit_of_a_scan_is_for_each_task(place: str) -> None:
     options = {"path": place, "lance_bridge.scan": {"version": 1, "limit": 1}, "rows_per_task": 2}
     assert read(options, StructType().add("id", LongType())).num_rows == 3
+
+
+@pytest.mark.parametrize("limit", [None, 0, 1, 3, 10])
+def test_an_offset_and_its_limit_are_for_all_tasks_together(place: str, limit: int | None) -> None:
+    lance.dataset(place).delete("id = 3")
+    stored = [1, 2, 4, 5, 6, 7]
+    schema = StructType().add("id", LongType())
+    for offset in range(8):
+        scan = {"version": 3, "offset": offset, "limit": limit}
+        options = {"path": place, "lance_bridge.scan": scan, "rows_per_task": 2}
+        expected = stored[offset:] if limit is None else stored[offset : offset + limit]
+        assert read(options, schema)["id"].to_pylist() == expected
+        assert len(parts_of(options, schema)) <= max(len(expected), 1)
+
+
+def test_each_task_gives_the_first_rows_of_an_order(place: str) -> None:
+    keys = [{"column": "n", "descending": True}, {"column": "x", "nulls_first": True}]
+    schema = StructType().add("id", LongType()).add("_rowaddr", LongType())
+
+    def first(limit: int, **more: Any) -> list[tuple[Any, ...]]:
+        scan = {"version": 1, "order": keys, "limit": limit, **more}
+        options = {"path": place, "lance_bridge.scan": scan, "rows_per_task": 4}
+        return [tuple(row.values()) for row in read(options, schema).to_pylist()]
+
+    assert first(2) == [(4, (1 << 32) + 1), (1, 0), (5, 2 << 32), (6, (2 << 32) + 1)]
+    assert first(1, filter="x < 1.0") == [(1, 0), (5, 2 << 32)]
+    assert first(3, fragments=[0]) == [(1, 0), (2, 1)]
+
+
+def test_only_the_first_rows_of_an_order_are_read_with_all_columns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tmp_path / "words")
+    lance.write_dataset(numbers(*range(100)), path)
+    schema = StructType().add("id", LongType()).add("word", StringType())
+    scan = {"version": 1, "order": [{"column": "id", "descending": True}], "limit": 2}
+    plans, scanner = list[str](), lance.LanceDataset.scanner
+
+    def noted(*args: Any, **kwargs: Any) -> lance.LanceScanner:
+        made = scanner(*args, **kwargs)
+        plans.append(made.explain_plan(True))
+        return made
+
+    monkeypatch.setattr(lance.LanceDataset, "scanner", noted)
+    assert ids_in(scanned(path, scan, schema)) == [98, 99]
+    [plan] = plans
+    assert plan.index("projection=[word]") < plan.index("TopK(fetch=2)")
+    assert plan.index("TopK(fetch=2)") < plan.index("projection=[id]")
 
 
 def test_the_condition_of_an_option_is_added_to_that_of_the_scan(place: str) -> None:
@@ -186,21 +233,6 @@ def test_a_sum_by_group_that_may_overflow_is_refused(place: str) -> None:
     scan = {"version": 1, "groups": ["n"], "aggregate": [{"function": "sum", "column": "id"}]}
     with pytest.raises(LanceValueError, match="overflow"):
         aggregated(place, scan, grouped())
-
-
-def test_a_metadata_call_is_answered_in_the_schema() -> None:
-    answer = source({
-        "lance_bridge.op": "load_table",
-        "lance_bridge.args": {"table": ["a", "b"]},
-        "lance_bridge.secret.catalog": {"name": "x", "properties": {"impl": "no.such.Catalog"}},
-    }).schema()  # fmt: skip
-    content = json.loads(answer.fields[0].metadata["json"])
-    assert content["error"]["code"] in (0, 13)
-
-
-def test_a_metadata_call_without_a_catalog_is_refused() -> None:
-    with pytest.raises(LanceValueError, match=r"needs 'lance_bridge.secret.catalog'"):
-        source({"lance_bridge.op": "load_table", "lance_bridge.args": {}}).schema()
 
 
 @pytest.mark.parametrize(

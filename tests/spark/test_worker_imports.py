@@ -64,6 +64,16 @@ def test_a_task_that_reads_and_writes_imports_no_catalog(
     assert {each.partition(".")[0] for each in ours} <= {"lance_bridge", "lance_bridge_spark"}
 
 
+def test_the_process_that_reads_on_an_executor_imports_no_catalog() -> None:
+    code = "import sys, lance_bridge_spark.source.scan_service; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=100
+    )
+    modules = set(done.stdout.split())
+    assert not set(CLIENTS) & {each.partition(".")[0] for each in modules}
+    assert not set(DRIVERS) & modules
+
+
 def test_the_source_is_found_by_its_name() -> None:
     code = "from lance_bridge_spark.source import LanceSource, with_catalogs; print(LanceSource)"
     done = subprocess.run(

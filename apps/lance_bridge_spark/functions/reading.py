@@ -24,7 +24,7 @@ from ..addresses import address_of
 from ..lookup import find_table
 from ..source import arrays, requests
 from ..source.types import batch_schema, spark_schema
-from ..sql.time_travel import version_at as find_version
+from ..time_travel import version_at as find_version
 from .filters import Condition, sql_of
 from .rows.snapshot import Snapshot
 

@@ -16,6 +16,7 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 SOURCES = Path(__file__).parent / "src"
 JAR_NAME = "lance-bridge-spark.jar"
+_MANIFEST = "META-INF/MANIFEST.MF"
 _RELEASE = "17"
 """The oldest Java that Spark 4 runs on."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -52,6 +53,12 @@ def compile_jar(target: Path) -> None:
         packed = Path(directory, JAR_NAME)
         _pack(classes, packed)
         packed.replace(target)
+
+
+def is_current(jar: Path) -> bool:
+    """Return whether a jar was compiled of these sources."""
+    with ZipFile(jar) as archive:
+        return archive.read(_MANIFEST).decode() == _manifest()
 
 
 def find_javac() -> str:
@@ -92,9 +99,13 @@ def _sources() -> list[Path]:
     return sorted(SOURCES.rglob("*.java"))
 
 
+def _manifest() -> str:
+    return f"Manifest-Version: 1.0\r\nLance-Bridge-Sources: {digest()}\r\n\r\n"
+
+
 def _pack(classes: Path, target: Path) -> None:
     with ZipFile(target, "w", ZIP_DEFLATED) as archive:
-        archive.writestr(ZipInfo("META-INF/MANIFEST.MF", _EPOCH), "Manifest-Version: 1.0\r\n\r\n")
+        archive.writestr(ZipInfo(_MANIFEST, _EPOCH), _manifest())
         for file in sorted(classes.rglob("*.class")):
             entry = ZipInfo(file.relative_to(classes).as_posix(), _EPOCH)
             entry.compress_type = ZIP_DEFLATED

@@ -15,7 +15,7 @@ _CHECKOUT = _HERE.parents[2]
 
 
 def path() -> Path:
-    """Return the jar; compile it where the wheel was built without, and keep it for the next time.
+    """Return the jar of the wheel; in a clone, compile it once and keep it.
 
     Raises:
         UnsupportedOperationError: (0) it would have to be compiled, and a JDK or PySpark's jars
@@ -30,8 +30,8 @@ def path() -> Path:
             compile_jar(cached)
         except (CannotCompileError, OSError) as error:
             raise unsupported(
-                f"The SQL catalog needs its jar, which could not be compiled: {error}. "
-                "Everything but the SQL catalog works without it"
+                f"The SQL catalog needs its jar, which could not be compiled: {error}. A "
+                "release has it, and lance_bridge_spark.register(spark, sql=False) works without"
             ) from error
     return cached
 

@@ -5,29 +5,29 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import lance
 import pyspark.sql.datasource as spark_datasource
 from pyspark.sql.datasource import (
     DataSource,
-    DataSourceReader,
     DataSourceStreamReader,
     DataSourceStreamWriter,
     DataSourceWriter,
 )
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import StructType
 
 from lance_bridge.dataset import check_predicate
 from lance_bridge.errors import invalid, unsupported
 from lance_bridge.requests import Ref
 
-from ..addresses import Access, CatalogAddress, TableAddress
+from ..addresses import Access, CatalogAddress, TableAddress, catalogs_in
 from ..lookup import find_table
-from ..sql.time_travel import version_at
+from ..time_travel import version_at
 from . import requests, search, types
 from .options import Options, ReadOptions, WriteOptions
-from .reader import LanceReader, Reading
+from .reader import LanceReader
+from .reading import Reading
 from .requests import Scan, Write
 from .search import Search
 from .stream_reader import LanceStreamReader, Limit, Stream, reading_of
@@ -35,12 +35,18 @@ from .stream_writer import LanceStreamWriter
 from .worker_calls import spark_call
 from .writer import Job, LanceWriter
 
+if TYPE_CHECKING:
+    from ..spark_tables import SparkTable
+
 
 class LanceSource(DataSource):
     """Reads and writes tables of Lance, by name or by location."""
 
     catalogs: ClassVar[Mapping[str, CatalogAddress]] = {}
     """Those of the session, by name; `with_catalogs` makes a source that has them."""
+
+    loaded: SparkTable | None = None
+    """The table to read, where the statement has loaded it already."""
 
     _pinned: tuple[Access, Search | None] | None = None
     """The version that the schema was read of: the rows are read of the same."""
@@ -50,10 +56,8 @@ class LanceSource(DataSource):
         return requests.FORMAT
 
     def schema(self) -> StructType:
-        """Return the table's columns as Spark has them; or the answer to a metadata call."""
+        """Return the table's columns as Spark has them."""
         with spark_call():
-            if requests.OP in self.options:
-                return self._answer()
             options = self._options()
             read = options.reading()
             dataset, access, search = self._found(options, read, Scan())
@@ -62,7 +66,7 @@ class LanceSource(DataSource):
 
     # -- reading -----------------------------------------------------------------------------------
 
-    def reader(self, schema: StructType) -> DataSourceReader:
+    def reader(self, schema: StructType) -> LanceReader:
         with spark_call():
             options = self._options()
             read = options.reading()
@@ -93,9 +97,13 @@ class LanceSource(DataSource):
     def _found(
         self, options: Options, read: ReadOptions, scan: Scan
     ) -> tuple[lance.LanceDataset, Access, Search | None]:
-        table = find_table(options.address())
         branch = scan.branch or read.branch
         version = scan.version or read.version
+        if self.loaded is not None and version is not None:
+            access = self.loaded.access_version(version, branch=branch)
+            dataset = access.open()
+            return dataset, access, search.of(options, self.loaded, dataset)
+        table = find_table(options.address())
         if read.timestamp is not None and scan.version is None:
             moment = int(read.timestamp.timestamp() * 1_000_000)
             version = version_at(table.open(Ref.of(branch=branch)), moment, table.address.name)
@@ -134,22 +142,18 @@ class LanceSource(DataSource):
     def _options(self) -> Options:
         return Options(self.options, self.catalogs)
 
-    # -- the SQL catalog ---------------------------------------------------------------------------
-
-    def _answer(self) -> StructType:
-        from ..sql.service import answer  # noqa: PLC0415 - the source works without it
-
-        catalog = requests.catalog_of(self.options)
-        if catalog is None:
-            raise invalid(f"Option '{requests.OP}' needs '{requests.CATALOG}'")
-        args = requests.args_of(self.options)
-        text = json.dumps(answer(self.options[requests.OP], args, catalog))
-        return StructType([StructField("answer", StringType(), True, {requests.ANSWER: text})])
-
 
 def with_catalogs(catalogs: Mapping[str, CatalogAddress]) -> type[LanceSource]:
     """Return the source with a session's catalogs, to be registered there."""
     return type("LanceSource", (LanceSource,), {"catalogs": dict(catalogs)})
+
+
+def with_settings(settings: str) -> type[LanceSource]:
+    """Return the source with the catalogs of a session's settings, which are a JSON object.
+
+    The class `SessionCatalogs` of the jar calls it by its name.
+    """
+    return with_catalogs(catalogs_in(json.loads(settings)))
 
 
 def _stream_reader(stream: Stream, reading: Reading) -> DataSourceStreamReader:

@@ -34,8 +34,10 @@ _SEARCH = (
 )  # fmt: skip
 _WRITE = ("data_storage_version", "max_rows_per_file", "max_bytes_per_file", "overwrite_schema")
 _STREAM = ("start_version", "max_rows_per_batch", "max_fragments_per_batch", "on_change")
-_SPARKS = ("checkpointlocation", "queryname", "truncate")
+_SPARKS = ("checkpointlocation", "queryname", "truncate", "partitionoverwritemode")
 """Options of Spark's own, which it hands to the source with the others."""
+_EVOLUTION = "mergeschema"
+"""An option of other formats."""
 KNOWN = (*_ADDRESS, *_READ, *_SEARCH, *_WRITE, *_STREAM)
 _PREFIXES = (STORAGE_PREFIX, VECTOR_PREFIX, requests.PREFIX)
 
@@ -104,6 +106,11 @@ class Options:
     def _require_known(key: str) -> None:
         if key in KNOWN or key in _SPARKS or key.startswith(_PREFIXES):
             return
+        if key == _EVOLUTION:
+            raise invalid(
+                "The data source 'lance' has no option 'mergeSchema': add columns with ALTER "
+                "TABLE, or write with INSERT or MERGE WITH SCHEMA EVOLUTION of SQL"
+            )
         near = difflib.get_close_matches(key, KNOWN, n=1)
         hint = f"did you mean '{near[0]}'?" if near else f"known are {', '.join(KNOWN)}"
         raise invalid(

@@ -15,6 +15,7 @@ from pyspark.sql.datasource import InputPartition
 from lance_bridge.errors import invalid
 
 from .options import BATCH_ROWS, TASK_BYTES
+from .search import Search
 
 LEAST_BYTES = 4 * 1024 * 1024
 """A task that reads less than this costs more to start than it saves."""
@@ -37,6 +38,8 @@ class Fragments(InputPartition):
     ids: tuple[int, ...] | None
     limit: int | None = None
     """Rows at most, where this task has to stop."""
+    offset: int | None = None
+    """How many of the first rows it skips."""
 
 
 @dataclass(frozen=True)
@@ -140,14 +143,39 @@ def rows_by_index(dataset: lance.LanceDataset, predicate: str) -> int | None:
     return int(scanner.count_rows()) if all(known[n] >= everything for n in used) else None
 
 
-def first_rows(rows: Sequence[tuple[int, int]], limit: int) -> list[Fragments]:
-    """Return tasks for the first fragments that have ``limit`` rows, and no more than those."""
-    found, left = [], limit
-    for fragment, count in rows:
-        if left <= 0:
-            break
-        found.append(Fragments((fragment,), min(count, left)))
-        left -= count
+def rows_not_indexed(dataset: lance.LanceDataset, search: Search) -> int:
+    """Return how many rows a search has to compare itself, because no index has them."""
+    kind = "VectorIndexDetails" if search.by_vector else "InvertedIndexDetails"
+    indexed = [
+        index.num_rows_indexed
+        for index in dataset.describe_indices()
+        if index.type_url.endswith(kind)
+        and (not search.searched or set(index.field_names) <= set(search.searched))
+    ]
+    everything = sum(each.physical_rows for each in dataset.get_fragments())
+    if len(indexed) < max(len(search.searched), 1):
+        return everything
+    return max(everything - min(indexed), 0)
+
+
+def cut(
+    tasks: Sequence[Fragments], rows: Sequence[tuple[int, int]], offset: int, limit: int | None
+) -> list[Fragments]:
+    """Return tasks for ``limit`` rows after the first ``offset``, and no more tasks than have any.
+
+    Args:
+        rows: Each fragment's id and number of rows.
+    """
+    counts, found, left = dict(rows), list[Fragments](), limit
+    for task in tasks:
+        count = sum(counts[each] for each in task.ids or ())
+        taken = max(count - offset, 0)
+        if left is not None:
+            taken = min(taken, left)
+            left -= taken
+        if taken:
+            found.append(Fragments(task.ids, taken, offset))
+        offset = max(offset - count, 0)
     return found
 
 

@@ -21,15 +21,10 @@ PREFIX = "lance_bridge."
 CATALOG = "lance_bridge.secret.catalog"
 """{"name": …, "properties": {…}}; Spark redacts options with this word in their name."""
 TABLE = "lance_bridge.table"
-OP = "lance_bridge.op"
-ARGS = "lance_bridge.args"
 SCAN = "lance_bridge.scan"
 WRITE = "lance_bridge.write"
 ENTRY = "lance_bridge.secret.entry"
 """The entry of the table to write to, as the statement has loaded it."""
-
-ANSWER = "json"
-"""The key of the answer to a metadata call, in the metadata of the schema's one field."""
 
 APPEND = "append"
 OVERWRITE = "overwrite"
@@ -47,6 +42,15 @@ class Aggregate:
 
 
 @dataclass(frozen=True)
+class SortKey:
+    """A column that rows are sorted by."""
+
+    column: str
+    descending: bool = False
+    nulls_first: bool = False
+
+
+@dataclass(frozen=True)
 class Scan:
     """What to read of a table, besides the columns."""
 
@@ -54,6 +58,11 @@ class Scan:
     branch: str | None = None
     filter: str | None = None
     limit: int | None = None
+    """How many rows each task gives at most, or with an offset, all of them together."""
+    offset: int | None = None
+    """How many rows are skipped, in the order in which they are stored."""
+    order: tuple[SortKey, ...] = ()
+    """What each task sorts by, to give the first rows of `limit`."""
     fragments: tuple[int, ...] | None = None
     aggregate: tuple[Aggregate, ...] | None = None
     groups: tuple[str, ...] = ()
@@ -104,9 +113,11 @@ def scan_of(options: Mapping[str, str]) -> Scan | None:
     aggregate = fields.pop("aggregate", None)
     fragments = fields.pop("fragments", None)
     groups = fields.pop("groups", None) or ()
+    order = fields.pop("order", None) or ()
     return Scan(
         **fields,
         groups=tuple(groups),
+        order=tuple(SortKey(**each) for each in order),
         fragments=None if fragments is None else tuple(fragments),
         aggregate=None if aggregate is None else tuple(Aggregate(**each) for each in aggregate),
     )
@@ -135,11 +146,6 @@ def entry_from_json(fields: Mapping[str, Any]) -> TableRecord:
     link = fields["link_path"]
     paths = {"path": tuple(fields["path"]), "link_path": None if link is None else tuple(link)}
     return TableRecord(**{**fields, **paths, "columns": ()})
-
-
-def args_of(options: Mapping[str, str]) -> dict[str, Any]:
-    """Return the arguments of a metadata call."""
-    return dict(_json(options, ARGS))
 
 
 def _json(options: Mapping[str, str], key: str) -> Any:

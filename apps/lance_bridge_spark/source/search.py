@@ -41,6 +41,18 @@ class Search:
     options: dict[str, Any] = field(repr=False)
     rows: int | None = None
     """How many it finds at most, if the scanner needs a limit."""
+    searched: tuple[str, ...] = ()
+    """The columns that it searches; none for all that have a full-text index."""
+
+    @property
+    def by_vector(self) -> bool:
+        """Whether it is a search for the nearest vectors."""
+        return self.column == DISTANCE
+
+    @property
+    def most_rows(self) -> int | None:
+        """How many rows it finds at most, where that is known."""
+        return self.options["nearest"].get("k") if self.by_vector else self.rows
 
 
 def of(options: Options, table: SparkTable, dataset: lance.LanceDataset) -> Search | None:
@@ -76,7 +88,8 @@ def _by_vector(options: Options, table: SparkTable, dataset: lance.LanceDataset)
     if found is None:
         raise invalid("Option 'nearest.query' is an empty vector")
     prefilter = options.text("nearest.prefilter") is None or options.flag("nearest.prefilter")
-    return Search(DISTANCE, {"nearest": found.options, "prefilter": prefilter})
+    given = {"nearest": found.options, "prefilter": prefilter}
+    return Search(DISTANCE, given, searched=(found.options["column"],))
 
 
 def _vector(given: Any) -> QueryTableRequestVector:
@@ -98,6 +111,5 @@ def _by_text(options: Options, table: SparkTable, dataset: lance.LanceDataset) -
         query=options.text("full_text.query") or "", columns=list(columns) if columns else None
     )
     found = parse_full_text(dataset, table, QueryTableRequestFullTextQuery(string_query=query))
-    return Search(
-        _SCORE, {"full_text_query": found, "prefilter": True}, options.number("full_text.k")
-    )
+    given = {"full_text_query": found, "prefilter": True}
+    return Search(_SCORE, given, options.number("full_text.k"), tuple(columns or ()))

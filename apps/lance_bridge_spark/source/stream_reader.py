@@ -24,7 +24,7 @@ from ..lookup import find_table
 from . import planning
 from .options import Options, ReadOptions
 from .planning import Fragments
-from .reader import Reading
+from .reading import Reading
 from .requests import Scan
 from .table_changes import FAIL, ON_CHANGE, Added, TableChanges
 from .worker_calls import spark_call

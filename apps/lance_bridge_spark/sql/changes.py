@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
-from lance_namespace.errors import TableColumnNotFoundError
+from lance_namespace.errors import TableColumnNotFoundError, TableSchemaValidationError
 from lance_namespace_urllib3_client.models import AlterColumnsEntry, UpdateFieldMetadataEntry
 
 from lance_bridge.catalog import (
@@ -33,6 +33,7 @@ from lance_bridge.requests import LATEST
 from lance_bridge.table import Table
 
 from ..addresses import CatalogAddress
+from ..source import schema_compat
 from ..source.types import COMMENT
 from . import schemas, tables
 
@@ -43,17 +44,20 @@ _Step = Callable[[Table, Sequence[Change]], None]
 
 
 def alter(catalog: CatalogAddress, args: Args) -> Answer:
-    """``{table, changes}`` to a description of the table then.
+    """``{table, changes, evolves?}`` to a description of the table then.
 
-    Changes of a kind that follow one another are made together.
+    Changes of a kind that follow one another are made together. ``evolves`` says that they are what
+    the rows of an INSERT or a MERGE WITH SCHEMA EVOLUTION need, and no ALTER TABLE.
 
     Raises: Unsupported, NamespaceNotFound, TableNotFound, TableColumnNotFound, InvalidInput,
-        ConcurrentModification, ServiceUnavailable, InvalidTableState.
+        TableSchemaValidation, ConcurrentModification, ServiceUnavailable, InvalidTableState.
     """
     table = tables.find(catalog, args)
     changes: Sequence[Change] = args["changes"]
     for change in changes:
         _refuse_impossible(table, change)
+    if args.get("evolves"):
+        _refuse_narrowing(table, changes)
     for step, same in groupby(changes, key=lambda change: _STEPS[change["kind"]]):
         step(table, list(same))
         # The entry holds the properties, and the versions of a table that the catalog manages.
@@ -72,6 +76,24 @@ def _refuse_impossible(table: Table, change: Change) -> None:
             raise invalid(f"Column '{column}' cannot be NOT NULL: existing rows have no value")
         if change.get("position"):
             raise unsupported(f"Column '{column}' comes last: Lance cannot add one elsewhere")
+
+
+def _refuse_narrowing(table: Table, changes: Sequence[Change]) -> None:
+    """Refuse changes of types that some value of the old one may not survive.
+
+    Spark asks for the type of the source's column, whichever of the two is the wider.
+    """
+    retyped = [change for change in changes if change["kind"] == "update_type"]
+    dataset = table.open() if retyped else None
+    for change in retyped:
+        stored = _type_of(dataset, change["field"])
+        wanted = schemas.to_arrow_type(change["type"])
+        if not schema_compat.fits(stored, wanted):
+            raise TableSchemaValidationError(
+                f"Schema evolution cannot make column '{canonical(change['field'])}' of table "
+                f"'{table.name}' {wanted} of {stored}, which does not fit into it: CAST the "
+                "source's column to the table's type"
+            )
 
 
 # -- columns -------------------------------------------------------------------------------------

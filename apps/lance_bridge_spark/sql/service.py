@@ -1,16 +1,24 @@
-"""One question of Spark's driver in, one answer out; both are JSON."""
+"""The calls of the SQL catalog: by name, with JSON, and some with byte strings beside it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+from pyspark.errors import PySparkException
 
 from lance_bridge.errors import LanceNamespaceError, invalid
 
 from ..addresses import CatalogAddress
-from . import changes, namespaces, staging, tables
+from ..redaction import redact_logs
+from ..source.errors import error_fields
+from . import changes, namespaces, planning, staging, tables
 
 Answer = dict[str, Any]
+Parts = list[bytes]
+
+logger = logging.getLogger(__name__)
 
 _OPERATIONS: Mapping[str, Callable[[CatalogAddress, Mapping[str, Any]], Answer]] = {
     "list_namespaces": namespaces.list_children,
@@ -36,22 +44,42 @@ _OPERATIONS: Mapping[str, Callable[[CatalogAddress, Mapping[str, Any]], Answer]]
 }
 
 
-def answer(op: str, args: Mapping[str, Any], catalog: CatalogAddress) -> Answer:
-    """Answer one call of the SQL catalog.
+_WITH_PARTS: Mapping[
+    str, Callable[[CatalogAddress, Mapping[str, Any], Sequence[bytes]], tuple[Answer, Parts]]
+] = {
+    "plan_read": planning.read,
+    "plan_write": planning.write,
+    "commit_write": planning.commit,
+    "abort_write": planning.abort,
+}
+
+
+def respond(call: Mapping[str, Any], parts: Sequence[bytes]) -> tuple[Answer, Parts]:
+    """Answer a call of the SQL catalog.
 
     Args:
-        op: The name of an operation.
-        args: What it takes; see the operation's function.
-        catalog: The catalog of the session that is asked.
+        call: ``{op, args, catalog: {name, properties}}``
+        parts: The byte strings that belong to it.
 
     Returns:
-        What JSON can hold. An error of the namespace's protocol is an answer, too:
-        ``{"error": {"code": 4, "message": "…"}}``.
+        ``{answer}`` or ``{error: {code, message}}``, and the byte strings of the answer.
     """
+    redact_logs()
+    op, args, fields = call["op"], call["args"], call["catalog"]
     try:
-        operation = _OPERATIONS.get(op)
-        if operation is None:
-            raise invalid(f"The SQL catalog has no operation '{op}': the jar is of another version")
-        return operation(catalog, args)
-    except LanceNamespaceError as error:
-        return {"error": {"code": int(error.code), "message": str(error)}}
+        catalog = CatalogAddress(fields["name"], fields["properties"])
+        if op in _WITH_PARTS:
+            answered, found = _WITH_PARTS[op](catalog, args, parts)
+            return {"answer": answered}, found
+        return {"answer": _operation(op)(catalog, args)}, []
+    except (LanceNamespaceError, PySparkException) as error:
+        return error_fields(error), []
+    except Exception as error:
+        logger.exception("Call %s failed", op)
+        return error_fields(error), []
+
+
+def _operation(op: str) -> Callable[[CatalogAddress, Mapping[str, Any]], Answer]:
+    if op not in _OPERATIONS:
+        raise invalid(f"The SQL catalog has no operation '{op}': the jar is of another version")
+    return _OPERATIONS[op]

@@ -32,9 +32,9 @@ from ..source import requests
 from ..source.options import Options, ReadOptions
 from ..source.types import ROW_ADDRESS
 from ..spark_tables import SparkTable
-from . import publishing, schemas
+from ..time_travel import TimeTravel
+from . import loaded, publishing, schemas
 from .publishing import LANCE, Definition
-from .time_travel import TimeTravel
 
 Args = Mapping[str, Any]
 Answer = dict[str, Any]
@@ -76,10 +76,11 @@ def exists(catalog: CatalogAddress, args: Args) -> Answer:
 def load(catalog: CatalogAddress, args: Args) -> Answer:
     """``{table, version?, timestamp_us?, options?}`` to a description.
 
-    ``version`` is a number or the name of a tag; ``timestamp_us`` is in microseconds since 1970.
-    ``options`` are those of the relation, as the data source has them: version, tag, branch and
-    timestamp among them, and others that mean nothing here. ``chosen`` in the answer says that the
-    version is one that the caller wants, and not the latest.
+    ``version`` is a number or the name of a tag or branch; ``timestamp_us`` is in microseconds
+    since 1970. ``options`` are those of the relation, as the data source has them: version, tag,
+    branch and timestamp among them, and others that mean nothing here. ``chosen`` in the answer
+    says that the version is one that the caller wants, and not the latest; ``loaded`` is for
+    `plan_read`.
 
     Raises: NamespaceNotFound, TableNotFound, TableTagNotFound, TableVersionNotFound,
         InvalidInput, InvalidTableState.
@@ -89,7 +90,8 @@ def load(catalog: CatalogAddress, args: Args) -> Answer:
     if options and travel == TimeTravel():
         travel = _chosen(Options(options).reading())
     table = find(catalog, args)
-    description = describe(table, travel.open(table))
+    travel, dataset = travel.open(table)
+    description = {**describe(table, dataset), "loaded": loaded.keep(table)}
     if travel.ref.branch is not None:
         description["branch"] = travel.ref.branch
     return {**description, "chosen": True} if travel.is_chosen else description

@@ -13,7 +13,7 @@ from ..processes import end
 from .dialects import OPEN_SOURCE_0_6, Dialect
 
 _TESTS = Path(__file__).parents[2]
-_START_SECONDS = 30.0
+_START_SECONDS = 120.0
 
 
 class UnityProcess:

@@ -28,16 +28,24 @@ VECTOR = {
 
 def ask(catalog: CatalogAddress, op: str, **args: Any) -> dict[str, Any]:
     """Return the answer, which must be JSON and no error."""
-    answer = service.answer(op, args, catalog)
+    answer = respond(catalog, op, args)
     assert "error" not in answer, answer
-    return dict(json.loads(json.dumps(answer)))
+    return dict(answer["answer"])
 
 
 def refusal(catalog: CatalogAddress, op: str, **args: Any) -> tuple[int, str]:
     """Return the code and the message of an answer that must be an error."""
-    answer = service.answer(op, args, catalog)
+    answer = respond(catalog, op, args)
     assert "error" in answer, f"{op} was done: {answer}"
     return answer["error"]["code"], answer["error"]["message"]
+
+
+def respond(catalog: CatalogAddress, op: str, args: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``{answer}`` or ``{error}``, of a call without byte strings."""
+    address = {"name": catalog.name, "properties": dict(catalog.properties)}
+    answer, parts = service.respond({"op": op, "args": args, "catalog": address}, [])
+    assert parts == []
+    return dict(json.loads(json.dumps(answer)))
 
 
 def struct(*fields: Mapping[str, Any]) -> str:

@@ -51,6 +51,29 @@ def refused(catalog: CatalogAddress, *changes: dict[str, Any]) -> tuple[int, str
     return found
 
 
+def test_schema_evolution_widens_types_and_narrows_none(catalog: CatalogAddress) -> None:
+    create(catalog, TABLE)
+    alter(catalog, add("small", "integer"), add("amount", "decimal(5,2)"))
+
+    def evolve(*changes: dict[str, Any]) -> dict[str, Any]:
+        return {"table": TABLE, "changes": list(changes), "evolves": True}
+
+    wider = evolve(
+        add("new"),
+        on("small", "update_type", type='"long"'),
+        on("amount", "update_type", type='"decimal(8,3)"'),
+    )
+    fields = fields_of(ask(catalog, "alter_table", **wider))
+    assert (fields["small"]["type"], fields["amount"]["type"]) == ("long", "decimal(8,3)")
+    assert "new" in fields
+    before = dataset(catalog, TABLE).version
+    for column, kind in (("small", "integer"), ("small", "string"), ("amount", "decimal(8,2)")):
+        narrow = evolve(add("other"), on(column, "update_type", type=json.dumps(kind)))
+        code, message = refusal(catalog, "alter_table", **narrow)
+        assert (code, "CAST" in message) == (20, True), message
+    assert dataset(catalog, TABLE).version == before
+
+
 def test_columns_are_added_together_with_comments(catalog: CatalogAddress) -> None:
     create(catalog, TABLE)
     append(catalog, TABLE, 1)

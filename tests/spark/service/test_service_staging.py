@@ -17,7 +17,6 @@ from lance_namespace.errors import PermissionDeniedError, TableNotFoundError
 from lance_bridge.catalog import IMPLEMENTATION, MANAGED_BY
 from lance_bridge.errors import OutcomeUnknownError
 from lance_bridge_spark.addresses import CatalogAddress
-from lance_bridge_spark.sql import service
 from lance_bridge_spark.sql.staging import Stage
 
 from .service_requests import (
@@ -31,6 +30,7 @@ from .service_requests import (
     fields_of,
     ids_in,
     refusal,
+    respond,
     struct,
     write_staged,
 )  # fmt: skip
@@ -122,18 +122,18 @@ def test_of_many_that_create_at_once_exactly_one_wins(catalog: CatalogAddress) -
     def run(number: int) -> None:
         barrier.wait()
         args = {"table": TABLE, "stage": stages[number], "written": True}
-        answers[number] = service.answer("commit_staged", args, catalog)
+        answers[number] = respond(catalog, "commit_staged", args)
         if "error" in answers[number]:
-            service.answer("abort_staged", args, catalog)
+            respond(catalog, "abort_staged", args)
 
     threads = [threading.Thread(target=run, args=(number,)) for number in range(len(stages))]
     for each in threads:
         each.start()
     for each in threads:
         each.join(60)
-    winners = [number for number, answer in enumerate(answers) if answer == {}]
+    winners = [number for number, answer in enumerate(answers) if "error" not in answer]
     assert len(winners) == 1
-    assert [answer["error"]["code"] for answer in answers if answer] == [5, 5, 5]
+    assert [answer["error"]["code"] for answer in answers if "error" in answer] == [5, 5, 5]
     assert ids_in(catalog, TABLE) == winners
     left = [staged for staged in stages if place_of(staged).exists()]
     assert left == [stages[winners[0]]]

@@ -18,7 +18,6 @@ from lance_bridge.catalog import TableRecord
 from lance_bridge_spark.addresses import CatalogAddress
 from lance_bridge_spark.source import requests
 from lance_bridge_spark.source.errors import LanceError
-from lance_bridge_spark.sql import service
 
 from .. import source_helpers
 from .service_requests import (
@@ -34,6 +33,7 @@ from .service_requests import (
     fields_of,
     ids_in,
     refusal,
+    respond,
     struct,
 )  # fmt: skip
 
@@ -291,13 +291,19 @@ def test_without_columns_a_location_names_the_table_that_lies_there(
 # -- time travel ---------------------------------------------------------------------------------
 
 
-def test_versions_are_read_by_number_and_tag(catalog: CatalogAddress) -> None:
+def test_versions_are_read_by_number_tag_and_branch(catalog: CatalogAddress) -> None:
     create(catalog, TABLE)
     append(catalog, TABLE, 1)
     append(catalog, TABLE, 2)
-    dataset(catalog, TABLE).tags.create("release", 2)
+    there = dataset(catalog, TABLE)
+    there.tags.create("release", 2)
+    there.create_branch("dev", 1)
+    there.create_branch("release", 1)
     assert ask(catalog, "load_table", table=TABLE, version="2")["version"] == 2
-    assert ask(catalog, "load_table", table=TABLE, version="release")["version"] == 2
+    tagged = ask(catalog, "load_table", table=TABLE, version="release")
+    assert (tagged["version"], tagged["chosen"], "branch" in tagged) == (2, True, False)
+    branch = ask(catalog, "load_table", table=TABLE, version="dev")
+    assert (branch["branch"], branch["rows"], "chosen" in branch) == ("dev", 0, False)
     assert refusal(catalog, "load_table", table=TABLE, version="9")[0] == 11
     assert refusal(catalog, "load_table", table=TABLE, version="none")[0] == 8
     assert refusal(catalog, "load_table", table=TABLE, version="0")[0] == 13
@@ -397,7 +403,7 @@ def test_deletes_that_race_lose_none_of_each_other(catalog: CatalogAddress) -> N
 
     def delete(one: int) -> None:
         args = {"table": TABLE, "where": f"id = {one}"}
-        answers.append(service.answer("delete_where", args, catalog))
+        answers.append(respond(catalog, "delete_where", args))
 
     threads = [threading.Thread(target=delete, args=(one,)) for one in range(6)]
     for each in threads:

@@ -64,7 +64,7 @@ final class Aggregates {
 
   /** Floats are not grouped here, since Spark takes 0.0 and -0.0 for one value. */
   private boolean group(Expression column, Columns columns) {
-    DataType type = top(column, columns);
+    DataType type = columns.typeOfTopLevel(column);
     boolean exact = type != null && (Literals.isIntegral(type) || type.equals(DataTypes.DateType)
         || type.equals(DataTypes.StringType) || type.equals(DataTypes.BooleanType));
     if (exact) {
@@ -81,12 +81,12 @@ final class Aggregates {
     }
     if (function instanceof Count) {
       Count count = (Count) function;
-      return !count.isDistinct() && top(count.column(), columns) != null
+      return !count.isDistinct() && columns.typeOfTopLevel(count.column()) != null
           && add("count", count.column(), DataTypes.LongType);
     }
     if (function instanceof Sum) {
       Sum sum = (Sum) function;
-      DataType result = summed(top(sum.column(), columns));
+      DataType result = summed(columns.typeOfTopLevel(sum.column()));
       return !sum.isDistinct() && result != null && add("sum", sum.column(), result);
     }
     if (function instanceof Min) {
@@ -96,7 +96,7 @@ final class Aggregates {
   }
 
   private boolean extreme(String name, Expression column, Columns columns) {
-    DataType type = top(column, columns);
+    DataType type = columns.typeOfTopLevel(column);
     boolean ordered = type != null && (Literals.isIntegral(type) || type.equals(DataTypes.DateType));
     return ordered && add(name, column, type);
   }
@@ -109,13 +109,6 @@ final class Aggregates {
       return DataTypes.LongType;
     }
     return type.equals(DataTypes.DoubleType) ? type : null;
-  }
-
-  /** The type of a top-level column whose stored values are those that Spark sees, or null. */
-  private static DataType top(Expression column, Columns columns) {
-    Columns.Reference found = columns.find(column);
-    boolean usable = found != null && found.asStored && ((NamedReference) column).fieldNames().length == 1;
-    return usable ? found.type : null;
   }
 
   private boolean add(String function, Expression column, DataType result) {

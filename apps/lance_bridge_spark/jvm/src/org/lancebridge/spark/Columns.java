@@ -55,6 +55,13 @@ final class Columns {
     return new Reference(sql.toString(), type, !converted.contains(path[0]));
   }
 
+  /** Return the type of a top-level column whose stored values are those that Spark sees, or null. */
+  DataType typeOfTopLevel(Expression expression) {
+    Reference found = find(expression);
+    boolean usable = found != null && found.asStored && ((NamedReference) expression).fieldNames().length == 1;
+    return usable ? found.type : null;
+  }
+
   private static StructField named(StructType struct, String name) {
     for (StructField field : struct.fields()) {
       if (field.name().equals(name)) {

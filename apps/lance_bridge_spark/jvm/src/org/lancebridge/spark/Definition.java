@@ -2,6 +2,7 @@ package org.lancebridge.spark;
 
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.Map;
+import java.util.TreeMap;
 import org.apache.spark.sql.connector.catalog.Column;
 import org.apache.spark.sql.connector.catalog.TableCatalog;
 import org.apache.spark.sql.connector.expressions.Transform;
@@ -19,7 +20,8 @@ final class Definition {
     checkLayout(table, partitions);
     checkProvider(table, properties.get(TableCatalog.PROP_PROVIDER));
     this.schema = schemaOf(table, columns);
-    this.properties = properties;
+    this.properties = new TreeMap<>(properties);
+    this.properties.remove(TableCatalog.PROP_PROVIDER);
   }
 
   ObjectNode into(ObjectNode arguments) {
@@ -43,11 +45,12 @@ final class Definition {
   }
 
   private static void checkProvider(String table, String provider) {
-    if (provider != null && !provider.equalsIgnoreCase("lance")) {
-      throw LanceException.invalid(
-          "Table " + table + " cannot be USING " + provider + ": tables of this catalog are Lance tables, "
-              + "so write USING lance or leave it out");
+    if (provider == null || provider.equalsIgnoreCase("lance")) {
+      return;
     }
+    throw LanceException.invalid(
+        "Table " + table + " cannot be USING " + provider + ": tables of this catalog are Lance tables, "
+            + "so write USING lance, in DataFrames .format(\"lance\"), or leave it out");
   }
 
   private static StructType schemaOf(String table, Column[] columns) {

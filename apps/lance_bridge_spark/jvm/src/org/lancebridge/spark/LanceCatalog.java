@@ -40,6 +40,7 @@ public final class LanceCatalog implements StagingTableCatalog, SupportsNamespac
               + "own, such as spark.sql.catalog.prod");
     }
     this.service = new Service(name, options.asCaseSensitiveMap());
+    LanceFunctions.register();
   }
 
   @Override
@@ -66,17 +67,17 @@ public final class LanceCatalog implements StagingTableCatalog, SupportsNamespac
 
   @Override
   public Table loadTable(Identifier table) throws NoSuchTableException {
-    return load(table, about(table));
+    return load(SearchName.table(table), Service.object());
   }
 
   @Override
   public Table loadTable(Identifier table, String version) throws NoSuchTableException {
-    return load(table, about(table).put("version", version));
+    return load(SearchName.table(table), Service.object().put("version", version));
   }
 
   @Override
   public Table loadTable(Identifier table, long micros) throws NoSuchTableException {
-    return load(table, about(table).put("timestamp_us", micros));
+    return load(SearchName.table(table), Service.object().put("timestamp_us", micros));
   }
 
   @Override
@@ -105,10 +106,17 @@ public final class LanceCatalog implements StagingTableCatalog, SupportsNamespac
     return table(table, created("create_table", table, definition));
   }
 
+  /** CREATE TABLE ... LIKE of Spark 4.2 and later, which 4.1 does not have: so nothing is overridden there. */
+  public Table createTableLike(Identifier table, TableInfo info, Table source)
+      throws TableAlreadyExistsException, NoSuchNamespaceException {
+    return createTable(table, info);
+  }
+
   @Override
   public Table alterTable(Identifier table, TableChange... changes) throws NoSuchTableException {
     ObjectNode arguments = about(table);
     arguments.set("changes", Changes.ofTable(changes));
+    arguments.put("evolves", !RunningStatement.isAlterTable());
     return table(table, ofTable("alter_table", table, arguments));
   }
 
@@ -277,7 +285,7 @@ public final class LanceCatalog implements StagingTableCatalog, SupportsNamespac
   }
 
   private Table load(Identifier table, ObjectNode arguments) throws NoSuchTableException {
-    return table(table, ofTable("load_table", table, arguments));
+    return table(table, ofTable("load_table", table, about(table).setAll(arguments)));
   }
 
   private JsonNode ofTable(String operation, Identifier table, ObjectNode arguments) throws NoSuchTableException {

@@ -2,7 +2,9 @@ package org.lancebridge.spark;
 
 import java.util.Map;
 import org.apache.spark.QueryContext;
+import org.apache.spark.TaskContext;
 import org.apache.spark.sql.AnalysisException;
+import org.apache.spark.sql.catalyst.trees.Origin;
 import scala.Option;
 
 /**
@@ -80,8 +82,18 @@ final class LanceException extends AnalysisException {
     return new LanceException(INVALID_INPUT, message).unchecked();
   }
 
+  static RuntimeException unavailable(String message) {
+    return new LanceException(SERVICE_UNAVAILABLE, message).unchecked();
+  }
+
   static RuntimeException internal(String message) {
     return new LanceException(INTERNAL, message).unchecked();
+  }
+
+  /** Spark makes a copy with the place in the query, which would look the condition up and not find it. */
+  @Override
+  public AnalysisException withPosition(Origin place) {
+    return this;
   }
 
   boolean is(int other) {
@@ -90,7 +102,21 @@ final class LanceException extends AnalysisException {
 
   /** Throw it where it is not declared; the result only tells the compiler that nothing follows. */
   RuntimeException unchecked() {
-    return LanceException.<RuntimeException>hurl(this);
+    return LanceException.<RuntimeException>hurl(TaskContext.get() == null ? this : ofSpark());
+  }
+
+  /** The same as a class of Spark's own: the driver may have this jar where it does not look for a task's error. */
+  private AnalysisException ofSpark() {
+    return new AnalysisException(
+        getMessage(),
+        Option.empty(),
+        Option.empty(),
+        Option.empty(),
+        Option.apply(conditionOf(code)[0]),
+        scala.collection.immutable.Map$.MODULE$.<String, String>empty(),
+        new QueryContext[0],
+        Option.apply(conditionOf(code)[1]),
+        Option.empty());
   }
 
   @SuppressWarnings("unchecked") // The cast vanishes at run time, which is what it is for.

@@ -4,7 +4,6 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.Map;
 import java.util.OptionalLong;
-import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.connector.metric.CustomMetric;
@@ -13,6 +12,7 @@ import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.Statistics;
 import org.apache.spark.sql.connector.read.SupportsReportStatistics;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
@@ -22,6 +22,7 @@ final class LanceScan implements Scan, SupportsReportStatistics {
   private final ScanOptions options;
   private final StructType schema;
   private final ObjectNode request;
+  private ReadPlan plan;
   private Batch batch;
 
   LanceScan(LanceTable table, ScanOptions options, StructType schema, ObjectNode request) {
@@ -40,29 +41,60 @@ final class LanceScan implements Scan, SupportsReportStatistics {
   @Override
   public synchronized Batch toBatch() {
     if (batch == null) {
-      ObjectNode asked = request.deepCopy();
-      asked.put("parallelism", SparkSession.active().sparkContext().defaultParallelism());
-      batch = source(Map.of(Service.SCAN, asked.toString())).toBatch();
+      batch = ColumnarTasks.areChosen() ? columnarTasks() : rowTasks();
     }
     return batch;
+  }
+
+  private Batch columnarTasks() {
+    PythonSetup python = PythonSetup.of(table.service().provider());
+    return new ColumnarTasks(python, plan().function(), plan().partitions());
+  }
+
+  /** Spark's own tasks for data sources in Python, which need nothing of this jar. */
+  private Batch rowTasks() {
+    PythonDataSourceV2 provider = table.service().provider();
+    provider.setReadInfo(plan().tasks());
+    return source(provider, Map.of()).toBatch();
   }
 
   /** A stream says itself which versions it reads; of which branch, the user does. */
   @Override
   public MicroBatchStream toMicroBatchStream(String checkpoint) {
-    return source(options.references()).toMicroBatchStream(checkpoint);
+    return source(table.service().provider(), options.references()).toMicroBatchStream(checkpoint);
   }
 
-  private Scan source(Map<String, String> more) {
+  /** What the data source of Python would read, with this provider's plan where it has one. */
+  private Scan source(PythonDataSourceV2 provider, Map<String, String> more) {
     Map<String, String> all = table.options(options.given());
     all.putAll(more);
-    return ((SupportsRead) table.service().provider().getTable(schema, new Transform[0], all))
+    return ((SupportsRead) provider.getTable(schema, new Transform[0], all))
         .newScanBuilder(new CaseInsensitiveStringMap(all)).build();
+  }
+
+  /** Plan it now, when Spark has pushed down all that it will; the rows themselves come if they are few. */
+  Scan planned() {
+    if (ServiceSettings.localRows() == 0) {
+      return this;
+    }
+    ReadPlan found = ReadPlan.of(table, options, schema, request, true);
+    if (found.isLocal()) {
+      return new LocalRowsScan(this, found);
+    }
+    plan = found;
+    return this;
+  }
+
+  private ReadPlan plan() {
+    if (plan == null) {
+      plan = ReadPlan.of(table, options, schema, request, false);
+    }
+    return plan;
   }
 
   @Override
   public CustomMetric[] supportedCustomMetrics() {
-    return source(Map.of()).supportedCustomMetrics();
+    return source(table.service().provider(), Map.of()).supportedCustomMetrics();
   }
 
   @Override
@@ -73,7 +105,10 @@ final class LanceScan implements Scan, SupportsReportStatistics {
   @Override
   public Statistics estimateStatistics() {
     JsonNode limit = request.path("limit");
-    long rows = limit.isInt() ? Math.min(options.rows(), limit.asLong()) : options.rows();
+    long left = options.rows() < 0 ? -1 : Math.max(options.rows() - request.path("offset").asLong(), 0);
+    long all = limit.isInt() ? Math.min(left, limit.asLong()) : left;
+    // What an index knows of a condition.
+    long rows = plan == null || plan.countOfRows() < 0 ? all : Math.min(all, plan.countOfRows());
     return new Statistics() {
       @Override
       public OptionalLong numRows() {
@@ -92,7 +127,7 @@ final class LanceScan implements Scan, SupportsReportStatistics {
     StringBuilder text = new StringBuilder("lance ").append(table.name())
         .append(" version ").append(request.path("version").asText())
         .append(" [").append(String.join(", ", schema.fieldNames())).append(']');
-    for (String part : new String[] {"filter", "limit", "fragments", "groups", "aggregate"}) {
+    for (String part : new String[] {"filter", "order", "limit", "offset", "fragments", "groups", "aggregate"}) {
       if (!request.path(part).isNull() && !request.path(part).isMissingNode()) {
         text.append(' ').append(part).append(": ").append(request.get(part).isTextual() ? request.get(part).asText()
             : request.get(part).toString());

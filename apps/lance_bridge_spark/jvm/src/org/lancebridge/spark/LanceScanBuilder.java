@@ -1,14 +1,18 @@
 package org.lancebridge.spark;
 
+import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.ArrayList;
 import java.util.List;
+import org.apache.spark.sql.connector.expressions.SortOrder;
 import org.apache.spark.sql.connector.expressions.aggregate.Aggregation;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.SupportsPushDownAggregates;
 import org.apache.spark.sql.connector.read.SupportsPushDownLimit;
+import org.apache.spark.sql.connector.read.SupportsPushDownOffset;
 import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
+import org.apache.spark.sql.connector.read.SupportsPushDownTopN;
 import org.apache.spark.sql.connector.read.SupportsPushDownV2Filters;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
@@ -16,7 +20,10 @@ import org.apache.spark.sql.types.StructType;
 /** Collects what Spark pushes down to one scan; the scan that it builds shares nothing with any other. */
 final class LanceScanBuilder
     implements SupportsPushDownRequiredColumns, SupportsPushDownV2Filters, SupportsPushDownLimit,
-        SupportsPushDownAggregates {
+        SupportsPushDownOffset, SupportsPushDownTopN, SupportsPushDownAggregates {
+  /** Lance holds the keys of so many rows of each task while it sorts. */
+  private static final int MOST_TOP_ROWS = 10_000;
+
   private final LanceTable table;
   private final ScanOptions options;
   private final List<String> filters = new ArrayList<>();
@@ -24,8 +31,12 @@ final class LanceScanBuilder
   private boolean filteredBySpark;
   private StructType required;
   private Integer limit;
+  /** How many rows of all are skipped; where it is set, the limit is of all rows, and not of each task. */
+  private Integer offset;
+  private ArrayNode order;
   private Aggregates aggregates;
   private boolean countsRows;
+  private boolean pruned;
 
   LanceScanBuilder(LanceTable table, ScanOptions options) {
     this.table = table;
@@ -56,14 +67,53 @@ final class LanceScanBuilder
     return pushed;
   }
 
-  /** Every task stops at the limit, and Spark keeps its own on top, which is what "partially pushed" means to it. */
+  /** Where rows are not counted beforehand, every task stops at the limit. */
   @Override
   public boolean pushLimit(int rows) {
-    if (options.searches()) {
+    if (options.searches() || countsRows || order != null || offset != null) {
       return false;
     }
     limit = rows;
+    offset = rowsAreCounted() ? 0 : null;
     return true;
+  }
+
+  /** Spark asks for it after the limit, which includes the rows to skip. */
+  @Override
+  public boolean pushOffset(int rows) {
+    if (limit == null ? !rowsAreCounted() : offset == null) {
+      return false;
+    }
+    offset = rows;
+    limit = limit == null ? null : Integer.valueOf(Math.max(limit - rows, 0));
+    return true;
+  }
+
+  /** Metadata say which fragments have the first rows of a whole version. */
+  private boolean rowsAreCounted() {
+    return filters.isEmpty() && !filteredBySpark && !countsRows && aggregates == null && options.isPlain()
+        && options.rows() >= 0;
+  }
+
+  /** Every task gives its first rows. */
+  @Override
+  public boolean pushTopN(SortOrder[] orders, int rows) {
+    if (options.searches() || aggregates != null || countsRows || offset != null || rows > MOST_TOP_ROWS) {
+      return false;
+    }
+    ArrayNode keys = SortKeys.of(orders, table.columnsOfLance());
+    if (keys == null) {
+      return false;
+    }
+    order = keys;
+    limit = rows;
+    return true;
+  }
+
+  /** Spark keeps its own limit on top of those of tasks, and its own sort. */
+  @Override
+  public boolean isPartiallyPushed() {
+    return offset == null;
   }
 
   /** Whole top-level columns only: nested fields are cheap in Lance's files, and Spark's types stay as analysed. */
@@ -75,6 +125,7 @@ final class LanceScanBuilder
           : table.schema().apply(field.name()));
     }
     required = columns;
+    pruned = true;
   }
 
   @Override
@@ -88,7 +139,7 @@ final class LanceScanBuilder
       countsRows = true;
       return true;
     }
-    if (filteredBySpark || limit != null || !options.isPlain() || options.rows() == 0) {
+    if (filteredBySpark || isCut() || !options.isPlain() || options.rows() == 0) {
       return false;
     }
     aggregates = Aggregates.of(aggregation, table.columnsOfLance());
@@ -97,8 +148,12 @@ final class LanceScanBuilder
 
   /** COUNT(*) of a whole version stands in its metadata. */
   private boolean mayCount(Aggregation aggregation) {
-    return Aggregates.isCountOfRows(aggregation) && !filteredBySpark && filters.isEmpty() && limit == null
+    return Aggregates.isCountOfRows(aggregation) && !filteredBySpark && filters.isEmpty() && !isCut()
         && options.isPlain() && options.rows() >= 0;
+  }
+
+  private boolean isCut() {
+    return limit != null || offset != null;
   }
 
   @Override
@@ -109,13 +164,17 @@ final class LanceScanBuilder
     }
     StructType schema = aggregates == null ? required : aggregates.schema();
     options.checkSearched(schema);
-    return new LanceScan(table, options, schema, request());
+    LanceScan scan = new LanceScan(table, options, schema, request());
+    // Spark also builds scans for statistics alone.
+    return pruned || aggregates != null ? scan.planned() : scan;
   }
 
   private ObjectNode request() {
     ObjectNode request = options.version();
     request.put("filter", filters.isEmpty() ? null : String.join(" AND ", filters));
     request.put("limit", limit);
+    request.put("offset", offset);
+    request.set("order", order == null ? Service.tree(null) : order);
     request.putNull("fragments");
     request.set("groups", aggregates == null ? Service.tree(null) : aggregates.groups());
     request.set("aggregate", aggregates == null ? Service.tree(null) : aggregates.functions());

@@ -105,6 +105,8 @@ final class LanceTable
         TableCapability.BATCH_WRITE,
         TableCapability.TRUNCATE,
         TableCapability.OVERWRITE_BY_FILTER,
+        TableCapability.OVERWRITE_DYNAMIC,
+        TableCapability.AUTOMATIC_SCHEMA_EVOLUTION,
         TableCapability.MICRO_BATCH_READ,
         TableCapability.STREAMING_WRITE);
   }

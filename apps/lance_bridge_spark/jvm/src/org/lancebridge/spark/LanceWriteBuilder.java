@@ -9,6 +9,7 @@ import org.apache.spark.sql.connector.catalog.SupportsWrite;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
+import org.apache.spark.sql.connector.write.SupportsDynamicOverwrite;
 import org.apache.spark.sql.connector.write.SupportsOverwriteV2;
 import org.apache.spark.sql.connector.write.SupportsTruncate;
 import org.apache.spark.sql.connector.write.Write;
@@ -17,7 +18,7 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** Appends and overwrites, which a Python writer of their own does. */
-final class LanceWriteBuilder implements SupportsOverwriteV2 {
+final class LanceWriteBuilder implements SupportsOverwriteV2, SupportsDynamicOverwrite {
   private final Service service;
   private final JsonNode path;
   private final String name;
@@ -74,6 +75,12 @@ final class LanceWriteBuilder implements SupportsOverwriteV2 {
     return truncate();
   }
 
+  /** A table without partitions has one part to replace, which is all of it. */
+  @Override
+  public WriteBuilder overwriteDynamicPartitions() {
+    return truncate();
+  }
+
   @Override
   public Write build() {
     guardWhatWasRead();
@@ -83,7 +90,7 @@ final class LanceWriteBuilder implements SupportsOverwriteV2 {
       options.put(Service.ENTRY, entry.toString());
     }
     SupportsWrite sink =
-        (SupportsWrite) service.provider().getTable(info.schema(), new Transform[0], options);
+        (SupportsWrite) new ServiceProvider(service).getTable(info.schema(), new Transform[0], options);
     WriteBuilder builder = sink.newWriteBuilder(new Info(info, new CaseInsensitiveStringMap(options)));
     return (truncates ? ((SupportsTruncate) builder).truncate() : builder).build();
   }

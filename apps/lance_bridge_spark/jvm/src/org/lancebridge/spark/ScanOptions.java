@@ -55,6 +55,11 @@ final class ScanOptions {
     return state.path("rows").asLong(-1);
   }
 
+  /** What Python calls the table as it has loaded it for this statement. */
+  JsonNode loaded() {
+    return state.path("loaded");
+  }
+
   ObjectNode version() {
     ObjectNode version = Service.object();
     version.set("version", state.path("version"));

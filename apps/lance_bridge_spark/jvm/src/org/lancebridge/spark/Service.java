@@ -1,50 +1,46 @@
 package org.lancebridge.spark;
 
-import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.TreeMap;
 import org.apache.spark.SparkThrowable;
-import org.apache.spark.sql.connector.catalog.TableProvider;
-import org.apache.spark.sql.execution.datasources.DataSource;
-import org.apache.spark.sql.internal.SQLConf;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
-import org.apache.spark.sql.util.CaseInsensitiveStringMap;
-import scala.Option;
 
 /**
- * The way to the Python half: the data source `lance`, looked up by its short name.
+ * One catalog's way to Python: calls to the {@link PythonService}, and the data source `lance` for tasks.
  *
- * <p>A metadata call is an inferred schema: the source answers `schema()` with JSON in a field's metadata. That needs
- * no port and no process of ours, and works wherever Spark can run a Python data source, behind Spark Connect as well.
- * The lookup is the one call here that is not part of Spark's public interfaces.
+ * <p>Spark's own classes for data sources in Python are not part of its public interfaces.
  */
 final class Service {
+  static final String SOURCE = "lance";
   static final String SCAN = "lance_bridge.scan";
   static final String WRITE = "lance_bridge.write";
   /** The word `secret` makes Spark redact the option wherever it shows options. */
   static final String ENTRY = "lance_bridge.secret.entry";
-  private static final String SOURCE = "lance";
   private static final String TABLE = "lance_bridge.table";
-  private static final String OPERATION = "lance_bridge.op";
-  private static final String ARGUMENTS = "lance_bridge.args";
   /** The word `secret` makes Spark redact the option wherever it shows options. */
   private static final String CATALOG = "lance_bridge.secret.catalog";
 
+  /** Operations that change nothing, or find what they have changed before. */
+  private static final Set<String> REPEATABLE = Set.of(
+      "list_namespaces", "load_namespace", "list_tables", "table_exists", "load_table", "count", "fragments",
+      "plan_read", "plan_write", "commit_write", "abort_write", "abort_staged");
   private static final ObjectMapper JSON = new ObjectMapper();
 
   private final String name;
-  private final String catalog;
+  private final ObjectNode catalog;
 
   Service(String name, Map<String, String> properties) {
     this.name = name;
-    ObjectNode address = object().put("name", name);
-    address.set("properties", JSON.valueToTree(properties));
-    this.catalog = address.toString();
+    this.catalog = object().put("name", name);
+    this.catalog.set("properties", JSON.valueToTree(properties));
   }
 
   /** What the catalog is called in the session. */
@@ -74,23 +70,20 @@ final class Service {
   }
 
   /** A new provider each time: Spark's keeps the state of one relation, and shared by scans it gives wrong rows. */
-  TableProvider provider() {
-    Option<TableProvider> found;
+  PythonDataSourceV2 provider() {
+    PythonDataSourceV2 provider = new PythonDataSourceV2();
+    provider.setShortName(SOURCE);
     try {
-      found = DataSource.lookupDataSourceV2(SOURCE, SQLConf.get());
+      provider.source(); // looks it up
     } catch (Throwable error) {
-      if (error instanceof SparkThrowable && "DATA_SOURCE_NOT_FOUND".equals(((SparkThrowable) error).getCondition())) {
-        found = Option.empty();
-      } else {
-        throw error;
+      if (error instanceof SparkThrowable && "DATA_SOURCE_NOT_EXIST".equals(((SparkThrowable) error).getCondition())) {
+        throw LanceException.unsupported(
+            "Spark does not know the data source `lance`: install lance-bridge where the driver's Python finds it, "
+                + "or call lance_bridge_spark.register(spark)");
       }
+      throw error;
     }
-    if (found.isEmpty()) {
-      throw LanceException.unsupported(
-          "Spark does not know the data source `lance`: install lance-bridge where the driver's Python finds it, "
-              + "or call lance_bridge_spark.register(spark)");
-    }
-    return found.get();
+    return provider;
   }
 
   /** The options of a relation on a table: what the user gave, and where the table is. */
@@ -101,26 +94,24 @@ final class Service {
         options.put(key, value);
       }
     });
-    options.put(CATALOG, catalog);
+    options.put(CATALOG, catalog.toString());
     options.put(TABLE, table.toString());
     return options;
   }
 
   /** Ask the namespace; an error of its own comes as a {@link LanceException} with its code. */
   JsonNode call(String operation, ObjectNode arguments) throws LanceException {
-    Map<String, String> options = new HashMap<>();
-    options.put(CATALOG, catalog);
-    options.put(OPERATION, operation);
-    options.put(ARGUMENTS, arguments.toString());
-    String text =
-        provider().inferSchema(new CaseInsensitiveStringMap(options)).fields()[0].metadata().getString("json");
-    JsonNode answer;
-    try {
-      answer = JSON.readTree(text);
-    } catch (JsonProcessingException error) {
-      throw new IllegalStateException("The answer to " + operation + " is not JSON", error);
-    }
-    JsonNode error = answer.path("error");
+    return call(operation, arguments, List.of()).json.path("answer");
+  }
+
+  /** The same for operations that take or give bytes beside JSON. */
+  Message call(String operation, ObjectNode arguments, List<byte[]> parts) throws LanceException {
+    ObjectNode call = object().put("op", operation);
+    call.set("catalog", catalog);
+    call.set("args", arguments);
+    Message answer =
+        PythonService.of(PythonSetup.of(provider())).ask(call, parts, REPEATABLE.contains(operation));
+    JsonNode error = answer.json.path("error");
     if (!error.isMissingNode()) {
       throw new LanceException(error.path("code").asInt(), error.path("message").asText());
     }
@@ -131,6 +122,15 @@ final class Service {
   JsonNode ask(String operation, ObjectNode arguments) {
     try {
       return call(operation, arguments);
+    } catch (LanceException error) {
+      throw error.unchecked();
+    }
+  }
+
+  /** The same for bytes. */
+  Message ask(String operation, ObjectNode arguments, List<byte[]> parts) {
+    try {
+      return call(operation, arguments, parts);
     } catch (LanceException error) {
       throw error.unchecked();
     }

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 import lance
-from lance_namespace.errors import TableVersionNotFoundError
+from lance_namespace.errors import (
+    TableBranchNotFoundError,
+    TableTagNotFoundError,
+    TableVersionNotFoundError,
+)
 
 from lance_bridge.errors import translate_lance_errors
 from lance_bridge.requests import LATEST, Ref
 
 if TYPE_CHECKING:
-    from ..spark_tables import SparkTable
+    from .spark_tables import SparkTable
 
 _MICROSECONDS = 1_000_000
 
@@ -25,13 +29,15 @@ class TimeTravel:
     ref: Ref = LATEST
     timestamp_us: int | None = None
     """In microseconds since 1970 (UTC)."""
+    is_name: bool = False
+    """Whether the tag in ``ref`` is a name that may be a branch's as well."""
 
     @classmethod
     def of(cls, version: str | None, timestamp_us: int | None) -> TimeTravel:
         """Return what VERSION AS OF and TIMESTAMP AS OF say.
 
         Args:
-            version: A number, or else the name of a tag; None for the latest.
+            version: A number, or else the name of a tag or a branch; None for the latest.
             timestamp_us: In microseconds since 1970 (UTC).
 
         Raises:
@@ -40,7 +46,9 @@ class TimeTravel:
         if version is None:
             return cls(timestamp_us=timestamp_us)
         is_number = version.isascii() and version.isdigit()
-        return cls(Ref.of(version=int(version)) if is_number else Ref.of(tag=version))
+        if is_number:
+            return cls(Ref.of(version=int(version)))
+        return cls(Ref.of(tag=version), is_name=True)
 
     @property
     def is_chosen(self) -> bool:
@@ -48,8 +56,8 @@ class TimeTravel:
         chosen = (self.ref.version, self.ref.tag, self.timestamp_us)
         return any(each is not None for each in chosen)
 
-    def open(self, table: SparkTable) -> lance.LanceDataset:
-        """Open a table then.
+    def open(self, table: SparkTable) -> tuple[TimeTravel, lance.LanceDataset]:
+        """Open a table then, and return what a name has turned out to be beside it.
 
         Raises:
             TableVersionNotFoundError: (11)
@@ -58,13 +66,29 @@ class TimeTravel:
             InvalidTableStateError: (19) it is declared, and has no data yet.
             ServiceUnavailableError: (17)
         """
+        if self.is_name:
+            return self._open_name(table)
         dataset = table.open(self.ref)
         if self.timestamp_us is None:
-            return dataset
+            return self, dataset
         found = version_at(dataset, self.timestamp_us, table.address.name)
         if found == dataset.version:
-            return dataset
-        return table.open(Ref(version=found, branch=self.ref.branch))
+            return self, dataset
+        return self, table.open(Ref(version=found, branch=self.ref.branch))
+
+    def _open_name(self, table: SparkTable) -> tuple[TimeTravel, lance.LanceDataset]:
+        """Open the tag of this name, or else the branch."""
+        name = self.ref.tag
+        try:
+            return self, table.open(self.ref)
+        except TableTagNotFoundError as error:
+            branch = replace(self, ref=Ref.of(branch=name), is_name=False)
+            try:
+                return branch, table.open(branch.ref)
+            except TableBranchNotFoundError:
+                raise TableTagNotFoundError(
+                    f"Table '{table.name}' has no tag and no branch '{name}'"
+                ) from error
 
 
 def version_at(dataset: lance.LanceDataset, timestamp_us: int, name: str) -> int:

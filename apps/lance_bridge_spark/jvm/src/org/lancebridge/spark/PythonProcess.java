@@ -1,0 +1,251 @@
+package org.lancebridge.spark;
+
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.io.BufferedInputStream;
+import java.io.BufferedOutputStream;
+import java.io.BufferedReader;
+import java.io.DataInputStream;
+import java.io.DataOutputStream;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicLong;
+
+/**
+ * One running Python process, which answers the calls of many threads.
+ *
+ * <p>Calls go over its standard input and answers come over its standard output: no other user can reach these, and
+ * Python sees the end of its input when this JVM ends in whatever way. Answers come in any order.
+ */
+final class PythonProcess {
+  private static final Duration START = Duration.ofSeconds(120);
+  private static final int ERROR_CHARACTERS = 4000;
+
+  private final PythonLaunch launch;
+  private final Process process;
+  private final DataOutputStream calls;
+  private final Map<Long, Call> pending = new ConcurrentHashMap<>();
+  private final AtomicLong ids = new AtomicLong();
+  private final AtomicInteger connections = new AtomicInteger();
+  private final CompletableFuture<Message> ready = new CompletableFuture<>();
+  private final StringBuffer errors = new StringBuffer();
+  private volatile boolean ended;
+  private volatile long lastUsed = System.nanoTime();
+
+  private PythonProcess(PythonLaunch launch, Process process) {
+    this.launch = launch;
+    this.process = process;
+    this.calls = new DataOutputStream(new BufferedOutputStream(process.getOutputStream(), 1 << 16));
+  }
+
+  /** A call that was sent: Python says when it begins with it. */
+  private static final class Call {
+    final CompletableFuture<Message> answer = new CompletableFuture<>();
+    volatile boolean begun;
+  }
+
+  /** The process ended before it answered. */
+  static final class EndedException extends Exception {
+    private static final long serialVersionUID = 1L;
+    /** Whether it had begun with the call, so that parts of it may be done. */
+    final boolean begun;
+
+    EndedException(boolean begun) {
+      super("The Python process has ended");
+      this.begun = begun;
+    }
+  }
+
+  /** @throws RuntimeException a {@link LanceException} that says why it does not run */
+  static PythonProcess start(PythonLaunch launch) {
+    PythonProcess started;
+    try {
+      started = new PythonProcess(launch, launch.process().start());
+    } catch (IOException error) {
+      throw cannotRun(launch, "cannot be started (" + error.getMessage() + ")");
+    }
+    daemon("errors", started::readErrors).start();
+    daemon("answers", started::readAnswers).start();
+    started.waitUntilReady();
+    return started;
+  }
+
+  private static Thread daemon(String name, Runnable work) {
+    Thread thread = new Thread(work, "lance-bridge-python-" + name);
+    thread.setDaemon(true);
+    return thread;
+  }
+
+  private void waitUntilReady() {
+    try {
+      ready.get(START.toMillis(), TimeUnit.MILLISECONDS);
+    } catch (InterruptedException error) {
+      end();
+      Thread.currentThread().interrupt();
+      throw LanceException.unavailable("The start of Python was interrupted");
+    } catch (TimeoutException error) {
+      end();
+      throw cannotRun(launch, "has not answered for " + START.toSeconds() + " s");
+    } catch (ExecutionException error) {
+      end();
+      throw cannotRun(launch, "ended at once" + lastError());
+    }
+  }
+
+  private String lastError() {
+    String[] lines = errors.toString().strip().split("\n");
+    String last = lines[lines.length - 1].strip();
+    return last.isEmpty() ? "" : ": " + last;
+  }
+
+  private static RuntimeException cannotRun(PythonLaunch launch, String problem) {
+    return LanceException.unsupported(
+        launch.need() + ", and " + launch.executable() + " " + problem
+            + ": set PYSPARK_PYTHON, before the session is started, to a Python that has lance-bridge, pylance and "
+            + "pyarrow");
+  }
+
+  boolean isAlive() {
+    return !ended && process.isAlive();
+  }
+
+  /** Wait for its end, and return whether it came. */
+  boolean endsWithin(Duration time) {
+    try {
+      ended |= process.waitFor(time.toMillis(), TimeUnit.MILLISECONDS);
+    } catch (InterruptedException error) {
+      Thread.currentThread().interrupt();
+    }
+    return ended;
+  }
+
+  /** Say that a call is to come. */
+  PythonProcess inUse() {
+    lastUsed = System.nanoTime();
+    return this;
+  }
+
+  /** The socket in a private directory that it listens on, if it does. */
+  Path socket() {
+    return Path.of(ready.join().json.path("socket").asText());
+  }
+
+  /** Say that a connection to its socket begins, or ends. */
+  void countConnection(int change) {
+    connections.addAndGet(change);
+    lastUsed = System.nanoTime();
+  }
+
+  boolean isIdle(Duration time) {
+    return pending.isEmpty() && connections.get() == 0 && System.nanoTime() - lastUsed > time.toNanos();
+  }
+
+  /** Send a call and wait for its answer. */
+  Message ask(ObjectNode json, List<byte[]> parts, Duration timeout) throws EndedException, TimeoutException {
+    long id = ids.incrementAndGet();
+    Call call = new Call();
+    pending.put(id, call);
+    try {
+      send(new Message(json.put("id", id), parts));
+      if (ended) {
+        // The reader of answers may have looked for calls before this one was there.
+        call.answer.completeExceptionally(new EndedException(call.begun));
+      }
+      return call.answer.get(timeout.toMillis(), TimeUnit.MILLISECONDS);
+    } catch (IOException error) {
+      throw new EndedException(false);
+    } catch (ExecutionException error) {
+      throw new EndedException(call.begun);
+    } catch (InterruptedException error) {
+      Thread.currentThread().interrupt();
+      throw LanceException.unavailable("The statement was interrupted while Python answered");
+    } finally {
+      pending.remove(id);
+      lastUsed = System.nanoTime();
+    }
+  }
+
+  private void send(Message message) throws IOException {
+    synchronized (calls) {
+      message.write(calls);
+    }
+  }
+
+  private void readAnswers() {
+    try (DataInputStream in = new DataInputStream(new BufferedInputStream(process.getInputStream(), 1 << 16))) {
+      ready.complete(Message.read(in));
+      while (true) {
+        take(Message.read(in));
+      }
+    } catch (IOException | RuntimeException error) {
+      ended = true;
+      ready.completeExceptionally(error);
+      pending.values().forEach(call -> call.answer.completeExceptionally(error));
+      end();
+      deleteSocket();
+    }
+  }
+
+  /** A process that was killed leaves its socket. */
+  private void deleteSocket() {
+    if (ready.isCompletedExceptionally() || !ready.join().json.has("socket")) {
+      return;
+    }
+    try {
+      Files.deleteIfExists(socket());
+      Files.deleteIfExists(socket().getParent());
+    } catch (IOException error) {
+      // The process is deleting it itself.
+    }
+  }
+
+  private void take(Message message) {
+    Call call = pending.get(message.json.path("id").asLong());
+    if (call == null) {
+      return; // nobody waits for it any more
+    }
+    if (message.json.path("begun").asBoolean()) {
+      call.begun = true;
+    } else {
+      call.answer.complete(message);
+    }
+  }
+
+  /** Pass on what Python logs, as Spark does with its workers, and keep the end of it for messages. */
+  private void readErrors() {
+    try (BufferedReader lines =
+        new BufferedReader(new InputStreamReader(process.getErrorStream(), StandardCharsets.UTF_8))) {
+      for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+        System.err.println(line);
+        errors.append(line).append('\n');
+        errors.delete(0, Math.max(0, errors.length() - ERROR_CHARACTERS));
+      }
+    } catch (IOException error) {
+      // The process has ended.
+    }
+  }
+
+  /** End it: Python ends with its input. */
+  void end() {
+    ended = true;
+    try {
+      process.getOutputStream().close();
+    } catch (IOException error) {
+      // It has ended by itself.
+    }
+    if (!ready.isDone() || ready.isCompletedExceptionally()) {
+      process.destroyForcibly();
+    }
+  }
+}

@@ -1,0 +1,76 @@
+package org.lancebridge.spark;
+
+import java.io.File;
+import java.io.Serializable;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import org.apache.spark.JobArtifactSet$;
+import org.apache.spark.JobArtifactState;
+import org.apache.spark.SparkFiles;
+import org.apache.spark.api.python.PythonFunction;
+import org.apache.spark.api.python.PythonUtils;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
+import scala.Option;
+
+/** What Spark runs as Python for the data source, on any machine: travels to executors. */
+final class PythonSetup implements Serializable {
+  private static final long serialVersionUID = 1L;
+  private static final String PATH = "PYTHONPATH";
+
+  private final String executable;
+  /** May hold secrets, and is never shown. */
+  private final TreeMap<String, String> environment;
+  /** Names of archives that were added to the session. */
+  private final ArrayList<String> archives;
+  /** The directory of a client of Spark Connect among the added files, or null. */
+  private final String client;
+
+  private PythonSetup(PythonFunction function) {
+    Option<JobArtifactState> state = JobArtifactSet$.MODULE$.getCurrentJobArtifactState();
+    this.executable = function.pythonExec();
+    this.environment = new TreeMap<>(function.envVars());
+    this.archives = new ArrayList<>(function.pythonIncludes());
+    this.client = state.isEmpty() ? null : state.get().uuid();
+  }
+
+  static PythonSetup of(PythonDataSourceV2 provider) {
+    return new PythonSetup(provider.source().dataSourceCls());
+  }
+
+  /**
+   * How to start a module on this machine.
+   *
+   * @param need what an error begins with where it cannot be started
+   */
+  PythonLaunch launch(String module, String need) {
+    Map<String, String> variables = new TreeMap<>(environment);
+    List<String> path = addedFiles();
+    for (String each : new String[] {
+      PythonUtils.sparkPythonPath(), environment.getOrDefault(PATH, ""), System.getenv().getOrDefault(PATH, "")
+    }) {
+      if (!each.isEmpty()) {
+        path.add(each);
+      }
+    }
+    variables.put(PATH, String.join(File.pathSeparator, path));
+    variables.put("PYTHONUNBUFFERED", "YES");
+    return new PythonLaunch(executable, module, variables, need);
+  }
+
+  /** Modules and archives that were added to the session, or to the client of Spark Connect. */
+  private List<String> addedFiles() {
+    File root = new File(SparkFiles.getRootDirectory());
+    File directory = client == null ? root : new File(root, client);
+    List<String> path = new ArrayList<>();
+    String[] modules = directory.list((in, name) -> name.endsWith(".py"));
+    if (modules != null && modules.length > 0) {
+      path.add(directory.getPath());
+    }
+    for (String archive : archives) {
+      path.add(new File(directory, archive).getPath());
+    }
+    return path;
+  }
+}

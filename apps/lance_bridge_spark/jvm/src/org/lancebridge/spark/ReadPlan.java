@@ -1,0 +1,61 @@
+package org.lancebridge.spark;
+
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.List;
+import java.util.Map;
+import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceReadInfo;
+import org.apache.spark.sql.types.StructType;
+import scala.jdk.javaapi.CollectionConverters;
+
+/** What Python answers to a read: what its tasks do, or its rows where these are few. */
+final class ReadPlan {
+  private final Message answer;
+
+  private ReadPlan(Message answer) {
+    this.answer = answer;
+  }
+
+  /** @param local whether the rows may come in place of tasks */
+  static ReadPlan of(LanceTable table, ScanOptions options, StructType schema, ObjectNode request, boolean local) {
+    ObjectNode scan = request.deepCopy();
+    scan.put("parallelism", SparkSession.active().sparkContext().defaultParallelism());
+    Map<String, String> all = table.options(options.given());
+    all.put(Service.SCAN, scan.toString());
+    ObjectNode arguments = Service.object().put("schema", schema.json());
+    arguments.set("options", Service.tree(all));
+    arguments.set("loaded", options.loaded());
+    if (local) {
+      arguments.put("local_rows", ServiceSettings.localRows()).put("local_bytes", ServiceSettings.localBytes());
+    }
+    return new ReadPlan(table.service().ask("plan_read", arguments, List.of()));
+  }
+
+  boolean isLocal() {
+    return answer.json.path("answer").path("local").asBoolean();
+  }
+
+  /** How many rows there are, or have to be read at most; negative where that is not known. */
+  long countOfRows() {
+    return answer.json.path("answer").path("rows").asLong(-1);
+  }
+
+  /** The rows, as a stream of Arrow. */
+  byte[] rows() {
+    return answer.parts.get(0);
+  }
+
+  /** What Python does for each partition, pickled. */
+  byte[] function() {
+    return answer.parts.get(0);
+  }
+
+  /** One for each task, pickled. */
+  List<byte[]> partitions() {
+    return answer.parts.subList(1, answer.parts.size());
+  }
+
+  PythonDataSourceReadInfo tasks() {
+    return new PythonDataSourceReadInfo(function(), CollectionConverters.asScala(partitions()).toSeq());
+  }
+}

@@ -1,0 +1,36 @@
+package org.lancebridge.spark;
+
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.atomic.AtomicLong;
+import java.util.regex.Pattern;
+import org.apache.spark.sql.connector.catalog.Identifier;
+import scala.collection.immutable.Seq;
+import scala.jdk.javaapi.CollectionConverters;
+
+/**
+ * The name of a table in one search: Spark before 4.3 takes all reads of one name in a statement for one, with the options
+ * of only one of them, so that each search needs a name of its own there.
+ */
+final class SearchName {
+  private static final AtomicLong COUNT = new AtomicLong();
+  /** No catalog allows such a name for a table. */
+  private static final Pattern ENDING = Pattern.compile(" \\(lance_search [0-9]+\\)$");
+
+  private SearchName() {}
+
+  static Seq<String> of(Seq<String> table) {
+    if (SparkVersions.current().startsWith("4.3")) {
+      return table;
+    }
+    List<String> parts = new ArrayList<>(CollectionConverters.asJava(table));
+    int last = parts.size() - 1;
+    parts.set(last, parts.get(last) + " (lance_search " + COUNT.incrementAndGet() + ")");
+    return CollectionConverters.asScala(parts).toSeq();
+  }
+
+  /** Return the table that a name of {@link #of} or of a table means. */
+  static Identifier table(Identifier name) {
+    return Identifier.of(name.namespace(), ENDING.matcher(name.name()).replaceFirst(""));
+  }
+}

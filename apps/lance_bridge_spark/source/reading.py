@@ -1,0 +1,156 @@
+"""Which rows a read has, and how tasks read them: as Arrow batches that Spark takes as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import lance
+import pyarrow as pa
+from lance.dataset import ColumnOrdering
+from pyspark.sql.types import StructType
+
+from lance_bridge.dataset import in_brackets, translate_query_errors
+
+from ..addresses import Access
+from . import aggregates, arrays, planning
+from .options import BATCH_ROWS, ReadOptions
+from .planning import Fragments
+from .requests import Aggregate, Scan
+from .search import Search
+from .types import ROW_ADDRESS, ROW_ID, batch_schema
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What tasks need to read their fragments. Pickles, with the credentials."""
+
+    access: Access
+    schema: StructType
+    scan: Scan
+    options: ReadOptions
+    search: Search | None = None
+    width: int = 1
+    """About how many bytes a row has."""
+
+    def with_width(self, dataset: lance.LanceDataset) -> Reading:
+        """Return the same, with the width of what is read of this table."""
+        names = set(self.schema.fieldNames())
+        return replace(
+            self, width=planning.width_of(f.type for f in dataset.schema if f.name in names)
+        )
+
+    @property
+    def sizes(self) -> planning.Sizes:
+        """How much one task is to read."""
+        options = self.options
+        return planning.Sizes(options.rows_per_task, options.bytes_per_task, self.scan.parallelism)
+
+    @property
+    def filter(self) -> str | None:
+        """The condition of the SQL catalog and the user's own, both."""
+        given = [each for each in (self.scan.filter, self.options.filter) if each]
+        return " AND ".join(map(in_brackets, given)) or None
+
+    def plan(self, dataset: lance.LanceDataset) -> list[Fragments]:
+        """Return the tasks. There is one at least."""
+        limit = self.options.limit
+        if self.search is not None:
+            # The best of all rows are known to one that has seen all.
+            return [Fragments(self.scan.fragments, limit)]
+        if limit is not None and self.filter:
+            return [Fragments(self.scan.fragments, limit)]
+        if self.filter and self._is_little(dataset, self.filter):
+            return [Fragments(self.scan.fragments)]
+        rows = planning.rows_of(dataset, self.scan.fragments)
+        tasks = planning.grouped(rows, self.with_width(dataset).width, self.sizes)
+        if limit is not None:
+            tasks = planning.cut(tasks, rows, 0, limit)
+        elif self.scan.offset is not None:
+            tasks = planning.cut(tasks, rows, self.scan.offset, self.scan.limit)
+        return tasks or [Fragments(())]
+
+    def _is_little(self, dataset: lance.LanceDataset, predicate: str) -> bool:
+        """Return whether indices know that so few rows are read that one task is best."""
+        rows = planning.rows_by_index(dataset, predicate)
+        return rows is not None and rows * self.with_width(dataset).width <= planning.LEAST_BYTES
+
+    def read(self, part: Fragments) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of some fragments, in the schema that Spark expects."""
+        yield from self.read_from(self.access.open(), part)
+
+    def read_from(self, dataset: lance.LanceDataset, part: Fragments) -> Iterator[pa.RecordBatch]:
+        """Yield the same of a dataset that is open."""
+        expected = batch_schema(self.schema)
+        if self.scan.aggregate is not None:
+            yield from self._aggregated(dataset, part, self.scan.aggregate, expected)
+            return
+        if part.ids == ():
+            return
+        what = f"Table '{self.access.address.name}' could not be read"
+        with translate_query_errors(what):
+            for batch in self._scanner(dataset, part, expected.names).to_batches():
+                yield arrays.to_spark(batch, expected)
+
+    def _aggregated(
+        self,
+        dataset: lance.LanceDataset,
+        part: Fragments,
+        wanted: tuple[Aggregate, ...],
+        schema: pa.Schema,
+    ) -> Iterator[pa.RecordBatch]:
+        groups = self.scan.groups
+        if not groups:
+            yield aggregates.partial(dataset, part.ids, self.filter, wanted, schema)
+        elif part.ids != ():
+            scanner = self._scanner(dataset, part, aggregates.columns_of(wanted, groups))
+            with translate_query_errors("The table could not be aggregated"):
+                yield from aggregates.partial_by_group(scanner.to_batches(), groups, wanted, schema)
+
+    def _scanner(
+        self, dataset: lance.LanceDataset, part: Fragments, names: list[str]
+    ) -> lance.LanceScanner:
+        columns = [name for name in names if name not in (ROW_ID, ROW_ADDRESS)]
+        return dataset.scanner(
+            columns=columns,
+            # A scan of no column at all counts rows by their ids.
+            with_row_id=ROW_ID in names or not names,
+            with_row_address=ROW_ADDRESS in names,
+            # Lance reads other columns than those it sorts by last only where there is a condition.
+            filter=self.filter or ("true" if self.scan.order else None),
+            limit=self._limit(part),
+            offset=part.offset,
+            fragments=planning.fragments_of(dataset, part.ids),
+            batch_size=self.options.batch_size or self._batch_rows(dataset, columns),
+            scan_in_order=part.limit is not None or part.offset is not None,
+            **self._searching(),
+            **self._sorting(columns),
+        )
+
+    def _batch_rows(self, dataset: lance.LanceDataset, columns: list[str]) -> int:
+        if self.filter is not None or self.search is not None:
+            # Lance reads the columns of a condition in batches of as many rows.
+            return BATCH_ROWS
+        known = {field.name: field.type for field in dataset.schema}
+        return planning.batch_rows(known.get(name, pa.null()) for name in columns)
+
+    def _limit(self, part: Fragments) -> int | None:
+        limits = [part.limit, self.scan.limit, self.search.rows if self.search else None]
+        given = [each for each in limits if each is not None]
+        return min(given) if given else None
+
+    def _sorting(self, columns: list[str]) -> dict[str, Any]:
+        keys = self.scan.order
+        if not keys:
+            return {}
+        return {
+            "order_by": [ColumnOrdering(k.column, not k.descending, k.nulls_first) for k in keys],
+            "late_materialization": list({*columns} - {key.column for key in keys}),
+        }
+
+    def _searching(self) -> dict[str, Any]:
+        if self.search is None:
+            return {}
+        # Lance is to add its column only where it is asked for.
+        return {**self.search.options, "disable_scoring_autoprojection": True}

@@ -1,0 +1,92 @@
+"""Reads and writes of the SQL catalog: what their tasks get, and what the driver commits.
+
+Tasks are those of the data source `lance`; here they are planned without Spark's own Python.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import pyarrow as pa
+from pyspark.sql.datasource import CaseInsensitiveDict, DataSourceArrowWriter
+from pyspark.sql.types import StructType
+
+from ..addresses import CatalogAddress
+from ..source import LanceSource
+from ..source.local_rows import Most
+from ..source.task_functions import pickled_reader, pickled_writer
+from . import loaded
+
+Args = Mapping[str, Any]
+Answer = tuple[dict[str, Any], list[bytes]]
+
+
+def read(catalog: CatalogAddress, args: Args, parts: Sequence[bytes]) -> Answer:  # noqa: ARG001 - one signature
+    """``{options, schema, loaded?, local_rows?, local_bytes?}`` to what tasks do, or to the rows.
+
+    ``options`` are those of the data source. ``loaded`` is what `load_table` has answered, so that
+    the table is not loaded again. If no more rows and bytes than ``local_…`` have to be read, the
+    answer is ``{local: true, rows}`` and the rows as an Arrow stream. Else it is ``{local: false,
+    rows}``, the tasks' function and their partitions. ``rows`` is how many are to be read at most,
+    or null.
+
+    Raises: TableNotFound, TableVersionNotFound, TableColumnNotFound, InvalidInput,
+        ServiceUnavailable, InvalidTableState.
+    """
+    schema = _schema_of(args)
+    source = LanceSource(_options_of(args))
+    source.loaded = loaded.get(args.get("loaded"))
+    reader = source.reader(schema)
+    rows = reader.rows_to_read()
+    if rows is not None and rows <= args.get("local_rows", -1):
+        found = reader.read_all(Most(rows, args["local_bytes"]))
+        if found is not None:
+            return {"local": True, "rows": found.num_rows}, [_stream_of(found)]
+    tasks = [pickled_reader(reader, schema), *map(pickle.dumps, reader.partitions())]
+    return {"local": False, "rows": rows}, tasks
+
+
+def write(catalog: CatalogAddress, args: Args, parts: Sequence[bytes]) -> Answer:  # noqa: ARG001 - one signature
+    """``{options, schema, overwrite}`` to ``{}``, the tasks' function and the writer to commit.
+
+    Raises: TableNotFound, TableSchemaValidation, InvalidInput, ServiceUnavailable,
+        InvalidTableState.
+    """
+    writer = LanceSource(_options_of(args)).writer(_schema_of(args), bool(args["overwrite"]))
+    arrow = cast("DataSourceArrowWriter", writer)
+    return {}, [pickled_writer(arrow), pickle.dumps(writer)]
+
+
+def commit(catalog: CatalogAddress, args: Args, parts: Sequence[bytes]) -> Answer:  # noqa: ARG001 - one signature
+    """Commit a writer with the messages of its tasks, which follow it. Safe to repeat.
+
+    Raises: ConcurrentModification, InvalidInput, InvalidTableState, ServiceUnavailable.
+    """
+    writer, *messages = map(pickle.loads, parts)
+    writer.commit(messages)
+    return {}, []
+
+
+def abort(catalog: CatalogAddress, args: Args, parts: Sequence[bytes]) -> Answer:  # noqa: ARG001 - one signature
+    """End a writer without a commit, given the messages of those tasks that have ended."""
+    writer, *messages = map(pickle.loads, parts)
+    writer.abort(messages)
+    return {}, []
+
+
+def _stream_of(rows: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    return bytes(sink.getvalue())
+
+
+def _options_of(args: Args) -> Any:
+    return CaseInsensitiveDict(args["options"])
+
+
+def _schema_of(args: Args) -> StructType:
+    return StructType.fromJson(json.loads(args["schema"]))

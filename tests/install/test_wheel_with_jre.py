@@ -1,0 +1,98 @@
+"""The published archive and wheel bring the jar of the SQL catalog to a machine without a JDK.
+
+Slow: builds in isolation fetch PySpark, and an empty environment gets the wheel with Spark.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from install.environments import REPOSITORY, Environment
+from servers.metastores import Metastores
+
+pytestmark = [pytest.mark.slow, pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(2400)]
+
+BUILD_SECONDS = 1200.0
+SQL = """
+import sys
+from pyspark.sql import SparkSession
+import lance_bridge_spark
+
+uri, root = sys.argv[1:]
+builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+spark = builder.config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()
+lance_bridge_spark.register(spark, {"prod": {"impl": "hive", "uri": uri, "root": root}})
+spark.sql("CREATE NAMESPACE prod.jre")
+spark.sql("CREATE TABLE prod.jre.t (id BIGINT, s STRING)")
+spark.sql("INSERT INTO prod.jre.t VALUES (1, 'a'), (2, 'b'), (3, 'c')")
+spark.sql("UPDATE prod.jre.t SET s = upper(s) WHERE id = 2")
+spark.sql("DELETE FROM prod.jre.t WHERE id = 3")
+print(spark.sql("SELECT id, s FROM prod.jre.t ORDER BY id").collect())
+spark.sql("DROP NAMESPACE prod.jre CASCADE")
+"""
+
+
+@pytest.fixture(scope="module")
+def runtime(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Java runtime without a compiler."""
+    jlink = shutil.which("jlink")
+    if jlink is None:
+        pytest.fail("jlink of a JDK is needed to make a Java runtime without a compiler")
+    home = tmp_path_factory.mktemp("java") / "runtime"
+    modules = "java.se,jdk.unsupported,jdk.security.auth,jdk.crypto.ec,jdk.zipfs"
+    subprocess.run([jlink, "--add-modules", modules, "--output", str(home)], check=True)
+    assert not (home / "bin" / "javac").exists()
+    return home
+
+
+@pytest.fixture
+def without_jdk(runtime: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands find every program of this machine but those of its JDK."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for directory in os.environ["PATH"].split(os.pathsep):
+        for each in Path(directory).glob("*"):
+            link = programs / each.name
+            if not each.name.startswith("java") and not link.exists():
+                link.symlink_to(each)
+    monkeypatch.setenv("PATH", f"{runtime / 'bin'}{os.pathsep}{programs}")
+    monkeypatch.setenv("JAVA_HOME", str(runtime))
+    assert shutil.which("java") == str(runtime / "bin" / "java")
+    assert shutil.which("javac") is None
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The source archive, built in isolation with a JDK."""
+    target = tmp_path_factory.mktemp("archive")
+    run(sys.executable, "-m", "build", "--sdist", "--outdir", str(target), str(REPOSITORY))
+    [built] = target.glob("*.tar.gz")
+    return built
+
+
+def run(*command: str) -> str:
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=BUILD_SECONDS, check=False
+    )
+    assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+    return done.stdout
+
+
+@pytest.mark.usefixtures("without_jdk")
+def test_a_wheel_of_the_source_archive_runs_sql_without_a_jdk(
+    archive: Path, metastores: Metastores, tmp_path: Path
+) -> None:
+    wheels = tmp_path / "wheels"
+    run(sys.executable, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", str(wheels), str(archive))
+    [wheel] = wheels.glob("*.whl")
+    clean = Environment(tmp_path, wheel, "spark,hive,cli")
+
+    jar = Path(clean.run("lance-bridge", "spark", "jar").stdout.strip())
+    assert jar.is_relative_to(clean.directory / "environment")
+    uri, root = metastores.get("2.3").uri, str(tmp_path / "lake")
+    assert clean.python(SQL, uri, root) == "[Row(id=1, s='a'), Row(id=2, s='B')]\n"

@@ -1,0 +1,189 @@
+"""The Python process of a driver: when it starts and ends, and what it may not show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from servers.http_proxy import Fault, HttpProxy, Request
+from servers.sparks import Spark
+from servers.unity.process import UnityProcess
+
+from lance_bridge_spark.addresses import catalogs_of
+from lance_bridge_spark.registration import register
+from lance_bridge_spark.source import with_catalogs
+
+from . import python_processes
+from .catalogs import TOKEN, unity_catalog
+from .python_processes import arguments, await_end, kill, pids, the_pid
+
+pytestmark = pytest.mark.spark
+
+IDLE = "spark.lance_bridge.service.idle"
+TIMEOUT = "spark.lance_bridge.service.timeout"
+
+
+@pytest.fixture(scope="module")
+def catalog(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with unity_catalog(spark, "served", tmp_path_factory.mktemp("served")) as name:
+        spark.sql(f"CREATE TABLE {name}.db.t (id BIGINT, s STRING)")
+        spark.sql(f"INSERT INTO {name}.db.t VALUES (1, 'a'), (2, 'b'), (3, NULL)")
+        yield name
+
+
+def names(spark: Any, catalog: str) -> list[str]:
+    return sorted(row.tableName for row in spark.sql(f"SHOW TABLES IN {catalog}.db").collect())
+
+
+def test_one_process_answers_all_and_shows_no_secret(spark: Any, catalog: str) -> None:
+    found = spark.table(f"{catalog}.db.t").collect()
+    assert sorted(tuple(row) for row in found) == [(1, "a"), (2, "b"), (3, None)]
+    spark.sql(f"CREATE TABLE {catalog}.db.u AS SELECT id FROM {catalog}.db.t WHERE id > 1")
+    spark.sql(f"UPDATE {catalog}.db.u SET id = 7 WHERE id = 3")
+    assert sorted(row.id for row in spark.table(f"{catalog}.db.u").collect()) == [2, 7]
+    spark.sql(f"DROP TABLE {catalog}.db.u")
+    assert TOKEN not in arguments(the_pid(spark))
+
+
+def test_a_process_that_died_is_replaced(spark: Any, catalog: str) -> None:
+    names(spark, catalog)
+    before = the_pid(spark)
+    kill(before)
+    assert names(spark, catalog) == ["t"]
+    assert the_pid(spark) != before
+
+
+def test_a_call_that_changes_nothing_is_repeated_and_another_is_not(
+    spark: Any, tmp_path: Path
+) -> None:
+    with UnityProcess(catalogs=["main"]) as server, HttpProxy(server.url, _method) as proxy:
+        properties = {"impl": "unity", "host": proxy.endpoint, "catalog": "main"}
+        register(spark, {"broken": {**properties, "root": str(tmp_path)}})
+        spark.sql("CREATE NAMESPACE broken.db")
+        spark.sql("CREATE TABLE broken.db.t (id BIGINT)")
+        spark.sql("CREATE TABLE broken.db.u (id BIGINT)")
+        for method, statement in (
+            ("GET", "SHOW TABLES IN broken.db"),
+            ("DELETE", "DROP TABLE broken.db.u"),
+        ):
+            error = _killed_at(spark, proxy, method, statement)
+            if method == "GET":
+                assert error is None
+            else:
+                assert error is not None
+                assert "LANCE_SERVICE_UNAVAILABLE" in error
+                assert "not known" in error
+
+
+def _killed_at(spark: Any, proxy: HttpProxy, method: str, statement: str) -> str | None:
+    """Run a statement, kill Python in its first request of a method, and return the error."""
+    pid = the_pid(spark)
+    proxy.reset()
+    killed: list[int] = []
+
+    def kill_at(request: Request) -> bool:
+        if request.method == method and not killed:
+            killed.append(pid)
+            kill(pid)
+        return False
+
+    proxy.fail_next(kill_at, Fault.RESET)
+    try:
+        spark.sql(statement).collect()
+    except PySparkException as error:
+        return str(error)
+    finally:
+        assert killed, f"no {method} came"
+    return None
+
+
+def test_concurrent_statements_get_their_own_answers(spark: Any, catalog: str) -> None:
+    names(spark, catalog)
+    before = the_pid(spark)
+
+    def ask(number: int) -> Any:
+        if number % 3 == 0:
+            return names(spark, catalog)
+        return spark.sql(f"SELECT id + {number} FROM {catalog}.db.t WHERE s = 'b'").collect()
+
+    with ThreadPoolExecutor(6) as threads:
+        answers = list(threads.map(ask, range(18)))
+    assert answers == [["t"] if n % 3 == 0 else [(2 + n,)] for n in range(18)]
+    assert the_pid(spark) == before
+
+
+def test_sessions_of_one_jvm_have_catalogs_of_their_own(
+    spark: Any, catalog: str, tmp_path: Path
+) -> None:
+    other = spark.newSession()
+    with unity_catalog(other, catalog, tmp_path):
+        other.sql(f"CREATE TABLE {catalog}.db.other (id BIGINT)")
+        assert names(other, catalog) == ["other"]
+        assert names(spark, catalog) == ["t"]
+        assert len(pids(spark)) == 1
+
+
+def test_a_process_without_calls_ends(spark: Any, catalog: str) -> None:
+    spark.conf.set(IDLE, "100ms")
+    try:
+        names(spark, catalog)
+        for pid in pids(spark):
+            await_end(pid)
+    finally:
+        spark.conf.unset(IDLE)
+    assert names(spark, catalog) == ["t"]
+
+
+def test_a_call_takes_no_longer_than_the_session_allows(spark: Any, catalog: str) -> None:
+    spark.conf.set(TIMEOUT, "1ms")
+    try:
+        with pytest.raises(PySparkException, match=r"service\.timeout"):
+            names(spark, catalog)
+    finally:
+        spark.conf.unset(TIMEOUT)
+    assert names(spark, catalog) == ["t"]
+
+
+@pytest.mark.parametrize(
+    ("executable", "problem"), [("/no/such/python3", "cannot be started"), ("false", "ended")]
+)
+def test_a_python_that_cannot_answer_is_named(
+    spark: Any, catalog: str, monkeypatch: pytest.MonkeyPatch, executable: str, problem: str
+) -> None:
+    source = with_catalogs(catalogs_of(spark))
+    with monkeypatch.context() as patch:
+        patch.setattr(spark.sparkContext, "pythonExec", executable)
+        spark.dataSource.register(source)
+    try:
+        with pytest.raises(PySparkException, match=f"{executable} {problem}.*PYSPARK_PYTHON"):
+            names(spark, catalog)
+    finally:
+        spark.dataSource.register(source)
+    assert names(spark, catalog) == ["t"]
+
+
+def test_the_process_ends_with_the_application(tmp_path: Path) -> None:
+    with UnityProcess(catalogs=["main"]) as server:
+        properties = {"impl": "unity", "host": server.url, "catalog": "main"}
+        settings = {f"spark.sql.catalog.ended.{key}": value for key, value in properties.items()}
+        Spark(conf=settings).run(
+            "spark.test_driver_service:end_application", tmp_path, catalog="ended"
+        )
+
+
+def end_application(spark: Any, catalog: str) -> None:
+    """Stop a session while its JVM goes on."""
+    register(spark)
+    spark.sql(f"SHOW NAMESPACES IN {catalog}").collect()
+    pid = the_pid(spark)
+    spark.stop()
+    await_end(pid)
+    assert not python_processes.is_running(pid)
+
+
+def _method(request: Request) -> str:
+    return request.method

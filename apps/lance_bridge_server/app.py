@@ -11,7 +11,6 @@ from lance_namespace.errors import (
     ErrorCode,
     LanceNamespaceError,
     PermissionDeniedError,
-    ThrottlingError,
     UnauthenticatedError,
 )
 from starlette.applications import Starlette
@@ -27,14 +26,15 @@ from lance_bridge.errors import OutcomeUnknownError, internal
 from . import lancedb
 from .audit import AuditMiddleware
 from .calls import BodyTooLargeError, MediaTypeError
-from .errors import error_answer, error_of_status
+from .errors import error_answer, error_headers, error_of_status
 from .gateway import Gateway
-from .lifecycle import LifecycleMiddleware
-from .logs import REQUEST_ID
-from .monitoring import monitoring_routes
+from .monitoring.logs import REQUEST_ID
+from .monitoring.routes import monitoring_routes
+from .monitoring.telemetry import Telemetry
 from .operations import OPERATIONS, Operation
-from .process import Process
-from .telemetry import Telemetry
+from .process.lifecycle import LifecycleMiddleware
+from .process.shared import Process
+from .ui import ui_routes
 
 _REQUEST_ID = b"x-request-id"
 _MAX_REQUEST_ID = 200
@@ -49,6 +49,8 @@ def create_app(gateway: Gateway, process: Process | None = None) -> Starlette:
     process = process or Process()
     routes = [_route(gateway, operation, process) for operation in OPERATIONS]
     routes += monitoring_routes(gateway, process)
+    if gateway.ui:
+        routes += ui_routes(gateway, process)
     handlers: dict[Any, Any] = {
         LanceNamespaceError: _on_error,
         HTTPException: _on_http_error,
@@ -111,15 +113,7 @@ def _refuse_other_origins(request: Request, allowed: Collection[str]) -> None:
 
 
 async def _on_error(request: Request, error: LanceNamespaceError) -> Response:
-    return _answer(request, error, _headers(error))
-
-
-def _headers(error: LanceNamespaceError) -> dict[str, str]:
-    if isinstance(error, UnauthenticatedError):
-        return {"WWW-Authenticate": "Bearer"}
-    if isinstance(error, ThrottlingError):
-        return {"Retry-After": str(getattr(error, "retry_after", 1))}
-    return {}
+    return _answer(request, error, error_headers(error))
 
 
 def _on_end(scope: Scope, error: LanceNamespaceError) -> ASGIApp:

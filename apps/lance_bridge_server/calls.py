@@ -23,8 +23,8 @@ from lance_bridge.names import DELIMITER
 from lance_bridge.requests import as_model
 
 from . import lancedb
+from .monitoring.telemetry import trace_headers
 from .operations import Body, Operation
-from .telemetry import trace_headers
 
 T = TypeVar("T")
 
@@ -116,7 +116,7 @@ async def read_call(
         fields = _merged(fields, {name: value}, "path")
     if not operation.has_id and fields.get("id"):
         raise invalid(f"{operation.name} takes no identifier")
-    return Call(operation, fields, delimiter, _context(request), size)
+    return Call(operation, fields, delimiter, request_context(request), size)
 
 
 def parse_id(text: str, delimiter: str) -> list[str]:
@@ -131,7 +131,8 @@ def _decoded(name: str, text: str) -> str:
         raise invalid(f"The {name} in the path is not UTF-8") from None
 
 
-def _context(request: Request) -> dict[str, str]:
+def request_context(request: Request) -> dict[str, str]:
+    """Return what of a request is passed on to the catalog, see `Call.context`."""
     found = {name: request.headers[name] for name in _PASSED_ON if name in request.headers}
     found.update(trace_headers())
     found["x-request-id"] = request.state.request_id

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lance_bridge.exit_codes import FAILED
-from lance_bridge.names import parts_of
 from lance_bridge_cli import api
 from lance_bridge_cli.common import OutputOption, exit_on_error, usage_error
 from lance_bridge_cli.output import Output, make_table, message, print_parts
@@ -73,7 +72,8 @@ def serve(
         typer.Option(
             metavar="PRINCIPAL OPERATION ID",
             help="Print whether a principal may do an operation on an object, which policies "
-            "decide, and exit. Example: --explain ann query_table prod.sales.orders",
+            "decide, and exit. Example: --explain ann query_table prod.sales.orders. A batch has "
+            "several IDs, separated by commas; those of batch_commit_tables are OPERATION=ID.",
         ),
     ] = None,
     groups: Annotated[
@@ -107,7 +107,16 @@ def serve(
     with exit_on_error():
         from lance_bridge.extras import require  # noqa: PLC0415 - takes seconds to import
 
-        require("server", "starlette", "uvicorn", "joserfc", "httpx", "limits", "prometheus_client")
+        require(
+            "server",
+            "starlette",
+            "uvicorn",
+            "joserfc",
+            "httpx",
+            "jinja2",
+            "limits",
+            "prometheus_client",
+        )
     from .configuration.source import SettingsSource  # noqa: PLC0415 - the same
 
     source = SettingsSource(config, _given(overrides), added)
@@ -145,9 +154,9 @@ def parse_catalogs(catalogs: Sequence[str], properties: Sequence[str]) -> dict[s
 
 
 def _serve(source: SettingsSource) -> None:
-    from .factory import gateway_from_settings  # noqa: PLC0415 - takes seconds to import
-    from .listeners import addresses_of, open_sockets, tls_context  # noqa: PLC0415 - the same
-    from .running import run  # noqa: PLC0415 - the same
+    from .process.factory import gateway_from_settings  # noqa: PLC0415 - takes seconds to import
+    from .process.listeners import addresses_of, open_sockets, tls_context  # noqa: PLC0415 - the same
+    from .process.running import run  # noqa: PLC0415 - the same
 
     settings = _read(source)
     with exit_on_misuse():
@@ -164,8 +173,8 @@ def _serve(source: SettingsSource) -> None:
 def _explain(
     source: SettingsSource, question: tuple[str, str, str], groups: list[str], output: Output
 ) -> None:
+    from .authorization.explain import explain_request  # noqa: PLC0415 - the same
     from .catalogs import connect_catalogs, root_namespace  # noqa: PLC0415 - takes seconds
-    from .explain import explain  # noqa: PLC0415 - the same
     from .principals import Principal  # noqa: PLC0415 - the same
 
     settings = _read(source)
@@ -173,25 +182,28 @@ def _explain(
     with exit_on_misuse():
         namespace = root_namespace(settings, connect_catalogs(settings, source.catalogs))
         authorizer = settings.authorization.make()
-        principal, names = Principal(name, frozenset(groups)), _names(identifier)
-        found = explain(authorizer, namespace, principal, operation, names)
-    policies = [" ".join(each.values()) for each in found["policies"]]
-    lines = [f"{key}: {found[key]}" for key in ("decision", "answer")]
-    lines += [f"policy: {each}" for each in policies or ["none applies"]]
+        principal = Principal(name, frozenset(groups))
+        found = explain_request(authorizer, namespace, principal, operation, identifier)
+    entries = found.get("entries", [])
+    lines = _explanation(found)
+    for each in entries:
+        lines += [f"entry: {each['operation']} {'.'.join(each['id'])}"]
+        lines += [f"  {line}" for line in _explanation(each)]
     lines += [f"problem: {found['problem']}"] if found["problem"] else []
     print_parts(output, found, lines)
 
 
-def _names(identifier: str) -> list[str]:
-    """Return the names of an identifier; an empty one is the root."""
-    return parts_of(identifier) if identifier else []
+def _explanation(found: Mapping[str, Any]) -> list[str]:
+    policies = [" ".join(each.values()) for each in found["policies"]]
+    lines = [f"{key}: {found[key]}" for key in ("decision", "answer")]
+    return [*lines, *(f"policy: {each}" for each in policies or ["none applies"])]
 
 
 def _check(source: SettingsSource, timeout: float, output: Output) -> None:
     from .catalogs import connect_callers, connect_catalogs  # noqa: PLC0415 - takes seconds to import
     from .check import check  # noqa: PLC0415 - the same
-    from .factory import authenticator_from_settings  # noqa: PLC0415 - the same
-    from .listeners import tls_context  # noqa: PLC0415 - the same
+    from .process.factory import authenticator_from_settings  # noqa: PLC0415 - the same
+    from .process.listeners import tls_context  # noqa: PLC0415 - the same
 
     settings = _read(source)
     with exit_on_misuse():

@@ -7,8 +7,8 @@ from typing import Any
 
 from lance_bridge.credentials import Caller
 
-from .accesses import CREATING, Access
-from .authorization import Authorizer
+from .authorization.accesses import CREATING, Access
+from .authorization.port import Authorizer
 from .principals import Principal
 
 _READING = {"query_table"}

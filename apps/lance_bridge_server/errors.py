@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from .addresses import hide_addresses
-from .observed import SERVER_ERROR
+from .monitoring.observed import SERVER_ERROR
 from .secret_values import SECRETS
 
 _log = logging.getLogger(__name__)
@@ -61,6 +61,15 @@ def public_text(text: str, code: ErrorCode) -> str:
     level = logging.WARNING if STATUS_BY_CODE[code] >= SERVER_ERROR else logging.INFO
     _log.log(level, "%s: %s", code.name, " ".join(text[:_LONGEST].split()))
     return f"{shown} (the server's log has the addresses)"
+
+
+def error_headers(error: LanceNamespaceError) -> dict[str, str]:
+    """Return the headers that HTTP has for an error."""
+    if isinstance(error, UnauthenticatedError):
+        return {"WWW-Authenticate": "Bearer"}
+    if isinstance(error, ThrottlingError):
+        return {"Retry-After": str(getattr(error, "retry_after", 1))}
+    return {}
 
 
 def error_answer(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 import pyarrow as pa
@@ -25,24 +25,29 @@ from lance_bridge_federated import FederatedNamespace
 from lance_bridge_federated.children import close_namespace
 
 from . import lancedb
-from .accesses import LISTINGS, Access, NamesAsGiven, accesses_of
 from .audit import AuditLog, AuditTrail, trail_of
-from .authorization import AllowAll, Authorizer, HiddenError, authorize, sees_namespace
+from .authorization.accesses import LISTINGS, Access, NamesAsGiven, accesses_of
+from .authorization.cascade import authorize_cascade
+from .authorization.hiding import answer_hidden, without_others
+from .authorization.port import AllowAll, Authorizer, HiddenError, authorize, sees_namespace
+from .authorization.visible_listing import VisibleListing
 from .callers import RootNamespaces
-from .calls import Call, check_batch, read_call, run_by_size
-from .cascade import authorize_cascade
+from .calls import Call, check_batch, read_call, request_context, run_by_size
 from .cors import CorsSettings
 from .credentials import caller_of, hide_storage_options, no_store
 from .errors import public_text
-from .health import ReadinessSettings
-from .hiding import answer_hidden, without_others
 from .limits import Limits
+from .login import Login
+from .monitoring.health import CatalogHealth, ReadinessSettings
 from .operation_threads import OperationThreads, requested_seconds
 from .operations import Answer, Body, Operation
 from .principals import Anonymous, Authenticator, Principal
 from .sql_functions import refuse_functions
 from .streams import ARROW_FILE, ARROW_STREAM, RowsResponse, UploadedFile, with_first_batch
-from .visible_listing import VisibleListing
+
+T = TypeVar("T")
+Method = Callable[[LanceNamespace, Any], Any]
+"""Carries out a request on a namespace."""
 
 _READERS = 4
 """How many large JSON bodies are read at once: Python runs one thread at a time."""
@@ -64,6 +69,10 @@ class Gateway:
     readiness: ReadinessSettings = field(default_factory=ReadinessSettings)
     anonymous_metrics: bool = False
     """Whether metrics are served without credentials."""
+    ui: bool = True
+    """Whether the catalog page is served."""
+    login: Login = field(default_factory=Login)
+    """How users sign in to it."""
     cors: CorsSettings | None = None
     callers: RootNamespaces | None = None
     """The namespace for each principal, if catalogs are to see who calls."""
@@ -74,6 +83,7 @@ class Gateway:
         self._operations = OperationThreads(self.limits.threads)
         self._readers = anyio.CapacityLimiter(_READERS)
         self.senders = anyio.CapacityLimiter(self.limits.threads)
+        self.health = CatalogHealth(self.catalogs or {"root": self.namespace}, self.readiness)
 
     @property
     def running(self) -> int:
@@ -107,19 +117,77 @@ class Gateway:
             upload = UploadedFile(request, limits.stall_seconds, limits.batch_bytes)
             small = await upload.read_small()
             arguments.append(upload if small is None else small)
-        namespace = self.callers.of(principal) if self.callers else self.namespace
-        run = _Run(
-            self,
-            namespace,
-            principal,
-            call,
-            arguments,
-            is_lancedb,
-            request.state,
-            trail_of(request),
-        )
+        run = self._run_of(request, call, arguments, is_lancedb=is_lancedb)
         seconds = min(limits.operation_seconds, requested_seconds(request.headers))
-        return await self._operations.run(run, call.operation, seconds)
+        work = partial(run.carry_out, run.respond)
+        return await self._operations.run(work, call.operation, seconds)
+
+    async def call(
+        self,
+        request: Request,
+        operation: Operation,
+        fields: Mapping[str, Any],
+        read: Callable[[Any], T],
+        seconds: float,
+        *,
+        method: Method | None = None,
+    ) -> T:
+        """Carry out one of the operations that a page needs, as `answer` does for clients.
+
+        Args:
+            fields: Those of the operation's request, as JSON has them.
+            read: Returns what the page shows of a result. It is called in the operation's thread,
+                as rows are read there.
+            seconds: How long both may take.
+            method: Carries it out in place of the namespace's own method. It must do the same to
+                the same object: that is what is authorized.
+
+        Raises:
+            LanceNamespaceError: As `answer`.
+        """
+        work = partial(self.call_here, request, operation, fields, read, method=method)
+        return await self.work(work, operation, seconds)
+
+    def call_here(
+        self,
+        request: Request,
+        operation: Operation,
+        fields: Mapping[str, Any],
+        read: Callable[[Any], T],
+        *,
+        method: Method | None = None,
+    ) -> T:
+        """Carry out an operation as `call` does, in the thread of the caller.
+
+        Raises:
+            LanceNamespaceError: As `answer`.
+        """
+        call = Call(operation, dict(fields), DELIMITER, request_context(request))
+        refuse_functions(call.fields)
+        run = replace(self._run_of(request, call, [call.model()]), method=method)
+        return run.carry_out(read)
+
+    async def work(self, work: Callable[[], T], operation: Operation, seconds: float) -> T:
+        """Do what operations are carried out by, in one of the threads for them.
+
+        Args:
+            operation: What it is for.
+            seconds: How long it may take.
+
+        Raises:
+            ServiceUnavailableError: (17) it took longer, or no thread was free.
+        """
+        limit = min(seconds, self.limits.operation_seconds)
+        return await self._operations.run(work, operation, limit)
+
+    def _run_of(
+        self, request: Request, call: Call, arguments: list[Any], *, is_lancedb: bool = False
+    ) -> _Run:
+        principal: Principal = request.state.principal
+        namespace = self.callers.of(principal) if self.callers else self.namespace
+        state, trail = request.state, trail_of(request)
+        least = lancedb.min_version(request.headers) if is_lancedb else 0
+        return _Run(self, namespace, principal, call, arguments, is_lancedb, least, state, trail)
 
     def _prepare(self, request: Request, call: Call, *, is_lancedb: bool) -> tuple[Call, Any]:
         """Return a call as the namespace has it, and its request."""
@@ -153,14 +221,19 @@ class _Run:
     call: Call
     arguments: list[Any]
     is_lancedb: bool
+    min_version: int
+    """The version that LanceDB's client wants to read at least."""
     state: State
     """That of the HTTP request."""
     trail: AuditTrail
+    method: Method | None = None
+    """In place of the namespace's own method."""
 
-    def __call__(self) -> Response:
+    def carry_out(self, finish: Callable[[Any], T]) -> T:
+        """Carry it out, and return what a function makes of the result."""
         self.state.is_started = True
         try:
-            return self._respond(self._authorized())
+            return finish(self._authorized())
         except LanceNamespaceError:
             raise
         except BaseException as error:
@@ -183,15 +256,31 @@ class _Run:
             return answer_hidden(namespace, method, operation, self.arguments[0], hidden)
         self.trail.begin()
         try:
-            with acting_for(caller_of(gateway.authorizer, self.principal, accesses)):
+            with (
+                acting_for(caller_of(gateway.authorizer, self.principal, accesses)),
+                self.trail.recording_versions() as changes,
+            ):
                 result = self._result(accesses[0] if accesses else None)
         except LanceNamespaceError as error:
             answer = without_others(gateway.authorizer, error, accesses)
             if answer is error:
                 raise
             raise answer from error
-        self.trail.note_result(self.call.operation.name, self.arguments[0], result)
+        self._require_fresh(changes.read)
+        self.trail.note_result(self.arguments[0], result)
         return hide_storage_options(gateway.authorizer, self.principal, accesses, result)
+
+    def _require_fresh(self, version: int | None) -> None:
+        """Check that LanceDB's client reads what it asks for; keep the version for the answer.
+
+        Raises:
+            ServiceUnavailableError: (17) the table has no version as late as that.
+        """
+        fields = self.call.fields
+        is_latest = not (fields.get("version") or fields.get("tag") or fields.get("branch"))
+        if self.is_lancedb and self.call.operation.is_read and is_latest:
+            lancedb.require_min_version(self.min_version, version)
+            self.state.read_version = version
 
     def _accesses(self) -> list[Access]:
         """Return what the request would do.
@@ -219,14 +308,20 @@ class _Run:
         if operation.answer is Answer.ROWS and hasattr(namespace, "query_table_reader"):
             return with_first_batch(namespace.query_table_reader(*self.arguments))
         method = getattr(namespace, operation.name)
+        if self.method is not None:
+            method = partial(self.method, namespace)
         if operation.name == "create_table" and self.call.fields.get("location"):
             self._declare()
         if operation.name in LISTINGS and access is not None:
-            listing = VisibleListing(
-                self.gateway.authorizer, self.principal, operation.name, access.path, method
-            )
-            method = self._with_its_pages(listing.page)
+            method = self._with_its_pages(self._visible_only(method, access))
         return method(*self.arguments)
+
+    def _visible_only(self, method: Callable[..., Any], access: Access) -> Callable[..., Any]:
+        """Return a listing without what the principal may not see."""
+        authorizer, name = self.gateway.authorizer, self.call.operation.name
+        if type(authorizer) is AllowAll:  # to know what a filter leaves takes a second call
+            return method
+        return VisibleListing(authorizer, self.principal, name, access.path, method).page
 
     def _with_its_pages(self, method: Callable[..., Any]) -> Callable[..., Any]:
         """Return a method of a namespace with the page tokens of the client's protocol."""
@@ -250,7 +345,8 @@ class _Run:
             if locations.key(found or "") != locations.key(request.location or ""):
                 raise invalid(f"The table exists at {found}") from None
 
-    def _respond(self, result: Any) -> Response:
+    def respond(self, result: Any) -> Response:
+        """Return the answer to a client of the API."""
         operation = self.call.operation
         if operation.answer is Answer.EMPTY:
             return Response(status_code=operation.status)
@@ -270,14 +366,20 @@ class _Run:
             content = lancedb.translate_answer(
                 self.namespace, operation.name, self.arguments[0], content
             )
-            headers |= lancedb.version_headers(content)
+            headers |= self._version_header(content)
         return JSONResponse(content, operation.status, headers)
+
+    def _version_header(self, answer: Any = None) -> dict[str, str]:
+        version = lancedb.version_of(answer) or getattr(self.state, "read_version", None)
+        return lancedb.version_header(version)
 
     def _rows(self, result: Any) -> Response:
         if isinstance(result, pa.RecordBatchReader):
             media_type = ARROW_STREAM if self.is_lancedb else ARROW_FILE
             gateway = self.gateway
-            return RowsResponse(result, media_type, gateway.limits.stall_seconds, gateway.senders)
+            headers = self._version_header()
+            seconds, senders = gateway.limits.stall_seconds, gateway.senders
+            return RowsResponse(result, media_type, seconds, senders, headers)
         return Response(result if isinstance(result, bytes) else result.data, media_type=ARROW_FILE)
 
 

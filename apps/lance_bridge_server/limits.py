@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import math
-import time
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from typing import Annotated
 
 import limits as rates
-from lance_namespace.errors import ThrottlingError
-from limits.storage import MemoryStorage
-from limits.strategies import MovingWindowRateLimiter
+from lance_namespace.errors import LanceNamespaceError, ThrottlingError
 from pydantic import AfterValidator, ConfigDict, Field
 
 from lance_bridge.config import Seconds
 
 from .principals import Principal
+from .request_counts import RequestCounts
 
 
 def _check_rate(text: str) -> str:
@@ -63,9 +61,9 @@ class Limits:
     threads: Annotated[int, Field(gt=0, le=1024)] = 64
     """How many operations are carried out at once, and to how many clients rows are sent."""
     rate: Rate | None = None
-    """How many requests a principal may make in a time; each process counts for itself."""
+    """How many requests a principal may make in a time, of all worker processes together."""
     concurrent_requests: Count | None = None
-    """How many requests of a principal are answered at once; each process counts for itself."""
+    """How many requests of a principal are answered at once, by all of them together."""
     principals: Mapping[str, PrincipalLimits] = field(default_factory=dict)
     """Other limits for some principals, by name."""
 
@@ -103,41 +101,66 @@ _parse = cache(rates.parse)
 class Admission:
     """Counts the requests of principals. For one thread: that of the event loop."""
 
-    def __init__(self) -> None:
-        self._rates = MovingWindowRateLimiter(MemoryStorage())
-        self._running: Counter[tuple[str, str]] = Counter()
+    def __init__(self, counts: RequestCounts | None = None) -> None:
+        """Args: counts: Those of all worker processes; by default those of this one."""
+        self._counts = counts or RequestCounts()
 
     def admit(self, limits: Limits, principal: Principal) -> Callable[[], None]:
         """Count a request; return a function to call when it was answered.
 
         Raises:
             TooManyRequestsError: (21) the principal has too many, or too many at once.
+            ServiceUnavailableError: (17) as `RequestCounts`.
         """
         key = (principal.method, principal.name)
         most = limits.concurrent_requests_of(principal)
-        if most is not None and self._running[key] >= most:
+        running = _counter("running", *key)
+        if most is not None and not self._counts.begin(running, most):
             raise TooManyRequestsError(
                 f"{principal.name} has {most} requests that are being answered, and may not have "
                 "more at once; nothing was done",
                 1,
             )
+        release = partial(self._counts.end, running) if most is not None else _do_nothing
         rate = limits.rate_of(principal)
         if rate is not None:
-            self._count(rate, principal, key)
-        self._running[key] += 1
-        return lambda: self._release(key)
+            try:
+                self._count(rate, principal, key)
+            except LanceNamespaceError:
+                release()
+                raise
+        return release
 
     def _count(self, rate: str, principal: Principal, key: tuple[str, str]) -> None:
         item = _parse(rate)
-        if not self._rates.hit(item, *key):
-            wait = self._rates.get_window_stats(item, *key).reset_time - time.time()
+        wait = self._counts.add(_counter(rate, *key), item.amount, item.get_expiry())
+        if wait:
             raise TooManyRequestsError(
                 f"{principal.name} may make {item.amount} requests in "
                 f"{item.get_expiry()} s; nothing was done",
                 wait,
             )
 
-    def _release(self, key: tuple[str, str]) -> None:
-        self._running[key] -= 1
-        if not self._running[key]:
-            del self._running[key]
+    def check_failures(self, rate: str, address: str) -> None:
+        """Refuse another attempt to sign in from an address where too many have failed.
+
+        Raises:
+            TooManyRequestsError: (21)
+            ServiceUnavailableError: (17) as `RequestCounts`.
+        """
+        wait = self._counts.wait(_counter("failures", rate, address), _parse(rate).amount)
+        if wait:
+            raise TooManyRequestsError("Too many attempts to sign in have failed", wait)
+
+    def count_failure(self, rate: str, address: str) -> None:
+        """Count an attempt to sign in that has failed."""
+        item = _parse(rate)
+        self._counts.add(_counter("failures", rate, address), item.amount, item.get_expiry())
+
+
+def _counter(*parts: str) -> str:
+    return json.dumps(parts)
+
+
+def _do_nothing() -> None:
+    pass

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import anyio
 import anyio.to_thread
 from lance_namespace.errors import ServiceUnavailableError
-from starlette.responses import Response
 
 from lance_bridge.errors import OutcomeUnknownError, invalid
 
 from .operations import Operation
+
+T = TypeVar("T")
 
 TIMEOUT_HEADER = "x-request-timeout-ms"
 _MILLISECONDS = re.compile(r"[0-9]{1,15}")
@@ -43,16 +45,14 @@ class OperationThreads:
     def __init__(self, count: int) -> None:
         """Args: count: How many operations are carried out at once; others wait."""
         self._limiter = anyio.CapacityLimiter(count)
-        self._running: set[asyncio.Task[Response]] = set()
+        self._running: set[asyncio.Task[Any]] = set()
 
     @property
     def running(self) -> int:
         """How many operations have begun or wait, with those whose request was answered."""
         return len(self._running)
 
-    async def run(
-        self, work: Callable[[], Response], operation: Operation, seconds: float
-    ) -> Response:
+    async def run(self, work: Callable[[], T], operation: Operation, seconds: float) -> T:
         """Carry out an operation in a thread, and return its answer.
 
         Args:
@@ -64,7 +64,7 @@ class OperationThreads:
         """
         has_begun = False
 
-        def begin() -> Response:
+        def begin() -> T:
             nonlocal has_begun
             has_begun = True
             return work()
@@ -79,7 +79,7 @@ class OperationThreads:
             task.cancel()
         raise _too_late(operation, seconds, has_begun=has_begun)
 
-    def _forget(self, task: asyncio.Task[Response]) -> None:
+    def _forget(self, task: asyncio.Task[Any]) -> None:
         self._running.discard(task)
         if not task.cancelled():
             task.exception()  # asyncio would log it as never retrieved after a timeout

@@ -15,17 +15,20 @@ from typing import IO, Any
 
 import lance_namespace as api
 import uvicorn
-from cli.running import PROGRAM
+from cli.running import PROGRAM, answer_of
 
 import lance_bridge
 from lance_bridge_server.app import create_app
+from lance_bridge_server.authentication.api_keys import ApiKeys
+from lance_bridge_server.authentication.chain import AuthenticatorChain
+from lance_bridge_server.authentication.key_file import ApiKeyFile
 from lance_bridge_server.authorization import AllowAll, Decision
 from lance_bridge_server.configuration.settings import ServerSettings
-from lance_bridge_server.factory import authenticator_from_settings
 from lance_bridge_server.gateway import Gateway
-from lance_bridge_server.listeners import ServedTls, addresses_of, open_sockets
 from lance_bridge_server.principals import Authenticator, Principal
-from lance_bridge_server.running import uvicorn_config
+from lance_bridge_server.process.factory import authenticator_from_settings, login_from_settings
+from lance_bridge_server.process.listeners import ServedTls, addresses_of, open_sockets
+from lance_bridge_server.process.running import uvicorn_config
 
 LIST = "/v1/namespace/$/list"
 """A request that needs no table."""
@@ -46,6 +49,12 @@ class Seen(AllowAll):
     ) -> Decision:
         self.principals.append(principal)
         return super().check(principal, operation, path, location)
+
+
+def one_api_key(file: Path) -> tuple[Authenticator, str]:
+    """Make a key by the command, in a new file; return what authenticates by it, and the key."""
+    key = answer_of("keys", "add", "tester", "--file", str(file))["key"]
+    return AuthenticatorChain([ApiKeys(ApiKeyFile(file))]), key
 
 
 @dataclass
@@ -82,6 +91,8 @@ def serving_settings(
         authorizer=served.seen,
         limits=known.limits,
         databases=known.databases,
+        audit=known.audit.make(),
+        login=login_from_settings(known),
     )
     served.tls = ServedTls(known.tls) if known.tls else None
     server = uvicorn.Server(uvicorn_config(create_app(gateway), known, served.tls))

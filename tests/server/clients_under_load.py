@@ -199,7 +199,9 @@ class Load:
         waiting = set(range(len(self._work)))
         while waiting:
             self._raise_faults()
-            assert time.monotonic() < deadline, f"threads without progress: {waiting}"
+            assert time.monotonic() < deadline, (
+                f"threads without progress: {waiting}; done {self.done}; failed {self.failures}"
+            )
             waiting = {each for each in waiting if self.done[each] < before[each] + 2}
             time.sleep(_PAUSE)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import lance_namespace as api
-from docs.gateway_pages import ADDRESS, Reader
+from docs.gateway_pages import ADDRESS, CLIENTS_PAGE, Block, Reader, blocks
 from servers.metastores import Metastores
 
 from lance_bridge_hive import HiveNamespace
@@ -16,6 +17,7 @@ from lance_bridge_server.authentication.key_file import ApiKeyFile
 from .authenticated import serve
 
 DATABASE = "sales"
+_CREATES = re.compile("create_table|write_dataset")
 
 
 @contextmanager
@@ -30,3 +32,19 @@ def reader_of_clients_page(directory: Path, metastores: Metastores) -> Iterator[
     with HiveNamespace(uri=uri) as namespace:
         request = api.DropNamespaceRequest(id=[DATABASE], mode="Skip", behavior="Cascade")
         namespace.drop_namespace(request)
+
+
+@contextmanager
+def reader_after_python(directory: Path, metastores: Metastores) -> Iterator[Reader]:
+    """The same for a reader who has come to the sections after Python's: `films` has three rows."""
+    with reader_of_clients_page(directory, metastores) as reader:
+        for block in blocks(CLIENTS_PAGE):
+            is_python = block.section in ("pylance", "LanceDB for Python")
+            if block.section == "curl" or (is_python and _CREATES.search(block.text)):
+                reader.follow(block)
+        yield reader
+
+
+def section(title: str) -> list[Block]:
+    """Return the snippets of a section."""
+    return [each for each in blocks(CLIENTS_PAGE) if each.section == title]

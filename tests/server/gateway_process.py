@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
 from pathlib import Path
 from types import TracebackType
 
 from cli.running import PROGRAM
 from servers.processes import free_port
+
+_TESTS = Path(__file__).parents[1]
+_SECONDS = 120.0
 
 
 class GatewayProcess:
@@ -29,12 +34,21 @@ class GatewayProcess:
         assert self._process is not None
         return self._process.pid
 
-    def start(self) -> None:
-        """Start it, and wait until it listens."""
-        command = [PROGRAM, "serve", *self._arguments, "--port", str(self._port)]
+    def start(self, *, dies_at: str = "") -> None:
+        """Start it, and wait until it listens.
+
+        Args:
+            dies_at: A step of `managed.death` at which it kills itself.
+        """
+        program = [sys.executable, "-m", "server.dying_gateway", dies_at] if dies_at else [PROGRAM]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True
+                [*program, "serve", *self._arguments, "--port", str(self._port)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env={**os.environ, "PYTHONPATH": str(_TESTS)} if dies_at else None,
             )
         assert self._process.stdout is not None
         assert self._process.stdout.readline().strip() == self.url, self._log.read_text()
@@ -44,6 +58,15 @@ class GatewayProcess:
         assert self._process is not None
         self._process.kill()
         self._process.communicate()
+
+    def await_end(self) -> int:
+        """Return the exit code of one that ends by itself.
+
+        Raises:
+            subprocess.TimeoutExpired: it does not.
+        """
+        assert self._process is not None
+        return self._process.wait(_SECONDS)
 
     def restart(self) -> None:
         self.kill()

@@ -1,20 +1,26 @@
 """A small identity provider in a process of its own: it has keys, publishes them, signs tokens.
 
+Users sign in at it by the authorization code flow with PKCE, without being asked for a password.
+
 Its discovery and key documents have the shapes of well-known providers: which members they have,
 which of a key's members they leave out, and that Keycloak also publishes a key for encryption.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import secrets
 import subprocess
 import sys
 import time
+from base64 import b64decode, urlsafe_b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 import httpx
 from joserfc import jwt
@@ -50,6 +56,12 @@ class _Provider(ThreadingHTTPServer):
     keys: list[RSAKey]
     retired: RSAKey
     requests = 0
+    clients: dict[str, str | None]
+    """Identifiers of clients, with their secrets."""
+    codes: dict[str, dict[str, str]]
+    """What a login was begun with, by its code."""
+    login: dict[str, Any]
+    """What the next logins are to have: ``claims``, ``answer`` and ``status``."""
 
     def documents(self) -> dict[str, Any]:
         base, keys = _PATHS[self.shape]
@@ -59,9 +71,47 @@ class _Provider(ThreadingHTTPServer):
             "id_token_signing_alg_values_supported": ["RS256"],
             "response_types_supported": ["code"],
             "subject_types_supported": ["public"],
+            "authorization_endpoint": f"http://127.0.0.1:{self.server_port}/authorize",
+            "token_endpoint": f"http://127.0.0.1:{self.server_port}/token",
+            "token_endpoint_auth_methods_supported": [
+                "client_secret_post" if self.shape == "entra" else "client_secret_basic"
+            ],
             **_DISCOVERY[self.shape],
         }
         return {f"{base}/.well-known/openid-configuration": discovery, keys: self.jwks()}
+
+    def authorize(self, given: dict[str, str]) -> str:
+        """Return where the browser is sent after its user has signed in."""
+        assert given["response_type"] == "code"
+        assert given["code_challenge_method"] == "S256"
+        assert given["client_id"] in self.clients
+        assert "openid" in given["scope"].split()
+        code = secrets.token_urlsafe()
+        self.codes[code] = given
+        answer = {"code": code, "state": given["state"], "iss": self.issuer}
+        answer = {key: value for key, value in {**answer, **self.login["answer"]}.items() if value}
+        return f"{given['redirect_uri']}?{urlencode(answer)}"
+
+    def exchange(self, form: dict[str, str], basic: str | None) -> tuple[int, Any]:
+        """Return the ID token for a code, which can be used once."""
+        begun = self.codes.pop(form["code"], None)
+        name, secret = form.get("client_id"), form.get("client_secret")
+        if basic:
+            pair = b64decode(basic.removeprefix("Basic ")).decode()
+            name, secret = map(unquote, pair.split(":"))  # RFC 6749, section 2.3.1
+        digest = hashlib.sha256(form["code_verifier"].encode()).digest()
+        if begun is None or self.login["status"] != 200:
+            return self.login["status"] if begun else 400, {"error": "invalid_grant"}
+        if begun["client_id"] != name or self.clients[name] != secret:
+            return 401, {"error": "invalid_client"}
+        challenge = urlsafe_b64encode(digest).rstrip(b"=").decode()
+        if (begun["code_challenge"], begun["redirect_uri"]) != (challenge, form["redirect_uri"]):
+            return 400, {"error": "invalid_grant"}
+        now = int(time.time())
+        claims = {"iss": self.issuer, "aud": name, "sub": "ann", "iat": now, "exp": now + 300}
+        claims = {**claims, "nonce": begun["nonce"], **self.login["claims"]}
+        header = {"alg": "RS256", "kid": self.keys[-1].kid}
+        return 200, {"id_token": jwt.encode(header, claims, self.keys[-1]), "token_type": "Bearer"}
 
     def jwks(self) -> dict[str, Any]:
         published = []
@@ -81,11 +131,23 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.server.requests += 1
+        if self.path.startswith("/authorize?"):
+            self.send_response(303)
+            target = self.server.authorize(dict(parse_qsl(urlsplit(self.path).query)))
+            self.send_header("Location", target)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
         document = self.server.documents().get(self.path)
         self.answer(404 if document is None else 200, document or {"error": "not_found"})
 
     def do_POST(self) -> None:
-        given = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        body = self.rfile.read(int(self.headers["content-length"])).decode()
+        if self.path == "/token":
+            form = dict(parse_qsl(body))
+            self.answer(*self.server.exchange(form, self.headers["authorization"]))
+            return
+        given = json.loads(body)
         self.answer(200, getattr(self, f"do_{self.path.strip('/')}")(given))
 
     def do_sign(self, given: Any) -> Any:
@@ -97,6 +159,14 @@ class _Handler(BaseHTTPRequestHandler):
     def do_rotate(self, _given: Any) -> Any:
         self.server.retired = self.server.keys[-1]
         self.server.keys = [_new_key()]
+        return {}
+
+    def do_client(self, given: Any) -> Any:
+        self.server.clients[given["id"]] = given["secret"]
+        return {}
+
+    def do_login(self, given: Any) -> Any:
+        self.server.login = given
         return {}
 
     def do_requests(self, _given: Any) -> Any:
@@ -124,6 +194,8 @@ def _main(shape: str) -> None:
     provider = _Provider(("127.0.0.1", 0), _Handler)
     provider.shape, provider.keys, provider.retired = shape, [_new_key()], _new_key()
     provider.issuer = f"http://127.0.0.1:{provider.server_port}{_PATHS[shape][0]}"
+    provider.clients, provider.codes = {}, {}
+    provider.login = {"claims": {}, "answer": {}, "status": 200}
     print(provider.issuer, flush=True)
     provider.serve_forever()
 
@@ -161,6 +233,22 @@ class IdentityProvider:
     def rotate(self) -> None:
         """Replace the key by a new one."""
         self._post("rotate", {})
+
+    def add_client(self, identifier: str, secret: str | None = None) -> None:
+        """Have users sign in for a client."""
+        self._post("client", {"id": identifier, "secret": secret})
+
+    def set_login(
+        self, answer: dict[str, str] | None = None, status: int = 200, **claims: Any
+    ) -> None:
+        """Say what the next logins answer.
+
+        Args:
+            answer: Parameters for the callback; an empty one is left out.
+            status: That of the token endpoint.
+            claims: Those of the ID token.
+        """
+        self._post("login", {"claims": claims, "answer": answer or {}, "status": status})
 
     def requests(self) -> int:
         """Return how often its documents were fetched."""

@@ -10,7 +10,7 @@ from typing import Any
 import uvicorn
 from starlette.types import ASGIApp
 
-from lance_bridge_server.listening import http_options
+from lance_bridge_server.process.listening import http_options
 
 
 @contextmanager

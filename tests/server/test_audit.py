@@ -8,13 +8,23 @@ import os
 from pathlib import Path
 from typing import Any
 
+import lance
+import lance_namespace as api
+import pyarrow as pa
 import pytest
-from lance_namespace.errors import InvalidInputError
+from core.memory_catalog import SERVERS
+from lance.namespace import RestNamespace
+from lance_namespace.errors import InvalidInputError, PermissionDeniedError
 from server.http_rows import ARROW, one_row
 from server.policies import cedar, clients, declare, memory_namespace
+from server.serving import serving
 
-from lance_bridge_server.audit import AuditLog, open_audit_log
+from lance_bridge.version_changes import VersionChange, VersionChanges
+from lance_bridge_server.app import create_app
+from lance_bridge_server.audit import AuditLog, AuditTrail, open_audit_log
 from lance_bridge_server.audit.log import LOGGER
+from lance_bridge_server.gateway import Gateway
+from lance_bridge_server.operations import OPERATIONS
 
 POLICIES = """
 @id("owns") permit(principal == User::"ann", action, resource);
@@ -86,6 +96,124 @@ def test_a_change_has_a_line_before_and_one_after(served: Any) -> None:
     assert (commit["version_after"], commit["request_id"]) == (1, decision["request_id"])
     assert (failure["event"], failure["code"], failure["status"]) == ("failure", 5, 409)
     assert second["request_id"] == failure["request_id"]
+
+
+CHANGES: list[tuple[str, dict[str, Any], int]] = [
+    ("update", {"updates": [["id", "id + 1"]]}, 1),
+    ("delete", {"predicate": "id = 7"}, 1),
+    ("add_columns", {"new_columns": [{"name": "x", "expression": "1"}]}, 1),
+    ("alter_columns", {"alterations": [{"path": "id", "rename": "other"}]}, 1),
+    ("drop_columns", {"columns": ["text"]}, 1),
+    ("schema_metadata/update", {"key": "value"}, 1),
+    ("update_field_metadata", {"updates": [{"path": "id", "metadata": {"key": "value"}}]}, 1),
+    ("create_scalar_index", {"column": "id", "index_type": "BTREE", "name": "i"}, 1),
+    ("create_index", {"column": "text", "index_type": "FTS"}, 1),
+    ("restore", {"version": 1}, 1),
+    ("alter_columns", {"alterations": [{"path": "id", "data_type": {"type": "int32"}}]}, 2),
+    ("tags/create", {"tag": "v", "version": 1}, 0),
+]
+"""Requests for a change of a table, with the number of versions that each makes."""
+
+
+def rows_with_text() -> bytes:
+    field = pa.field("id", pa.int64(), metadata={"unit": "m"})
+    table = pa.table([[1], ["a"]], schema=pa.schema([field, ("text", pa.string())]))
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+@pytest.mark.parametrize("managed", [False, True], ids=["storage", "catalog"])
+def test_a_commit_has_the_versions_before_and_after(served: Any, *, managed: bool) -> None:
+    namespace, authorizer, file = served
+    properties = {"properties": json.dumps({"managed_by": "impl"})} if managed else {}
+    arrow = {"headers": {"Content-Type": ARROW}, "content": rows_with_text()}
+    merge = {"on": "id", "when_matched_update_all": "true"}
+    expected: list[tuple[int | None, int | None]] = [(0, 1), (1, 1), (1, 2), (2, 3), (3, 4)]
+    with clients(namespace, authorizer, audit=open_audit_log(file)) as client_of:
+        send = client_of("ann")
+
+        def change(path: str, **request: Any) -> None:
+            answer = send("POST", f"/v1/table/db$v/{path}", **request)
+            assert answer.is_success, answer.text
+
+        change("create", params=properties, **arrow)
+        change("create", params={"mode": "exist_ok"}, **arrow)
+        change("insert", **arrow)
+        change("insert", params={"mode": "overwrite"}, **arrow)
+        change("merge_insert", params=merge, **arrow)
+        version = 4
+        for path, body, count in CHANGES:
+            change("create", params={"mode": "overwrite"}, **arrow)
+            change(path, json=body)
+            created = (version + 1, version + 1 + count) if count else (None, None)
+            expected += [(version, version + 1), created]
+            version += 1 + count
+        change("create_scalar_index", json={"column": "id", "index_type": "BTREE", "name": "i"})
+        change("index/i/drop")
+        expected += [(version, version + 1), (version + 1, version + 2)]
+    commits = [each for each in lines_of(file) if each["event"] == "commit"]
+    found = [(each.get("version_before"), each.get("version_after")) for each in commits]
+    assert dict(enumerate(found)) == dict(enumerate(expected))
+
+
+def test_a_change_that_fails_after_its_commit_has_its_versions(served: Any) -> None:
+    namespace, authorizer, file = served
+    namespace.create_table(api.CreateTableRequest(id=["db", "v"]), rows_with_text())
+
+    def refuse(name: str, moment: str) -> None:
+        if (name, moment) == ("alter_table", "before"):
+            raise PermissionDeniedError("entries may not be altered")
+
+    SERVERS[str(file.parent)].fault = refuse
+    with clients(namespace, authorizer, audit=open_audit_log(file)) as client_of:
+        body = {"updates": [["id", "id + 1"]], "properties": {"key": "value"}}
+        client_of("ann")("POST", "/v1/table/db$v/update", json=body)
+    line = lines_of(file)[-1]
+    assert (line["event"], line["version_before"], line["version_after"]) == ("failure", 1, 2)
+
+
+def test_versions_that_clients_write_have_those_before(tmp_path: Path) -> None:
+    file = tmp_path / "audit.jsonl"
+    namespace = memory_namespace(tmp_path)
+    declare(namespace, "db.t")
+    namespace.manage_table(["db", "t"])
+    gateway = Gateway(namespace, audit=open_audit_log(file))
+    with serving(create_app(gateway)) as url:
+        client = RestNamespace(uri=url)  # type: ignore[no-untyped-call]  # pylance has no types
+        for mode in ("overwrite", "append"):
+            lance.write_dataset(
+                pa.table({"id": [1]}), namespace_client=client, table_id=["db", "t"], mode=mode
+            )
+    lines = [each for each in lines_of(file) if each["event"] == "commit"]
+    found = [(each["operation"], each["version_before"], each["version_after"]) for each in lines]
+    assert found == [("create_table_version", 0, 1), ("create_table_version", 1, 2)]
+
+
+def test_each_table_of_a_batch_has_its_versions(tmp_path: Path) -> None:
+    file = tmp_path / "audit.jsonl"
+    operation = next(each for each in OPERATIONS if each.name == "batch_commit_tables")
+    trail = AuditTrail(open_audit_log(file), {"state": {"operation": operation}})
+    created = [
+        {"create_table_version": {"id": ["db", name], "version": 5, "manifest_path": "m"}}
+        for name in ("t", "u")
+    ]
+    request = api.BatchCommitTablesRequest.from_dict({"operations": created})
+    trail.begin()
+    trail.note_result(request, api.BatchCommitTablesResponse(results=[]))
+    trail.end(200, None)
+    assert lines_of(file)[-1]["versions"] == [
+        {"id": ["db", name], "version_before": 4, "version_after": 5} for name in ("t", "u")
+    ]
+
+
+def test_a_committed_version_replaces_the_one_before_it() -> None:
+    changes = VersionChanges()
+    changes.add(("db", "t"), read=5, after=5)
+    changes.add(("db", "t"), read=5, after=8)  # others have committed 6 and 7
+    changes.add(("db", "t"), read=8, after=9)
+    assert changes == {("db", "t"): VersionChange(7, 9)}
 
 
 def test_requests_without_credentials_and_malformed_ones_have_a_line(served: Any) -> None:

@@ -15,7 +15,7 @@ from server.policies import cedar, clients, declare, memory_namespace
 import lance_bridge
 from lance_bridge.capabilities import NamespaceWords
 from lance_bridge_federated import FederatedNamespace
-from lance_bridge_server.accesses import CREATING, LISTINGS, is_table_operation
+from lance_bridge_server.authorization.accesses import CREATING, LISTINGS, is_table_operation
 from lance_bridge_server.operations import OPERATIONS, Operation
 
 POLICIES = """

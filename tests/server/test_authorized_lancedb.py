@@ -9,7 +9,7 @@ import pytest
 from server.operation_requests import request_for
 from server.policies import cedar, clients, declare, memory_namespace
 
-from lance_bridge_server.accesses import CREATING, is_table_operation
+from lance_bridge_server.authorization.accesses import CREATING, is_table_operation
 from lance_bridge_server.lancedb import DatabasePaths
 from lance_bridge_server.operations import OPERATIONS, Operation
 

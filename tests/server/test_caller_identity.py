@@ -96,7 +96,10 @@ def declare_tables(url: str, database: str, **tokens: str) -> None:
     ("release", "max_callers"),
     [
         ("2.3", 1),
-        *(pytest.param(*each, marks=pytest.mark.slow) for each in (("2.3", 100), ("3.1", 1))),
+        *(
+            pytest.param(*each, marks=pytest.mark.slow)
+            for each in (("2.3", 100), ("3.1", 1), ("4.2", 1))
+        ),
     ],
 )
 def test_hive_sees_the_user_of_each_request(

@@ -11,8 +11,8 @@ import httpx
 import pytest
 from server.http_requests import ROWS, done, ipc, refused, send_rows
 
-from lance_bridge_server.accesses import Names
 from lance_bridge_server.authorization import AllowAll, Decision
+from lance_bridge_server.authorization.accesses import Names
 from lance_bridge_server.gateway import Gateway
 from lance_bridge_server.principals import Principal
 

@@ -12,7 +12,11 @@ from hypothesis import strategies as st
 from lance_namespace.errors import InvalidInputError
 from server.policies import cedar
 
-from lance_bridge_server.accesses import SET_LOCATION, SET_NAMESPACE_LOCATION
+from lance_bridge_server.authorization.accesses import (
+    SERVER_RIGHTS,
+    SET_LOCATION,
+    SET_NAMESPACE_LOCATION,
+)
 from lance_bridge_server.operations import OPERATIONS
 from lance_bridge_server.policies import CedarAuthorizer
 from lance_bridge_server.policies.entities import object_entity
@@ -141,7 +145,7 @@ def test_every_operation_is_an_action_of_one_group() -> None:
     assert set(groups.values()) <= set(GROUPS)
     batches = {"batch_create_table_versions", "batch_commit_tables"}
     assert set(groups) == {each.name for each in OPERATIONS} - batches | {
-        SET_LOCATION, SET_NAMESPACE_LOCATION,
+        SET_LOCATION, SET_NAMESPACE_LOCATION, *SERVER_RIGHTS,
     }  # fmt: skip
 
 

@@ -16,8 +16,8 @@ from lance_namespace.errors import LanceNamespaceError
 
 from lance_bridge_server.configuration.settings import TlsSettings
 from lance_bridge_server.configuration.source import SettingsSource
-from lance_bridge_server.factory import gateway_from_source
-from lance_bridge_server.listeners import tls_context
+from lance_bridge_server.process.factory import gateway_from_source
+from lance_bridge_server.process.listeners import tls_context
 
 from .authenticated import LIST, Served, children, serving_settings
 from .certificates import Authority, loopback, tls_client

@@ -1,14 +1,21 @@
-"""The conformance kit through a gateway whose root is a federation, on two of its catalogs."""
+"""The conformance kit through a gateway whose root is a federation of all catalogs, on each one.
+
+Each class runs what its catalog decides; everything else runs without a federation.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from conformance.federated_target import FederatedTarget
+from conformance.glue_target import GlueOnDiskTarget
 from conformance.hive_target import hive_target
 from conformance.unity_target import UnityTarget
 from server.rest_target import over_rest
+from servers.glue_server import GlueServer
+from servers.http_proxy import HttpProxy
 from servers.metastores import Metastores
 from servers.unity import OPEN_SOURCE_0_6, UnityServer
 
@@ -17,14 +24,21 @@ from lance_bridge.testing import EntrySuite, RequestSuite, ServerSuite, Target
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
 
-@pytest.fixture(scope="class")
+@pytest.fixture(scope="module")
 def targets(
     metastores: Metastores, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, Target]]:
-    with UnityServer(OPEN_SOURCE_0_6) as server:
+    make: Callable[[str], Path] = tmp_path_factory.mktemp
+    with (
+        UnityServer(OPEN_SOURCE_0_6) as unity,
+        GlueServer() as glue,
+        HttpProxy(glue.endpoint) as proxy,
+    ):
         yield {
-            "prod": hive_target("2.3", metastores, tmp_path_factory.mktemp("hive")),
-            "unity": UnityTarget(server, str(tmp_path_factory.mktemp("unity"))),
+            "old": hive_target("2.3", metastores, make("old")),
+            "prod": hive_target("4.2", metastores, make("prod")),
+            "aws": GlueOnDiskTarget(glue, proxy, make("aws")),
+            "unity": UnityTarget(unity, str(make("unity"))),
         }
 
 
@@ -34,13 +48,25 @@ def target(request: pytest.FixtureRequest, targets: dict[str, Target]) -> Iterat
         yield target
 
 
-class TestHive(EntrySuite, RequestSuite):
+class TestHive23(EntrySuite, RequestSuite):
     """What the kind of catalog decides."""
+
+    catalog = "old"
+
+
+class TestHive42(EntrySuite, RequestSuite):
+    """The same, of the newest release."""
 
     catalog = "prod"
 
 
-class TestUnity(ServerSuite, RequestSuite):
+class TestGlue(ServerSuite, RequestSuite):
     """What the server and the kind of catalog decide."""
+
+    catalog = "aws"
+
+
+class TestUnity(ServerSuite, RequestSuite):
+    """The same."""
 
     catalog = "unity"

@@ -10,7 +10,7 @@ from server.rest_target import over_rest
 from servers.glue_server import GlueServer
 from servers.http_proxy import HttpProxy
 
-from lance_bridge.testing import RequestSuite, ServerSuite, Target
+from lance_bridge.testing import ConformanceSuite, Target
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
@@ -28,5 +28,5 @@ def target(
         yield target
 
 
-class TestGlue(ServerSuite, RequestSuite):
-    """What the server and the kind of catalog decide."""
+class TestGlue(ConformanceSuite):
+    """Everything."""

@@ -34,8 +34,10 @@ class OnRelease:
 
 
 @pytest.mark.slow
-class TestHive23(OnRelease, ConcurrencyCases, EntrySuite):
-    """What the release of the server decides."""
+class TestHive23(
+    OnRelease, ConcurrencyCases, EntrySuite, RequestSuite, DataOperationSuite, StatefulCases
+):
+    """Everything but restarts, which 4.2 has."""
 
     release = "2.3"
 

@@ -9,7 +9,7 @@ from conformance.unity_target import UnityTarget
 from server.rest_target import over_rest
 from servers.unity import OPEN_SOURCE_0_6, UnityServer
 
-from lance_bridge.testing import RequestSuite, ServerSuite, Target
+from lance_bridge.testing import ConformanceSuite, Target
 
 pytestmark = pytest.mark.slow
 
@@ -24,5 +24,5 @@ def target(
             yield target
 
 
-class TestUnity(ServerSuite, RequestSuite):
-    """What the server and the kind of catalog decide."""
+class TestUnity(ConformanceSuite):
+    """Everything."""

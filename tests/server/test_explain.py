@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
@@ -10,10 +11,10 @@ from cli.running import answer_of, run
 from lance_namespace.errors import InvalidInputError
 from server.policies import cedar, memory_namespace
 
-from lance_bridge_server import authorizers
-from lance_bridge_server.authorization import AllowAll
-from lance_bridge_server.authorizers import make_authorizer
-from lance_bridge_server.explain import explain
+from lance_bridge.catalog import NameRule
+from lance_bridge_server.authorization import AllowAll, authorizers
+from lance_bridge_server.authorization.authorizers import make_authorizer
+from lance_bridge_server.authorization.explain import explain, explain_request
 from lance_bridge_server.policies import CedarAuthorizer
 from lance_bridge_server.principals import Principal
 
@@ -62,6 +63,55 @@ def test_unknown_operations_are_refused(tmp_path: Path) -> None:
         explain(AllowAll(), memory_namespace(tmp_path), ANN, "read", ["a", "b"])
 
 
+VERSIONS = """@id("writes")
+permit(principal, action in [Action::"write", Action::"see"], resource in Namespace::"sales");
+@id("drops")
+permit(principal, action == Action::"deregister_table", resource == Table::"sales.old");
+@id("no-pay")
+forbid(principal, action, resource == Table::"sales.pay,2");
+"""
+
+
+@pytest.mark.parametrize(
+    ("operation", "ids", "answer", "decisions"),
+    [
+        ("batch_create_table_versions", "sales.a", "done", ["allow"]),
+        ("batch_create_table_versions", "sales.a,sales.b", "done", ["allow", "allow"]),
+        ("batch_create_table_versions", "sales.a,sales.`pay,2`", "not found", ["allow", "deny"]),
+        (
+            "batch_commit_tables",
+            "create_table_version=sales.a,deregister_table=sales.old",
+            "done",
+            ["allow", "allow"],
+        ),
+        (
+            "batch_commit_tables",
+            "create_table_version=sales.a,delete_table_versions=sales.a,deregister_table=sales.old",
+            "permission denied",
+            ["allow", "deny", "allow"],
+        ),
+    ],
+)
+def test_each_entry_of_a_batch_is_explained(
+    tmp_path: Path, operation: str, ids: str, answer: str, decisions: list[str]
+) -> None:
+    namespace = memory_namespace(
+        tmp_path, table_rule=NameRule("table", re.compile(".+"), "any", 40)
+    )
+    authorizer = cedar(tmp_path, VERSIONS)
+    found = explain_request(authorizer, namespace, ANN, operation, ids)
+    decision = "allow" if answer == "done" else "deny"
+    assert (found["decision"], found["answer"]) == (decision, answer)
+    assert [each["decision"] for each in found["entries"]] == decisions
+
+
+@pytest.mark.parametrize("ids", ["sales.a", "drop_table=sales.a", "create_table_version=", ""])
+def test_a_batch_that_cannot_be_is_refused(tmp_path: Path, ids: str) -> None:
+    namespace = memory_namespace(tmp_path)
+    with pytest.raises(InvalidInputError):
+        explain_request(AllowAll(), namespace, ANN, "batch_commit_tables", ids)
+
+
 def test_authorizers_have_names(tmp_path: Path) -> None:
     file = tmp_path / "policies.cedar"
     file.write_text(POLICIES)
@@ -105,6 +155,9 @@ def test_the_command_explains(tmp_path: Path) -> None:
     assert found["policies"][0]["id"] == "no-pay"
     done = run(*asked, "prod.sales.orders", "--group", "analysts")
     assert "decision: allow\nanswer: done\npolicy: readers permit" in done.output
+    batch = "create_table_version=prod.sales.orders,deregister_table=prod.sales.pay"
+    done = run(*asked[:-1], "batch_commit_tables", batch, "--group", "analysts")
+    assert "entry: deregister_table prod.sales.pay\n  decision: deny" in done.output
     done = run(*asked, "prod.sales.orders")
     assert "policy: none applies" in done.output
 

@@ -1,6 +1,7 @@
 """The lines to paste of ``docs/gateway-clients.md``, for the clients that are always installed.
 
-`tests/clients/installed/test_gateway_page.py` has the others.
+`test_gateway_clients_page_languages.py` has those for Node.js and Java, and
+`tests/clients/engines/test_gateway_page.py` those for engines.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ SECTIONS = {
     "Spark": ["python"],
 }
 """The languages of the blocks that are run here, by section."""
-INSTALLED = {"LanceDB for Node.js", "Java", "lance-ray", "daft-lance"}
+ELSEWHERE = {"LanceDB for Node.js", "Java", "DuckDB", "lance-ray", "daft-lance"}
+NOT_RUN = {"Not run"}
+"""The section that says what could not be run, and with which settings it would be."""
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +58,7 @@ def test_every_section_is_run_somewhere() -> None:
     for block in here():
         found.setdefault(block.section, []).append(block.language)
     assert found == SECTIONS
-    assert {each.section for each in blocks(CLIENTS_PAGE)} - set(SECTIONS) == INSTALLED
+    assert {each.section for each in blocks(CLIENTS_PAGE)} - set(SECTIONS) == ELSEWHERE | NOT_RUN
 
 
 def test_no_line_works_without_a_key(reader: Reader) -> None:

@@ -22,10 +22,10 @@ from server.http_requests import ROWS, done, ipc, refused, send_rows
 from server.serving import serving
 from server.sockets import chunk, dial, head, require_refused, reset
 
-from lance_bridge_server import listening
 from lance_bridge_server.app import create_app
 from lance_bridge_server.gateway import Gateway
 from lance_bridge_server.limits import Limits
+from lance_bridge_server.process import listening
 
 TABLE = "/v1/table/films$t"
 STALL = 0.5

@@ -18,8 +18,8 @@ from lance_bridge_federated import FederatedNamespace
 from lance_bridge_server.app import create_app
 from lance_bridge_server.authentication.chain import AuthenticatorChain
 from lance_bridge_server.gateway import Gateway
-from lance_bridge_server.health import ReadinessSettings
-from lance_bridge_server.process import Process
+from lance_bridge_server.monitoring.health import ReadinessSettings
+from lance_bridge_server.process.shared import Process
 
 SECRET = "thrift://user:password@metastore"
 

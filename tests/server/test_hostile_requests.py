@@ -21,11 +21,12 @@ from server.http_requests import ARROW, ROWS, done, ipc, refused, send_rows
 from server.serving import serving
 from server.sockets import chunk, dial, head, read_answer, require_refused
 
-from lance_bridge_server import calls, listening
+from lance_bridge_server import calls
 from lance_bridge_server import gateway as gateway_module
 from lance_bridge_server.app import create_app
 from lance_bridge_server.gateway import Gateway
 from lance_bridge_server.limits import Limits
+from lance_bridge_server.process import listening
 
 TABLE = "/v1/table/films$t"
 LIST = "/v1/namespace/$/list"

@@ -1,8 +1,9 @@
-"""A gateway that is killed, and a metastore that is, under clients that write and read."""
+"""A gateway that is killed, under clients or within a batch, and a metastore that is."""
 
 from __future__ import annotations
 
 import itertools
+import signal
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,7 +17,11 @@ import lance_namespace as api
 import pytest
 from cli.running import wait_until
 from lance_namespace.errors import InternalError, ServiceUnavailableError
-from server.clients_under_load import CLIENTS, SCHEMA, Load
+from managed import death
+from managed.batch_writer import stage
+from managed.building import FIRST
+from managed.writer import row
+from server.clients_under_load import CLIENTS, SCHEMA, Load, Operations, Pylance, Row
 from server.gateway_process import GatewayProcess
 from servers.metastores import Metastores
 
@@ -26,9 +31,11 @@ from lance_bridge_metastore import Metastore
 
 pytestmark = pytest.mark.server
 
-_SECONDS = 120.0
-"""How long a client may take to be served again."""
+_SECONDS = 300.0
+"""How long a client may take to succeed again. Lance gives a commit up after 30 s of lost races
+with other writers, and a client may see that several times."""
 MANAGED = {"managed_by": "impl"}
+BATCH_ROW, NEXT_ROW = (1, 0), (2, 0)
 
 
 @pytest.fixture
@@ -43,12 +50,17 @@ def catalog(metastore: Metastore, tmp_path: Path) -> Iterator[Any]:
         yield namespace
 
 
-@pytest.fixture
-def gateway(metastore: Metastore, tmp_path: Path) -> Iterator[GatewayProcess]:
+def gateway_of(metastore: Metastore, tmp_path: Path) -> GatewayProcess:
+    """Return a gateway that is not started."""
     hive = f"prod=hive:uri={metastore.uri}"
     options = ["-c", hive, "-p", f"prod.root={tmp_path}/root", "--root", "prod"]
     options += ["-p", "prod.client.retry-timeout=2"]
-    with GatewayProcess(tmp_path / "gateway.log", *options) as process:
+    return GatewayProcess(tmp_path / "gateway.log", *options)
+
+
+@pytest.fixture
+def gateway(metastore: Metastore, tmp_path: Path) -> Iterator[GatewayProcess]:
+    with gateway_of(metastore, tmp_path) as process:
         yield process
 
 
@@ -66,10 +78,11 @@ def tables(catalog: Any) -> list[list[str]]:
 
 @contextmanager
 def clients(url: str, tables: Sequence[Sequence[str]], writers: int) -> Iterator[Load]:
-    """Writers of every protocol on each table, so many of a kind, and four readers."""
+    """So many writers of each table, of every protocol in turn, and four readers."""
     load = Load()
-    for table_id, connect, _ in itertools.product(tables, CLIENTS, range(writers)):
-        load.add_writer(connect(url, table_id), table_id)
+    for table_id in tables:
+        for connect in itertools.islice(itertools.cycle(CLIENTS), writers):
+            load.add_writer(connect(url, table_id), table_id)
     for table_id, connect in itertools.product(tables, CLIENTS[1:]):
         load.add_reader(connect(url, table_id), table_id)
     with load.running():
@@ -91,8 +104,8 @@ def reader(catalog: Any) -> Callable[[Sequence[str]], Any]:
 @pytest.mark.parametrize(
     ("writers", "kills"),
     [
-        pytest.param(1, 2, id="twice"),
-        pytest.param(2, 30, id="often", marks=pytest.mark.timeout(3600)),
+        pytest.param(3, 2, id="twice"),
+        pytest.param(8, 10, id="often", marks=pytest.mark.timeout(3600)),
     ],
 )
 def test_a_killed_gateway_loses_no_acknowledged_write_and_doubles_none(
@@ -104,6 +117,117 @@ def test_a_killed_gateway_loses_no_acknowledged_write_and_doubles_none(
             load.await_progress(_SECONDS)
     assert load.failures, "no client noticed"
     load.require_all(reader(catalog))
+
+
+# -- a batch --------------------------------------------------------------------------------------
+
+
+class KilledBatch:
+    """A batch of one row for each of three tables, whose gateway is killed."""
+
+    def __init__(self, gateway: GatewayProcess, catalog: Any) -> None:
+        database = f"batches_{uuid.uuid4().hex[:12]}"
+        catalog.create_namespace(api.CreateNamespaceRequest(id=[database]))
+        self.tables = [[database, name] for name in ("a", "b", "c")]
+        for table_id in self.tables:
+            request = api.CreateTableRequest(id=table_id, properties=MANAGED)
+            catalog.create_table(request, ipc(row(*FIRST)))
+        self._gateway, self._catalog = gateway, catalog
+        self._entries = [stage(catalog, each, BATCH_ROW) for each in self.tables]
+        self.seen_meanwhile: list[list[Row]] = []
+        """The rows of each table while no gateway runs."""
+
+    def lose_gateway(self) -> None:
+        """Send the request to the gateway, which dies, and start it again."""
+        with pytest.raises(httpx.TransportError):
+            self.send()
+        assert self._gateway.await_end() == -signal.SIGKILL
+        self.seen_meanwhile = self.rows(self._catalog)
+        self._gateway.restart()
+
+    def send(self) -> httpx.Response:
+        """Send the request to commit all that is staged: the same one each time."""
+        operations = [{"create_table_version": each} for each in self._entries]
+        url = f"{self._gateway.url}/v1/table/batch-commit"
+        return httpx.post(url, json={"operations": operations}, timeout=_SECONDS)
+
+    def append(self, content: Row) -> None:
+        """Commit a row to each table by itself, the one with the record of the batch last."""
+        for each in reversed(self.tables):
+            Operations(self._gateway.url, each).append(row(*content))
+
+    def rows(self, catalog: Any = None) -> list[list[Row]]:
+        """Return the rows of each table, by the gateway or past it."""
+        read = reader(catalog) if catalog else lambda each: Pylance(self._gateway.url, each).rows()
+        found = [read(each) for each in self.tables]
+        return [sorted(zip(*each.to_pydict().values(), strict=True)) for each in found]
+
+    def require_settled(self) -> None:
+        """Check that no entry depends on a batch."""
+        loaded = [self._catalog.tables.load_by_id(each) for each in self.tables]
+        assert [each.managed_state().prepared for each in loaded] == [None] * len(loaded)
+
+
+@pytest.fixture
+def killed_batch(
+    request: pytest.FixtureRequest, metastore: Metastore, catalog: Any, tmp_path: Path
+) -> Iterator[KilledBatch]:
+    """The step is the parameter."""
+    gateway = gateway_of(metastore, tmp_path)
+    batch = KilledBatch(gateway, catalog)
+    gateway.start(dies_at=request.param)
+    try:
+        batch.lose_gateway()
+        yield batch
+    finally:
+        gateway.kill()
+
+
+def at_steps(steps: Sequence[str]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("killed_batch", steps, indirect=True)
+
+
+@pytest.mark.slow
+@at_steps(death.BEFORE_OUTCOME)
+def test_a_batch_whose_gateway_was_killed_before_its_outcome_is_committed_by_its_repetition(
+    killed_batch: KilledBatch,
+) -> None:
+    assert killed_batch.seen_meanwhile == killed_batch.rows() == [[FIRST]] * 3
+    answer = killed_batch.send()
+    assert answer.status_code == 200, answer.text
+    assert killed_batch.rows() == [[FIRST, BATCH_ROW]] * 3
+    killed_batch.require_settled()
+
+
+@pytest.mark.slow
+@at_steps(death.AFTER_OUTCOME)
+def test_a_batch_whose_gateway_was_killed_after_its_outcome_is_not_committed_again(
+    killed_batch: KilledBatch,
+) -> None:
+    assert killed_batch.seen_meanwhile == killed_batch.rows() == [[FIRST, BATCH_ROW]] * 3
+    answer = killed_batch.send()
+    assert answer.status_code == 200, answer.text
+    created = [each["create_table_version"] for each in answer.json()["results"]]
+    versions = [each["version"]["version"] for each in created]
+    assert versions == [2] * 3
+    assert killed_batch.rows() == [[FIRST, BATCH_ROW]] * 3
+    killed_batch.require_settled()
+
+
+@pytest.mark.slow
+@at_steps([death.HALF_PREPARED, death.UNDECIDED, death.DECIDED, death.HALF_FINISHED])
+def test_the_next_writers_settle_a_batch_whose_gateway_was_killed(
+    killed_batch: KilledBatch,
+) -> None:
+    left = killed_batch.seen_meanwhile[0]
+    assert killed_batch.seen_meanwhile == [left] * 3
+    killed_batch.append(NEXT_ROW)
+    killed_batch.require_settled()
+    assert killed_batch.rows() == [[*left, NEXT_ROW]] * 3
+    # Its client is late, and has to look for its rows: another version is the latest.
+    answer = killed_batch.send()
+    assert (answer.status_code, answer.json()["code"]) == (409, 14), answer.text
+    assert killed_batch.rows() == [[*left, NEXT_ROW]] * 3
 
 
 # -- the metastore ---------------------------------------------------------------------------------

@@ -19,8 +19,8 @@ from lance.fragment import write_fragments
 from lance.namespace import RestNamespace
 from lance_namespace.errors import LanceNamespaceError
 from lance_namespace_urllib3_client.models import Identity
+from server.authenticated import one_api_key
 from server.serving import serving
-from server.test_openapi import KEY, OneKey
 from servers.metastores import Metastores
 from starlette.applications import Starlette
 from starlette.routing import Mount
@@ -28,6 +28,7 @@ from starlette.routing import Mount
 from lance_bridge_hive import HiveNamespace
 from lance_bridge_server.app import create_app
 from lance_bridge_server.gateway import Gateway
+from lance_bridge_server.principals import Authenticator
 
 pytestmark = pytest.mark.server
 Connect = Callable[..., Any]
@@ -42,24 +43,38 @@ def ids(dataset: Any) -> list[int]:
 
 
 @pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory, metastores: Metastores) -> Iterator[str]:
+def authentication(tmp_path_factory: pytest.TempPathFactory) -> tuple[Authenticator, str]:
+    """What authenticates by a file of one API key, and the key."""
+    return one_api_key(tmp_path_factory.mktemp("keys") / "keys.json")
+
+
+@pytest.fixture(scope="module")
+def key(authentication: tuple[Authenticator, str]) -> str:
+    return authentication[1]
+
+
+@pytest.fixture(scope="module")
+def url(
+    tmp_path_factory: pytest.TempPathFactory,
+    metastores: Metastores,
+    authentication: tuple[Authenticator, str],
+) -> Iterator[str]:
     """A gateway that takes one API key, below a base path."""
     uri, root = metastores.get("2.3").uri, tmp_path_factory.mktemp("root")
     with HiveNamespace(uri=uri, root=str(root)) as hive:
-        app = create_app(Gateway(hive, authenticator=OneKey()))
+        app = create_app(Gateway(hive, authenticator=authentication[0]))
         with serving(Starlette(routes=[Mount("/catalogs/hive", app)])) as address:
             yield f"{address}/catalogs/hive"
 
 
 @pytest.fixture
-def connect(url: str) -> Connect:
+def connect(url: str, key: str) -> Connect:
     """Returns clients of the gateway."""
-    return lambda **more: client_of(url, **more)
+    return lambda **more: client_of(url, **{"header.x-api-key": key, **more})
 
 
 def client_of(url: str, **more: str) -> Any:
-    properties = {"uri": url, "header.x-api-key": KEY, **more}
-    return RestNamespace(**properties)  # type: ignore[no-untyped-call]  # pylance has no types
+    return RestNamespace(uri=url, **more)  # type: ignore[no-untyped-call]  # pylance has no types
 
 
 @pytest.fixture
@@ -91,22 +106,18 @@ def test_a_client_may_have_a_delimiter_of_its_own(
     assert delimiter.join([database, "t"]) in everything
 
 
-def test_a_client_without_the_key_is_unauthenticated(url: str, connect: Connect) -> None:
+def test_a_client_without_the_key_is_unauthenticated(url: str, key: str, connect: Connect) -> None:
     request = api.ListNamespacesRequest(id=[])
-    for wrong in (client_of(url, **{"header.x-api-key": "s3cret"}), keyless(url)):
+    for wrong in (client_of(url, **{"header.x-api-key": "s3cret"}), client_of(url)):
         with pytest.raises(LanceNamespaceError) as caught:
             wrong.list_namespaces(request)
         assert caught.value.code == api.ErrorCode.UNAUTHENTICATED
         assert "s3cret" not in str(caught.value)
-    own = api.ListNamespacesRequest(id=[], identity=Identity(api_key=KEY))
-    assert keyless(url).list_namespaces(own).namespaces
+    own = api.ListNamespacesRequest(id=[], identity=Identity(api_key=key))
+    assert client_of(url).list_namespaces(own).namespaces
     other = api.ListNamespacesRequest(id=[], identity=Identity(api_key="s3cret"))
     with pytest.raises(LanceNamespaceError):
         connect().list_namespaces(other)
-
-
-def keyless(url: str) -> Any:
-    return RestNamespace(uri=url)  # type: ignore[no-untyped-call]  # pylance has no types
 
 
 # -- managed tables --------------------------------------------------------------------------------

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime, timezone
 from pathlib import Path
 
+import httpx
 import lance
 import lance_namespace as api
 import lancedb
@@ -53,3 +55,21 @@ def test_requests_may_go_to_either(urls: list[str]) -> None:
     for number, table in enumerate(tables):
         table.add([{"id": 10 + number}])
         assert [each.count_rows() for each in tables] == [4 + number] * 2
+
+
+def test_what_one_has_written_is_read_from_the_other(urls: list[str]) -> None:
+    """The headers are those that LanceDB's client sends after a write, to whichever server."""
+    connect(urls[0]).create_namespace(api.CreateNamespaceRequest(id=DATABASE))
+    db = lancedb.connect("db://prod.side_by_side", api_key="k", host_override=urls[0])
+    table = db.create_table("t", ROWS)
+    headers = {"x-lancedb-database": "prod.side_by_side", "user-agent": "LanceDB-Test"}
+    for number in range(3):
+        version = table.add(ROWS).version
+        assert version == 2 + number
+        headers["x-lancedb-min-version"] = str(version)
+        headers["x-lancedb-min-timestamp"] = datetime.now(timezone.utc).isoformat()
+        answer = httpx.post(f"{urls[1]}/v1/table/t/count_rows/", headers=headers, json={})
+        assert (answer.json(), answer.headers["x-lancedb-version"]) == (
+            6 + 3 * number,
+            str(version),
+        )

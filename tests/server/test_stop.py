@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from .authenticated import LIST, Program, children, serve
 pytestmark = pytest.mark.server
 
 FILES = "/v1/namespace/files/list"
+RATE = 30
 
 
 @contextmanager
@@ -93,11 +94,12 @@ def requests_in_flight(served: Program) -> float:
 
 
 @contextmanager
-def half_sent(url: str) -> Iterator[socket.socket]:
+def half_sent(url: str, user: str = "ann") -> Iterator[socket.socket]:
     """Begin a request, whose body does not arrive."""
     host, _, port = url.removeprefix("http://").partition(":")
     with socket.create_connection((host, int(port)), 10) as half:
         half.sendall(b"POST /v1/table/files$t/insert HTTP/1.1\r\nHost: x\r\n")
+        half.sendall(f"X-Forwarded-User: {user}\r\n".encode())
         half.sendall(b"Content-Type: application/vnd.apache.arrow.stream\r\n")
         half.sendall(b"Content-Length: 100\r\n\r\nabc")
         yield half
@@ -153,7 +155,14 @@ def processes(served: Program) -> list[str]:
 @pytest.fixture(scope="module")
 def two_processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Program]]:
     """A configuration, and two processes that serve it."""
-    config = configured(tmp_path_factory.mktemp("processes"), workers=2)
+    limits = {"ann": {"rate": f"{RATE}/hour"}, "bob": {"concurrent_requests": 1}}
+    config = configured(
+        tmp_path_factory.mktemp("processes"),
+        workers=2,
+        authentication=[{"method": "proxy", "networks": ["127.0.0.1/32"]}],
+        allow_anonymous=True,
+        limits={"principals": limits},
+    )
     with serve("--config", str(config)) as served:
         wait_until(lambda: len(processes(served)) == 2)
         yield config, served
@@ -179,6 +188,39 @@ def test_a_worker_that_died_is_replaced_whatever_became_of_the_file(
     wait_until(lambda: len(processes(served)) == 3)
     config.write_text(before)
     assert children(served.url) == ["files"]
+
+
+def status_for(served: Program, user: str) -> int:
+    """Return the status of a request on a connection of its own, which reaches any process."""
+    headers = {"x-forwarded-user": user}
+    return httpx.get(f"{served.url}{FILES}", headers=headers, timeout=60).status_code
+
+
+def test_a_rate_is_that_of_all_processes(two_processes: tuple[Path, Program]) -> None:
+    _, served = two_processes
+    with ThreadPoolExecutor(4) as threads:
+        answers = Counter(threads.map(lambda _: status_for(served, "ann"), range(RATE + 30)))
+    assert answers == {200: RATE, 429: 30}
+
+
+def test_requests_at_once_are_those_of_all_processes(two_processes: tuple[Path, Program]) -> None:
+    _, served = two_processes
+    with half_sent(served.url, "bob"):
+        wait_until(lambda: status_for(served, "bob") == 429)
+        assert {status_for(served, "bob") for _ in range(20)} == {429}
+    wait_until(lambda: status_for(served, "bob") == 200)
+
+
+def test_requests_of_a_killed_process_no_longer_count(two_processes: tuple[Path, Program]) -> None:
+    _, served = two_processes
+    before = processes(served)
+    with half_sent(served.url, "bob"):
+        wait_until(lambda: status_for(served, "bob") == 429)
+        for each in before[-2:]:
+            with suppress(ProcessLookupError):
+                os.kill(int(each), signal.SIGKILL)
+        wait_until(lambda: len(processes(served)) == len(before) + 2)
+        wait_until(lambda: status_for(served, "bob") == 200)
 
 
 # -- reloads ---------------------------------------------------------------------------------------

@@ -16,12 +16,12 @@ from server.conftest import Recorder
 from server.http_requests import done, refused, send_rows
 from server.serving import serving
 
-from lance_bridge_server import telemetry
 from lance_bridge_server.app import create_app
 from lance_bridge_server.authentication.chain import AuthenticatorChain
 from lance_bridge_server.gateway import Gateway
-from lance_bridge_server.http_instruments import HttpInstruments
-from lance_bridge_server.logs import JsonFormatter
+from lance_bridge_server.monitoring import telemetry
+from lance_bridge_server.monitoring.http_instruments import HttpInstruments
+from lance_bridge_server.monitoring.logs import JsonFormatter
 
 TABLE = "/v1/table/films$t"
 

@@ -23,6 +23,7 @@ LOGGER = "lance_bridge.audit"
 Rotation = Literal["size", "daily", "external"]
 
 _log = logging.getLogger(__name__)
+_TAIL_BYTES = 256 << 10
 
 
 class _Raising(logging.Handler):
@@ -62,11 +63,15 @@ class AuditLog:
     Args:
         refuse_changes: Whether a change is refused when its line cannot be written. Else that is
             logged as an error, and the request goes on. Requests that read always go on.
+        file: Where the lines go, if it is a file.
     """
 
-    def __init__(self, logger: logging.Logger, *, refuse_changes: bool = False) -> None:
+    def __init__(
+        self, logger: logging.Logger, *, refuse_changes: bool = False, file: Path | None = None
+    ) -> None:
         self._logger = logger
         self._refuse_changes = refuse_changes
+        self.file = file
 
     def write(self, line: Mapping[str, Any]) -> None:
         """Write a line. A failure is logged."""
@@ -81,6 +86,27 @@ class AuditLog:
         if not self._try_write(line) and self._refuse_changes:
             message = "The audit log cannot be written; nothing was changed"
             raise ServiceUnavailableError(message)
+
+    def last_lines(self, count: int) -> list[dict[str, Any]]:
+        """Return the last lines of the file, the latest first; none without a file.
+
+        Lines before the last 256 KiB of the file are left out.
+
+        Raises:
+            ServiceUnavailableError: (17) the file cannot be read.
+        """
+        if self.file is None:
+            return []
+        try:
+            with self.file.open("rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                start = file.seek(max(0, size - _TAIL_BYTES))
+                lines = file.read(_TAIL_BYTES).splitlines(keepends=True)
+        except OSError as error:
+            raise ServiceUnavailableError("The audit log cannot be read") from error
+        # The first may be cut at its start, the last may not be written to its end.
+        whole = [each for each in lines[1 if start else 0 :] if each.endswith(b"\n")]
+        return [json.loads(each) for each in reversed(whole[-count:])]
 
     def _try_write(self, line: Mapping[str, Any]) -> bool:
         try:
@@ -123,7 +149,8 @@ def open_audit_log(
         logger.addHandler(_handler(to, rotation, max_bytes, backups))
     except OSError as error:
         raise invalid(f"The audit log cannot be opened: {error}") from error
-    return AuditLog(logger, refuse_changes=refuse_changes)
+    file = to if isinstance(to, Path) else None
+    return AuditLog(logger, refuse_changes=refuse_changes, file=file)
 
 
 def _handler(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ..observed import observed
+from ..monitoring.observed import observed
 from .log import AuditLog
 from .trail import AuditTrail
 

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
+import lance_namespace as api
 from starlette.requests import Request
 from starlette.types import Scope
 
-from ..accesses import Access
-from ..authorization import Decision
+from lance_bridge.version_changes import VersionChanges, record_version_changes
+
+from ..authorization.accesses import Access
+from ..authorization.port import Decision
 from ..operations import Operation
 from ..principals import Principal
 from .log import AuditLog
@@ -31,7 +35,7 @@ class AuditTrail:
     _started: float = field(default_factory=time.monotonic)
     _checked: list[tuple[Access, Decision]] = field(default_factory=list)
     _has_begun: bool = False
-    _versions: dict[str, int] = field(default_factory=dict)
+    _versions: dict[str, Any] = field(default_factory=dict)
 
     def record(self, access: Access, decision: Decision) -> None:
         """Keep a decision."""
@@ -50,14 +54,26 @@ class AuditTrail:
             self.log.write_before_change(line)
         self._has_begun = True
 
-    def note_result(self, operation: str, request: Any, result: Any) -> None:
-        """Keep the versions of a table before and after, as far as an answer says them."""
+    @contextmanager
+    def recording_versions(self) -> Iterator[VersionChanges]:
+        """Keep the versions of a table before and after what is committed, also by what fails."""
+        with record_version_changes() as changes:
+            try:
+                yield changes
+            finally:
+                for change in changes.values():
+                    self._versions = _versions(change.before, change.after)
+
+    def note_result(self, request: Any, result: Any) -> None:
+        """Keep the versions that an answer has and no commit of this process."""
+        created = list(_created_versions(request))
+        if len(created) == 1:
+            self._versions = created[0][1]
+        elif created:
+            self._versions = {"versions": [{"id": names, **found} for names, found in created]}
         version = getattr(result, "version", None)
-        version = getattr(version, "version", version)
         if isinstance(version, int):
-            self._versions["version_after"] = version
-        if operation == "create_table_version":
-            self._versions["version_before"] = request.version - 1
+            self._versions.setdefault("version_after", version)
 
     def end(self, status: int | None, code: int | None) -> None:
         """Write what is left when the request was answered.
@@ -114,6 +130,25 @@ class AuditTrail:
             "groups": sorted(principal.groups) if principal else [],
             "operation": operation.name if operation else None,
         }
+
+
+def _versions(before: int, after: int) -> dict[str, int]:
+    return {"version_before": before, "version_after": after}
+
+
+def _created_versions(request: Any) -> Iterator[tuple[list[str], dict[str, int]]]:
+    """Yield the tables of which a request has created a version with its number, and the versions.
+
+    Such a version is created only if the one before it is the latest.
+    """
+    if isinstance(request, api.CreateTableVersionRequest):
+        yield request.id or [], _versions(request.version - 1, request.version)
+    elif isinstance(request, api.BatchCreateTableVersionsRequest):
+        for entry in request.entries:
+            yield entry.id, _versions(entry.version - 1, entry.version)
+    elif isinstance(request, api.BatchCommitTablesRequest):
+        for operation in request.operations:
+            yield from _created_versions(operation.create_table_version)
 
 
 def trail_of(request: Request) -> AuditTrail:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from lance_namespace.errors import (
     InvalidInputError,
@@ -12,7 +14,7 @@ from lance_namespace.errors import (
 from starlette.requests import HTTPConnection
 
 from ..principals import Principal
-from .key_file import PREFIX, ApiKeyFile
+from .key_file import PREFIX, ApiKeyFile, KeyEntry
 from .tokens import tokens_of
 
 logger = logging.getLogger(__name__)
@@ -35,16 +37,39 @@ class ApiKeys:
             UnauthenticatedError: (16) the key is unknown, expired or revoked.
             ServiceUnavailableError: (17) the file of keys cannot be read.
         """
-        found = [self._find(token) for token in tokens_of(connection) if self.takes(token)]
-        return found[0] if found else None
+        found = [self.find(token) for token in tokens_of(connection) if self.takes(token)]
+        return principal_of(found[0]) if found else None
 
-    def _find(self, key: str) -> Principal:
-        try:
+    def find(self, key: str) -> KeyEntry:
+        """Return the entry of a key. Raises as `authenticate` does."""
+        with _readable():
             entry = self._file.find(key)
-        except InvalidInputError as error:
-            # The path of the file is the server's own affair.
-            logger.error("%s", error)
-            raise ServiceUnavailableError("The API keys of this server cannot be read") from error
         if entry is None:
             raise UnauthenticatedError("The API key is unknown, expired or revoked")
-        return Principal(entry.name, frozenset(entry.groups), "api_key")
+        return entry
+
+    def find_by_id(self, identifier: str) -> Principal | None:
+        """Return who has the key with an identifier; None if it is unknown, expired or revoked.
+
+        Raises:
+            ServiceUnavailableError: (17) the file of keys cannot be read.
+        """
+        with _readable():
+            entry = self._file.entries().get(identifier)
+        return principal_of(entry) if entry is not None and entry.state() == "valid" else None
+
+
+def principal_of(entry: KeyEntry) -> Principal:
+    """Return who has a key."""
+    return Principal(entry.name, frozenset(entry.groups), "api_key")
+
+
+@contextmanager
+def _readable() -> Iterator[None]:
+    """Raise ServiceUnavailable (17) if the file of keys cannot be read."""
+    try:
+        yield
+    except InvalidInputError as error:
+        # The path of the file is the server's own affair.
+        logger.error("%s", error)
+        raise ServiceUnavailableError("The API keys of this server cannot be read") from error

@@ -86,10 +86,11 @@ class OidcTokens:
             UnauthenticatedError: (16) the token is invalid, expired, or for another audience.
             ServiceUnavailableError: (17) the issuer's keys are unknown, and it does not answer.
         """
-        found = [await self._verify(each) for each in tokens_of(connection) if self.takes(each)]
+        found = [await self.verify(each) for each in tokens_of(connection) if self.takes(each)]
         return found[0] if found else None
 
-    async def _verify(self, token: str) -> Principal:
+    async def verify(self, token: str) -> Principal:
+        """Return whom a token is of. Raises as `authenticate` does."""
         header = _decode(token.partition(".")[0])
         algorithm, kid = header.get("alg"), header.get("kid")
         if algorithm not in self._algorithms:

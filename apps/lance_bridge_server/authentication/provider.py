@@ -6,7 +6,8 @@ import json
 import logging
 import ssl
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,11 +65,12 @@ class ProviderKeys:
         self.issuer = issuer
         self._discovery = discovery or issuer.rstrip("/") + _WELL_KNOWN
         self._lifetimes = lifetimes or KeyLifetimes()
-        self._verify = True if ca_file is None else ssl.create_default_context(cafile=ca_file)
+        self._tls = True if ca_file is None else ssl.create_default_context(cafile=ca_file)
         self._clock = clock
         self._lock = anyio.Lock()
         self._keys: dict[str | None, PublicKey] = {}
-        self._fetched = self._tried = float("-inf")
+        self._document: dict[str, Any] = {}
+        self._fetched = self._tried = self._discovered = float("-inf")
         self._problem = ""
         """Why the last attempt to fetch keys failed; empty if it did not."""
 
@@ -120,30 +122,73 @@ class ProviderKeys:
         Raises:
             ServiceUnavailableError: (17) the provider does not answer, or not with its documents.
         """
-        document = await self._get(self._discovery)
-        if document.get("issuer") != self.issuer:
-            raise self._failure(self._discovery, "it is of another issuer")
+        document = await self._discover()
         keys = public_keys(await self._get(str(document.get("jwks_uri"))))
         if not keys:
             raise self._failure(str(document["jwks_uri"]), "it has no public key for signatures")
         self._keys, self._problem = keys, ""
         self._fetched = self._clock()
 
+    async def document(self) -> Mapping[str, Any]:
+        """Return the discovery document, which is fetched again after a while.
+
+        Raises:
+            ServiceUnavailableError: (17) as `fetch`.
+        """
+        if self._clock() - self._discovered > self._lifetimes.refresh:
+            await self._discover()
+        return self._document
+
+    async def post(
+        self, url: str, form: Mapping[str, str], login: tuple[str, str] | None = None
+    ) -> tuple[int, dict[str, Any]]:
+        """Send a form to an endpoint of the provider.
+
+        Args:
+            login: The user and password for HTTP's Basic authentication.
+
+        Returns:
+            The status, and the JSON object of the answer, which may be that of an error.
+
+        Raises:
+            ServiceUnavailableError: (17) there is no answer, or not one in JSON.
+        """
+        auth = httpx.BasicAuth(*login) if login else httpx.USE_CLIENT_DEFAULT
+        async with self._request(url) as client:
+            answer = await client.post(url, data=form, auth=auth)
+            content = answer.json()
+        return answer.status_code, self._as_object(url, content)
+
+    async def _discover(self) -> dict[str, Any]:
+        document = await self._get(self._discovery)
+        if document.get("issuer") != self.issuer:
+            raise self._failure(self._discovery, "it is of another issuer")
+        self._document, self._discovered = document, self._clock()
+        return document
+
     async def _get(self, url: str) -> dict[str, Any]:
+        async with self._request(url) as client:
+            answer = await client.get(url)
+            content = answer.raise_for_status().json()
+        return self._as_object(url, content)
+
+    @asynccontextmanager
+    async def _request(self, url: str) -> AsyncIterator[httpx.AsyncClient]:
+        """Yield a client for one request, whose failures become errors of the API."""
         if not is_protected(url):
             raise self._failure(url, "it is not https")
+        timeout = self._lifetimes.timeout
         try:
-            async with httpx.AsyncClient(
-                verify=self._verify, timeout=self._lifetimes.timeout
-            ) as client:
-                answer = await client.get(url)
-                content = answer.raise_for_status().json()
+            async with httpx.AsyncClient(verify=self._tls, timeout=timeout) as client:
+                yield client
         except httpx.HTTPStatusError as error:
             raise self._failure(url, f"status {error.response.status_code}") from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise self._failure(url, type(error).__name__) from error
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
             raise self._failure(url, "it is not JSON") from error
+
+    def _as_object(self, url: str, content: Any) -> dict[str, Any]:
         if not isinstance(content, dict):
             raise self._failure(url, "it is no JSON object")
         return content

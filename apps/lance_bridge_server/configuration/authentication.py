@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from ipaddress import IPv4Network, IPv6Network
-from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
 from lance_bridge.config import Seconds
 
@@ -16,8 +15,10 @@ from ..authentication.key_file import ApiKeyFile
 from ..authentication.oidc import DEFAULT_ALGORITHMS, Algorithm, OidcTokens
 from ..authentication.provider import KeyLifetimes, ProviderKeys, is_protected
 from ..authentication.proxy import TrustedProxy
+from ..login import ProviderLogin
+from .login import ProviderLoginSettings
+from .shared import FilePath, Settings
 
-FilePath = Annotated[Path, AfterValidator(Path.expanduser)]
 _HEADER = r"^[A-Za-z0-9-]+$"
 
 
@@ -28,14 +29,6 @@ def _check_url(url: str) -> str:
 
 
 Url = Annotated[str, AfterValidator(_check_url)]
-
-
-class Settings(BaseModel):
-    """What all parts of the settings share."""
-
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, hide_input_in_errors=True, validate_default=True
-    )
 
 
 class ApiKeySettings(Settings):
@@ -78,13 +71,28 @@ class OidcSettings(Settings):
     timeout: Seconds = 5.0
     ca_file: FilePath | None = None
     """PEM certificates of authorities that the provider's address is verified with."""
+    login: ProviderLoginSettings | None = None
+    """What users sign in with to the catalog page; without it they cannot, at this provider."""
 
     def make(self) -> OidcTokens:
         """Return the authenticator. The provider is not asked yet."""
+        return self._tokens(self._keys(), self.audiences)
+
+    def make_login(self) -> ProviderLogin | None:
+        """Return what signs users in, or None. Raises InvalidInput (13) as `login.make`."""
+        if self.login is None:
+            return None
+        client, keys = self.login.make(), self._keys()
+        return ProviderLogin(client, keys, self._tokens(keys, [client.client_id]))
+
+    def _keys(self) -> ProviderKeys:
         lifetimes = KeyLifetimes(self.refresh, self.cooldown, self.keep, self.timeout)
+        return ProviderKeys(self.issuer, self.discovery, lifetimes, self.ca_file)
+
+    def _tokens(self, keys: ProviderKeys, audiences: list[str]) -> OidcTokens:
         return OidcTokens(
-            ProviderKeys(self.issuer, self.discovery, lifetimes, self.ca_file),
-            self.audiences,
+            keys,
+            audiences,
             algorithms=self.algorithms,
             name_claim=self.name_claim,
             groups_claim=self.groups_claim,

@@ -13,13 +13,15 @@ from lance_bridge.storage_options import may_be_credential
 
 from ..audit import AuditLog, open_audit_log
 from ..audit.log import Rotation
-from ..authorization import Authorizer
-from ..authorizers import make_authorizer
+from ..authorization.authorizers import make_authorizer
+from ..authorization.port import Authorizer
 from ..cors import CorsSettings
-from ..health import ReadinessSettings
 from ..lancedb import DatabasePaths
 from ..limits import Limits
-from .authentication import FilePath, Method, Settings
+from ..monitoring.health import ReadinessSettings
+from .authentication import Method
+from .login import LoginSettings
+from .shared import FilePath, Settings
 
 DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 2333
 
@@ -196,6 +198,10 @@ class ServerSettings(Settings):
     readiness: ReadinessSettings = ReadinessSettings()
     anonymous_metrics: bool = False
     """Whether `/metrics` is served without credentials."""
+    ui: bool = True
+    """Whether the catalog page is served, at `/ui`."""
+    login: LoginSettings = LoginSettings()
+    """How users sign in to it."""
     workers: int = Field(default=1, ge=1, le=256)
     """The number of processes."""
     stop_seconds: int = Field(default=30, ge=0, le=3600)

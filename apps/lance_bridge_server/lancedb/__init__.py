@@ -4,8 +4,9 @@ Source: the remote client of LanceDB 0.40 and 0.41 (Rust, on which those for Pyt
 stand), read and recorded. Requests of other clients pass unchanged.
 """
 
-from .answers import translate_answer, version_headers
+from .answers import translate_answer, version_of
 from .databases import DatabasePaths, database_of, in_database
+from .freshness import min_version, require_min_version, version_header
 from .listing import TABLE_NAMES, pages_by_name
 from .new_columns import NEW_COLUMNS, new_columns
 from .protocol import DATABASE_HEADER, VERSION, VERSION_HEADER, is_lancedb
@@ -23,11 +24,14 @@ __all__ = [
     "database_of",
     "in_database",
     "is_lancedb",
+    "min_version",
     "new_columns",
     "pages_by_name",
+    "require_min_version",
     "status_of",
     "translate_answer",
     "translate_request",
     "unserved_route",
-    "version_headers",
+    "version_header",
+    "version_of",
 ]

@@ -16,7 +16,6 @@ from lance_bridge.errors import display
 from .types import schema_to_json
 
 Answer = dict[str, Any]
-_VERSION_HEADER = "x-lancedb-version"
 
 
 def translate_answer(namespace: LanceNamespace, operation: str, request: Any, answer: Any) -> Any:
@@ -32,10 +31,10 @@ def translate_answer(namespace: LanceNamespace, operation: str, request: Any, an
     return answer if translate is None else translate(answer)
 
 
-def version_headers(answer: Any) -> dict[str, str]:
-    """Return the header for the version of the table that an answer states."""
+def version_of(answer: Any) -> int | None:
+    """Return the version of the table that an answer states."""
     version = answer.get("version") if isinstance(answer, dict) else None
-    return {_VERSION_HEADER: str(version)} if isinstance(version, int) else {}
+    return version if isinstance(version, int) else None
 
 
 def _described(namespace: LanceNamespace, request: Any, answer: Answer) -> Answer:

@@ -9,7 +9,7 @@ from lance_namespace.errors import UnsupportedOperationError
 
 from lance_bridge.errors import unsupported
 
-_REASONS = {
+REASONS = {
     "clone": "a clone reads any location with the server's credentials; use lance.shallow_clone "
     "and register_table",
     "prewarm": "the server keeps no cache of indices or pages between requests",
@@ -25,5 +25,5 @@ _ENTERPRISE = "only LanceDB Enterprise has it"
 def unserved_route(method: str, path: str) -> UnsupportedOperationError:
     """Return the error for a route that is not served."""
     parts = path.rstrip("/").split("/")
-    reason = next((_REASONS[part] for part in reversed(parts) if part in _REASONS), _ENTERPRISE)
+    reason = next((REASONS[part] for part in reversed(parts) if part in REASONS), _ENTERPRISE)
     return unsupported(f"{method} {path[:200]} is not supported: {reason}")

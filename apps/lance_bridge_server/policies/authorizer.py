@@ -10,8 +10,8 @@ from pathlib import Path
 
 from lance_bridge.errors import invalid
 
-from ..accesses import Names, is_table_operation
-from ..authorization import Decision
+from ..authorization.accesses import Names, is_table_operation
+from ..authorization.port import Decision
 from ..principals import Principal
 from .entities import Entity, object_entity
 from .policy_set import PolicySet, Question, Result
@@ -56,7 +56,7 @@ class CedarAuthorizer:
     def check(
         self, principal: Principal, operation: str, path: Names, location: str | None = None
     ) -> Decision:
-        """Decide by the policies. Source: `lance_bridge_server.authorization.Authorizer`."""
+        """Decide by the policies. Source: `lance_bridge_server.authorization.port.Authorizer`."""
         policies = self.policies()
         target = object_entity(path, is_table=is_table_operation(operation))
         asked = [Question(operation, target, location), _sees(target)]
@@ -72,7 +72,7 @@ class CedarAuthorizer:
     def filter(
         self, principal: Principal, operation: str, paths: Sequence[Names]
     ) -> Sequence[Names]:
-        """Return the visible ones. Source: `lance_bridge_server.authorization.Authorizer`."""
+        """Return the visible ones. Source: `lance_bridge_server.authorization.port.Authorizer`."""
         policies = self.policies()
         is_table = operation != "list_namespaces"
         targets = {path: object_entity(path, is_table=is_table) for path in paths}

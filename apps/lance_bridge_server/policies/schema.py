@@ -5,13 +5,14 @@ Actions are the operations of `lance_namespace.LanceNamespace` by their names, i
 
 from __future__ import annotations
 
-from ..accesses import SET_LOCATION, SET_NAMESPACE_LOCATION
+from ..authorization.accesses import SERVER_RIGHTS, SET_LOCATION, SET_NAMESPACE_LOCATION
 
 _NAMESPACE_GROUPS = {
     "see": ("describe_namespace", "namespace_exists", "list_namespaces", "list_tables",
             "list_all_tables"),
     "create": ("create_namespace",),
     "manage": ("drop_namespace",),
+    "operate": SERVER_RIGHTS,
 }  # fmt: skip
 _TABLE_GROUPS = {
     "see": ("describe_table", "table_exists"),
@@ -31,7 +32,7 @@ _TABLE_GROUPS = {
     "manage": ("register_table", "deregister_table", "drop_table", "rename_table"),
 }  # fmt: skip
 
-GROUPS = ("see", "read", "write", "alter", "create", "manage")
+GROUPS = ("see", "read", "write", "alter", "create", "manage", "operate")
 """The groups of actions. ``read`` has those of ``see`` too."""
 
 _ENTITIES = """
@@ -39,7 +40,7 @@ entity Group;
 entity User in [Group] { method: String } tags String;
 entity Namespace in [Namespace] { name: String };
 entity Table in [Namespace] { name: String };
-action read, write, alter, create, manage;
+action read, write, alter, create, manage, operate;
 action see in [read];
 """
 

@@ -1,18 +1,18 @@
 """LanceDB for Node.js, unmodified: every public method, and the lines of the document.
 
-`make test-clients` installs its packages.
+npm fetches its packages.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 from pathlib import Path
 
 import lance_namespace as api
 import pytest
+from clients.fetched import node_packages
 from server.lancedb_clients.operations_table import (
     SPEC,
     WORKS,
@@ -23,28 +23,31 @@ from server.lancedb_clients.operations_table import (
 
 from lance_bridge_hive import HiveNamespace
 
-pytestmark = [pytest.mark.server, pytest.mark.clients, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.server, pytest.mark.timeout(600)]
 
-REPOSITORY = Path(__file__).parents[3]
-PACKAGES = REPOSITORY / ".cache" / "node"
 SCRIPT = Path(__file__).parent / "node" / "operations.cjs"
 TARGET = "Node.js"
 
 
+@pytest.fixture(scope="module")
+def packages() -> Path:
+    return node_packages()
+
+
 def _run(*arguments: object) -> str:
     """Run Node.js with these arguments; return what it prints."""
-    environment = {**os.environ, "NODE_PATH": str(PACKAGES / "node_modules")}
     command = ["node", *map(str, arguments)]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def test_every_method_of_node_works_or_has_the_reason_that_is_documented(
-    hive: HiveNamespace, url: str
+    hive: HiveNamespace, url: str, packages: Path
 ) -> None:
     hive.create_namespace(api.CreateNamespaceRequest(id=["nodes"]))
-    results = json.loads(_run(SCRIPT, PACKAGES, url, "nodes"))
+    results = json.loads(_run(SCRIPT, packages, url, "nodes"))
+    assert "connectCatalog" not in results.pop("exports")
     for part, found in results.items():
         reasons = {
             (name, TARGET): text if text == WORKS else reason_of(text)
@@ -55,12 +58,14 @@ def test_every_method_of_node_works_or_has_the_reason_that_is_documented(
         require_written(f"node {part}", render({k: v or "" for k, v in reasons.items()}, [TARGET]))
 
 
-def test_the_lines_for_node_run(hive: HiveNamespace, url: str, tmp_path: Path) -> None:
+def test_the_lines_for_node_run(
+    hive: HiveNamespace, url: str, packages: Path, tmp_path: Path
+) -> None:
     hive.create_namespace(api.CreateNamespaceRequest(id=["films"]))
     [lines] = re.findall(r"```js\n(.*?)```", SPEC.read_text(encoding="utf-8"), re.DOTALL)
     script = tmp_path / "lines.mjs"
     script.write_text(lines.replace("https://gateway.example.com", url))
-    (tmp_path / "node_modules").symlink_to(PACKAGES / "node_modules")
+    (tmp_path / "node_modules").symlink_to(packages / "node_modules")
     assert "Alien" in _run("--preserve-symlinks", script)
     hive.drop_table(api.DropTableRequest(id=["films", "t"]))
     hive.drop_namespace(api.DropNamespaceRequest(id=["films"]))

@@ -226,8 +226,35 @@ def test_an_answer_states_its_version_in_a_header(
     server: tuple[str, CountedRequests], table: Table, db: Any
 ) -> None:
     headers = {"x-lancedb-database": db.db_name, "user-agent": "LanceDB-Test"}
-    for path, body, version in (("describe", {}, "1"), ("delete", {"predicate": "id = 1"}, "2")):
+    query = {"vector": [], "k": 1}
+    for path, body, version in (
+        ("describe", {}, "1"),
+        ("delete", {"predicate": "id = 1"}, "2"),
+        ("count_rows", {}, "2"),
+        ("query", query, "2"),
+    ):
         address = f"{server[0]}/v1/table/{table.name}/{path}/"
         answer = httpx.post(address, headers=headers, json=body)
         assert answer.headers["x-lancedb-version"] == version
         assert answer.headers["phalanx-version"] == "0.3.0"
+
+
+@pytest.mark.parametrize("header", ["x-lancedb-min-version", "x-lancedb-min-read-version"])
+def test_an_answer_is_of_the_version_that_the_client_asks_for(
+    server: tuple[str, CountedRequests], table: Table, db: Any, header: str
+) -> None:
+    headers = {"x-lancedb-database": db.db_name, "user-agent": "LanceDB-Test"}
+    query = {"vector": [], "k": 1}
+    for path, body in (("describe", {}), ("count_rows", {}), ("query", query)):
+        address = f"{server[0]}/v1/table/{table.name}/{path}/"
+
+        def ask(least: str, **more: Any) -> httpx.Response:
+            request = {**body, **more}  # noqa: B023 - called here alone
+            return httpx.post(address, headers={**headers, header: least}, json=request)  # noqa: B023
+
+        assert ask("1").status_code == 200
+        refusal = ask("7")
+        assert (refusal.status_code, refusal.json()["code"]) == (503, 17)
+        assert "latest version of the table is 1" in refusal.json()["error"]
+        assert ask("7", version=1).status_code == 200  # it is told which version to read
+        assert ask("x").json()["code"] == 13

@@ -210,7 +210,7 @@ async function main() {
   for (const name of methods(first.table).filter((each) => each !== "inner")) {
     results.tables[name] = await attempt(table[name], await scene());
   }
-  console.log(JSON.stringify(results));
+  console.log(JSON.stringify({ ...results, exports: Object.keys(lancedb) }));
 }
 
 main();

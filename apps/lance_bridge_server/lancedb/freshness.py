@@ -1,0 +1,53 @@
+"""How new what LanceDB's client reads has to be, and how new it is.
+
+The client keeps the versions that it has written and read, and asks for them or later ones, so that
+another server does not answer with older rows. Here every read opens the latest version; a catalog
+may be behind all the same, where it is a replica, or have another table by now.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from lance_namespace.errors import ServiceUnavailableError
+
+from lance_bridge.errors import invalid
+
+MIN_HEADERS = ("x-lancedb-min-version", "x-lancedb-min-read-version")
+_VERSION_HEADER = "x-lancedb-version"
+_NUMBER = re.compile(r"[0-9]{1,19}")
+
+
+def min_version(headers: Mapping[str, str]) -> int:
+    """Return the version that a request asks for at least; 0 for any.
+
+    Raises:
+        InvalidInputError: (13) it is no number.
+    """
+    found = {name: headers[name] for name in MIN_HEADERS if name in headers}
+    for name, text in found.items():
+        if not _NUMBER.fullmatch(text):
+            raise invalid(f"The header {name} is no version: {text[:40]!r}")
+    return max(map(int, found.values()), default=0)
+
+
+def require_min_version(wanted: int, read: int | None) -> None:
+    """Refuse to answer from an older version than the request asks for. The client asks again.
+
+    Args:
+        read: The latest version of the table; None if the catalog does not say it.
+
+    Raises:
+        ServiceUnavailableError: (17)
+    """
+    if read is not None and read < wanted:
+        raise ServiceUnavailableError(
+            f"The latest version of the table is {read}, and the request is for {wanted} or later: "
+            "the catalog is behind, or the table was created again; open it again then"
+        )
+
+
+def version_header(version: int | None) -> dict[str, str]:
+    """Return the header for the version of the table that an answer is of."""
+    return {} if version is None else {_VERSION_HEADER: str(version)}

@@ -1,0 +1,1 @@
+"""What the operators of a server see: its health, log, metrics and traces."""

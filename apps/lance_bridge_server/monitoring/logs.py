@@ -1,0 +1,65 @@
+"""The log of a server: lines for people, or JSON, on standard error."""
+
+from __future__ import annotations
+
+import json
+import logging
+from contextvars import ContextVar
+from datetime import datetime, timezone
+from typing import Any
+
+from lance_bridge.redaction import redact
+
+from ..configuration.settings import LogSettings
+from ..secret_values import SECRETS
+
+REQUEST_ID: ContextVar[str | None] = ContextVar("request_id", default=None)
+"""The id of the request that is being answered, in its threads too."""
+_TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+class TextFormatter(logging.Formatter):
+    """Lines for people, without recognisable secrets."""
+
+    def __init__(self) -> None:
+        super().__init__(_TEXT)
+
+    def format(self, record: logging.LogRecord) -> str:
+        return _hide(super().format(record))
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object for each record, without recognisable secrets."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields = {
+            "time": datetime.fromtimestamp(record.created, timezone.utc).isoformat(),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": _hide(record.getMessage()),
+        }
+        request_id = REQUEST_ID.get()
+        if request_id is not None:
+            fields["request_id"] = request_id
+        if record.exc_info:
+            fields["exception"] = _hide(self.formatException(record.exc_info))
+        return json.dumps(fields, ensure_ascii=False)
+
+
+def _hide(text: str) -> str:
+    return redact(SECRETS.hide(text))
+
+
+def log_config(settings: LogSettings) -> dict[str, Any]:
+    """Return the configuration of `logging` for a server's processes."""
+    formatter = JsonFormatter if settings.format == "json" else TextFormatter
+    handler = {"class": "logging.StreamHandler", "formatter": "line"}
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "formatters": {"line": {"()": formatter}},
+        "handlers": {"stderr": handler},
+        "root": {"handlers": ["stderr"], "level": settings.level.upper()},
+        # httpx logs every request to an identity provider.
+        "loggers": {"httpx": {"level": "WARNING"}},
+    }

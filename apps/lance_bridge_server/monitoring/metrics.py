@@ -1,0 +1,112 @@
+"""Metrics for Prometheus. With several worker processes, each of them answers for all.
+
+Labels are operations and codes: no names of objects or principals, of which there may be any
+number, and which not everybody may know.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from lance_namespace.errors import ErrorCode
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+from prometheus_client.samples import Sample
+
+from .http_instruments import SECONDS
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+DIRECTORY_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
+"""Where worker processes keep their numbers. Set before they start: the client reads it early."""
+
+
+class Metrics:
+    """Counts requests. Safe to share between threads."""
+
+    def __init__(self) -> None:
+        self._registry = registry = CollectorRegistry()
+        self._is_shared = DIRECTORY_VARIABLE in os.environ
+        if not self._is_shared:
+            ProcessCollector(registry=registry)
+        self._requests = Counter(
+            "lance_bridge_requests",
+            "Requests that were answered, by operation and code of the answer.",
+            ["operation", "code"],
+            registry=registry,
+        )
+        self._seconds = Histogram(
+            "lance_bridge_request_seconds",
+            "Time from a request's head to the end of its answer.",
+            ["operation"],
+            buckets=SECONDS,
+            registry=registry,
+        )
+        self._received = Counter(
+            "lance_bridge_received_bytes", "Bytes of bodies.", ["operation"], registry=registry
+        )
+        self._sent = Counter(
+            "lance_bridge_sent_bytes", "Bytes of answers' bodies.", ["operation"], registry=registry
+        )
+        self._in_flight = Gauge(
+            "lance_bridge_requests_in_flight",
+            "Requests that are being answered.",
+            multiprocess_mode="livesum",
+            registry=registry,
+        )
+
+    def begin(self) -> None:
+        """Count a request that has begun."""
+        self._in_flight.inc()
+
+    def end(self, operation: str, code: str, seconds: float, received: int, sent: int) -> None:
+        """Count a request that was answered.
+
+        Args:
+            operation: Its name; ``other`` if it was for none.
+            code: What `code_label` returns.
+            received: Bytes of its body.
+            sent: Bytes of its answer.
+        """
+        self._in_flight.dec()
+        self._requests.labels(operation, code).inc()
+        self._seconds.labels(operation).observe(seconds)
+        self._received.labels(operation).inc(received)
+        self._sent.labels(operation).inc(sent)
+
+    def text(self) -> bytes:
+        """Return all metrics, in Prometheus' format."""
+        return generate_latest(self._all())
+
+    def samples(self, name: str) -> list[Sample]:
+        """Return the samples of a metric, such as ``lance_bridge_requests``."""
+        found = (each for each in self._all().collect() if each.name == name)
+        return [sample for each in found for sample in each.samples]
+
+    def _all(self) -> CollectorRegistry:
+        if not self._is_shared:
+            return self._registry
+        registry = CollectorRegistry()
+        MultiProcessCollector(registry)  # type: ignore[no-untyped-call]  # it has no types
+        return registry
+
+
+def code_label(status: int | None, code: int | None) -> str:
+    """Return the name of an answer's code; ``OK``, or ``NONE`` if the client went away before."""
+    if code is not None:
+        return ErrorCode(code).name
+    if status is None:
+        return "NONE"
+    return "OK" if status < 400 else f"HTTP_{status}"
+
+
+def share_metrics(directory: Path) -> None:
+    """Have worker processes that start from now on share their numbers, in a new directory."""
+    directory.mkdir()
+    os.environ[DIRECTORY_VARIABLE] = str(directory)
+
+
+def forget_process(process: int) -> None:
+    """Take out what a worker process that has ended was doing; what it has done stays."""
+    mark_process_dead(process)  # type: ignore[no-untyped-call]  # it has no types

@@ -1,0 +1,42 @@
+"""The routes for those who operate a server: `/livez`, `/readyz` and `/metrics`."""
+
+from __future__ import annotations
+
+from lance_namespace.errors import UnauthenticatedError
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from ..gateway import Gateway
+from ..process.shared import Process
+from .metrics import CONTENT_TYPE
+
+_UNAVAILABLE = 503
+
+
+def monitoring_routes(gateway: Gateway, process: Process) -> list[Route]:
+    """Return the routes; only metrics need credentials, unless they are anonymous."""
+    health = gateway.health
+
+    async def live(_: Request) -> Response:
+        return JSONResponse({"status": "live"})
+
+    async def ready(_: Request) -> Response:
+        if process.lifecycle.is_stopping:
+            return JSONResponse({"status": "stopping"}, _UNAVAILABLE)
+        states = await health.states()
+        is_ready = health.is_ready(states)
+        content = {"status": "ready" if is_ready else "unavailable", "catalogs": states}
+        return JSONResponse(content, 200 if is_ready else _UNAVAILABLE)
+
+    async def metrics(request: Request) -> Response:
+        is_open = gateway.anonymous_metrics
+        if not is_open and await gateway.authenticator.authenticate(request) is None:
+            raise UnauthenticatedError("The request has no credentials")
+        return Response(process.metrics.text(), media_type=CONTENT_TYPE)
+
+    return [
+        Route("/livez", live, methods=["GET"]),
+        Route("/readyz", ready, methods=["GET"]),
+        Route("/metrics", metrics, methods=["GET"]),
+    ]

@@ -1,0 +1,127 @@
+"""Values of rows as cells of a table: text that is cut, images, and vectors as lines."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import escape
+
+from .rendering import format_bytes
+from .storage_plots import line_points
+
+SPARK_WIDTH, SPARK_HEIGHT = 96, 20
+_LONGEST = 140
+"""Characters of a text that are shown."""
+_WIDE = 40
+"""Characters of a text that take a wide column."""
+_TAGS = 60
+"""Bytes of the tags around a value, about."""
+_MOST_POINTS = 32
+"""Points of a vector's line."""
+_IMAGES = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+)
+LARGEST_IMAGE = 4 << 20
+"""Bytes of an image that is shown."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A value as a page shows it."""
+
+    kind: str
+    """``null``, ``text``, ``number``, ``vector``, ``image`` or ``binary``."""
+    text: str
+    rest: int = 0
+    """Characters of the text that are left out."""
+    points: str = ""
+    """A vector's line, for a polyline."""
+    is_long: bool = False
+    """Whether a text needs a wide column."""
+    source: str = ""
+    """The address of an image."""
+    similar: str = ""
+    """The page of the rows nearest to this vector."""
+
+    @property
+    def weight(self) -> int:
+        """About how many bytes it takes in a page."""
+        texts = (self.text, self.points, self.source, self.similar)
+        return _TAGS + sum(len(str(escape(each)).encode()) for each in texts)
+
+
+def make_cell(value: Any, kind: str, similar: str = "", source: str = "") -> Cell:
+    """Return the cell of a value.
+
+    Args:
+        value: As ``pyarrow.Scalar.as_py`` returns it.
+        kind: That of its column, see `columns.ColumnLine.kind`.
+        similar: See `Cell.similar`.
+        source: Where the value is served, if it is an image.
+    """
+    if value is None:
+        return Cell("null", "null")
+    if isinstance(value, bytes):
+        return _binary(value, source)
+    if kind == "blob" and isinstance(value, dict):
+        return Cell("binary", f"blob, {format_bytes(value.get('size') or 0)}")
+    if kind == "vector" and isinstance(value, list):
+        return _vector(value, similar)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return _text(value if isinstance(value, str) else _plain_text(value))
+    return Cell("number", f"{value:.6g}" if isinstance(value, float) else str(value))
+
+
+def _text(text: str) -> Cell:
+    rest = max(0, len(text) - _LONGEST)
+    return Cell("text", text[:_LONGEST], rest, is_long=len(text) > _WIDE)
+
+
+def _plain_text(value: Any) -> str:
+    if isinstance(value, (dict, list, tuple)):
+        return json.dumps(value, default=_nested_text, ensure_ascii=False)
+    return str(value)
+
+
+def _nested_text(value: Any) -> str:
+    return f"{format_bytes(len(value))} of bytes" if isinstance(value, bytes) else str(value)
+
+
+def _vector(values: Sequence[Any], similar: str) -> Cell:
+    numbers = [math.nan if each is None else float(each) for each in values]
+    points = line_points(_thin(numbers), SPARK_WIDTH, SPARK_HEIGHT)
+    head = ", ".join(f"{each:.3g}" for each in numbers[:4])
+    return Cell(
+        "vector", f"[{head}{', …' if len(numbers) > 4 else ''}]", points=points, similar=similar
+    )
+
+
+def _thin(numbers: Sequence[float]) -> list[float]:
+    """Return numbers at equal distances, as many as a line shows."""
+    step = max(1, math.ceil(len(numbers) / _MOST_POINTS))
+    return list(numbers[::step])
+
+
+def _binary(data: bytes, source: str) -> Cell:
+    media_type = image_type(data)
+    text = format_bytes(len(data))
+    if media_type is None:
+        return Cell("binary", f"{text}: {data[:12].hex(' ')}{' …' if len(data) > 12 else ''}")
+    if not source or len(data) > LARGEST_IMAGE:
+        return Cell("binary", f"{media_type}, {text}")
+    return Cell("image", f"{media_type}, {text}", source=source)
+
+
+def image_type(data: bytes) -> str | None:
+    """Return the media type of an image that browsers show without running any of it, or None."""
+    for magic, media_type in _IMAGES:
+        if data.startswith(magic):
+            return media_type
+    return "image/webp" if data[:4] == b"RIFF" and data[8:12] == b"WEBP" else None

@@ -1,0 +1,70 @@
+"""Cookies of the catalog page, and the server's address as the browser has it."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ..authentication.provider import is_protected
+from .addresses import ROOT
+
+SESSION = "session"
+FORM = "form"
+LOGIN = "login"
+_SECURE = "__Secure-"
+
+
+class Cookies:
+    """The cookies of one request, and those that its answer sets.
+
+    Scripts cannot read them, other sites do not have them sent with what they load, and browsers
+    send them to the catalog page alone: the API takes none.
+
+    Args:
+        address: The server's address in browsers, if the configuration has it.
+    """
+
+    def __init__(self, request: Request, address: str | None) -> None:
+        host = request.headers.get("host", "")
+        self.origin = address or f"{request.url.scheme}://{host}"
+        self._request = request
+        self._set: dict[str, tuple[str, int]] = {}
+
+    @property
+    def can_be_kept(self) -> bool:
+        """Whether browsers keep the cookies: not those of plain HTTP, but on this machine."""
+        return is_protected(self.origin)
+
+    def get(self, name: str) -> str | None:
+        """Return the value of a cookie."""
+        return self._request.cookies.get(self._full_name(name))
+
+    def set(self, name: str, value: str, seconds: int) -> None:
+        """Set a cookie for some seconds."""
+        self._set[name] = (value, seconds)
+
+    def delete(self, name: str) -> None:
+        """Delete a cookie."""
+        self._set[name] = ("", 0)
+
+    def apply(self, response: Response) -> None:
+        """Write the cookies that were set into an answer."""
+        for name, (value, seconds) in self._set.items():
+            response.set_cookie(
+                self._full_name(name),
+                value,
+                max_age=seconds,
+                path=ROOT,
+                secure=self._is_secure,
+                httponly=True,
+                samesite="lax",
+            )
+
+    def _full_name(self, name: str) -> str:
+        return f"{_SECURE if self._is_secure else ''}lance_bridge_{name}"
+
+    @property
+    def _is_secure(self) -> bool:
+        return urlsplit(self.origin).scheme == "https" or not is_protected(self.origin)

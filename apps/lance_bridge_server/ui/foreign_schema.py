@@ -1,0 +1,78 @@
+"""The schema of a table that is not Lance's, as Spark and Iceberg keep it in properties."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_SPARK = "spark.sql.sources.schema"
+_SPARK_PARTS = f"{_SPARK}.numParts"
+_ICEBERG = "current-schema"
+_MOST_PARTS = 1000
+_MOST_LEVELS = 20
+_CHILDREN = ("elementType", "element", "valueType", "value")
+"""Where the two formats have the type of what is in a list or a map."""
+
+
+@dataclass(frozen=True)
+class ForeignColumn:
+    """A column, or a field of one."""
+
+    name: str
+    depth: int
+    type: str
+    nullable: bool
+    comment: str = ""
+    is_partition: bool = False
+
+
+def columns_in(properties: Mapping[str, str]) -> tuple[list[ForeignColumn], set[str]]:
+    """Return the columns that properties have, and the keys of the properties that have them."""
+    for keys in (_spark_keys(properties), [_ICEBERG]):
+        text = "".join(properties.get(each, "") for each in keys)
+        try:
+            columns = list(_columns(json.loads(text), 0)) if text else []
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            continue
+        if columns:
+            return columns, {*keys, _SPARK_PARTS}
+    return [], set()
+
+
+def _spark_keys(properties: Mapping[str, str]) -> list[str]:
+    count = properties.get(_SPARK_PARTS, "")
+    if not count.isdigit() or int(count) > _MOST_PARTS:
+        return [_SPARK]
+    return [f"{_SPARK}.part.{index}" for index in range(int(count))]
+
+
+def _columns(struct: Mapping[str, Any], depth: int) -> Iterator[ForeignColumn]:
+    for each in struct["fields"]:
+        nullable = not each["required"] if "required" in each else bool(each.get("nullable", True))
+        yield ForeignColumn(str(each["name"]), depth, _type_text(each["type"]), nullable)
+        inner = _struct_in(each["type"])
+        if inner is not None and depth < _MOST_LEVELS:
+            yield from _columns(inner, depth + 1)
+
+
+def _struct_in(type_: Any) -> Mapping[str, Any] | None:
+    """Return the struct that a type is, or has in its lists and maps."""
+    while isinstance(type_, dict) and type_.get("type") != "struct":
+        type_ = next((type_[each] for each in _CHILDREN if each in type_), None)
+    return type_ if isinstance(type_, dict) else None
+
+
+def _type_text(type_: Any) -> str:
+    if not isinstance(type_, dict):
+        return str(type_)
+    name = str(type_.get("type"))
+    if name == "map":
+        key = type_.get("keyType", type_.get("key"))
+        return f"map of {_type_text(key)} to {_type_text(_child(type_))}"
+    return f"list of {_type_text(_child(type_))}" if name in ("array", "list") else name
+
+
+def _child(type_: Mapping[str, Any]) -> Any:
+    return next((type_[each] for each in _CHILDREN if each in type_), "unknown")

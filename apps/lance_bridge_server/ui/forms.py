@@ -1,0 +1,97 @@
+"""Forms that do something: only those of this server's own pages are taken."""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from urllib.parse import parse_qsl
+
+import anyio
+from lance_namespace.errors import PermissionDeniedError
+from starlette.requests import Request
+
+from lance_bridge.errors import invalid
+
+from ..login import Seal
+from .cookies import FORM, Cookies
+
+TOKEN = "token"
+"""The field of a form with its token."""
+_PURPOSE = "form"
+_SECONDS = 43_200
+_MAX_BYTES = 16 << 10
+_MAX_FIELDS = 50
+_READ_SECONDS = 20.0
+_MEDIA_TYPE = "application/x-www-form-urlencoded"
+_EXPIRED = "The form is not of this session, or too old: reload its page and send it again"
+
+
+class Forms:
+    """Makes and checks the tokens of forms. A token is bound to a session, or else to a browser.
+
+    Args:
+        seal: Encrypts tokens.
+    """
+
+    def __init__(self, seal: Seal) -> None:
+        self._seal = seal
+
+    def token(self, request: Request) -> str:
+        """Return the token for a form on the page that answers a request."""
+        cookies: Cookies = request.state.cookies
+        bound = self._bound_to(request)
+        if not bound:
+            bound = secrets.token_urlsafe(16)
+            cookies.set(FORM, bound, _SECONDS)
+        return self._seal.close(_PURPOSE, {"bound": bound}, _SECONDS)
+
+    async def read(self, request: Request) -> dict[str, str]:
+        """Return the fields of a form that was sent.
+
+        Raises:
+            PermissionDeniedError: (15) it is of another site, session or browser, or too old.
+            InvalidInputError: (13) it is malformed or too large.
+        """
+        require_same_origin(request)
+        fields = await _read_fields(request)
+        content = self._seal.open(_PURPOSE, fields.get(TOKEN)) or {}
+        bound = self._bound_to(request)
+        if not bound or not hmac.compare_digest(str(content.get("bound")), bound):
+            raise PermissionDeniedError(_EXPIRED)
+        return fields
+
+    def _bound_to(self, request: Request) -> str:
+        session = request.state.session
+        return session.id if session else request.state.cookies.get(FORM) or ""
+
+
+def require_same_origin(request: Request) -> None:
+    """Refuse what a page of another origin has a browser send.
+
+    Raises:
+        PermissionDeniedError: (15)
+    """
+    cookies: Cookies = request.state.cookies
+    site = request.headers.get("sec-fetch-site", "same-origin")
+    origin = request.headers.get("origin", cookies.origin)
+    # The host alone: behind a proxy with TLS, this server may not know that the scheme is https.
+    hosts = {each.partition("://")[2] for each in (origin, cookies.origin)}
+    if site != "same-origin" or len(hosts) > 1:
+        raise PermissionDeniedError("The form was sent by a page of another site")
+
+
+async def _read_fields(request: Request) -> dict[str, str]:
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type != _MEDIA_TYPE:
+        raise invalid(f"A form is sent as {_MEDIA_TYPE}")
+    body = bytearray()
+    try:
+        with anyio.fail_after(_READ_SECONDS):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > _MAX_BYTES:
+                    raise invalid(f"A form has at most {_MAX_BYTES >> 10} KiB")
+        text = body.decode("ascii")
+        return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=_MAX_FIELDS))
+    except (TimeoutError, ValueError) as error:
+        raise invalid("The form is malformed, or was not sent in time") from error

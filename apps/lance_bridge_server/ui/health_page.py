@@ -1,0 +1,204 @@
+"""The health of a server and its catalogs, and running the doctor on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from lance_namespace.errors import LanceNamespaceError, PermissionDeniedError
+from starlette.responses import FileResponse, Response
+
+from lance_bridge.errors import invalid
+from lance_bridge_doctor import Diagnosis, diagnose_namespace
+from lance_bridge_federated import FederatedNamespace
+from lance_bridge_migrate import Migrations, Record
+
+from ..audit import trail_of
+from ..authorization.accesses import LIST_MIGRATIONS, READ_AUDIT_LOG, RUN_DOCTOR, Access
+from ..gateway import Gateway
+from ..monitoring.observed import observed
+from ..process.shared import Process
+from .forms import Forms
+from .rendering import PRIVATE_HEADERS, html_page
+from .request_summary import summarize
+from .ui_request import (
+    OPERATION_BY_NAME,
+    Part,
+    UiRequest,
+    as_part,
+    error_text,
+    public_finding,
+    together,
+)
+
+T = TypeVar("T")
+
+_LINES = 50
+_MIGRATIONS = 20
+_DOCTOR_LIMIT = 500
+_DOCTOR_SECONDS = 60.0
+_SECONDS = 10.0
+_REPORT = "report.html"
+
+
+class HealthPages:
+    """The pages about a server and its catalogs."""
+
+    def __init__(self, gateway: Gateway, process: Process, forms: Forms) -> None:
+        self._gateway = gateway
+        self._metrics = process.metrics
+        self._forms = forms
+
+    async def show_health(self, ui: UiRequest) -> Response:
+        """Return the page with requests, catalogs, the audit log and migrations."""
+        states, lines, migrations = await together(
+            self._gateway.health.states(),
+            self._part(ui, READ_AUDIT_LOG, self._last_lines),
+            self._part(ui, LIST_MIGRATIONS, _list_migrations),
+        )
+        visible = self._visible_catalogs(ui)
+        return html_page(
+            "health.html",
+            section="Health",
+            principal=ui.principal,
+            operations=summarize(self._metrics),
+            states={name: state for name, state in states.items() if name in visible},
+            lines=lines,
+            has_file=self._gateway.audit is not None and self._gateway.audit.file is not None,
+            migrations=migrations,
+            can_run_doctor=any(self._may(ui, RUN_DOCTOR, self._path(each)) for each in visible),
+        )
+
+    async def ask_doctor(self, ui: UiRequest) -> Response:
+        """Return the page that asks whether the doctor is to run."""
+        return self._doctor_page(ui, self._catalogs_for_doctor(ui))
+
+    async def run_doctor(self, ui: UiRequest) -> Response:
+        """Run the doctor on all catalogs for which the principal may, or go on in one of them."""
+        fields = await self._forms.read(ui.http)
+        catalogs = self._catalogs_for_doctor(ui)
+        if "catalog" in fields:  # one that has more to check than was checked
+            catalogs = [each for each in catalogs if each == fields["catalog"]]
+            if not catalogs:
+                raise PermissionDeniedError(f"{ui.principal.name} may not run the doctor on it")
+        page = fields.get("page")
+        parts = await together(*(self._diagnose(each, page) for each in catalogs))
+        return self._doctor_page(ui, catalogs, dict(zip(catalogs, parts, strict=True)))
+
+    async def send_report(self, ui: UiRequest) -> Response:
+        """Send the report of a migration as a file: its own style would not be allowed here."""
+        self._require(ui, LIST_MIGRATIONS, ())
+        [identifier] = ui.names[:1] or [""]
+        path: Path = await self._run(partial(_report_file, identifier))
+        headers = {**PRIVATE_HEADERS, "Content-Security-Policy": "sandbox"}
+        return FileResponse(path, headers=headers, filename=f"{identifier}.html")
+
+    # -- rights ------------------------------------------------------------------------------------
+
+    def _may(self, ui: UiRequest, right: str, path: tuple[str, ...]) -> bool:
+        return self._gateway.authorizer.check(ui.principal, right, path).allowed
+
+    def _require(self, ui: UiRequest, right: str, path: tuple[str, ...]) -> None:
+        """Check a right, and record that.
+
+        Raises:
+            PermissionDeniedError: (15)
+        """
+        decision = self._gateway.authorizer.check(ui.principal, right, path)
+        trail_of(ui.http).record(Access(right, path), decision)
+        if not decision.allowed:
+            raise PermissionDeniedError(f"{ui.principal.name} may not do this: {right}")
+
+    def _visible_catalogs(self, ui: UiRequest) -> list[str]:
+        names = list(self._gateway.catalogs or {"root": self._gateway.namespace})
+        if not isinstance(self._gateway.namespace, FederatedNamespace):
+            return names
+        paths = [(name,) for name in names]
+        seen = set(self._gateway.authorizer.filter(ui.principal, "list_namespaces", paths))
+        return [name for name in names if (name,) in seen]
+
+    def _path(self, catalog: str) -> tuple[str, ...]:
+        is_child = isinstance(self._gateway.namespace, FederatedNamespace)
+        return (catalog,) if is_child else ()
+
+    def _catalogs_for_doctor(self, ui: UiRequest) -> list[str]:
+        """Return the catalogs on which the principal may run it.
+
+        Raises:
+            PermissionDeniedError: (15) there are none.
+        """
+        visible = self._visible_catalogs(ui)
+        allowed = [each for each in visible if self._may(ui, RUN_DOCTOR, self._path(each))]
+        for each in allowed or visible[:1]:
+            self._require(ui, RUN_DOCTOR, self._path(each))
+        if not allowed:
+            raise PermissionDeniedError(f"{ui.principal.name} may not run the doctor")
+        return allowed
+
+    # -- work --------------------------------------------------------------------------------------
+
+    async def _part(self, ui: UiRequest, right: str, work: Callable[[], T]) -> Part[T] | None:
+        """Return a part of the page; None for those who may not see it."""
+        try:
+            self._require(ui, right, ())
+        except PermissionDeniedError:
+            return None
+        return await as_part(self._run(work))
+
+    async def _run(self, work: Callable[[], T], seconds: float = _SECONDS) -> T:
+        """Do work in one of the threads for operations."""
+        return await self._gateway.work(work, OPERATION_BY_NAME["list_namespaces"], seconds)
+
+    def _last_lines(self) -> list[dict[str, Any]]:
+        audit = self._gateway.audit
+        return audit.last_lines(_LINES) if audit else []
+
+    async def _diagnose(self, catalog: str, page: str | None) -> Part[Diagnosis]:
+        namespace = (self._gateway.catalogs or {"root": self._gateway.namespace})[catalog]
+        limit = _DOCTOR_LIMIT
+        work = partial(diagnose_namespace, namespace, catalog, limit=limit, page_token=page)
+        return await as_part(self._run(work, _DOCTOR_SECONDS))
+
+    def _doctor_page(
+        self,
+        ui: UiRequest,
+        catalogs: Sequence[str],
+        results: dict[str, Part[Diagnosis]] | None = None,
+    ) -> Response:
+        errors = [each.error for each in (results or {}).values() if each.error]
+        if errors:
+            observed(ui.http.scope).code = errors[0].code.value
+        return html_page(
+            "doctor.html",
+            section="Health",
+            principal=ui.principal,
+            catalogs=catalogs,
+            results=results,
+            limit=_DOCTOR_LIMIT,
+            token=self._forms.token(ui.http),
+            public=public_finding,
+        )
+
+
+def _list_migrations() -> list[tuple[str, Record | str, bool]]:
+    """Return the latest migrations: the identifier, the record or its problem, has a report."""
+    kept = Migrations()
+    return [_load_migration(kept, each) for each in reversed(kept.ids()[-_MIGRATIONS:])]
+
+
+def _load_migration(kept: Migrations, identifier: str) -> tuple[str, Record | str, bool]:
+    migration = kept.get(identifier)
+    has_report = (migration.directory / _REPORT).is_file()
+    try:
+        return identifier, migration.record(), has_report
+    except LanceNamespaceError as error:
+        return identifier, error_text(error), has_report
+
+
+def _report_file(identifier: str) -> Path:
+    path = Migrations().get(identifier).directory / _REPORT
+    if not path.is_file():
+        raise invalid(f"Migration {identifier} has no report: see `lance-bridge migrate report`")
+    return path

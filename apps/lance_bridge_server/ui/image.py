@@ -1,0 +1,63 @@
+"""An image in a column of a table, which the page of rows shows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lance_namespace.errors import InvalidInputError
+from starlette.responses import Response
+
+from lance_bridge.errors import invalid
+
+from .addresses import address
+from .cells import LARGEST_IMAGE, image_type
+from .rendering import PRIVATE_HEADERS
+from .row_reader import as_reader
+from .row_search import ROW_ID
+from .time_travel import State, requested_state
+from .ui_request import UiRequest
+
+_HEADERS = {**PRIVATE_HEADERS, "Content-Security-Policy": "default-src 'none'; sandbox"}
+
+
+def image_address(path: list[str], state: State, version: int | None, row: int, column: str) -> str:
+    """Return the address of a value.
+
+    Args:
+        state: That of the page.
+        version: Of the table in that state: rows have other identifiers in later ones.
+    """
+    at = f"v{version}" if version is not None and state.branch is None else state.text
+    return address("image", path, at=at, column=column, row=str(row))
+
+
+async def send_image(ui: UiRequest) -> Response:
+    """Return an image that is a value of a table.
+
+    Raises:
+        InvalidInputError: (13) the row, or an image in its column, does not exist.
+        LanceNamespaceError: The query's own.
+    """
+    path, column, row = ui.names, ui.text("column"), ui.text("row")
+    if not (row.isascii() and row.isdigit() and len(row) <= 20):
+        raise invalid("`row` is the identifier of a row, which is a number")
+    state = await requested_state(ui, path)
+    fields = {
+        "id": path,
+        "k": 1,
+        "vector": {},
+        "columns": {"column_names": [column]},
+        "filter": f"{ROW_ID} = {row}",
+        **state.fields,
+    }
+    data = await ui.call("query_table", fields, _first_bytes)
+    media_type = image_type(data) if data else None
+    if data is None or media_type is None:
+        raise InvalidInputError(f"Row {row} has no image in column '{column[:100]}'")
+    return Response(data, headers=_HEADERS, media_type=media_type)
+
+
+def _first_bytes(result: Any) -> bytes | None:
+    table = as_reader(result).read_all()
+    value = table.column(0)[0].as_py() if table.num_rows else None
+    return value if isinstance(value, bytes) and len(value) <= LARGEST_IMAGE else None

@@ -1,0 +1,65 @@
+"""Rows of a query, as many as a page can show: limited in number, bytes and time."""
+
+from __future__ import annotations
+
+import io
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+MAX_BYTES = 8 << 20
+"""Of the rows of a page, in memory."""
+_SECONDS = 15.0
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Rows that were read."""
+
+    table: pa.Table
+    message: str = ""
+    """Why rows are missing."""
+
+
+def read_sample(result: Any, max_bytes: int = MAX_BYTES) -> Sample:
+    """Return the rows of a query's result; fewer if they are too large or take too long.
+
+    Args:
+        result: A reader, the answer of another library's namespace, or its bytes.
+        max_bytes: The size of the rows in memory.
+
+    Raises:
+        LanceNamespaceError: The reader's own.
+    """
+    deadline = time.monotonic() + _SECONDS
+    reader = as_reader(result)
+    kept: list[pa.RecordBatch] = []
+    size, message = 0, ""
+    for batch in reader:
+        room = max_bytes - size
+        if batch.nbytes > room:
+            batch = batch.slice(0, _rows_that_fit(batch, room))  # noqa: PLW2901
+            message = f"They have more than {max_bytes >> 20} MiB: only some of them are shown"
+        kept.append(batch)
+        size += batch.nbytes
+        if message or time.monotonic() > deadline:
+            message = message or f"Only those that came within {_SECONDS:.0f} seconds are shown"
+            break
+    return Sample(pa.Table.from_batches(kept, reader.schema), message)
+
+
+def _rows_that_fit(batch: pa.RecordBatch, room: int) -> int:
+    """Return how many rows of a batch are in a number of bytes, about, and at least one."""
+    return max(1, int(batch.num_rows * room / max(batch.nbytes, 1)))
+
+
+def as_reader(result: Any) -> pa.RecordBatchReader:
+    """Return a query's result as a reader."""
+    if isinstance(result, pa.RecordBatchReader):
+        return result
+    data = result if isinstance(result, bytes) else result.data
+    file = pa.ipc.open_file(io.BytesIO(data))
+    batches = (file.get_batch(i) for i in range(file.num_record_batches))
+    return pa.RecordBatchReader.from_batches(file.schema, batches)

@@ -1,0 +1,167 @@
+"""Finding the rows of a query: with the vector that it means, and its errors by field."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lance_namespace.errors import (
+    InvalidInputError,
+    LanceNamespaceError,
+    TableColumnNotFoundError,
+)
+
+from lance_bridge.errors import invalid
+
+from .row_query import RowQuery
+from .row_reader import as_reader
+from .time_travel import State
+from .ui_request import Part, UiRequest, error_text
+
+ROW_ID = "_rowid"
+_ROW = re.compile(r"row:([0-9]{1,20})")
+_MOST_NUMBERS = 100_000
+_OF_THE_QUERY = (InvalidInputError, TableColumnNotFoundError)
+"""Errors that a change of the query can fix; others are about no field of it."""
+_FIELDS = ("filter", "near", "text", "sort")
+"""Those of the form that a query can be wrong in."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a query found, or why it found nothing."""
+
+    found: Part[Any]
+    field: str = ""
+    """The field of the form that the error is about; empty if it is about none of them."""
+
+    @property
+    def message(self) -> str:
+        """The error's message, without the operation's name; empty where there is none."""
+        return error_text(self.found.error) if self.found.error else ""
+
+
+async def find_rows(
+    ui: UiRequest,
+    state: State,
+    query: RowQuery,
+    vector_columns: Sequence[str],
+    read: Callable[[Any], Any],
+    *,
+    count: int,
+    with_row_id: bool = False,
+) -> Outcome:
+    """Read the rows of a query on the table of a page.
+
+    Args:
+        vector_columns: The table's columns of vectors.
+        read: Makes of the result what is wanted, in the operation's thread.
+        count: How many rows to read.
+    """
+    if query.near and not query.column:
+        query = replace(query, column=_default_column(vector_columns))
+    try:
+        vector = await _vector_of(ui, state, query, vector_columns)
+    except _OF_THE_QUERY as error:
+        return Outcome(Part(error=error), "near")
+    except LanceNamespaceError as error:
+        return Outcome(Part(error=error))
+    fields = {
+        "id": ui.names,
+        "with_row_id": with_row_id,
+        **state.fields,
+        **query.fields(vector, count),
+    }
+    found = await ui.attempt("query_table", fields, read)
+    if not isinstance(found.error, _OF_THE_QUERY):
+        return Outcome(found)
+    return await _with_field(ui, fields, query, vector, found)
+
+
+async def _with_field(
+    ui: UiRequest,
+    fields: Mapping[str, Any],
+    query: RowQuery,
+    vector: Sequence[float] | None,
+    failed: Part[Any],
+) -> Outcome:
+    """Return a query's error with the field that is wrong: with it alone, a query fails as well."""
+    given = [each for each in _FIELDS if getattr(query, each)]
+    if len(given) == 1:
+        return Outcome(failed, given[0])
+    kept = {key: value for key, value in fields.items() if key not in query.fields(vector, 1)}
+    for name in given:
+        others: dict[str, Any] = {each: "" for each in given if each != name}
+        alone = replace(query, **others, offset=0)
+        of_field = alone.fields(vector if name == "near" else None, 1)
+        found = await ui.attempt("query_table", {**kept, **of_field}, _read_nothing)
+        if isinstance(found.error, _OF_THE_QUERY):
+            return Outcome(found, name)
+    return Outcome(failed)
+
+
+def _read_nothing(result: Any) -> None:
+    as_reader(result).close()
+
+
+def _default_column(columns: Sequence[str]) -> str:
+    """Return the column of vectors that is searched by default, as the API has it; or empty."""
+    return "vector" if "vector" in columns else next(iter(columns), "")
+
+
+async def _vector_of(
+    ui: UiRequest, state: State, query: RowQuery, columns: Sequence[str]
+) -> list[float] | None:
+    """Return the vector that a query searches by, or None.
+
+    Raises:
+        InvalidInputError: (13) it is no vector, or a row that does not exist or has none.
+        LanceNamespaceError: The row cannot be read.
+    """
+    if not query.near:
+        return None
+    row = _ROW.fullmatch(query.near)
+    if not row:
+        return parse_vector(query.near)
+    column = query.column
+    if column not in columns:
+        raise invalid(f"Column '{column}' holds no vectors")
+    fields = {
+        "id": ui.names,
+        "k": 1,
+        "vector": {},
+        "columns": {"column_names": [column]},
+        "filter": f"{ROW_ID} = {row[1]}",
+        **state.fields,
+    }
+    values = await ui.call("query_table", fields, _first_value)
+    if values is None:
+        raise invalid(f"Row {row[1]} does not exist, or has no vector in '{column}'")
+    return [float(each) for each in values]
+
+
+def _first_value(result: Any) -> list[float] | None:
+    table = as_reader(result).read_all()
+    return table.column(0)[0].as_py() if table.num_rows else None
+
+
+def parse_vector(text: str) -> list[float]:
+    """Return the numbers in a text: as JSON, or separated by commas or white space.
+
+    Raises:
+        InvalidInputError: (13) it has anything else, or too many numbers.
+    """
+    inner = text.strip().removeprefix("[").removesuffix("]").replace(",", " ").split()
+    if not 0 < len(inner) <= _MOST_NUMBERS:
+        raise invalid("A vector is numbers, such as [0.5, 1, -2]")
+    try:
+        numbers = [float(json.loads(each)) for each in inner]
+    except (ValueError, TypeError):
+        raise invalid("A vector is numbers, such as [0.5, 1, -2]") from None
+    if not all(map(math.isfinite, numbers)):
+        raise invalid("The numbers of a vector must be finite")
+    return numbers

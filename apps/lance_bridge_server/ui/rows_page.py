@@ -1,0 +1,199 @@
+"""The page of a table's rows: a sample of any state of it, filtered, searched and sorted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from typing import Any
+
+import pyarrow as pa
+from starlette.responses import Response
+
+from .addresses import address
+from .cells import Cell, make_cell
+from .columns import ColumnLine, column_lines
+from .download import FORMATS
+from .image import image_address
+from .rendering import html_page
+from .row_query import METRICS, SIZES, RowQuery, requested_rows
+from .row_reader import Sample, read_sample
+from .row_search import ROW_ID, Outcome, find_rows
+from .table_page import describe
+from .time_travel import State, requested_state
+from .tree import load_tree
+from .ui_request import Part, UiRequest, together
+from .versions import load_references
+
+_SORTED_KINDS = ("text", "number", "other")
+_RANKS = ("_distance", "_score", "_relevance_score")
+"""Columns that a search adds; they are shown first."""
+_MOST_BYTES = 120_000
+"""Of the cells of a page."""
+_MOST_COLUMNS = 50
+_MOST_SORTED = 100
+"""Columns that the form offers to sort by; headings have links."""
+
+
+@dataclass(frozen=True)
+class Heading:
+    """A column of the table of rows."""
+
+    name: str
+    type: str
+    sort_address: str = ""
+    """The page sorted by it; empty if it cannot be sorted by."""
+    order: str = ""
+    """``ascending`` or ``descending`` if rows are sorted by it."""
+
+
+@dataclass(frozen=True)
+class RowsView:
+    """What the page of a query links to, and how its rows are shown."""
+
+    path: list[str]
+    state: State
+    query: RowQuery
+    columns: dict[str, ColumnLine]
+    """The table's outermost columns by name."""
+    sample: Sample | None
+    version: int | None
+    """That of the table in its state."""
+
+    def page_of(self, query: RowQuery) -> str:
+        """Return the address of the page of another query."""
+        return address("rows", self.path, at=self.state.text, **query.parameters)
+
+    @property
+    def downloads(self) -> list[tuple[str, str]]:
+        """The formats of files, each with the address of the rows in it."""
+        given = {"at": self.state.text, **self.query.parameters}
+        return [(each, address("download", self.path, format=each, **given)) for each in FORMATS]
+
+    @property
+    def previous_page(self) -> str:
+        """The address of the rows before; empty if there are none."""
+        query = self.query
+        return self.page_of(query.at_offset(query.offset - query.size)) if query.offset else ""
+
+    @property
+    def next_page(self) -> str:
+        """The address of the rows after; empty if there are none."""
+        query = self.query
+        shown = len(self.lines)
+        has_more = self.sample is not None and self.sample.table.num_rows > shown
+        return self.page_of(query.at_offset(query.offset + shown)) if shown and has_more else ""
+
+    @property
+    def headings(self) -> list[Heading]:
+        """The columns of the rows."""
+        return [self._heading(name) for name in self._names]
+
+    @cached_property
+    def lines(self) -> list[list[Cell]]:
+        """The cells of each row, of as many rows as a page has room for; at least one."""
+        if self.sample is None:
+            return []
+        table = self.sample.table.slice(0, self.query.size)
+        cells = [self._cells(table, name) for name in self._names]
+        lines: list[list[Cell]] = []
+        weight = 0
+        for line in zip(*cells, strict=True):
+            weight += sum(each.weight for each in line)
+            if lines and weight > _MOST_BYTES:
+                break
+            lines.append(list(line))
+        return lines
+
+    @property
+    def notes(self) -> list[str]:
+        """What is left out of the page, for the room that it takes."""
+        notes = []
+        if self.sample and len(self.lines) < min(self.sample.table.num_rows, self.query.size):
+            notes.append("A page has no room for more of these rows")
+        if len(self._all_names) > _MOST_COLUMNS:
+            notes.append(f"{_MOST_COLUMNS} of {len(self._all_names)} columns are shown")
+        return notes
+
+    @property
+    def _names(self) -> list[str]:
+        return self._all_names[:_MOST_COLUMNS]
+
+    @cached_property
+    def _all_names(self) -> list[str]:
+        names = self.sample.table.column_names if self.sample else []
+        ranks = [each for each in _RANKS if each in names]
+        return [*ranks, *(each for each in names if each not in (ROW_ID, *ranks))]
+
+    def _heading(self, name: str) -> Heading:
+        column = self.columns.get(name)
+        if column is None:
+            return Heading(name.removeprefix("_").replace("_", " "), "")
+        is_sorted = column.kind in _SORTED_KINDS
+        link = self.page_of(self.query.sorted_by(name)) if is_sorted else ""
+        return Heading(name, column.type, link, self.query.order_of(name))
+
+    def _cells(self, table: pa.Table, name: str) -> Iterable[Cell]:
+        kind = self.columns[name].kind if name in self.columns else "number"
+        rows = _values(table.column(ROW_ID)) if ROW_ID in table.column_names else []
+        for index, value in enumerate(_values(table.column(name))):
+            is_searched = kind == "vector" and rows and value is not None
+            near = self.query.near_row(rows[index], name) if is_searched else None
+            source = self._image_address(rows, index, name) if isinstance(value, bytes) else ""
+            yield make_cell(value, kind, self.page_of(near) if near else "", source)
+
+    def _image_address(self, rows: Sequence[int], index: int, column: str) -> str:
+        if not rows:
+            return ""
+        return image_address(self.path, self.state, self.version, rows[index], column)
+
+
+async def show_rows(ui: UiRequest) -> Response:
+    """Return the page of rows. A query that fails leaves the page with its form and the error."""
+    path = ui.names
+    state = await requested_state(ui, path)
+    query = requested_rows(ui)
+    tree, table, references = await together(
+        load_tree(ui, path, is_table=True), describe(ui, path, state), load_references(ui, path)
+    )
+    lines = column_lines(table.var_schema.fields) if table.var_schema else []
+    vectors = [each.path for each in lines if each.kind == "vector"]
+    outcome = Outcome(Part())
+    if lines:
+        outcome = await find_rows(
+            ui, state, query, vectors, read_sample, count=query.size + 1, with_row_id=True
+        )
+    columns = {each.name: each for each in lines if each.depth == 0}
+    sortable = (each for each in columns.values() if each.kind in _SORTED_KINDS)
+    sample = outcome.found.value
+    return html_page(
+        "rows.html",
+        principal=ui.principal,
+        tree=tree,
+        path=path,
+        tab="rows",
+        state=state,
+        table=table,
+        has_data=bool(lines),
+        sort_columns=list(islice(sortable, _MOST_SORTED)),
+        vector_columns=vectors,
+        references=references,
+        query=query,
+        sizes=SIZES,
+        metrics=METRICS,
+        error=outcome.message or (sample.message if sample else ""),
+        error_field=outcome.field,
+        view=RowsView(path, state, query, columns, sample, table.version),
+    )
+
+
+def _values(column: Any) -> list[Any]:
+    """Return the values of a column; those that Python cannot have as text."""
+    values = []
+    for each in column:
+        try:
+            values.append(each.as_py())
+        except (ValueError, OverflowError):
+            values.append(str(each))
+    return values

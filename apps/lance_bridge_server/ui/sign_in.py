@@ -1,0 +1,107 @@
+"""Who asks for a page: a request's own credentials, or the session of its browser."""
+
+from __future__ import annotations
+
+from urllib.parse import unquote
+
+from lance_namespace.errors import ErrorCode, UnauthenticatedError
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from lance_bridge.errors import invalid
+
+from ..gateway import Gateway
+from ..login import Identity, Seal
+from ..monitoring.observed import observed
+from ..principals import ANONYMOUS
+from ..process.shared import Process
+from .addresses import ROOT, address
+from .cookies import FORM, SESSION, Cookies
+from .forms import Forms
+from .rendering import PRIVATE_HEADERS
+
+LOGIN_PAGE = "login"
+_SEE_OTHER = 303
+_MAX_COOKIE = 3_800
+"""Bytes; browsers keep 4096 with the name and the attributes."""
+
+
+class SignIn:
+    """Finds who asks for pages, and begins and ends sessions."""
+
+    def __init__(self, gateway: Gateway, process: Process) -> None:
+        self.login = gateway.login
+        self.seal = Seal(self.login.keys or [process.session_key])
+        self.forms = Forms(self.seal)
+        self._sessions = self.login.sessions(self.seal)
+        self._authenticator = gateway.authenticator
+
+    async def identify(self, request: Request, *, is_required: bool = True) -> None:
+        """Find who asks for a page: ``principal`` and ``session`` of the request's state.
+
+        That is whom the API would find in the same request; without credentials, who has begun
+        the session in its cookie.
+
+        Raises:
+            UnauthenticatedError: (16) the request has wrong credentials, or none and needs some.
+            ServiceUnavailableError: (17) what could check them does not answer.
+        """
+        state = request.state
+        state.cookies = cookies = Cookies(request, self.login.address)
+        state.principal = await self._authenticator.authenticate(request)
+        if state.principal in (None, ANONYMOUS):
+            state.session = session = self._sessions.find(cookies.get(SESSION))
+            if session is not None:
+                state.principal = session.principal
+                if session.renewed is not None:
+                    cookies.set(SESSION, session.renewed, self.login.idle_seconds)
+        if state.principal is None and is_required:
+            raise UnauthenticatedError("This server needs credentials, and the request has none")
+
+    def begin(self, request: Request, identity: Identity, target: str) -> Response:
+        """Begin a session, and go to a page.
+
+        Raises:
+            InvalidInputError: (13) what the session must keep is too much for a cookie.
+        """
+        content = self._sessions.begin(identity)
+        if len(content) > _MAX_COOKIE:
+            raise invalid(
+                "The groups and claims of the ID token are too long for a session: have the "
+                "identity provider send fewer of them to this client"
+            )
+        cookies: Cookies = request.state.cookies
+        cookies.set(SESSION, content, self.login.idle_seconds)
+        cookies.delete(FORM)
+        request.state.principal = identity.principal
+        return redirect(safe_target(target))
+
+    def end(self, request: Request) -> Response:
+        """End the session, and go to the page for signing in."""
+        cookies: Cookies = request.state.cookies
+        cookies.delete(SESSION)
+        cookies.delete(FORM)
+        return redirect(address(LOGIN_PAGE))
+
+    def ask(self, request: Request) -> Response | None:
+        """Return the way to the page for signing in, and from there back; None if there is none."""
+        if not self.login.is_offered or request.method not in ("GET", "HEAD"):
+            return None
+        observed(request.scope).code = ErrorCode.UNAUTHENTICATED.value
+        query = request.url.query
+        target = request.url.path + (f"?{query}" if query else "")
+        return redirect(address(LOGIN_PAGE, next="" if target == ROOT else target))
+
+
+def redirect(target: str) -> Response:
+    """Return the way to another page, which is got by GET."""
+    return RedirectResponse(target, _SEE_OTHER, PRIVATE_HEADERS)
+
+
+def safe_target(target: str) -> str:
+    """Return the address of a page of this server; any other becomes that of the first page."""
+    path = target.partition("?")[0]
+    parts = [unquote(each) for each in path.split("/")]
+    is_page = path == ROOT or path.startswith(f"{ROOT}/")
+    is_plain = target.isascii() and target.isprintable() and "\\" not in target
+    return target if is_page and is_plain and not {".", ".."} & {*parts} else ROOT

@@ -1,0 +1,85 @@
+"""Creating a tag: a form, a page that says what will be done, and the tag."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lance_namespace.errors import (
+    ErrorCode,
+    InvalidInputError,
+    LanceNamespaceError,
+    TableTagAlreadyExistsError,
+    TableVersionNotFoundError,
+)
+from starlette.responses import Response
+
+from lance_bridge.errors import invalid
+
+from ..errors import STATUS_BY_CODE
+from ..monitoring.observed import observed
+from .addresses import address
+from .forms import Forms
+from .rendering import html_page
+from .sign_in import redirect
+from .time_travel import State
+from .tree import load_tree
+from .ui_request import UiRequest, error_text, together
+
+_OF_THE_FIELDS = (InvalidInputError, TableTagAlreadyExistsError, TableVersionNotFoundError)
+"""Errors that the form shows; others have pages of their own."""
+_MOST_DIGITS = 18
+
+
+@dataclass(frozen=True)
+class TagPages:
+    """The pages of creating a tag."""
+
+    forms: Forms
+
+    async def ask(self, ui: UiRequest) -> Response:
+        """Return the form; with a name and a version, the page that asks for confirmation."""
+        return await self._page(ui, ui.text("name"), ui.text("version"))
+
+    async def create(self, ui: UiRequest) -> Response:
+        """Create the tag, and go to the table's versions."""
+        fields = await self.forms.read(ui.http)
+        name, version = fields.get("name", ""), fields.get("version", "")
+        path = ui.names
+        try:
+            request = {"id": path, "tag": name, "version": _version(version)}
+            await ui.call("create_table_tag", request)
+        except _OF_THE_FIELDS as error:
+            return await self._page(ui, name, version, error)
+        return redirect(address("versions", path))
+
+    async def _page(
+        self, ui: UiRequest, name: str, version: str, error: LanceNamespaceError | None = None
+    ) -> Response:
+        path = ui.names
+        tree, table = await together(
+            load_tree(ui, path, is_table=True),
+            ui.call("describe_table", {"id": path, "check_declared": True}),
+        )
+        if error is not None:
+            observed(ui.http.scope).code = error.code.value
+        return html_page(
+            "tag.html",
+            status=STATUS_BY_CODE[ErrorCode(error.code)] if error else 200,
+            principal=ui.principal,
+            tree=tree,
+            path=path,
+            tab="versions",
+            state=State(),
+            table=table,
+            name=name,
+            version=version,
+            message=error_text(error) if error else "",
+            is_complete=bool(name and version) and error is None,
+            token=self.forms.token(ui.http),
+        )
+
+
+def _version(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
+        raise invalid(f"'{text[:40]}' is not a version: versions are numbers")
+    return int(text)

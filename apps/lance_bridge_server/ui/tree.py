@@ -1,0 +1,105 @@
+"""The tree beside each page: the catalogs, opened down to what the page shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from lance_namespace.errors import InvalidInputError, UnsupportedOperationError
+
+from .addresses import address
+from .ui_request import Part, UiRequest, together
+
+_NAMES = 50
+"""How many names of a level are shown; its page has the others."""
+_SECONDS = 5.0
+
+
+@dataclass
+class Node:
+    """A namespace or table in the tree."""
+
+    name: str
+    address: str
+    is_table: bool = False
+    is_current: bool = False
+    children: list[Node] | None = None
+    """None if it is not opened."""
+    message: str = ""
+    """Why its children are missing."""
+    more: str = ""
+    """The address of the page with all its children, if some are left out."""
+
+    def add_tables(self, path: Sequence[str], names: Sequence[str], *, has_more: bool) -> None:
+        """Add tables to the innermost opened namespace, whose path is given."""
+        inner = self
+        while opened := [each for each in inner.children or () if each.children is not None]:
+            inner = opened[0]
+        tables = (Node(each, address("table", [*path, each]), True) for each in names[:_NAMES])
+        inner.children = [*(inner.children or ()), *tables]
+        if has_more or len(names) > _NAMES:
+            inner.more = address("namespace", path)
+
+
+@dataclass
+class _Level:
+    """The first names of a level, or why they are missing."""
+
+    names: list[str] = field(default_factory=list)
+    has_more: bool = False
+    message: str = ""
+
+
+async def load_tree(ui: UiRequest, path: Sequence[str], *, is_table: bool = False) -> Node:
+    """Return the root of the tree, opened down to a path.
+
+    Args:
+        path: That of the page.
+        is_table: Whether it is that of a table. Its siblings are not listed: there may be many.
+    """
+    opened = list(path[:-1] if is_table else path)
+    levels = await together(*(_level(ui, opened[:depth]) for depth in range(len(opened) + 1)))
+    root = node = _node([], levels[0], opened[:1])
+    for depth, level in enumerate(levels[1:], 1):
+        at = opened[:depth]
+        inner = _node(at, level, opened[depth : depth + 1])
+        _replace(node, inner)
+        node = inner
+    if is_table:
+        node.children = [*(node.children or ()), Node(path[-1], "", True, True)]
+        node.children[-1].address = address("table", path)
+        node.more = address("namespace", opened)
+    else:
+        node.is_current = True
+    return root
+
+
+async def _level(ui: UiRequest, path: Sequence[str]) -> _Level:
+    fields = {"id": list(path), "limit": _NAMES}
+    part = await ui.attempt("list_namespaces", fields, seconds=_SECONDS)
+    if part.error is not None:
+        return _Level(message="" if is_no_level(part) else part.message)
+    answer = part.require()
+    return _Level(list(answer.namespaces), bool(answer.page_token))
+
+
+def is_no_level(part: Part[object]) -> bool:
+    """Return whether a listing failed as the level holds no objects of its kind."""
+    return isinstance(part.error, (InvalidInputError, UnsupportedOperationError))
+
+
+def _node(path: Sequence[str], level: _Level, shown: Iterable[str]) -> Node:
+    """Return an opened namespace. Args: shown: A name in it that may come after the first ones."""
+    names = [*(each for each in shown if each not in level.names), *level.names]
+    return Node(
+        path[-1] if path else "",
+        address("namespace" if path else "", path),
+        children=[Node(each, address("namespace", [*path, each])) for each in names],
+        message=level.message,
+        more=address("namespace" if path else "", path) if level.has_more else "",
+    )
+
+
+def _replace(node: Node, inner: Node) -> None:
+    """Put an opened namespace in the place of the same one that is not."""
+    node.children = [inner if each.name == inner.name else each for each in node.children or ()]

@@ -1,0 +1,121 @@
+"""What the catalog page can do beyond reading: create a tag, with a confirmation."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from server.policies import NamedByHeader, cedar, memory_namespace
+from server.serving import serving
+from server.ui.browsers import Browser
+from server.ui.demo_tables import create_articles
+
+from lance_bridge_server.app import create_app
+from lance_bridge_server.audit import AuditLog
+from lance_bridge_server.gateway import Gateway
+
+POLICIES = """
+permit(principal == User::"ann", action, resource);
+permit(principal == User::"bob", action in Action::"read", resource);
+"""
+TAG = "/ui/tag/sales/articles"
+
+
+class Lines(logging.Handler):
+    """Keeps the lines of an audit log."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[dict[str, Any]] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(json.loads(record.getMessage()))
+
+
+@pytest.fixture(scope="module")
+def lines() -> Lines:
+    return Lines()
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory, lines: Lines) -> Iterator[str]:
+    directory: Path = tmp_path_factory.mktemp("actions")
+    namespace = memory_namespace(directory / "lake")
+    create_articles(namespace)
+    logger = logging.Logger("audit")
+    logger.addHandler(lines)
+    authorizer = cedar(directory, POLICIES)
+    gateway = Gateway(
+        namespace,
+        authenticator=NamedByHeader(),
+        authorizer=authorizer,
+        audit=AuditLog(logger),
+        catalogs={"lake": namespace},
+    )
+    with serving(create_app(gateway)) as found:
+        yield found
+
+
+def browser_of(url: str, user: str) -> Browser:
+    browser = Browser(url)
+    browser.http.headers["x-user"] = user
+    return browser
+
+
+@pytest.fixture
+def ann(url: str) -> Browser:
+    return browser_of(url, "ann")
+
+
+def create(browser: Browser, name: str, version: str) -> httpx.Response:
+    """Fill in the form, and confirm."""
+    page = browser.http.get(f"{browser.url}{TAG}", params={"name": name, "version": version})
+    return browser.submit(page, TAG)
+
+
+def test_a_tag_is_created_when_that_was_confirmed(ann: Browser, lines: Lines) -> None:
+    form = ann.get(TAG)
+    assert form.status_code == 200
+    assert ">Continue<" in form.text
+    question = ann.http.get(f"{ann.url}{TAG}", params={"name": "good", "version": "2"})
+    assert "will name version" in question.text
+    assert "good" not in ann.get("/ui/versions/sales/articles").text
+    done = ann.submit(question, TAG)
+    assert done.url.path == "/ui/versions/sales/articles"
+    assert "tag%3Agood" in done.text
+    written = [each for each in lines.lines if each["operation"] == "ui_tag"]
+    assert [(each["event"], each["principal"]) for each in written] == [
+        ("decision", "ann"),
+        ("commit", "ann"),
+    ]
+    assert written[0]["action"] == "create_table_tag"
+
+
+def test_a_tag_takes_the_right_to_create_it(url: str) -> None:
+    bob = browser_of(url, "bob")
+    assert create(bob, "bobs", "2").status_code == 403
+    assert "bobs" not in bob.get("/ui/versions/sales/articles").text
+
+
+def test_what_cannot_be_tagged_is_said_on_the_form(ann: Browser) -> None:
+    for name, version, status in (("x", "two", 400), ("y", "999", 404), ("first", "2", 409)):
+        page = create(ann, name, version)
+        assert page.status_code == status
+        assert "tag-problem" in page.text
+
+
+def test_pages_of_other_sites_create_no_tag(ann: Browser) -> None:
+    question = ann.http.get(f"{ann.url}{TAG}", params={"name": "evil", "version": "2"})
+    token = question.text.split('name="token" value="')[1].split('"')[0]
+    fields = {"name": "evil", "version": "2", "token": token}
+    for headers in ({"origin": "https://evil.example"}, {"sec-fetch-site": "cross-site"}):
+        assert ann.http.post(f"{ann.url}{TAG}", data=fields, headers=headers).status_code == 403
+    assert ann.http.post(f"{ann.url}{TAG}", data={**fields, "token": "x"}).status_code == 403
+    ann.http.cookies.clear()
+    assert ann.http.post(f"{ann.url}{TAG}", data=fields).status_code == 403
+    assert "evil" not in ann.get("/ui/versions/sales/articles").text

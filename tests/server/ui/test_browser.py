@@ -1,0 +1,294 @@
+"""The catalog page in a real browser: every page, signing in, keyboard, accessibility."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, expect
+from server.ui.chromium import DESKTOP, PHONE, Tab, chromium
+from server.ui.signed_in_pages import HOSTILE, SignedInPages, signed_in_pages
+
+pytestmark = pytest.mark.server
+
+ARTICLES = "prod/sales/articles"
+PAGES = {
+    "/ui": 200,
+    "/ui/namespace/prod/sales": 200,
+    "/ui/namespace/many/db": 200,
+    "/ui/namespace/dead": 503,
+    f"/ui/table/{ARTICLES}": 200,
+    f"/ui/rows/{ARTICLES}": 200,
+    f"/ui/rows/{ARTICLES}?filter=id+%3C": 200,
+    f"/ui/rows/{ARTICLES}?near=row:7&column=embedding": 200,
+    f"/ui/rows/{ARTICLES}?text=lamp": 200,
+    f"/ui/rows/{ARTICLES}?at=branch:trial": 200,
+    f"/ui/versions/{ARTICLES}": 200,
+    f"/ui/versions/{ARTICLES}?branch=trial": 200,
+    "/ui/others/prod/sales": 200,
+    "/ui/other/prod/sales/invoices": 200,
+    f"/ui/connect/{ARTICLES}": 200,
+    f"/ui/tag/{ARTICLES}": 200,
+    f"/ui/tag/{ARTICLES}?name=x&version=1": 200,
+    "/ui/table/prod/sales/orders": 200,
+    "/ui/search?q=articles&in=name": 200,
+    "/ui/health": 200,
+    "/ui/doctor": 200,
+    "/ui/account": 200,
+    "/ui/table/prod/sales/absent": 404,
+}
+HOSTILE_PAGES = [
+    *(f"/ui/{page}/prod/hostile/t" for page in ("table", "rows", "versions", "connect")),
+    "/ui/namespace/prod/hostile",
+    "/ui/other/prod/hostile/other",
+]
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SignedInPages]:
+    with signed_in_pages(tmp_path_factory.mktemp("browser")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def sessions(browser: Browser, served: SignedInPages) -> dict[str, Any]:
+    """Return the cookies of who has signed in, by name."""
+    found = {}
+    for name, key in served.keys.items():
+        with browser.new_context() as context:
+            Tab(context.new_page(), served.url).sign_in(key)
+            found[name] = context.storage_state()
+    return found
+
+
+@pytest.fixture
+def visitor(browser: Browser, served: SignedInPages) -> Iterator[Tab]:
+    """A tab of somebody who has not signed in. A problem on any of its pages fails the test."""
+    with browser.new_context(**_options()) as context:
+        tab = Tab(context.new_page(), served.url)
+        yield tab
+        assert tab.problems == []
+
+
+@pytest.fixture
+def ann(browser: Browser, served: SignedInPages, sessions: dict[str, Any]) -> Iterator[Tab]:
+    """A tab of who may do everything."""
+    with browser.new_context(**_options(storage_state=sessions["ann"])) as context:
+        tab = Tab(context.new_page(), served.url)
+        yield tab
+        assert tab.problems == []
+
+
+def _size(size: tuple[int, int]) -> Any:
+    return {"width": size[0], "height": size[1]}
+
+
+def _options(**more: Any) -> Any:
+    # Without transitions, colours are those of the page as soon as a scheme is chosen.
+    return {"viewport": _size(DESKTOP), "reduced_motion": "reduce", **more}
+
+
+def assert_accessible(tab: Tab) -> None:
+    """Check a page in light, in dark, and at the width of a phone, where nothing is cut off."""
+    page = tab.page
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        assert tab.serious_findings() == []
+    page.set_viewport_size(_size(PHONE))
+    assert tab.serious_findings() == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE[0]
+
+
+# -- pages -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("path", "status"), PAGES.items())
+def test_every_page_is_accessible_and_without_errors(ann: Tab, path: str, status: int) -> None:
+    assert ann.open(path) == status
+    assert ann.page.locator("h1").count() == 1
+    assert_accessible(ann)
+
+
+@pytest.mark.parametrize("path", HOSTILE_PAGES)
+def test_hostile_names_and_values_run_nothing(ann: Tab, path: str) -> None:
+    assert ann.open(path) == 200
+    if "versions" not in path and "connect" not in path:
+        assert HOSTILE in ann.page.inner_text("main")
+    assert ann.page.locator("script").count() == 1
+    assert ann.page.locator("img[src=x]").count() == 0
+    assert_accessible(ann)
+
+
+def test_hostile_queries_run_nothing(ann: Tab) -> None:
+    for path in ("/ui/search?q=", "/ui/rows/prod/hostile/t?filter=", "/ui/login?next=", "/ui/x/"):
+        ann.open(f"{path}%3Cscript%3Ealert(1)%3C/script%3E")
+        assert ann.page.locator("script").count() == 1
+
+
+# -- signing in ------------------------------------------------------------------------------------
+
+
+def test_who_has_a_key_signs_in_and_out(visitor: Tab, served: SignedInPages) -> None:
+    visitor.open(f"/ui/table/{ARTICLES}")
+    assert_accessible(visitor)
+    page = visitor.page
+    page.get_by_label("API key").fill("wrong")
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_text("This is not an API key")).to_be_visible()
+    assert_accessible(visitor)
+    page.get_by_label("API key").fill(served.keys["ann"])
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("heading", name="articles")).to_be_visible()
+    page.get_by_role("link", name="ann").click()
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+    visitor.open("/ui")
+    expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+
+
+def test_who_has_an_account_at_the_provider_signs_in(visitor: Tab) -> None:
+    visitor.open(f"/ui/rows/{ARTICLES}")
+    visitor.page.get_by_role("link", name="Sign in with the company account").click()
+    expect(visitor.page.get_by_text("Signed in as ann")).to_be_visible()
+    assert visitor.page.url.endswith(f"/ui/rows/{ARTICLES}")
+
+
+def test_scripts_cannot_read_the_session(ann: Tab) -> None:
+    ann.open("/ui")
+    assert ann.page.evaluate("document.cookie") == ""
+    status = ann.page.evaluate("fetch('/v1/namespace/$/list').then(each => each.status, () => 0)")
+    assert status == 0  # the policy of the page lets no script make requests
+    ann.problems.clear()  # the browser says so
+
+
+# -- tasks -----------------------------------------------------------------------------------------
+
+
+def test_a_table_is_found_and_searched(ann: Tab) -> None:
+    page = ann.page
+    ann.open("/ui")
+    page.keyboard.press("/")
+    page.keyboard.type("articles")
+    page.keyboard.press("Enter")
+    page.get_by_role("main").get_by_role("link", name="articles").first.click()
+    page.get_by_role("link", name="Rows").click()
+    page.get_by_label("Filter").fill("id = 7")
+    page.get_by_label("Filter").press("Enter")
+    expect(page.get_by_role("cell", name="Green chair 7", exact=True)).to_be_visible()
+
+
+def test_rows_are_searched_by_text_and_by_vector(ann: Tab) -> None:
+    page = ann.page
+    ann.open(f"/ui/rows/{ARTICLES}")
+    page.get_by_text("Search by text or vector").click()
+    page.get_by_label("Words in a full-text index").fill("lamp")
+    page.get_by_role("button", name="Show").click()
+    expect(page.get_by_role("columnheader", name="score")).to_be_visible()
+    expect(page.get_by_role("cell", name="Red lamp 6", exact=True)).to_be_visible()
+    expect(page.get_by_role("cell", name="Green chair 7", exact=True)).to_have_count(0)
+    page.get_by_role("link", name="Similar").first.click()
+    expect(page.get_by_role("columnheader", name="distance")).to_be_visible()
+    page.get_by_label("Nearest to a vector").fill("1, 2")
+    page.get_by_role("button", name="Show").click()
+    expect(page.get_by_label("Nearest to a vector")).to_have_attribute("aria-invalid", "true")
+
+
+def test_images_are_loaded(ann: Tab) -> None:
+    ann.open(f"/ui/rows/{ARTICLES}")
+    image = ann.page.locator("td img").first
+    expect(image).to_be_visible()
+    ann.page.wait_for_function("document.querySelector('td img').naturalWidth === 24")
+
+
+def test_a_tag_is_created_and_the_doctor_runs(ann: Tab) -> None:
+    page = ann.page
+    ann.open(f"/ui/versions/{ARTICLES}")
+    page.get_by_role("link", name="Create a tag").click()
+    page.get_by_label("Name", exact=True).fill("of-the-browser")
+    page.get_by_label("Version").fill("2")
+    page.get_by_role("button", name="Continue").click()
+    page.get_by_role("button", name="Create the tag").click()
+    expect(page.get_by_role("link", name="of-the-browser")).to_be_visible()
+    ann.open("/ui/health")
+    page.get_by_role("link", name="Run the doctor on the catalogs").click()
+    page.get_by_role("button", name="Run the doctor").click()
+    expect(page.get_by_role("link", name="Run it again")).to_be_visible(timeout=60_000)
+    assert_accessible(ann)
+
+
+def test_the_keyboard_leads_past_the_navigation(ann: Tab) -> None:
+    ann.open(f"/ui/table/{ARTICLES}")
+    ann.page.keyboard.press("Tab")
+    expect(ann.page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    ann.page.keyboard.press("Enter")
+    assert ann.page.evaluate("document.activeElement.id") == "main"
+    ann.page.keyboard.press("Tab")
+    assert ann.page.evaluate("document.querySelector('main').contains(document.activeElement)")
+
+
+def test_pages_are_read_without_script(
+    browser: Browser, served: SignedInPages, sessions: dict[str, Any]
+) -> None:
+    options = _options(java_script_enabled=False, storage_state=sessions["ann"])
+    with browser.new_context(**options) as context:
+        tab = Tab(context.new_page(), served.url)
+        assert tab.open("/ui") == 200
+        tab.page.get_by_role("main").get_by_role("link", name="prod").click()
+        tab.page.get_by_role("main").get_by_role("link", name="sales").click()
+        tab.page.get_by_role("main").get_by_role("link", name="articles").click()
+        tab.page.get_by_role("link", name="Rows").click()
+        expect(tab.page.get_by_role("cell", name="Black clock 5", exact=True)).to_be_visible()
+
+
+# -- what is refused, dead or slow -----------------------------------------------------------------
+
+
+def test_what_may_not_be_seen_is_not_found(
+    browser: Browser, served: SignedInPages, sessions: dict[str, Any]
+) -> None:
+    with browser.new_context(**_options(storage_state=sessions["bob"])) as context:
+        tab = Tab(context.new_page(), served.url)
+        assert tab.open("/ui/table/prod/sales/secret") == 404
+        assert tab.open("/ui/table/prod/hr/pay") == 404
+        assert tab.open("/ui/doctor") == 403
+        assert_accessible(tab)
+        assert tab.problems == []
+
+
+def test_a_catalog_that_is_slow_is_said_to_be(browser: Browser, tmp_path: Path) -> None:
+    with (
+        signed_in_pages(tmp_path, has_slow_catalog=True, operation_seconds=2) as served,
+        browser.new_context(**_options()) as context,
+    ):
+        tab = Tab(context.new_page(), served.url)
+        tab.page.set_default_navigation_timeout(90_000)
+        tab.sign_in(served.keys["ann"])
+        assert tab.open("/ui/namespace/slow") == 503
+        expect(tab.page.get_by_role("heading", name="Not available now")).to_be_visible()
+        assert_accessible(tab)
+        assert tab.problems == []
+
+
+@pytest.mark.slow
+def test_a_slow_catalog_leaves_the_others(browser: Browser, tmp_path: Path) -> None:
+    with (
+        signed_in_pages(tmp_path, has_slow_catalog=True) as served,
+        browser.new_context(**_options()) as context,
+    ):
+        tab = Tab(context.new_page(), served.url)
+        tab.page.set_default_navigation_timeout(90_000)
+        tab.sign_in(served.keys["ann"])
+        assert tab.open("/ui/namespace/slow") == 503
+        assert_accessible(tab)
+        assert tab.open("/ui/search?q=articles&in=name") == 200
+        expect(tab.page.get_by_text("slow").first).to_be_visible()
+        assert tab.open(f"/ui/table/{ARTICLES}") == 200
+        assert tab.problems == []

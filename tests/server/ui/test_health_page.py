@@ -1,0 +1,207 @@
+"""The health of a server on the catalog page, and the doctor."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+import pytest
+from lance_namespace.errors import ServiceUnavailableError
+from server.policies import NamedByHeader, cedar, declare, memory_namespace
+from server.serving import serving
+from server.ui.browsers import Browser
+from server.ui.demo_tables import create_articles
+from server.ui.html_pages import HtmlPage
+
+from lance_bridge_federated import FederatedNamespace
+from lance_bridge_migrate import (
+    Directory,
+    Endpoints,
+    Migration,
+    Migrations,
+    address_of,
+    make_plan,
+    migration_type,
+)
+from lance_bridge_server.app import create_app
+from lance_bridge_server.audit import open_audit_log
+from lance_bridge_server.gateway import Gateway
+from lance_bridge_server.ui import health_page, table_page
+from lance_bridge_server.ui.request_summary import quantile
+
+POLICIES = """
+permit(principal == User::"ann", action, resource);
+permit(principal == User::"bob", action in Action::"read", resource in Namespace::"good");
+permit(principal == User::"olga", action in Action::"see", resource);
+permit(principal == User::"olga", action == Action::"run_doctor", resource == Namespace::"good");
+"""
+REPORT = "<script>alert(1)</script>"
+
+
+def _down() -> None:
+    raise ServiceUnavailableError("The metastore at thrift://10.9.8.7:9083 does not answer")
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    directory: Path = tmp_path_factory.mktemp("health")
+    good, bad = (memory_namespace(directory / name) for name in ("good", "bad"))
+    create_articles(good)
+    declare(good, "sales.orders")
+    create_articles(bad)
+    shutil.rmtree(directory / "bad" / "root" / "sales.db" / "articles.lance" / "_versions")
+    catalogs = {"good": good, "bad": bad}
+    gateway = Gateway(
+        FederatedNamespace({**catalogs, "dead": _down}),  # type: ignore[dict-item]
+        authenticator=NamedByHeader(),
+        authorizer=cedar(directory, POLICIES),
+        audit=open_audit_log(directory / "audit.log"),
+        catalogs=catalogs,
+    )
+    with serving(create_app(gateway)) as found:
+        yield found
+
+
+@pytest.fixture
+def migration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Migration:
+    """A migration that the server's user has planned."""
+    monkeypatch.setenv("LANCE_BRIDGE_STATE", str(tmp_path / "state"))
+    lance.write_dataset(pa.table({"id": [1]}), tmp_path / "lake" / "t.lance")
+    source, target = Directory.at(str(tmp_path / "lake")), memory_namespace(tmp_path / "target")
+    endpoints = Endpoints(source, target, source.address, address_of(target))
+    return Migrations().add(make_plan(migration_type("register"), endpoints, {"namespace": ["a"]}))
+
+
+def browser_of(url: str, user: str) -> Browser:
+    browser = Browser(url)
+    browser.http.headers["x-user"] = user
+    return browser
+
+
+def page_of(url: str, user: str, path: str = "/ui/health") -> HtmlPage:
+    answer = browser_of(url, user).get(path)
+    assert answer.status_code == 200
+    return HtmlPage.of(answer.text)
+
+
+def run_doctor(browser: Browser) -> HtmlPage:
+    """Confirm that the doctor is to run."""
+    question = browser.get("/ui/doctor")
+    assert question.status_code == 200
+    answer = browser.submit(question, "/ui/doctor")
+    assert answer.status_code == 200
+    return HtmlPage.of(answer.text)
+
+
+def test_requests_and_catalogs_are_shown(url: str) -> None:
+    ann = browser_of(url, "ann")
+    ann.get("/ui/namespace/good")
+    ann.get("/ui/namespace/absent")
+    page = page_of(url, "ann")
+    cells = page.cells
+    row = cells[cells.index("ui_namespace") :]
+    assert int(row[1]) >= 2
+    assert int(row[2]) >= 1
+    assert "NAMESPACE_NOT_FOUND" in row[3]
+    assert row[4].endswith("s")
+    assert "good : answers" in page.text
+
+
+def test_catalogs_that_may_not_be_seen_are_not_shown(url: str) -> None:
+    assert "bad : answers" in page_of(url, "ann").text
+    text = page_of(url, "bob").text
+    assert "good : answers" in text
+    assert "bad" not in text
+
+
+def test_the_audit_log_is_for_those_who_may_read_it(url: str) -> None:
+    browser_of(url, "ann").get("/ui/table/good/sales/articles")
+    assert "good.sales.articles" in page_of(url, "ann").cells
+    assert "Audit log" not in page_of(url, "bob").text
+
+
+def test_the_doctor_runs_on_all_catalogs_when_that_was_confirmed(url: str) -> None:
+    page = run_doctor(browser_of(url, "ann"))
+    assert "location-gone" in page.text
+    assert "lance-bridge table deregister bad" in page.text
+    assert ("h2", {"id": "catalog-1", "class": "wrap"}) in page.tags
+
+
+def test_the_doctor_runs_where_the_principal_may(url: str) -> None:
+    page = run_doctor(browser_of(url, "olga"))
+    assert "location-gone" not in page.text
+    assert "tables and" in page.text
+    assert "Run the doctor" not in page_of(url, "bob").text
+    assert browser_of(url, "bob").get("/ui/doctor").status_code == 403
+
+
+def test_the_doctor_goes_on_where_it_ended(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health_page, "_DOCTOR_LIMIT", 1)
+    olga = browser_of(url, "olga")
+    question = olga.get("/ui/doctor")
+    first = olga.submit(question, "/ui/doctor")
+    assert "Check more of good" in first.text
+    assert "location-gone" not in first.text
+    second = olga.submit(first, "/ui/doctor")
+    assert "1 tables and 0 directories checked" in HtmlPage.of(second.text).text
+    assert "Check more of" not in second.text
+    hidden = olga.submit(first, "/ui/doctor", catalog="bad")
+    assert hidden.status_code == 403
+
+
+def test_a_table_has_its_findings_on_its_page(url: str) -> None:
+    broken = page_of(url, "ann", "/ui/table/bad/sales/articles")
+    assert "location-gone: sales.articles" in broken.text
+    assert "lance-bridge table deregister bad sales.articles" in broken.text
+    assert "No problems found" in page_of(url, "ann", "/ui/table/good/sales/articles").text
+
+
+def test_a_doctor_that_takes_too_long_leaves_the_page(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_page, "_DOCTOR_SECONDS", 0.0)
+    page = page_of(url, "ann", "/ui/table/good/sales/articles")
+    assert "The table was not checked" in page.text
+    assert "embedding" in page.cells
+
+
+def test_a_doctor_that_no_page_of_the_server_asked_for_does_not_run(url: str) -> None:
+    ann = browser_of(url, "ann")
+    ann.get("/ui/doctor")
+    assert ann.http.post(f"{url}/ui/doctor", data={"token": "x"}).status_code == 403
+
+
+def test_migrations_have_their_reports(url: str, migration: Migration) -> None:
+    (migration.directory / "report.html").write_text(REPORT)
+    identifier = migration.directory.name
+    page = page_of(url, "ann")
+    assert {identifier, "planned"} <= set(page.cells)
+    answer = browser_of(url, "ann").get(page.links["Download"])
+    assert answer.text == REPORT
+    assert answer.headers["content-disposition"].startswith("attachment")
+    assert answer.headers["content-security-policy"] == "sandbox"
+    assert identifier not in page_of(url, "bob").text
+    assert browser_of(url, "bob").get(page.links["Download"]).status_code == 403
+    for name in ("absent", "%2e%2e", "%2e%2e%2fx"):
+        assert browser_of(url, "ann").get(f"/ui/report/{name}").status_code in (400, 404)
+
+
+def test_a_damaged_migration_leaves_the_others(url: str, migration: Migration) -> None:
+    damaged = migration.directory.parent / "20990101-000000-register-000000"
+    damaged.mkdir()
+    (damaged / "plan.json").write_text("{")
+    page = page_of(url, "ann")
+    assert {damaged.name, migration.directory.name, "planned"} <= set(page.cells)
+
+
+def test_quantiles_are_those_of_prometheus() -> None:
+    buckets = {0.1: 50.0, 0.2: 90.0, math.inf: 100.0}
+    assert quantile(buckets, 0.5) == pytest.approx(0.1)
+    assert quantile(buckets, 0.7) == pytest.approx(0.15)
+    assert quantile(buckets, 0.95) == pytest.approx(0.2)
+    assert quantile({0.1: 0.0, math.inf: 0.0}, 0.5) is None
+    assert quantile({}, 0.5) is None

@@ -1,0 +1,274 @@
+"""The catalog page over HTTP: from the catalogs to a table's rows."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import lance
+import lance_namespace as api
+import pyarrow as pa
+import pytest
+from server.policies import clients, declare, memory_namespace
+from server.ui.conftest import TABLES, DeadNamespace, GetPage
+from server.ui.demo_tables import DIMENSION
+from server.ui.html_pages import HtmlPage
+
+from lance_bridge_federated import FederatedNamespace
+from lance_bridge_server.authorization import AllowAll
+
+ARTICLES = "prod/sales/articles"
+PAGES = [
+    "/ui",
+    "/ui/namespace/prod",
+    "/ui/namespace/prod/sales",
+    f"/ui/table/{ARTICLES}",
+    f"/ui/rows/{ARTICLES}",
+    f"/ui/versions/{ARTICLES}",
+    f"/ui/connect/{ARTICLES}",
+    "/ui/table/prod/sales/orders",
+    "/ui/rows/prod/sales/orders",
+    "/ui/search?q=articles&in=name&in=column",
+]
+
+
+# -- the way to rows -------------------------------------------------------------------------------
+
+
+def test_links_lead_from_the_catalogs_to_rows(get: GetPage) -> None:
+    catalogs = get("/ui")
+    assert {"prod", "many", "dead"} <= set(catalogs.links)
+    namespace = get(catalogs.links["prod"])
+    tables = get(namespace.links["sales"])
+    table = get(tables.links["articles"])
+    rows = get(table.links["Rows"])
+    assert "20 rows, from row 1" in rows.text
+    assert {"5", "Black clock 5", "16.25"} <= set(rows.cells)
+
+
+def test_an_overview_has_schema_indices_and_storage(get: GetPage) -> None:
+    page = get(f"/ui/table/{ARTICLES}")
+    assert f"vector[{DIMENSION}] of float32" in page.cells
+    assert {"maker", "city", "zip", "list of utf8"} <= set(page.cells)
+    assert {"text_idx", "FTS", "id_idx", "BTREE"} <= set(page.cells)
+    for fact in ("Rows 75", "Version 5", "Fragments 2", "Deleted rows 5"):
+        assert fact in page.text
+    assert "articles.lance" in page.text
+
+
+def test_a_declared_table_has_no_rows(get: GetPage) -> None:
+    assert "declared, no data yet" in get("/ui/table/prod/sales/orders").text
+    assert "has no rows yet" in get("/ui/rows/prod/sales/orders").text
+
+
+def test_versions_say_what_they_changed(get: GetPage) -> None:
+    page = get(f"/ui/versions/{ARTICLES}")
+    for line in ("Version 2", "Append", "+20 rows", "Delete", "-5 rows", "first", "trial"):
+        assert line in page.text
+    for line in ("Add the new season", "by=loader"):
+        assert line in page.text
+
+
+def test_snippets_name_the_server_and_the_table(get: GetPage) -> None:
+    page = get(f"/ui/connect/{ARTICLES}")
+    assert 'table_id=["prod", "sales", "articles"]' in page.text
+    assert "db://prod.sales" in page.text
+    assert "/v1/table/prod$sales$articles/query" in page.text
+
+
+def test_many_tables_come_in_pages(get: GetPage) -> None:
+    first = get("/ui/namespace/many/db")
+    second = get(first.links["Next page"])
+    names = {each for page in (first, second) for each in page.links if each.startswith("t")}
+    assert len(names) == TABLES
+    assert "t000" not in second.links
+    assert "t000" in get(second.links["First page"]).links
+
+
+def test_the_tree_is_opened_down_to_the_page(get: GetPage) -> None:
+    namespace = get("/ui/namespace/prod/sales")
+    assert {"many", "hr", "articles", "orders"} <= set(namespace.links)
+    table = get(f"/ui/table/{ARTICLES}")
+    assert {"many", "hr", "articles", "All of sales …"} <= set(table.links)
+    current = [each["href"] for _, each in table.tags if each.get("aria-current") == "page"]
+    assert current == [f"/ui/table/{ARTICLES}", f"/ui/table/{ARTICLES}"]  # in the tree, and the tab
+
+
+def test_a_dead_catalog_leaves_the_others(get: GetPage) -> None:
+    page = get("/ui/namespace/dead", status=503)
+    assert "Not available now" in page.text
+    assert "10.9.8.7" not in page.text
+    assert {"prod", "many"} <= set(page.links)
+    assert "dead does not answer" in get("/ui").text
+    assert get("/ui").text.count("does not answer") == 1
+
+
+def test_a_catalog_that_hangs_holds_up_no_other(tmp_path: Path) -> None:
+    asked, released = threading.Event(), threading.Event()
+
+    class Hanging(DeadNamespace):
+        def _fail(self, request: Any) -> Any:
+            asked.set()
+            released.wait(60)
+            return super()._fail(request)
+
+    prod = memory_namespace(tmp_path)
+    declare(prod, "db.t")
+    catalogs = {"prod": prod, "slow": Hanging()}
+    with clients(FederatedNamespace(catalogs), AllowAll(), catalogs=catalogs) as client_of:
+        started = time.monotonic()
+        assert "prod" in client_of("ann")("GET", "/ui").text
+        assert "db" in client_of("ann")("GET", "/ui/namespace/prod").text
+        assert time.monotonic() - started < 10
+        assert asked.is_set()
+        released.set()
+
+
+# -- rows ------------------------------------------------------------------------------------------
+
+
+def test_rows_are_filtered_and_sorted(get: GetPage) -> None:
+    page = get(f"/ui/rows/{ARTICLES}", filter="id < 8 AND price IS NOT NULL", sort="-id")
+    assert [each for each in page.cells if each.isdigit()] == ["7", "6", "5"]
+
+
+def test_rows_of_an_earlier_version_a_tag_and_a_branch(get: GetPage) -> None:
+    for at, first in (("v1", "0"), ("tag:first", "0"), ("branch:trial", "0"), ("", "5")):
+        page = get(f"/ui/rows/{ARTICLES}", at=at, sort="id", size="10")
+        assert next(each for each in page.cells if each.isdigit()) == first
+
+
+def test_more_rows_follow(get: GetPage) -> None:
+    page = get(f"/ui/rows/{ARTICLES}", filter="id < 18", sort="id", size="10")
+    assert "10 rows, from row 1" in page.text
+    second = get(page.links["Next rows"])
+    assert "3 rows, from row 11" in second.text
+    assert "Next rows" not in second.links
+    assert "10 rows, from row 1" in get(second.links["Previous rows"]).text
+
+
+@pytest.mark.parametrize(
+    ("predicate", "message"),
+    [
+        ("nope = 1", "nope"),
+        ("id <", "not"),
+        ("title = repeat('a', 1000000000)", "repeat is not available"),
+    ],
+)
+def test_a_wrong_filter_has_its_error_at_the_field(
+    get: GetPage, predicate: str, message: str
+) -> None:
+    page = get(f"/ui/rows/{ARTICLES}", filter=predicate)
+    fields = {each.get("id"): each for tag, each in page.tags if tag == "input"}
+    assert fields["filter"]["value"] == predicate
+    assert fields["filter"]["aria-describedby"] == "filter-error"
+    assert message in page.text
+
+
+def test_images_and_vectors_are_drawn(get: GetPage) -> None:
+    page = get(f"/ui/rows/{ARTICLES}", size="10")
+    images = [each for tag, each in page.tags if tag == "img" and "/ui/image/" in each["src"]]
+    assert [each["loading"] for each in images] == ["lazy"] * 10
+    lines = [each["points"] for tag, each in page.tags if tag == "polyline"]
+    assert all(len(each.split()) == DIMENSION for each in lines)
+    assert len(lines) == 10
+
+
+# -- who sees what ---------------------------------------------------------------------------------
+
+
+def test_what_may_not_be_seen_is_on_no_page(get: GetPage) -> None:
+    for path in ["/ui", "/ui/namespace/prod", "/ui/namespace/prod/sales", f"/ui/rows/{ARTICLES}"]:
+        page = get(path, "bob")
+        assert not {"many", "dead", "hr", "secret"} & set(page.links)
+    assert "articles" in get("/ui/namespace/prod/sales", "bob").links
+
+
+@pytest.mark.parametrize("page", ["table", "rows", "versions", "connect"])
+def test_a_hidden_table_is_answered_as_a_missing_one(client_of: Any, page: str) -> None:
+    hidden, missing = (
+        client_of("bob")("GET", f"/ui/{page}/prod/sales/{name}") for name in ("secret", "absent")
+    )
+    assert hidden.status_code == missing.status_code == 404
+    texts = [
+        each.text.replace(each.headers["x-request-id"], "").replace(name, "NAME")
+        for each, name in ((hidden, "secret"), (missing, "absent"))
+    ]
+    assert texts[0] == texts[1]
+
+
+def test_who_may_not_read_sees_no_rows(get: GetPage) -> None:
+    page = get(f"/ui/rows/{ARTICLES}", "carl")
+    assert "carl may not do query_table on 'prod.sales.articles'" in page.text
+    assert "Black clock" not in page.text
+    assert "title" in get(f"/ui/table/{ARTICLES}", "carl").cells
+
+
+def test_without_credentials_there_is_a_page_that_says_so(get: GetPage) -> None:
+    for path in PAGES:
+        page = get(path, user="", status=401)
+        assert "Sign in to see this" in page.text
+        assert "articles" not in page.text
+
+
+def test_an_unknown_page_is_not_found(get: GetPage) -> None:
+    assert "no page at this address" in get("/ui/nothing/here", status=404).text
+
+
+# -- safety ----------------------------------------------------------------------------------------
+
+HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>{{7*7}}"
+
+
+@pytest.mark.parametrize("path", [*PAGES, "/ui/nothing", "/ui/namespace/dead"])
+def test_every_page_runs_only_the_servers_own_script(client_of: Any, path: str) -> None:
+    response = client_of("ann")("GET", path)
+    policy = response.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert response.headers["x-content-type-options"] == "nosniff"
+    assert response.headers["cache-control"] == "no-store"
+    assert_only_own_script(response.text)
+
+
+def assert_only_own_script(text: str) -> None:
+    page = HtmlPage.of(text)
+    assert page.scripts == ""
+    for tag, attributes in page.tags:
+        assert "style" not in attributes
+        assert not [each for each in attributes if each.startswith("on")]
+        if tag == "script":
+            assert attributes["src"].startswith("/ui/static/")
+
+
+def test_hostile_names_and_values_are_text(tmp_path: Path) -> None:
+    namespace = memory_namespace(tmp_path)
+    properties = {HOSTILE: HOSTILE}
+    namespace.create_namespace(api.CreateNamespaceRequest(id=["db"], properties=properties))
+    rows = pa.table({HOSTILE: [HOSTILE], "nested": [{HOSTILE: [HOSTILE]}]})
+    lance.write_dataset(rows, namespace_client=namespace, table_id=["db", "t"])
+    with clients(namespace, AllowAll()) as client_of:
+        for path in ("namespace/db", "table/db/t", "rows/db/t", "versions/db/t"):
+            response = client_of("eve")("GET", f"/ui/{path}")
+            assert response.status_code == 200
+            assert_only_own_script(response.text)
+            assert "<script>alert" not in response.text
+            if not path.startswith("versions"):
+                assert "&lt;script&gt;alert(1)" in response.text
+        query = {"filter": HOSTILE, "sort": HOSTILE, "at": ""}
+        response = client_of("eve")("GET", "/ui/rows/db/t", params=query)
+        assert_only_own_script(response.text)
+        response = client_of("eve")("GET", "/ui/table/db/%3Cscript%3Ealert(1)%3C%2Fscript%3E")
+        assert response.status_code in (400, 404)
+        assert_only_own_script(response.text)
+
+
+def test_the_files_of_pages_are_small(client_of: Any, get: GetPage) -> None:
+    page = get(f"/ui/rows/{ARTICLES}")
+    own = {each.get("src") or each.get("href", "") for _, each in page.tags}
+    static = [each for each in own if each.startswith("/ui/static/")]
+    sizes = [len(client_of("")("GET", each).content) for each in static]
+    assert len(sizes) == 3
+    assert sum(sizes) + len(client_of("ann")("GET", f"/ui/rows/{ARTICLES}").content) < 200_000

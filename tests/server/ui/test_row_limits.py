@@ -1,0 +1,148 @@
+"""What a page of rows shows of large tables, and the images that it links to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import lance
+import lance_namespace as api
+import pyarrow as pa
+import pytest
+from server.policies import cedar, clients, memory_namespace
+from server.ui.demo_tables import png
+from server.ui.html_pages import HtmlPage
+
+from lance_bridge_server.ui import row_reader
+from lance_bridge_server.ui.row_reader import MAX_BYTES, read_sample
+
+POLICIES = """
+permit(principal == User::"ann", action, resource);
+permit(principal == User::"carl", action in Action::"see", resource);
+"""
+COUNT = 100
+HEAVY = png(9, 90, 200) + bytes(60_000)
+HOSTILE = "<&\"'>" * 40
+
+
+@pytest.fixture(scope="module")
+def client_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    directory = tmp_path_factory.mktemp("limits")
+    namespace = memory_namespace(directory)
+    namespace.create_namespace(api.CreateNamespaceRequest(id=["db"]))
+    vectors = pa.array([[i + j / 7 for j in range(768)] for i in range(COUNT)])
+    tables = {
+        "heavy": {
+            "id": range(COUNT),
+            "image": [HEAVY] * COUNT,
+            "vector": vectors.cast(pa.list_(pa.float32(), 768)),
+            **{f"text{n}": [HOSTILE] * COUNT for n in range(5)},
+        },
+        "wide": {f"column{n:04}": ["ab" * 100] * COUNT for n in range(1000)},
+    }
+    for name, columns in tables.items():
+        lance.write_dataset(pa.table(columns), namespace_client=namespace, table_id=["db", name])
+    with clients(namespace, cedar(directory, POLICIES)) as client_of:
+        yield client_of
+
+
+def _get(client_of: Any, path: str, user: str = "ann", status: int = 200) -> Any:
+    response = client_of(user)("GET", path)
+    assert response.status_code == status, response.text
+    return response
+
+
+@pytest.mark.parametrize("table", ["heavy", "wide"])
+def test_a_page_of_any_rows_stays_under_200_kb(client_of: Any, table: str) -> None:
+    text = _get(client_of, f"/ui/rows/db/{table}?size=100").text
+    files = {
+        each.get("src") or each.get("href", "")
+        for _, each in HtmlPage.of(text).tags
+        if "/ui/static/" in (each.get("src") or each.get("href", ""))
+    }
+    static = sum(len(_get(client_of, each).content) for each in files)
+    assert len(text.encode()) + static < 200_000
+
+
+def test_rows_for_which_a_page_has_no_room_are_on_the_next_ones(client_of: Any) -> None:
+    path, found = "/ui/rows/db/heavy?size=100&sort=id", []
+    while path:
+        page = HtmlPage.of(_get(client_of, path).text)
+        found += [each for each in page.cells if each.isdigit()]
+        path = page.links.get("Next rows", "")
+        assert not path or "A page has no room for more of these rows" in page.text
+    assert found == [str(each) for each in range(COUNT)]
+
+
+def test_some_of_many_columns_are_shown(client_of: Any) -> None:
+    page = HtmlPage.of(_get(client_of, "/ui/rows/db/wide").text)
+    assert "50 of 1000 columns are shown" in page.text
+    assert "column0049" in page.text
+    assert "column0999" not in page.text
+
+
+# -- images ----------------------------------------------------------------------------------------
+
+
+def _images(client_of: Any) -> list[str]:
+    tags = HtmlPage.of(_get(client_of, "/ui/rows/db/heavy").text).tags
+    return [each["src"] for tag, each in tags if tag == "img" and "/ui/image/" in each["src"]]
+
+
+def test_an_image_is_served_as_it_is_and_kept_by_no_cache(client_of: Any) -> None:
+    response = _get(client_of, _images(client_of)[0])
+    assert response.content == HEAVY
+    assert response.headers["content-type"] == "image/png"
+    assert response.headers["cache-control"] == "no-store"
+    assert response.headers["x-content-type-options"] == "nosniff"
+    assert response.headers["content-security-policy"] == "default-src 'none'; sandbox"
+    assert response.headers["cross-origin-resource-policy"] == "same-origin"
+
+
+def test_an_image_is_for_those_who_may_read_the_rows(client_of: Any) -> None:
+    image = _images(client_of)[0]
+    _get(client_of, image, "carl", 403)
+    _get(client_of, image, "eve", 404)
+    _get(client_of, image, "", 401)
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["row=0&column=id", "row=0&column=text0", "row=99999&column=image", "row=x&column=image", ""],
+)
+def test_what_is_no_image_is_not_served(client_of: Any, query: str) -> None:
+    response = _get(client_of, f"/ui/image/db/heavy?{query}", status=400)
+    assert response.headers["content-type"].startswith("text/html")
+
+
+# -- bytes and time --------------------------------------------------------------------------------
+
+
+def _reader(batches: int, rows: int) -> pa.RecordBatchReader:
+    batch = pa.record_batch({"b": pa.array([bytes(100_000)] * rows)})
+    return pa.RecordBatchReader.from_batches(batch.schema, [batch] * batches)
+
+
+def test_rows_of_more_than_8_mib_are_shown_in_part() -> None:
+    for reader in (_reader(20, 10), _reader(1, 200)):
+        sample = read_sample(reader)
+        assert sample.table.num_rows in range(60, 90)
+        assert sample.table.nbytes <= MAX_BYTES
+        assert "more than 8 MiB" in sample.message
+    assert read_sample(_reader(8, 10)).message == ""
+
+
+def test_one_row_is_shown_however_large_it_is() -> None:
+    batch = pa.record_batch({"b": pa.array([bytes(9 << 20)] * 2)})
+    sample = read_sample(pa.RecordBatchReader.from_batches(batch.schema, [batch]))
+    assert sample.table.num_rows == 1
+
+
+def test_rows_that_take_too_long_are_shown_in_part(
+    client_of: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(row_reader, "_SECONDS", 0.0)
+    assert read_sample(_reader(3, 1)).table.num_rows == 1
+    page = HtmlPage.of(_get(client_of, "/ui/rows/db/heavy?sort=id").text)
+    assert "Only those that came within 0 seconds are shown" in page.text
+    assert "0" in page.cells

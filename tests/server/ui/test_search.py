@@ -1,0 +1,48 @@
+"""The search of the catalog page."""
+
+from __future__ import annotations
+
+import pytest
+from server.ui.conftest import TABLES, GetPage
+
+from lance_bridge_server.ui import search_page
+
+
+def test_tables_are_found_by_name_in_every_catalog(get: GetPage) -> None:
+    page = get("/ui/search", q="ART")
+    assert page.links["prod.sales.articles"] == "/ui/table/prod/sales/articles"
+    assert "1 match" in page.text
+    assert f"{TABLES} matches" in get("/ui/search", q="db.t").text
+
+
+def test_columns_and_properties_are_searched_where_that_is_asked_for(get: GetPage) -> None:
+    assert "0 matches" in get("/ui/search", q="embedd").text
+    page = get("/ui/search?in=column&in=property&q=embedd")
+    assert "prod.sales.articles" in page.links
+    assert "embedding: fixed_size_list" in page.cells
+
+
+def test_a_catalog_that_is_down_is_named_and_the_others_are_searched(get: GetPage) -> None:
+    page = get("/ui/search", q="articles")
+    assert "dead was not searched to the end" in page.text
+    assert "10.9.8.7" not in page.text
+
+
+def test_a_search_finds_nothing_that_may_not_be_seen(get: GetPage) -> None:
+    for word in ("secret", "pay", "t0"):
+        page = get("/ui/search", "bob", q=word)
+        assert "0 matches" in page.text
+        assert "dead" not in page.text
+    assert "1 match" in get("/ui/search", "bob", q="articles").text
+
+
+def test_a_search_ends_in_time_and_says_so(get: GetPage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search_page, "_SECONDS", 0.0)
+    monkeypatch.setattr(search_page, "_GRACE_SECONDS", 30.0)
+    page = get("/ui/search", q="articles")
+    assert "prod was not searched to the end" in page.text
+
+
+def test_matches_are_limited(get: GetPage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search_page, "_MOST_MATCHES", 5)
+    assert "5 matches; more are left out" in get("/ui/search", q="db.t").text

@@ -1,0 +1,46 @@
+"""The lines of the page "Connect", run as they stand there."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import httpx
+import pyarrow as pa
+import pytest
+from server.policies import memory_namespace
+from server.serving import serving
+from server.ui.demo_tables import create_articles
+from server.ui.html_pages import HtmlPage
+
+from lance_bridge_federated import FederatedNamespace
+from lance_bridge_server.app import create_app
+from lance_bridge_server.gateway import Gateway
+from lance_bridge_server.ui.snippets import snippets_for
+
+
+def test_the_lines_read_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    prod = memory_namespace(tmp_path)
+    create_articles(prod)
+    with serving(create_app(Gateway(FederatedNamespace({"prod": prod})))) as url:
+        page = HtmlPage.of(httpx.get(f"{url}/ui/connect/prod/sales/articles").text)
+        pylance, lancedb, _, curl = page.code  # Spark's: tests/spark/test_catalog_page.py
+        for lines in (pylance, lancedb):
+            exec(compile(lines, "page", "exec"), {})
+            assert "Black clock 5" in capsys.readouterr().out
+        subprocess.run(curl, shell=True, check=True, cwd=tmp_path, timeout=60)
+    assert pa.ipc.open_file(tmp_path / "rows.arrow").read_all().num_rows == 10
+
+
+def test_hostile_names_stay_within_their_quotes() -> None:
+    path = ["prod", 'a"b', "t'; rm -rf /; '"]
+    pylance, lancedb, spark, curl = snippets_for(
+        "http://h", path, '/x"); exit() #', "api_key", has_catalog=True
+    )
+    for each in (pylance, lancedb, spark):
+        compile(each.text, each.title, "exec")
+    command = curl.text.replace("curl", "printf '%s\\n'", 1)
+    words = subprocess.run(command, shell=True, check=True, capture_output=True, text=True).stdout
+    assert "rm" not in words.split()
+    assert 'os.environ["LANCE_KEY"]' in pylance.text
+    assert "$LANCE_KEY" in curl.text

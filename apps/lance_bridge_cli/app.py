@@ -27,6 +27,7 @@ GROUPS = (
     ("table", "tables", "Tables: list, describe, read, register, deregister, rename and drop."),
     ("maintain", "maintain", "Table maintenance: compact, index and clean up."),
     ("managed", "managed", "Implementation-managed tables, whose versions the catalog holds."),
+    ("spark", "spark", "Spark: what its configuration names."),
 )
 """Groups: name, module and summary."""
 

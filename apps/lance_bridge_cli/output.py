@@ -22,7 +22,6 @@ from typing import Any, Literal
 import typer
 from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -229,6 +228,15 @@ def progress_bar(text: str) -> Iterator[Callable[[int, int | None], None]]:
     if not console.is_terminal:
         yield lambda _done, _total: None
         return
+    # A tenth of what `--help` may take, and few commands need it.
+    from rich.progress import (  # noqa: PLC0415
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
     columns = (TextColumn(printable(text), markup=False), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bar:
         task = bar.add_task("", total=None)

@@ -12,7 +12,7 @@ import lance_bridge
 from lance_bridge.exit_codes import FAILED
 from lance_bridge.names import DELIMITER, UNAVAILABLE, written
 
-from . import api, contents
+from . import api, table_contents
 from .common import (
     CatalogName,
     Limit,
@@ -311,4 +311,4 @@ def _is_only_declared(namespace: api.LanceNamespace, names: list[str]) -> bool:
     return bool(namespace.describe_table(request).is_only_declared)
 
 
-app.registered_commands += contents.app.registered_commands
+app.registered_commands += table_contents.app.registered_commands

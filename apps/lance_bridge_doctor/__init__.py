@@ -10,10 +10,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .diagnosis import MIN_IDLE, Diagnosis, diagnose
+    from .diagnosis import MIN_IDLE, Diagnosis, diagnose, diagnose_namespace, diagnose_table
     from .findings import Finding, Kind
 
-__all__ = ["MIN_IDLE", "Diagnosis", "Finding", "Kind", "diagnose"]
+__all__ = [
+    "MIN_IDLE",
+    "Diagnosis",
+    "Finding",
+    "Kind",
+    "diagnose",
+    "diagnose_namespace",
+    "diagnose_table",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from itertools import groupby, islice
 from typing import TypeVar
 
+from lance_namespace import LanceNamespace
 from lance_namespace.errors import LanceNamespaceError, NamespaceNotFoundError
 
 from lance_bridge.catalog import Path
@@ -79,10 +80,70 @@ def diagnose(
     except LanceNamespaceError as error:
         return Diagnosis((reachability.from_properties(error, commands),), 0, 0)
     namespace = require_lance_bridge(found, catalog)
-    commands = replace(commands, is_secret=namespace.config_type.is_secret)
-    page = PageRequest.parse(f"doctor {namespace.namespace_id()}", limit, page_token)
+    page = _page(namespace, limit, page_token)
     with namespace:
-        return _Page(namespace, commands, idle.total_seconds(), page, report).run()
+        return _diagnose(namespace, commands, page, idle, report)
+
+
+def diagnose_namespace(
+    namespace: LanceNamespace,
+    catalog: str,
+    *,
+    limit: int = 1000,
+    page_token: str | None = None,
+    idle: timedelta = MIN_IDLE,
+) -> Diagnosis:
+    """Find what is wrong with a catalog that is connected, as `diagnose`.
+
+    Args:
+        catalog: Its name, for the commands that fix what is found.
+
+    Raises:
+        InvalidInputError: (13) the limit, the token, or a catalog that is pylance's own.
+    """
+    found = require_lance_bridge(namespace, catalog)
+    page = _page(found, limit, page_token)
+    return _diagnose(found, Commands(catalog), page, idle, lambda _done, _total: None)
+
+
+def diagnose_table(
+    namespace: LanceNamespace,
+    catalog: str,
+    identifier: Sequence[str],
+    *,
+    idle: timedelta = MIN_IDLE,
+) -> tuple[Finding, ...]:
+    """Find what is wrong with one table of a catalog that is connected. Nothing is changed.
+
+    Args:
+        catalog: Its name, for the commands that fix what is found.
+        identifier: The table, as for the namespace.
+
+    Raises:
+        InvalidInputError: (13) the catalog is pylance's own, or the identifier is malformed.
+        TableNotFoundError: (4)
+        NamespaceNotFoundError: (1)
+    """
+    found = require_lance_bridge(namespace, catalog)
+    commands = Commands(catalog, is_secret=found.config_type.is_secret)
+    entry = found.tables.load_entry(found.tables.path_of(identifier))
+    checks = TableChecks(found.tables, commands, idle.total_seconds())
+    return tuple(checks.check([entry]))
+
+
+def _page(namespace: LanceBridgeNamespace, limit: int, token: str | None) -> PageRequest:
+    return PageRequest.parse(f"doctor {namespace.namespace_id()}", limit, token)
+
+
+def _diagnose(
+    namespace: LanceBridgeNamespace,
+    commands: Commands,
+    page: PageRequest,
+    idle: timedelta,
+    report: Report,
+) -> Diagnosis:
+    commands = replace(commands, is_secret=namespace.config_type.is_secret)
+    return _Page(namespace, commands, idle.total_seconds(), page, report).run()
 
 
 def _is_configured(catalog: str) -> bool:

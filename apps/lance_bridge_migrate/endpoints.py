@@ -58,7 +58,7 @@ def address_of(namespace: LanceBridgeNamespace) -> Address:
     return Address(
         name=namespace.configured_name or (namespace.impl if is_installed else class_path),
         properties={k: str(v) for k, v in given if not found.config_type.is_secret(k)},
-        connection=namespace.namespace_id(),
+        connection=namespace.describe_connection(),
     )
 
 
@@ -72,10 +72,10 @@ def catalog_at(address: Address, secrets: Mapping[str, str]) -> Iterator[LanceBr
     given = {**address.properties, **secrets}
     found = require_lance_bridge(connect(address.name, given), address.name)
     with found:
-        if address.connection not in ("", found.namespace_id()):
+        if address.connection not in ("", found.describe_connection()):
             raise invalid(
                 f"The plan was made for {address.connection}, and '{address.name}' is "
-                f"{found.namespace_id()} now: plan again"
+                f"{found.describe_connection()} now: plan again"
             )
         yield found
 

@@ -223,8 +223,8 @@ def undo_entry(
         work.note(**{_DROPPED: table.location})
         work.target_tables.drop_with_data(table)
         return
-    table.finish_latest()
-    table.remove()
+    with table.finished_for_removal() as finished:
+        finished.remove()
 
 
 def _require_droppable(work: Work, table: Table, source: Tables | None) -> None:

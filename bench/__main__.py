@@ -29,6 +29,7 @@ SUITES = {
     "spark": "spark",
     "migrate": "migrate",
     "server": "server",
+    "catalog-page": "catalog_page",
 }
 """The module of each suite, imported when it is chosen: Spark's takes a second."""
 

@@ -2,8 +2,9 @@
 
 Starts the catalog with many tables, half of them Lance tables, and many namespaces. Measures each
 operation in turns with the raw client, then its calls on the wire, then threads that share one
-namespace object beside a raw client for each. On Glue, threads also go on while the credentials of
-a role expire, which must be renewed once. moto stands in for AWS, and the project's own double for
+namespace object beside a raw client for each. On Glue, tables are also described with credentials
+that are in the cache, beside without any, and threads go on while the credentials of a role expire,
+which must be renewed once. moto stands in for AWS, and the project's own double for
 Unity's server: both do less than a server with a database. Missed bars are reported only.
 """
 
@@ -22,6 +23,7 @@ from typing import Any
 from servers.glue_server import ROLE
 
 from bench import catalogs
+from bench.cached_credentials import measure_credentials
 from bench.catalogs import Catalog
 from bench.operations import catalog_operations
 from bench.raw_clients import NAMESPACE
@@ -71,6 +73,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         show_progress("measuring threads …")
         tables["threads"] = [measure_threads(catalog, options.threads, options.each)]
         if catalog.aws is not None:
+            show_progress("measuring cached credentials …")
+            tables["credentials"] = measure_credentials(catalog, options.rounds)
             show_progress("letting credentials expire …")
             tables["refresh"] = [measure_refresh(catalog, options.threads)]
     facts = {

@@ -38,7 +38,8 @@ from bench.runner import (
     show_progress,
     take_turns,
 )
-from bench.spark import DIMENSIONS, Setup, write_source
+from bench.spark import DIMENSIONS, write_source
+from bench.spark_session import Setup
 from lance_bridge_hive import HiveNamespace
 from lance_bridge_metastore import RELEASES, Metastore
 from lance_bridge_migrate import (
@@ -55,6 +56,7 @@ from lance_bridge_migrate import (
     verify,
 )
 from lance_bridge_migrate.spark.session import address_of_session
+from lance_bridge_spark import register
 
 REGISTER_BAR = Bar("ratio", "<", 2.0)
 CONVERT_BAR = Bar("ratio", "<=", 1.25)
@@ -174,6 +176,7 @@ def measure_convert(
     with Metastore() as metastore:
         setup = Setup(directory, metastore.uri, options.memory)
         with setup.session() as spark:
+            register(spark)
             conversion = Conversion(spark, setup, options.rows)
             operations = [conversion.operation("lists"), conversion.operation("vectors")]
             show_progress("converting …")

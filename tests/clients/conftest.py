@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import uuid
 from collections.abc import Callable, Iterator
@@ -16,16 +17,20 @@ from servers.metastores import Metastores
 from servers.unity.process import UnityProcess
 
 RELEASE = "2.3"
-WITH_OTHER_CLIENTS = Path(__file__).parent / "installed"
-"""Tests of clients that `make test-clients` installs."""
+RAY_ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0"}
+INSTALLED_BY = {
+    Path(__file__).parent / "installed": {"clients"},
+    Path(__file__).parent / "engines": {"clients", "engines"},
+}
+"""Tests of clients that are installed by `make test-clients`, and by `make test-engines`."""
 UNITY_CATALOG = "lake"
 OF_THE_USER = ("AWS_", "DATABRICKS_", "LANCE_BRIDGE_")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leave out tests that import what is not installed, unless they are asked for."""
-    asked = config.option.markexpr == "clients"
-    return True if collection_path == WITH_OTHER_CLIENTS and not asked else None
+    asked = INSTALLED_BY.get(collection_path, {config.option.markexpr})
+    return None if config.option.markexpr in asked else True
 
 
 @pytest.fixture(scope="package", autouse=True)
@@ -60,6 +65,22 @@ def unity(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
         properties = {"host": server.url, "root": str(tmp_path_factory.mktemp("unity"))}
         path = "lance_bridge_unity.UnityNamespace"
         yield Backend("unity", path, properties, parent=[UNITY_CATALOG])
+
+
+@pytest.fixture(scope="module")
+def ray_cluster() -> Iterator[None]:
+    """A cluster of one machine, whose workers are processes of their own."""
+    ray = importlib.import_module("ray")  # it is not installed everywhere
+    os.environ |= RAY_ENVIRONMENT
+    ray.init(
+        num_cpus=2,
+        include_dashboard=False,
+        log_to_driver=False,
+        _node_ip_address="127.0.0.1",
+        object_store_memory=200 * 2**20,
+    )
+    yield
+    ray.shutdown()
 
 
 NewDatabase = Callable[..., Database]

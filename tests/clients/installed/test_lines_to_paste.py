@@ -34,7 +34,7 @@ def namespaces(hive: Backend) -> Iterator[None]:
 def test_the_lines_to_paste_run_in_their_order(hive: Backend) -> None:
     text = SPEC.read_text(encoding="utf-8").partition("\n## pylance\n")[2]
     snippets = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    assert len(snippets) == 7
+    assert len(snippets) == 8
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
     for snippet in snippets:
         exec(snippet.replace("thrift://metastore:9083", hive.properties["uri"]), {})

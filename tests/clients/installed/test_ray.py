@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import lance
@@ -18,24 +17,14 @@ from clients.conftest import NewDatabase
 
 from lance_bridge.records import FOREIGN_COMMITS, ForeignCommits
 
-pytestmark = [pytest.mark.server, pytest.mark.clients, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.server,
+    pytest.mark.clients,
+    pytest.mark.timeout(600),
+    pytest.mark.usefixtures("ray_cluster"),
+]
 
 COUNT = 40
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _ray() -> Iterator[None]:
-    """A cluster of one machine, whose workers are processes of their own."""
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    ray.init(
-        num_cpus=2,
-        include_dashboard=False,
-        log_to_driver=False,
-        _node_ip_address="127.0.0.1",
-        object_store_memory=200 * 2**20,
-    )
-    yield
-    ray.shutdown()
 
 
 def by_name(database: Database, name: str = "t") -> dict[str, Any]:

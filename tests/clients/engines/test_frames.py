@@ -12,7 +12,7 @@ import polars
 import pytest
 from clients.catalogs import Database, rows
 
-pytestmark = [pytest.mark.server, pytest.mark.clients]
+pytestmark = [pytest.mark.server, pytest.mark.clients, pytest.mark.engines]
 
 
 @pytest.fixture

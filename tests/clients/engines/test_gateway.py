@@ -16,9 +16,12 @@ from server.serving import serving
 from lance_bridge_server.app import create_app
 from lance_bridge_server.gateway import Gateway
 
-from .test_ray import _ray  # noqa: F401  # the cluster, which a process has one of
-
-pytestmark = [pytest.mark.server, pytest.mark.clients, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.server,
+    pytest.mark.clients,
+    pytest.mark.engines,
+    pytest.mark.timeout(600),
+]
 
 
 @pytest.fixture
@@ -32,6 +35,7 @@ def table(database: Database) -> Iterator[dict[str, Any]]:
         }
 
 
+@pytest.mark.usefixtures("ray_cluster")
 def test_ray_writes_and_reads_a_table(table: dict[str, Any]) -> None:
     lance_ray.write_lance(ray.data.from_arrow([rows(10), rows(10, 10)]), **table)
     lance_ray.write_lance(ray.data.from_arrow(rows(10, 20)), mode="append", **table)

@@ -1,6 +1,6 @@
 """The Java client of the specification, on a gateway to a real Hive Metastore.
 
-Needs Maven, and a JDK of release 11 or later.
+Needs Maven, which fetches the client, and a JDK of release 11 or later.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ import lance_namespace as api
 import pyarrow as pa
 import pytest
 from clients.catalogs import Backend
+from clients.fetched import java_client
 from server.serving import serving
 
 from lance_bridge_server.app import create_app
 from lance_bridge_server.gateway import Gateway
 
-pytestmark = [pytest.mark.clients, pytest.mark.server]
+pytestmark = pytest.mark.server
 SOURCES = Path(__file__).parent / "java"
 ROWS = pa.table({"id": [0, 1, 2], "word": ["a", "b", "c"]})
 
@@ -25,11 +26,7 @@ ROWS = pa.table({"id": [0, 1, 2], "word": ["a", "b", "c"]})
 @pytest.fixture(scope="module")
 def classpath(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The client's jars, and the compiled program."""
-    target = tmp_path_factory.mktemp("java")
-    goal = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
-    maven = ["mvn", "--quiet", "--batch-mode", "--file", str(SOURCES / "pom.xml")]
-    _run(*maven, goal, f"-DoutputDirectory={target / 'jars'}")
-    jars = f"{target / 'jars'}/*"
+    jars, target = f"{java_client()}/*", tmp_path_factory.mktemp("java")
     _run("javac", "-cp", jars, "-d", str(target), str(SOURCES / "Life.java"))
     return f"{target}:{jars}"
 

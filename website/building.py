@@ -17,6 +17,7 @@ from .pages import PAGES, PICTURES, ROOT, render
 from .reference import GENERATED
 
 BUILD = ROOT / "build" / "site"
+STYLE = "extra.css"
 WARNING = "warning"
 
 
@@ -26,7 +27,9 @@ def collect(target: Path) -> None:
         _write(target / page, render(source))
     for page, generate in GENERATED.items():
         _write(target / page, generate())
+    shutil.copy(Path(__file__).with_name(STYLE), target)
     for source, picture in PICTURES.items():
+        (target / picture).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / source, target / picture)
 
 

@@ -1,4 +1,7 @@
-"""Checks the links of a built site: each leads to a file and, with a fragment, to an element."""
+"""Checks the links of a built site: each leads to a file and, with a fragment, to an element.
+
+A page loads nothing from other sites: no script, style, font or picture.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +11,27 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+_LOADED = {"img", "iframe", "link", "script", "source"}
+_NOT_LOADED = {"alternate", "canonical", "next", "prev"}
+"""What a `link` is for that a browser does not load."""
+
 
 class _Page(HTMLParser):
-    """The links and the identifiers of a page."""
+    """The links and the identifiers of a page, and what a browser loads with it."""
 
     def __init__(self) -> None:
         super().__init__()
         self.links: list[str] = []
+        self.loaded: list[str] = []
         self.identifiers: set[str] = {""}
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = {name: value or "" for name, value in attrs}
         self.identifiers |= {given.get("id", ""), given.get("name", "") if tag == "a" else ""}
-        self.links += [given[name] for name in ("href", "src") if name in given]
+        links = [given[name] for name in ("href", "src") if name in given]
+        self.links += links
+        if tag in _LOADED and given.get("rel") not in _NOT_LOADED:
+            self.loaded += links
 
 
 @cache
@@ -31,13 +42,16 @@ def _page(path: Path) -> _Page:
 
 
 def broken_links(site: Path) -> Iterator[str]:
-    """Yield the links that lead nowhere inside a site, each with its page."""
+    """Yield the links that lead nowhere, and what is loaded from other sites, with their pages."""
     for path in sorted(site.rglob("*.html")):
         if path.name == "404.html":  # its links begin at the root of the server
             continue
         for link in dict.fromkeys(_page(path).links):
             if not _leads_somewhere(path, link):
                 yield f"{path.relative_to(site)}: a link leads nowhere: {link}"
+        for link in _page(path).loaded:
+            if urlsplit(link).netloc:
+                yield f"{path.relative_to(site)}: it is loaded from another site: {link}"
 
 
 def _leads_somewhere(page: Path, link: str) -> bool:

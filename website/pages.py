@@ -18,8 +18,12 @@ FIXED = {
     "README.md": "readme.md",
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
+    "CODE_OF_CONDUCT.md": "code-of-conduct.md",
+    "SECURITY.md": "security-policy.md",
+    "THIRD_PARTY_LICENSES.md": "licences.md",
     "docker/README.md": "docker.md",
     EXAMPLE: "examples/sqlite-catalog.md",
+    "examples/catalog-template/README.md": "examples/catalog-template.md",
 }
 LANGUAGES = {".py": "python", ".toml": "toml"}
 _LEFT_OUT = re.compile(r"[ \t]*<!-- contents -->.*?<!-- end -->\n?|[ \t]*<!--.*?-->", re.DOTALL)
@@ -43,7 +47,8 @@ PAGES = _pages()
 """Document of the repository to page of the site."""
 PICTURES = {
     path.relative_to(ROOT).as_posix(): path.relative_to(ROOT / "docs").as_posix()
-    for path in sorted((ROOT / "docs").rglob("*.svg"))
+    for path in sorted((ROOT / "docs").rglob("*"))
+    if path.suffix in (".png", ".svg")
 }
 """The same for pictures, which are copied."""
 

@@ -1,22 +1,24 @@
-"""Pages of the reference that are generated: properties, commands, routes, and Python's names."""
+"""Pages of the reference that are generated: properties, commands, and Python's names.
+
+`rest` generates that of the routes.
+"""
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import typer
-import yaml
 
 import lance_bridge
 from lance_bridge.config import PropertyRow, property_rows
 from lance_bridge_cli.app import app
 
-ROOT = Path(__file__).parents[1]
-SPECIFICATION = ROOT / "tests" / "server" / "lance_namespace_openapi.yaml"
+from .markdown import table_row
+from .rest import routes
+
 CATALOGS = ("hive", "glue", "unity")
 MODULES = (
     "lance_bridge.catalog", "lance_bridge.config", "lance_bridge.errors", "lance_bridge.testing",
@@ -47,16 +49,12 @@ def _config_type(name: str) -> Any:
 
 
 def _table(title: str, rows: list[PropertyRow]) -> Iterator[str]:
-    yield from ("", f"## {title}", "", "| property | default | secret | meaning | example |")
+    yield from ("", f"## {title}", "", "| property | meaning | default | secret | example |")
     yield "|---|---|---|---|---|"
     for row in rows:
         default = f"`{row.default}`" if row.default not in ("", "required") else row.default
         example = f"`{row.example}`" if row.example else ""
-        yield _row(f"`{row.name}`", default, "yes" if row.secret else "", row.meaning, example)
-
-
-def _row(*cells: str) -> str:
-    return "| " + " | ".join(" ".join(cell.replace("|", "\\|").split()) for cell in cells) + " |"
+        yield table_row(f"`{row.name}`", row.meaning, default, "yes" if row.secret else "", example)
 
 
 def commands() -> str:
@@ -89,7 +87,9 @@ def _command(context: typer.Context) -> Iterator[str]:
     usage = " ".join(command.collect_usage_pieces(context))
     yield f"    {context.command_path} {usage}"
     yield from ("", *(command.help or "").replace("\b", "").splitlines())
-    rows = [_row(*_parameter(each)) for each in command.params if not getattr(each, "hidden", 0)]
+    rows = [
+        table_row(*_parameter(each)) for each in command.params if not getattr(each, "hidden", 0)
+    ]
     if rows:
         yield from ("", "| argument or option | meaning |", "|---|---|", *rows)
 
@@ -99,27 +99,6 @@ def _parameter(parameter: Any) -> tuple[str, str]:
     if parameter.param_type_name == "argument":
         names = f"`{parameter.name}`"
     return names, getattr(parameter, "help", "") or ""
-
-
-def routes() -> str:
-    """Return the page of the routes of the Lance REST protocol."""
-    document = yaml.safe_load(SPECIFICATION.read_text(encoding="utf-8"))
-    lines = [
-        "# REST routes",
-        "",
-        "The routes of the Lance namespace's REST protocol, generated from its specification. The",
-        "gateway serves them; [The REST Protocol](server.md#the-rest-protocol) says how, and",
-        "[LanceDB](server.md#lancedb) what its clients send on the same routes.",
-        "",
-        "| operation | route | what it does |",
-        "|---|---|---|",
-    ]
-    for path, methods in document["paths"].items():
-        for method, operation in methods.items():
-            if "operationId" in operation:
-                route = f"`{method.upper()} {path}`"
-                lines.append(_row(operation["operationId"], route, operation.get("summary", "")))
-    return "\n".join(lines) + "\n"
 
 
 def python(module: str) -> str:

@@ -20,7 +20,7 @@ REPOSITORY = Path(__file__).parents[2]
 DOCUMENTS = {path.stem: Spec(path) for path in sorted((REPOSITORY / "specs").glob("*.md"))}
 OF_ALL_CATALOGS = (
     "common", "operations", "spark", "cli", "migration", "clients", "federated",
-    "server",
+    "server", "managed",
 )  # fmt: skip
 SPECS = {name: spec for name, spec in DOCUMENTS.items() if name not in OF_ALL_CATALOGS}
 """By catalog."""

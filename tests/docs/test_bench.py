@@ -13,7 +13,17 @@ from typing import Any
 import pytest
 
 REPOSITORY = Path(__file__).parents[2]
-SUITES = ["hive", "glue", "unity", "operations", "memory", "spark", "migrate", "server"]
+SUITES = [
+    "hive",
+    "glue",
+    "unity",
+    "operations",
+    "memory",
+    "spark",
+    "migrate",
+    "server",
+    "catalog-page",
+]
 SCRIPTS = [("bench.start",), ("demo.run",), *(("bench.__main__", suite) for suite in SUITES)]
 
 
@@ -92,3 +102,44 @@ def test_a_small_catalog_is_measured_without_wrong_answers(tmp_path: Path) -> No
     assert calls["list_tables"] == calls["list_tables limit 10"] == 2
     assert calls["describe_table"] == 1
     assert {each["connections_opened"] for each in found["operations"]} == {0}
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.server
+@pytest.mark.timeout(1800)
+def test_statements_and_queries_of_spark_give_the_answers_of_parquet(tmp_path: Path) -> None:
+    sizes = ("--rows", "6000", "--scale", "0.01", "--rounds", "1", "--idle", "1", "--no-jobs")
+    result = subprocess.run(
+        [sys.executable, "-m", "bench", "spark", *sizes, "--output", "json"],
+        cwd=REPOSITORY,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=1500,
+    )
+    assert result.returncode == 0, result.stderr
+    found = json.loads(result.stdout)
+    assert found["wrong_answers"] == 0
+    queries = {each["operation"]: each["rows"] for each in found["queries"]}
+    assert list(queries) == [f"Q{number}" for number in range(1, 23)]
+    assert [name for name, rows in queries.items() if rows == 0] == []
+    [mean] = found["all_queries"]
+    assert (mean["ratio_bar"], mean["cpu_ratio_bar"]) == ("<= 1.3", "<= 1.3")
+    statements = {each["operation"]: each for each in found["statements"]}
+    assert len(statements) == 15
+    lookup = statements["point lookup, in order"]
+    assert (lookup["ratio_bar"], lookup["ours_cpu_s_bar"]) == ("<= 0.5", "<= 0.06")
+    assert lookup["parquet_cpu_s"] >= 0
+    [start] = found["first_statement"]
+    assert start["ours_cpu_s_bar"] == "<= 3"
+
+
+def test_the_cpu_time_of_a_tree_has_that_of_children_that_ended(tmp_path: Path) -> None:
+    tree = importlib.import_module("bench.spark_session").ProcessTree(os.getpid())
+    program = tmp_path / "burn.py"
+    program.write_text("import time\nwhile time.process_time() < 0.5:\n    pass\n")
+    before = tree.seconds()
+    subprocess.run([sys.executable, str(program)], check=True, timeout=240)
+    assert tree.seconds() - before >= 0.45

@@ -5,6 +5,7 @@ That is a SQLite file, in place of the one that a page has: a page needs no serv
 
 from __future__ import annotations
 
+import base64
 import re
 import shlex
 from pathlib import Path
@@ -23,22 +24,29 @@ from server.certificates import Authority
 import lance_bridge
 from lance_bridge import LanceBridgeNamespace
 from lance_bridge_cli.app import app
+from lance_bridge_server.configuration.settings import ServerSettings
+from lance_bridge_server.process.factory import login_from_settings
 
 from .gateway_pages import REPOSITORY, Block, Reader, blocks
 from .spec_reader import Spec
 
 PAGES = {path.stem: path for path in sorted((REPOSITORY / "docs" / "how-to").glob("*.md"))}
 EXAMPLE = REPOSITORY / "examples" / "sqlite-catalog" / "src"
-CONFIGURATIONS = [
+_YAML = [
     (name, block.text)
     for name, path in PAGES.items()
     for block in blocks(path)
     if block.language == "yaml"
 ]
+OF_SERVER = "authentication:"
+"""How the configuration of a server begins; others are those of catalogs."""
+MANIFEST = "apiVersion:"
+"""How a manifest of Kubernetes begins, which `test_spark_pages` checks."""
+CONFIGURATIONS = [each for each in _YAML if not each[1].startswith((OF_SERVER, MANIFEST))]
 NOT_RUN = ("pip install ", "apt install ", "kinit ", "python -m venv ", "environment/", "PYSPARK_")
 """How commands begin that install packages, or belong to a cluster; their pages say so."""
-NOT_EXECUTED = {"spark"}
-"""Whose Python is run by the test of the README, which has the same lines."""
+NOT_EXECUTED = {path for path in PAGES if path.startswith("spark")}
+"""They have tests of their own: `tests/spark`, and `test_spark_pages`."""
 FINDS = ("lance-bridge doctor prod --idle 0m", "lance-bridge managed check ")
 """Commands whose exit code is 3, as there is something to find."""
 MIGRATION = re.compile(r"\d{8}-\d{6}-[a-z-]+-[0-9a-f]{6}")
@@ -110,6 +118,7 @@ SAID = {
     "migrate": "undone",
     "monitor": '"tables": 3',
     "recover": "declared-only",
+    "several-catalogs": "prod.sales.articles",
 }
 """What the commands of a page must have printed."""
 
@@ -134,13 +143,23 @@ def test_each_configuration_is_read(
     monkeypatch.setenv("LANCE_BRIDGE_CONFIG", str(config))
     connected = lance_bridge.connect("prod")
     assert isinstance(connected, LanceBridgeNamespace)
-    assert connected.impl == {"s3": "hive"}.get(page, page)
+    assert connected.impl == {"credentials": "hive", "s3": "hive"}.get(page, page)
     connected.close()
+
+
+def test_users_sign_in_as_the_page_configures_it(tmp_path: Path) -> None:
+    [text] = [text for _, text in _YAML if text.startswith(OF_SERVER)]
+    (tmp_path / "client-secret").write_text("hidden")
+    (tmp_path / "session.keys").write_bytes(base64.b64encode(bytes(32)))
+    content = yaml.safe_load(text.replace("/etc/lance-bridge", str(tmp_path)))
+    login = login_from_settings(ServerSettings.model_validate({"catalogs": ["prod"], **content}))
+    [provider] = login.providers
+    assert (provider.client.secret, login.keys) == ("hidden", [bytes(32)])
 
 
 def test_the_metrics_that_are_watched_exist() -> None:
     text = PAGES["monitor"].read_text(encoding="utf-8")
-    source = (REPOSITORY / "apps" / "lance_bridge_server" / "metrics.py").read_text(
+    source = (REPOSITORY / "apps" / "lance_bridge_server" / "monitoring" / "metrics.py").read_text(
         encoding="utf-8"
     )
     watched = set(re.findall(r"(lance_bridge_\w+?)(?:_total|_bucket)\{?", text))

@@ -92,7 +92,7 @@ def test_every_operation_that_no_catalog_can_do_is_listed_with_the_reason() -> N
 
 
 def test_the_commands_are_documented_in_their_order() -> None:
-    text = " ".join(OPERATIONS_SPEC.body("Out-of-Band Versions").split())
+    text = " ".join(OPERATIONS_SPEC.body("Implementation-Managed Tables").split())
     stated = re.search(r"in their order: (.*?); it comes with", text)
     commands = [each.callback for each in managed_app.registered_commands]
 

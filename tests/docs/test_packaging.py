@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
+import tarfile
 from collections.abc import Iterator
 from email.message import Message
 from email.parser import Parser
+from io import BytesIO
 from pathlib import Path
 from zipfile import ZipFile
 
+import hatchling.build
 import pytest
 from packaging.markers import Marker
 from packaging.requirements import Requirement
+
+from release.distributions import JAR, Distributions, hindrances, mistakes, read
 
 REPOSITORY = Path(__file__).parents[2]
 CATALOGS = {"glue": "GlueNamespace", "hive": "HiveNamespace", "unity": "UnityNamespace"}
@@ -53,13 +59,18 @@ def python_files(directory: Path) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZipFile]:
-    """The wheel as it would be published, built once."""
-    target = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel"]
-    subprocess.run([*command, "--directory", str(target)], cwd=REPOSITORY, check=True)
-    [built] = target.glob("*.whl")
-    with ZipFile(built) as archive:
+def built(tmp_path_factory: pytest.TempPathFactory) -> Distributions:
+    """The wheel and the source archive as they would be published, built once."""
+    target = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "hatchling", "build", "--directory", str(target)]
+    subprocess.run(command, cwd=REPOSITORY, check=True)
+    return read(target)
+
+
+@pytest.fixture(scope="module")
+def wheel(built: Distributions) -> Iterator[ZipFile]:
+    """The files of the wheel."""
+    with ZipFile(built.wheel) as archive:
         yield archive
 
 
@@ -114,6 +125,44 @@ def test_the_wheel_holds_the_packages_and_nothing_else(wheel: ZipFile) -> None:
     assert "lance_bridge/testing/__main__.py" in wheel.namelist()
 
 
+def test_the_archives_have_what_they_must_have(built: Distributions) -> None:
+    assert mistakes(built) == []
+
+
+def test_a_wheel_without_the_jar_is_a_mistake(built: Distributions, tmp_path: Path) -> None:
+    with ZipFile(built.wheel) as full, ZipFile(tmp_path / built.wheel.name, "w") as cut:
+        for name in full.namelist():
+            if name != JAR:
+                cut.writestr(name, full.read(name))
+    shutil.copy(built.archive, tmp_path)
+    [mistake] = mistakes(read(tmp_path))
+    assert JAR in mistake
+
+
+@pytest.mark.parametrize(
+    ("version", "urls", "wanted"),
+    [
+        ("0.1.0.dev4+gabc", [], ["build from a tag", "set Source", "CHANGELOG", "appVersion"]),
+        ("99.1.0", ["Source, https://example.com"], ["CHANGELOG.md has no section 99.1.0", "Helm"]),
+    ],
+)
+def test_what_hinders_publishing_names_what_to_set(
+    version: str, urls: list[str], wanted: list[str]
+) -> None:
+    metadata = Message()
+    for name, value in [("Version", version), *(("Project-URL", url) for url in urls)]:
+        metadata[name] = value
+    found = hindrances(Distributions(Path("x.whl"), Path("x.tar.gz"), metadata))
+    assert len(found) == len(wanted)
+    assert all(words in text for words, text in zip(wanted, found, strict=True))
+
+
+def test_a_directory_with_two_versions_is_refused(built: Distributions, tmp_path: Path) -> None:
+    shutil.copy(built.wheel, tmp_path)
+    with pytest.raises(ValueError, match="one wheel and one source archive"):
+        read(tmp_path)
+
+
 def test_an_editable_install_has_the_hook_behind_the_path_that_it_needs(
     editable_wheel: ZipFile,
 ) -> None:
@@ -157,6 +206,10 @@ def test_the_wheel_registers_every_adapter_and_the_command(wheel: ZipFile) -> No
         "serve",
         "=",
         "lance_bridge_server.command:serve",
+        "[lance_bridge.jars]",
+        "spark",
+        "=",
+        "lance_bridge_spark.jvm.jar:path",
         "[lance_bridge.maintenance]",
         "spark",
         "=",
@@ -172,6 +225,55 @@ def test_the_wheel_registers_every_adapter_and_the_command(wheel: ZipFile) -> No
             for word in (name, "=", f"lance_bridge_vendors.{name}:{kind}")
         ),
     ]
+
+
+CATALOG = "org/lancebridge/spark/LanceCatalog.class"
+
+
+def test_the_wheel_and_the_source_archive_have_the_jar(wheel: ZipFile, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "sdist"]
+    subprocess.run([*command, "--directory", str(tmp_path)], cwd=REPOSITORY, check=True)
+    [built] = tmp_path.glob("*.tar.gz")
+    with tarfile.open(built) as archive:
+        [member] = [each for each in archive.getmembers() if each.name.endswith(f"/apps/{JAR}")]
+        packed = archive.extractfile(member)
+        assert packed is not None
+        content = packed.read()
+
+    assert CATALOG in ZipFile(BytesIO(content)).namelist()
+    assert wheel.read(JAR) == content
+
+
+def test_a_build_without_a_jdk_fails_unless_the_jar_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel"]
+    command += ["--directory", str(tmp_path)]
+
+    refused = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert refused.returncode != 0
+    assert "install a JDK of version 17" in refused.stderr
+    assert "LANCE_BRIDGE_BUILD_WITHOUT_JAR=1" in refused.stderr
+    assert list(tmp_path.glob("*.whl")) == []
+
+    monkeypatch.setenv("LANCE_BRIDGE_BUILD_WITHOUT_JAR", "1")
+    subprocess.run(command, cwd=REPOSITORY, check=True)
+    [built] = tmp_path.glob("*.whl")
+    assert JAR not in ZipFile(built).namelist()
+
+
+def test_builds_in_isolation_fetch_pyspark_to_compile_the_jar(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(REPOSITORY)
+    [needed] = map(Requirement, hatchling.build.get_requires_for_build_wheel())
+    assert needed.name == "pyspark"
+    assert needed.specifier == Requirement("pyspark>=4.1,<4.4").specifier
+
+    monkeypatch.setenv("LANCE_BRIDGE_BUILD_WITHOUT_JAR", "1")
+    assert hatchling.build.get_requires_for_build_wheel() == []
 
 
 def test_every_adapter_has_an_extra_that_all_includes(metadata: Message) -> None:

@@ -103,15 +103,18 @@ def test_every_extra_has_a_row_in_the_readme_and_every_install_line_names_extras
     assert set(rows[: len(declared)]) == declared
     named = re.findall(r"pip install '(?:\.|lance-bridge)\[([a-z,-]+)\]'", README)
     assert len(named) == 5
+    wheels = re.findall(r"pip install '\./lance_bridge-0\.1\.0-py3-none-any\.whl\[", README)
+    assert len(wheels) == 2
     assert {extra for each in named for extra in each.split(",")} <= declared
 
 
-def test_an_install_line_is_given_for_a_clone_and_for_a_package_index() -> None:
+def test_an_install_line_is_given_for_a_clone_a_package_index_and_a_wheel() -> None:
     for section in ("A first table in a minute", "Install"):
         text = README.partition(f"## {section}\n")[2].partition("\n## ")[0]
         [clone] = re.findall(r"^    pip install '\.(\[.*?\])'$", text, re.MULTILINE)
         wanted = f"package index that has the package, it is `pip install 'lance-bridge{clone}'`"
         assert wanted in text
+        assert f"`pip install './lance_bridge-0.1.0-py3-none-any.whl{clone}'`" in text
 
 
 def test_every_file_that_is_named_exists() -> None:

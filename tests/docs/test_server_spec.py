@@ -14,6 +14,7 @@ from lance_bridge_server.configuration.authentication import (
     OidcSettings,
     ProxySettings,
 )
+from lance_bridge_server.configuration.login import ProviderLoginSettings
 from lance_bridge_server.configuration.settings import ServerSettings
 from lance_bridge_server.configuration.source import SettingsSource
 from lance_bridge_server.policies import CedarAuthorizer
@@ -63,6 +64,11 @@ def test_every_key_of_a_method_is_documented(title: str, settings: type[BaseMode
     rows = SERVER_SPEC.rows(title, "key")
     documented = [row[0].strip("`") for row in rows]
     assert documented == [name for name in settings.model_fields if name != "method"]
+
+
+def test_every_key_of_a_providers_login_is_documented() -> None:
+    rows = SERVER_SPEC.rows("Signing In", "key of `login`")
+    assert [row[0].strip("`") for row in rows] == list(ProviderLoginSettings.model_fields)
 
 
 def test_the_configuration_of_the_spec_is_read(tmp_path: Path) -> None:

@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 from lance_namespace import LanceNamespace
 
-from website import building
+from lance_bridge_server.operations import OPERATIONS
+from website import building, pages
 from website.links import broken_links
 from website.pages import PAGES, render
-from website.reference import GENERATED, commands, properties, routes
+from website.reference import GENERATED, commands, properties
+from website.rest import routes
 
 from .gateway_pages import REPOSITORY
 from .test_cli_spec import first_cells
@@ -29,9 +31,10 @@ def test_every_page_is_in_the_navigation_once() -> None:
     assert sorted(shown) == sorted([*PAGES.values(), *GENERATED])
 
 
-def test_links_lead_to_pages_and_others_become_text() -> None:
+def test_links_lead_to_pages_and_others_become_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "_source_address", lambda: "")
     guide, architecture = render("docs/write-a-catalog.md"), render("docs/architecture.md")
-    assert "](reference/operations.md#implementation-managed-tables)" in guide
+    assert "](reference/managed.md)" in guide
     assert "](examples/sqlite-catalog.md)" in guide
     assert "](../reference/hive.md)" in render("docs/how-to/hive.md")
     assert "](overview.svg)" in render("docs/index.md")
@@ -39,9 +42,16 @@ def test_links_lead_to_pages_and_others_become_text() -> None:
     assert not re.search(r"\]\(\.\./(?:core|adapters|apps|tests)/", guide + architecture)
 
 
+def test_with_an_address_other_links_lead_to_sources(monkeypatch: pytest.MonkeyPatch) -> None:
+    address = "https://example.com/lance-bridge/blob/main"
+    monkeypatch.setattr(pages, "_source_address", lambda: address)
+    text = render("docs/architecture.md")
+    assert f"[`namespace.py`]({address}/core/lance_bridge/namespace.py)" in text
+
+
 def test_contents_and_names_of_tests_are_left_out() -> None:
-    pages = "".join(map(render, PAGES))
-    assert "<!--" not in re.sub(r"```.*?```|`[^`]*`", "", pages, flags=re.DOTALL)
+    text = "".join(map(render, PAGES))
+    assert "<!--" not in re.sub(r"```.*?```|`[^`]*`", "", text, flags=re.DOTALL)
     assert "def test_" not in render("docs/write-a-catalog.md")
 
 
@@ -57,12 +67,22 @@ def test_generated_pages_have_every_property_command_and_operation() -> None:
     page = commands()
     listed = [*first_cells("Commands", "command"), "migrate convert"]
     assert [name for name in listed if f"\n## {name}\n" not in page] == []
-    missing = [
-        name
-        for name in re.findall(r"^\| (\w+) \| `[A-Z]+ /v1/", routes(), re.MULTILINE)
-        if not hasattr(LanceNamespace, re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower())
-    ]
-    assert missing == []
+
+
+def test_the_page_of_routes_has_what_each_takes_and_answers() -> None:
+    page = routes()
+    sections = dict(re.findall(r"^### ([a-z_]+)\n(.*?)(?=^##)", page, re.MULTILINE | re.DOTALL))
+    assert {name for name in sections if not hasattr(LanceNamespace, name)} == set()
+    assert {each.name for each in OPERATIONS} == set(sections)
+    for operation in OPERATIONS:
+        assert f"- `{operation.method} {operation.path}`" in sections[operation.name]
+    create, describe = sections["create_table"], sections["describe_table"]
+    assert re.search(r"^\| `mode` \| query \| string ", create, re.MULTILINE)
+    assert re.search(r"^\| `version` \| int \| {2}\| Version of the table", describe, re.MULTILINE)
+    assert re.search(r"^\| `location` \| str ", describe, re.MULTILINE)
+    assert "| 404 | " in page
+    assert "`GET /ui/rows/{path}`" in page
+    assert "`GET /readyz`" in page
 
 
 @pytest.mark.parametrize(
@@ -78,12 +98,24 @@ def test_a_link_that_leads_nowhere_is_found(link: str, tmp_path: Path) -> None:
     assert list(broken_links(tmp_path)) == [f"bad.html: a link leads nowhere: {link}"]
 
 
+def test_what_is_loaded_from_another_site_is_found(tmp_path: Path) -> None:
+    outside = "https://cdn.example.com/x"
+    links = f'<a href="{outside}"></a><link rel="canonical" href="{outside}">'
+    (tmp_path / "good.html").write_text(links)
+    (tmp_path / "bad.html").write_text(
+        f'<script src="{outside}.js"></script><link rel="stylesheet" href="{outside}.css">'
+    )
+    assert list(broken_links(tmp_path)) == [
+        f"bad.html: it is loaded from another site: {outside}.{each}" for each in ("js", "css")
+    ]
+
+
 @pytest.mark.slow
 @needs_zensical
 def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     assert building.build(tmp_path / "site") == []
-    pages = list((tmp_path / "site" / "html").rglob("index.html"))
-    assert len(pages) == len(PAGES) + len(GENERATED)
+    built = list((tmp_path / "site" / "html").rglob("index.html"))
+    assert len(built) == len(PAGES) + len(GENERATED)
 
 
 @pytest.mark.slow

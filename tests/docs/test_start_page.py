@@ -1,4 +1,4 @@
-"""``docs/start.md``, from its first line to its last, on a real Hive Metastore."""
+"""``docs/index.md`` and ``docs/start.md``, from first line to last, on a real Hive Metastore."""
 
 from __future__ import annotations
 
@@ -16,28 +16,32 @@ from .gateway_pages import REPOSITORY, Reader, blocks
 
 pytestmark = [pytest.mark.server, pytest.mark.documents]
 
-PAGE = REPOSITORY / "docs" / "start.md"
+ADDRESSES = ("thrift://localhost:9083", "thrift://metastore:9083")
+PAGES = {"index": ["Faust", "3"], "start": ["sales.articles", "films.silent"]}
+"""What the blocks of a page must print, beside what their comments say."""
 NOT_RUN = ("pip install ", "lance-bridge metastore start ")
 """What tests of the extras and of the README run."""
 
 
 @pytest.fixture
 def uri(metastores: Metastores) -> Iterator[str]:
-    """The address of a metastore without the database of the page."""
+    """The address of a metastore without the databases of the pages."""
     address = f"thrift://127.0.0.1:{metastores.get('2.3').port}"
     yield address
     with HiveNamespace(uri=address) as namespace:
-        request = api.DropNamespaceRequest(id=["sales"], mode="Skip", behavior="Cascade")
-        namespace.drop_namespace(request)
+        for name in ("sales", "films"):
+            request = api.DropNamespaceRequest(id=[name], mode="Skip", behavior="Cascade")
+            namespace.drop_namespace(request)
 
 
+@pytest.mark.parametrize("page", PAGES)
 def test_the_page_runs_from_top_to_bottom(
-    uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    page: str, uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LANCE_BRIDGE_CONFIG", str(tmp_path / "config.yaml"))
     monkeypatch.chdir(tmp_path)
-    reader, printed = Reader(tmp_path, {"thrift://localhost:9083": uri}), ""
-    for block in blocks(PAGE):
+    reader, printed = Reader(tmp_path, dict.fromkeys(ADDRESSES, uri)), ""
+    for block in blocks(REPOSITORY / "docs" / f"{page}.md"):
         if block.language == "python":
             printed += reader.follow(block)
         for line in block.text.splitlines() if block.language == "sh" else ():
@@ -45,6 +49,4 @@ def test_the_page_runs_from_top_to_bottom(
                 done = pasted(reader.here(line))
                 assert done.exit_code == 0, f"{line}\n{done.output}"
                 printed += done.output
-    assert "Faust" in printed
-    assert "sales.articles" in printed
-    assert printed.splitlines()[-1] == "3"
+    assert [text for text in PAGES[page] if text not in printed] == []

@@ -2,19 +2,24 @@
 
 PYTHON ?= python3
 PYTEST_ARGS ?=
+RELEASE_ARGS ?=
 TEST_PROCESSES ?= 4
 
 VENV := .venv
 PY := $(VENV)/bin/python
 PIP_INSTALL := $(PY) -m pip --disable-pip-version-check install --quiet
 CLIENTS := .cache/clients
+ENGINES := .cache/engines
 NODE := .cache/node
 NODE_PACKAGES := tests/server/lancedb_clients/node/package.json
+JAVA := .cache/java-client
+JAVA_PACKAGES := tests/clients/java/pom.xml
+MAVEN_COPY := org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies
 CLIENTS_PIP := $(CLIENTS)/bin/python -m pip --disable-pip-version-check install --quiet
 DEPS_STAMP := $(VENV)/.dependencies-installed
 STAMP := $(VENV)/.project-installed
 LOCKS := requirements/build.txt requirements/dev.txt
-TYPED := core/lance_bridge core/_lance_bridge_names.py hatch_build.py $(wildcard adapters/* apps/*) tests demo bench docker/gateway website $(wildcard examples/*)
+TYPED := core/lance_bridge core/_lance_bridge_names.py hatch_build.py hatch_readme.py release $(wildcard adapters/* apps/*) tests demo bench docker/gateway website examples/sqlite-catalog
 
 COMPILE = $(VENV)/bin/uv pip compile --quiet --no-config --no-python-downloads --universal \
 	--python-version 3.10 --generate-hashes --no-header --no-emit-index-url --no-emit-find-links
@@ -29,16 +34,21 @@ MINIO_VERSION := v0.0.0-20260212201848-7aac2a2c5b7c
 MINIO := .cache/minio/minio
 AZURITE := .cache/azurite
 AZURITE_PACKAGES := tests/stores/node/package.json
+AXE := .cache/axe
+AXE_PACKAGES := tests/server/ui/node/package.json
+
+ACTIONLINT_VERSION := v1.7.12
+ACTIONLINT := .cache/actionlint/actionlint
 
 JDBC_VERSION := 42.7.8
 JDBC_JAR := docker/jars/postgresql.jar
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv test test-all test-clients test-documents test-fast test-releases test-slow test-spark check check-lint \
+.PHONY: help venv test test-all test-clients test-documents test-engines test-fast test-releases test-slow test-spark check check-lint \
 	check-format check-types check-layers check-docs demo bench bench-server bench-spark \
 	bench-migrate kerberos metastores sparks helm stores \
-	specs docs wheel lock \
+	specs docs dist publishable licences workflows lock \
 	docker-driver clean
 
 help: ## list the targets
@@ -67,13 +77,16 @@ test-fast: $(STAMP) ## run core's tests and the adapters' that need no server, n
 	@$(PY) -m pytest -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS) \
 		-m "not server and not spark and not slow and not clients" tests/core tests/adapters tests/cli
 
-test: metastores ## run what CI runs, against real servers too (15 min)
+test: metastores $(AXE)/.complete $(NODE)/.complete $(JAVA)/.complete ## run what CI runs, against real servers too (15 min)
 	@$(PY) -m pytest --continue-on-collection-errors -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
 
-test-all: test test-documents test-slow test-spark test-clients ## run everything (hours); make -k test-all continues after failures
+test-all: test test-documents test-engines test-slow test-spark test-clients ## run everything (hours); make -k test-all continues after failures
 
-test-documents: metastores ## run README and pages for users from top to bottom; in CI too
+test-documents: metastores $(NODE)/.complete $(JAVA)/.complete ## run README and pages for users from top to bottom; in CI too
 	@$(PY) -m pytest -n 2 --dist loadfile -m documents tests/docs tests/server $(PYTEST_ARGS)
+
+test-engines: metastores $(ENGINES)/.complete ## run Ray, Daft, Polars and DuckDB on a gateway and on catalogs, and one in granian (830 MB, once); in CI too
+	@PYTHONPATH="$(CURDIR)/$(ENGINES)" $(PY) -m pytest -m engines tests/clients tests/server $(PYTEST_ARGS)
 
 test-releases: metastores sparks ## run SQL and the data source on Spark 4.1 and 4.2; in CI too
 	@$(PY) -m pytest -n $(TEST_PROCESSES) -m releases tests/spark $(PYTEST_ARGS)
@@ -81,8 +94,8 @@ test-releases: metastores sparks ## run SQL and the data source on Spark 4.1 and
 test-spark: metastores sparks ## run SQL, jobs and migrations on each release of Spark, on clusters, remotely, and with failures
 	@$(PY) -m pytest -m matrix tests/spark tests/migrate $(PYTEST_ARGS)
 
-test-slow: metastores helm stores ## run slow tests: restarts and random sequences on every release, kills, benches, clean installs
-	@$(PY) -m pytest -m slow -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
+test-slow: metastores helm stores $(AXE)/.complete ## run slow tests: restarts and random sequences on every release, kills, benches, clean installs
+	@$(PY) -m pytest -m "slow and not clients" -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
 
 helm: $(HELM) ## build Helm, which tests of its chart in deploy/ use (needs Go; 10 min, once)
 
@@ -103,6 +116,11 @@ $(AZURITE)/.complete: $(AZURITE_PACKAGES)
 	@! command -v npm >/dev/null || { echo "setting up $(@D)" && mkdir -p $(@D) && cp $< $(@D)/ && \
 		npm install --prefix $(@D) --no-audit --no-fund --no-package-lock --silent && touch $@; }
 
+$(AXE)/.complete: $(AXE_PACKAGES)
+	@command -v npm >/dev/null || echo "no npm to fetch axe with: tests of accessibility will be skipped" >&2
+	@! command -v npm >/dev/null || { echo "setting up $(@D)" && mkdir -p $(@D) && cp $< $(@D)/ && \
+		npm install --prefix $(@D) --no-audit --no-fund --no-package-lock --silent && touch $@; }
+
 metastores: $(STAMP) ## fetch the jars of all metastores (about 600 MB, once)
 	@$(PY) -m lance_bridge_metastore --fetch-only
 
@@ -119,14 +137,24 @@ sparks: $(SPARKS) ## fetch the other releases of PySpark for the tests (about 90
 kerberos: $(STAMP) ## install packages for the Kerberos tests (Debian: krb5-kdc krb5-admin-server krb5-user libkrb5-dev)
 	@$(PIP_INSTALL) --require-hashes --no-build-isolation -r requirements/kerberos.txt
 
-test-clients: metastores $(CLIENTS)/.complete $(NODE)/.complete ## run Ray, Daft, geneva, Polars, DuckDB, torch and Node.js on tables of all catalogs (about 8 GB, once)
-	@$(CLIENTS)/bin/python -m pytest -m clients tests/clients tests/server $(PYTEST_ARGS)
+test-clients: metastores stores $(CLIENTS)/.complete ## run Ray, Daft, geneva, Polars, DuckDB and torch on tables of all catalogs (about 8 GB, once)
+	@$(CLIENTS)/bin/python -m pytest -m clients tests/clients tests/server tests/stores $(PYTEST_ARGS)
 
 $(NODE)/.complete: $(NODE_PACKAGES)
-	@echo "setting up $(NODE)"
-	@mkdir -p $(NODE)
-	@cp $< $(NODE)/package.json
-	@npm install --prefix $(NODE) --no-audit --no-fund --no-package-lock --silent
+	@command -v npm >/dev/null || echo "no npm to fetch LanceDB for Node.js with: tests of it will be skipped" >&2
+	@! command -v npm >/dev/null || { echo "setting up $(@D)" && mkdir -p $(@D) && cp $< $(@D)/ && \
+		npm install --prefix $(@D) --no-audit --no-fund --no-package-lock --silent && touch $@; }
+
+$(JAVA)/.complete: $(JAVA_PACKAGES)
+	@command -v mvn >/dev/null || echo "no mvn to fetch the Java client with: tests of it will be skipped" >&2
+	@! command -v mvn >/dev/null || { echo "setting up $(@D)" && mkdir -p $(@D) && \
+		mvn --quiet --batch-mode --file $< $(MAVEN_COPY) "-DoutputDirectory=$(CURDIR)/$(@D)" && touch $@; }
+
+$(ENGINES)/.complete: requirements/engines.txt | $(STAMP)
+	@echo "setting up $(@D)"
+	@rm -rf $(@D) $(@D).part
+	@$(PIP_INSTALL) --no-deps --no-build-isolation --no-compile --require-hashes --target $(@D).part -r $<
+	@mv $(@D).part $(@D)
 	@touch $@
 
 $(CLIENTS)/.complete: requirements/build.txt requirements/clients.txt pyproject.toml | $(STAMP)
@@ -173,17 +201,36 @@ bench: $(STAMP) ## measure against the raw clients of the catalogs and against p
 	@$(PY) -m bench memory && echo
 	@$(PY) -m bench.start
 
-bench-spark: $(STAMP) ## measure tables in Spark against Spark's own Parquet (about 10 GB of disk, half an hour)
+bench-spark: $(STAMP) ## measure tables in Spark against Spark's own Parquet, with 22 queries (20 GB of disk, hours)
 	@$(PY) -m bench spark
 
-bench-server: $(STAMP) ## measure the gateway against pylance's RestAdapter and direct calls: times, rates, memory
+bench-server: $(STAMP) ## measure the gateway against pylance's RestAdapter and direct calls, and the catalog page with 100,000 tables
 	@$(PY) -m bench server
+	@$(PY) -m bench catalog-page
 
 bench-migrate: $(STAMP) ## measure migrations against raw calls of a metastore, and against Spark's own copy of Parquet
 	@$(PY) -m bench migrate
 
-wheel: $(STAMP) ## build the wheel and the source archive into dist/
+dist: $(STAMP) ## build the wheel and the source archive into dist/, and check them (needs a JDK)
+	@rm -rf dist
 	@$(PY) -m build --no-isolation --outdir dist .
+	@$(PY) -m twine check --strict dist/*
+	@$(PY) -m check_wheel_contents dist/*.whl
+	@$(PY) -m release dist $(RELEASE_ARGS)
+
+publishable: ## the same, and fail if anything must be set before publishing: version, address, changelog
+	@$(MAKE) --no-print-directory dist RELEASE_ARGS=--strict
+
+licences: $(STAMP) ## list the licences of what pip installs with the extras in THIRD_PARTY_LICENSES.md
+	@$(PY) -m release.licences
+
+workflows: $(ACTIONLINT) ## lint the workflows of .github/ (needs Go, once)
+	@! test -x $(ACTIONLINT) || $(ACTIONLINT)
+
+$(ACTIONLINT):
+	@command -v go >/dev/null || echo "no Go to build actionlint with: workflows are checked by their schema alone" >&2
+	@! command -v go >/dev/null || { echo "building actionlint $(ACTIONLINT_VERSION)" && \
+		GOBIN="$(CURDIR)/$(@D)" go install -trimpath github.com/rhysd/actionlint/cmd/actionlint@$(ACTIONLINT_VERSION); }
 
 lock: $(STAMP) ## resolve the locked dependencies again (needs the package index)
 	@$(COMPILE) --upgrade --group build --output-file requirements/build.txt
@@ -191,9 +238,10 @@ lock: $(STAMP) ## resolve the locked dependencies again (needs the package index
 		--constraint requirements/build.txt --output-file requirements/dev.txt
 	@$(COMPILE) --upgrade --no-strip-extras pyproject.toml $(SERVER_EXTRAS) --extra spark --extra cli --extra report --extra testing --group clients \
 		--constraint requirements/build.txt --output-file requirements/clients.txt
+	@$(COMPILE) --upgrade --no-deps --group engines --constraint requirements/dev.txt --output-file requirements/engines.txt
 	@$(COMPILE) --upgrade pyproject.toml $(SERVER_EXTRAS) \
 		--constraint requirements/build.txt --constraint requirements/dev.txt --output-file requirements/server.txt
-	@echo "$(LOCKS) requirements/clients.txt requirements/server.txt written"
+	@echo "$(LOCKS) requirements/clients.txt requirements/engines.txt requirements/server.txt written"
 
 docker-driver: $(JDBC_JAR) ## fetch the PostgreSQL driver that docker/hive.yaml mounts
 
@@ -207,4 +255,4 @@ $(JDBC_JAR): | $(STAMP)
 clean: ## remove the output of the other targets, except downloaded jars in .cache
 	@rm -rf $(VENV) dist build metastore_db derby.log spark-warehouse docker/jars
 	@rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage
-	@find core adapters apps tests demo bench examples website -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	@find core adapters apps tests demo bench examples release website -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -27,6 +27,8 @@ CONTAINERFILE = REPOSITORY / "docker" / "Containerfile"
 HEALTH = REPOSITORY / "docker" / "gateway" / "health.py"
 INSTRUCTION = re.compile(r"^([A-Z]+) +((?:.*\\\n)*.*)$", re.MULTILINE)
 USER = 65532
+BUILD = {**os.environ, "VERSION": "1.2.3"}
+"""The environment of a build with the argument of the Containerfile."""
 READ_ONLY = """
 mount -t tmpfs tmpfs "$1"
 mount --bind "$2" "$1"
@@ -127,7 +129,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             elif name == "RUN":
                 command = re.sub(r"(?<!/)\bpython -m", f"{PYTHON} -m", text)
                 command = command.replace("/opt/", f"{target}/")
-                subprocess.run(["sh", "-eu", "-c", command], cwd=source, check=True)
+                subprocess.run(["sh", "-eu", "-c", command], cwd=source, env=BUILD, check=True)
         yield target / "lance-bridge"
     finally:
         shutil.rmtree(base)
@@ -165,6 +167,7 @@ def test_what_it_installs_serves_on_a_read_only_root(installed: Path) -> None:
     script = READ_ONLY.format(user=USER)
     path = f"{installed}/bin:{os.environ['PATH']}"
     program = [f"{installed}/bin/lance-bridge", str(etc / "server.yaml")]
+    assert subprocess.check_output([program[0], "--version"], text=True) == "lance-bridge 1.2.3\n"
     command = ["unshare", "--mount", "sh", "-eu", "-c", script, "sh", "/tmp", str(temporary), path]
     with subprocess.Popen(
         [*command, *program], cwd="/", stdout=subprocess.PIPE, text=True

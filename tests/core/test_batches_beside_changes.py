@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import strategies as st
@@ -17,7 +18,7 @@ from lance_namespace.errors import LanceNamespaceError, TableNotFoundError
 
 from lance_bridge import managed_state
 from lance_bridge.catalog import Path
-from lance_bridge.errors import table_not_found
+from lance_bridge.errors import OutcomeUnknownError, table_not_found
 from lance_bridge.managed import compare_and_set, conversion, out_of_band
 from lance_bridge.storage.manifests import Scheme, name_of, parse_name
 from lance_bridge.storage.store import TableStorage
@@ -34,6 +35,7 @@ from .test_batch_interleavings import (
     ONE,
     Batches,
     Writer,
+    _text,
     history_of,
     settings_of,
 )
@@ -194,3 +196,28 @@ def test_batches_are_whole_while_their_tables_change() -> None:
 @pytest.mark.timeout(MANY_SECONDS)
 def test_batches_are_whole_in_many_more_orders_while_their_tables_change() -> None:
     run_state_machine_as_test(ChangedTables, settings=settings_of(examples=MANY))
+
+
+@pytest.mark.parametrize(
+    ("change", "outcome"),
+    [
+        ("begin_release", type(None)),
+        ("begin_rename", OutcomeUnknownError),
+        ("begin_deregister", type(None)),
+        ("begin_drop", OutcomeUnknownError),
+    ],
+)
+def test_a_commit_is_not_refused_because_its_table_changed_before_its_reply_was_lost(
+    change: str, outcome: Any
+) -> None:
+    clients = ChangedTables()
+    clients.begin()
+    writer = clients.start(["a"])
+    writer.loses = "after"
+    while not managed_state.State.from_text(_text(clients.server, "a")).version:
+        clients.go_on(writer, 1)
+    clients.go_on_to_its_end(getattr(clients, change)("a"))
+    clients.go_on_to_its_end(writer)
+    assert isinstance(writer.error, outcome)
+    clients.require_all_or_nothing()
+    clients.teardown()

@@ -131,11 +131,14 @@ class CatalogCommit(staging.Commit):
         path = f"{self.directory.path}/{name}"
         return Manifest(self.version, Scheme.V2, name, path, len(self.data), None, millis)
 
-    def _is_below(self, later: State) -> bool:
+    def _is_below(self, later: State | None) -> bool:
         """Return whether a later state is based on this version, and not on another's.
 
-        No client commits a version before the one below has its final name.
+        No client commits a version, or returns a table to its storage, before the one below has its
+        final name.
         """
+        if later is None:
+            return self._has_final_name()
         if later.free() == self.new:
             return True
         if later.version == self.version:  # another client may have adopted it

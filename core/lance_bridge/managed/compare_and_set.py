@@ -21,7 +21,7 @@ from lance_namespace.errors import (
 from .. import location as locations
 from ..catalog import Path
 from ..entry import EntryT, TableEntry
-from ..errors import concurrent_modification, display
+from ..errors import OutcomeUnknownError, concurrent_modification, display
 from ..lost_replies import retry_after_readback
 from ..managed_state import State
 
@@ -32,21 +32,23 @@ POLL_SECONDS, WAIT_SECONDS = 0.05, 2.0
 
 logger = logging.getLogger(__name__)
 
-IsLater = Callable[[State], bool]
+IsLater = Callable[[State | None], bool]
 
 
-def swap(table: EntryT, new: State, is_later: IsLater = lambda _: False) -> EntryT:
+def swap(table: EntryT, new: State, is_later: IsLater | None = None) -> EntryT:
     """Replace the state that was loaded by a new one; return the table then.
 
     Other changes of the entry meanwhile do not matter.
 
     Args:
-        is_later: Returns whether a state that came after is known to be based on the new one.
+        is_later: Returns whether a state that came after is known to be based on the new one; or,
+            of None, whether what is left of a table is that no longer has a state.
 
     Raises:
         ConcurrentModificationError: (14) the state is another one by now.
         TableNotFoundError: (4) the table was dropped meanwhile.
-        OutcomeUnknownError: (17) the reply was lost, and the outcome cannot be read back.
+        OutcomeUnknownError: (17) the reply was lost, and the outcome cannot be read back; with
+            `is_later`, also where the table was dropped or renamed before it was read back.
     """
     old = table.managed
     for _ in range(_ATTEMPTS):
@@ -64,15 +66,25 @@ def swap(table: EntryT, new: State, is_later: IsLater = lambda _: False) -> Entr
     raise concurrent_modification(table.path)
 
 
-def _alter(changed: TableEntry, new: State, is_later: IsLater) -> None:
+def _alter(changed: TableEntry, new: State, is_later: IsLater | None) -> None:
+    def has_happened() -> bool:
+        try:
+            found = changed.reloaded().managed
+        except (TableNotFoundError, NamespaceNotFoundError) as error:
+            if is_later is None:
+                raise
+            if is_later(None):
+                return True
+            raise OutcomeUnknownError(str(error)) from error
+        return _has_happened(found, new, is_later)
+
     retry_after_readback(
-        lambda: changed.connection.catalog.alter_table(changed.record),
-        lambda: _has_happened(changed.reloaded().managed, new, is_later),
+        lambda: changed.connection.catalog.alter_table(changed.record), has_happened
     )
 
 
-def _has_happened(found: State | None, new: State, is_later: IsLater) -> bool:
-    return found == new or (found is not None and is_later(found))
+def _has_happened(found: State | None, new: State, is_later: IsLater | None) -> bool:
+    return found == new or (is_later is not None and is_later(found))
 
 
 @contextmanager

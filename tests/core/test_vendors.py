@@ -307,27 +307,6 @@ def test_64_threads_make_one_request_for_each_right(vending: MemoryNamespace, lo
     assert len(keys) == len(ASKED[log]) == 2
 
 
-def test_a_cached_credential_costs_a_describe_no_more_than_a_tenth(
-    request: pytest.FixtureRequest, vending: MemoryNamespace, log: str
-) -> None:
-    """Of the processor's time of one on a catalog without a vendor, which takes no call here.
-
-    Each time is the least of many, which other processes do not disturb.
-    """
-    plain = connect(request)
-
-    def measure(namespace: MemoryNamespace) -> float:
-        begun = time.thread_time()
-        for _ in range(20):
-            described(namespace)
-        return time.thread_time() - begun
-
-    pairs = [(measure(vending), measure(plain)) for _ in range(60)]
-    cached, without = map(min, zip(*pairs, strict=True))
-    assert len(ASKED[log]) == 1
-    assert cached < 1.1 * without
-
-
 def test_a_failure_reaches_all_that_waited_for_it(vending: MemoryNamespace, log: str) -> None:
     gate, started = threading.Event(), threading.Event()
 

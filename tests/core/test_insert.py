@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from lance_namespace import errors
 
+import lance_bridge.dataset.insert as module
 from lance_bridge.dataset.rows import Rows
 
 from .building import TABLE
@@ -210,18 +211,42 @@ def test_an_append_is_rebased_on_what_others_committed_meanwhile(
     assert dataset(server).count_rows() == 4
 
 
-def test_an_append_to_what_was_overwritten_meanwhile_is_a_concurrent_modification(
-    namespace: MemoryNamespace, server: MemoryServer
+@pytest.mark.parametrize("version_read", [1, 2])
+def test_an_append_that_took_long_is_moved_onto_the_latest_version(
+    namespace: MemoryNamespace,
+    server: MemoryServer,
+    monkeypatch: pytest.MonkeyPatch,
+    version_read: int,
 ) -> None:
+    """Lance then reads no version in between."""
+    monkeypatch.setattr(module, "_STALE_SECONDS", 0.0 if version_read == 2 else 60.0)
+    make(namespace, OLD)
+    insert(namespace, racing(namespace, NEW, NEW))
+    transaction = dataset(server).read_transaction(3)
+    assert transaction is not None
+    assert transaction.read_version == version_read
+    assert dataset(server).count_rows() == 4
+
+
+@pytest.mark.parametrize("stale_seconds", [0.0, 60.0])
+@pytest.mark.parametrize("other", [pa.table({"other": [1]}), OLD])
+def test_an_append_to_what_was_overwritten_meanwhile_is_a_concurrent_modification(
+    namespace: MemoryNamespace,
+    server: MemoryServer,
+    monkeypatch: pytest.MonkeyPatch,
+    other: pa.Table,
+    stale_seconds: float,
+) -> None:
+    monkeypatch.setattr(module, "_STALE_SECONDS", stale_seconds)
     make(namespace, OLD)
 
     def overwritten() -> Any:
         yield from NEW.to_batches()
-        lance.write_dataset(pa.table({"other": [1]}), place(server), mode="overwrite")
+        lance.write_dataset(other, place(server), mode="overwrite")
 
     with pytest.raises(errors.ConcurrentModificationError, match="Orders"):
         insert(namespace, overwritten())
-    assert rows(server) == [{"other": 1}]
+    assert dataset(server).to_table() == other
 
 
 # -- branches and tables ---------------------------------------------------------------------------

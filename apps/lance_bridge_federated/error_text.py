@@ -50,7 +50,8 @@ def with_text(error: ErrorT, text: str) -> ErrorT:
 def qualify(text: str, catalog: str, ids: Sequence[Sequence[str]]) -> str:
     """Return a message with the catalog's name before each name of a request in it.
 
-    Only what is quoted or follows a colon is a name. A message without one gets them at its end.
+    Only what is quoted or follows a colon is a name. A message without one gets them at its end,
+    once.
     """
     paths = {tuple(each[:end]) for each in ids for end in range(1, len(each) + 1)}
     names = {joiner.join(path): joiner for path in paths for joiner in _JOINERS}
@@ -62,7 +63,8 @@ def qualify(text: str, catalog: str, ids: Sequence[Sequence[str]]) -> str:
         full, count = pattern.subn(lambda found: _joined(catalog, found[0]), text)
         if count:
             return full
-    return f"{text} (in {', '.join(sorted({display((catalog, *each)) for each in ids}))})"
+    place = f" (in {', '.join(sorted({display((catalog, *each)) for each in ids}))})"
+    return text.removesuffix(place) + place
 
 
 def _joined(catalog: str, name: str) -> str:

@@ -99,6 +99,15 @@ def test_a_catalog_that_is_down_is_named_and_the_rest_is_searched(
     assert search.unavailable == {"aws": "SERVICE_UNAVAILABLE (17): no route (in aws)"}
 
 
+def test_a_catalog_that_cannot_be_connected_is_named_once_in_the_reason() -> None:
+    def connect() -> api.LanceNamespace:
+        raise ServiceUnavailableError("no route")
+
+    search = Search.of(FederatedNamespace({"aws": connect}), "all", "tiles", EVERYWHERE)
+    assert found(search) == []
+    assert search.unavailable == {"aws": "SERVICE_UNAVAILABLE (17): no route (in aws)"}
+
+
 def test_a_table_that_cannot_be_read_is_named_and_its_name_is_searched(
     catalogs: FederatedNamespace, memory: MemoryNamespace
 ) -> None:

@@ -88,9 +88,7 @@ def _measure(
     with serving(create_app(gateway)) as url, httpx.Client(base_url=url, timeout=120) as client:
         first = f"/ui/namespace/prod/{_DATABASE}"
         yield _row("first page, not listed before", metastore, 1, partial(_has, client, first))
-        following = html.unescape(
-            re.findall(r'href="([^"]+)" rel="next"', client.get(first).text)[0]
-        )
+        following = _next_page(client.get(first).text)
         last = f"{_FIRST}{1000 + tables // 2}"
         pages = {
             "catalogs": ("/ui", "prod"),

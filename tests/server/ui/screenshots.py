@@ -15,6 +15,14 @@ from server.ui.signed_in_pages import signed_in_pages
 
 ARTICLES = "prod/sales/articles"
 PAGES = {
+    "catalogs": "/ui",
+    "namespace": "/ui/namespace/prod/sales",
+    "others": "/ui/others/prod/sales",
+    "foreign": "/ui/other/prod/sales/invoices",
+    "connect": f"/ui/connect/{ARTICLES}",
+    "doctor": "/ui/doctor",
+    "account": "/ui/account",
+    "missing": "/ui/table/prod/sales/article",
     "table": f"/ui/table/{ARTICLES}",
     "rows": f"/ui/rows/{ARTICLES}?near=row:7&column=embedding&size=10",
     "search": "/ui/search?q=articles&in=name",

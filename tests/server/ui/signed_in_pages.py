@@ -108,13 +108,15 @@ def _catalogs(directory: Path) -> dict[str, Any]:
     prod.create_namespace(api.CreateNamespaceRequest(id=["hostile"], properties=properties))
     rows = pa.table({HOSTILE: [HOSTILE], "nested": [{HOSTILE: [HOSTILE]}]})
     lance.write_dataset(rows, namespace_client=prod, table_id=["hostile", "t"])
-    schema = {"fields": [{"name": HOSTILE, "type": "string"}, {"name": "id", "type": "long"}]}
-    for path in (("sales", "invoices"), ("hostile", "other")):
-        SERVERS[str(directory / "prod")].tables[path] = TableRecord(
-            path,
-            "s3://lake/invoices",
-            {"spark.sql.sources.schema": json.dumps(schema), **properties},
-            "EXTERNAL_TABLE",
+    server = SERVERS[str(directory / "prod")]
+    for path, names, owner in (
+        (("sales", "invoices"), ("number", "customer"), {"team": "finance"}),
+        (("hostile", "other"), (HOSTILE, "id"), properties),
+    ):
+        fields = [{"name": name, "type": "string"} for name in names]
+        schema = {"spark.sql.sources.schema": json.dumps({"fields": fields})}
+        server.tables[path] = TableRecord(
+            path, f"s3://lake/{path[1]}", {**schema, **owner}, "EXTERNAL_TABLE"
         )
     declare(many, *(f"db.t{i:03}" for i in range(130)))
     return {"prod": prod, "many": many, "dead": DeadNamespace()}

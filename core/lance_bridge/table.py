@@ -43,6 +43,10 @@ from .version_changes import CHANGES
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+_METADATA_CACHE_BYTES = 64 << 20
+"""How much of manifests and footers a dataset keeps. Lance keeps 1 GiB: each version that others
+commit before an append succeeds, in each of the threads that append at the same time."""
+
 
 class RowSource(Protocol):
     """Rows that Lance reads while it changes a table."""
@@ -121,7 +125,10 @@ class Table(TableEntry):
         try:
             with panics_as_errors():
                 dataset = lance.dataset(
-                    self.uri, version=ref.tag or on_main, storage_options=options
+                    self.uri,
+                    version=ref.tag or on_main,
+                    storage_options=options,
+                    metadata_cache_size_bytes=_METADATA_CACHE_BYTES,
                 )
                 if ref.branch is not None:
                     dataset = dataset.checkout_version((ref.branch, ref.version))
@@ -154,6 +161,7 @@ class Table(TableEntry):
                     self.uri,
                     version=version,
                     storage_options=options,
+                    metadata_cache_size_bytes=_METADATA_CACHE_BYTES,
                     namespace_client=view,
                     table_id=list(self.path),
                     namespace_client_managed_versioning=True,

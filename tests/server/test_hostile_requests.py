@@ -20,6 +20,7 @@ from server.authenticated import serve
 from server.http_requests import ARROW, ROWS, done, ipc, refused, send_rows
 from server.serving import serving
 from server.sockets import chunk, dial, head, read_answer, require_refused
+from servers.processes import memory
 
 from lance_bridge_server import calls
 from lance_bridge_server import gateway as gateway_module
@@ -153,19 +154,14 @@ def test_a_thousand_idle_connections_keep_nobody_out(tmp_path: Path) -> None:
     with serve("-c", f"files=dir:root={tmp_path}", "--port", "0") as served, ExitStack() as stack:
         pid = served.process.pid
         assert _status(served.url) == 200
-        before = _resident(pid)
+        before = memory(pid)
         for number in range(1000):
             connection = stack.enter_context(dial(served.url))
             connection.sendall(head(LIST)[: number % 20])
         started = time.monotonic()
         assert _status(served.url) == 200
         assert time.monotonic() - started < 5
-        assert _resident(pid) - before < 100 << 20
-
-
-def _resident(pid: int) -> int:
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmRSS"))
+        assert memory(pid) - before < 100 << 20
 
 
 # -- bodies ----------------------------------------------------------------------------------------

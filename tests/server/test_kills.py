@@ -24,6 +24,7 @@ from managed.writer import row
 from server.clients_under_load import CLIENTS, SCHEMA, Load, Operations, Pylance, Row
 from server.gateway_process import GatewayProcess
 from servers.metastores import Metastores
+from servers.processes import memory
 
 from lance_bridge.testing.build import ipc
 from lance_bridge_hive import HiveNamespace
@@ -34,6 +35,8 @@ pytestmark = pytest.mark.server
 _SECONDS = 300.0
 """How long a client may take to succeed again. Lance gives a commit up after 30 s of lost races
 with other writers, and a client may see that several times."""
+_MEMORY = 1 << 30
+"""What a gateway with 16 writers on tables of a thousand versions needs at most, in bytes."""
 MANAGED = {"managed_by": "impl"}
 BATCH_ROW, NEXT_ROW = (1, 0), (2, 0)
 
@@ -113,6 +116,7 @@ def test_a_killed_gateway_loses_no_acknowledged_write_and_doubles_none(
 ) -> None:
     with clients(gateway.url, tables, writers) as load:
         for _ in range(kills):
+            assert memory(gateway.pid, peak=True) < _MEMORY
             gateway.restart()
             load.await_progress(_SECONDS)
     assert load.failures, "no client noticed"

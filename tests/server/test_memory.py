@@ -15,6 +15,7 @@ import pytest
 from server.gateway_process import GatewayProcess
 from server.http_requests import ARROW, done
 from servers.metastores import Metastores
+from servers.processes import memory
 
 from lance_bridge_hive import HiveNamespace
 
@@ -160,7 +161,6 @@ class Body:
 
 def peak(gateway: GatewayProcess) -> int:
     """Return the largest resident memory that a server has had, in bytes, and begin again."""
-    status = Path(f"/proc/{gateway.pid}/status").read_text().splitlines()
-    found = next(int(line.split()[1]) << 10 for line in status if line.startswith("VmHWM"))
+    found = memory(gateway.pid, peak=True)
     Path(f"/proc/{gateway.pid}/clear_refs").write_text("5")
     return found

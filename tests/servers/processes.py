@@ -38,6 +38,13 @@ def free_port() -> int:
         return port
 
 
+def memory(pid: int, *, peak: bool = False) -> int:
+    """Return the resident memory of a process, now or at its largest, in bytes."""
+    name = "VmHWM:" if peak else "VmRSS:"
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith(name))
+
+
 class ServerProcess(ABC):
     """A context manager around an HTTP server in a process of its own.
 

@@ -140,7 +140,7 @@ def _read(terminal: int) -> str:
         return ""
 
 
-def wait_until(holds: Any, seconds: float = 60.0) -> None:
+def wait_until(holds: Any, seconds: float = 180.0) -> None:
     """Wait for a condition.
 
     Raises:

@@ -125,7 +125,7 @@ class Program:
 
     def end(self) -> tuple[int, str, str]:
         """Wait for its end; return what `stop` does."""
-        out, _ = self.process.communicate(timeout=60)
+        out, _ = self.process.communicate(timeout=150)
         return self.process.returncode, out, self.printed()
 
     def printed(self) -> str:

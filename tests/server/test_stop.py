@@ -60,7 +60,7 @@ class Load:
         ]
 
     def _request(self) -> None:
-        with httpx.Client(base_url=self._url, timeout=30) as client:
+        with httpx.Client(base_url=self._url, timeout=150) as client:
             while True:
                 answer = client.get(FILES)
                 self.answers[answer.status_code] += 1
@@ -70,7 +70,7 @@ class Load:
     def end(self) -> None:
         """Wait for the clients; raise what one of them has raised."""
         for each in self._clients:
-            each.result(60)
+            each.result(150)
         self._threads.shutdown()
 
 

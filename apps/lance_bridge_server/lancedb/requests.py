@@ -11,6 +11,9 @@ from .types import type_from_json
 
 Fields = dict[str, Any]
 
+_MOST_ROWS = 2**31 - 1
+"""The largest k of the specification, an int32."""
+
 
 def translate_request(operation: str, fields: Fields) -> Fields:
     """Return a request's fields as the specification has them.
@@ -39,6 +42,8 @@ def _query(fields: Fields) -> Fields:
         fields["full_text_query"] = _full_text(text)
     if fields.get("minimum_nprobes") is not None:
         fields.pop("nprobes", None)
+    if isinstance(fields.get("k"), int):  # without a limit, the client sends an int64's or more
+        fields["k"] = min(fields["k"], _MOST_ROWS)
     if not fields.get("maximum_nprobes"):  # 0 is no limit
         fields.pop("maximum_nprobes", None)
     return fields

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import lance_namespace as api
@@ -10,8 +12,13 @@ import lancedb
 import pyarrow as pa
 import pytest
 from lancedb import index, query
+from server.serving import serving
 
+import lance_bridge
+from lance_bridge_federated import FederatedNamespace
 from lance_bridge_hive import HiveNamespace
+from lance_bridge_server.app import create_app
+from lance_bridge_server.gateway import Gateway
 
 pytestmark = [pytest.mark.server, pytest.mark.filterwarnings("ignore")]
 
@@ -147,3 +154,20 @@ def test_unindexed_rows_are_left_out_of_a_fast_search(table: Table) -> None:
     near = [-50.0, 0.0, 0.0, 0.0]
     assert table.search(near).limit(1).to_list()[0]["id"] == COUNT
     assert table.search(near).fast_search().limit(1).to_list()[0]["id"] == 0
+
+
+def test_all_rows_of_a_directorys_table_are_returned_without_a_limit(tmp_path: Path) -> None:
+    lake = FederatedNamespace({"lake": lance_bridge.connect("dir", {"root": str(tmp_path)})})
+
+    async def read(**options: str) -> list[Any]:
+        db = await lancedb.connect_async("db://lake", **options)
+        found: list[Any] = await (await db.open_table("t")).query().where("id > 1").to_list()
+        return found
+
+    with serving(create_app(Gateway(lake))) as url:
+        options = {"api_key": "k", "host_override": url}
+        table = lancedb.connect("db://lake", **options).create_table(
+            "t", [{"id": each} for each in range(20)]
+        )
+        assert len(table.search().where("id > 1").to_list()) == 18
+        assert len(asyncio.run(read(**options))) == 18

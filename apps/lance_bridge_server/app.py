@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Collection
 from functools import partial
@@ -35,6 +36,8 @@ from .operations import OPERATIONS, Operation
 from .process.lifecycle import LifecycleMiddleware
 from .process.shared import Process
 from .ui import ui_routes
+
+_log = logging.getLogger(__name__)
 
 _REQUEST_ID = b"x-request-id"
 _MAX_REQUEST_ID = 200
@@ -113,6 +116,8 @@ def _refuse_other_origins(request: Request, allowed: Collection[str]) -> None:
 
 
 async def _on_error(request: Request, error: LanceNamespaceError) -> Response:
+    if error.code == ErrorCode.INTERNAL:  # users ask those who run the server
+        _log.error("Request %s failed", request.state.request_id, exc_info=error)
     return _answer(request, error, error_headers(error))
 
 

@@ -9,7 +9,12 @@ from typing import Any
 import httpx
 import pyarrow as pa
 import pytest
-from lance_namespace.errors import ErrorCode, LanceNamespaceError, from_error_code
+from lance_namespace.errors import (
+    ErrorCode,
+    LanceNamespaceError,
+    TableNotFoundError,
+    from_error_code,
+)
 from server.http_requests import done, refused, send_rows
 from server.serving import serving
 
@@ -97,6 +102,14 @@ def test_a_fault_of_the_server_is_internal() -> None:
     answer = failure(ZeroDivisionError("division by zero"), **{"x-request-id": "r-1"})
     assert "ZeroDivisionError" in refused(answer, 500, 18)
     assert answer.headers["x-request-id"] == "r-1"
+
+
+def test_the_log_has_what_an_internal_error_came_from(caplog: pytest.LogCaptureFixture) -> None:
+    failure(ZeroDivisionError("division by zero"), **{"x-request-id": "r-1"})
+    failure(TableNotFoundError("t"), **{"x-request-id": "r-2"})
+    assert "Request r-1 failed" in caplog.text
+    assert "ZeroDivisionError: division by zero" in caplog.text
+    assert "r-2" not in caplog.text
 
 
 def test_a_fault_outside_of_the_operation_is_internal(

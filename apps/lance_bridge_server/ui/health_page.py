@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from lance_namespace import LanceNamespace
 from lance_namespace.errors import LanceNamespaceError, PermissionDeniedError
 from starlette.responses import FileResponse, Response
 
-from lance_bridge.errors import invalid
+from lance_bridge.errors import invalid, unsupported
+from lance_bridge.namespace import LanceBridgeNamespace
 from lance_bridge_doctor import Diagnosis, diagnose_namespace
 from lance_bridge_federated import FederatedNamespace
 from lance_bridge_migrate import Migrations, Record
@@ -68,7 +70,9 @@ class HealthPages:
             lines=lines,
             has_file=self._gateway.audit is not None and self._gateway.audit.file is not None,
             migrations=migrations,
-            can_run_doctor=any(self._may(ui, RUN_DOCTOR, self._path(each)) for each in visible),
+            can_run_doctor=any(
+                self._may(ui, RUN_DOCTOR, self._path(each)) for each in self._with_doctor(visible)
+            ),
         )
 
     async def ask_doctor(self, ui: UiRequest) -> Response:
@@ -119,6 +123,15 @@ class HealthPages:
         seen = set(self._gateway.authorizer.filter(ui.principal, "list_namespaces", paths))
         return [name for name in names if (name,) in seen]
 
+    def _with_doctor(self, catalogs: Iterable[str]) -> list[str]:
+        """Return the catalogs that the doctor knows."""
+        return [
+            each for each in catalogs if isinstance(self._namespace(each), LanceBridgeNamespace)
+        ]
+
+    def _namespace(self, catalog: str) -> LanceNamespace:
+        return (self._gateway.catalogs or {"root": self._gateway.namespace})[catalog]
+
     def _path(self, catalog: str) -> tuple[str, ...]:
         is_child = isinstance(self._gateway.namespace, FederatedNamespace)
         return (catalog,) if is_child else ()
@@ -128,6 +141,7 @@ class HealthPages:
 
         Raises:
             PermissionDeniedError: (15) there are none.
+            UnsupportedOperationError: (0) the doctor knows none of them.
         """
         visible = self._visible_catalogs(ui)
         allowed = [each for each in visible if self._may(ui, RUN_DOCTOR, self._path(each))]
@@ -135,7 +149,10 @@ class HealthPages:
             self._require(ui, RUN_DOCTOR, self._path(each))
         if not allowed:
             raise PermissionDeniedError(f"{ui.principal.name} may not run the doctor")
-        return allowed
+        known = self._with_doctor(allowed)
+        if not known:
+            raise unsupported("The doctor does not know pylance's own catalogs, dir and rest")
+        return known
 
     # -- work --------------------------------------------------------------------------------------
 
@@ -156,7 +173,7 @@ class HealthPages:
         return audit.last_lines(_LINES) if audit else []
 
     async def _diagnose(self, catalog: str, page: str | None) -> Part[Diagnosis]:
-        namespace = (self._gateway.catalogs or {"root": self._gateway.namespace})[catalog]
+        namespace = self._namespace(catalog)
         limit = _DOCTOR_LIMIT
         work = partial(diagnose_namespace, namespace, catalog, limit=limit, page_token=page)
         return await as_part(self._run(work, _DOCTOR_SECONDS))

@@ -17,6 +17,7 @@ from server.ui.browsers import Browser
 from server.ui.demo_tables import create_articles
 from server.ui.html_pages import HtmlPage
 
+import lance_bridge
 from lance_bridge_federated import FederatedNamespace
 from lance_bridge_migrate import (
     Directory,
@@ -30,6 +31,7 @@ from lance_bridge_migrate import (
 from lance_bridge_server.app import create_app
 from lance_bridge_server.audit import open_audit_log
 from lance_bridge_server.gateway import Gateway
+from lance_bridge_server.public_answers import PublicAnswers
 from lance_bridge_server.ui import health_page, table_page
 from lance_bridge_server.ui.request_summary import quantile
 
@@ -137,6 +139,16 @@ def test_the_doctor_runs_where_the_principal_may(url: str) -> None:
     assert "tables and" in page.text
     assert "Run the doctor" not in page_of(url, "bob").text
     assert browser_of(url, "bob").get("/ui/doctor").status_code == 403
+
+
+def test_the_doctor_is_not_offered_for_catalogs_that_it_does_not_know(tmp_path: Path) -> None:
+    directory = lance_bridge.connect("dir", {"root": str(tmp_path)})
+    with serving(create_app(Gateway(PublicAnswers(directory, ())))) as url:
+        browser = Browser(url)
+        assert "Run the doctor" not in browser.get("/ui/health").text
+        answer = browser.get("/ui/doctor")
+    assert answer.status_code == 406
+    assert "does not know pylance's own catalogs" in HtmlPage.of(answer.text).text
 
 
 def test_the_doctor_goes_on_where_it_ended(url: str, monkeypatch: pytest.MonkeyPatch) -> None:

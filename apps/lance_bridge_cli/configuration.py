@@ -6,6 +6,7 @@ import getpass
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -161,6 +162,15 @@ def _check(name: str, properties: Mapping[str, str]) -> None:
         _require_known(found.config_type, impl, rest)
         around = lance_bridge.config.environment(found.config_type, name)
         lance_bridge.config.load(found.config_type, impl, {**rest, **around})
+    elif impl == "dir" and "://" not in rest.get("root", ""):
+        _require_absolute(rest.get("root", ""))
+
+
+def _require_absolute(root: str) -> None:
+    if not Path(root).is_absolute():  # commands read the file in other directories
+        raise lance_bridge.errors.invalid(
+            f"root '{root}' is not an absolute path: give root={Path(root).absolute()}"
+        )
 
 
 def _require_known(config_type: type[CatalogConfig], impl: str, keys: Iterable[str]) -> None:

@@ -86,8 +86,8 @@ def serve(
 ) -> None:
     """Serve catalogs to every Lance client: the Lance REST specification, and LanceDB's protocol.
 
-    Options go before the configuration file. Addresses are printed to standard output. Ctrl-C and
-    SIGTERM complete the requests that are being answered, and end it with exit code 0.
+    Options take precedence over the configuration file. Addresses are printed to standard output.
+    Ctrl-C and SIGTERM complete the requests that are being answered, and end it with exit code 0.
 
     Example: lance-bridge serve --catalog prod=hive:uri=thrift://metastore:9083 --check
     """

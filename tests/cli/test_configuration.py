@@ -86,6 +86,8 @@ def test_invalid_properties_are_refused_and_not_written(config: Path) -> None:
     assert "required" in run("config", "set", "prod", "--unset", "uri", code=1).stderr
     assert "impl=" in run("config", "set", "fourth", "root=/data", code=1).stderr
     assert "another name" in run("config", "set", "hive", "impl=hive", URI, code=1).stderr
+    relative = run("config", "set", "files", "impl=dir", "root=./lake", code=1)
+    assert f"give root={Path('lake').absolute()}" in relative.stderr
     run("config", "set", "prod", code=2)
     run("config", "set", "prod", "=x", code=2)
     assert config.read_text() == WITH_COMMENTS

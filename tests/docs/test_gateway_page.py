@@ -75,6 +75,7 @@ def _newcomer(directory: Path, metastores: Metastores) -> Iterator[Newcomer]:
         "/etc/lance-bridge": f"{directory}/etc",
         "/var/log/lance-bridge": f"{directory}/log",
         "/data/lake": f"{directory}/lake",
+        "=./lake": f"={directory}/files",
         "0.0.0.0": "127.0.0.1",
         "port: 2333": "port: 0",
     }

@@ -65,7 +65,9 @@ class Newcomer:
         self._running.callback(self.server.process.wait, 60)
         self._running.callback(self.server.process.terminate)
         url = self.server.url.replace("127.0.0.1", "localhost")
-        self.reader.replaced = {TRIED if tries else SERVED: url, **self.reader.replaced}
+        address = TRIED if tries else SERVED
+        others = {each: text for each, text in self.reader.replaced.items() if each != address}
+        self.reader.replaced = {address: url, **others}
 
 
 @contextmanager

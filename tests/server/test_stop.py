@@ -7,6 +7,8 @@ import os
 import re
 import signal
 import socket
+import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -142,6 +144,29 @@ def test_a_second_signal_does_not_wait(tmp_path: Path, number: int) -> None:
         assert "nothing was changed" in refused(running.result(60), 503, 17)
         code, _, error = served.end()
     assert code == 0, error
+
+
+_STOPPED_EARLY = """
+import os, signal
+from lance_bridge_cli.app import app
+from lance_bridge_server.process import running
+
+make = running.uvicorn_config
+def stopped(*args, **options):
+    os.kill(os.getpid(), signal.SIGTERM)
+    return make(*args, **options)
+running.uvicorn_config = stopped
+app()
+"""
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_signal_before_it_serves_ends_it(tmp_path: Path, workers: int) -> None:
+    config = configured(tmp_path, workers=workers)
+    command = [sys.executable, "-c", _STOPPED_EARLY, "serve", "--config", str(config)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=150)
+    assert done.returncode == 0, done.stderr
+    assert "Started" not in done.stderr
 
 
 # -- several processes -----------------------------------------------------------------------------

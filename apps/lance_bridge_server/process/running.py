@@ -103,14 +103,16 @@ def run(
     Args:
         gateway: What to serve if one process does. Several make their own from the source.
     """
-    for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        # uvicorn stops at these, and then sends itself the same signal again.
-        signal.signal(each, _ignore)
+    signal.signal(signal.SIGHUP, _ignore)
+    _on_stop(_end_before_start)
     if settings.workers == 1:
         tls = ServedTls(settings.tls) if settings.tls else None
         app = ReloadingApp(gateway, partial(gateway_from_source, source, tls), _process(settings))
         config = uvicorn_config(app, settings, tls, log=log_config(settings.log))
-        uvicorn.Server(config).run(list(sockets))
+        server = uvicorn.Server(config)
+        # uvicorn stops at a signal, and then sends itself the same signal again.
+        _on_stop(lambda *_: None if server.should_exit else _end_before_start())
+        server.run(list(sockets))
         return
     gateway.close()
     with TemporaryDirectory(prefix="lance-bridge-", ignore_cleanup_errors=True) as directory:
@@ -140,6 +142,16 @@ def _process(settings: ServerSettings) -> Process:
 
 def _ignore(*_: object) -> None:
     pass
+
+
+def _on_stop(handle: Callable[..., None]) -> None:
+    for each in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(each, handle)
+
+
+def _end_before_start(*_: object) -> None:
+    """End at a signal that comes before uvicorn handles signals: no request was answered."""
+    raise SystemExit(0)
 
 
 def uvicorn_config(

@@ -21,6 +21,12 @@ TEMPLATE = REPOSITORY / "examples" / "catalog-template"
 EXAMPLE = REPOSITORY / "examples" / "sqlite-catalog" / "src"
 GUIDE = Spec(REPOSITORY / "docs" / "write-a-catalog.md")
 COMMANDS = [line for block in GUIDE.snippets("sh") for line in block.splitlines()]
+STUBS = """
+def _unwritten(name):
+    def method(*_args, **_options):
+        raise NotImplementedError(f"Write {name}")
+    return method
+"""
 WRITTEN = '''"""The methods of the example."""
 
 from lance_catalog_sqlite import SqliteCatalog
@@ -88,6 +94,23 @@ def test_the_first_failure_names_the_method_to_write(package: Path) -> None:
     assert (
         "NotImplementedError: Write DemoCatalog.create_namespace: lance_bridge.Catalog" in printed
     )
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_each_failure_names_a_method_until_nothing_fails(package: Path, tmp_path: Path) -> None:
+    catalog = package / "src" / "lance_catalog_demo" / "catalog.py"
+    empty = catalog.read_text(encoding="utf-8")
+    unwritten = set(re.findall(r'raise _unwritten\("(\w+)"\)', empty))
+    while unwritten:
+        stubs = (f"    {name} = _unwritten({name!r})\n" for name in sorted(unwritten))
+        catalog.write_text(f"{STUBS}{WRITTEN}{''.join(stubs)}", encoding="utf-8")
+        command = ("pytest", "-x", "-p", "no:cacheprovider")
+        printed = run(package, *command, code=1, DEMO_URI=f"{tmp_path}/{len(unwritten)}.db")
+        named = set(re.findall(r"NotImplementedError: Write (\w+)", printed)) & unwritten
+        assert named, printed
+        unwritten -= named
+    catalog.write_text(empty, encoding="utf-8")
 
 
 @pytest.mark.slow

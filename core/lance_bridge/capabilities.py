@@ -8,15 +8,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class NameRule:
-    """Which names a level takes; checked before any call is sent.
-
-    ``pattern`` must match the whole name; ``allowed`` says the same to a person.
-    """
+    """Which names a level takes; checked before any call is sent."""
 
     noun: str
+    """What the catalog calls the level, for messages: ``database``."""
     pattern: re.Pattern[str]
+    """Must match the whole name."""
     allowed: str
+    """What the pattern says, for people: ``letters, digits and '_'``."""
     max_length: int
+    """In characters."""
 
 
 @dataclass(frozen=True)

@@ -63,31 +63,29 @@ class ForeignCommits(str, Enum):
 
 @dataclass(frozen=True)
 class NamespaceRecord:
-    """One namespace as the catalog has it.
-
-    ``path`` is in the catalog's spelling; ``properties`` are those that core handed over and those
-    that the adapter documents; ``location`` is its location in storage, if it has one.
-    ``link_to`` names the namespace that this one is only a link to, for people: dropping it drops
-    nothing else.
-    """
+    """One namespace as the catalog has it."""
 
     path: Path
+    """In the catalog's spelling."""
     properties: Mapping[str, str] = field(default_factory=dict)
+    """Those that core handed over, and those that the adapter documents."""
     location: str | None = None
+    """Its location in storage, if the catalog gives it one; None in a record that core makes."""
     link_to: str = ""
+    """The namespace that this one is only a link to, for people: dropping it drops nothing else."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a table, for catalogs that show them.
-
-    ``type`` is Spark's JSON form of a data type, decoded: ``"integer"``, or ``{"type": "array",
-    "elementType": "float", "containsNull": True}``.
-    """
+    """One column of a table, for catalogs that show them."""
 
     name: str
+    """At the top level of the table."""
     type: str | Mapping[str, Any]
+    """Spark's JSON form of a data type, decoded: ``"integer"``, or ``{"type": "array",
+    "elementType": "float", "containsNull": True}``."""
     nullable: bool = True
+    """Whether it may hold nulls."""
 
 
 @dataclass(frozen=True)
@@ -95,10 +93,13 @@ class CatalogColumn:
     """A column of an entry as the catalog itself has it, whatever the table's files have."""
 
     name: str
+    """As the catalog spells it."""
     type: str
     """In the catalog's own words: ``array<int>``."""
     nullable: bool = True
+    """Whether it may hold nulls; true where the catalog does not say."""
     comment: str = ""
+    """Empty if it has none."""
     is_partition: bool = False
     """Whether partitions are made by it."""
 

@@ -59,8 +59,8 @@ def run(package: Path, *command: str, code: int = 0, seconds: float = 200, **var
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the command of the guide makes."""
     [command] = [line for line in COMMANDS if line.startswith("copier copy")]
-    _, _, _, data, template, name = shlex.split(command)
-    assert data == "catalog=demo"
+    _, _, defaults, _, data, template, name = shlex.split(command)
+    assert (defaults, data) == ("--defaults", "catalog=demo")
     target = tmp_path_factory.mktemp("template") / name
     run_copy(str(REPOSITORY / template), target, {"catalog": "demo"}, quiet=True, defaults=True)
     return target

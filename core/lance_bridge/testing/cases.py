@@ -87,7 +87,7 @@ class Refusals:
             pytest.skip(f"{type(self._target).__name__} declares that each operation is absent")
         declared = {n for n in complaints if f"{self._case}[{n}]" in self._target.deviations}
         wrong = {name: text for name, text in complaints.items() if text and name not in declared}
-        assert not wrong
+        assert not wrong, "\n".join(f"{name}: {text}" for name, text in wrong.items())
         repaired = sorted(name for name in declared if not complaints[name])
         assert not repaired, f"declared as deviations, and answered as expected: {repaired}"
 

@@ -63,7 +63,8 @@ def answer_of(
         is_named = str(error).strip() and naming.lower() in str(error).lower()
         if error.code in codes and is_named:
             return ""
-        return f"{given}: {described(error)}"
+        wanted = " or ".join(ErrorCode(each).name for each in codes)
+        return f"{given}: {described(error)}; expected {wanted}"
     except Exception as error:  # noqa: BLE001 - an error without a code is an answer too
         return f"{given}: {type(error).__name__}: {error}"
-    return f"{given}: accepted"
+    return f"{given}: accepted; expected {' or '.join(ErrorCode(each).name for each in codes)}"

@@ -33,7 +33,7 @@ class HeldChange:
 
 
 class Faults(ABC):
-    """Faults between an adapter and its server.
+    """Faults between an adapter and its server, or its library if it has no server.
 
     Every method but `catalog` may be left out; the cases that need it are then skipped. Each
     returns a context manager, and the fault ends with it.
@@ -68,7 +68,10 @@ class Faults(ABC):
         raise NotImplementedError
 
     def be_busy(self) -> AbstractContextManager[None]:
-        """Answer every request as the server does when it is overloaded or down for a while."""
+        """Answer every request as the server does when it is overloaded or down for a while.
+
+        A library whose readers never wait raises what it raises where no reader can be admitted.
+        """
         raise NotImplementedError
 
     def be_broken(self) -> AbstractContextManager[None]:
@@ -76,7 +79,7 @@ class Faults(ABC):
         raise NotImplementedError
 
     def break_listing(self) -> AbstractContextManager[None]:
-        """Answer the first request, and every later one as `be_broken` does."""
+        """Answer the first request of a listing, and later ones as `be_broken` does."""
         raise NotImplementedError
 
     def hold_next_change(self) -> AbstractContextManager[HeldChange]:
@@ -84,7 +87,10 @@ class Faults(ABC):
         raise NotImplementedError
 
     def changes_received(self) -> int:
-        """Return how many requests that change something have reached the server so far."""
+        """Return how many requests that change something have reached the server so far.
+
+        For a database these are commits; a change that a comparison refused does not count.
+        """
         raise NotImplementedError
 
     def lacks(self, need: str) -> str:

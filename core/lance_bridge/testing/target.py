@@ -36,9 +36,12 @@ class Target(ABC):
     own parameters, ``test_case[value]``. Each must fail; when one no longer does, the run fails
     until it is taken out."""
     other_entry_types: Sequence[str] = ()
-    """Names of Lance entries as other implementations write them, for ``make_entry``."""
+    """Names of the ways in which other implementations write Lance entries, for ``make_entry``:
+    with ``table_type=LANCE`` in capitals, or a location without a scheme."""
     broken_entry_types: Sequence[str] = ()
-    """Entries that claim to be Lance's and cannot be read; likewise."""
+    """Names of the ways in which an entry can be Lance's and have no usable location, likewise: the
+    adapter returns a record of ``table_type=lance`` with None or the bad text as its location. An
+    entry that it cannot read at all is `TableRecord.unreadable` instead, and not one of these."""
     stateful_bounds: StatefulBounds = StatefulBounds()
     restart_deadline: float = 60.0
     """Seconds in which the catalog must be back to work after ``start_server`` returned."""

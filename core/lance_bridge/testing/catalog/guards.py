@@ -90,7 +90,8 @@ class GuardCases(CatalogCases):
             catalog.alter_table(with_properties(first, count="1"))
             after = catalog.load_table(path)
             complaints[name] = answer_of(catalog.alter_table, change(second), [_CHANGED], "t")
-            require_same(catalog.load_table(path), after)
+            if not complaints[name]:
+                require_same(catalog.load_table(path), after)
         refusals.compare(complaints)
 
     def test_a_change_is_refused_though_the_values_are_back(self, guardable: Workspace) -> None:

@@ -75,6 +75,7 @@ class ListingCases(CatalogCases):
     ) -> None:
         catalog = full.workspace.catalog
         scanned = {record.path[-1]: record for record in catalog.scan_tables(full.path)}
+        _require_names("scan_tables", sorted(scanned), full.names)
         for name in (full.names[0], full.names[full.workspace.target.page_size], full.names[-1]):
             require_same(scanned[name], catalog.load_table((*full.path, name)))
 

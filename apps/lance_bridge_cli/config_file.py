@@ -35,8 +35,8 @@ def _is_empty(text: str) -> bool:
     return all(not line.strip() or line.lstrip().startswith("#") for line in text.splitlines())
 
 
-def change(path: Path, catalog: str, properties: Mapping[str, str | None]) -> None:
-    """Set properties of a catalog, which is added if it is new; None removes a property.
+def change(path: Path, catalog: str, properties: Mapping[str, str | None] | None) -> None:
+    """Set properties of a catalog, which is added if it is new; None removes one, or the catalog.
 
     The file is replaced atomically, and only its owner can read it from then on.
 
@@ -53,13 +53,17 @@ def change(path: Path, catalog: str, properties: Mapping[str, str | None]) -> No
         raise invalid(f"{path} cannot be changed: {reason}") from error
 
 
-def _edit(path: Path, text: str, catalog: str, properties: Mapping[str, str | None]) -> str:
+def _edit(path: Path, text: str, catalog: str, properties: Mapping[str, str | None] | None) -> str:
     is_empty = _is_empty(text)
     before = NamedCatalogs({}, {}) if is_empty else catalogs_in(path, text)
     expected = before.valid
-    merged = {**before.get(catalog, {}), **properties}
-    expected[catalog] = {key: value for key, value in merged.items() if value is not None}
-    edited = _edit_lines(text, catalog, properties)
+    if properties is None:
+        del expected[catalog]
+        edited = _remove_catalog(text, catalog)
+    else:
+        merged = {**before.get(catalog, {}), **properties}
+        expected[catalog] = {key: value for key, value in merged.items() if value is not None}
+        edited = _edit_lines(text, catalog, properties)
     if _has_catalogs(path, edited, expected):
         return edited
     for problem in before.problems.values():
@@ -122,15 +126,28 @@ def _find_mapping(mapping: Any, key: str) -> Any:
 def _insert_after(text: str, mapping: Any, line: str) -> str:
     """Insert a line after the last of a mapping, with the indentation of its first."""
     column = int(mapping.value[0][0].start_mark.column)
-    last = mapping.value[-1][1]
-    while isinstance(last, yaml.MappingNode) and last.value and not last.flow_style:
-        last = last.value[-1][1]
-    end = text.find("\n", last.end_mark.index)
+    end = text.find("\n", _last_index(mapping))
     head, tail = (text + "\n", "") if end < 0 else (text[: end + 1], text[end + 1 :])
     return f"{head}{' ' * column}{line}{tail}"
 
 
+def _last_index(node: Any) -> int:
+    """Return where the last value in a node ends; the node itself ends after comments."""
+    while isinstance(node, yaml.MappingNode) and node.value and not node.flow_style:
+        node = node.value[-1][1]
+    return int(node.end_mark.index)
+
+
+def _remove_catalog(text: str, catalog: str) -> str:
+    catalogs = _find_mapping(yaml.compose(text, yaml.SafeLoader), "catalogs")
+    for name, node in catalogs.value if catalogs else ():
+        if name.value == catalog:
+            return _remove_line(text, name.start_mark.index, _last_index(node))
+    return text
+
+
 def _remove_line(text: str, start: int, end: int) -> str:
+    """Remove the lines of a range."""
     after = text.find("\n", end)
     return text[: text.rfind("\n", 0, start) + 1] + ("" if after < 0 else text[after + 1 :])
 

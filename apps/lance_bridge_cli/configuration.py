@@ -115,10 +115,30 @@ def set_properties(
     with exit_on_error():
         path = config_path()
         before = config_file.read(path).get(name, {})
+        if before and given.get("impl", "") is None:
+            raise lance_bridge.errors.invalid(
+                f"A catalog has an impl. To remove it: lance-bridge config remove {name}"
+            )
         _check(name, {k: v for k, v in {**before, **given}.items() if v is not None})
         config_file.change(path, name, given)
     keys = ", ".join(given)
     print_result(output, f"{name}: {keys} set in {path}", {"catalog": name, "set": list(given)})
+
+
+@app.command()
+def remove(name: ConfiguredName, output: OutputOption = Output.TEXT) -> None:
+    """Remove a catalog from the configuration file; the catalog itself stays as it is.
+
+    Example: lance-bridge config remove staging
+    """
+    from . import config_file  # noqa: PLC0415 - takes seconds to import
+
+    with exit_on_error():
+        path = config_path()
+        if name not in config_file.read(path):
+            raise lance_bridge.errors.invalid(f"The configuration file has no catalog '{name}'")
+        config_file.change(path, name, None)
+    print_result(output, f"{name}: removed from {path}", {"catalog": name})
 
 
 def _parse_settings(name: str, settings: Sequence[str]) -> dict[str, str | None]:

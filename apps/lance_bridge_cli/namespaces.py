@@ -92,7 +92,8 @@ def describe(
     request = api.DescribeNamespaceRequest(id=parse_name(name))
     with connected_or_federated(catalog, properties) as namespace:
         found = namespace.describe_namespace(request).properties or {}
-    print_parts(output, {"namespace": name, "properties": found}, [key_value_table(found)])
+    table = key_value_table(found, as_written=True)
+    print_parts(output, {"namespace": name, "properties": found}, [table])
 
 
 @app.command()

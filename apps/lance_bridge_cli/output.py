@@ -172,11 +172,15 @@ def make_table(
     return table
 
 
-def key_value_table(fields: Mapping[str, Any]) -> Table:
-    """Return a table of names and values."""
+def key_value_table(fields: Mapping[str, Any], *, as_written: bool = False) -> Table:
+    """Return a table of names and values.
+
+    Args:
+        as_written: Names are those of properties, and have no spaces for their underscores.
+    """
     table = Table(box=box.SIMPLE, show_header=False)
     for key, value in fields.items():
-        name = printable(key.replace("_", " "))
+        name = printable(key if as_written else key.replace("_", " "))
         table.add_row(Text(name), Text(format_value(value, UNLIMITED)))
     return table
 

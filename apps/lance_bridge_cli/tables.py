@@ -168,7 +168,7 @@ def _format_description(fields: dict[str, Any]) -> list[Table | str]:
     ]
     for key in ("properties", "metadata"):
         if fields[key]:
-            parts += [key, key_value_table(fields[key])]
+            parts += [key, key_value_table(fields[key], as_written=True)]
     columns = [
         {"column": each["name"], "type": each["sql_type"], "nullable": each["nullable"]}
         for each in fields["schema"]

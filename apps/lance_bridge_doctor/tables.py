@@ -140,8 +140,9 @@ class TableChecks:
         is_declared = DECLARED_AT in properties if state is None else state.version == 0
         # A catalog that creates directories has one, with a reserved file, since the declaration.
         is_lost = not files and self.tables.connection.capabilities.makes_directories
+        left = [meta for meta in files if meta["path"] != RESERVED_FILE]
         if not is_declared or is_lost or _had_versions([meta["path"] for meta in files]):
-            what = "files but no version" if files else "no files"
+            what = "files but no version" if left else "no files"
             yield self._location_gone(table, f"Its location has {what}: {location}")
             return
         idle = min(
@@ -150,7 +151,6 @@ class TableChecks:
         )
         if idle < self.idle:
             return
-        left = [meta for meta in files if meta["path"] != RESERVED_FILE]
         what = f"has {len(left)} files but no version" if left else "was never written"
         yield Finding(
             Kind.DECLARED_ONLY,

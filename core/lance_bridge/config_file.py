@@ -108,7 +108,11 @@ def catalogs_in(path: Path, text: str) -> NamedCatalogs:
         root = loader.get_single_node()
         content = loader.construct_document(root) if root is not None else None
     except yaml.YAMLError as error:
-        raise invalid(f"{path} cannot be read as YAML: {type(error).__name__}") from error
+        # Its own message has a piece of the file, which may be a secret.
+        mark = getattr(error, "problem_mark", None)
+        place = f" in line {mark.line + 1}" if mark else ""
+        text = f"{path} cannot be read as YAML: {type(error).__name__}{place}"
+        raise invalid(text) from error
     problems = _repeated_keys(path, root, loader.repeated)
     catalogs = content.get(_CATALOGS) if isinstance(content, dict) else None
     if not isinstance(catalogs, dict):

@@ -121,7 +121,8 @@ def table_not_found(path: Sequence[str]) -> TableNotFoundError:
 def table_already_exists(path: Sequence[str], what: str = "") -> TableAlreadyExistsError:
     """Code 5. ``what`` says what kind of entry has the name, when that is not plain."""
     return TableAlreadyExistsError(
-        f"Table already exists: {display(path)}{', ' + what if what else ''}"
+        f"Table already exists: {display(path)}{', ' + what if what else ''}. "
+        "Drop or rename that one first, or choose another name"
     )
 
 

@@ -61,6 +61,25 @@ def test_config_set_keeps_comments_and_other_catalogs(config: Path) -> None:
     assert config.read_text() == changed + "  third:\n    impl: glue\n    region: eu-west-1\n"
 
 
+def test_config_remove_keeps_comments_and_other_catalogs(config: Path) -> None:
+    config.write_text(WITH_COMMENTS)
+    assert "config remove prod" in run("config", "set", "prod", "--unset", "impl", code=1).stderr
+    assert "no catalog 'nope'" in run("config", "remove", "nope", code=1).stderr
+    assert config.read_text() == WITH_COMMENTS
+    run("config", "remove", "prod")
+    rest = "  other:\n    impl: unity\n    host: http://unity:8080\n"
+    assert config.read_text() == f"# our catalogs\ncatalogs:\n\n{rest}"
+    run("config", "remove", "other")
+    assert not yaml.safe_load(config.read_text())["catalogs"]
+    run("config", "set", "prod", "impl=hive", URI)
+
+
+def test_config_remove_changes_any_form_of_yaml(config: Path) -> None:
+    config.write_text("catalogs: {prod: {impl: hive, uri: 'thrift://a:1'}, other: {impl: glue}}")
+    run("config", "remove", "prod")
+    assert yaml.safe_load(config.read_text())["catalogs"] == {"other": {"impl": "glue"}}
+
+
 @pytest.mark.parametrize(
     "text",
     [

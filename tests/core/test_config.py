@@ -296,7 +296,7 @@ def test_a_named_file_that_is_missing_is_invalid(yaml_file: Path) -> None:
         (b"", "must hold a mapping `catalogs:`"),
         (b"[1, 2]", "must hold a mapping `catalogs:`"),
         (b"catalogs: 3", "must hold a mapping `catalogs:`"),
-        (b"token: s3cr3t-value: x", "cannot be read as YAML"),
+        (b"token: s3cr3t-value: x", "cannot be read as YAML: ScannerError in line 1"),
         (b"a: !!python/object/apply:os.getcwd []", "cannot be read as YAML"),
         (b"\xff\xfe\x00", "cannot be read as YAML"),
     ],

@@ -164,7 +164,7 @@ def test_an_error_of_both_names_of_a_rename_has_the_catalog() -> None:
     request = api.RenameTableRequest(
         id=TABLE, new_table_name="old", new_namespace_id=["prod", "archive"]
     )
-    with pytest.raises(TableAlreadyExistsError, match=r"prod\.archive\.old$"):
+    with pytest.raises(TableAlreadyExistsError, match=r": prod\.archive\.old\. "):
         namespace.rename_table(request)
 
 

@@ -242,7 +242,8 @@ class ManagedDirectory(VersionDirectory):
 
     def _warn(self, path: str, kept: str) -> None:
         logger.warning(
-            "version %s in %s was not committed through the catalog: it is quarantined as %s",
+            "version %s in %s was not committed through the catalog: it is quarantined as %s; "
+            "`lance-bridge managed check` lists these versions",
             path,
             self.files.location,
             kept,

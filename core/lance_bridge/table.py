@@ -43,7 +43,7 @@ from .version_changes import CHANGES
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-_METADATA_CACHE_BYTES = 64 << 20
+_METADATA_CACHE_BYTES = 32 << 20
 """How much of manifests and footers a dataset keeps. Lance keeps 1 GiB: each version that others
 commit before an append succeeds, in each of the threads that append at the same time."""
 

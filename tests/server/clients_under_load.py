@@ -43,9 +43,9 @@ _LOST = {
 """The texts of other errors that pylance and LanceDB raise where a connection ended. Those that the
 gateway answers with the same code have other texts."""
 _PAUSE = 0.05
-_PACE = 0.1
-"""Seconds between two operations of a client: without, the fastest ones would keep the others from
-committing to the same table."""
+_PACE = 0.5
+"""Seconds between two operations of a client. With less, the fastest ones keep the others from
+committing, and make ten thousand versions in ten minutes, each with a file of one row."""
 
 
 class Client(Protocol):

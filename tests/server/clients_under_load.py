@@ -116,9 +116,6 @@ class Load:
         self._acknowledged: dict[tuple[str, ...], list[Row]] = {}
         self.done: Counter[int] = Counter()
         """How many operations of each thread have succeeded."""
-        self.answered: Counter[int] = Counter()
-        """How many requests of each thread have succeeded, or were refused because others were
-        first: of many writers on one table, Lance lets those win that are fastest."""
         self.failures: Counter[type[Exception]] = Counter()
         """What threads were answered instead, by type."""
 
@@ -155,30 +152,27 @@ class Load:
 
         def repeat() -> None:
             while not self._stopped.wait(_PACE):
-                self.done[number] += self._attempt(number, call) is not None
+                self.done[number] += self._attempt(call) is not None
 
         self._work.append(repeat)
 
     def _commit(self, client: Client, row: Row) -> None:
         rows = pa.table({"writer": [row[0]], "sequence": [row[1]]}, schema=SCHEMA)
         find = partial(client.rows, f"writer = {row[0]} AND sequence = {row[1]}")
-        while self._attempt(row[0], lambda: client.append(rows) or True) is None:
+        while self._attempt(lambda: client.append(rows) or True) is None:
             found = None
             while found is None:
-                found = self._attempt(row[0], find)
+                found = self._attempt(find)
             if found.num_rows:
                 return
 
-    def _attempt(self, number: int, call: Callable[[], Any]) -> Any:
+    def _attempt(self, call: Callable[[], Any]) -> Any:
         try:
-            result = call()
-            self.answered[number] += 1
-            return result
+            return call()
         except (*_FAILURES, *_LOST) as error:
             if not (isinstance(error, _FAILURES) or _is_lost(error)):
                 raise
             self.failures[type(error)] += 1
-            self.answered[number] += "Concurrent modification" in str(error)
             time.sleep(_PAUSE)  # clients wait before they try again
             return None
 
@@ -198,17 +192,17 @@ class Load:
             if each.done():
                 each.result()
 
-    def await_answers(self, seconds: float) -> None:
-        """Wait until every thread was answered twice: the second request began after this call."""
-        before = Counter(self.answered)
+    def await_progress(self, seconds: float) -> None:
+        """Wait until every thread has succeeded twice: the second one began after this call."""
+        before = Counter(self.done)
         deadline = time.monotonic() + seconds
         waiting = set(range(len(self._work)))
         while waiting:
             self._raise_faults()
             assert time.monotonic() < deadline, (
-                f"threads without an answer: {waiting}; done {self.done}; failed {self.failures}"
+                f"threads without progress: {waiting}; done {self.done}; failed {self.failures}"
             )
-            waiting = {each for each in waiting if self.answered[each] < before[each] + 2}
+            waiting = {each for each in waiting if self.done[each] < before[each] + 2}
             time.sleep(_PAUSE)
 
     def require_all(self, read: Callable[[Sequence[str]], pa.Table]) -> None:

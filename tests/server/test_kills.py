@@ -33,8 +33,8 @@ from lance_bridge_metastore import Metastore
 pytestmark = pytest.mark.server
 
 _SECONDS = 300.0
-"""How long a client may take to be answered again. Lance gives a commit up after 30 s of lost races
-with other writers, and an insert waits for its turn before that."""
+"""How long a client may take to succeed again. Lance gives a commit up after 30 s of lost races
+with other writers, and a client may see that several times."""
 _MEMORY = 1 << 30
 """What a gateway with 16 writers on tables of a thousand versions needs at most, in bytes."""
 MANAGED = {"managed_by": "impl"}
@@ -89,7 +89,7 @@ def clients(url: str, tables: Sequence[Sequence[str]], writers: int) -> Iterator
     for table_id, connect in itertools.product(tables, CLIENTS[1:]):
         load.add_reader(connect(url, table_id), table_id)
     with load.running():
-        load.await_answers(_SECONDS)
+        load.await_progress(_SECONDS)
         yield load
     print(dict(load.failures), dict(load.done))
 
@@ -118,7 +118,7 @@ def test_a_killed_gateway_loses_no_acknowledged_write_and_doubles_none(
         for _ in range(kills):
             assert memory(gateway.pid, peak=True) < _MEMORY
             gateway.restart()
-            load.await_answers(_SECONDS)
+            load.await_progress(_SECONDS)
     assert load.failures, "no client noticed"
     load.require_all(reader(catalog))
 
@@ -260,10 +260,10 @@ def test_while_the_metastore_is_down_the_only_error_is_service_unavailable(
         for method, path in _requests(tables[1]):
             load.add_call(partial(_ask, http, method, path, refusals))
         with load.running():
-            load.await_answers(_SECONDS)
+            load.await_progress(_SECONDS)
             for _ in range(kills):
                 go_down(metastore, refusals)
-                load.await_answers(_SECONDS)
+                load.await_progress(_SECONDS)
     print(dict(load.failures), dict(load.done))
     assert InternalError not in load.failures
     with HiveNamespace(uri=metastore.uri) as catalog:

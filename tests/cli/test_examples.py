@@ -102,8 +102,13 @@ def _with_key(lake: Lake) -> None:
     file.path.write_text(file.path.read_text().replace(key.split("_")[1], KEY))
 
 
+def _with_staging(lake: Lake) -> None:
+    run("config", "set", "staging", "impl=hive", f"uri={lake.metastore.uri}")
+
+
 BEFORE: dict[str, Callable[[Lake], None]] = {
     "table deregister": _registered,
+    "config remove": _with_staging,
     "keys list": _with_key,
     "keys revoke": _with_key,
     "managed end": _managed,

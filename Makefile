@@ -19,7 +19,7 @@ CLIENTS_PIP := $(CLIENTS)/bin/python -m pip --disable-pip-version-check install 
 DEPS_STAMP := $(VENV)/.dependencies-installed
 STAMP := $(VENV)/.project-installed
 LOCKS := requirements/build.txt requirements/dev.txt
-TYPED := core/lance_bridge core/_lance_bridge_names.py hatch_build.py hatch_readme.py release $(wildcard adapters/* apps/*) tests demo bench docker/gateway website examples/sqlite-catalog
+TYPED := core/lance_bridge core/_lance_bridge_names.py hatch_build.py hatch_readme.py release $(filter-out %/__pycache__,$(wildcard adapters/* apps/*)) tests demo bench docker/gateway website examples/sqlite-catalog
 
 COMPILE = $(VENV)/bin/uv pip compile --quiet --no-config --no-python-downloads --universal \
 	--python-version 3.10 --generate-hashes --no-header --no-emit-index-url --no-emit-find-links

@@ -65,7 +65,7 @@ class Gateway:
     databases: lancedb.DatabasePaths = field(default_factory=lancedb.DatabasePaths)
     """Which namespaces LanceDB's databases are."""
     catalogs: Mapping[str, LanceNamespace] = field(default_factory=dict)
-    """The catalogs by name, for readiness; none if the namespace is one."""
+    """The catalogs by name; without any, the namespace is one, and its name is root."""
     readiness: ReadinessSettings = field(default_factory=ReadinessSettings)
     anonymous_metrics: bool = False
     """Whether metrics are served without credentials."""
@@ -83,7 +83,8 @@ class Gateway:
         self._operations = OperationThreads(self.limits.threads)
         self._readers = anyio.CapacityLimiter(_READERS)
         self.senders = anyio.CapacityLimiter(self.limits.threads)
-        self.health = CatalogHealth(self.catalogs or {"root": self.namespace}, self.readiness)
+        self.catalogs = self.catalogs or {"root": self.namespace}
+        self.health = CatalogHealth(self.catalogs, self.readiness)
 
     @property
     def running(self) -> int:

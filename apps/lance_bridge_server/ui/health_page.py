@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from lance_namespace import LanceNamespace
 from lance_namespace.errors import LanceNamespaceError, PermissionDeniedError
 from starlette.responses import FileResponse, Response
 
@@ -116,7 +115,7 @@ class HealthPages:
             raise PermissionDeniedError(f"{ui.principal.name} may not do this: {right}")
 
     def _visible_catalogs(self, ui: UiRequest) -> list[str]:
-        names = list(self._gateway.catalogs or {"root": self._gateway.namespace})
+        names = list(self._gateway.catalogs)
         if not isinstance(self._gateway.namespace, FederatedNamespace):
             return names
         paths = [(name,) for name in names]
@@ -125,12 +124,8 @@ class HealthPages:
 
     def _with_doctor(self, catalogs: Iterable[str]) -> list[str]:
         """Return the catalogs that the doctor knows."""
-        return [
-            each for each in catalogs if isinstance(self._namespace(each), LanceBridgeNamespace)
-        ]
-
-    def _namespace(self, catalog: str) -> LanceNamespace:
-        return (self._gateway.catalogs or {"root": self._gateway.namespace})[catalog]
+        known = self._gateway.catalogs
+        return [each for each in catalogs if isinstance(known[each], LanceBridgeNamespace)]
 
     def _path(self, catalog: str) -> tuple[str, ...]:
         is_child = isinstance(self._gateway.namespace, FederatedNamespace)
@@ -173,7 +168,7 @@ class HealthPages:
         return audit.last_lines(_LINES) if audit else []
 
     async def _diagnose(self, catalog: str, page: str | None) -> Part[Diagnosis]:
-        namespace = self._namespace(catalog)
+        namespace = self._gateway.catalogs[catalog]
         limit = _DOCTOR_LIMIT
         work = partial(diagnose_namespace, namespace, catalog, limit=limit, page_token=page)
         return await as_part(self._run(work, _DOCTOR_SECONDS))

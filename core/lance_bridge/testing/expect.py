@@ -57,14 +57,14 @@ def answer_of(
         naming: What the message must contain, in any letter case.
     """
     given = repr(argument)[:60]
+    expected = " or ".join(ErrorCode(each).name for each in codes)
     try:
         call(argument)
     except LanceNamespaceError as error:
         is_named = str(error).strip() and naming.lower() in str(error).lower()
         if error.code in codes and is_named:
             return ""
-        wanted = " or ".join(ErrorCode(each).name for each in codes)
-        return f"{given}: {described(error)}; expected {wanted}"
+        return f"{given}: {described(error)}; expected {expected}"
     except Exception as error:  # noqa: BLE001 - an error without a code is an answer too
         return f"{given}: {type(error).__name__}: {error}"
-    return f"{given}: accepted; expected {' or '.join(ErrorCode(each).name for each in codes)}"
+    return f"{given}: accepted; expected {expected}"

@@ -30,6 +30,7 @@ from .reader import LanceReader
 from .reading import Reading
 from .requests import Scan, Write
 from .search import Search
+from .staged_writer import StagedWriter
 from .stream_reader import LanceStreamReader, Limit, Stream, reading_of
 from .stream_writer import LanceStreamWriter
 from .worker_calls import spark_call
@@ -117,8 +118,6 @@ class LanceSource(DataSource):
         with spark_call():
             address, write, writing = self._writing(overwrite)
             if write.mode == requests.STAGE:
-                from ..sql.staging import StagedWriter  # noqa: PLC0415 - the SQL catalog's alone
-
                 return StagedWriter(address, schema, write, writing)
             return LanceWriter(Job(address, schema, write, writing))
 

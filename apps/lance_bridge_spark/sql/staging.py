@@ -7,41 +7,31 @@ in one step.
 
 from __future__ import annotations
 
-import json
+import base64
 import logging
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import lance
-import pyarrow as pa
 from lance_namespace.errors import (
     InternalError,
     LanceNamespaceError,
     NamespaceNotFoundError,
     TableNotFoundError,
 )
-from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
-from pyspark.sql.types import StructType
 
 from lance_bridge import location as locations
 from lance_bridge.catalog import IMPLEMENTATION
 from lance_bridge.errors import display, invalid
 from lance_bridge.lance_datasets import find_commit
 from lance_bridge.records import check_properties, manager_in
-from lance_bridge.table import Table
 from lance_bridge.tables import Tables
 
-from ..addresses import Access, CatalogAddress, TableAddress
+from ..addresses import CatalogAddress, TableAddress
 from ..lookup import find_table
-from ..source import schema_compat
 from ..source.commit import Commit
-from ..source.options import WriteOptions
-from ..source.requests import Write
-from ..source.worker_calls import spark_call
-from ..source.writer import Target, fragments_of
+from ..source.staged_writer import Stage, kept_fragments, table_of
 from . import publishing, schemas
 from .publishing import Definition
 
@@ -52,50 +42,6 @@ Args = Mapping[str, Any]
 Answer = dict[str, Any]
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Stage:
-    """A table that is being made or replaced. Goes through Spark as JSON; holds no secret."""
-
-    uuid: str
-    """Names the transaction, and the file that the writer leaves."""
-    table: tuple[str, ...]
-    location: str
-    struct: str
-    """The JSON text of the new ``StructType``."""
-    properties: Mapping[str, str]
-    replaces: int = 0
-    """The version that the query has found; 0 where a new table is made."""
-    is_own_location: bool = False
-    """Whether no other writer can have used the location."""
-
-    @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> Stage:
-        """Return the stage that `to_json` wrote."""
-        return cls(**{**fields, "table": tuple(fields["table"])})
-
-    def to_json(self) -> Answer:
-        """Return the stage as JSON objects."""
-        return {**asdict(self), "table": list(self.table)}
-
-    @property
-    def write_mode(self) -> str:
-        """How ``lance.fragment.write_fragments`` is to write the rows."""
-        return "overwrite" if self.replaces else "create"
-
-    @property
-    def definition(self) -> Definition:
-        return Definition(self.table, self.struct, self.properties, self.location)
-
-    def schema(self) -> pa.Schema:
-        """Return the schema of the rows to write."""
-        return self.definition.schema()
-
-    @property
-    def file(self) -> str:
-        """Where the fragments are kept, under the location, among files of Lance's own."""
-        return f"_transactions/{self.uuid}.staged.json"
 
 
 # -- beginning -----------------------------------------------------------------------------------
@@ -130,6 +76,7 @@ def replace(catalog: CatalogAddress, args: Args) -> Answer:
         definition.path,
         table.location,
         definition.struct,
+        _columns_of(definition),
         definition.properties,
         replaces=int(table.open(write=True).version),
     )
@@ -153,9 +100,14 @@ def _new(tables: Tables, definition: Definition) -> Stage:
         definition.path,
         given or place,
         definition.struct,
+        _columns_of(definition),
         definition.properties,
         is_own_location=given is None,
     )
+
+
+def _columns_of(definition: Definition) -> str:
+    return base64.b64encode(definition.schema().serialize().to_pybytes()).decode()
 
 
 def _own_location(tables: Tables, definition: Definition, name: str) -> str:
@@ -180,58 +132,6 @@ def _stage_answer(stage: Stage) -> Answer:
     return {"stage": stage.to_json(), "schema": schema, "properties": dict(stage.properties)}
 
 
-# -- writing -------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class StagedAccess(Access):
-    """What a task needs to write where a table is not yet."""
-
-    stage: Stage | None = None
-
-    def renewed(self) -> dict[str, str] | None:
-        catalog, stage = self.address.catalog, self.stage
-        if catalog is None or stage is None or stage.replaces:
-            return super().renewed()
-        # The catalog has no entry yet by which credentials could be asked for.
-        return dict(access(catalog, stage).storage)
-
-
-def access(catalog: CatalogAddress, stage: Stage) -> Access:
-    """Return what tasks need to write the stage's rows."""
-    return StagedAccess(
-        TableAddress(catalog, stage.table),
-        locations.for_lance(stage.location),
-        stage.replaces,
-        write=True,
-        storage=_table_of(catalog, stage).storage_options(write=True) or {},
-        stage=stage,
-    )
-
-
-def keep(catalog: CatalogAddress, stage: Stage, fragments: Sequence[str]) -> None:
-    """Keep the fragments (in JSON) that all tasks have written. Safe to repeat.
-
-    Raises:
-        ServiceUnavailableError: (17)
-    """
-    place = locations.for_lance(stage.location)
-    if locations.is_local(place):
-        # Without rows, no task has made the directory.
-        Path(place).mkdir(parents=True, exist_ok=True)
-    files = _table_of(catalog, stage).files(write=True)
-    files.put_over(stage.file, json.dumps(list(fragments)).encode())
-
-
-def _load_fragments(catalog: CatalogAddress, stage: Stage) -> list[str] | None:
-    content = _table_of(catalog, stage).files(write=True).read(stage.file)
-    return None if content is None else [str(each) for each in json.loads(content)]
-
-
-def _table_of(catalog: CatalogAddress, stage: Stage) -> Table:
-    return catalog.connect().tables.at(stage.table, stage.location)
-
-
 # -- ending --------------------------------------------------------------------------------------
 
 
@@ -244,7 +144,7 @@ def commit(catalog: CatalogAddress, args: Args) -> Answer:
         ConcurrentModification, ServiceUnavailable, Internal, InvalidTableState.
     """
     stage = Stage.from_json(args["stage"])
-    kept = _load_fragments(catalog, stage)
+    kept = kept_fragments(catalog, stage)
     if kept is None and args.get("written"):
         raise InternalError(
             f"Table '{display(stage.table)}' is not made: there is no record of its rows at "
@@ -256,7 +156,8 @@ def commit(catalog: CatalogAddress, args: Args) -> Answer:
         data = publishing.Data(
             stage.location, stage.schema(), kept or [], stage.uuid, stage.is_own_location
         )
-        publishing.publish_new(catalog.connect().tables, stage.definition, data)
+        definition = Definition(stage.table, stage.struct, stage.properties, stage.location)
+        publishing.publish_new(catalog.connect().tables, definition, data)
         _delete_fragment_list(catalog, stage)
     return {}
 
@@ -289,7 +190,7 @@ def _commit_of(address: TableAddress, stage: Stage) -> Commit:
 
 def _delete_fragment_list(catalog: CatalogAddress, stage: Stage) -> None:
     try:
-        _table_of(catalog, stage).files(write=True).remove([stage.file])
+        table_of(catalog, stage).files(write=True).remove([stage.file])
     except LanceNamespaceError as error:
         logger.warning("%s remains at %s: %s", stage.file, stage.location, error)
 
@@ -305,11 +206,11 @@ def abort(catalog: CatalogAddress, args: Args) -> Answer:
     stage = Stage.from_json(args["stage"])
     if _is_committed(catalog, stage):
         return {}
-    table = _table_of(catalog, stage)
+    table = table_of(catalog, stage)
     if stage.is_own_location:
         table.storage(write=True).delete_table(stage.location)
         return {}
-    publishing.remove_files(table, _load_fragments(catalog, stage) or [])
+    publishing.remove_files(table, kept_fragments(catalog, stage) or [])
     _delete_fragment_list(catalog, stage)
     return {}
 
@@ -326,43 +227,3 @@ def _is_committed(catalog: CatalogAddress, stage: Stage) -> bool:
         return True
     found = find_commit(table.open(), lambda each: each.uuid == stage.uuid, stage.replaces)
     return found is not None
-
-
-class StagedWriter(DataSourceArrowWriter):
-    """Writes files at the place of a stage, and leaves word there of what it has written."""
-
-    def __init__(
-        self, address: TableAddress, schema: StructType, write: Write, options: WriteOptions
-    ) -> None:
-        """Continue a stage. No table is loaded.
-
-        Raises:
-            InvalidInputError: (13) no stage, or no catalog.
-            TableSchemaValidationError: (20)
-        """
-        if write.stage is None or address.catalog is None:
-            raise invalid("A staged write needs the stage and its catalog")
-        self._catalog = address.catalog
-        self._stage = Stage.from_json(write.stage)
-        stored = self._stage.schema()
-        place = access(self._catalog, self._stage)
-        self._target = Target(
-            place,
-            place.location,
-            stored.serialize().to_pybytes(),
-            schema_compat.match_columns(schema, stored, address.name),
-            self._stage.write_mode,
-            options.for_lance(),
-        )
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        with spark_call():
-            return self._target.write(iterator)
-
-    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Keep the fragments for the commit of the stage."""
-        with spark_call():
-            keep(self._catalog, self._stage, fragments_of(messages))
-
-    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Leave the files to `abort_staged`, or to the clean-up."""

@@ -11,7 +11,8 @@ import pyarrow as pa
 from lance.fragment import write_fragments
 
 from lance_bridge_spark.addresses import CatalogAddress
-from lance_bridge_spark.sql import service, staging
+from lance_bridge_spark.source import staged_writer
+from lance_bridge_spark.sql import service
 
 CATALOG = "prod"
 NAMESPACE = ["db"]
@@ -85,8 +86,8 @@ def ids_in(catalog: CatalogAddress, table: list[str]) -> list[int]:
 
 def write_staged(catalog: CatalogAddress, answer: Mapping[str, Any], *ids: int) -> None:
     """Write a row for each id as two tasks and the writer of a staged table do."""
-    stage = staging.Stage.from_json(answer)
-    access, schema = staging.access(catalog, stage), stage.schema()
+    stage = staged_writer.Stage.from_json(answer)
+    access, schema = staged_writer.access(catalog, stage), stage.schema()
     written = []
     for part in (ids[:1], ids[1:]):
         columns = {"id": pa.array(part, pa.int64()), "name": [f"n{i}" for i in part]}
@@ -95,4 +96,4 @@ def write_staged(catalog: CatalogAddress, answer: Mapping[str, Any], *ids: int) 
             rows, access.location, schema, mode=stage.write_mode,
             storage_options=access.storage_options(),
         )  # fmt: skip
-    staging.keep(catalog, stage, [json.dumps(each.to_json()) for each in written])
+    staged_writer.keep(catalog, stage, [json.dumps(each.to_json()) for each in written])

@@ -17,7 +17,7 @@ from lance_namespace.errors import PermissionDeniedError, TableNotFoundError
 from lance_bridge.catalog import IMPLEMENTATION, MANAGED_BY
 from lance_bridge.errors import OutcomeUnknownError
 from lance_bridge_spark.addresses import CatalogAddress
-from lance_bridge_spark.sql.staging import Stage
+from lance_bridge_spark.source.staged_writer import Stage
 
 from .service_requests import (
     ID,

@@ -20,6 +20,7 @@ final class Definition {
     checkLayout(table, partitions);
     checkProvider(table, properties.get(TableCatalog.PROP_PROVIDER));
     this.schema = schemaOf(table, columns);
+    OrderedWrite.check(table, schema, properties);
     this.properties = new TreeMap<>(properties);
     this.properties.remove(TableCatalog.PROP_PROVIDER);
   }

@@ -123,7 +123,7 @@ final class LanceTable
 
   @Override
   public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
-    return writeBuilder(info).to(id());
+    return writeBuilder(info).to(id()).withProperties(properties());
   }
 
   /** A write of the table as it was loaded: to plan it takes no call of the catalog. */

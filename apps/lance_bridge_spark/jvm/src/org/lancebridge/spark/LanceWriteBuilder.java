@@ -27,6 +27,7 @@ final class LanceWriteBuilder implements SupportsOverwriteV2, SupportsDynamicOve
   private boolean truncates;
   private String table;
   private JsonNode entry = MissingNode.getInstance();
+  private Map<String, String> properties = Map.of();
 
   LanceWriteBuilder(Service service, JsonNode path, String name, LogicalWriteInfo info) {
     this.service = service;
@@ -50,6 +51,12 @@ final class LanceWriteBuilder implements SupportsOverwriteV2, SupportsDynamicOve
   /** Say which table it is, to find out whether the statement reads it, too. */
   LanceWriteBuilder to(String table) {
     this.table = table;
+    return this;
+  }
+
+  /** Say which properties of the table may ask for an order of rows. */
+  LanceWriteBuilder withProperties(Map<String, String> properties) {
+    this.properties = properties;
     return this;
   }
 
@@ -92,7 +99,8 @@ final class LanceWriteBuilder implements SupportsOverwriteV2, SupportsDynamicOve
     SupportsWrite sink =
         (SupportsWrite) new ServiceProvider(service).getTable(info.schema(), new Transform[0], options);
     WriteBuilder builder = sink.newWriteBuilder(new Info(info, new CaseInsensitiveStringMap(options)));
-    return (truncates ? ((SupportsTruncate) builder).truncate() : builder).build();
+    Write write = (truncates ? ((SupportsTruncate) builder).truncate() : builder).build();
+    return OrderedWrite.of(write, name, info.schema(), properties);
   }
 
   /** Rows that others add meanwhile must not be lost where the new rows are made of the old ones. */

@@ -58,7 +58,7 @@ final class StagedLanceTable implements StagedTable, SupportsWrite {
     written = true;
     ObjectNode request = Service.object().put("mode", "stage");
     request.set("stage", stage);
-    return new LanceWriteBuilder(service, path, name, info).asking(request);
+    return new LanceWriteBuilder(service, path, name, info).asking(request).withProperties(properties);
   }
 
   @Override

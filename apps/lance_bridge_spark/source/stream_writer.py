@@ -26,6 +26,7 @@ from lance_bridge.lance_datasets import transaction_at
 from ..addresses import TableAddress
 from .options import WriteOptions
 from .requests import Write
+from .stream_maintenance import Maintenance
 from .worker_calls import spark_call
 from .writer import Job, Written, fragments_of
 
@@ -74,8 +75,13 @@ class LanceStreamWriter(DataSourceStreamArrowWriter):
                 uuid=str(uuid.uuid4()),
                 properties=batch.properties,
             )
-            if batch.begin(*commit.open()):
-                commit.run(fragments_of(messages), self._job.operation)
+            table, dataset = commit.open()
+            maintenance = Maintenance.of(table) if commit.branch is None else None
+            if not batch.begin(table, dataset):
+                return
+            commit.run(fragments_of(messages), self._job.operation)
+            if maintenance is not None:
+                maintenance.run(commit.address, batchId)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Leave the files: where a commit was tried, its outcome may not be known."""

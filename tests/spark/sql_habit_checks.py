@@ -201,6 +201,21 @@ def check_what_spark_does_not_do_for_such_catalogs_is_refused(
     assert values(spark, f"SELECT count(*) FROM {table}") == [3]
 
 
+def check_rows_are_written_in_the_order_of_the_table(
+    spark: Any, catalog: str, namespace: str
+) -> None:
+    table = fresh(spark, catalog, namespace, "ordered")
+    spark.sql(
+        f"CREATE TABLE {table} (id BIGINT, word STRING) "
+        "TBLPROPERTIES ('write.order_by' = 'word DESC, id')"
+    )
+    spark.sql(f"INSERT INTO {table} SELECT id, char(65 + id * 7 % 13) FROM range(0, 100, 1, 4)")
+    stored = f"SELECT _rowaddr >> 32 AS fragment, word, id FROM {table} ORDER BY _rowaddr"
+    ordered = f"SELECT _rowaddr >> 32 AS fragment, word, id FROM {table} ORDER BY 1, 2 DESC, 3"
+    assert rows(spark, stored) == rows(spark, ordered)
+    fails(spark, f"CREATE TABLE {table}_2 (id INT) TBLPROPERTIES ('write.order_by' = 'x')", "x")
+
+
 HABIT_CHECKS = (
     check_a_merge_evolves_the_table,
     check_an_insert_evolves_the_table_or_is_refused,
@@ -211,4 +226,5 @@ HABIT_CHECKS = (
     check_a_table_is_made_like_another,
     check_views_of_sparks_own_catalog_read_tables,
     check_what_spark_does_not_do_for_such_catalogs_is_refused,
+    check_rows_are_written_in_the_order_of_the_table,
 )

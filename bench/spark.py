@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 import lance_bridge
-from bench import tpch
+from bench import spark_plans, tpch
 from bench.runner import (
     Bar,
     Operation,
@@ -66,6 +66,7 @@ def add_options(parser: argparse.ArgumentParser, _: str) -> None:
     parser.add_argument("--idle", type=at_least(0), default=0, help="seconds before a lookup, 300")
     parser.add_argument("--memory", default="3g", help="of Spark's driver, which does the work")
     parser.add_argument("--no-jobs", action="store_true", help="only the statements")
+    spark_plans.add_options(parser)
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
@@ -92,7 +93,7 @@ def _measure_session(setup: Setup, options: argparse.Namespace) -> dict[str, lis
         if options.scale:
             queries, mean = tpch.measure_queries(spark, setup, options.scale, options.rounds)
             tables |= {"queries": queries, "all_queries": [mean]}
-    return tables
+        return {**tables, "plans": spark_plans.measure_plans(spark, setup, options)}
 
 
 # -- the rows --------------------------------------------------------------------------------------

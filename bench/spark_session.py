@@ -132,6 +132,7 @@ class Statements:
         ratio: float | None = None,
         *,
         cpu: float | None = None,
+        seconds: float | None = None,
         is_same: Callable[[Any, Any], bool] | None = None,
         tables: Sequence[str] | None = None,
         times: int = 1,
@@ -142,6 +143,7 @@ class Statements:
         Args:
             ratio: The bar for times of Parquet's, wall and CPU.
             cpu: The bar for seconds of CPU.
+            seconds: The bar for seconds.
             tables: Ours and the one of Parquet, in place of those of all statements.
             times: How often a turn does it on ours.
             before: What a turn does first; it is not measured.
@@ -165,6 +167,7 @@ class Statements:
         }
         bars = [Bar(key, "<=", ratio) for key in ("ratio", "cpu_ratio") if ratio is not None]
         bars += [Bar("ours_cpu_s", "<=", cpu)] if cpu is not None else []
+        bars += [Bar("ours_s", "<=", seconds)] if seconds is not None else []
         return Operation(name, ways, lambda a, _: same(a["ours"], a["parquet"]), bars, unit="s")
 
 

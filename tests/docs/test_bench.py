@@ -110,6 +110,7 @@ def test_a_small_catalog_is_measured_without_wrong_answers(tmp_path: Path) -> No
 @pytest.mark.timeout(1800)
 def test_statements_and_queries_of_spark_give_the_answers_of_parquet(tmp_path: Path) -> None:
     sizes = ("--rows", "6000", "--scale", "0.01", "--rounds", "1", "--idle", "1", "--no-jobs")
+    sizes += ("--fragments", "30", "--versions", "10")
     result = subprocess.run(
         [sys.executable, "-m", "bench", "spark", *sizes, "--output", "json"],
         cwd=REPOSITORY,
@@ -132,6 +133,8 @@ def test_statements_and_queries_of_spark_give_the_answers_of_parquet(tmp_path: P
     lookup = statements["point lookup, in order"]
     assert (lookup["ratio_bar"], lookup["ours_cpu_s_bar"]) == ("<= 0.5", "<= 0.06")
     assert lookup["parquet_cpu_s"] >= 0
+    [plan] = found["plans"]
+    assert (plan["operation"], plan["ours_s_bar"]) == ("plan of 30 fragments", "<= 2")
     [start] = found["first_statement"]
     assert start["ours_cpu_s_bar"] == "<= 3"
 

@@ -5,6 +5,9 @@ PYTEST_ARGS ?=
 RELEASE_ARGS ?=
 TEST_PROCESSES ?= 4
 
+# Images of containers often set it; without caches each process compiles what it imports again.
+unexport PYTHONDONTWRITEBYTECODE
+
 VENV := .venv
 PY := $(VENV)/bin/python
 PIP_INSTALL := $(PY) -m pip --disable-pip-version-check install --quiet

@@ -19,12 +19,16 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     directory = tmp_path_factory.mktemp("spark")
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    # For the daemon of Python workers, which is a module of the tests.
+    given = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "tests"), *([given] if given else [])])
     session = (
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")
         .config("spark.sql.warehouse.dir", str(directory / "warehouse"))
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.local.dir", str(directory))
+        .config("spark.python.daemon.module", "servers.spark_daemon")
         .config("spark.driver.memory", "1g")
         .config("spark.ui.showConsoleProgress", "false")
         .getOrCreate()

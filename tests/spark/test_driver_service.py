@@ -166,6 +166,7 @@ def test_a_python_that_cannot_answer_is_named(
     assert names(spark, catalog) == ["t"]
 
 
+@pytest.mark.slow
 def test_the_process_ends_with_the_application(tmp_path: Path) -> None:
     with UnityProcess(catalogs=["main"]) as server:
         properties = {"impl": "unity", "host": server.url, "catalog": "main"}

@@ -39,6 +39,7 @@ def compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return runs
 
 
+@pytest.mark.slow
 def test_the_sources_compile_against_the_installed_spark_to_the_same_jar_each_time(
     tmp_path: Path,
 ) -> None:

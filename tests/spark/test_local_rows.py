@@ -194,6 +194,7 @@ def test_searches_are_those_of_tasks(pair: Pair) -> None:
     assert len(local) == 5
 
 
+@pytest.mark.slow
 def test_a_stream_of_a_small_table_reads_what_comes_later(pair: Pair) -> None:
     catalog, namespace, _ = pair.table.split(".")
     check_streams_read_and_write_tables_by_name(pair.spark, catalog, namespace)

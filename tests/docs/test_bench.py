@@ -109,8 +109,8 @@ def test_a_small_catalog_is_measured_without_wrong_answers(tmp_path: Path) -> No
 @pytest.mark.server
 @pytest.mark.timeout(1800)
 def test_statements_and_queries_of_spark_give_the_answers_of_parquet(tmp_path: Path) -> None:
-    sizes = ("--rows", "6000", "--scale", "0.01", "--rounds", "1", "--idle", "1", "--no-jobs")
-    sizes += ("--fragments", "30", "--versions", "10")
+    sizes = ["--rows", "6000", "--scale", "0.01", "--rounds", "1", "--idle", "1", "--no-jobs"]
+    sizes += ["--fragments", "30", "--versions", "10"]
     result = subprocess.run(
         [sys.executable, "-m", "bench", "spark", *sizes, "--output", "json"],
         cwd=REPOSITORY,

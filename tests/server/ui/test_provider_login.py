@@ -88,7 +88,7 @@ def test_who_signs_in_comes_to_the_page_asked_for(
 
 
 @pytest.mark.parametrize(
-    ("shape", "secret"), zip(SHAPES, (SECRET, SECRET, None, None), strict=True)
+    ("shape", "secret"), [*zip(SHAPES, (SECRET, SECRET, None, None), strict=True)]
 )
 def test_providers_and_clients_differ(
     shape: str, secret: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -10,6 +10,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import lance
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 
 from .sql_helpers import columns, described, fails, failure_of, fresh, rows, values
 
@@ -192,12 +195,14 @@ def check_what_spark_does_not_do_for_such_catalogs_is_refused(
     spark.sql(f"CREATE TABLE {table} AS SELECT id FROM range(3)")
     view = f"{catalog}.{namespace}.a_view"
     for statement, words in (
-        (f"CREATE VIEW {view} AS SELECT 1 AS one", ("VIEW",)),
         (f"DESCRIBE TABLE EXTENDED {table} AS JSON", ("JSON",)),
         (f"ANALYZE TABLE {table} COMPUTE STATISTICS", ("ANALYZE TABLE",)),
         (f"MSCK REPAIR TABLE {table}", ("REPAIR TABLE",)),
     ):
         fails(spark, statement, *words)
+    # With Hive support, Spark 4.3 fails when it casts the catalog to one of views.
+    with pytest.raises((PySparkException, Py4JJavaError), match=r"VIEW|ViewCatalog"):
+        spark.sql(f"CREATE VIEW {view} AS SELECT 1 AS one")
     assert values(spark, f"SELECT count(*) FROM {table}") == [3]
 
 

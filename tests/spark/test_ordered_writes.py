@@ -10,7 +10,8 @@ import lance
 import pytest
 
 from .catalogs import unity_catalog
-from .sql_helpers import fails
+from .sql_habit_checks import setting
+from .sql_helpers import described, fails
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -20,18 +21,17 @@ ROWS = "SELECT id, concat('w', pmod(id * 7, 13)) AS word FROM range(0, 400, 1, 4
 @pytest.fixture(scope="module")
 def db(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A namespace, in a session whose tasks are not joined for being small."""
-    adaptive = spark.conf.get("spark.sql.adaptive.enabled")
-    spark.conf.set("spark.sql.adaptive.enabled", "false")
-    with unity_catalog(spark, "ordered", tmp_path_factory.mktemp("ordered")) as catalog:
+    with (
+        setting(spark, "spark.sql.adaptive.enabled", "false"),
+        unity_catalog(spark, "ordered", tmp_path_factory.mktemp("ordered")) as catalog,
+    ):
         yield f"{catalog}.db"
-    spark.conf.set("spark.sql.adaptive.enabled", adaptive)
 
 
 def fragments(spark: Any, table: str) -> list[list[dict[str, Any]]]:
     """Return the rows of each fragment of a table, as they are stored."""
-    described = spark.sql(f"DESCRIBE TABLE EXTENDED {table}").collect()
-    [location] = [str(row[1]) for row in described if row[0] == "Location"]
-    found = [each.to_table().to_pylist() for each in lance.dataset(location).get_fragments()]
+    dataset = lance.dataset(described(spark, table)["Location"])
+    found = [each.to_table().to_pylist() for each in dataset.get_fragments()]
     assert sum(map(len, found)) == 400
     return found
 

@@ -1,6 +1,7 @@
 package org.lancebridge.spark;
 
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import org.apache.spark.sql.SparkSession;
@@ -52,10 +53,7 @@ final class OrderedWrite implements RequiresDistributionAndOrdering {
     if (order.length == 0 && distributed.length == 0) {
       return inner;
     }
-    Expression[] columns = new Expression[distributed.length];
-    for (int i = 0; i < columns.length; i++) {
-      columns[i] = distributed[i].expression();
-    }
+    Expression[] columns = Arrays.stream(distributed).map(SortOrder::expression).toArray(Expression[]::new);
     return new OrderedWrite(inner, order, columns);
   }
 

@@ -28,7 +28,10 @@ PAGES = {
     "health": "/ui/health",
 }
 _FIGURES = """
-() => {
+async () => {
+  await new Promise(shown => new PerformanceObserver((entries, observer) => {
+    if (entries.getEntriesByName("first-contentful-paint").length) shown(observer.disconnect());
+  }).observe({type: "paint", buffered: true}));
   const own = performance.getEntriesByType("navigation")[0];
   const all = [own, ...performance.getEntriesByType("resource")];
   return {
@@ -61,7 +64,6 @@ def _measure(browser: Browser, session: Any, url: str) -> dict[str, float]:
     with browser.new_context(storage_state=session, viewport=size) as context:
         page = context.new_page()
         page.goto(url, wait_until="networkidle")
-        page.wait_for_function("performance.getEntriesByName('first-contentful-paint').length")
         figures: dict[str, float] = page.evaluate(_FIGURES)
         return figures
 

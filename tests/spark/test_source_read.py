@@ -174,7 +174,7 @@ def test_columns_of_text_and_filters_have_batches_of_a_set_size(
         ({"columns": "id,id"}, "'id' is asked for twice"),
         ({"columns": "[1]"}, "JSON list of names"),
         ({"version": "0"}, "'version' must be a whole number from 1"),
-        ({"version": "x"}, "'version' must be a whole number"),
+        ({"version": "1_0"}, "'version' must be a whole number"),
         ({"version": "9"}, "LANCE_TABLE_VERSION_NOT_FOUND"),
         ({"tag": "none"}, "LANCE_TABLE_TAG_NOT_FOUND"),
         ({"branch": "none"}, "LANCE_TABLE_BRANCH_NOT_FOUND"),

@@ -131,6 +131,7 @@ def test_a_vector_of_another_length_ends_the_write(spark: SparkSession, tmp_path
     [
         ({"vector.w": "2"}, "'vector.w' names no column"),
         ({"vector.v": "0"}, "'vector.v' must be a whole number from 1"),
+        ({"vector.v": "2147483648"}, "'v' must have 1 to 2147483647 numbers"),
         ({"vector.id": "2"}, "Column 'id' cannot hold vectors"),
     ],
 )

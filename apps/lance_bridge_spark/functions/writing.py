@@ -11,7 +11,7 @@ from lance_bridge.errors import invalid
 from ..addresses import address_of
 from ..lookup import create_table
 from ..source import schema_compat
-from ..source.options import VECTOR_PREFIX
+from ..source.options import VECTOR_PREFIX, whole_number
 from ..source.requests import FORMAT, address_options
 from .reading import texts
 
@@ -48,7 +48,7 @@ def write(df: DataFrame, table: str, mode: str = "append", **options: Any) -> No
         _save(df, {**address_options(address), **given}, mode)
         return
     vectors = {
-        key[len(VECTOR_PREFIX) :]: _size(key, value)
+        key[len(VECTOR_PREFIX) :]: whole_number(f"Option '{key}'", value)
         for key, value in given.items()
         if key.startswith(VECTOR_PREFIX)
     }
@@ -59,12 +59,6 @@ def write(df: DataFrame, table: str, mode: str = "append", **options: Any) -> No
             return
         raise
     _save(df, {**address_options(address), **given}, "append")
-
-
-def _size(key: str, text: str) -> int:
-    if not text.isascii() or not text.isdigit():
-        raise invalid(f"Option '{key}' must be a whole number from 1 on, not {text!r}")
-    return int(text)
 
 
 def _save(df: DataFrame, options: dict[str, str], mode: str) -> None:

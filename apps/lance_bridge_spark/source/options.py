@@ -42,6 +42,14 @@ KNOWN = (*_ADDRESS, *_READ, *_SEARCH, *_WRITE, *_STREAM)
 _PREFIXES = (STORAGE_PREFIX, VECTOR_PREFIX, requests.PREFIX)
 
 
+def whole_number(what: str, text: str, least: int = 1, most: int = 2**63 - 1) -> int:
+    """Return the number that an option or a property has. Raises InvalidInput (13) for others."""
+    is_number = text.isascii() and text.isdigit() and len(text) <= len(str(most))
+    if not is_number or not least <= int(text) <= most:
+        raise invalid(f"{what} must be a whole number from {least} to {most}, not {text[:60]!r}")
+    return int(text)
+
+
 @dataclass(frozen=True)
 class ReadOptions:
     """What to read, and in which pieces."""
@@ -246,15 +254,7 @@ class Options:
     def number(self, key: str, least: int = 1) -> int | None:
         """Return a whole number, or None. Raises InvalidInput (13) for anything else."""
         text = self.text(key)
-        if text is None:
-            return None
-        try:
-            value = int(text)
-        except ValueError:
-            value = least - 1
-        if value < least:
-            raise invalid(f"Option '{key}' must be a whole number from {least} on, not {text!r}")
-        return value
+        return None if text is None else whole_number(f"Option '{key}'", text, least)
 
     def flag(self, key: str) -> bool:
         """Return True or False. Raises InvalidInput (13) for anything else."""

@@ -19,6 +19,7 @@ from .types import COMMENT, batch_schema, is_list, read_type, refuse_unstorable
 
 VECTOR_SIZE = "arrow.fixed-size-list.size"
 """The key in a column's metadata for how many numbers each of its vectors has."""
+_LONGEST_VECTOR = 2**31 - 1
 
 
 # -- a new table -----------------------------------------------------------------------------------
@@ -54,8 +55,10 @@ def new_schema(schema: spark.StructType, vectors: Mapping[str, int] | None = Non
 
 
 def _vectors(name: str, kind: pa.DataType, size: int) -> pa.DataType:
-    if size < 1:
-        raise invalid(f"The vectors of column '{name}' must have 1 number or more, not {size}")
+    if not 1 <= size <= _LONGEST_VECTOR:
+        raise invalid(
+            f"The vectors of column '{name}' must have 1 to {_LONGEST_VECTOR} numbers, not {size}"
+        )
     if not arrow.is_list(kind) or not (
         arrow.is_floating(kind.value_type) or arrow.is_integer(kind.value_type)
     ):

@@ -13,6 +13,7 @@ from lance_bridge.errors import first_line, invalid
 
 from ..addresses import TableAddress
 from ..lookup import find_table
+from .options import whole_number
 
 if TYPE_CHECKING:
     from ..spark_tables import SparkTable
@@ -21,6 +22,7 @@ COMPACT_EVERY = "stream.compact_every"
 """After how many batches of a stream small fragments are compacted."""
 CLEAN_UP_AFTER_HOURS = "stream.clean_up_after_hours"
 """After each compaction, old versions are deleted that are this old."""
+_MOST = 999_999
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +40,8 @@ class Maintenance:
         """Return what the properties of a table say, or None where they say nothing.
 
         Raises:
-            InvalidInputError: (13) one is no whole number of 1 or more, or the second is alone.
+            InvalidInputError: (13) one is no whole number from 1 to 999,999, or the second
+                is alone.
         """
         every = _number_in(table, COMPACT_EVERY)
         hours = _number_in(table, CLEAN_UP_AFTER_HOURS)
@@ -77,9 +80,4 @@ def _number_in(table: SparkTable, key: str) -> int | None:
     text = table.properties.get(key)
     if text is None:
         return None
-    if not text.isascii() or not text.isdecimal() or len(text) > 6 or int(text) < 1:
-        raise invalid(
-            f"The property {key} of table '{table.name}' must be a whole number of 1 or more, "
-            f"not '{text}'"
-        )
-    return int(text)
+    return whole_number(f"Property {key} of table '{table.name}'", text, most=_MOST)

@@ -21,9 +21,8 @@ from pyspark.sql.types import (
     VarcharType,
 )
 
-from lance_bridge.errors import invalid
-
 from ..source import schema_compat, types
+from ..source.options import whole_number
 from ..source.schema_compat import VECTOR_SIZE
 from ..source.types import COMMENT
 
@@ -144,16 +143,10 @@ def length_in(text: str) -> str | None:
 
 def _vectors(properties: Mapping[str, str]) -> dict[str, int]:
     return {
-        key.removeprefix(VECTOR): _length(key, value)
+        key.removeprefix(VECTOR): whole_number(f"Property '{key}'", value)
         for key, value in properties.items()
         if key.startswith(VECTOR)
     }
-
-
-def _length(key: str, text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text) > 0):
-        raise invalid(f"Property '{key}' must be a whole number above 0, not {text[:60]!r}")
-    return int(text)
 
 
 def _without_lengths(struct: StructType) -> StructType:

@@ -86,6 +86,11 @@ def warning(text: str, column: str = "") -> Problem:
     return Problem(severity=Severity.WARNING, text=text, column=column)
 
 
+def blockers_in(problems: Iterable[Problem]) -> list[Problem]:
+    """Return the problems that keep a table from being migrated."""
+    return [each for each in problems if each.severity is Severity.BLOCKER]
+
+
 class Item(Model):
     """One table of a plan, or one namespace that has to be created.
 
@@ -124,7 +129,7 @@ class Item(Model):
 
     @property
     def blockers(self) -> list[Problem]:
-        return [each for each in self.problems if each.severity is Severity.BLOCKER]
+        return blockers_in(self.problems)
 
     @property
     def is_to_do(self) -> bool:

@@ -13,6 +13,7 @@ from lance_namespace.errors import ConcurrentModificationError, InvalidTableStat
 from migrate.building import Run, between, counts_of, planned, read_by_name, register_rows, rows
 from migrate.places import Place, files
 from migrate.sparking import Died, moments
+from servers.glue_server import ACCOUNT, GlueServer
 
 from lance_bridge_migrate import Migrations, State
 
@@ -177,3 +178,22 @@ def test_a_copy_that_an_entry_of_the_source_is_for_is_not_undone(
             namespace.register_table(request)
         run.undo()
     assert lance.dataset(copy).count_rows() == 303
+
+
+def test_what_a_link_is_for_is_copied_with_a_warning(
+    glue: Place, glue_server: GlueServer, hive: Place, migrations: Migrations, tmp_path: Path
+) -> None:
+    glue.make_namespace()
+    register_rows(glue, "a", tmp_path / "a.lance")
+    linked = {"CatalogId": ACCOUNT, "DatabaseName": glue.prefix, "Name": "a"}
+    glue_server.glue.create_table(
+        DatabaseName=glue.prefix, TableInput={"Name": "l", "TargetTable": linked}
+    )
+    properties = {**hive.properties, "root": str(tmp_path / "copies")}
+    target = Place(hive.impl, properties, hive.outer, hive.prefix, hive.raw)
+    with planned("copy", between(glue, target), migrations, **_options(glue, target)) as run:
+        link = run.plan(**_options(glue, target)).to_do[-1]
+        assert (link.source[-1], link.rows) == ("l", 3)
+        assert "It is a link to" in link.problems[0].text
+        assert counts_of(run.execute()) == {"done": 3}
+        assert read_by_name(target, (target.prefix, "l")).num_rows == 3

@@ -22,6 +22,8 @@ from migrate.places import Place, files
 from servers.hive_raw import raw_client
 
 from lance_bridge_migrate import Migrations
+from lance_bridge_migrate.migrations.registration import Candidate, EntryFacts, plan_items
+from lance_bridge_migrate.plan import warning
 
 pytestmark = pytest.mark.server
 
@@ -151,3 +153,15 @@ def test_without_making_namespaces_their_tables_are_blocked(
         plan = Run("entries", connected, migrations).plan(**into(hive, glue), make_namespaces=False)
     [item] = plan.items
     assert "does not exist" in item.blockers[0].text
+
+
+def test_the_name_of_a_table_with_a_warning_is_checked_too(hive: Place, lake: Path) -> None:
+    facts = EntryFacts(location=str(lake / "t.lance"))
+    candidates = [
+        Candidate(("t",), ("A", "T"), facts, problems=(warning("It is not sorted"),)),
+        Candidate(("u",), ("a", "b", "u"), facts, problems=(warning("It is not sorted"),)),
+    ]
+    with hive.connect() as namespace:
+        folded, too_deep = plan_items(namespace.tables, candidates, make_namespaces=True)[1:]
+    assert (folded.target, folded.blockers) == (("a", "t"), [])
+    assert len(too_deep.blockers) == 1

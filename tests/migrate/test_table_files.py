@@ -7,6 +7,7 @@ from pathlib import Path
 
 import lance
 import pytest
+from lance_namespace.errors import ServiceUnavailableError
 from migrate.building import rows
 from migrate.places import files
 
@@ -62,6 +63,25 @@ def test_only_what_is_missing_or_cut_short_is_copied_again(table: Path, tmp_path
     assert files(target) == whole
     # The hint is of the source's latest version, and Lance does without.
     assert whole == {k: v for k, v in files(table).items() if not k.endswith("hint.json")}
+
+
+def test_a_file_that_cannot_be_copied_ends_the_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = tmp_path / "a.lance"
+    lance.write_dataset(rows(100), str(table), max_rows_per_file=1)
+    tried: list[str] = []
+
+    def fail(_: TableFiles, __: TableFiles, path: str) -> None:
+        tried.append(path)
+        if len(tried) > 1:
+            threading.Event().wait(1)  # while the first failure is seen
+        raise ServiceUnavailableError("the storage is down")
+
+    monkeypatch.setattr(TableFiles, "copy_from", fail)
+    with pytest.raises(ServiceUnavailableError):
+        _copied(table, tmp_path / "copy.lance", 1)
+    assert len(tried) < 20
 
 
 def test_a_copy_that_is_stopped_shows_no_version(table: Path, tmp_path: Path) -> None:

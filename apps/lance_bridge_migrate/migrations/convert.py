@@ -26,7 +26,7 @@ from ..journal import Check
 from ..levels import Level
 from ..migration import MigrationType, Step, Survey, Work
 from ..namespaces import namespace_steps
-from ..plan import Address, Item, ItemType, Problem, Severity, blocker, warning
+from ..plan import Address, Item, ItemType, Problem, blocker, blockers_in, warning
 from ..run_session import FailureLimit
 from ..spark import checksums, completeness, footers, listing, schema, sources
 from ..spark.footers import Footers
@@ -203,7 +203,7 @@ def _candidate(
             problems += footers.check_types(spark, source, read.schema, found_footers)
         hints = schema.vector_hints(frame, vectors, source.name)
     facts = _facts(source, frame, vectors, options, inventory)
-    if not any(each.severity is Severity.BLOCKER for each in problems):
+    if not blockers_in(problems):
         indices = indices_on(options.indices, frame.columns)
         problems += index_problems(indices, facts.schema_of_table)
     if options.sort_by and not facts.sort_by:

@@ -13,7 +13,7 @@ import itertools
 import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path as FilePath
@@ -39,7 +39,7 @@ from ..journal import Check
 from ..levels import Level
 from ..migration import MigrationType, Step, Stopped, Survey, Work
 from ..namespaces import namespace_steps
-from ..plan import Facts, Item, ItemType, blocker
+from ..plan import Facts, Item, ItemType, blocker, blockers_in
 from ..targets import (
     AFTER,
     allocate_location,
@@ -121,7 +121,7 @@ class Copy(MigrationType):
 
 def _plan_copy(entry: TableEntry, found: Candidate) -> Candidate:
     facts = CopyFacts(properties=found.facts.properties)
-    if found.problems:
+    if blockers_in(found.problems):
         return found
     try:
         table = Table.of(entry)
@@ -129,13 +129,13 @@ def _plan_copy(entry: TableEntry, found: Candidate) -> Candidate:
             return replace(found, facts=facts, nothing_to_do=NO_DATA)
         return _plan_data(table, replace(found, facts=facts))
     except LanceNamespaceError as error:
-        return replace(found, facts=facts, problems=(blocker(str(error)),))
+        return replace(found, facts=facts, problems=(*found.problems, blocker(str(error))))
 
 
 def _plan_data(table: Table, found: Candidate) -> Candidate:
     dataset = table.open()
     version = int(dataset.version)
-    problems = []
+    problems = list(found.problems)
     if _has_other_bases(dataset):
         problems.append(blocker("It is a shallow clone: some of its files are another table's"))
     if branches_of(dataset):
@@ -316,8 +316,9 @@ def copy_files(
         return wanted[path]
 
     with ThreadPoolExecutor(_THREADS) as pool:
-        for future in as_completed([pool.submit(one, path, target.copy_from) for path in others]):
-            advance(future.result())
+        # An error cancels the copies that have not begun.
+        for size in pool.map(partial(one, write=target.copy_from), others):
+            advance(size)
     # The first version first: a concurrent reader finds a table that is whole.
     for path in sorted(manifests, key=_order):
         size = one(path, partial(_copy_once, target))

@@ -125,5 +125,7 @@ def _problems(entry: TableEntry) -> list[Problem]:
             )
         )
     if entry.record.link_to:
-        problems.append(warning(f"It is a link to {entry.record.link_to}; the entry will be none"))
+        problems.append(
+            warning(f"It is a link to {entry.record.link_to}; the new entry will be none")
+        )
     return problems

@@ -22,7 +22,7 @@ from ..journal import Check
 from ..levels import Level
 from ..migration import ItemFacts, Step, Work
 from ..namespaces import missing_namespaces, namespace_steps
-from ..plan import Facts, Item, ItemType, Problem, blocker, warning
+from ..plan import Facts, Item, ItemType, Problem, blocker, blockers_in, warning
 from ..targets import (
     AFTER,
     create_entry,
@@ -104,7 +104,7 @@ def _plan_table(tables: Tables, found: Candidate) -> Item:
     """Return the item of a table, with the problems of its names, location and properties."""
     problems = list(found.problems)
     target, location = found.target, found.facts.location
-    if not problems:
+    if not blockers_in(problems):
         try:
             target = tables.path_of(found.target)
             location = locations.check(location) if location else ""

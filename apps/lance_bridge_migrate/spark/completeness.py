@@ -19,7 +19,7 @@ from lance_bridge.errors import invalid
 from lance_bridge.names import first_names
 
 from ..journal import Check
-from ..plan import Problem, Severity, blocker, warning
+from ..plan import Problem, blocker, blockers_in, warning
 from . import files, listing
 from .session import become_active, spark_errors
 from .sources import (
@@ -314,5 +314,5 @@ def _missing_files(
     inventory = take_inventory(spark, found or source)
     frame = source.read(spark)
     problems = problems_of(spark, frame, inventory, None, ignore_statistics=ignore_statistics)
-    blockers = [each.text for each in problems if each.severity is Severity.BLOCKER]
+    blockers = [each.text for each in blockers_in(problems)]
     return "; ".join(blockers), inventory.size

@@ -19,7 +19,7 @@ from lance_bridge.names import quoted
 from lance_bridge_spark.source import schema_compat
 from lance_bridge_spark.source.types import nullable
 
-from ..plan import Problem, Severity, blocker, warning
+from ..plan import Problem, blocker, blockers_in, warning
 from .session import spark_errors
 
 _NUMBERS = (spark.FloatType, spark.DoubleType)
@@ -52,7 +52,7 @@ def problems_of(
         except InvalidInputError as error:
             found.append(blocker(f"{error}, with the option casts", field.name))
         found += _changes(field)
-    if any(each.severity is Severity.BLOCKER for each in found):
+    if blockers_in(found):
         return found
     return found + _refused_by_lance(schema_for(columns, vectors), storage_version)
 

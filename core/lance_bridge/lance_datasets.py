@@ -8,6 +8,12 @@ import lance
 
 from .errors import LANCE_ERRORS, panics_as_errors, translate_lance_errors
 
+_KEEPS_ROWS = (
+    lance.LanceOperation.CreateIndex,
+    lance.LanceOperation.Rewrite,
+    lance.LanceOperation.UpdateConfig,
+)
+
 
 def latest_version(dataset: lance.LanceDataset) -> int:
     """Return the latest version, or 0 if it cannot be read."""
@@ -29,6 +35,16 @@ def transaction_at(dataset: lance.LanceDataset, version: int) -> lance.Transacti
     except TypeError:
         operation = lance.LanceOperation.Rewrite(groups=[], rewritten_indices=[])
         return lance.Transaction(read_version=version - 1, operation=operation, uuid="")
+
+
+def keeps_rows(operation: object) -> bool:
+    """Return whether a version that an operation made has the rows of the version before.
+
+    That is so for indexes, compactions and settings.
+    """
+    # pylance has no class for the step with which a compaction begins.
+    begins_rewrite = type(operation) is lance.LanceOperation.BaseOperation
+    return begins_rewrite or isinstance(operation, _KEEPS_ROWS)
 
 
 def find_commit(

@@ -65,6 +65,11 @@ def test_a_refresh_computes_added_rows_only_and_others_as_a_whole(
     assert (added.is_full, held(view)) == (False, twice_of_even(source))
     assert len(lance.dataset(view).get_fragments()) > 1
 
+    append(source, 10, 700)
+    lance.dataset(view).update_config({"team": "search"})
+    assert not refresh_materialized_view(spark, view).is_full
+    assert held(view) == twice_of_even(source)
+
     lance.dataset(source).delete("id < 20")
     whole = refresh_materialized_view(spark, view)
     assert (whole.is_full, held(view)) == (True, twice_of_even(source))
@@ -237,6 +242,12 @@ def test_a_view_takes_the_place_of_a_table_and_keeps_its_name() -> None:
     assert [each.name for each in found] == ["`c`.`d`.`t`", "`c`.`d`.`u`"]
     made = replace_tables(query, found, {"`c`.`d`.`t`": "v1", "`c`.`d`.`u`": "v2"})
     assert made.startswith("SELECT t.a FROM v1 AS `t` JOIN v2 AS x ON t.a = x.a -- from c.d.z\n")
+
+
+def test_names_in_backticks_may_have_quotes_and_dashes() -> None:
+    query = "SELECT `it's` FROM lance.`s3://b--x-s3/t` JOIN c.`d``'`.t WHERE x = 'from c.d.y'"
+    names = [each.name for each in table_references(query)]
+    assert names == ["`lance`.`s3://b--x-s3/t`", "`c`.`d``'`.`t`"]
 
 
 def test_a_star_reads_all_columns_and_a_product_does_not() -> None:

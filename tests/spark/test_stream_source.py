@@ -24,6 +24,7 @@ from lance_bridge_spark.source.stream_reader import (
     Stream,
     reading_of,
 )
+from lance_bridge_spark.source.table_changes import FAIL, Added, TableChanges
 
 from .source_helpers import ids_in, numbers, sent, source
 
@@ -152,6 +153,22 @@ def test_compactions_indices_and_new_columns_add_no_rows(place: str) -> None:
     assert reader.latestOffset(passed, EVERYTHING) == passed
     lance.dataset(place).insert(pa.table({"id": [9], "word": ["w9"], "twice": [18]}))
     assert rows_between(reader, passed, reader.latestOffset(passed, EVERYTHING)) == [9]
+
+
+def test_a_compaction_is_read_without_the_version_before_it(place: str) -> None:
+    lance.dataset(place).optimize.compact_files()
+    dataset = lance.dataset(place)
+    begun = int(dataset.version) - 1
+    for version in (begun, begun + 1):
+        dataset.tags.create(f"v{version}", version)
+    append(place, 9)
+    lance.dataset(place).cleanup_old_versions(
+        older_than=timedelta(0), error_if_tagged_old_versions=False
+    )
+    dataset = lance.dataset(place)
+    assert begun - 1 not in {each["version"] for each in dataset.versions()}
+    changes = TableChanges("t", FAIL)
+    assert [changes.of(dataset, each) for each in (begun, begun + 1)] == [Added(()), Added(())]
 
 
 def test_a_compaction_that_moves_an_index_adds_no_rows(place: str) -> None:

@@ -5,14 +5,7 @@ from __future__ import annotations
 import lance
 
 from lance_bridge.errors import translate_lance_errors
-from lance_bridge.lance_datasets import transaction_at
-
-_KEEPS_ROWS = (
-    lance.LanceOperation.CreateIndex,
-    lance.LanceOperation.Rewrite,
-    lance.LanceOperation.UpdateConfig,
-)
-"""Indexing, compacting, and settings: what they make has the rows of the version before."""
+from lance_bridge.lance_datasets import keeps_rows, transaction_at
 
 
 def origin_version(dataset: lance.LanceDataset, floor: int) -> int | None:
@@ -41,14 +34,8 @@ def origin_version(dataset: lance.LanceDataset, floor: int) -> int | None:
                 return None
             if isinstance(made_by.operation, lance.LanceOperation.Restore):
                 version = int(made_by.operation.version)
-            elif _keeps_rows(made_by.operation):
+            elif keeps_rows(made_by.operation):
                 version -= 1
             else:
                 break
     return version
-
-
-def _keeps_rows(operation: object) -> bool:
-    # Lance has no class for the step with which a compaction begins.
-    begins_rewrite = type(operation) is lance.LanceOperation.BaseOperation
-    return begins_rewrite or isinstance(operation, _KEEPS_ROWS)

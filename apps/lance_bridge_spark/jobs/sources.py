@@ -175,7 +175,9 @@ def _state(source: Source, version: int) -> _State | None:
 
 
 _STAR = re.compile(r"(?:^|[(,.]|\bselect|\bdistinct|\ball)\s*\*", re.IGNORECASE)
-_TEXTS = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|--[^\n]*|/\*.*?\*/", re.DOTALL)
+_QUOTED = re.compile(
+    r"(`(?:[^`]|``)*`)|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|--[^\n]*|/\*.*?\*/", re.DOTALL
+)
 _PART = r"(?:`(?:[^`]|``)+`|[A-Za-z_0-9]+)"
 _SOURCE = re.compile(rf"\b(?:from|join)\s+({_PART}(?:\s*\.\s*{_PART})+)", re.IGNORECASE)
 _ALIAS = re.compile(r"\s*(?:as\b|(`|[A-Za-z_0-9]+))", re.IGNORECASE)
@@ -205,8 +207,8 @@ _OF_ROWS = re.compile(
 
 
 def blank_literals(sql: str) -> str:
-    """Return SQL with its texts and comments as blanks of the same length."""
-    return _TEXTS.sub(lambda match: " " * len(match[0]), sql)
+    """Return SQL with its texts and comments as blanks of the same length; names stay."""
+    return _QUOTED.sub(lambda match: match[1] or " " * len(match[0]), sql)
 
 
 def read_columns(sql: str, names: list[str]) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from lance.fragment import write_fragments
 
 from lance_bridge.dataset import field_ids
 from lance_bridge.errors import LANCE_ERRORS, ErrorCapturingReader, invalid
-from lance_bridge.lance_datasets import transaction_at
+from lance_bridge.lance_datasets import keeps_rows, transaction_at
 
 from ..addresses import Access, TableAddress, address_of
 from ..lookup import create_table, find_table
@@ -39,8 +39,6 @@ DEFINITION = "lance_bridge.view"
 
 SOURCES = "lance_bridge.view.sources"
 """The property of a refresh's transaction that has the versions it read, and what made them."""
-
-_KEEPS_ROWS = (lance.LanceOperation.Rewrite, lance.LanceOperation.CreateIndex)
 
 
 @dataclass(frozen=True)
@@ -231,9 +229,7 @@ def _last(dataset: lance.LanceDataset) -> tuple[Marks, str] | None:
         if text is not None:
             marks = {name: (int(n), by) for name, (n, by) in json.loads(text).items()}
             return marks, str(transaction.uuid)
-        # Lance has no class for the step with which a compaction begins.
-        begins_rewrite = type(transaction.operation) is lance.LanceOperation.BaseOperation
-        if not begins_rewrite and not isinstance(transaction.operation, _KEEPS_ROWS):
+        if not keeps_rows(transaction.operation):
             return None
     return None
 

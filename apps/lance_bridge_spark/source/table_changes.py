@@ -10,19 +10,13 @@ from lance.fragment import FragmentMetadata
 from lance_namespace.errors import ConcurrentModificationError, TableVersionNotFoundError
 
 from lance_bridge.errors import LANCE_ERRORS, translate_lance_errors
-from lance_bridge.lance_datasets import transaction_at
+from lance_bridge.lance_datasets import keeps_rows, transaction_at
 
 from .planning import rows_of
 
 FAIL, SKIP = "fail", "skip"
 ON_CHANGE = (FAIL, SKIP)
 """What a stream does with a version that changes or deletes rows: fail, or skip it."""
-
-_ADDS_NOTHING = (
-    lance.LanceOperation.Rewrite,
-    lance.LanceOperation.CreateIndex,
-    lance.LanceOperation.UpdateConfig,
-)
 
 
 @dataclass(frozen=True)
@@ -73,7 +67,7 @@ class TableChanges:
             # The version before, which may be gone, is not needed: new fragments have new ids.
             there = sorted(_all(now).fragments)
             return Added(tuple(there[len(there) - len(list(operation.fragments)) :]))
-        if isinstance(operation, _ADDS_NOTHING):
+        if keeps_rows(operation):
             return Added(())
         before, after = _by_id(self._at(dataset, version - 1)), _by_id(now)
         if all(_is_same(each, after.get(number)) for number, each in before.items()):

@@ -110,6 +110,18 @@ def test_rows_are_taken_by_their_ids_in_order(spark: SparkSession, tmp_path: Pat
         F.take(spark, place, [99])
 
 
+def test_a_table_is_created_with_nullable_columns_and_only_for_valid_options(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    place = str(tmp_path / "new.lance")
+    for options in ({"max_row_per_file": 1}, {"vector.id": 0}, {"branch": "side"}):
+        with pytest.raises(InvalidInputError):
+            F.write(spark.range(2), place, "error", **options)
+    assert not Path(place).exists()
+    F.write(spark.range(2), place, "error")
+    assert lance.dataset(place).schema.field("id").nullable
+
+
 @pytest.mark.slow
 def test_modes_that_spark_refuses_create_a_table_once(spark: SparkSession, tmp_path: Path) -> None:
     place = str(tmp_path / "new.lance")

@@ -1,4 +1,7 @@
-"""Writing a DataFrame to a table, in every mode of Spark's; two of them Spark does not offer."""
+"""Writing a DataFrame to a table in every save mode.
+
+Spark does not support two of them, ``error`` and ``ignore``, for data sources in Python.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,10 @@ from lance_bridge.errors import invalid
 
 from ..addresses import address_of
 from ..lookup import create_table
-from ..source import schema_compat
-from ..source.options import VECTOR_PREFIX, whole_number
+from ..source.options import Options
 from ..source.requests import FORMAT, address_options
+from ..source.schema_compat import new_schema
+from ..source.types import nullable
 from .reading import texts
 
 if TYPE_CHECKING:
@@ -29,8 +33,9 @@ def write(df: DataFrame, table: str, mode: str = "append", **options: Any) -> No
         table: ``catalog.namespace.table``, or a location.
         mode: ``append``; ``overwrite``, which keeps the table's schema unless the option
             ``overwrite_schema`` is true; ``error`` (or ``errorifexists``), which fails where there
-            is a table; ``ignore``, which then does nothing. Of two that create a table at once in
-            these last two modes, one does. Where its rows then fail, the table stays, empty.
+            is a table; ``ignore``, which then does nothing. If two writers create the table at
+            once in these last two modes, one succeeds. If writing its rows then fails, the table
+            remains, empty.
         options: Those of the data source, such as ``max_rows_per_file``, or
             ``**{"vector.embedding": 768}``.
 
@@ -47,13 +52,11 @@ def write(df: DataFrame, table: str, mode: str = "append", **options: Any) -> No
     if mode in ("append", "overwrite"):
         _save(df, {**address_options(address), **given}, mode)
         return
-    vectors = {
-        key[len(VECTOR_PREFIX) :]: whole_number(f"Option '{key}'", value)
-        for key, value in given.items()
-        if key.startswith(VECTOR_PREFIX)
-    }
+    writing = Options(given).writing()
+    if writing.branch is not None:
+        raise invalid(f"Option 'branch' cannot be used with mode {mode}: a new table has no branch")
     try:
-        create_table(address, schema_compat.new_schema(df.schema, vectors))
+        create_table(address, new_schema(nullable(df.schema), writing.vectors))
     except TableAlreadyExistsError:
         if mode == "ignore":
             return

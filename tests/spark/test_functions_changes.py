@@ -90,6 +90,7 @@ def test_a_delete_takes_null_for_no_and_writes_no_data_file(
         ({"x": "1"}, None, (TableColumnNotFoundError, "it has k, v, s")),
         ({"v": "'1'"}, None, (TableSchemaValidationError, "cast it")),
         ({"v": "1", "V": "2"}, None, (InvalidInputError, "set twice")),
+        ({"v": 1}, None, (InvalidInputError, "must be SQL or a Spark column, not 1")),
         ({"v": "nope"}, None, (AnalysisException, "nope")),
         ({"v": "1"}, "nope > 1", (AnalysisException, "nope")),
         ({"v": "1e30D"}, None, (PySparkException, "CAST_OVERFLOW")),
@@ -99,7 +100,7 @@ def test_a_delete_takes_null_for_no_and_writes_no_data_file(
 def test_an_update_that_fails_leaves_the_table_as_it_was(
     spark: SparkSession,
     tmp_path: Path,
-    values: dict[str, str],
+    values: dict[str, Any],
     where: str | None,
     expected: tuple[type[Exception], str],
 ) -> None:

@@ -111,6 +111,12 @@ def test_columns_are_taken_by_name_in_any_order_and_case(place: str) -> None:
     assert lance.dataset(place).schema == numbers(1).schema
 
 
+def test_a_column_is_not_written_to_two_that_differ_in_case(place: str) -> None:
+    lance.write_dataset(pa.table({"word": ["a"], "WORD": ["b"]}), place)
+    with pytest.raises(LanceValueError, match="the DataFrame has no 'WORD'"):
+        write({"path": place}, pa.table({"word": ["x"]}))
+
+
 @pytest.mark.parametrize(
     ("columns", "message"),
     [

@@ -6,7 +6,7 @@ shorter than the table's vectors, ends the task that finds it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.types as arrow
@@ -86,7 +86,7 @@ def match_columns(schema: spark.StructType, table: pa.Schema, name: str) -> dict
     given = {field.name: field for field in batch_schema(schema)}
     if len(given) != len(schema.fields):
         raise _mismatch(name, "the DataFrame has two columns of one name")
-    found = {field.name: _match(field.name, given) for field in table}
+    found = {field.name: _match(field.name, given, table.names) for field in table}
     missing = [each for each, match in found.items() if match is None]
     extra = [each for each in given if each not in found.values()]
     if missing or extra:
@@ -113,10 +113,11 @@ def require_vectors(table: pa.Schema, vectors: Mapping[str, int], name: str) -> 
             raise _mismatch(name, f"option 'vector.{column}' is {size}, and the table has {there}")
 
 
-def _match(name: str, given: Mapping[str, pa.Field]) -> str | None:
+def _match(name: str, given: Collection[str], known: Collection[str]) -> str | None:
+    """Return the DataFrame's column for one of the table, which may differ in case."""
     if name in given:
         return name
-    same = [each for each in given if each.lower() == name.lower()]
+    same = [each for each in given if each.lower() == name.lower() and each not in known]
     return same[0] if len(same) == 1 else None
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lance_namespace.errors import TableColumnNotFoundError, TableSchemaValidationError
 from pyspark.errors import AnalysisException
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as spark
 
@@ -19,7 +20,7 @@ from .snapshot import Snapshot
 from .tasks import Action, Kind
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 ROW_KEY_COLUMNS = (ROW_ID, ROW_ADDRESS)
 
@@ -144,8 +145,19 @@ def alias_values(values: list[Column]) -> list[Column]:
 
 
 def as_column(value: Any) -> Column:
-    """Return an expression of SQL as a column; what is one already stays."""
-    return F.expr(value) if isinstance(value, str) else value
+    """Return an expression of SQL as a column, and a column as it is.
+
+    Raises:
+        InvalidInputError: (13) it is neither.
+    """
+    if isinstance(value, str):
+        return F.expr(value)
+    if not isinstance(value, Column):
+        raise invalid(
+            f"An expression must be SQL or a Spark column, not {value!r}: write it as text, or "
+            "with lit()"
+        )
+    return value
 
 
 def _matching(target: Snapshot, where: str | Column | None, values: tuple[Any, ...]) -> DataFrame:

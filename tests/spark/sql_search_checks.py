@@ -104,6 +104,7 @@ def check_a_search_that_cannot_be_is_refused(spark: Any, catalog: str, namespace
         (f"'{table}', vector => array(1, 0), k => 0", "above 0"),
         (f"'{table}', vector => 'red'", "JSON"),
         (f"'{table}', vector => array('red')", "numbers"),
+        (f"'{table}', text => 'red', text_columns => array('name', null)", "an array of names"),
         (f"'{table}', vector => array(1, 0), text_columns => 'name'", "needs 'text'"),
         (f"'{table}', vector => array(rand(), 1)", "constant"),
         (f"'{table}', vector => array(1, 0), version => 'none'", "no tag and no branch 'none'"),

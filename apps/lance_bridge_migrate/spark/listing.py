@@ -13,7 +13,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from lance_bridge.errors import display, unsupported
-from lance_bridge.names import quoted
+from lance_bridge.names import parts_of, quoted
 
 from ..selection import Selection, may_hold
 from .session import spark_errors
@@ -71,7 +71,7 @@ def _namespaces(spark: Any, catalog: str, outer: tuple[str, ...] = ()) -> list[t
     where = quoted((catalog, *outer))
     with spark_errors(f"The namespaces of {where} cannot be listed"):
         rows = spark.sql(f"SHOW NAMESPACES IN {where}").collect()
-    found = [(*outer, row[0].split(".")[-1].strip("`")) for row in rows]
+    found = [(*outer, parts_of(row[0])[-1]) for row in rows]
     if catalog == OWN_CATALOG:
         return found
     return [each for one in found for each in (one, *_namespaces(spark, catalog, one))]

@@ -119,7 +119,10 @@ def _is_first(table: Table, data: Data, options: dict[str, str] | None) -> bool:
 
 
 def _remove_dataset(table: Table, data: Data, marks: Sequence[str]) -> None:
-    """Delete a dataset that was made here and has no entry; at a place of others, no more."""
+    """Delete a dataset that was made here and has no entry.
+
+    At a location that others may use, only the files written here are deleted.
+    """
     try:
         if data.is_own_location:
             table.storage(write=True).delete_table(data.location)
@@ -136,7 +139,7 @@ def _remove_dataset(table: Table, data: Data, marks: Sequence[str]) -> None:
         transaction = f"_transactions/0-{data.uuid}.txn"
         files.remove([*versions, transaction, *marks, *_data_files(data.metadata())])
     except LanceNamespaceError as error:
-        logger.warning("files of '%s' remain at %s: %s", table.path, table.record.location, error)
+        logger.warning("files of '%s' remain at %s: %s", table.name, table.record.location, error)
 
 
 def remove_files(table: Table, fragments: Sequence[str]) -> None:
@@ -147,7 +150,7 @@ def remove_files(table: Table, fragments: Sequence[str]) -> None:
     try:
         table.files(write=True).remove(paths)
     except LanceNamespaceError as error:
-        logger.warning("files of '%s' remain at %s: %s", table.path, table.record.location, error)
+        logger.warning("files of '%s' remain at %s: %s", table.name, table.record.location, error)
 
 
 def _data_files(fragments: Sequence[FragmentMetadata]) -> list[str]:

@@ -2,6 +2,7 @@ package org.lancebridge.spark;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
 import java.util.TreeMap;
@@ -24,7 +25,7 @@ final class ScanOptions {
 
   /** @param options as the user spelled them */
   ScanOptions(LanceTable table, Map<String, String> options) {
-    options.forEach((key, value) -> (REFERENCES.contains(key.toLowerCase()) ? references : given).put(key, value));
+    options.forEach((key, value) -> (REFERENCES.contains(key.toLowerCase(Locale.ROOT)) ? references : given).put(key, value));
     this.state = references.isEmpty() ? table.state() : referred(table, references);
   }
 
@@ -96,7 +97,7 @@ final class ScanOptions {
     for (StructField field : schema.fields()) {
       String needed = MetadataColumns.searchOf(field.name());
       boolean searched =
-          given.keySet().stream().anyMatch(key -> needed == null || key.toLowerCase().startsWith(needed));
+          given.keySet().stream().anyMatch(key -> needed == null || key.toLowerCase(Locale.ROOT).startsWith(needed));
       if (needed != null && !searched) {
         throw LanceException.invalid(
             "Column " + field.name() + " belongs to a search: give the options `" + needed + "column`, `" + needed

@@ -2,6 +2,7 @@ package org.lancebridge.spark;
 
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import java.util.LinkedHashMap;
+import java.util.Locale;
 import java.util.Map;
 import java.util.Optional;
 import java.util.TreeMap;
@@ -37,7 +38,7 @@ final class SearchArguments {
     for (Expression each : CollectionConverters.asJava(given)) {
       if (each instanceof NamedArgumentExpression) {
         NamedArgumentExpression named = (NamedArgumentExpression) each;
-        add(named.key().toLowerCase(), named.value());
+        add(named.key().toLowerCase(Locale.ROOT), named.value());
       } else if (!values.containsKey(TABLE)) {
         add(TABLE, each);
       } else {
@@ -102,7 +103,8 @@ final class SearchArguments {
       } else if (each != null && !name.equals("vector")) {
         list.add(each.toString());
       } else {
-        throw LanceException.invalid("Argument '" + name + "' of lance_search must be an array of numbers");
+        throw LanceException.invalid("Argument '" + name + "' of lance_search must be an array of "
+            + (name.equals("vector") ? "numbers" : "names") + ", without nulls");
       }
     }
     return list.toString();

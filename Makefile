@@ -94,7 +94,7 @@ test-engines: metastores $(ENGINES)/.complete ## run Ray, Daft, Polars and DuckD
 test-releases: metastores sparks ## run SQL and the data source on Spark 4.1 and 4.2; in CI too
 	@$(PY) -m pytest -n $(TEST_PROCESSES) -m releases tests/spark $(PYTEST_ARGS)
 
-test-spark: metastores sparks ## run SQL, jobs and migrations on each release of Spark, on clusters, remotely, and with failures
+test-spark: metastores sparks ## run SQL on each catalog and on each release of Spark, on a local cluster, remotely and with failures; migrate Delta and Iceberg
 	@$(PY) -m pytest -m matrix tests/spark tests/migrate $(PYTEST_ARGS)
 
 test-slow: metastores helm stores $(AXE)/.complete ## run slow tests: restarts and random sequences on every release, kills, benches, clean installs

@@ -121,12 +121,8 @@ class RunSession:
             return now != item.fingerprint
 
         with ThreadPoolExecutor(at_once) as pool:
-            try:
-                found = list(pool.map(is_changed, items))
-            except LanceNamespaceError:
-                # What does not answer for one item would make each of the others wait, too.
-                pool.shutdown(wait=True, cancel_futures=True)
-                raise
+            # An error cancels the calls that have not begun: they would wait for it, too.
+            found = list(pool.map(is_changed, items))
         return [item for item, changed in zip(items, found, strict=True) if changed]
 
     def each(self, items: Iterable[Item], do: Callable[[Item], None], at_once: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 import lance
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .spark_tables import SparkTable
 
 _MICROSECONDS = 1_000_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,8 @@ def version_at(dataset: lance.LanceDataset, timestamp_us: int, name: str) -> int
         ServiceUnavailableError: (17)
     """
     with translate_lance_errors(f"The versions of table '{name}' could not be read"):
-        known = {int(each["version"]): _micros(each["timestamp"]) for each in dataset.versions()}
+        versions: Any = dataset.versions()
+        known = {int(each["version"]): to_micros(each["timestamp"]) for each in versions}
     # Of a table that its catalog manages, the storage may have versions beyond the latest.
     made = {number: at for number, at in known.items() if number <= dataset.version}
     found = [number for number, at in made.items() if at <= timestamp_us]
@@ -117,10 +119,9 @@ def version_at(dataset: lance.LanceDataset, timestamp_us: int, name: str) -> int
     return max(found)
 
 
-def _micros(moment: Any) -> int:
-    """Return a moment (a local ``datetime``, as pylance returns it) in microseconds since 1970."""
-    seconds: float = moment.timestamp()
-    return round(seconds * _MICROSECONDS)
+def to_micros(moment: datetime) -> int:
+    """Return a moment in microseconds since 1970 (UTC); without a zone, it is local."""
+    return (moment.astimezone(timezone.utc) - _EPOCH) // timedelta(microseconds=1)
 
 
 def _format_time(micros: int) -> str:

@@ -19,6 +19,7 @@ from lance_bridge.errors import display, invalid
 from lance_bridge.names import first_names
 from lance_bridge.requests import Ref
 from lance_bridge.tables import Tables
+from lance_bridge_spark.jobs.engine import address_in
 
 from ..endpoints import Endpoints
 from ..journal import Check
@@ -30,7 +31,7 @@ from ..spark import changes, checksums, completeness, listing, schema
 from ..spark.changes import ChangeRange, RangeSize
 from ..spark.session import become_active, session_at, spark_errors
 from ..spark.sources import SourceTable
-from ..spark.writing import address_at, read_back, sample_of
+from ..spark.writing import read_back, sample_of
 from ..targets import MARK, entry_identity
 from . import cutover, incremental
 from .incremental import CatchUpFacts, CatchUpOptions, Tracked, final_path, path_now
@@ -158,7 +159,7 @@ def _plan_table(
         return item.with_problems(blocker(_OTHER_TABLE))
     dataset = table.open()
     version = int(dataset.version)
-    target = read_back(spark, address_at(endpoints.target, item.target), version)
+    target = read_back(spark, address_in(endpoints.target, item.target), version)
     source = schema.as_target(now.read(spark), tracked.casts, tracked.renames)
     partitions = schema.renamed(now.partitions, tracked.renames)
     by_name = now.model_copy(update={"partitions": tuple(partitions)})
@@ -295,7 +296,7 @@ def _checks(work: Work, level: Level) -> Iterator[Check]:
     spark = work.endpoints.source
     path, version = path_now(work.item, work.facts), int(work.facts["version"])
     dataset = work.target_tables.load(path).open(Ref(version=version))
-    target = read_back(spark, address_at(work.endpoints.target, path), version)
+    target = read_back(spark, address_in(work.endpoints.target, path), version)
     source = _source_as_read(work, target)
     if level.includes(Level.CHECKSUMS):
         yield from checksums.compare_checksums(source, target)

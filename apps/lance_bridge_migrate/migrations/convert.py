@@ -20,6 +20,7 @@ from lance_bridge import location as locations
 from lance_bridge.errors import display, invalid
 from lance_bridge.names import first_names
 from lance_bridge.requests import Ref
+from lance_bridge_spark.jobs.engine import address_in
 
 from ..endpoints import Endpoints
 from ..journal import Check
@@ -32,7 +33,7 @@ from ..spark import checksums, completeness, footers, listing, schema, sources
 from ..spark.footers import Footers
 from ..spark.session import become_active, session_at, spark_errors
 from ..spark.sources import SourceTable
-from ..spark.writing import address_at, read_back, sample_of
+from ..spark.writing import read_back, sample_of
 from ..targets import load_own_table
 from .convert_options import ConvertFacts, ConvertOptions, index_problems, indices_on
 from .loading import LOAD, loading_steps
@@ -155,11 +156,7 @@ def _survey_all(
 
     sources_found = list(_sources(spark, options))
     with ThreadPoolExecutor(_THREADS) as pool:
-        try:
-            found = list(pool.map(survey, sources_found))
-        except BaseException:
-            pool.shutdown(wait=True, cancel_futures=True)
-            raise
+        found = list(pool.map(survey, sources_found))
     return [(names, each) for (names, _), each in zip(sources_found, found, strict=True)]
 
 
@@ -292,7 +289,7 @@ def _checks(work: Work, level: Level) -> Iterator[Check]:
     if planned is not None:
         yield Check(name="rows of the plan", ok=count >= planned, expected=planned, found=count)
     if level.includes(Level.CHECKSUMS):
-        address = address_at(work.endpoints.target, work.item.target)
+        address = address_in(work.endpoints.target, work.item.target)
         yield from checksums.compare_checksums(source, read_back(spark, address, version))
         return
     rows = source.count()

@@ -9,13 +9,14 @@ from lance_namespace.errors import ConcurrentModificationError, InvalidTableStat
 from lance_bridge.catalog import Path
 from lance_bridge.errors import display, table_not_found
 from lance_bridge.tables import Tables
+from lance_bridge_spark.jobs.engine import address_in
 
 from ..migration import Work
 from ..plan import Facts, Problem, blocker
 from ..spark import changes
 from ..spark.session import become_active, spark_errors
 from ..spark.sources import SourceTable
-from ..spark.writing import address_at, read_back
+from ..spark.writing import read_back
 from .incremental import CatchUpFacts, CatchUpOptions, final_path, is_table_of, latest_of
 
 _NEXT = "Stop the writers of the source, and run another increment with --switch-to"
@@ -70,7 +71,7 @@ def _require_nothing_new(work: Work) -> None:
     spark, item, facts = work.endpoints.source, work.item, CatchUpFacts.of(work.item)
     become_active(spark)
     now = latest_of(spark, facts.source)
-    address = address_at(work.endpoints.target, item.target)
+    address = address_in(work.endpoints.target, item.target)
     target = read_back(spark, address, int(work.facts["version"]))
     difference, advice = _difference(spark, facts, work.options, now, target)
     if difference:

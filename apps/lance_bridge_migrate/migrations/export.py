@@ -24,6 +24,7 @@ from lance_bridge.errors import display
 from lance_bridge.names import quoted
 from lance_bridge.requests import Ref
 from lance_bridge.table import Table
+from lance_bridge_spark.jobs.engine import address_in
 
 from ..endpoints import Endpoints
 from ..journal import Check
@@ -34,7 +35,7 @@ from ..selection import Selection, entries_of
 from ..spark import checksums, files, parquet_tables
 from ..spark.session import session_at, spark_errors
 from ..spark.sources import OWN_CATALOG
-from ..spark.writing import address_at, read_back
+from ..spark.writing import read_back
 from ..targets import entry_fingerprint
 from .loading import bytes_of
 
@@ -162,7 +163,7 @@ def _staging(work: Work) -> str:
 
 
 def _read_source(work: Work) -> Any:
-    address = address_at(work.endpoints.source, work.item.source)
+    address = address_in(work.endpoints.source, work.item.source)
     return read_back(work.endpoints.target, address, ExportFacts.of(work.item).version)
 
 

@@ -23,6 +23,7 @@ from lance_bridge_spark.functions.rows.change import Once
 from lance_bridge_spark.functions.rows.clauses import Clauses, Delete, Insert, Update
 from lance_bridge_spark.functions.rows.merge import Merge
 from lance_bridge_spark.functions.rows.snapshot import Snapshot
+from lance_bridge_spark.jobs.engine import address_in
 from lance_bridge_spark.lookup import find_table
 
 from ..migration import ItemFacts, Options, Work
@@ -31,7 +32,7 @@ from ..spark import changes, completeness, listing, schema, snapshots, sources
 from ..spark.changes import DELETED, ChangeRange, Increment
 from ..spark.session import become_active, spark_errors
 from ..spark.sources import SourceTable
-from ..spark.writing import address_at, append, read_back, transaction_of
+from ..spark.writing import append, read_back, transaction_of
 from ..targets import MARK
 from .loading import writing_options
 from .provenance import origin_version
@@ -181,7 +182,7 @@ def apply(work: Work) -> Facts:
         raise InvalidTableStateError(completeness.missing_problem(inventory).text)
     increment, target = facts.increment(work.options), None
     if increment.needs_target:
-        address = address_at(work.endpoints.target, work.item.target)
+        address = address_in(work.endpoints.target, work.item.target)
         target = read_back(spark, address, facts.version_before)
     rows = facts.changes(spark, increment, target)
     write = _merge if increment.key else _append
@@ -191,7 +192,7 @@ def apply(work: Work) -> Facts:
 def _append(work: Work, rows: Any, version: int) -> Facts:
     loaded = append(
         rows,
-        address_at(work.endpoints.target, work.item.target),
+        address_in(work.endpoints.target, work.item.target),
         version=version,
         transaction=transaction_of(work.mark, ROWS),
         mark=work.mark,
@@ -204,7 +205,7 @@ def _append(work: Work, rows: Any, version: int) -> Facts:
 
 def _merge(work: Work, rows: Any, version: int) -> Facts:
     spark = work.endpoints.source
-    table = find_table(address_at(work.endpoints.target, work.item.target))
+    table = find_table(address_in(work.endpoints.target, work.item.target))
     snapshot = Snapshot(spark, table, table.open(Ref(version=version), write=True))
     is_deleted = f"source.`{DELETED}`"
     clauses = Clauses((Delete(is_deleted), Update()), Insert(where=f"NOT {is_deleted}"))

@@ -24,13 +24,14 @@ from lance_bridge.errors import table_already_exists, translate_lance_errors
 from lance_bridge.lance_datasets import transaction_at
 from lance_bridge.requests import Ref
 from lance_bridge.table import Table
+from lance_bridge_spark.jobs.engine import address_in
 from lance_bridge_spark.jobs.indexing import build_index, index_request
 
 from ..migration import Step, Work
 from ..plan import Facts, Item
 from ..spark import completeness, schema
 from ..spark.session import become_active, spark_errors
-from ..spark.writing import Loaded, address_at, append, transaction_of
+from ..spark.writing import Loaded, append, transaction_of
 from ..targets import (
     AFTER,
     allocate_location,
@@ -88,7 +89,7 @@ def _load(work: Work) -> Facts:
         options["max_rows_per_file"] = facts.max_rows_per_file
     loaded = append(
         schema.ordered(facts.read(spark), facts.sort_by),
-        address_at(work.endpoints.target, work.item.target),
+        address_in(work.endpoints.target, work.item.target),
         version=FIRST_VERSION,
         transaction=transaction_of(work.mark, LOAD),
         mark=work.mark,
@@ -200,7 +201,7 @@ def _build_index(index: IndexOptions, work: Work) -> Facts:
         return {f"index {index.index_name}": "not built: there are no rows"}
     become_active(work.endpoints.source)
     request = index_request(index.column, index.kind, index.index_name, index.parameters)
-    address = address_at(work.endpoints.target, work.item.target)
+    address = address_in(work.endpoints.target, work.item.target)
     with spark_errors(f"No index was built on column '{index.column}'"):
         built = build_index(work.endpoints.source, address, request)
     return {f"index {index.index_name}": {"version": built.version, "kind": built.kind}}

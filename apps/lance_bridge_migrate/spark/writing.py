@@ -20,10 +20,8 @@ from pyspark.sql.types import StructType
 
 from lance_bridge.errors import translate_lance_errors
 from lance_bridge.lance_datasets import find_commit
-from lance_bridge.namespace import LanceBridgeNamespace
 from lance_bridge.requests import Ref
 from lance_bridge_spark.addresses import TableAddress
-from lance_bridge_spark.jobs.engine import address_in
 from lance_bridge_spark.jobs.tasks import Refused, done
 from lance_bridge_spark.lookup import find_table
 from lance_bridge_spark.source import arrays, requests
@@ -44,18 +42,11 @@ class Loaded:
 
     version: int
     rows: int
-    is_repeated: bool = False
-    """Whether an earlier run had committed it."""
 
 
 def transaction_of(mark: str, step: str) -> str:
     """Return the identifier of the transaction of one step of one item."""
     return str(uuid.uuid5(uuid.NAMESPACE_URL, f"lance-bridge:{mark}/{step}"))
-
-
-def address_at(namespace: LanceBridgeNamespace, path: tuple[str, ...]) -> TableAddress:
-    """Return how Spark's executors find a table of a namespace."""
-    return address_in(namespace, path)
 
 
 def append(
@@ -88,7 +79,7 @@ def append(
     dataset = find_table(address).open()
     made = find_commit(dataset, lambda each: each.uuid == transaction, version)
     if made is not None:
-        return Loaded(made, _rows_added(address, made), is_repeated=True)
+        return Loaded(made, _rows_added(address, made))
     write = requests.Write(requests.APPEND, version=version, guard=alone, may_create=False)
     job = Job(address, frame.schema, write, WriteOptions(**options))
     job.commit = replace(job.commit, uuid=transaction, properties={MARK: mark})

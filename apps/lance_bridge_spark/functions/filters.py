@@ -67,13 +67,13 @@ class Col:
     __hash__ = None  # type: ignore[assignment]  # it is equal to nothing in Python's sense
 
     def is_in(self, values: Iterable[Any]) -> Condition:
-        """Whether the value is one of some; of none, it never is."""
+        """Whether the value is one of ``values``; false if there are none."""
         listed = ", ".join(literal(each) for each in values)
         return Condition(f"({self.sql} IN ({listed}))" if listed else "(false)")
 
     def between(self, low: Any, high: Any) -> Condition:
         """Whether the value is from ``low`` to ``high``, both included."""
-        return Condition(f"{(self >= low).sql[:-1]} AND {(self <= high).sql[1:]}")
+        return self._compared(">=", low) & self._compared("<=", high)
 
     def starts_with(self, text: str) -> Condition:
         return Condition(f"starts_with({self.sql}, {literal(text)})")

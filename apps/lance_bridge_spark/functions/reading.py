@@ -24,6 +24,7 @@ from ..addresses import address_of
 from ..lookup import find_table
 from ..source import arrays, requests
 from ..source.types import batch_schema, spark_schema
+from ..time_travel import to_micros
 from ..time_travel import version_at as find_version
 from .filters import Condition, sql_of
 from .rows.snapshot import Snapshot
@@ -198,9 +199,7 @@ def version_at(spark: Any, table: str, timestamp: datetime) -> int:
     """
     moment = timestamp if timestamp.tzinfo else timestamp.replace(tzinfo=timezone.utc)
     target = Snapshot.open(spark, table, LATEST)
-    since = moment - datetime(1970, 1, 1, tzinfo=timezone.utc)
-    microseconds = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
-    return find_version(target.dataset, microseconds, target.name)
+    return find_version(target.dataset, to_micros(moment), target.name)
 
 
 def restore(spark: Any, table: str, version: int | None = None, *, tag: str | None = None) -> int:

@@ -23,7 +23,7 @@ from lance_bridge.requests import Ref
 
 from ..addresses import Access, CatalogAddress, TableAddress, catalogs_in
 from ..lookup import find_table
-from ..time_travel import version_at
+from ..time_travel import to_micros, version_at
 from . import requests, search, types
 from .options import Options, ReadOptions, WriteOptions
 from .reader import LanceReader
@@ -106,7 +106,7 @@ class LanceSource(DataSource):
             return dataset, access, search.of(options, self.loaded, dataset)
         table = find_table(options.address())
         if read.timestamp is not None and scan.version is None:
-            moment = int(read.timestamp.timestamp() * 1_000_000)
+            moment = to_micros(read.timestamp)
             version = version_at(table.open(Ref.of(branch=branch)), moment, table.address.name)
         dataset = table.open(Ref.of(version, read.tag, branch))
         found = search.of(options, table, dataset)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
@@ -238,29 +237,22 @@ def _comment(table: Table, changes: Sequence[Change]) -> None:
 # -- properties ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Properties:
-    """The caller's own properties as a statement leaves them, and who is to manage the table."""
-
-    own: Mapping[str, str]
-    manager: str | None
-
-    @classmethod
-    def after(cls, table: Table, changes: Sequence[Change]) -> _Properties:
-        own = dict(table.properties)
-        given: dict[str, str] = {}
-        for change in changes:
-            key = change["key"]
-            if change["kind"] == "remove_property":
-                _require_removable(table, key)
-                own.pop(key, None)
-                given.pop(key, None)
-                if key == FOREIGN_COMMITS:  # a replacement of properties would keep it
-                    own[key] = ForeignCommits.HIDE.value
-            else:
-                _require_settable(table, key)
-                given[key] = change["value"]
-        return cls({**own, **check_properties(given)}, manager_in(given))
+def _properties_after(table: Table, changes: Sequence[Change]) -> tuple[dict[str, str], str | None]:
+    """Return the caller's own properties after a statement, and who is to manage the table."""
+    own = dict(table.properties)
+    given: dict[str, str] = {}
+    for change in changes:
+        key = change["key"]
+        if change["kind"] == "remove_property":
+            _require_removable(table, key)
+            own.pop(key, None)
+            given.pop(key, None)
+            if key == FOREIGN_COMMITS:  # a replacement of properties would keep it
+                own[key] = ForeignCommits.HIDE.value
+        else:
+            _require_settable(table, key)
+            given[key] = change["value"]
+    return {**own, **check_properties(given)}, manager_in(given)
 
 
 def _require_removable(table: Table, key: str) -> None:
@@ -277,15 +269,15 @@ def _require_settable(table: Table, key: str) -> None:
 
 
 def _alter_properties(table: Table, changes: Sequence[Change]) -> None:
-    wanted = _Properties.after(table, changes)
-    table.require_settable(wanted.own)
-    if wanted.manager is not None:
+    own, manager = _properties_after(table, changes)
+    table.require_settable(own)
+    if manager is not None:
         is_managed = table.managed is not None
-        if wanted.manager == IMPLEMENTATION and not is_managed:
+        if manager == IMPLEMENTATION and not is_managed:
             table = table.manage()
-        elif wanted.manager != IMPLEMENTATION and is_managed:
+        elif manager != IMPLEMENTATION and is_managed:
             table = table.release()
-    table.set_properties(wanted.own)
+    table.set_properties(own)
 
 
 _STEPS: Mapping[str, _Step] = {

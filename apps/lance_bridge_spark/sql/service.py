@@ -34,7 +34,6 @@ _OPERATIONS: Mapping[str, Callable[[CatalogAddress, Mapping[str, Any]], Answer]]
     "rename_table": tables.rename,
     "truncate": tables.truncate,
     "delete_where": tables.delete_where,
-    "count": tables.count,
     "fragments": tables.fragments,
     "alter_table": changes.alter,
     "stage_create": staging.create,

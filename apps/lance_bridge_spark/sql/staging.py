@@ -94,27 +94,24 @@ def _defined(tables: Tables, args: Args) -> Definition:
 def _new(tables: Tables, definition: Definition) -> Stage:
     tables.wants_management(definition.path, definition.properties)  # raises where it cannot be
     name = str(uuid.uuid4())
-    place, given = _own_location(tables, definition, name), definition.location
+    location = definition.location
+    if location is None:
+        # No other creator of a table of this name gets the same location.
+        default = tables.default_location(definition.path).removesuffix(".lance")
+        location = f"{default}-{name[:8]}.lance"
     return Stage(
         name,
         definition.path,
-        given or place,
+        location,
         definition.struct,
         _columns_of(definition),
         definition.properties,
-        is_own_location=given is None,
+        is_own_location=definition.location is None,
     )
 
 
 def _columns_of(definition: Definition) -> str:
     return base64.b64encode(definition.schema().serialize().to_pybytes()).decode()
-
-
-def _own_location(tables: Tables, definition: Definition, name: str) -> str:
-    """Return a place that no other creator of the same name is given."""
-    if definition.location is not None:
-        return ""
-    return f"{tables.default_location(definition.path).removesuffix('.lance')}-{name[:8]}.lance"
 
 
 def _require_replaceable(table: SparkTable, definition: Definition) -> None:

@@ -32,7 +32,7 @@ from ..source import requests
 from ..source.options import Options, ReadOptions
 from ..source.types import ROW_ADDRESS
 from ..spark_tables import SparkTable
-from ..time_travel import TimeTravel
+from ..time_travel import TimeTravel, to_micros
 from . import loaded, publishing, schemas
 from .publishing import LANCE, Definition
 
@@ -98,7 +98,7 @@ def load(catalog: CatalogAddress, args: Args) -> Answer:
 
 
 def _chosen(read: ReadOptions) -> TimeTravel:
-    moment = None if read.timestamp is None else round(read.timestamp.timestamp() * 1_000_000)
+    moment = None if read.timestamp is None else to_micros(read.timestamp)
     return TimeTravel(Ref.of(read.version, read.tag, read.branch), moment)
 
 
@@ -179,7 +179,7 @@ def _registered(tables: Tables, definition: Definition) -> Table:
 
 
 def drop(catalog: CatalogAddress, args: Args) -> Answer:
-    """``{table, purge}`` to ``{}``; the data goes, with PURGE or without.
+    """``{table}`` to ``{}``; the data is deleted, with PURGE or without.
 
     Raises: NamespaceNotFound, TableNotFound, InvalidInput, InvalidTableState.
     """
@@ -231,17 +231,6 @@ def delete_where(catalog: CatalogAddress, args: Args) -> Answer:
     """
     table = find(catalog, args)
     return {"version": delete_rows(table, args["where"], LATEST).version}
-
-
-def count(catalog: CatalogAddress, args: Args) -> Answer:
-    """``{table, version, branch?, filter}`` to ``{rows}``.
-
-    Raises: NamespaceNotFound, TableNotFound, TableVersionNotFound, TableColumnNotFound,
-        InvalidInput, ServiceUnavailable, InvalidTableState, TableBranchNotFound.
-    """
-    table, dataset = _at_version(catalog, args)
-    with translate_query_errors(f"Rows of table '{table.address.name}' could not be counted"):
-        return {"rows": int(dataset.count_rows(filter=args.get("filter")))}
 
 
 def fragments(catalog: CatalogAddress, args: Args) -> Answer:

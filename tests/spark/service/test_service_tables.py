@@ -371,18 +371,15 @@ def test_a_timestamp_means_the_last_version_at_or_before_it(
 # -- rows ----------------------------------------------------------------------------------------
 
 
-def test_rows_are_counted_and_their_fragments_found_at_a_version(catalog: CatalogAddress) -> None:
+def test_fragments_with_rows_are_found_at_a_version(catalog: CatalogAddress) -> None:
     create(catalog, TABLE)
     for ids in ((1, 2), (3, 4), (5, 6)):
         append(catalog, TABLE, *ids)
     at = {"table": TABLE, "version": 4}
-    assert ask(catalog, "count", **at, filter=None) == {"rows": 6}
-    assert ask(catalog, "count", **at, filter="id >= 4") == {"rows": 3}
-    assert ask(catalog, "count", table=TABLE, version=2, filter=None) == {"rows": 2}
     assert ask(catalog, "fragments", **at, filter=None) == {"fragments": [0, 1, 2]}
     assert ask(catalog, "fragments", **at, filter="id in (2, 5, 6)") == {"fragments": [0, 2]}
     assert ask(catalog, "fragments", **at, filter="id > 9") == {"fragments": []}
-    assert refusal(catalog, "count", table=TABLE, version=9, filter=None)[0] == 11
+    assert refusal(catalog, "fragments", table=TABLE, version=9, filter=None)[0] == 11
 
 
 def test_deleting_and_truncating_make_versions(catalog: CatalogAddress) -> None:

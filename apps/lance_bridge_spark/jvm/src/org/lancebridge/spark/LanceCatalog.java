@@ -122,12 +122,12 @@ public final class LanceCatalog implements StagingTableCatalog, SupportsNamespac
 
   @Override
   public boolean dropTable(Identifier table) {
-    return drop(table, false);
+    return drop(table);
   }
 
   @Override
   public boolean purgeTable(Identifier table) {
-    return drop(table, true);
+    return drop(table);
   }
 
   @Override
@@ -318,9 +318,9 @@ public final class LanceCatalog implements StagingTableCatalog, SupportsNamespac
     }
   }
 
-  private boolean drop(Identifier table, boolean purge) {
+  private boolean drop(Identifier table) {
     try {
-      service.call("drop_table", about(table).put("purge", purge));
+      service.call("drop_table", about(table));
       return true;
     } catch (LanceException error) {
       if (error.is(LanceException.TABLE_NOT_FOUND) || error.is(LanceException.NAMESPACE_NOT_FOUND)) {

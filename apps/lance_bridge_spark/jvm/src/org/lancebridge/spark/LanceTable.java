@@ -138,9 +138,7 @@ final class LanceTable
 
   @Override
   public void deleteWhere(Predicate[] predicates) {
-    ObjectNode arguments = arguments();
-    arguments.set("version", state.path("version"));
-    service.ask("delete_where", arguments.put("where", where(predicates)));
+    service.ask("delete_where", arguments().put("where", where(predicates)));
   }
 
   @Override

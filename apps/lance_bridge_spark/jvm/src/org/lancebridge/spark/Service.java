@@ -30,7 +30,7 @@ final class Service {
 
   /** Operations that change nothing, or find what they have changed before. */
   private static final Set<String> REPEATABLE = Set.of(
-      "list_namespaces", "load_namespace", "list_tables", "table_exists", "load_table", "count", "fragments",
+      "list_namespaces", "load_namespace", "list_tables", "table_exists", "load_table", "fragments",
       "plan_read", "plan_write", "commit_write", "abort_write", "abort_staged");
   private static final ObjectMapper JSON = new ObjectMapper();
 

@@ -128,7 +128,7 @@ class Work:
         keep: Writes facts to the journal.
         stopping: Set once the run is to stop; a long step checks it between two parts of its work,
             notes where it is, and raises `Stopped`.
-        is_repeated: Whether a run before this one, or undone since, has started the step.
+        is_repeated: Whether an earlier run started the step, even if it was undone since.
         prefetched: What `MigrationType.prefetch` returned for the item, when it is verified.
     """
 

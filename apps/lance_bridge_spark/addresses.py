@@ -148,9 +148,10 @@ class _Renewal(LanceNamespace):
         self._access = access
 
     def namespace_id(self) -> str:
-        """Return what this is about, and with which right: by it, a session shares a table's store.
+        """Return the key by which a session of pylance shares a table's store.
 
-        The hash tells apart connections of one process, without a call, and shows no secret.
+        It has the location, and the catalog's connection with the right that was asked for. The
+        hash tells connections of one process apart, without a call, and shows no secret.
         """
         catalog = self._access.address.catalog
         given = "" if catalog is None else (catalog.name, *sorted(catalog.properties.items()))

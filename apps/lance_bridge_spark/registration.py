@@ -1,4 +1,4 @@
-"""Makes a session know its catalogs: in SQL, and for the data source wherever that runs."""
+"""Registers Lance catalogs with a Spark session, for SQL and for the data source."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Catalogs = Mapping[str, Mapping[str, str]]
 
 
 def register(spark: Any, catalogs: Catalogs | None = None, *, sql: bool = True) -> None:
-    """Make a session know its Lance catalogs; one of Spark Connect as well.
+    """Register Lance catalogs with a Spark session, including a Spark Connect session.
 
     Those are the catalogs that the session's settings declare, ``spark.sql.catalog.<name>.impl``
     and properties beside it, and those given here. Call it again for more catalogs; in SQL, a

@@ -115,7 +115,7 @@ def check_columns_are_added_renamed_retyped_commented_and_dropped(
     spark.sql(f"ALTER TABLE {table} DROP COLUMNS (size, title)")
     assert spark.table(table).columns == ["id", "place"]
     fails(spark, f"ALTER TABLE {table} ADD COLUMN id INT", "ALREADY_EXISTS", "already exists")
-    fails(spark, f"ALTER TABLE {table} ADD COLUMN first INT FIRST", "last")
+    fails(spark, f"ALTER TABLE {table} ADD COLUMN first INT FIRST", "Lance appends columns")
     fails(spark, f"ALTER TABLE {table} DROP COLUMN none", "FIELD_NOT_FOUND", "NOT_FOUND", "none")
     assert spark.table(table).columns == ["id", "place"]
 

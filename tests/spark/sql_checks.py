@@ -64,7 +64,7 @@ def _commented(spark: Any, path: str, text: str) -> str:
     failure = failure_of(lambda: spark.sql(f"COMMENT ON NAMESPACE {path} IS '{text}'"))
     if failure is None:
         return text
-    assert "its catalog has kept the one it was created with" in failure, failure
+    assert "its catalog keeps the one it was created with" in failure, failure
     return "An extra"
 
 

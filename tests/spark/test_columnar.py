@@ -219,7 +219,7 @@ def test_a_process_that_ended_is_replaced_and_a_scan_is_never_cut_short(ways: Wa
     # Python gets 100 rows at a time, and Lance has sent few of the rest when it gets the first.
     ways.spark.udf.register("kill_it", udf(kill_it, "int", useArrow=False))
     cut = f"SELECT sum(kill_it(s)) FROM {source}"
-    with pytest.raises(Exception, match="has ended in the midst of a scan"):
+    with pytest.raises(Exception, match="ended in the middle of a scan"):
         ways.spark.sql(cut).collect()
     assert ways.rows(f"SELECT count(s) FROM {source} WHERE length(s) > 5") == ["Row(count(s)=800)"]
 

@@ -47,7 +47,8 @@ def register(
         str, typer.Option("--namespace", "-n", help="Namespace of the tables in its root.")
     ],
     flatten: Annotated[
-        bool, typer.Option("--flatten", help="Put tables of child namespaces there, too.")
+        bool,
+        typer.Option("--flatten", help="Put tables of child namespaces into the same namespace."),
     ] = False,
     make_namespaces: CreateNamespaces = True,
     source_properties: SourceProperties = None,

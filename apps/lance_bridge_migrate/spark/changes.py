@@ -236,7 +236,7 @@ def without_later_partitions(
     """Return the source without partitions that came after the plan."""
     known = {*partitions_of(target, columns), *range.new}
     later = [each for each in partitions_of(source, columns) if each not in known]
-    # Of null nothing is known, and so no more of its being one of them.
+    # Comparing null gives null, not false.
     is_later = F.coalesce(_are_of(source, columns, later), F.lit(False))
     return source.where(~is_later) if later else source
 

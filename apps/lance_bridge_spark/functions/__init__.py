@@ -1,4 +1,4 @@
-"""What Spark's SQL says in statements, as functions over the data source, without the jar."""
+"""Functions for what SQL statements do, over the data source; they need no jar."""
 
 from .batch_search import nearest_batch
 from .filters import Condition, col

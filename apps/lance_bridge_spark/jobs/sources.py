@@ -44,7 +44,10 @@ class Source:
         return int(self.dataset.version)
 
     def made_by(self, version: int) -> str | None:
-        """Return what made a version, or None where that is gone: a new table has old numbers."""
+        """Return the identifier of the transaction that made a version, or None if it is gone.
+
+        It tells a recreated table, whose version numbers repeat, from the old one.
+        """
         try:
             transaction = transaction_at(self.dataset, version)
         except LANCE_ERRORS:

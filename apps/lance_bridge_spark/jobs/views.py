@@ -129,7 +129,7 @@ def create(spark: Any, address: TableAddress, query: str, schema: pa.Schema | No
 
 
 def _is_by_row(spark: Any, query: str, sources: list[Source], what: str) -> bool:
-    """Return whether a query makes no row of none; an aggregate makes one."""
+    """Return whether the query gives no rows for an empty source; an aggregate gives one."""
     with spark_failures(what), query_over(spark, query, sources, []) as frame:
         return not frame.take(1)
 

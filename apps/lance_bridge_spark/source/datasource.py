@@ -163,7 +163,7 @@ def _stream_reader(stream: Stream, reading: Reading) -> DataSourceStreamReader:
         return RateLimitedReader(stream, reading)
     if stream.limit != Limit():
         raise unsupported(
-            "Options max_rows_per_batch and max_fragments_per_batch need Spark 4.2: before, a "
-            "Python source has no admission control"
+            "Options max_rows_per_batch and max_fragments_per_batch need Spark 4.2 or later: "
+            "earlier releases have no admission control for data sources in Python"
         )
     return LanceStreamReader(stream, reading)

@@ -22,11 +22,11 @@ from lance_bridge.errors import first_line
 
 
 class LanceError(PySparkRuntimeError):
-    """A catalog or a table does not let it be done."""
+    """An operation on a catalog or a table failed."""
 
 
 class LanceValueError(PySparkValueError):
-    """What was asked for cannot be: an option, a column or a type."""
+    """An option, a column or a type is invalid or not supported."""
 
 
 _ASKED_WRONG = (InvalidInputError, TableSchemaValidationError, UnsupportedOperationError)

@@ -16,7 +16,7 @@ from .worker_calls import spark_call
 
 
 class RateLimitedReader(LanceStreamReader, SupportsTriggerAvailableNow):
-    """Reads as much a batch as Spark admits."""
+    """Reads no more per batch than Spark's read limit allows."""
 
     _last: int | None = None
     """The version to end with."""

@@ -1,4 +1,4 @@
-"""What the SQL catalog asks of the source: options that are JSON texts, and no user's business."""
+"""Options that the SQL catalog passes to the data source as JSON; internal, not for users."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ class Batch:
         return {QUERY: self.query, BATCH: str(self.number)}
 
     def begin(self, table: SparkTable, dataset: lance.LanceDataset) -> bool:
-        """Note that the batch is to be committed, unless it has been; return whether it has not.
+        """Record that the batch is about to be committed; return False if it already was.
 
         Args:
             dataset: Of any version of the table, on the branch that is written to.

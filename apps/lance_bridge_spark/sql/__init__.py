@@ -1,6 +1,6 @@
 """The Python half of the SQL catalog: it answers what Spark's driver asks about names.
 
-`service` takes a question apart and words its answer; the others do the work: `namespaces`,
-`tables`, `changes` (ALTER TABLE), `staging` (CREATE and REPLACE with a query), `schemas` and
-`travel` (VERSION and TIMESTAMP AS OF).
+`service` dispatches calls. `namespaces`, `tables`, `changes` (ALTER TABLE), `staging` and
+`publishing` (CREATE and REPLACE with a query), `planning` (reads and writes) and `schemas` do the
+work; `loaded` keeps loaded tables.
 """

@@ -68,13 +68,15 @@ def _refuse_impossible(table: Table, change: Change) -> None:
     """Check what the change itself shows, before any of the statement is done."""
     kind, name = change["kind"], table.name
     if kind not in _STEPS:
-        raise unsupported(f"Table '{name}': ALTER TABLE cannot do '{kind}' with Lance")
+        raise unsupported(f"Table '{name}': Lance does not support the ALTER TABLE change '{kind}'")
     if kind == "add_column":
         column = canonical(change["field"])
         if not change.get("nullable", True):
             raise invalid(f"Column '{column}' cannot be NOT NULL: existing rows have no value")
         if change.get("position"):
-            raise unsupported(f"Column '{column}' comes last: Lance cannot add one elsewhere")
+            raise unsupported(
+                f"Column '{column}' cannot be added FIRST or AFTER another: Lance appends columns"
+            )
 
 
 def _refuse_narrowing(table: Table, changes: Sequence[Change]) -> None:
@@ -257,7 +259,7 @@ def _properties_after(table: Table, changes: Sequence[Change]) -> tuple[dict[str
 
 def _require_removable(table: Table, key: str) -> None:
     if key.startswith(RESERVED_PREFIX) or key.lower() in (TABLE_TYPE, MANAGED_BY):
-        raise invalid(f"Property '{key}' of '{table.name}' is Lance's, and stays")
+        raise invalid(f"Property '{key}' of '{table.name}' is reserved and cannot be removed")
 
 
 def _require_settable(table: Table, key: str) -> None:

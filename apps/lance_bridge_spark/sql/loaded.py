@@ -1,4 +1,4 @@
-"""Tables that a statement has loaded: to plan its read takes no other call of the catalog."""
+"""Tables that a statement has loaded, so that planning its read needs no second catalog call."""
 
 from __future__ import annotations
 

@@ -104,13 +104,13 @@ def _alter(
 def _require_comment(
     connection: Connection, path: Path, wanted: Mapping[str, str], key: str | None
 ) -> None:
-    """Hive before 4 changes all but the comment, without a word."""
+    """Raise if the comment did not change: Hive before 4 silently ignores it."""
     if key is None or key not in wanted:
         return
     if connection.catalog.load_namespace(path).properties.get(key) != wanted[key]:
         raise unsupported(
-            f"The comment of namespace '{display(path)}' cannot change: its catalog has kept the "
-            "one it was created with. What else was to change has"
+            f"The comment of namespace '{display(path)}' cannot be changed: its catalog keeps "
+            "the one it was created with. The other changes were made"
         )
 
 

@@ -117,7 +117,7 @@ class Pieces:
 
 
 def write(job: Job, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Write the new rows of a task, and send which old ones they are instead of."""
+    """Write the new rows of a task, and report which old rows they replace."""
     return Writing(job).run(batches)
 
 

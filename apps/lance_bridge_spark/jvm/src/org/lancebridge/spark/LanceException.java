@@ -73,7 +73,7 @@ final class LanceException extends AnalysisException {
     return CONDITIONS.getOrDefault(code, CONDITIONS.get(INTERNAL));
   }
 
-  /** What Spark cannot do with Lance tables, said before anything is done. */
+  /** Return the error for what is not supported, raised before anything is changed. */
   static RuntimeException unsupported(String message) {
     return new LanceException(UNSUPPORTED, message).unchecked();
   }

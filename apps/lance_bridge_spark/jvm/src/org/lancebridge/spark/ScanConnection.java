@@ -71,7 +71,7 @@ final class ScanConnection implements AutoCloseable {
 
   /** What a task says where no more comes and the end has not come. */
   static IOException ended(IOException cause) {
-    return new IOException("The Python process that reads Lance has ended in the midst of a scan", cause);
+    return new IOException("The Python process that reads Lance ended in the middle of a scan", cause);
   }
 
   /** Spark does not always interrupt the thread of a task that it kills, which may wait here. */

@@ -8,7 +8,7 @@ final class SparkVersions {
 
   private SparkVersions() {}
 
-  /** Refuse any other version by name, rather than fail with a linkage error in the midst of a query. */
+  /** Refuse any other version by name, rather than fail with a linkage error in the middle of a query. */
   static void check(String version) {
     String[] parts = version.split("\\.", 3);
     if (parts.length < 2 || !TESTED.contains(parts[0] + "." + parts[1])) {

@@ -6,9 +6,8 @@ was committed is recognised by it, in whichever process that was.
 
 from __future__ import annotations
 
-import pickle
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -22,7 +21,7 @@ from lance_bridge.errors import translate_lance_errors
 from lance_bridge.lance_datasets import find_commit
 from lance_bridge.requests import Ref
 from lance_bridge_spark.addresses import TableAddress
-from lance_bridge_spark.jobs.tasks import Refused, done
+from lance_bridge_spark.jobs.tasks import RESULTS_DDL, unpack, write_rows
 from lance_bridge_spark.lookup import find_table
 from lance_bridge_spark.source import arrays, requests
 from lance_bridge_spark.source.options import WriteOptions
@@ -31,9 +30,6 @@ from lance_bridge_spark.source.writer import Job, Target, Written, fragments_of
 
 from ..targets import MARK
 from .session import become_active, spark_errors
-
-_RESULT = pa.schema([pa.field("result", pa.binary())])
-_RESULT_DDL = "result binary"
 
 
 @dataclass(frozen=True)
@@ -103,21 +99,10 @@ def _run(frame: DataFrame, target: Target, what: str) -> list[Written]:
     # PySpark looks columns up by their names unquoted, which are not always those of columns.
     plain = {name: f"c{number}" for number, name in enumerate(frame.columns)}
     names = {column: plain[name] for column, name in target.names.items()}
-    task = partial(_task, replace(target, names=names))
+    task = partial(write_rows, replace(target, names=names))
     with spark_errors(what):
-        rows = frame.toDF(*plain.values()).mapInArrow(task, _RESULT_DDL).collect()
-    written: list[Written] = []
-    for row in rows:
-        result = pickle.loads(row["result"])
-        if isinstance(result, Refused):
-            raise result.error
-        written.append(result)
-    return written
-
-
-def _task(target: Target, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    result = done(target.write, batches)
-    yield pa.RecordBatch.from_pydict({"result": [pickle.dumps(result)]}, schema=_RESULT)
+        rows = frame.toDF(*plain.values()).mapInArrow(task, RESULTS_DDL).collect()
+    return [unpack(row) for row in rows]
 
 
 # -- reading back ----------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 from lance_namespace.errors import (
@@ -23,6 +23,9 @@ from lance_namespace.errors import (
 from pyspark.errors import AnalysisException, PySparkException
 
 from lance_bridge.errors import LANCE_ERRORS, first_line, invalid, is_refusal
+
+if TYPE_CHECKING:
+    from ..source.writer import Target
 
 TaskT = TypeVar("TaskT")
 ResultT = TypeVar("ResultT")
@@ -113,13 +116,24 @@ def collect(frame: Any, what: str) -> dict[int, Any]:
         rows = frame.collect()
     found: dict[int, Any] = {}
     for row in rows:
-        result = pickle.loads(row["result"])
-        if isinstance(result, Refused):
-            raise result.error
+        result = unpack(row)
         if row["task"] in found:
             raise invalid(f"{what}: Spark gave the rows of a fragment to several tasks")
         found[row["task"]] = result
     return found
+
+
+def unpack(row: Any) -> Any:
+    """Return the result of a task; raise what it refused."""
+    result = pickle.loads(row["result"])
+    if isinstance(result, Refused):
+        raise result.error
+    return result
+
+
+def write_rows(target: Target, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Write the rows of a task; the result is what `Target.write` returns."""
+    yield answer(0, done(target.write, batches))
 
 
 @contextmanager

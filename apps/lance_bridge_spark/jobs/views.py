@@ -7,29 +7,28 @@ properties of the transaction that wrote the rows, so that both change in one co
 from __future__ import annotations
 
 import json
-import pickle
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import chain
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import lance
 import pyarrow as pa
-from lance.fragment import write_fragments
+from lance.fragment import FragmentMetadata
 
 from lance_bridge.dataset import field_ids
-from lance_bridge.errors import LANCE_ERRORS, ErrorCapturingReader, invalid
+from lance_bridge.errors import LANCE_ERRORS, invalid
 from lance_bridge.lance_datasets import keeps_rows, transaction_at
 
-from ..addresses import Access, TableAddress, address_of
+from ..addresses import TableAddress, address_of
 from ..lookup import create_table, find_table
-from ..source.arrays import stored
 from ..source.commit import NO_FRAGMENT
 from ..source.schema_compat import new_schema
+from ..source.writer import Target, fragments_of
 from .commits import commit
 from .sources import Part, Source, appended_since, find_sources, may_be_by_row, query_over
-from .tasks import RESULTS_DDL, Phases, Refused, answer, done, phases, spark_failures
+from .tasks import RESULTS_DDL, Phases, phases, spark_failures, unpack, write_rows
 
 if TYPE_CHECKING:
     from ..spark_tables import SparkTable
@@ -273,9 +272,17 @@ class _Job:
             schema: pa.Schema = self.dataset.schema
             if frame.columns != schema.names:
                 raise invalid(f"{what}: the query now has columns {frame.columns}")
-            writing = _Writing(access, schema, self.rows)
-            answers = frame.mapInArrow(writing, RESULTS_DDL).collect()
-        return [each for row in answers for each in unpack(row)]
+            target = Target(
+                access,
+                access.location,
+                schema.serialize().to_pybytes(),
+                {name: name for name in schema.names},
+                "append",
+                {} if self.rows is None else {"max_rows_per_file": self.rows},
+            )
+            answers = frame.mapInArrow(partial(write_rows, target), RESULTS_DDL).collect()
+        written = fragments_of([unpack(row) for row in answers])
+        return [FragmentMetadata.from_json(each) for each in written]
 
     def operation(self, fragments: list[Any]) -> Any:
         """Return what makes the fragments the view's rows, or adds them to these.
@@ -292,37 +299,3 @@ class _Job:
             # None of the new rows is covered by an index.
             fields_for_preserving_frag_bitmap=field_ids(self.dataset, self.dataset.schema.names),
         )
-
-
-def unpack(row: Any) -> list[Any]:
-    """Return the fragments that a task answered with; raise what it refused."""
-    result = pickle.loads(row["result"])
-    if isinstance(result, Refused):
-        raise result.error
-    return list(result)
-
-
-class _Writing:
-    """What a task does with its rows of the query."""
-
-    def __init__(self, access: Access, schema: pa.Schema, rows: int | None) -> None:
-        self._access = access
-        self._schema = schema
-        self._limit: dict[str, Any] = {} if rows is None else {"max_rows_per_file": rows}
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        filled = (batch for batch in batches if batch.num_rows)
-        first = next(filled, None)
-        if first is not None:
-            yield answer(0, done(self._write, chain([first], filled)))
-
-    def _write(self, batches: Iterator[pa.RecordBatch]) -> list[Any]:
-        passing = ErrorCapturingReader(self._converted(batches))
-        reader = pa.RecordBatchReader.from_batches(self._schema, passing)
-        with passing.reraise_source_error():
-            return list(write_fragments(reader, self._access.open(), mode="append", **self._limit))
-
-    def _converted(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            columns = [stored(batch.column(f.name), f) for f in self._schema]
-            yield pa.RecordBatch.from_arrays(columns, schema=self._schema)

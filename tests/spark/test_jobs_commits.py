@@ -12,7 +12,7 @@ from lance_namespace.errors import ServiceUnavailableError
 
 from lance_bridge.requests import Ref
 from lance_bridge_spark.addresses import TableAddress
-from lance_bridge_spark.jobs.commits import sent_once
+from lance_bridge_spark.jobs.commits import send_once
 from lance_bridge_spark.lookup import find_table
 
 from .job_tables import make, numbered
@@ -35,7 +35,7 @@ def test_a_commit_whose_reply_is_lost_is_found_on_its_branch(
         sent.append(lance.LanceDataset.commit(dataset, transaction).version)
         raise ServiceUnavailableError("the reply is lost")
 
-    version = sent_once(
+    version = send_once(
         table, dataset, send, lambda other: other.uuid == transaction.uuid, "nothing was done"
     )
     assert [version] == sent

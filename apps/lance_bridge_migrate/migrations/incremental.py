@@ -19,7 +19,7 @@ from lance_bridge.lance_datasets import find_commit
 from lance_bridge.requests import Ref
 from lance_bridge.table import Table
 from lance_bridge_spark.functions.rows import change
-from lance_bridge_spark.functions.rows.change import Once
+from lance_bridge_spark.functions.rows.change import TransactionSpec
 from lance_bridge_spark.functions.rows.clauses import Clauses, Delete, Insert, Update
 from lance_bridge_spark.functions.rows.merge import Merge
 from lance_bridge_spark.functions.rows.snapshot import Snapshot
@@ -209,7 +209,7 @@ def _merge(work: Work, rows: Any, version: int) -> Facts:
     snapshot = Snapshot(spark, table, table.open(Ref(version=version), write=True))
     is_deleted = f"source.`{DELETED}`"
     clauses = Clauses((Delete(is_deleted), Update()), Insert(where=f"NOT {is_deleted}"))
-    once = Once(transaction_of(work.mark, ROWS), {MARK: work.mark}, alone=True)
+    once = TransactionSpec(transaction_of(work.mark, ROWS), {MARK: work.mark}, alone=True)
     with spark_errors(f"The changes are not merged into '{work.item.name}'"):
         plan = Merge(snapshot, rows, list(work.options.key), clauses).plan()
         changed = change.apply(snapshot, plan, once)

@@ -79,10 +79,10 @@ class Filling:
 
     def fill(self, fragment: int, values: Values) -> Filled:
         """Write values, each batch with the identifiers of its rows, in the order of the rows."""
-        passing = ErrorCapturingReader(self._new(values) if self.is_new else self._keyed(values))
-        reader = pa.RecordBatchReader.from_batches(self._written(), passing)
+        source = ErrorCapturingReader(self._new(values) if self.is_new else self._keyed(values))
+        reader = pa.RecordBatchReader.from_batches(self._written(), source)
         target = self._fragment(fragment)
-        with passing.reraise_source_error():
+        with source.reraise_source_error():
             if self.is_new:
                 return Filled(*target.merge_columns(reader))
             return Filled(target.update_columns(reader, left_on=ROW_ID, right_on=ROW_ID)[0])
@@ -136,20 +136,20 @@ class UdfFill:
     def _values(self, fragment: int) -> Values:
         for batch in self.filling.batches(fragment):
             if batch.num_rows:
-                yield batch.column(ROW), self._made(batch)
+                yield batch.column(ROW), self._values_of(batch)
 
-    def _made(self, batch: pa.RecordBatch) -> pa.Array:
+    def _values_of(self, batch: pa.RecordBatch) -> pa.Array:
         chosen = pc.fill_null(batch.column(CHOSEN), False)
         rows = batch.select(list(self.filling.columns))
         if pc.all(chosen).as_py():
-            return self._called(rows)
-        values = self._called(rows.filter(chosen)) if pc.any(chosen).as_py() else None
+            return self._call_function(rows)
+        values = self._call_function(rows.filter(chosen)) if pc.any(chosen).as_py() else None
         if values is None:
             return pa.nulls(len(batch), self.filling.field.type)
         place = pc.subtract(pc.cumulative_sum(chosen.cast(pa.int64())), 1)
         return values.take(pc.if_else(chosen, place, pa.scalar(None, pa.int64())))
 
-    def _called(self, rows: pa.RecordBatch) -> pa.Array:
+    def _call_function(self, rows: pa.RecordBatch) -> pa.Array:
         made = self.function(rows)
         if isinstance(made, pa.ChunkedArray):
             made = made.combine_chunks()

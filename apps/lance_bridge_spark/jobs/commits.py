@@ -43,10 +43,10 @@ def commit(
         committed = lance.LanceDataset.commit(dataset, transaction, storage_options=options)
         return int(committed.version)
 
-    return sent_once(table, dataset, send, lambda other: other.uuid == transaction.uuid, what)
+    return send_once(table, dataset, send, lambda other: other.uuid == transaction.uuid, what)
 
 
-def sent_once(
+def send_once(
     table: SparkTable,
     dataset: lance.LanceDataset,
     send: Callable[[], int],

@@ -15,7 +15,7 @@ from lance_bridge.errors import invalid, translate_lance_errors
 
 from ..addresses import Access, address_of
 from ..lookup import find_table
-from .commits import sent_once
+from .commits import send_once
 from .tasks import phases, run
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def _commit(
         _lance.Compaction.commit(dataset, rewrites, options)
         return int(dataset.version)
 
-    version = sent_once(
+    version = send_once(
         table, dataset, send, lambda other: bool(own & _written_by(other)), "it was not compacted"
     )
     return Compacted(

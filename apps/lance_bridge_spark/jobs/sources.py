@@ -190,19 +190,19 @@ _AFTER_A_TABLE = re.compile(
     r"tablesample|version|timestamp|for",
     re.IGNORECASE,
 )
-_OF_MANY_ROWS = re.compile(
+_MULTI_ROW_CLAUSES = re.compile(
     r"\b(?:distinct|join|group|having|order|sort|cluster|distribute|limit|offset|union|intersect|"
     r"except|minus|over|with|lateral|pivot|unpivot|tablesample|window|values|version|timestamp|"
     r"table)\b|\|>|;",
     re.IGNORECASE,
 )
-_OF_THE_MOMENT = re.compile(
+_NONDETERMINISTIC = re.compile(
     r"\b(?:current_\w+|now|curdate|localtimestamp|unix_timestamp|rand|randn|random|randstr|uniform|"
     r"shuffle|uuid|monotonically_increasing_id|spark_partition_id)\b",
     re.IGNORECASE,
 )
 """What gives a row another value each time."""
-_OF_ROWS = re.compile(
+_ROW_QUERY = re.compile(
     rf"\s*select\b.+?\bfrom\s+{_PART}(?:\s*\.\s*{_PART})+"
     rf"(?:\s+(?:as\s+)?(?!where\b){_PART})?\s*(?:\bwhere\b.*)?",
     re.IGNORECASE | re.DOTALL,
@@ -266,5 +266,5 @@ def may_be_by_row(query: str) -> bool:
     text = blank_literals(query)
     words = re.findall(r"\b(?:select|from|where)\b", text.lower())
     is_plain = words in (["select", "from"], ["select", "from", "where"])
-    is_other = _OF_MANY_ROWS.search(text) or _OF_THE_MOMENT.search(text)
-    return is_plain and not is_other and _OF_ROWS.fullmatch(text) is not None
+    is_other = _MULTI_ROW_CLAUSES.search(text) or _NONDETERMINISTIC.search(text)
+    return is_plain and not is_other and _ROW_QUERY.fullmatch(text) is not None

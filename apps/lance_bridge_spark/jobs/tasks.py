@@ -34,7 +34,7 @@ RESULTS = pa.schema([pa.field("task", pa.int64()), pa.field("result", pa.binary(
 RESULTS_DDL = "task bigint, result binary"
 
 _NO_SUCH_COLUMN = "42703"
-_OF_THE_REQUEST = ("22", "42")
+_REQUEST_ERRORS = ("22", "42")
 """SQL states of what is wrong with an expression, or with the rows that it is computed of."""
 
 
@@ -152,7 +152,7 @@ def spark_failures(what: str) -> Iterator[None]:
         message = f"{what}: {_brief(error)}"
         if state == _NO_SUCH_COLUMN:
             raise TableColumnNotFoundError(message) from error
-        if isinstance(error, AnalysisException) or state.startswith(_OF_THE_REQUEST):
+        if isinstance(error, AnalysisException) or state.startswith(_REQUEST_ERRORS):
             raise invalid(message) from error
         raise ServiceUnavailableError(message) from error
 

@@ -191,7 +191,7 @@ def refresh(
         wanted = {sources[0].name: source_version}
         sources = find_sources(spark, definition.query, wanted)
     versions = {each.name: each.version for each in sources}
-    marks = {each.name: (each.version, each.made_by(each.version)) for each in sources}
+    read_versions = {each.name: (each.version, each.made_by(each.version)) for each in sources}
     known = _last(dataset)
     parts = None if full or not definition.by_row else _new(sources, known and known[0])
     if known is not None and parts == [] and _version_in(known[0], sources) == sources[0].version:
@@ -205,17 +205,17 @@ def refresh(
         read_version=int(dataset.version),
         operation=operation,
         uuid=str(uuid.uuid4()),
-        transaction_properties={SOURCES: json.dumps(marks)},
+        transaction_properties={SOURCES: json.dumps(read_versions)},
     )
     version = commit(table, dataset, transaction, "the view was not refreshed")
     return Refreshed(version, parts is None, versions, str(transaction.uuid))
 
 
-Marks = Mapping[str, tuple[int, str | None]]
+ReadVersions = Mapping[str, tuple[int, str | None]]
 """Versions of sources, and what made them, by the name in the query."""
 
 
-def _last(dataset: lance.LanceDataset) -> tuple[Marks, str] | None:
+def _last(dataset: lance.LanceDataset) -> tuple[ReadVersions, str] | None:
     """Return the versions that the rows are of, and the refresh, or None where it is not known."""
     for version in range(int(dataset.version), 0, -1):
         try:
@@ -226,19 +226,19 @@ def _last(dataset: lance.LanceDataset) -> tuple[Marks, str] | None:
             return None
         text = (transaction.transaction_properties or {}).get(SOURCES)
         if text is not None:
-            marks = {name: (int(n), by) for name, (n, by) in json.loads(text).items()}
-            return marks, str(transaction.uuid)
+            read_versions = {name: (int(n), by) for name, (n, by) in json.loads(text).items()}
+            return read_versions, str(transaction.uuid)
         if not keeps_rows(transaction.operation):
             return None
     return None
 
 
-def _new(sources: list[Source], known: Marks | None) -> list[Part] | None:
+def _new(sources: list[Source], known: ReadVersions | None) -> list[Part] | None:
     version = None if known is None else _version_in(known, sources)
     return None if version is None else appended_since(sources[0], version)
 
 
-def _version_in(known: Marks, sources: list[Source]) -> int | None:
+def _version_in(known: ReadVersions, sources: list[Source]) -> int | None:
     """Return the version of the one source that the rows are of, if it is the same table still."""
     if len(sources) != 1 or sources[0].name not in known:
         return None

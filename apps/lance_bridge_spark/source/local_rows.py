@@ -17,27 +17,27 @@ from .types import batch_schema
 
 
 @dataclass(frozen=True)
-class Most:
+class SizeLimit:
     """How many rows are read at most, and how many bytes they may have."""
 
     rows: int
     bytes: int
 
 
-def read(reading: Reading, dataset: lance.LanceDataset, most: Most) -> pa.Table | None:
+def read(reading: Reading, dataset: lance.LanceDataset, limit: SizeLimit) -> pa.Table | None:
     """Return all rows of a read, in the schema that Spark expects; None if they take too much.
 
     Raises:
         LanceNamespaceError: What a task that reads them raises.
     """
-    if most.rows * _width(reading, dataset) > most.bytes:
+    if limit.rows * _width(reading, dataset) > limit.bytes:
         return None
     found, size = list[pa.RecordBatch](), 0
     everything = Fragments(None, reading.options.limit, reading.scan.offset)
     for batch in reading.read_from(dataset, everything):
         found.append(batch)
         size += batch.nbytes
-        if size > most.bytes:
+        if size > limit.bytes:
             # Compressed values took less space than they need.
             return None
     return pa.Table.from_batches(found, batch_schema(reading.schema))

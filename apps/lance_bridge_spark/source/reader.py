@@ -31,10 +31,10 @@ class LanceReader(DataSourceReader):
         with spark_call():
             return local_rows.rows_to_read(self._reading, self._opened())
 
-    def read_all(self, most: local_rows.Most) -> pa.Table | None:
+    def read_all(self, limit: local_rows.SizeLimit) -> pa.Table | None:
         """Return the rows as tasks would, or None where they take more than that."""
         with spark_call():
-            return local_rows.read(self._reading, self._opened(), most)
+            return local_rows.read(self._reading, self._opened(), limit)
 
     def partitions(self) -> list[InputPartition]:
         with spark_call():

@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 
 from ..addresses import CatalogAddress
 from ..source import LanceSource
-from ..source.local_rows import Most
+from ..source.local_rows import SizeLimit
 from ..source.task_functions import pickled_reader, pickled_writer
 from . import loaded
 
@@ -42,7 +42,7 @@ def read(catalog: CatalogAddress, args: Args, parts: Sequence[bytes]) -> Answer:
     reader = source.reader(schema)
     rows = reader.rows_to_read()
     if rows is not None and rows <= args.get("local_rows", -1):
-        found = reader.read_all(Most(rows, args["local_bytes"]))
+        found = reader.read_all(SizeLimit(rows, args["local_bytes"]))
         if found is not None:
             return {"local": True, "rows": found.num_rows}, [_stream_of(found)]
     tasks = [pickled_reader(reader, schema), *map(pickle.dumps, reader.partitions())]

@@ -118,7 +118,7 @@ def _is_first(table: Table, data: Data, options: dict[str, str] | None) -> bool:
     return transaction is not None and transaction.uuid == data.uuid
 
 
-def _remove_dataset(table: Table, data: Data, marks: Sequence[str]) -> None:
+def _remove_dataset(table: Table, data: Data, reservations: Sequence[str]) -> None:
     """Delete a dataset that was made here and has no entry.
 
     At a location that others may use, only the files written here are deleted.
@@ -137,7 +137,7 @@ def _remove_dataset(table: Table, data: Data, marks: Sequence[str]) -> None:
             return
         versions = [directory.within(name) for name in (made[0].name, _HINT)]
         transaction = f"_transactions/0-{data.uuid}.txn"
-        files.remove([*versions, transaction, *marks, *_data_files(data.metadata())])
+        files.remove([*versions, transaction, *reservations, *_data_files(data.metadata())])
     except LanceNamespaceError as error:
         logger.warning("files of '%s' remain at %s: %s", table.name, table.record.location, error)
 

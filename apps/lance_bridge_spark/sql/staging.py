@@ -53,7 +53,7 @@ def create(catalog: CatalogAddress, args: Args) -> Answer:
     Raises: Unsupported, NamespaceNotFound, InvalidInput.
     """
     tables = catalog.connect().tables
-    return _stage_answer(_new(tables, _defined(tables, args)))
+    return _stage_answer(_new(tables, _parse_definition(tables, args)))
 
 
 def replace(catalog: CatalogAddress, args: Args) -> Answer:
@@ -63,7 +63,7 @@ def replace(catalog: CatalogAddress, args: Args) -> Answer:
         ServiceUnavailable, InvalidTableState.
     """
     tables = catalog.connect().tables
-    definition = _defined(tables, args)
+    definition = _parse_definition(tables, args)
     try:
         table = find_table(TableAddress(catalog, definition.path))
     except TableNotFoundError:
@@ -83,7 +83,7 @@ def replace(catalog: CatalogAddress, args: Args) -> Answer:
     return _stage_answer(stage)
 
 
-def _defined(tables: Tables, args: Args) -> Definition:
+def _parse_definition(tables: Tables, args: Args) -> Definition:
     definition = Definition.of(tables.path_of(args["table"]), args)
     if not definition.has_columns:
         raise invalid(f"Table '{display(definition.path)}' needs at least one column")

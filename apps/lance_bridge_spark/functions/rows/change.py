@@ -68,7 +68,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Once:
+class TransactionSpec:
     """The transaction of a change that is to be recognised by later processes.
 
     Attributes:
@@ -119,7 +119,7 @@ def retry(retries: int, attempt: Callable[[], Changed]) -> Changed:
     raise AssertionError("the last attempt returns or raises")
 
 
-def apply(table: Snapshot, plan: Plan, transaction: Once | None = None) -> Changed:
+def apply(table: Snapshot, plan: Plan, transaction: TransactionSpec | None = None) -> Changed:
     """Do a change, and commit it.
 
     Args:
@@ -140,7 +140,7 @@ def apply(table: Snapshot, plan: Plan, transaction: Once | None = None) -> Chang
     )
     if changed.is_empty:
         return changed
-    version = _commit(table, outcome, plan, transaction or Once())
+    version = _commit(table, outcome, plan, transaction or TransactionSpec())
     return Changed(version, changed.inserted, changed.updated, changed.deleted)
 
 
@@ -217,7 +217,7 @@ def _require_whole(summaries: Sequence[Any], bodies: Any) -> None:
 # -- the commit ------------------------------------------------------------------------------------
 
 
-def _commit(table: Snapshot, outcome: Outcome, plan: Plan, transaction: Once) -> int:
+def _commit(table: Snapshot, outcome: Outcome, plan: Plan, transaction: TransactionSpec) -> int:
     commit = Commit(
         table.table.address,
         table.access().location,

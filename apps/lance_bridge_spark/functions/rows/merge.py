@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _IN_SOURCE = "_lance_bridge_in_source"
 _ROW_KEYS = {ROW_ID: "_lance_bridge_rowid", ROW_ADDRESS: "_lance_bridge_rowaddr"}
-"""The marks under names that no column of a source has."""
+"""The row key columns, under names that no column of a source has."""
 
 
 def merge_into(
@@ -124,8 +124,8 @@ class Merge:
         rows = joined.withColumn(tasks.ACTION, number).where(F.col(tasks.ACTION).isNotNull())
         columns = self._columns(branches)
         values = self._values(joined, branches, columns)
-        marks = [F.col(_ROW_KEYS[mark]).alias(mark) for mark in ROW_KEY_COLUMNS]
-        chosen = rows.select(*marks, tasks.ACTION, *alias_values(values))
+        row_keys = [F.col(_ROW_KEYS[key]).alias(key) for key in ROW_KEY_COLUMNS]
+        chosen = rows.select(*row_keys, tasks.ACTION, *alias_values(values))
         inserts = self._clauses.inserted is not None
         return Plan(
             chosen,

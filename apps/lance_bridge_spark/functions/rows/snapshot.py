@@ -103,10 +103,10 @@ class Snapshot:
         folded = text.lower()
         return [each for each in self.schema.names if each.replace("`", "``").lower() in folded]
 
-    def scan(self, columns: Iterable[str], marks: Sequence[str] = ()) -> DataFrame:
-        """Return columns of this version, and after them those of `marks` (row id or address)."""
+    def scan(self, columns: Iterable[str], row_keys: Sequence[str] = ()) -> DataFrame:
+        """Return columns of this version, and after them `row_keys` (row id or address)."""
         wanted = set(columns)
         fields = [each for each in self.types.fields if each.name in wanted]
-        fields += [StructField(mark, LongType(), nullable=False) for mark in marks]
+        fields += [StructField(key, LongType(), nullable=False) for key in row_keys]
         scan = {requests.SCAN: json.dumps({"version": self.version})}
         return requests.load(self.spark, self.table.address, scan, StructType(fields))

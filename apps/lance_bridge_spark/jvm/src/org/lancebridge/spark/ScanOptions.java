@@ -16,7 +16,7 @@ import org.apache.spark.sql.types.StructType;
 final class ScanOptions {
   private static final Set<String> REFERENCES = Set.of("version", "tag", "branch", "timestamp");
   /** Options that say how to read, and not what. */
-  private static final Set<String> HARMLESS =
+  private static final Set<String> READ_SETTINGS =
       Set.of("batch_size", "rows_per_task", "bytes_per_task", "path", "catalog", "with_row_id");
 
   private final Map<String, String> given = new TreeMap<>();
@@ -89,7 +89,7 @@ final class ScanOptions {
 
   /** All rows of the version are read, so that its metadata count them. */
   boolean isPlain() {
-    return HARMLESS.containsAll(given.keySet().stream().map(String::toLowerCase).toList());
+    return READ_SETTINGS.containsAll(given.keySet().stream().map(String::toLowerCase).toList());
   }
 
   /** Refuse the columns of a search if the scan has no search. */

@@ -243,7 +243,9 @@ class HiveCatalog(SharedLocations):
     def _unfiltered_names(self, namespace: Path) -> list[str]:
         """Return all names, and do not ask the metastore to filter for a while."""
         names = self._all_names(namespace)
-        self._no_filter_until = time.monotonic() + _NO_FILTER_SECONDS
+        now = time.monotonic()
+        if now >= self._no_filter_until:  # else the listings of a busy process prolong it forever
+            self._no_filter_until = now + _NO_FILTER_SECONDS
         return names
 
     def _all_names(self, namespace: Path) -> list[str]:

@@ -9,6 +9,7 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import hmsclient.genthrift.hive_metastore.ttypes as hive
@@ -25,6 +26,7 @@ from thrift.protocol.TBinaryProtocol import TBinaryProtocol
 from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport, TTransportException
 
+import lance_bridge_hive.catalog as adapter
 from lance_bridge.catalog import TableRecord
 from lance_bridge.config import load
 from lance_bridge_hive.catalog import HiveCatalog
@@ -211,6 +213,20 @@ def test_a_filter_that_meets_vanishing_rows_is_not_taken_for_one_that_cannot_wor
     assert metastore.calls["get_all_tables"] == 0
     metastore.fail("get_table_names_by_filter", HIVE_2_TO_4_0, times=0)
     assert catalog.list_tables(("db",), lance_only=True) == ["t"]
+
+
+def test_listings_without_the_filter_do_not_put_off_when_it_is_tried_again(
+    metastore: Metastore, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog = connect()
+    now = time.monotonic()
+    metastore.fail("get_table_names_by_filter", "filters are not supported", times=1)
+    tries = []
+    for seconds in (0, 200, 299, 301):
+        monkeypatch.setattr(adapter, "time", SimpleNamespace(monotonic=lambda: now + seconds))  # noqa: B023
+        catalog.list_tables(("db",), lance_only=True)
+        tries.append(metastore.calls["get_table_names_by_filter"])
+    assert tries == [1, 1, 1, 2]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from lance_bridge import extras
 from lance_bridge.credentials import Grant, Vendor, VendorOptions, expiring_options
 from lance_bridge.errors import display
 
-from .common import URL, without_slash
+from .common import HTTPS_URL, without_slash
 
 _ACCOUNT = r"^[a-z0-9]{3,24}$"
 _OWN = ("tenant_id", "client_id", "client_secret")
@@ -41,7 +41,7 @@ class AzureOptions(VendorOptions):
         "later.",
     )
     endpoint: str | None = Field(
-        default=None, pattern=URL.replace("https?", "https"),
+        default=None, pattern=HTTPS_URL,
         description="The address of the account's Blob service, if it is not "
         "`https://<account_name>.blob.core.windows.net`. Clients get it with the credentials.",
     )  # fmt: skip

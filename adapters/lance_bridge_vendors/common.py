@@ -13,8 +13,9 @@ from lance_namespace.errors import (
     UnsupportedOperationError,
 )
 
-URL = r"https?://([\w.-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?/?"
-"""The address of a service, without a path."""
+URL = r"^https?://([\w.-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?/?$"
+"""The address of a service, without a path. pydantic searches for a pattern that has no anchors."""
+HTTPS_URL = URL.replace("https?", "https")
 CLOCK = "The clock of this machine is wrong"
 LATER = "Repeat it later"
 

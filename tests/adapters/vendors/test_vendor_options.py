@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from pydantic import ValidationError
 
 from lance_bridge import extras
-from lance_bridge.credentials import Vendor
+from lance_bridge.credentials import Vendor, VendorOptions
 from lance_bridge.storage_options import is_secret_vendor_option
-from lance_bridge_vendors.aws import AwsVendor
-from lance_bridge_vendors.azure import AzureVendor
-from lance_bridge_vendors.google import GoogleVendor
+from lance_bridge_vendors.aws import AwsOptions, AwsVendor
+from lance_bridge_vendors.azure import AzureOptions, AzureVendor
+from lance_bridge_vendors.google import GoogleOptions, GoogleVendor
 
 ARN = "arn:aws:iam::123456789012:role/lake"
 
@@ -30,3 +31,48 @@ def test_a_missing_extra_is_named(
 @pytest.mark.parametrize("kind", [AwsVendor, AzureVendor, GoogleVendor])
 def test_no_option_is_a_secret_that_a_pickle_would_leave_out(kind: type[Vendor]) -> None:
     assert [each for each in kind.options_type.model_fields if is_secret_vendor_option(each)] == []
+
+
+ADDRESSES = [
+    (AwsOptions, "endpoint"),
+    (AwsOptions, "sts_endpoint"),
+    (AzureOptions, "endpoint"),
+    (GoogleOptions, "sts_endpoint"),
+    (GoogleOptions, "iam_endpoint"),
+]
+
+
+def with_address(kind: type[VendorOptions], option: str, value: str) -> VendorOptions:
+    role = {"role_arn": ARN} if kind is AwsOptions else {}
+    return kind.model_validate({**role, option: value})
+
+
+@pytest.mark.parametrize(("kind", "option"), ADDRESSES)
+@pytest.mark.parametrize(
+    "value",
+    [
+        "https://user:secret@minio",
+        "https://minio/bucket?x",
+        "https://minio/bucket",
+        "https://minio?token=secret",
+        "https://minio#x",
+        "https://minio:9000\n",
+        "my https://minio",
+        "ftp://minio",
+        "minio:9000",
+    ],
+)
+def test_an_address_with_more_than_a_host_and_a_port_is_refused(
+    kind: type[VendorOptions], option: str, value: str
+) -> None:
+    with pytest.raises(ValidationError) as error:
+        with_address(kind, option, value)
+    assert "secret" not in str(error.value)
+
+
+@pytest.mark.parametrize(("kind", "option"), ADDRESSES)
+@pytest.mark.parametrize("value", ["https://minio.local", "https://[::1]:9000/", "https://a_b:443"])
+def test_an_address_has_a_host_and_maybe_a_port(
+    kind: type[VendorOptions], option: str, value: str
+) -> None:
+    assert getattr(with_address(kind, option, value), option) == value.rstrip("/")

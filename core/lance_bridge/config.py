@@ -59,8 +59,8 @@ from .user_files import CONFIG_FILE_VARIABLE, config_path
 __all__ = [
     "CONFIG_FILE_VARIABLE", "SECRET_STORAGE_PATTERN", "STORAGE_OPTIONS", "STORAGE_PREFIX",
     "VENDOR_PREFIX", "CatalogConfig", "NamedCatalogs", "Property", "PropertyRow", "Seconds",
-    "catalogs_in", "config_path", "environment", "load", "named_catalogs", "problems_of",
-    "property_rows", "property_texts", "variable_of",
+    "catalogs_in", "config_path", "environment", "has_variable", "load", "named_catalogs",
+    "problems_of", "property_rows", "property_texts", "variable_of",
 ]  # fmt: skip
 
 logger = logging.getLogger(__name__)
@@ -68,6 +68,8 @@ logger = logging.getLogger(__name__)
 ENVIRONMENT_PREFIX = "LANCE_BRIDGE_"
 STORAGE_OPTIONS = f"{STORAGE_PREFIX}<option>"
 _FREE_KEYS = (f"{STORAGE_PREFIX}*", f"{VENDOR_PREFIX}*")
+_FREE_VARIABLES = {"STORAGE_": STORAGE_PREFIX, "CREDENTIALS_": VENDOR_PREFIX}
+"""How variables of options begin, after the catalog's name, and how the options' keys do."""
 _ENDPOINT = re.compile(
     r"https?://([\w.-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?(/[^\s?#@]*)?", re.ASCII
 )
@@ -237,6 +239,11 @@ class CatalogConfig(BaseModel):
             return dict(options)
         return public_only(options, option_names(self.public_options))
 
+    @property
+    def sourced(self) -> frozenset[str]:
+        """Keys of the properties that came from `secrets.file` or `secrets.provider`."""
+        return self._sourced
+
     def secrets(self) -> set[str]:
         """Return the keys of the secret properties that have a value, but for those of a source.
 
@@ -328,28 +335,50 @@ def environment(config: type[CatalogConfig], name: str) -> dict[str, str]:
     A variable that begins like one of them, and is none, is logged.
     """
     prefix = variable_of(name, "")
-    keys = {_variable(p.key): p.key for p in config.declared() if p.key not in _FREE_KEYS}
+    keys = _declared_variables(config)
     found = {}
     for variable, value in os.environ.items():
         rest = variable.removeprefix(prefix)
         if rest == variable:
             continue
-        if rest in keys:
-            found[keys[rest]] = value
-        elif rest.startswith("STORAGE_"):
-            found[STORAGE_PREFIX + rest.removeprefix("STORAGE_").lower()] = value
-        else:
-            [near] = difflib.get_close_matches(rest, [*keys, "STORAGE_<OPTION>"], n=1, cutoff=0)
-            logger.warning(
-                "$%s is no property of the catalog '%s': did you mean $%s%s?",
-                variable, name, prefix, near,
-            )  # fmt: skip
+        key = _key_of(keys, rest)
+        if key is not None:
+            found[key] = value
+            continue
+        choices = [*keys, *(f"{each}<OPTION>" for each in _FREE_VARIABLES)]
+        [near] = difflib.get_close_matches(rest, choices, n=1, cutoff=0)
+        logger.warning(
+            "$%s is no property of the catalog '%s': did you mean $%s%s?",
+            variable, name, prefix, near,
+        )  # fmt: skip
     return found
 
 
 def variable_of(name: str, key: str) -> str:
     """Return the environment variable that has a property of the catalog ``name``."""
     return f"{ENVIRONMENT_PREFIX}{_variable(name)}_{_variable(key)}"
+
+
+def has_variable(config: type[CatalogConfig], key: str) -> bool:
+    """Return whether an environment variable can have a property.
+
+    None can have ``credentials.<name>.<option>``: a variable has ``_`` for every dot.
+    """
+    return _key_of(_declared_variables(config), _variable(key)) == key
+
+
+def _declared_variables(config: type[CatalogConfig]) -> dict[str, str]:
+    return {_variable(p.key): p.key for p in config.declared() if p.key not in _FREE_KEYS}
+
+
+def _key_of(declared: Mapping[str, str], variable: str) -> str | None:
+    """Return the key that a variable without its prefix stands for; None for none."""
+    if variable in declared:
+        return declared[variable]
+    for prefix, key in _FREE_VARIABLES.items():
+        if variable.startswith(prefix):
+            return key + variable.removeprefix(prefix).lower()
+    return None
 
 
 def _variable(key: str) -> str:

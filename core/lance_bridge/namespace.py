@@ -11,8 +11,7 @@ from __future__ import annotations
 import logging
 import os
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import Any, ClassVar, TypeVar
 
@@ -206,48 +205,51 @@ def _reconnect(
 ) -> LanceBridgeNamespace:
     found = configuration.environment(kind.config_type, name) if name is not None else {}
     names = [name, kind.impl] if name is not None else [kind.impl]
-    with _explain_missing_secrets(names, left_out):
+    missing = _missing_secrets(kind.config_type, names, left_out)
+    try:
         namespace = kind(**{**found, **properties})
+    except InvalidInputError as error:
+        if not missing:
+            raise
+        raise invalid(f"{error}. {_advice(kind.config_type, names[0], missing)}") from None
+    missing = [key for key in missing if key not in namespace.connection.config.sourced]
+    if missing:
+        _log_once(_advice(kind.config_type, names[0], missing))
     namespace.configured_name = name
     namespace._left_out = left_out
     return namespace
 
 
-@contextmanager
-def _explain_missing_secrets(names: Iterable[str], left_out: Iterable[str]) -> Iterator[None]:
-    """Add to an error that secrets were left out of the pickle, or log it without an error.
+def _missing_secrets(
+    config: type[configuration.CatalogConfig], names: Sequence[str], left_out: Iterable[str]
+) -> list[str]:
+    """Return the keys of secrets that the environment does not have.
 
     Args:
-        names: The names of the catalog under which the environment may have its properties; the
-            first is the one to advise.
+        names: The names of the catalog under which the environment may have its properties.
         left_out: Keys of the secret properties that the pickle does not carry.
-
-    Raises:
-        InvalidInputError: (13) the namespace cannot be made, with secrets missing here.
     """
-    names = list(names)
-    missing = tuple(
+    return [
         key
         for key in left_out
-        if not any(configuration.variable_of(name, key) in os.environ for name in names)
-    )
-    try:
-        yield
-    except InvalidInputError as error:
-        if not missing:
-            raise
-        raise invalid(f"{error}. {_advice(names[0], missing)}") from None
-    if missing:
-        _log_once(_advice(names[0], missing))
+        if not configuration.has_variable(config, key)
+        or not any(configuration.variable_of(name, key) in os.environ for name in names)
+    ]
 
 
-def _advice(name: str, missing: tuple[str, ...]) -> str:
-    variables = ", ".join(f"${configuration.variable_of(name, key)}" for key in missing)
+def _advice(config: type[configuration.CatalogConfig], name: str, missing: Sequence[str]) -> str:
+    """Return where to set secrets that a pickle of the catalog ``name`` left out."""
+    variables = [key for key in missing if configuration.has_variable(config, key)]
+    others = [key for key in missing if key not in variables]
+    spelled = ", ".join(f"${configuration.variable_of(name, key)}" for key in variables)
+    ways = [
+        *([f"set in the environment of this process: {spelled}"] if variables else []),
+        *([f"set in the file that secrets.file names: {', '.join(others)}"] if others else []),
+    ]
     return (
         f"The namespace was pickled without its secrets ({', '.join(missing)}), and this process "
         "has none in its environment. Either connect with the property pickle.secrets=true before "
-        "pickling, which carries those that were given as properties, or set in the environment of "
-        f"this process: {variables}"
+        f"pickling, which carries those that were given as properties, or {' and '.join(ways)}"
     )
 
 

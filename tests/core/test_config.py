@@ -64,6 +64,7 @@ def test_numbers_and_booleans_may_be_given_as_such_and_as_texts() -> None:
         ("LANCE_BRIDGE_MEMORY_CLIENT_RETRY", "LANCE_BRIDGE_MEMORY_CLIENT_RETRIES"),
         ("LANCE_BRIDGE_MEMORY_TOKE", "LANCE_BRIDGE_MEMORY_TOKEN"),
         ("LANCE_BRIDGE_MEMORY_STORAGEAWS_REGION", "LANCE_BRIDGE_MEMORY_STORAGE_<OPTION>"),
+        ("LANCE_BRIDGE_MEMORY_CREDENTIALOPTION", "LANCE_BRIDGE_MEMORY_CREDENTIALS_<OPTION>"),
     ],
 )
 def test_a_variable_of_no_property_is_logged(

@@ -22,6 +22,7 @@ from lance_bridge_unity import UnityNamespace
 
 from .building import TABLE, count_rows, create
 from .memory_catalog import MemoryNamespace, MemoryServer
+from .vending import VENDOR
 
 TOKEN = "t0p-secret-token"
 STORE_SECRET = "very/secret+key"
@@ -188,6 +189,35 @@ def test_a_namespace_that_can_do_without_its_secrets_logs_once_which_are_missing
     namespace_module._log_once.cache_clear()
     monkeypatch.setenv("LANCE_BRIDGE_MEMORY_TOKEN", "here")
     monkeypatch.setenv("LANCE_BRIDGE_MEMORY_STORAGE_AWS_SECRET_ACCESS_KEY", "here")
+    pickle.loads(content)
+    assert not caplog.records
+
+
+def test_a_secret_that_no_variable_can_have_is_advised_to_be_in_a_file(
+    with_secrets: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    tmp_path: Path,
+) -> None:
+    namespace_module._log_once.cache_clear()
+    archive = {
+        "credentials.archive.vendor": VENDOR,
+        "credentials.archive.prefix": "s3://lake/archive",
+        "credentials.archive.log": "pickled",
+    }
+    content = pickle.dumps(MemoryNamespace(**with_secrets, **archive))
+    with pytest.raises(errors.InvalidInputError, match=r"credentials\.archive\.log") as caught:
+        pickle.loads(content)
+    said = str(caught.value)
+    assert "set in the file that secrets.file names: credentials.archive.log" in said
+    assert "$LANCE_BRIDGE_MEMORY_TOKEN" in said
+    assert "ARCHIVE_LOG" not in said
+
+    secrets = {**with_secrets, **archive}
+    names = ("token", "storage.aws_secret_access_key", "credentials.archive.log")
+    path = tmp_path / "secrets.yaml"
+    path.write_text("".join(f"{name}: {secrets[name]}\n" for name in names))
+    monkeypatch.setenv("LANCE_BRIDGE_MEMORY_SECRETS_FILE", str(path))
     pickle.loads(content)
     assert not caplog.records
 

@@ -147,6 +147,31 @@ def test_a_store_that_the_vendor_is_not_for_is_refused(
 # -- properties ------------------------------------------------------------------------------------
 
 
+def test_a_vendors_options_may_come_from_the_environment(
+    server: MemoryServer,
+    request: pytest.FixtureRequest,
+    log: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    put(server, TABLE[-1], LOCATION)
+    for key, value in vendor_properties(log, **{"credentials.duration_seconds": "120"}).items():
+        variable = key.replace(".", "_").upper()
+        monkeypatch.setenv(f"LANCE_BRIDGE_MEMORY_{variable}", value)
+    options = described(connect(request))
+    assert options["aws_access_key_id"] == "1-None-read"
+    assert 60_000 < float(options[EXPIRES_AT]) - time.time() * 1000 < 120_000
+    assert not caplog.records
+
+
+def test_a_variable_of_an_option_without_a_vendor_is_an_error_that_names_the_property(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LANCE_BRIDGE_MEMORY_CREDENTIALS_ROLE_ARN", "arn:aws:iam::1:role/x")
+    with pytest.raises(errors.InvalidInputError, match=r"no property 'credentials\.role_arn'"):
+        connect(request)
+
+
 @pytest.mark.parametrize(
     ("properties", "message"),
     [

@@ -14,7 +14,7 @@ import pytest
 from lance_namespace import errors
 
 from lance_bridge.catalog import TableRecord
-from lance_bridge.credentials import EXPIRES_AT, REFRESH_OFFSET
+from lance_bridge.credentials import EXPIRES_AT, REFRESH_OFFSET, CredentialCache
 
 from .building import TABLE
 from .memory_catalog import MemoryCatalog, MemoryConfig, MemoryNamespace, MemoryServer
@@ -346,6 +346,32 @@ def test_a_failure_reaches_all_that_waited_for_it(vending: MemoryNamespace, log:
         assert started.wait(10)
         gate.set()
         assert all(isinstance(each.exception(10), errors.ThrottlingError) for each in answers)
+
+
+def test_options_whose_expiry_is_no_number_reach_all_that_waited_for_them() -> None:
+    cache, started, gate = CredentialCache(), threading.Event(), threading.Event()
+
+    def vend() -> dict[str, str]:
+        started.set()
+        gate.wait(10)
+        return {EXPIRES_AT: "tomorrow"}
+
+    with ThreadPoolExecutor(2) as threads:
+        asking = threads.submit(cache.get, "table", vend, most_seconds=60)
+        assert started.wait(10)
+        request = cache._requests["table"]
+        gate.set()
+        assert isinstance(asking.exception(10), ValueError)
+        assert isinstance(request.exception(10), ValueError)
+    good = {EXPIRES_AT: str(int((time.time() + 60) * 1000))}
+    assert cache.get("table", lambda: good, most_seconds=60) == good
+
+
+def test_options_without_a_life_are_not_kept() -> None:
+    cache = CredentialCache()
+    cache.get("table", lambda: {"aws_access_key_id": "x"}, most_seconds=60)
+    cache.get("other", lambda: {EXPIRES_AT: "1"}, most_seconds=60)
+    assert not cache._entries
 
 
 def test_the_writers_of_a_governed_table_are_told_apart_from_this_process(

@@ -55,7 +55,8 @@ class CredentialCache:
         Args:
             most_seconds: How long they live at most, whatever the clocks say.
 
-        Raises what ``vend`` does, to all callers that waited for it.
+        Raises what ``vend`` does, to all callers that waited for it, and ValueError if the time of
+        expiry is no integer.
         """
         with self._lock:
             entry = self._entries.get(key)
@@ -78,6 +79,7 @@ class CredentialCache:
     ) -> Mapping[str, str]:
         try:
             options = vend()
+            life = min(remaining_seconds(options), most_seconds)
         except BaseException as error:
             with self._lock:
                 del self._requests[key]
@@ -85,10 +87,10 @@ class CredentialCache:
             raise
         with self._lock:
             del self._requests[key]
-            life = min(remaining_seconds(options), most_seconds)
-            self._entries[key] = _Entry.lasting(options, life / 2)
-            self._entries.move_to_end(key)
-            if len(self._entries) > _MOST:
-                self._entries.popitem(last=False)
+            if life > 0:
+                self._entries[key] = _Entry.lasting(options, life / 2)
+                self._entries.move_to_end(key)
+                if len(self._entries) > _MOST:
+                    self._entries.popitem(last=False)
         request.set_result(options)
         return options

@@ -95,6 +95,45 @@ def test_cascade_changes_nothing_where_a_foreign_table_is_inside(
     assert count_rows(namespace, TABLE) == 3
 
 
+def drop_before(server: MemoryServer, *paths: tuple[str, ...]) -> None:
+    """Drop namespaces, as another client, at the first moment when one would be dropped here."""
+
+    def rival(change: str, moment: Moment) -> None:
+        if (change, moment) == ("drop_namespace", "before"):
+            for path in paths:
+                server.namespaces.pop(path, None)
+
+    server.fault = rival
+
+
+@pytest.mark.parametrize("behavior", ["Restrict", "Cascade"])
+def test_skip_succeeds_where_another_client_drops_the_namespace_first(
+    namespace: MemoryNamespace, server: MemoryServer, behavior: str
+) -> None:
+    namespace.create_namespace(api.CreateNamespaceRequest(id=["empty"]))
+    drop_before(server, ("empty",))
+    request = api.DropNamespaceRequest(id=["empty"], behavior=behavior)
+    with pytest.raises(errors.NamespaceNotFoundError):
+        namespace.drop_namespace(request)
+    server.fault = None
+    namespace.create_namespace(api.CreateNamespaceRequest(id=["empty"]))
+    drop_before(server, ("empty",))
+    answer = namespace.drop_namespace(request.model_copy(update={"mode": "Skip"}))
+    assert not answer.properties
+
+
+def test_skip_fails_where_only_a_namespace_inside_is_dropped_first(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    create(namespace, TABLE)
+    drop_before(server, tuple(DATASET))
+    with pytest.raises(errors.NamespaceNotFoundError):
+        namespace.drop_namespace(
+            api.DropNamespaceRequest(id=["eu"], behavior="Cascade", mode="Skip")
+        )
+    assert ("eu",) in server.namespaces
+
+
 def test_an_interrupted_cascade_names_what_is_gone_and_what_is_left(
     namespace: MemoryNamespace, server: MemoryServer
 ) -> None:

@@ -161,11 +161,16 @@ def drop(
         raise invalid("The root namespace cannot be dropped")
     _require_changes(connection, path)
     try:
-        record = connection.catalog.load_namespace(path)
+        return _drop(connection, path, behavior)
     except NamespaceNotFoundError:
-        if mode is DropMode.FAIL:
+        # Another client may have dropped it meanwhile, or only a namespace inside.
+        if mode is DropMode.FAIL or not _is_gone(connection, path):
             raise
         return {}
+
+
+def _drop(connection: Connection, path: Path, behavior: DropBehavior) -> dict[str, str]:
+    record = connection.catalog.load_namespace(path)
     if behavior is DropBehavior.CASCADE:
         if record.link_to:
             raise invalid(

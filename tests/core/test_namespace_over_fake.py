@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from lance_namespace import errors
 from lance_bridge.catalog import TableRecord
 
 from .building import DATASET, TABLE, at, count_rows, create
-from .memory_catalog import CAPABILITIES, MemoryNamespace, MemoryServer, Moment
+from .memory_catalog import CAPABILITIES, MemoryCatalog, MemoryNamespace, MemoryServer, Moment
 
 
 def test_every_level_of_namespaces_is_listed(namespace: MemoryNamespace) -> None:
@@ -23,6 +24,31 @@ def test_every_level_of_namespaces_is_listed(namespace: MemoryNamespace) -> None
     assert children(["eu"]) == ["shop"]
     assert children(["eu", "shop"]) == ["sales"]
     assert children(DATASET) == []
+
+
+def test_a_page_of_all_tables_reads_only_the_namespaces_that_it_needs(
+    namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for outer in ("us", "za"):
+        for depth in (1, 2, 3):
+            path = [outer, *DATASET[1:]][:depth]
+            namespace.create_namespace(api.CreateNamespaceRequest(id=path))
+    for outer in ("eu", "us", "za"):
+        create(namespace, [outer, *TABLE[1:]])
+    read: list[tuple[str, ...]] = []
+    children = MemoryCatalog.list_namespaces
+
+    def list_namespaces(self: MemoryCatalog, parent: tuple[str, ...]) -> Iterable[str]:
+        read.append(parent)
+        return children(self, parent)
+
+    monkeypatch.setattr(MemoryCatalog, "list_namespaces", list_namespaces)
+    found = namespace.list_all_tables(api.ListTablesRequest(limit=1))
+    assert found.tables == ["$".join(["eu", *TABLE[1:]])]
+    # One table more than the page has tells that there is another page.
+    assert read == [(), ("eu",), ("eu", "shop"), ("us",), ("us", "shop")]
+    rest = namespace.list_all_tables(api.ListTablesRequest(page_token=found.page_token))
+    assert rest.tables == ["$".join([outer, *TABLE[1:]]) for outer in ("us", "za")]
 
 
 def test_what_the_catalog_cannot_do_is_refused_with_its_reason(

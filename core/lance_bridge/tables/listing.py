@@ -60,7 +60,7 @@ def list_all_tables(
 def _all_tables(
     connection: Connection, page: PageRequest, include_declared: bool
 ) -> Iterator[Path]:
-    for namespace in sorted(innermost_namespaces(connection.catalog)):
+    for namespace in innermost_namespaces(connection.catalog):
         if page.after is not None and namespace < page.after[:-1]:
             continue
         within = PageRequest(page.scope, None, _within(page.after, namespace))

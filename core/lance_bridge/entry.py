@@ -279,9 +279,11 @@ class TableEntry:
         config, is_remote = self.connection.config, self._is_remote
         is_configured = is_remote and self.connection.credentials.is_configured(self.location)
         vended = self._vended_to_client(write) if vend is not False and is_remote else {}
-        if not isinstance(vended, TableCredentials):
-            vended = config.answered(vended)
         options = config.answered(config.storage)
+        if isinstance(vended, TableCredentials):
+            options = without_authentication(options)
+        else:
+            vended = config.answered(vended)
         if vend is False or is_configured:
             options = sanitize_options(options)
         return {**options, **vended} or None

@@ -12,7 +12,7 @@ import lance_namespace as api
 import pytest
 from lance_namespace import errors
 
-from lance_bridge.catalog import TableRecord
+from lance_bridge.catalog import TableCredentials, TableRecord
 from lance_bridge.credentials import EXPIRES_AT, VendedCredentials, cache
 
 from .building import DATASET, TABLE
@@ -222,3 +222,24 @@ def test_who_brings_their_own_credentials_gets_no_secret(
     everything = namespace.describe_table(api.DescribeTableRequest(id=TABLE)).storage_options
     assert everything is not None
     assert everything["aws_secret_access_key"] == "hidden"
+
+
+def test_credentials_for_one_table_are_answered_without_those_of_the_configuration(
+    server: MemoryServer, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vended = {"azure_storage_sas_token": "of the table", EXPIRES_AT: "1"}
+
+    def vend(_: Any, record: TableRecord, *, write: bool) -> Mapping[str, str]:  # noqa: ARG001
+        return TableCredentials(vended)
+
+    monkeypatch.setattr(MemoryCatalog, "vend_credentials", vend)
+    given = {
+        "storage.azure_storage_account_name": "lake",
+        "storage.azure_storage_account_key": "of the account",
+        "storage.azure_storage_client_id": "of the account",
+    }
+    namespace = MemoryNamespace(uri=request.node.nodeid, **given)
+    server.tables[tuple(TABLE)] = TableRecord(tuple(TABLE), REMOTE, {"table_type": "lance"})
+    described = namespace.describe_table(api.DescribeTableRequest(id=TABLE)).storage_options
+    assert described == {"azure_storage_account_name": "lake", **vended}
+    assert described == namespace.tables.load_by_id(TABLE).storage_options()

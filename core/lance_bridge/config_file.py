@@ -9,7 +9,6 @@ arguments of its processes. Instead of a secret, they can name a file or a funct
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -19,6 +18,7 @@ import yaml
 from lance_namespace.errors import InvalidInputError
 
 from .errors import invalid
+from .imports import import_attribute
 from .user_files import CONFIG_FILE_VARIABLE, config_path
 
 _CATALOGS = "catalogs"
@@ -241,7 +241,7 @@ def _from_provider(impl: str, properties: Mapping[str, str]) -> dict[str, Any]:
     if not module or not attribute:
         raise invalid(f"{problem} is not of the form module:function")
     try:
-        provider = getattr(importlib.import_module(module), attribute)
+        provider = import_attribute(module, attribute)
     except (ImportError, AttributeError) as error:
         raise invalid(f"{problem} cannot be imported: {error}") from error
     try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import importlib
 import logging
 from collections.abc import Mapping
 from functools import cache
@@ -17,6 +16,7 @@ from _lance_bridge_names import GROUP, catalogs, implementations
 
 from . import config as configuration
 from .errors import STORAGE_ERROR, first_line, invalid, unsupported
+from .imports import import_attribute
 from .namespace import LanceBridgeNamespace
 
 logger = logging.getLogger(__name__)
@@ -129,10 +129,10 @@ def find(name: str, named: Mapping[str, Any] | None = None) -> type[LanceNamespa
         raise invalid(f"There is no catalog '{name}': {hint} are {', '.join(choices)}")
     module, _, attribute = class_path.rpartition(".")
     try:
-        kind = getattr(importlib.import_module(module), attribute)
+        kind = import_attribute(module, attribute)
     except ImportError as error:
         raise unsupported(f"Catalog '{name}' ({class_path}) cannot be imported: {error}") from error
-    except (AttributeError, TypeError, ValueError) as error:
+    except AttributeError as error:
         raise invalid(f"There is no class '{class_path}'") from error
     if not (isinstance(kind, type) and issubclass(kind, LanceNamespace)):
         raise invalid(f"'{class_path}' is not a LanceNamespace")

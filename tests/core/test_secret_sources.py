@@ -84,6 +84,8 @@ def test_a_pickle_carries_where_the_secrets_are_and_none_of_them(
         ({"secrets.provider": "vaults"}, "module:function"),
         ({"secrets.provider": "vaults:missing"}, "cannot be imported"),
         ({"secrets.provider": "no_such_module:x"}, "cannot be imported"),
+        ({"secrets.provider": ".vaults:fetch"}, "cannot be imported"),
+        ({"secrets.provider": "..:fetch"}, "cannot be imported"),
         ({"secrets.provider": "vaults:broken"}, "failed with RuntimeError"),
         ({"secrets.provider": "vaults:text"}, "must return a mapping"),
         ({"secrets.provider": "vaults:unknown"}, "did you mean 'token'"),

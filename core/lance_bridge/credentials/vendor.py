@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from _lance_bridge_names import vendors
 
 from ..catalog import Path
 from ..errors import invalid, unsupported
+from ..imports import import_attribute
 
 
 @dataclass(frozen=True)
@@ -105,9 +105,11 @@ def find_vendor(name: str) -> type[Vendor]:
     if not module:
         raise invalid(f"There is no vendor '{name[:60]}': known are {', '.join(sorted(known))}")
     try:
-        kind = getattr(importlib.import_module(module), attribute, None)
+        kind = import_attribute(module, attribute)
     except ImportError as error:
         raise unsupported(f"Vendor '{name[:200]}' cannot be imported: {error}") from error
+    except AttributeError as error:
+        raise invalid(f"There is no vendor '{name[:200]}'") from error
     if not (isinstance(kind, type) and issubclass(kind, Vendor)):
         raise invalid(f"'{name[:200]}' is not a vendor")
     return kind

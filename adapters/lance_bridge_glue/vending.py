@@ -7,6 +7,7 @@ from botocore.exceptions import ClientError
 from lance_bridge.catalog import TableCredentials, TableRecord
 from lance_bridge.credentials import EXPIRES_AT
 from lance_bridge.errors import display
+from lance_bridge.storage_options import authentication, options_of_store
 
 from .calls import ask
 from .config import GlueConfig
@@ -14,11 +15,6 @@ from .errors import ABSENT, is_a, translate_errors
 from .session import Session
 
 _SCHEMES = ("s3", "s3a", "s3n")
-_CREDENTIAL_OPTIONS = {
-    "access_key_id", "secret_access_key", "session_token", "token", "skip_signature", "profile",
-    "role_arn",
-}  # fmt: skip
-"""Options with credentials, without the prefix `aws_` that they may have."""
 _READ = ("SELECT",)
 _WRITE = ("SELECT", "INSERT", "DELETE")
 
@@ -29,9 +25,9 @@ class StorageCredentials:
     def __init__(self, config: GlueConfig, session: Session) -> None:
         self._config = config
         self._session = session
-        given = {key.lower().removeprefix("aws_") for key in config.storage}
-        self._has_credentials = bool(given & _CREDENTIAL_OPTIONS)
-        self._names_region = bool(given & {"region", "default_region"})
+        given = options_of_store(config.storage, "aws")
+        self._has_credentials = bool(authentication(given))
+        self._names_region = bool(given.keys() & {"region", "default_region"})
 
     def vend(self, record: TableRecord, *, write: bool) -> dict[str, str] | None:
         """Return options for a table's location; None without credentials in the properties.

@@ -11,6 +11,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 
 from lance_bridge.catalog import Capabilities
 from lance_bridge.config import CatalogConfig, Seconds
+from lance_bridge.storage_options import authentication
 
 from .capabilities import capabilities
 
@@ -22,11 +23,6 @@ _ADDRESS = re.compile(
 _DATABRICKS_HOST = re.compile(
     r"(?:.+\.)?(?:databricks\.com|azuredatabricks\.net|databricks\.azure\.(?:us|cn)"
     r"|databricks\.us)",
-    re.I,
-)
-_CREDENTIAL_OPTION = re.compile(
-    r"access_key|account_key|secret|session_token|sas|bearer|_token|^token|service_account"
-    r"|credential|client_id|role_arn|skip_signature|use_azure_cli|use_emulator|msi_|object_id",
     re.I,
 )
 
@@ -157,7 +153,7 @@ class UnityConfig(CatalogConfig):
     def vends(self) -> bool:
         """Whether the catalog is asked for credentials at all."""
         if self.vend == "auto":
-            return not any(_CREDENTIAL_OPTION.search(option) for option in self.storage)
+            return not authentication(self.storage)
         return self.vend == "true"
 
     @property

@@ -18,6 +18,7 @@ from pydantic import Field, field_validator
 from lance_bridge import extras
 from lance_bridge.credentials import Grant, Vendor, VendorOptions, expiring_options
 from lance_bridge.errors import display
+from lance_bridge.storage_options import options_of_store
 
 from .aws_policy import MAX_CHARACTERS, PARTITIONS, session_policy
 from .common import URL, without_slash
@@ -103,7 +104,7 @@ class AwsVendor(Vendor):
         extras.require("vend-aws", "boto3")
         from .aws_sts import SecurityTokenService  # noqa: PLC0415 - needs the extra
 
-        own = {key.lower().removeprefix("aws_"): value for key, value in storage.items()}
+        own = options_of_store(storage, "aws")
         store = options.endpoint or own.get("endpoint") or own.get("endpoint_url")
         is_amazon = not store or ".amazonaws.com" in store
         if not is_amazon and options.sts_endpoint is None:

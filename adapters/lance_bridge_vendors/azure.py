@@ -15,6 +15,7 @@ from pydantic import Field, field_validator
 from lance_bridge import extras
 from lance_bridge.credentials import Grant, Vendor, VendorOptions, expiring_options
 from lance_bridge.errors import display
+from lance_bridge.storage_options import options_of_store
 
 from .common import HTTPS_URL, without_slash
 
@@ -61,7 +62,7 @@ class AzureVendor(Vendor):
         extras.require("vend-azure", "azure.identity", "azure.storage.filedatalake")
         from .azure_sas import DelegationKeys  # noqa: PLC0415 - needs the extra
 
-        own = {_plain(key): value for key, value in storage.items()}
+        own = options_of_store(storage, "azure")
         account = options.account_name or own.get("account_name")
         if not account:
             raise ValueError("set account_name: storage.azure_storage_account_name has none")
@@ -90,7 +91,3 @@ class AzureVendor(Vendor):
         if self.options.endpoint:
             vended["azure_storage_endpoint"] = self.options.endpoint
         return expiring_options(vended, expires.timestamp())
-
-
-def _plain(option: str) -> str:
-    return option.lower().removeprefix("azure_").removeprefix("storage_")

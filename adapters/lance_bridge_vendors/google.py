@@ -17,6 +17,7 @@ from pydantic import Field, field_validator
 from lance_bridge import extras
 from lance_bridge.credentials import Grant, Vendor, VendorOptions, expiring_options
 from lance_bridge.errors import display
+from lance_bridge.storage_options import options_of_store
 
 from .common import URL, without_slash
 from .google_boundary import MAX_CHARACTERS, access_boundary, conditions
@@ -96,7 +97,7 @@ def own_key(storage: Mapping[str, str]) -> Mapping[str, Any] | None:
     Raises:
         ValueError: it cannot be read, or is no such key.
     """
-    own = {key.lower().removeprefix("google_"): value for key, value in storage.items()}
+    own = options_of_store(storage, "google")
     file = next((own[each] for each in _KEY_FILES if each in own), None)
     text = own.get(_KEY)
     if text is None and file is None:

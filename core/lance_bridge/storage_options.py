@@ -35,12 +35,16 @@ _HARMLESS_VENDOR_OPTIONS = frozenset({
 })  # fmt: skip
 """Options of vendors of credentials that hold no secret; those of other vendors may hold one."""
 _AUTHENTICATION = frozenset({
-    # of S3
-    "access_key_id", "profile", "secret_access_key", "session_token", "skip_signature",
-    # of Azure
-    "access_key", "account_key", "bearer_token", "client_id", "client_secret",
-    "federated_token_file", "master_key", "msi_endpoint", "sas_key", "sas_token", "tenant_id",
-    "use_azure_cli",
+    # of S3, and of OSS
+    "access_key_id", "access_key_secret", "container_authorization_token_file",
+    "container_credentials_full_uri", "container_credentials_relative_uri", "profile", "role_arn",
+    "role_session_name", "secret_access_key", "security_token", "session_token", "skip_signature",
+    "web_identity_token_file",
+    # of Azure; its emulator has a known key
+    "access_key", "account_key", "authority_id", "bearer_token", "client_id", "client_secret",
+    "fabric_session_token", "federated_token_file", "identity_endpoint", "master_key",
+    "msi_endpoint", "msi_resource_id", "object_id", "sas_key", "sas_token", "tenant_id",
+    "use_azure_cli", "use_emulator",
     # of Google
     "application_credentials", "service_account", "service_account_key", "service_account_path",
     "storage_token",
@@ -57,9 +61,28 @@ SECRET_STORAGE_PATTERN = (
 """A regular expression of the options in `storage.*` that may hold a secret, as Java reads it."""
 
 
+def option_name(option: str) -> str:
+    """Return the name of an option without the store that it may begin with."""
+    return _STORE.sub("", option.strip().lower())
+
+
+def options_of_store(options: Mapping[str, str], store: str) -> dict[str, str]:
+    """Return the options that are for a store, by their names without it.
+
+    Args:
+        store: ``aws``, ``azure`` or ``google``. Options that name no store are for each.
+    """
+    found = {}
+    for option, value in options.items():
+        match = _STORE.match(option.strip().lower())
+        if match is None or match[1].removesuffix("_storage") == store:
+            found[option_name(option)] = value
+    return found
+
+
 def is_secret_option(option: str) -> bool:
     """Return whether an option of a store may hold a secret: it is not known to hold none."""
-    return _plain(option) not in _HARMLESS
+    return option_name(option) not in _HARMLESS
 
 
 def is_secret_vendor_option(option: str) -> bool:
@@ -69,7 +92,7 @@ def is_secret_vendor_option(option: str) -> bool:
 
 def without_authentication(options: Mapping[str, str]) -> dict[str, str]:
     """Return options of a store without those that say as whom to connect."""
-    return {key: value for key, value in options.items() if _plain(key) not in _AUTHENTICATION}
+    return {key: value for key, value in options.items() if option_name(key) not in _AUTHENTICATION}
 
 
 def authentication(options: Mapping[str, str]) -> dict[str, str]:
@@ -86,18 +109,14 @@ def sanitize_options(options: Mapping[str, str]) -> dict[str, str]:
 @lru_cache(1024)
 def may_be_credential(option: str) -> bool:
     """Return whether an option of a store may be a secret, or is the name of a key."""
-    return is_secret_option(option) or _plain(option) == _KEY_ID
+    return is_secret_option(option) or option_name(option) == _KEY_ID
 
 
 def option_names(text: str) -> frozenset[str]:
     """Return the names in a list of options with commas, without the names of their stores."""
-    return frozenset(_plain(each) for each in text.split(",") if each.strip())
+    return frozenset(option_name(each) for each in text.split(",") if each.strip())
 
 
 def public_only(options: Mapping[str, str], names: Collection[str]) -> dict[str, str]:
     """Return the options whose names, without that of the store, are among some."""
-    return {option: value for option, value in options.items() if _plain(option) in names}
-
-
-def _plain(option: str) -> str:
-    return _STORE.sub("", option.strip().lower())
+    return {option: value for option, value in options.items() if option_name(option) in names}

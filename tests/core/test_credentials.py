@@ -237,6 +237,8 @@ def test_credentials_for_one_table_are_answered_without_those_of_the_configurati
         "storage.azure_storage_account_name": "lake",
         "storage.azure_storage_account_key": "of the account",
         "storage.azure_storage_client_id": "of the account",
+        "storage.azure_storage_object_id": "of the account",
+        "storage.aws_role_arn": "of the account",
     }
     namespace = MemoryNamespace(uri=request.node.nodeid, **given)
     server.tables[tuple(TABLE)] = TableRecord(tuple(TABLE), REMOTE, {"table_type": "lance"})

@@ -112,10 +112,28 @@ def test_every_scheme_of_s3_is_vended_for(server: GlueServer, location: str) -> 
     assert vended(catalog_at(server.endpoint, server), TableRecord(("db", "t"), location))
 
 
-@pytest.mark.parametrize("option", ["aws_access_key_id", "AWS_SESSION_TOKEN", "skip_signature"])
+@pytest.mark.parametrize(
+    "option",
+    [
+        "aws_access_key_id",
+        "AWS_SESSION_TOKEN",
+        "skip_signature",
+        "aws_role_arn",
+        "aws_web_identity_token_file",
+    ],
+)
 def test_credentials_given_for_storage_come_first(server: GlueServer, option: str) -> None:
     catalog = catalog_at(server.endpoint, server, **{f"storage.{option}": "mine"})
     assert vended(catalog) is None
+
+
+@pytest.mark.parametrize(
+    "option", ["azure_storage_account_key", "google_service_account", "azure_storage_region"]
+)
+def test_options_of_other_stores_change_nothing_for_s3(server: GlueServer, option: str) -> None:
+    found = vended(catalog_at(server.endpoint, server, **{f"storage.{option}": "other"}))
+    assert found is not None
+    assert {"aws_access_key_id", "aws_region"} <= found.keys()
 
 
 @pytest.mark.parametrize("option", ["aws_region", "region", "aws_default_region"])

@@ -180,6 +180,14 @@ def test_a_token_of_the_environment_is_not_sent_to_an_open_source_server(
         ("azure_storage_sas_token", False),
         ("google_service_account", False),
         ("azure_use_azure_cli", False),
+        ("azure_use_emulator", False),
+        ("azure_object_id", False),
+        ("azure_storage_tenant_id", False),
+        ("AWS_ROLE_ARN", False),
+        ("aws_web_identity_token_file", False),
+        ("oss_access_key_secret", False),
+        ("google_application_credentials", False),
+        ("token", False),
     ],
 )
 def test_auto_vends_unless_an_option_has_credentials(option: str, expected: bool) -> None:

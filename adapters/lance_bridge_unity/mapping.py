@@ -22,6 +22,7 @@ from lance_bridge.catalog import (
 )
 from lance_bridge.credentials import EXPIRES_AT
 from lance_bridge.errors import display, invalid, require_text
+from lance_bridge.names import in_backticks
 
 Json = dict[str, Any]
 
@@ -289,7 +290,7 @@ def type_text(spark: str | Mapping[str, Any]) -> str:
 
 def _quoted(name: str) -> str:
     """Return the name of a field as SQL writes it."""
-    return name if _PLAIN_NAME.fullmatch(name) else "`" + name.replace("`", "``") + "`"
+    return name if _PLAIN_NAME.fullmatch(name) else in_backticks(name)
 
 
 def _simple(spark: str) -> tuple[str, str]:

@@ -12,6 +12,7 @@ from lance_namespace.errors import ServiceUnavailableError
 
 from lance_bridge.catalog import TABLE_TYPE, Path
 from lance_bridge.errors import invalid
+from lance_bridge.names import quoted
 
 from .client import Client
 from .config import UnityConfig
@@ -38,11 +39,6 @@ _LONGEST_PAUSE = 2.0
 _SECONDS_TO_CANCEL = 10.0
 
 
-def identifier(path: Path) -> str:
-    """Return names as one SQL identifier, in backticks; backticks in names are doubled."""
-    return ".".join("`" + name.replace("`", "``") + "`" for name in path)
-
-
 def literal(text: str) -> str:
     r"""Return a text as a SQL string.
 
@@ -59,29 +55,29 @@ def create_table(path: Path, location: str, properties: Mapping[str, str]) -> st
     Raises:
         InvalidInputError: Databricks reserves the key of a property.
     """
-    statement = f"CREATE TABLE {identifier(path)} USING TEXT LOCATION {literal(location)}"
+    statement = f"CREATE TABLE {quoted(path)} USING TEXT LOCATION {literal(location)}"
     return f"{statement} TBLPROPERTIES ({_pairs(properties)})" if properties else statement
 
 
 def set_properties(path: Path, properties: Mapping[str, str]) -> str:
     """Return the statement that adds and replaces properties; the same errors."""
-    return f"ALTER TABLE {identifier(path)} SET TBLPROPERTIES ({_pairs(properties)})"
+    return f"ALTER TABLE {quoted(path)} SET TBLPROPERTIES ({_pairs(properties)})"
 
 
 def unset_properties(path: Path, keys: list[str]) -> str:
     """Return the statement that removes properties, if they exist."""
     names = ", ".join(map(literal, keys))
-    return f"ALTER TABLE {identifier(path)} UNSET TBLPROPERTIES IF EXISTS ({names})"
+    return f"ALTER TABLE {quoted(path)} UNSET TBLPROPERTIES IF EXISTS ({names})"
 
 
 def set_location(path: Path, location: str) -> str:
     """Return the statement that changes a table's location."""
-    return f"ALTER TABLE {identifier(path)} SET LOCATION {literal(location)}"
+    return f"ALTER TABLE {quoted(path)} SET LOCATION {literal(location)}"
 
 
 def rename_table(path: Path, new_path: Path) -> str:
     """Return the statement that renames a table."""
-    return f"ALTER TABLE {identifier(path)} RENAME TO {identifier(new_path)}"
+    return f"ALTER TABLE {quoted(path)} RENAME TO {quoted(new_path)}"
 
 
 def with_other_key(properties: Mapping[str, str]) -> dict[str, str]:

@@ -14,44 +14,53 @@ _PART = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
 _PLAIN = re.compile(r"[^.`\s]+")
 
 
+def split_name(text: str) -> list[str] | None:
+    """Return the parts of a name joined with dots, or None if it is malformed.
+
+    Backticks quote a part, as in Spark's SQL; a backtick inside one is doubled.
+    """
+    parts, position = [], 0
+    while match := _PART.match(text, position):
+        parts.append(match[1].replace("``", "`") if match[1] else match[2])
+        position = match.end()
+        if position == len(text):
+            return parts
+        if text[position] != ".":
+            break
+        position += 1
+    return None
+
+
 def parts_of(name: str) -> list[str]:
-    """Return the parts of a name joined with dots; backticks quote, as in Spark's SQL.
+    """Return the parts of a name, as `split_name`.
 
     Raises:
         InvalidInputError: (13) it is malformed.
     """
-    parts, position = [], 0
-    while True:
-        match = _PART.match(name, position)
-        if match is None:
-            break
-        parts.append(match[1].replace("``", "`") if match[1] else match[2])
-        position = match.end()
-        if position == len(name):
-            return parts
-        if name[position] != ".":
-            break
-        position += 1
+    parts = split_name(name)
+    if parts is not None:
+        return parts
     from .errors import invalid  # noqa: PLC0415 - takes seconds to import, and completion needs none
 
     raise invalid(f"'{name}' is not a name: write parts joined with dots, `quoted` if need be")
 
 
+def in_backticks(part: str) -> str:
+    """Return one part of a name as SQL writes it, quoted; a backtick inside it is doubled."""
+    return f"`{part.replace('`', '``')}`"
+
+
 def quoted(parts: Sequence[str]) -> str:
     """Return a name for Spark's SQL, every part quoted."""
-    return ".".join(_in_backticks(part) for part in parts)
+    return ".".join(in_backticks(part) for part in parts)
 
 
 def written(parts: Sequence[str]) -> str:
     """Return a name that `parts_of` reads back, with no part quoted that need not be."""
-    return ".".join(p if _PLAIN.fullmatch(p) else _in_backticks(p) for p in parts)
+    return ".".join(p if _PLAIN.fullmatch(p) else in_backticks(p) for p in parts)
 
 
 def first_names(names: Sequence[str], limit: int, separator: str = ", ") -> str:
     """Return some names for a message, and how many more there are: ``a, b and 3 more``."""
     more = len(names) - limit
     return separator.join(names[:limit]) + (f" and {more} more" if more > 0 else "")
-
-
-def _in_backticks(part: str) -> str:
-    return f"`{part.replace('`', '``')}`"

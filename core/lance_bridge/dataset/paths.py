@@ -6,7 +6,6 @@ top-level column.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,11 +14,11 @@ import lance
 from lance_namespace.errors import TableColumnNotFoundError
 
 from ..errors import invalid, require_text
+from ..names import in_backticks, split_name
 
 if TYPE_CHECKING:
     from ..table import Table
 
-_SEGMENT = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
 _MANY = 20
 """How many names a message lists."""
 
@@ -53,27 +52,18 @@ def parse(text: str) -> tuple[str, ...]:
         InvalidInputError: (13) it is empty, ends in a dot, or a backtick is not closed.
     """
     require_text("The field path", text)
-    segments, at = [], 0
-    while match := _SEGMENT.match(text, at):
-        quoted, plain = match.groups()
-        segments.append(plain if quoted is None else quoted.replace("``", "`"))
-        at = match.end()
-        if at == len(text):
-            return tuple(segments)
-        if text[at] != ".":
-            break
-        at += 1
-    raise invalid(
-        f"{text[:100]!r} is not a field path: join names with dots; a name that has a dot or a "
-        "backtick goes in backticks, with each backtick inside doubled"
-    )
+    segments = split_name(text)
+    if segments is None:
+        raise invalid(
+            f"{text[:100]!r} is not a field path: join names with dots; a name that has a dot or a "
+            "backtick goes in backticks, with each backtick inside doubled"
+        )
+    return tuple(segments)
 
 
 def canonical(segments: Sequence[str]) -> str:
     """Return a path in the spelling that Lance uses."""
-    return ".".join(
-        f"`{each.replace('`', '``')}`" if "." in each or "`" in each else each for each in segments
-    )
+    return ".".join(in_backticks(each) if "." in each or "`" in each else each for each in segments)
 
 
 def find_column(dataset: lance.LanceDataset, table: Table, text: str) -> Column:

@@ -9,6 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from servers.unity import sql as spark
 
+from lance_bridge.names import quoted
 from lance_bridge_unity import sql
 
 ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"]))
@@ -41,7 +42,7 @@ def test_a_literal_is_read_back_as_the_text_that_it_was_made_of(text: str) -> No
 @example(["`", "``", "a`.`b"])
 @example(["a`; DROP TABLE b; --"])
 def test_an_identifier_is_read_back_as_the_names_that_it_was_made_of(names: list[str]) -> None:
-    statement = spark.parse(f"DROP TABLE {sql.identifier(tuple(names))}")
+    statement = spark.parse(f"DROP TABLE {quoted(names)}")
     assert statement == spark.DropTable(tuple(names))
 
 

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from lance_bridge.config import CatalogConfig, Seconds
+from lance_bridge.config import CatalogConfig, Seconds, is_visible_ascii, require_visible_ascii
 
 _REGION = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 _ACCOUNT = re.compile(r"[0-9]{12}")
@@ -169,20 +169,10 @@ class GlueConfig(CatalogConfig):
             raise ValueError("write a region's name, such as us-east-1")
         return region
 
-    @field_validator("catalog_id", "access_key_id", "assume_role_external_id")
-    @classmethod
-    def _is_one_word(cls, text: str | None) -> str | None:
-        if text is not None and not _is_visible(text):
-            raise ValueError("must be visible ASCII characters without spaces")
-        return text
-
-    @field_validator("secret_access_key", "session_token")
-    @classmethod
-    def _secret_fits_a_header(cls, secret: SecretStr | None) -> SecretStr | None:
-        text = secret.get_secret_value() if secret is not None else "-"
-        if not _is_visible(text):
-            raise ValueError("must be visible ASCII characters without spaces")
-        return secret
+    _fits_a_header = field_validator(
+        "catalog_id", "access_key_id", "assume_role_external_id", "secret_access_key",
+        "session_token",
+    )(require_visible_ascii)  # fmt: skip
 
     @field_validator("assume_role_arn")
     @classmethod
@@ -223,11 +213,6 @@ def is_region(text: str) -> bool:
     return _REGION.fullmatch(text) is not None and len(text) <= 63
 
 
-def _is_visible(text: str) -> bool:
-    """Return True for a text that can be sent in a header, and is not empty."""
-    return text != "" and all("!" <= each <= "~" for each in text)
-
-
 def _check_endpoint(endpoint: str) -> None:
     try:
         parts = urlsplit(endpoint)
@@ -236,5 +221,6 @@ def _check_endpoint(endpoint: str) -> None:
         wrong = True
     if wrong:
         raise ValueError("must begin with http:// or https:// and a host")
-    if parts.username is not None or parts.query or parts.fragment or not _is_visible(endpoint):
+    has_more = parts.username is not None or parts.query or parts.fragment
+    if has_more or not is_visible_ascii(endpoint):
         raise ValueError("must not hold a user, '?', '#', spaces or what is not ASCII")

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from lance_bridge.config import CatalogConfig, Seconds
+from lance_bridge.config import CatalogConfig, Seconds, SecondsOrZero, require_visible_ascii
 
 from .endpoint import Endpoint, parse_endpoints
 
@@ -39,11 +39,8 @@ class HiveConfig(CatalogConfig):
         description="Time limit for a call, from the first byte sent to the last received, "
         "and for waiting for a free connection.",
     )
-    retry_timeout: float = Field(
+    retry_timeout: SecondsOrZero = Field(
         default=20.0,
-        ge=0,
-        le=86_400,
-        allow_inf_nan=False,
         alias="client.retry-timeout",
         description="How long a failed call is retried, if repeating it is safe; `0` disables "
         "retries.",
@@ -174,13 +171,7 @@ class HiveConfig(CatalogConfig):
         _user_and_groups(ugi)
         return ugi
 
-    @field_validator("http_token")
-    @classmethod
-    def _token_fits_a_header(cls, token: SecretStr | None) -> SecretStr | None:
-        text = token.get_secret_value() if token is not None else "-"
-        if not text or any(not "!" <= c <= "~" for c in text):
-            raise ValueError("must be visible ASCII characters without spaces")
-        return token
+    _token_fits_a_header = field_validator("http_token")(require_visible_ascii)
 
     @model_validator(mode="after")
     def _fields_fit_together(self) -> HiveConfig:

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from lance_bridge.catalog import Capabilities
-from lance_bridge.config import CatalogConfig, Seconds
+from lance_bridge.config import CatalogConfig, Seconds, SecondsOrZero, require_visible_ascii
 from lance_bridge.storage_options import authentication
 
 from .capabilities import capabilities
@@ -106,11 +106,8 @@ class UnityConfig(CatalogConfig):
         le=100,
         description="The maximum number of retries of a request, if repeating it is safe.",
     )
-    retry_timeout: float = Field(
+    retry_timeout: SecondsOrZero = Field(
         default=20.0,
-        ge=0,
-        le=86_400,
-        allow_inf_nan=False,
         description="How long a request is retried; `0` disables retries.",
     )
     vend: Literal["auto", "true", "false"] = Field(
@@ -176,13 +173,9 @@ class UnityConfig(CatalogConfig):
             raise ValueError("must not have the port 0")
         return host
 
-    @field_validator("token", "auth_token", "client_secret")
-    @classmethod
-    def _secret_fits_a_header(cls, secret: SecretStr | None) -> SecretStr | None:
-        text = secret.get_secret_value() if secret is not None else "-"
-        if not text or any(not "!" <= c <= "~" for c in text):
-            raise ValueError("must be visible ASCII characters without spaces")
-        return secret
+    _secret_fits_a_header = field_validator("token", "auth_token", "client_secret")(
+        require_visible_ascii
+    )
 
     @model_validator(mode="after")
     def _fields_fit_together(self) -> UnityConfig:

@@ -59,8 +59,9 @@ from .user_files import CONFIG_FILE_VARIABLE, config_path
 __all__ = [
     "CONFIG_FILE_VARIABLE", "SECRET_STORAGE_PATTERN", "STORAGE_OPTIONS", "STORAGE_PREFIX",
     "VENDOR_PREFIX", "CatalogConfig", "NamedCatalogs", "Property", "PropertyRow", "Seconds",
-    "catalogs_in", "config_path", "environment", "has_variable", "load", "named_catalogs",
-    "problems_of", "property_rows", "property_texts", "variable_of",
+    "SecondsOrZero", "catalogs_in", "config_path", "environment", "has_variable",
+    "is_visible_ascii", "load", "named_catalogs", "problems_of", "property_rows", "property_texts",
+    "require_visible_ascii", "variable_of",
 ]  # fmt: skip
 
 logger = logging.getLogger(__name__)
@@ -76,8 +77,11 @@ _ENDPOINT = re.compile(
 
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 """A time limit that a property sets: more than nothing, and a day at most."""
+SecondsOrZero = Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)]
+"""A time that a property sets, a day at most; 0 where the property says what that means."""
 
 ConfigT = TypeVar("ConfigT", bound="CatalogConfig")
+TextT = TypeVar("TextT", str | None, SecretStr | None)
 
 
 class CatalogConfig(BaseModel):
@@ -102,11 +106,8 @@ class CatalogConfig(BaseModel):
         "where no `namespace_path` is given: names joined with dots, such as `sales`. ListTables "
         "of the root lists it. It is not created.",
     )
-    declare_grace: float = Field(
+    declare_grace: SecondsOrZero = Field(
         default=60.0,
-        ge=0,
-        le=86_400,
-        allow_inf_nan=False,
         alias="declare.grace",
         description="How long a declared table without data is kept for the thread that declared "
         "it. Later, anyone may declare it again.",
@@ -257,6 +258,23 @@ class CatalogConfig(BaseModel):
         stored = {f"{STORAGE_PREFIX}{option}" for option in self.storage}
         stored |= {f"{VENDOR_PREFIX}{option}" for option in self.vendor_options}
         return (declared | {key for key in stored if self.is_secret(key)}) - self._sourced
+
+
+def is_visible_ascii(text: str) -> bool:
+    """Return whether a text is not empty, and all of it visible ASCII without spaces."""
+    return bool(text) and all("!" <= each <= "~" for each in text)
+
+
+def require_visible_ascii(value: TextT) -> TextT:
+    """Return a value that can be sent in a header; for a validator of fields.
+
+    Raises:
+        ValueError: it is empty, or has a space or a character that is not visible ASCII.
+    """
+    text = value.get_secret_value() if isinstance(value, SecretStr) else value
+    if text is not None and not is_visible_ascii(text):
+        raise ValueError("must be visible ASCII characters without spaces")
+    return value
 
 
 def load(config: type[ConfigT], impl: str, properties: Mapping[str, Any]) -> ConfigT:

@@ -17,7 +17,6 @@ import threading
 import time
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from lance_namespace.errors import (
@@ -31,11 +30,10 @@ from .. import location as locations
 from ..catalog import Catalog, Path, TableRecord
 from ..errors import display
 from ..records import ENTRY_ID
-from ..scan import innermost_namespaces
+from ..scan import scan_locations
 
 _KEPT_SECONDS = 60.0
 _KEPT_TIMES = 20
-_THREADS = 8
 _HINT = "With credentials.check-sharing=namespace, only the table's own namespace is read"
 
 Key = tuple[str, ...]
@@ -160,39 +158,16 @@ class SharingCheck:
                 time.monotonic() < until if begun_after is None else index.begun > begun_after
             ):
                 return index
-            index = _Index(self._records(namespace))
+            namespaces = None if self._everywhere else [namespace]
+            index = _Index(scan_locations(self._catalog, namespaces, _explain))
             end = time.monotonic()
             until = end + max(_KEPT_SECONDS, _KEPT_TIMES * (end - index.begun))
             self._kept[namespace] = index, until
             return index
 
-    def _records(self, namespace: Path) -> Iterator[tuple[TableRecord, bool]]:
-        if not self._everywhere:
-            yield from ((each, True) for each in self._read(namespace))
-            return
-        with ThreadPoolExecutor(_THREADS) as threads:
-            for records in threads.map(self._read, innermost_namespaces(self._catalog)):
-                yield from ((each, True) for each in records)
-        try:
-            yield from ((each, False) for each in self._catalog.scan_hidden_tables())
-        except PermissionDeniedError as error:
-            raise _unknown("Another catalog of the server", error) from error
 
-    def _read(self, namespace: Path) -> list[TableRecord]:
-        try:
-            return [
-                each
-                for each in self._catalog.scan_tables(namespace)
-                if each.location or not each.is_readable
-            ]
-        except NamespaceNotFoundError:
-            return []
-        except PermissionDeniedError as error:
-            raise _unknown(f"'{display(namespace)}'", error) from error
-
-
-def _unknown(what: str, error: PermissionDeniedError) -> PermissionDeniedError:
-    return PermissionDeniedError(
+def _explain(what: str, error: PermissionDeniedError) -> str:
+    return (
         f"No credentials: {what} may hold a table at the same location, and cannot be read: "
         f"{error}. {_HINT}"
     )

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from itertools import chain
 
 from lance_namespace.errors import (
     InvalidTableStateError,
     LanceNamespaceError,
-    NamespaceNotFoundError,
     PermissionDeniedError,
 )
 
@@ -20,16 +17,14 @@ from ..connection import Connection
 from ..entry import TableEntry
 from ..errors import concurrent_modification, display
 from ..records import ENTRY_ID
-from ..scan import innermost_namespaces
+from ..scan import scan_locations
 from ..storage.table_files import LocationFiles
 
 _THREADS = 8
-"""Namespaces, or entries, that are read at once."""
+"""Entries whose clones or partitions are read at once."""
 
-_LIMITS = (
-    "With drop.check-sharing=entries, partitions and clones are not looked for; with "
-    "drop.check-sharing=namespace, only entries in the namespace of the table itself count"
-)
+_HINT = "With drop.check-sharing=namespace, only the table's own namespace is read"
+_HINTS = f"With drop.check-sharing=entries, partitions and clones are not looked for. {_HINT}"
 
 
 class LocationIndex:
@@ -39,12 +34,8 @@ class LocationIndex:
         """Read the whole catalog, or only ``namespaces``, as `drop.check-sharing` says."""
         self._connection = connection
         everywhere = connection.config.drop_check != "namespace"
-        scope = innermost_namespaces(connection.catalog) if everywhere else iter(set(namespaces))
-        with ThreadPoolExecutor(_THREADS) as threads:
-            found = list(threads.map(partial(_read_namespace, connection), scope))
-        records = list(chain.from_iterable(found))
-        if everywhere:
-            records += _read_hidden(connection)
+        scope = None if everywhere else set(namespaces)
+        records = [each for each, _ in scan_locations(connection.catalog, scope, _explain)]
         self._entries = records
         self._locations = [
             (_owner(each), key, each.properties.get(ENTRY_ID))
@@ -90,8 +81,7 @@ class LocationIndex:
                 raise InvalidTableStateError(
                     f"Table '{display(record.path)}' cannot be dropped with its data: the entry "
                     f"'{display(path)}' cannot be read, and may be for the same place. Deregister "
-                    "the table instead. With drop.check-sharing=namespace, only entries in the "
-                    "namespace of the table itself count"
+                    f"the table instead. {_HINT}"
                 )
 
     def require_own_files(self, record: TableRecord) -> LocationFiles:
@@ -140,7 +130,7 @@ class LocationIndex:
             raise InvalidTableStateError(
                 f"Table '{display(record.path)}' cannot be dropped with its data: "
                 f"'{display(entry.path)}' may be a shallow clone that reads its files, and cannot "
-                f"be read: {error}. {_LIMITS}"
+                f"be read: {error}. {_HINTS}"
             ) from error
         if any(_may_be_at(own, each) for each in bases):
             raise InvalidTableStateError(
@@ -170,7 +160,7 @@ class LocationIndex:
         except PermissionDeniedError as error:
             raise PermissionDeniedError(
                 f"Nothing is deleted while '{display(entry.path)}' may have a partition at the "
-                f"same place and cannot be read: {error}. {_LIMITS}"
+                f"same place and cannot be read: {error}. {_HINTS}"
             ) from error
 
     def _require_unchanged(self, record: TableRecord) -> None:
@@ -182,35 +172,11 @@ class LocationIndex:
             raise concurrent_modification(record.path)
 
 
-def _read_namespace(connection: Connection, namespace: Path) -> list[TableRecord]:
-    """Return the entries of a namespace that have a location or cannot be read; none if it is gone.
-
-    Raises:
-        PermissionDeniedError: (15) with what to do.
-    """
-    try:
-        records = connection.catalog.scan_tables(namespace)
-        return [each for each in records if each.location or not each.is_readable]
-    except NamespaceNotFoundError:
-        return []
-    except PermissionDeniedError as error:
-        raise PermissionDeniedError(
-            f"Nothing is deleted while '{display(namespace)}' may hold an entry for the same place "
-            f"and cannot be read: {error}. With drop.check-sharing=namespace, only the namespace "
-            "of the table itself is read"
-        ) from error
-
-
-def _read_hidden(connection: Connection) -> list[TableRecord]:
-    """Return the entries of the server that the catalog does not list. Raises as above."""
-    try:
-        return list(connection.catalog.scan_hidden_tables())
-    except PermissionDeniedError as error:
-        raise PermissionDeniedError(
-            "Nothing is deleted while another catalog of the server may hold an entry for the same "
-            f"place and cannot be read: {error}. With drop.check-sharing=namespace, only the "
-            "namespace of the table itself is read"
-        ) from error
+def _explain(what: str, error: PermissionDeniedError) -> str:
+    return (
+        f"Nothing is deleted while {what} may hold an entry for the same place and cannot be read: "
+        f"{error}. {_HINT}"
+    )
 
 
 def _may_be_at(own: tuple[str, ...], location: str) -> bool:

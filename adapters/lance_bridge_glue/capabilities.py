@@ -12,6 +12,8 @@ from lance_bridge.errors import invalid
 _LONGEST = 255
 # Glue accepts nearly everything. Excluded is what has a meaning in paths, ARNs, filters or SQL, and
 # letters beyond ASCII, which can be folded to lower case in several ways.
+DESCRIPTION = "description"
+"""The property of a namespace that is the description of the database."""
 _ALLOWED = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", re.ASCII)
 _SAYS = "letters, digits, underscores, hyphens and dots of ASCII, and not begin with '-' or '.'"
 _SHOWN = 60
@@ -27,7 +29,7 @@ def capabilities() -> Capabilities:
     return Capabilities(
         namespace_levels=(NameRule("database", _ALLOWED, _SAYS, _LONGEST),),
         table_rule=NameRule("table", _ALLOWED, _SAYS, _LONGEST),
-        namespace_words=(NamespaceWords(comment="description"),),
+        namespace_words=(NamespaceWords(comment=DESCRIPTION),),
         folds_case=True,
         renames_by_copy=True,
         has_partitions=True,

@@ -11,11 +11,10 @@ from typing import Any
 from lance_bridge.catalog import TABLE_TYPE, CatalogColumn, NamespaceRecord, Path, TableRecord
 from lance_bridge.errors import invalid
 
-from .capabilities import check
+from .capabilities import DESCRIPTION, check
 
-DESCRIPTION = "description"
 LOCATION = "location"
-"""Properties of a namespace that are fields of the database, not parameters."""
+"""The property of a namespace that is the location of the database, not a parameter."""
 
 EXTERNAL_TABLE = "EXTERNAL_TABLE"
 RESOURCE_LINK = "resource link"
@@ -105,7 +104,7 @@ def table_input(shape: Any, record: TableRecord) -> dict[str, Any]:
         "Name": record.path[-1],
         "TableType": EXTERNAL_TABLE,
         "PartitionKeys": [],
-        "Parameters": {**_check_record(shape, record), "EXTERNAL": "TRUE"},
+        "Parameters": {**_check_record(shape, record), _EXTERNAL: "TRUE"},
         "StorageDescriptor": {"Columns": [], "Location": record.location},
     }
 
@@ -124,7 +123,7 @@ def updated_input(shape: Any, table: Mapping[str, Any], record: TableRecord) -> 
         **found,
         "Name": record.path[-1],
         "TableType": EXTERNAL_TABLE,
-        "Parameters": {**own, **_check_record(shape, record), "EXTERNAL": "TRUE"},
+        "Parameters": {**own, **_check_record(shape, record), _EXTERNAL: "TRUE"},
         "StorageDescriptor": {
             **(found.get("StorageDescriptor") or {}),
             "Location": record.location,

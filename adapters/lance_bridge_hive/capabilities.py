@@ -28,8 +28,14 @@ _CATALOG = NameRule("catalog", _ALLOWED, _SAYS, 256)
 _DATABASE = NameRule("database", _ALLOWED, _SAYS, 128)
 _TABLE = NameRule("table", _ALLOWED, _SAYS, 256)
 
-_CATALOG_WORDS = NamespaceWords("catalog.description", "catalog.location-uri")
-_DATABASE_WORDS = NamespaceWords("database.description", "database.location-uri", "database.owner")
+DESCRIPTION = "database.description"
+LOCATION = "database.location-uri"
+OWNER = "database.owner"
+OWNER_TYPE = "database.owner-type"
+CATALOG_DESCRIPTION = "catalog.description"
+CATALOG_LOCATION = "catalog.location-uri"
+_CATALOG_WORDS = NamespaceWords(CATALOG_DESCRIPTION, CATALOG_LOCATION)
+_DATABASE_WORDS = NamespaceWords(DESCRIPTION, LOCATION, OWNER)
 
 
 def capabilities(*, catalog_levels: bool) -> Capabilities:

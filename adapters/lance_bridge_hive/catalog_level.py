@@ -20,7 +20,7 @@ from lance_bridge.errors import (
 
 from . import mapping
 from .calls import Calls
-from .capabilities import DEFAULT_DATABASE, HIVE_CATALOG, database_argument
+from .capabilities import CATALOG_LOCATION, DEFAULT_DATABASE, HIVE_CATALOG, database_argument
 from .errors import is_a, text_of
 
 logger = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ class CatalogLevel:
         """Replace a catalog's description, and its location where one is given."""
         (name,) = record.path
         current = self.load(name)
-        kept = {mapping.CATALOG_LOCATION: _before_drop(current.locationUri)}
+        kept = {CATALOG_LOCATION: _before_drop(current.locationUri)}
         wanted = NamespaceRecord(record.path, {**kept, **record.properties})
         self._replace(name, mapping.catalog_fields(wanted, None))
 

@@ -16,13 +16,14 @@ from lance_namespace.errors import (
 )
 from thrift.Thrift import TException
 
-from lance_bridge.catalog import GUARD, RESERVED_PREFIX, Path, TableRecord
+from lance_bridge.catalog import GUARD, Path, TableRecord
 from lance_bridge.errors import (
     OutcomeUnknownError,
     concurrent_modification,
     display,
     unsupported,
 )
+from lance_bridge.records import ENTRY_ID
 
 from . import mapping
 from .calls import Calls
@@ -255,8 +256,8 @@ class TableChanges:
 
 def _requirements_without_guard(record: TableRecord, table: Any) -> _Requirements:
     """Return the requirements for an entry without a guard, which must not have been recreated."""
-    found, own_id = mapping.record_from(record.path[:-1], table), RESERVED_PREFIX + "id"
-    if record.properties.get(own_id) != found.properties.get(own_id) or (
+    found = mapping.record_from(record.path[:-1], table)
+    if record.properties.get(ENTRY_ID) != found.properties.get(ENTRY_ID) or (
         record.identity is not None and record.identity != found.identity
     ):
         raise concurrent_modification(record.path)

@@ -32,6 +32,7 @@ from lance_bridge.errors import (
     display,
     unsupported,
 )
+from lance_bridge.records import ENTRY_ID
 
 from . import mapping
 from .calls import Calls
@@ -355,7 +356,7 @@ def _records_location(path: Path, table: Any) -> str:
     if RECORDS in parameters:
         return str(parameters[RECORDS])
     location = (table.sd.location if table.sd else None) or ""
-    identity = parameters.get(RESERVED_PREFIX + "id") or f"{table.createTime} {path} {location}"
+    identity = parameters.get(ENTRY_ID) or f"{table.createTime} {path} {location}"
     return f"{path[-2]}.lance_bridge_{hashlib.sha256(identity.encode()).hexdigest()[:32]}"
 
 

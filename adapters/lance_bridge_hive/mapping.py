@@ -14,13 +14,26 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from lance_bridge.catalog import TABLE_TYPE, CatalogColumn, NamespaceRecord, Path, TableRecord
+from lance_bridge.catalog import (
+    RESERVED_PREFIX,
+    TABLE_TYPE,
+    CatalogColumn,
+    NamespaceRecord,
+    Path,
+    TableRecord,
+)
 from lance_bridge.errors import invalid
 
 from .capabilities import (
+    CATALOG_DESCRIPTION,
+    CATALOG_LOCATION,
+    DESCRIPTION,
+    LOCATION,
     OF_DATABASES,
     OF_TABLES,
+    OWNER,
     OWNER_LENGTH,
+    OWNER_TYPE,
     TEXT,
     check_namespace_location,
     check_parameters,
@@ -28,14 +41,7 @@ from .capabilities import (
     check_text,
 )
 
-DESCRIPTION = "database.description"
-LOCATION = "database.location-uri"
-OWNER = "database.owner"
-OWNER_TYPE = "database.owner-type"
-CATALOG_DESCRIPTION = "catalog.description"
-CATALOG_LOCATION = "catalog.location-uri"
-
-REVISION = "lance_bridge.revision"
+REVISION = RESERVED_PREFIX + "revision"
 """Changes with every alter by this adapter, so that concurrent ones are detected.
 
 A random value, a hyphen, and a digest of the entry's other content: see :func:`is_whole`.
@@ -123,7 +129,7 @@ def catalog_fields(record: NamespaceRecord, root: str | None) -> dict[str, str |
         InvalidInputError: a property that a catalog cannot hold, or no location.
     """
     name = record.path[0]
-    given = {k: v for k, v in record.properties.items() if not k.startswith("lance_bridge.")}
+    given = {k: v for k, v in record.properties.items() if not k.startswith(RESERVED_PREFIX)}
     location = given.pop(CATALOG_LOCATION, f"{root.rstrip('/')}/{name}" if root else None)
     description = given.pop(CATALOG_DESCRIPTION, None)
     if given:

@@ -19,8 +19,11 @@ _NO_COMPARE_AND_SET = (
     "Databricks sets a table's properties by SQL, which does not compare them with their previous "
     "values"
 )
-_CATALOG_WORDS = NamespaceWords("catalog.comment", "catalog.storage-root")
-_SCHEMA_WORDS = NamespaceWords("schema.comment", "schema.storage-root")
+COMMENT = ("catalog.comment", "schema.comment")
+"""The properties for the comment of a catalog and of a schema."""
+STORAGE_ROOT = ("catalog.storage-root", "schema.storage-root")
+"""The properties for the location of managed data."""
+_CATALOG_WORDS, _SCHEMA_WORDS = map(NamespaceWords, COMMENT, STORAGE_ROOT)
 _WITHIN_SCHEMA = "Unity Catalog renames tables within their schema only"
 
 

@@ -34,7 +34,7 @@ from lance_bridge.errors import (
 )
 
 from . import mapping, sql
-from .capabilities import NO_WAREHOUSE
+from .capabilities import NO_WAREHOUSE, STORAGE_ROOT
 from .client import Client, route
 from .concurrency import lock_names, read_back
 from .config import UnityConfig
@@ -144,7 +144,7 @@ class UnityCatalog(Catalog):
                 f"Namespace '{display(full)}' must keep at least one property: the server would "
                 "ignore the removal of all"
             )
-        key = mapping.STORAGE_ROOT[len(full) - 1]
+        key = STORAGE_ROOT[len(full) - 1]
         wanted = record.properties.get(key)
         if wanted and wanted != self.load_namespace(record.path).properties.get(key):
             raise invalid(f"Property {key} of '{display(full)}' cannot be changed")

@@ -24,14 +24,11 @@ from lance_bridge.credentials import EXPIRES_AT
 from lance_bridge.errors import display, invalid, require_text
 from lance_bridge.names import in_backticks
 
+from .capabilities import COMMENT, STORAGE_ROOT
+
 Json = dict[str, Any]
 
 EXTERNAL = "EXTERNAL"
-COMMENT = ("catalog.comment", "schema.comment")
-"""The properties for the comment of a catalog and of a schema."""
-STORAGE_ROOT = ("catalog.storage-root", "schema.storage-root")
-"""The properties for the location of managed data."""
-
 MANAGED_DIRECTORY = "/__unitystorage"
 """Below a storage root: the directory of managed tables, where no external ones are allowed."""
 

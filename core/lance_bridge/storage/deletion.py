@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import logging
 import os
-import stat
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -22,6 +21,7 @@ from obstore.exceptions import NotFoundError
 
 from ..names import first_names
 from . import table_files
+from .local_files import is_directory, raise_unless_deleted
 from .table_files import LocationFiles
 
 _NAMED = 10
@@ -142,14 +142,11 @@ class LocalLocation(Location):
         self._directory = directory
 
     def _list(self) -> tuple[list[str], list[str]]:
-        try:
-            if not stat.S_ISDIR(self._directory.stat().st_mode):
-                return [], []
-        except (FileNotFoundError, NotADirectoryError):
+        if not is_directory(self._directory):
             return [], []
         files: list[str] = []
         others: list[str] = []
-        for parent, directories, names in os.walk(self._directory, onerror=_stop):
+        for parent, directories, names in os.walk(self._directory, onerror=raise_unless_deleted):
             here = Path(parent)
             others += [self._path(here / n) for n in directories if (here / n).is_symlink()]
             if not directories and not names and here != self._directory:
@@ -180,18 +177,13 @@ class LocalLocation(Location):
         if not self._directory.is_dir():
             return
         emptied = {str(parent) for path in deleted for parent in PurePosixPath(path).parents}
-        found = os.walk(self._directory, topdown=False, onerror=_stop)
+        found = os.walk(self._directory, topdown=False, onerror=raise_unless_deleted)
         for directory in [Path(parent) for parent, _, _ in found]:
             name = self._path(directory)
             if name != "." and (name in emptied or table_files.is_lance_directory(name)):
                 remove_if_empty(directory)
         if not self._directory.is_symlink():
             remove_if_empty(self._directory)
-
-
-def _stop(error: OSError) -> None:
-    if not isinstance(error, FileNotFoundError):  # deleted since it was listed
-        raise error
 
 
 def remove_if_empty(directory: Path) -> None:

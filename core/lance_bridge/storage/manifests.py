@@ -6,8 +6,6 @@ Source: the Lance table format, sections "Manifest" and "Manifest naming schemes
 from __future__ import annotations
 
 import logging
-import os
-import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -26,6 +24,7 @@ from obstore.store import LocalStore
 
 from .. import location as locations
 from ..errors import invalid, unsupported
+from .local_files import is_directory
 from .manifest_content import parse_manifest
 from .store import TableStorage, store_errors
 from .table_files import LARGEST_VERSION, V2_DIGITS, VERSIONS
@@ -210,12 +209,12 @@ class TableFiles:
         uri = locations.for_lance(self.location)
         if not locations.is_local(uri):
             return self._remote
-        if not _is_directory(uri):
+        if not is_directory(uri):
             return None
         try:
             return LocalStore(uri)
         except BaseError:
-            if _is_directory(uri):
+            if is_directory(uri):
                 raise
             return None  # removed meanwhile
 
@@ -224,13 +223,6 @@ class TableFiles:
         if store is None:
             raise FileNotFoundError(f"There is no directory {self.location}")
         return store
-
-
-def _is_directory(path: str) -> bool:
-    try:
-        return stat.S_ISDIR(os.stat(path).st_mode)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
 
 
 def _remove_one(store: Any, path: str) -> None:

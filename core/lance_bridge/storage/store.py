@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -31,6 +30,7 @@ from obstore.store import from_url
 
 from .. import location as locations
 from .deletion import LocalLocation, Location, RemoteLocation, remove_if_empty
+from .local_files import is_directory, raise_unless_deleted
 from .table_files import RESERVED_FILE, VERSIONS, LocationFiles
 
 _CLIENT_OPTIONS = {
@@ -206,20 +206,13 @@ def _make_reserved(directory: Path) -> None:
 
 
 def _local_names(directory: Path) -> Iterator[str]:
-    try:
-        # Not `exists`, which reports an inaccessible path as absent.
-        mode = directory.stat().st_mode
-    except (FileNotFoundError, NotADirectoryError):
+    found = is_directory(directory)
+    if found is None:
         return
-    if not stat.S_ISDIR(mode):
+    if not found:
         yield directory.name
         return
-
-    def stop(error: OSError) -> None:
-        if not isinstance(error, FileNotFoundError):  # deleted since it was listed
-            raise error
-
-    for parent, _, files in os.walk(directory, onerror=stop):
+    for parent, _, files in os.walk(directory, onerror=raise_unless_deleted):
         for name in files:
             yield str(Path(parent, name).relative_to(directory))
 

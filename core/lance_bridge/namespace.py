@@ -214,7 +214,7 @@ def _reconnect(
         raise invalid(f"{error}. {_advice(kind.config_type, names[0], missing)}") from None
     missing = [key for key in missing if key not in namespace.connection.config.sourced]
     if missing:
-        _log_once(_advice(kind.config_type, names[0], missing))
+        warn_once(_advice(kind.config_type, names[0], missing))
     namespace.configured_name = name
     namespace._left_out = left_out
     return namespace
@@ -254,8 +254,8 @@ def _advice(config: type[configuration.CatalogConfig], name: str, missing: Seque
 
 
 @cache
-def _log_once(text: str) -> None:
-    """Log a warning, once in a process however many pickles it loads."""
+def warn_once(text: str) -> None:
+    """Log a warning, once in a process however often it is given."""
     logger.warning("%s", text)
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import difflib
-import logging
 from collections.abc import Mapping
-from functools import cache
 from typing import Any
 
 import lance_namespace
@@ -17,9 +15,7 @@ from _lance_bridge_names import GROUP, catalogs, implementations
 from . import config as configuration
 from .errors import STORAGE_ERROR, first_line, invalid, unsupported
 from .imports import import_attribute
-from .namespace import LanceBridgeNamespace
-
-logger = logging.getLogger(__name__)
+from .namespace import LanceBridgeNamespace, warn_once
 
 __all__ = [
     "GROUP", "catalogs", "connect", "connect_configured", "find", "implementation",
@@ -85,16 +81,11 @@ def _named_catalogs() -> configuration.NamedCatalogs:
     named = configuration.named_catalogs()
     for name in named:
         if is_implementation(name):
-            _warn_once(
+            warn_once(
                 f"The configuration file has a catalog '{name}', but '{name}' is the name of an "
                 "implementation and always means that: give the catalog another name"
             )
     return named
-
-
-@cache
-def _warn_once(text: str) -> None:
-    logger.warning("%s", text)
 
 
 def is_implementation(name: str) -> bool:

@@ -175,7 +175,7 @@ def test_a_namespace_that_can_do_without_its_secrets_logs_once_which_are_missing
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    namespace_module._log_once.cache_clear()
+    namespace_module.warn_once.cache_clear()
     content = pickle.dumps(MemoryNamespace(**with_secrets))
     loaded = pickle.loads(content)
     pickle.loads(content)
@@ -186,7 +186,7 @@ def test_a_namespace_that_can_do_without_its_secrets_logs_once_which_are_missing
     assert TOKEN not in said
 
     caplog.clear()
-    namespace_module._log_once.cache_clear()
+    namespace_module.warn_once.cache_clear()
     monkeypatch.setenv("LANCE_BRIDGE_MEMORY_TOKEN", "here")
     monkeypatch.setenv("LANCE_BRIDGE_MEMORY_STORAGE_AWS_SECRET_ACCESS_KEY", "here")
     pickle.loads(content)
@@ -199,7 +199,7 @@ def test_a_secret_that_no_variable_can_have_is_advised_to_be_in_a_file(
     caplog: pytest.LogCaptureFixture,
     tmp_path: Path,
 ) -> None:
-    namespace_module._log_once.cache_clear()
+    namespace_module.warn_once.cache_clear()
     archive = {
         "credentials.archive.vendor": VENDOR,
         "credentials.archive.prefix": "s3://lake/archive",

@@ -20,6 +20,7 @@ from lance_namespace.errors import (
 
 import lance_bridge
 from _lance_bridge_names import NAMESPACES_GROUP
+from lance_bridge import namespace as namespace_module
 from lance_bridge import registry
 from lance_bridge_hive import HiveNamespace
 
@@ -148,7 +149,7 @@ def test_a_named_catalog_may_be_one_of_pylance_s(yaml_file: Path) -> None:
 def test_an_entry_with_the_name_of_an_impl_is_logged_and_harms_no_other(
     yaml_file: Path, impl: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    registry._warn_once.cache_clear()
+    namespace_module.warn_once.cache_clear()
     yaml_file.write_text(f"{yaml_file.read_text()}  {impl}: {{impl: dir, root: /data}}\n")
     assert config(lance_bridge.connect("prod")).uri == "in-file"
     assert f"'{impl}' is the name of an implementation" in caplog.text

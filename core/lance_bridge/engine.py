@@ -5,7 +5,6 @@ A process has one engine or none. `lance_bridge_spark.register` makes a Spark se
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -116,7 +115,7 @@ def current() -> Engine | None:
     return _engine
 
 
-def required(operation: str, reasons: Mapping[str, str]) -> Engine:
+def require_engine(operation: str) -> Engine:
     """Return the engine that an operation needs.
 
     Raises:
@@ -124,5 +123,5 @@ def required(operation: str, reasons: Mapping[str, str]) -> Engine:
     """
     engine = current()
     if engine is None:
-        raise unsupported(f"Not supported: {operation}: {reasons[operation]}")
+        raise unsupported(f"Not supported: {operation}: {HOW}")
     return engine

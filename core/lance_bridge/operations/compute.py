@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping
 from typing import Final
 
 import lance_namespace as api
@@ -14,11 +13,8 @@ from .. import engine
 from ..errors import invalid, unsupported
 from .base import Operations
 
-UNSUPPORTED: Final[Mapping[str, str]] = {
-    "create_materialized_view": engine.HOW,
-    "refresh_materialized_view": engine.HOW,
-}
-"""Operations that no catalog can do alone, each with the reason, which is also its error."""
+UNSUPPORTED: Final = ("create_materialized_view", "refresh_materialized_view")
+"""Operations that no catalog can do alone."""
 
 _QUERY = "query"
 _OF_OTHER_ENGINES = (
@@ -31,7 +27,7 @@ _OF_OTHER_ENGINES = (
 
 
 class ComputeOperations(Operations):
-    """Materialized views. Without a compute engine, every method refuses: `UNSUPPORTED`."""
+    """Materialized views. Without a compute engine, every method refuses."""
 
     def create_materialized_view(
         self, request: api.CreateMaterializedViewRequest
@@ -41,7 +37,7 @@ class ComputeOperations(Operations):
         Raises: UnsupportedOperation, NamespaceNotFound, TableNotFound, TableAlreadyExists,
         TableColumnNotFound, InvalidInput, ConcurrentModification, ServiceUnavailable.
         """
-        worker = engine.required("create_materialized_view", UNSUPPORTED)
+        worker = engine.require_engine("create_materialized_view")
         if request.kind != _QUERY:
             raise unsupported(f"kind '{request.kind[:60]}' is not supported: only {_QUERY} is")
         if request.udtf_spec is not None:
@@ -67,7 +63,7 @@ class ComputeOperations(Operations):
         TableColumnNotFound, InvalidInput, ConcurrentModification, ServiceUnavailable,
         InvalidTableState.
         """
-        worker = engine.required("refresh_materialized_view", UNSUPPORTED)
+        worker = engine.require_engine("refresh_materialized_view")
         for name in _OF_OTHER_ENGINES:
             if getattr(request, name) is not None:
                 raise unsupported(f"{name} is not supported: the engine decides on that itself")

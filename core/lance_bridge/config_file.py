@@ -222,16 +222,9 @@ def read_secrets(impl: str, properties: Mapping[str, str]) -> dict[str, Any]:
 
 def _from_file(impl: str, name: str) -> dict[str, Any]:
     try:
-        content = yaml.safe_load(Path(name).expanduser().read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        # The parser's own message quotes the line.
-        reason = getattr(error, "strerror", None) or f"it is not YAML ({type(error).__name__})"
-        raise invalid(f"impl={impl}: property '{SECRETS_FILE}': {name}: {reason}") from None
-    if not isinstance(content, dict):
-        raise invalid(
-            f"impl={impl}: property '{SECRETS_FILE}': {name} must be a YAML mapping of properties"
-        )
-    return content
+        return read_mapping(Path(name).expanduser())
+    except InvalidInputError as error:
+        raise invalid(f"impl={impl}: property '{SECRETS_FILE}': {error}") from None
 
 
 def _from_provider(impl: str, properties: Mapping[str, str]) -> dict[str, Any]:

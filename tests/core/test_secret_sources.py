@@ -102,7 +102,17 @@ def test_a_source_that_gives_nothing_is_refused_and_no_value_shown(
     assert SECRET not in "".join(shown)
 
 
-@pytest.mark.parametrize("text", [SECRET, f"token: [{SECRET}", f"- {SECRET}", "secrets.file: x"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        SECRET,
+        f"token: [{SECRET}",
+        f"- {SECRET}",
+        "secrets.file: x",
+        f"token: {SECRET}\ntoken: {SECRET}",
+        f"1: {SECRET}",
+    ],
+)
 def test_a_file_that_is_no_mapping_is_refused_and_no_line_shown(tmp_path: Path, text: str) -> None:
     path = tmp_path / "bad.yaml"
     path.write_text(text)

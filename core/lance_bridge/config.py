@@ -212,11 +212,6 @@ class CatalogConfig(BaseModel):
         return declared_properties(cls)
 
     @classmethod
-    def secret_keys(cls) -> set[str]:
-        """Return the keys of the declared properties that hold a secret."""
-        return {p.key for p in cls.declared() if p.secret}
-
-    @classmethod
     def is_secret(cls, key: str) -> bool:
         """Return True where the value of ``key`` must not be shown."""
         if key.startswith(STORAGE_PREFIX):

@@ -141,7 +141,9 @@ def catalogs(
 def secret_keys(impl: str) -> set[str]:
     """Return the secret properties of an implementation of ours."""
     kind = implementation(impl)
-    return kind.config_type.secret_keys() if issubclass(kind, LanceBridgeNamespace) else set()
+    if not issubclass(kind, LanceBridgeNamespace):
+        return set()
+    return {each.key for each in kind.config_type.declared() if each.secret}
 
 
 class Everything:

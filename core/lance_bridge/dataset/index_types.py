@@ -34,7 +34,8 @@ _TEXT = frozenset(
         "ascii_folding",
     }
 )
-_DISTANCES = {"l2": "l2", "euclidean": "l2", "cosine": "cosine", "dot": "dot", "hamming": "hamming"}
+DISTANCES = {"l2": "l2", "euclidean": "l2", "cosine": "cosine", "dot": "dot", "hamming": "hamming"}
+"""Lance's name of each distance that a request may name, in any letter case."""
 _MAX_DEFAULT_SUB_VECTORS = 16
 
 
@@ -194,8 +195,7 @@ def parse_index_type(name: str) -> IndexType:
 
     Raises InvalidInput (13).
     """
-    plain = name.upper().replace("_", "")
-    kind = _BY_NAME.get(_ALIASES.get(plain, plain))
+    kind = _find(name)
     if kind is None:
         raise invalid(
             f"index_type {name[:60]!r} is not known: it can be "
@@ -206,9 +206,13 @@ def parse_index_type(name: str) -> IndexType:
 
 def to_request_name(name: str) -> str:
     """Return the name that requests use for Lance's name of an index type."""
-    plain = name.upper().replace("_", "")
-    kind = _BY_NAME.get(_ALIASES.get(plain, plain))
+    kind = _find(name)
     return name if kind is None else kind.name
+
+
+def _find(name: str) -> IndexType | None:
+    plain = name.upper().replace("_", "")
+    return _BY_NAME.get(_ALIASES.get(plain, plain))
 
 
 def index_options(
@@ -249,7 +253,7 @@ def _vector_options(given: dict[str, Any], kind: IndexType, field: pa.Field) -> 
 
 
 def _distance(name: str, kind: IndexType, field: pa.Field) -> str:
-    distance = _DISTANCES.get(name.lower())
+    distance = DISTANCES.get(name.lower())
     if distance is None:
         raise invalid(
             f"distance_type {name[:60]!r} is not known: it can be l2, cosine, dot, hamming"

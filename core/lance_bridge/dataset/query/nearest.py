@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 Request = QueryTableRequest | AnalyzeTableQueryPlanRequest
 """Both have every option of a query."""
 
-DISTANCE_TYPES = ("l2", "euclidean", "cosine", "dot", "hamming")
-"""In any letter case; euclidean is l2. Source: pylance's directory namespace."""
-
 DEFAULT_COLUMN = "vector"
-"""The one of several vector columns that is searched by default. Source: the same."""
+"""The one of several vector columns that is searched by default.
+
+Source: pylance's directory namespace.
+"""
 
 DEFAULT_K = 10
 """How many rows a search finds if ``k`` is 0: Lance's own default. Source: the same."""
@@ -158,8 +158,8 @@ def _options(dataset: lance.LanceDataset, request: Request) -> dict[str, Any]:
 
 
 def _distance_type(name: str | None) -> str | None:
-    if name is not None and name.lower() not in DISTANCE_TYPES:
-        raise invalid(f"Distance type {name!r} is none of {', '.join(DISTANCE_TYPES)}")
+    if name is not None and name.lower() not in index_types.DISTANCES:
+        raise invalid(f"Distance type {name!r} is none of {', '.join(index_types.DISTANCES)}")
     return name
 
 

@@ -43,7 +43,7 @@ _THROTTLED = (
 _CLOCK = ("RequestExpired", "RequestTimeTooSkewed")
 _CLOCK_TEXTS = ("Signature expired", "Signature not yet current")
 _MISSING = ("NotImplemented", "InvalidAction", "MethodNotAllowed", "UnknownOperationException")
-_TOO_LARGE = "PackedPolicyTooLarge"
+_TOO_LARGE = ("PackedPolicyTooLarge", "PackedPolicyTooLargeException")
 _BY_CODE: dict[str, tuple[type[LanceNamespaceError], str]] = {
     **dict.fromkeys(_REFUSED, (
         PermissionDeniedError,
@@ -55,14 +55,10 @@ _BY_CODE: dict[str, tuple[type[LanceNamespaceError], str]] = {
         UnsupportedOperationError,
         "The service at sts_endpoint has no sessions with policies: use another vendor, or none",
     )),
-    _TOO_LARGE: (
+    **dict.fromkeys(_TOO_LARGE, (
         InvalidTableStateError,
         "The location, or the session's tags, are too long: give the table a shorter location",
-    ),
-    "PackedPolicyTooLargeException": (
-        InvalidTableStateError,
-        "The location, or the session's tags, are too long: give the table a shorter location",
-    ),
+    )),
     "ValidationError": (
         InvalidInputError,
         "Check role_arn, external_id and duration_seconds: a role allows at most its own "

@@ -16,11 +16,6 @@ from ..storage.staging import Staged
 from .base import Operations
 
 
-def ranges_of(request: api.BatchDeleteTableVersionsRequest) -> list[range]:
-    """Return the ranges that a request wants to delete. Raises InvalidInput."""
-    return versions.check_ranges((r.start_version, r.end_version) for r in request.ranges)
-
-
 class VersionOperations(Operations):
     """Operations on versions, tags and branches."""
 
@@ -98,7 +93,7 @@ class VersionOperations(Operations):
         Raises: NamespaceNotFound, TableNotFound, InvalidInput, ConcurrentModification,
         InvalidTableState, TableBranchNotFound.
         """
-        ranges = ranges_of(request)
+        ranges = versions.check_ranges((r.start_version, r.end_version) for r in request.ranges)
         table = self.tables.load_by_id(request.id)
         planned = versions.prepare_deletion(table, request.branch, ranges)
         return api.BatchDeleteTableVersionsResponse(deleted_count=versions.delete(planned))

@@ -101,18 +101,16 @@ def _was_created(connection: Connection, record: NamespaceRecord) -> bool:
         found = connection.catalog.load_namespace(record.path)
     except NamespaceNotFoundError:
         return False
-    own = ENTRY_ID
-    if own in found.properties or len(record.path) == connection.capabilities.levels:
-        return found.properties.get(own) == record.properties[own]
+    if ENTRY_ID in found.properties or len(record.path) == connection.capabilities.levels:
+        return found.properties.get(ENTRY_ID) == record.properties[ENTRY_ID]
     return True  # an outer level need not be able to hold properties
 
 
 def _was_altered(connection: Connection, record: NamespaceRecord) -> bool:
     """Return whether the namespace has these properties; not every kind can hold our own one."""
     found = connection.catalog.load_namespace(record.path).properties
-    own = ENTRY_ID
-    if own in found:
-        return found[own] == record.properties[own]
+    if ENTRY_ID in found:
+        return found[ENTRY_ID] == record.properties[ENTRY_ID]
     wanted = _visible(record.properties)
     return all(found.get(key) == value for key, value in wanted.items())
 

@@ -13,7 +13,7 @@ from typing import Any
 import typer
 
 import lance_bridge
-from lance_bridge.config import PropertyRow, property_rows
+from lance_bridge.config import Property
 from lance_bridge_cli.app import app
 
 from .markdown import table_row
@@ -29,7 +29,7 @@ MODULES = (
 
 def properties() -> str:
     """Return the page of all properties: those of every catalog once, then each catalog's own."""
-    tables = {name: property_rows(_config_type(name)) for name in CATALOGS}
+    tables = {name: _config_type(name).declared() for name in CATALOGS}
     shared = [row for row in tables["hive"] if all(row in rows for rows in tables.values())]
     lines = [
         "# Properties",
@@ -48,13 +48,13 @@ def _config_type(name: str) -> Any:
     return getattr(importlib.import_module(module), attribute).config_type
 
 
-def _table(title: str, rows: list[PropertyRow]) -> Iterator[str]:
+def _table(title: str, rows: list[Property]) -> Iterator[str]:
     yield from ("", f"## {title}", "", "| property | meaning | default | secret | example |")
     yield "|---|---|---|---|---|"
     for row in rows:
-        default = f"`{row.default}`" if row.default not in ("", "required") else row.default
+        default = row.default_text if row.required or not row.default else f"`{row.default}`"
         example = f"`{row.example}`" if row.example else ""
-        yield table_row(f"`{row.name}`", row.meaning, default, "yes" if row.secret else "", example)
+        yield table_row(f"`{row.key}`", row.meaning, default, "yes" if row.secret else "", example)
 
 
 def commands() -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict
 from enum import Enum
 from operator import itemgetter
 from typing import TYPE_CHECKING, Annotated, Any
@@ -138,8 +137,7 @@ def list_properties(
 
     Example: lance-bridge catalogs properties hive
     """
-    from lance_bridge.config import property_rows  # noqa: PLC0415 - takes seconds to import
-    from lance_bridge.registry import (  # noqa: PLC0415 - the same
+    from lance_bridge.registry import (  # noqa: PLC0415 - takes seconds to import
         implementation,
         require_lance_bridge_class,
     )
@@ -147,8 +145,17 @@ def list_properties(
     require_catalog(impl)
     with exit_on_error():
         catalog = require_lance_bridge_class(implementation(impl), impl)
-    rows = [asdict(each) for each in property_rows(catalog.config_type)]
     columns = ["name", "default", "secret", "meaning", "example"]
+    rows: list[dict[str, Any]] = [
+        {
+            "name": each.key,
+            "default": each.default_text,
+            "secret": each.secret,
+            "meaning": each.meaning,
+            "example": each.example,
+        }
+        for each in catalog.config_type.declared()
+    ]
     if output is PropertiesOutput.MARKDOWN:
         print_markdown(columns, rows)
     else:

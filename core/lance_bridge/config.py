@@ -38,10 +38,8 @@ from .config_file import (
 )
 from .config_properties import (
     Property,
-    PropertyRow,
     declared_properties,
     problems_of,
-    property_rows,
 )
 from .errors import invalid
 from .storage_options import (
@@ -58,9 +56,9 @@ from .user_files import CONFIG_FILE_VARIABLE, config_path
 
 __all__ = [
     "CONFIG_FILE_VARIABLE", "SECRET_STORAGE_PATTERN", "STORAGE_OPTIONS", "STORAGE_PREFIX",
-    "VENDOR_PREFIX", "CatalogConfig", "NamedCatalogs", "Property", "PropertyRow", "Seconds",
-    "SecondsOrZero", "catalogs_in", "config_path", "environment", "has_variable",
-    "is_visible_ascii", "load", "named_catalogs", "problems_of", "property_rows", "property_texts",
+    "VENDOR_PREFIX", "CatalogConfig", "NamedCatalogs", "Property", "Seconds", "SecondsOrZero",
+    "catalogs_in", "config_path", "environment", "has_variable",
+    "is_visible_ascii", "load", "named_catalogs", "problems_of", "property_texts",
     "require_visible_ascii", "variable_of",
 ]  # fmt: skip
 

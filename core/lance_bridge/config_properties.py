@@ -28,17 +28,10 @@ class Property:
     meaning: str
     example: str
 
-
-@dataclass(frozen=True)
-class PropertyRow:
-    """One row of a catalog's table of properties."""
-
-    name: str
-    default: str
-    """``required`` where a value must be given, empty where the property has no default."""
-    secret: bool
-    meaning: str
-    example: str
+    @property
+    def default_text(self) -> str:
+        """The default for a table: ``required`` where a value must be given, empty without one."""
+        return "required" if self.required else self.default or ""
 
 
 @cache
@@ -94,20 +87,6 @@ def _example_text(field: FieldInfo) -> str:
     if isinstance(default, bool):
         return str(not default).lower()
     return str(round(default * 2)) if isinstance(default, int | float) else ""
-
-
-def property_rows(model: type[BaseModel]) -> list[PropertyRow]:
-    """Return the properties of a model, in the order of their declaration."""
-    return [
-        PropertyRow(
-            each.key,
-            "required" if each.required else each.default or "",
-            each.secret,
-            each.meaning,
-            each.example,
-        )
-        for each in declared_properties(model)
-    ]
 
 
 def problems_of(error: ValidationError, prefix: str = "") -> str:

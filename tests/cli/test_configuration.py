@@ -12,7 +12,6 @@ import yaml
 from pydantic import ValidationError
 
 from lance_bridge import LanceBridgeNamespace
-from lance_bridge.config import property_rows
 from lance_bridge.registry import find
 from lance_bridge_cli.configuration import HIDDEN
 
@@ -231,9 +230,7 @@ def test_a_malformed_catalog_does_not_affect_the_others(config: Path) -> None:
 def test_every_property_has_an_example_that_is_valid(impl: str) -> None:
     catalog = find(impl)
     assert issubclass(catalog, LanceBridgeNamespace)
-    examples: dict[str, Any] = {
-        each.name: each.example for each in property_rows(catalog.config_type)
-    }
+    examples: dict[str, Any] = {each.key: each.example for each in catalog.config_type.declared()}
     assert all(examples.values())
 
     examples |= {"storage.*": {"aws_region": "us-east-1"}, "no.such.property": ""}

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from lance_bridge.config import PropertyRow, property_rows
+from lance_bridge.config import Property
 from lance_bridge.credentials.vendor import find_vendor
 
 from .spec_facts import REPOSITORY, namespace_class
@@ -59,8 +59,8 @@ def properties(impl: str) -> Iterator[str]:
     """Yield the table of the properties of an implementation."""
     yield "| property | default | secret | meaning | example |"
     yield "|---|---|---|---|---|"
-    for row in property_rows(namespace_class(impl).config_type):
-        cells = [f"`{row.name}`", _default(row), "yes" if row.secret else "", row.meaning]
+    for row in namespace_class(impl).config_type.declared():
+        cells = [f"`{row.key}`", _default(row), "yes" if row.secret else "", row.meaning]
         example = f"`{row.example}`" if row.example else ""
         yield "| " + " | ".join(_escape(cell) for cell in (*cells, example)) + " |"
 
@@ -81,8 +81,8 @@ def vendor_options(name: str) -> Iterator[str]:
 _TABLES = {"properties": properties, "vendor": vendor_options}
 
 
-def _default(row: PropertyRow) -> str:
-    return f"`{row.default}`" if row.default not in ("", "required") else row.default
+def _default(row: Property) -> str:
+    return row.default_text if row.required or not row.default else f"`{row.default}`"
 
 
 def _escape(cell: str) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 import logging
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -25,6 +24,7 @@ from starlette.types import Receive, Scope, Send
 
 from .arrow_limits import BatchLimits
 from .calls import sending_client
+from .monitoring.observed import observed
 
 _log = logging.getLogger(__name__)
 
@@ -138,8 +138,10 @@ class RowsResponse(Response):
         self._reader = reader
         self._stall_seconds = stall_seconds
         self._threads = threads
+        self._error: Exception | None = None
+        self._is_complete = False
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         start = {"status": self.status_code, "headers": self.raw_headers}
         await send({"type": "http.response.start", **start})
         sender, receiver = anyio.create_memory_object_stream[bytes](1)
@@ -149,6 +151,8 @@ class RowsResponse(Response):
             async with receiver:
                 await self._send_all(receiver, send)
             tasks.cancel_scope.cancel()
+        if self._error is not None:
+            observed(scope).record_error(self._error)
 
     async def _send_all(self, parts: ObjectReceiveStream[bytes], send: Send) -> None:
         async for part in parts:
@@ -157,13 +161,21 @@ class RowsResponse(Response):
             if waiting.cancelled_caught:
                 _log.warning("A client read nothing for %g seconds", self._stall_seconds)
                 return
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+        if self._is_complete:  # else the server cuts the connection
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _produce(self, sender: ObjectSendStream[bytes]) -> None:
         async with sender:
             write = partial(self._write, _SentFile(sender, current_token()))
-            with suppress(anyio.BrokenResourceError):  # the client went away
+            try:
                 await anyio.to_thread.run_sync(write, limiter=self._threads)
+            except anyio.BrokenResourceError:
+                pass  # the client went away
+            except Exception as error:  # noqa: BLE001 - whatever reading raises
+                self._error = error
+                _log.exception("A query failed after its first rows were sent")
+            else:
+                self._is_complete = True
 
     def _write(self, sink: _SentFile) -> None:
         new: Callable[..., Any] = pa.ipc.new_stream
@@ -173,8 +185,12 @@ class RowsResponse(Response):
             io.BufferedWriter(sink, _BUFFER_BYTES) as buffered,
             new(buffered, self._reader.schema) as writer,
         ):
-            for batch in self._reader:
-                writer.write_batch(batch)
+            try:
+                for batch in self._reader:
+                    writer.write_batch(batch)
+            except BaseException:
+                sink.is_cut = True  # closing the writer would write a valid end
+                raise
 
 
 async def _cancel_on_disconnect(receive: Receive, scope: anyio.CancelScope) -> None:
@@ -190,12 +206,16 @@ class _SentFile(io.RawIOBase):
         super().__init__()
         self._sender = sender
         self._token = token
+        self.is_cut = False
+        """Whether what is written from now on is dropped."""
 
     def writable(self) -> bool:
         return True
 
     def write(self, data: Any) -> int:
         part = bytes(data)
+        if self.is_cut:
+            return len(part)
         anyio.from_thread.run(self._sender.send, part, token=self._token)
         return len(part)
 

@@ -22,6 +22,7 @@ from server.http_requests import ROWS, done, ipc, refused, send_rows
 from server.serving import serving
 from server.sockets import chunk, dial, head, require_refused, reset
 
+from lance_bridge_server import streams
 from lance_bridge_server.app import create_app
 from lance_bridge_server.gateway import Gateway
 from lance_bridge_server.limits import Limits
@@ -258,3 +259,37 @@ def test_queries_answer_while_others_stall(server: Server) -> None:
     with begin_query(server.url):
         answer: Any = server.http.post(f"{TABLE}/query", json={"vector": {}, "k": 5})
     assert pa.ipc.open_file(answer.content).read_all().num_rows == 5
+
+
+# -- queries that fail -----------------------------------------------------------------------------
+
+END_OF_FILE = b"ARROW1"
+END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
+
+
+@pytest.mark.parametrize(
+    ("agent", "end"), [("python", END_OF_FILE), ("lancedb-python", END_OF_STREAM)]
+)
+@pytest.mark.parametrize("row", [15_000, 19_999])
+@pytest.mark.usefixtures("large")
+def test_a_query_that_fails_after_its_first_rows_has_no_end(
+    server: Server, agent: str, end: bytes, row: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    columns = {"column_aliases": {"inverse": f"100 / (id - {row})", "word": "word"}}
+    query = {"vector": {}, "k": 0, "columns": columns}
+    parts: list[bytes] = []
+    with (
+        server.nothing_kept(),
+        caplog.at_level("ERROR", logger=streams.__name__),
+        httpx.Client(base_url=server.url, headers={"user-agent": agent}, timeout=30) as http,
+        http.stream("POST", f"{TABLE}/query", json=query) as answer,
+    ):
+        assert answer.status_code == 200
+        with pytest.raises(httpx.RemoteProtocolError, match="incomplete chunked read"):
+            parts.extend(answer.iter_bytes())
+    received = b"".join(parts)
+    assert len(received) > 1 << 20
+    assert not received.endswith(end)
+    assert "failed after its first rows" in caplog.text
+    counted = 'lance_bridge_requests_total{code="INVALID_INPUT",operation="query_table"} 1'
+    assert counted in server.http.get("/metrics").text

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from lance_namespace.errors import ErrorCode
+from lance_namespace.errors import ErrorCode, LanceNamespaceError
 from starlette.types import Message, Scope, Send
 
 _ERROR = 400
@@ -32,6 +32,11 @@ class ObservedSend:
             if self.status is not None and self.status >= _ERROR and self.code is None:
                 self.code = _code_in(body)
         await self._send(message)
+
+    def record_error(self, error: Exception) -> None:
+        """Record why an answer ended before its end, after its status was sent."""
+        code = error.code if isinstance(error, LanceNamespaceError) else ErrorCode.INTERNAL
+        self.status, self.code = SERVER_ERROR, ErrorCode(code).value
 
     @contextmanager
     def record_failure(self) -> Iterator[None]:

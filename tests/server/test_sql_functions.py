@@ -52,6 +52,73 @@ def test_nor_does_a_merge(http: httpx.Client, field: str) -> None:
 @pytest.mark.parametrize(
     "expression",
     [
+        "replace(replace(word, 'a', 'aaaa'), 'a', 'aaaa')",
+        "regexp_replace(word, '(.*)', '$1$1$1$1')",
+        "array_to_string(string_to_array(word, ''), word)",
+        "array_join(string_to_array(word, ''), word)",
+        "list_join(string_to_array(word, ''), word)",
+        "list_to_string(string_to_array(word, ''), word)",
+        "array_replace_all(string_to_array(word, ''), 'a', 'aaaa')",
+        "list_replace_n(string_to_array(word, ''), 'a', 'aaaa', 9)",
+        "concat_ws(word, '', '', '', '')",
+        "encode(encode(word, 'hex'), 'hex')",
+    ],
+)
+def test_functions_whose_values_multiply_are_refused(http: httpx.Client, expression: str) -> None:
+    done(send_rows(http, f"{TABLE}/create"))
+    query = {**QUERY, "columns": {"column_aliases": {"x": expression}}}
+    assert "not available on this server" in refused(
+        http.post(f"{TABLE}/query", json=query), 400, 13
+    )
+
+
+FIXED = "FixedSizeList(1000000000 x Int64)"
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        f"arrow_try_cast(make_array(id), '{FIXED}')",
+        "arrow_cast(NULL, 'FixedSizeBinary(1000000000)')",
+        f"arrow_cast(nullif(make_array(id), make_array(id)), '{FIXED}')",
+        "arrow_cast(NULL, 'FixedSizeList(8000 x FixedSizeList(8000 x Int64))')",
+        f"arrow_try_cast(make_array(id), 'Fixed' || '{FIXED[5:]}')",
+        f"arrow_try_cast(make_array(id), concat('{FIXED[:-6]}', 'Int64)'))",
+        f"concat(', ''Int64'')', arrow_cast(NULL, '{FIXED}'))",
+        f"arrow_cast(arrow_try_cast(make_array(id), '{FIXED}'), 'Int64')",
+        f"arrow_cast /* */ (NULL, '{FIXED}')",
+        f"\"arrow_cast\"(NULL, '{FIXED}')",
+    ],
+)
+def test_casts_to_large_types_are_refused(http: httpx.Client, expression: str) -> None:
+    done(send_rows(http, f"{TABLE}/create"))
+    query = {**QUERY, "columns": {"column_aliases": {"x": expression}}}
+    assert "cast" in refused(http.post(f"{TABLE}/query", json=query), 400, 13)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "arrow_cast(word, 'Timestamp(Second, None)') IS NULL OR true",
+        "arrow_cast(NULL, 'Timestamp(Second, Some(\"+01:00\"))') IS NULL",
+        "arrow_cast(NULL, 'FixedSizeList(2, FixedSizeList(2, Float32))') IS NULL",
+        "arrow_cast(id, 'Decimal128(38, 2)') >= 0",
+        "arrow_cast(make_array(id, id), 'FixedSizeList(2 x Float32)') IS NOT NULL",
+        "word <> 'arrow_cast(' AND arrow_cast(arrow_cast(id, 'Int32'), 'Utf8') <> ')'",
+    ],
+)
+def test_other_casts_are_taken(http: httpx.Client, expression: str) -> None:
+    done(send_rows(http, f"{TABLE}/create"))
+    answer = http.post(f"{TABLE}/count_rows", json={"predicate": expression})
+    assert "cast cannot" not in answer.text
+    assert "on this server" not in answer.text
+    if "Timestamp(Second, None)" not in expression:
+        assert done(answer) == 3
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
         "REPEAT ('a', 10) = 'b'",
         "\"repeat\"('a', 10) = 'b'",
         "`repeat`('a', 10) = 'b'",

@@ -29,6 +29,7 @@ from .audit import AuditMiddleware
 from .calls import BodyTooLargeError, MediaTypeError
 from .errors import error_answer, error_headers, error_of_status
 from .gateway import Gateway
+from .hosts import LocalHosts
 from .monitoring.logs import REQUEST_ID
 from .monitoring.routes import monitoring_routes
 from .monitoring.telemetry import Telemetry
@@ -68,6 +69,7 @@ def create_app(gateway: Gateway, process: Process | None = None) -> Starlette:
             *([gateway.cors.middleware()] if gateway.cors else []),
             Middleware(RawPaths),
             Middleware(ResponseHeaders),
+            *_host_check(gateway),
             Middleware(RequestCount, gateway=gateway),
             Middleware(Telemetry, metrics=process.metrics),
             Middleware(AuditMiddleware, log=gateway.audit),
@@ -76,6 +78,12 @@ def create_app(gateway: Gateway, process: Process | None = None) -> Starlette:
     )
     app.router.redirect_slashes = False
     return app
+
+
+def _host_check(gateway: Gateway) -> list[Middleware]:
+    if gateway.hosts is None:
+        return []
+    return [Middleware(LocalHosts, names=gateway.hosts, answer=_on_end)]
 
 
 def _route(gateway: Gateway, operation: Operation, process: Process) -> Route:

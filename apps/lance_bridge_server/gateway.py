@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -74,6 +74,8 @@ class Gateway:
     login: Login = field(default_factory=Login)
     """How users sign in to it."""
     cors: CorsSettings | None = None
+    hosts: Collection[str] | None = None
+    """Names that requests may be for beside localhost and addresses; None for all."""
     callers: RootNamespaces | None = None
     """The namespace for each principal, if catalogs are to see who calls."""
     requests: int = 0

@@ -21,7 +21,7 @@ def dial(url: str) -> socket.socket:
 
 def head(path: str, *headers: str, method: str = "POST") -> bytes:
     """Return a request line with headers."""
-    lines = [f"{method} {path} HTTP/1.1", "Host: x", *headers, "", ""]
+    lines = [f"{method} {path} HTTP/1.1", "Host: localhost", *headers, "", ""]
     return "\r\n".join(lines).encode("latin-1")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
@@ -16,6 +17,7 @@ from ..audit.log import Rotation
 from ..authorization.authorizers import make_authorizer
 from ..authorization.port import Authorizer
 from ..cors import CorsSettings
+from ..hosts import host_name
 from ..lancedb import DatabasePaths
 from ..limits import Limits
 from ..monitoring.health import ReadinessSettings
@@ -220,6 +222,15 @@ class ServerSettings(Settings):
         ):
             check()
         return self
+
+    def hosts(self) -> frozenset[str] | None:
+        """Return the names that are served beside localhost and addresses; None for all."""
+        if self.authentication or self.allow_anonymous:
+            return None
+        names = [each.host for each in self.listeners if each.socket is None]
+        if self.login.address is not None:
+            names.append(urlsplit(self.login.address).netloc)
+        return frozenset(host_name(each) for each in names)
 
     def _check_root(self) -> None:
         if self.root is not None and list(self.catalogs) != [self.root]:

@@ -75,6 +75,7 @@ def gateway_from_settings(settings: ServerSettings, source: SettingsSource) -> G
         ui=settings.ui,
         login=login_from_settings(settings),
         cors=settings.cors,
+        hosts=settings.hosts(),
         callers=connect_callers(settings, source.catalogs, catalogs),
     )
 

@@ -33,7 +33,8 @@ def ask(served: Served, *headers: tuple[str, str]) -> tuple[int, str]:
 
 
 def test_a_proxy_names_the_user_and_the_groups(tmp_path: Path) -> None:
-    with serving_settings(tmp_path, authentication=[proxy(LOCAL)]) as served:
+    method = proxy(LOCAL, groups_header="x-forwarded-groups")
+    with serving_settings(tmp_path, authentication=[method]) as served:
         user, groups = ("X-Forwarded-User", "ann"), ("X-Forwarded-Groups", "x, y,,")
         assert ask(served, user, groups) == (200, "ann")
         assert served.last.groups == {"x", "y"}
@@ -43,6 +44,13 @@ def test_a_proxy_names_the_user_and_the_groups(tmp_path: Path) -> None:
         assert "several times" in ask(served, user, groups, groups)[1]
         for wrong in ("", "a" * 300, "a\tb"):
             assert ask(served, ("x-forwarded-user", wrong))[0] == 401
+
+
+def test_no_header_names_groups_by_default(tmp_path: Path) -> None:
+    with serving_settings(tmp_path, authentication=[proxy(LOCAL)]) as served:
+        groups = ("X-Forwarded-Groups", "admins")
+        assert ask(served, ("X-Forwarded-User", "ann"), groups) == (200, "ann")
+        assert served.last.groups == frozenset()
 
 
 def test_the_header_means_nothing_from_other_addresses(tmp_path: Path) -> None:
@@ -58,7 +66,7 @@ def test_the_header_means_nothing_from_other_addresses(tmp_path: Path) -> None:
 
 
 def test_headers_of_other_names_are_configured(tmp_path: Path) -> None:
-    method = proxy(LOCAL, header="remote-user", groups_header=None)
+    method = proxy(LOCAL, header="remote-user")
     with serving_settings(tmp_path, authentication=[method]) as served:
         groups = ("x-forwarded-groups", "x")
         assert ask(served, ("remote-user", "ann"), groups) == (200, "ann")

@@ -100,7 +100,7 @@ def half_sent(url: str, user: str = "ann") -> Iterator[socket.socket]:
     """Begin a request, whose body does not arrive."""
     host, _, port = url.removeprefix("http://").partition(":")
     with socket.create_connection((host, int(port)), 10) as half:
-        half.sendall(b"POST /v1/table/files$t/insert HTTP/1.1\r\nHost: x\r\n")
+        half.sendall(b"POST /v1/table/files$t/insert HTTP/1.1\r\nHost: localhost\r\n")
         half.sendall(f"X-Forwarded-User: {user}\r\n".encode())
         half.sendall(b"Content-Type: application/vnd.apache.arrow.stream\r\n")
         half.sendall(b"Content-Length: 100\r\n\r\nabc")

@@ -120,7 +120,8 @@ class ProxySettings(Settings):
     networks: list[IPv4Network | IPv6Network | Literal["unix"]] = Field(min_length=1)
     """The addresses of proxies, such as ``10.1.2.0/24``; ``unix`` for unix sockets."""
     header: str = Field(default="x-forwarded-user", pattern=_HEADER)
-    groups_header: str | None = Field(default="x-forwarded-groups", pattern=_HEADER)
+    groups_header: str | None = Field(default=None, pattern=_HEADER)
+    """None by default: a proxy that sets the name alone passes on what the client says here."""
 
     def make(self) -> TrustedProxy:
         """Return the authenticator."""

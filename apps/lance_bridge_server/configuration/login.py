@@ -40,7 +40,7 @@ class LoginSettings(Settings):
     idle_seconds: int = Field(default=3_600, ge=60, le=2_592_000)
     """How long it lasts without a request."""
     failures: Rate = "30/minute"
-    """How many attempts to sign in may fail from one address; each process counts for itself."""
+    """How many attempts to sign in may fail from one address, across all worker processes."""
 
     def read_keys(self) -> list[bytes]:
         """Return the keys of the file; none without one. Raises InvalidInput (13)."""

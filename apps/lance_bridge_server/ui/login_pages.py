@@ -73,12 +73,12 @@ class LoginPages:
         cookies: Cookies = ui.http.state.cookies
         kept = self._sign_in.seal.open(_ATTEMPT, cookies.get(LOGIN))
         cookies.delete(LOGIN)
+        if kept is None:  # does not count: any web page can have a browser send this
+            raise UnauthenticatedError("The attempt to sign in is too old; sign in again")
+        attempt = LoginAttempt(kept["state"], kept["nonce"], kept["verifier"])
+        provider = self._provider(kept["issuer"])
+        answer = dict(ui.http.query_params)
         try:
-            if kept is None:
-                raise UnauthenticatedError("The attempt to sign in is too old; sign in again")
-            attempt = LoginAttempt(kept["state"], kept["nonce"], kept["verifier"])
-            provider = self._provider(kept["issuer"])
-            answer = dict(ui.http.query_params)
             identity = await provider.finish(attempt, answer, _callback(ui.http))
         except UnauthenticatedError:
             self._record_failure(ui.http)

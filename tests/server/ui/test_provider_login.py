@@ -41,14 +41,16 @@ def served(
         yield found
 
 
-def serving(directory: Path, provider: IdentityProvider, **login: Any) -> Any:
+def serving(
+    directory: Path, provider: IdentityProvider, limits: dict[str, str] | None = None, **login: Any
+) -> Any:
     method = {
         "method": "oidc",
         "issuer": provider.issuer,
         "audiences": ["lance"],
         "login": {"client_id": CLIENT, **login},
     }
-    return serving_settings(directory, authentication=[method])
+    return serving_settings(directory, authentication=[method], login=limits or {})
 
 
 @pytest.fixture
@@ -171,6 +173,20 @@ def test_a_callback_counts_once(browser: Browser) -> None:
     answer = callback(browser)
     assert browser.get(answer).status_code == 200
     assert browser.get(answer).status_code == 401
+
+
+def test_only_callbacks_with_an_attempt_count_as_failed_attempts(
+    provider: IdentityProvider, tmp_path: Path
+) -> None:
+    (tmp_path / "secret").write_text(SECRET)
+    limit = {"failures": "2/hour"}
+    with serving(tmp_path, provider, limit, client_secret_file=str(tmp_path / "secret")) as served:
+        browser = Browser(served.url)
+        answers = [browser.get("/ui/login/callback?state=x").status_code for _ in range(3)]
+        for _ in range(3):
+            callback(browser)
+            answers.append(browser.get("/ui/login/callback?state=x").status_code)
+    assert answers == [401, 401, 401, 401, 401, 429]
 
 
 def test_an_unknown_provider_is_refused(browser: Browser) -> None:

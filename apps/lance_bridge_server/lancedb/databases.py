@@ -48,6 +48,24 @@ class DatabasePaths:
         parts = [database] if self.separator is None else database.split(self.separator)
         return [*self.prefix, *_checked(parts, f"The database {database[:100]!r}")]
 
+    def name_of(self, path: Sequence[str]) -> str | None:
+        """Return what a client writes after ``db://`` for a namespace, or None if nothing can."""
+        for name, named in self.names.items():
+            if list(named) == list(path):
+                return name
+        prefix, below = list(path[: len(self.prefix)]), list(path[len(self.prefix) :])
+        if not below or prefix != list(self.prefix):
+            return None
+        if self.separator is None:
+            database, deeper = below[0], below[1:]
+        elif any(self.separator in each for each in below):
+            return None
+        else:
+            database, deeper = self.separator.join(below), []
+        if "/" in database or [*self(database), *deeper] != list(path):
+            return None  # another name has this form
+        return "/".join([database, *deeper])
+
 
 def database_of(connection: HTTPConnection, databases: DatabasePaths) -> list[str] | None:
     """Return the path of the namespace that a request is for, or None for the root.

@@ -24,7 +24,13 @@ class Snippet:
 
 
 def snippets_for(
-    base: str, path: Sequence[str], location: str, method: str, *, has_catalog: bool
+    base: str,
+    path: Sequence[str],
+    location: str,
+    method: str,
+    *,
+    database: str | None,
+    has_catalog: bool,
 ) -> list[Snippet]:
     """Return the lines for each program.
 
@@ -32,12 +38,17 @@ def snippets_for(
         base: The address of this server.
         location: That of the table, for Spark.
         method: How the principal was authenticated: an anonymous one needs no key.
+        database: What LanceDB calls the table's namespace; without a name it has no lines.
         has_catalog: Whether the path begins with the name of a catalog, which Spark may know, too.
     """
     has_key = method != "anonymous"
+    lancedb = []
+    if database is not None:
+        lines = _lancedb(base, database, path[-1], has_key)
+        lancedb.append(Snippet("LanceDB", "This server reads and searches.", lines))
     return [
         Snippet("pylance", "Reads the files itself.", _pylance(base, path, has_key)),
-        Snippet("LanceDB", "This server reads and searches.", _lancedb(base, path, has_key)),
+        *lancedb,
         Snippet(
             "Spark",
             "Reads the files itself; by name where it knows the catalog.",
@@ -65,14 +76,14 @@ def _pylance(base: str, path: Sequence[str], has_key: bool) -> str:
     )
 
 
-def _lancedb(base: str, path: Sequence[str], has_key: bool) -> str:
+def _lancedb(base: str, database: str, table: str, has_key: bool) -> str:
     key = f'os.environ["{_KEY}"]' if has_key else '"none"'
     return (
         ("import os\n\n" if has_key else "")
         + "import lancedb\n\n"
-        + f"db = lancedb.connect(\n    {_text('db://' + '.'.join(path[:-1]))},\n"
+        + f"db = lancedb.connect(\n    {_text(f'db://{database}')},\n"
         + f"    api_key={key},\n    host_override={_text(base)},\n)\n"
-        + f"table = db.open_table({_text(path[-1])})\nprint(table.search().limit(10).to_list())\n"
+        + f"table = db.open_table({_text(table)})\nprint(table.search().limit(10).to_list())\n"
     )
 
 

@@ -129,7 +129,7 @@ async def show_connect(ui: UiRequest) -> Response:
         load_tree(ui, path, is_table=True),
         ui.call("describe_table", {"id": path, "check_declared": True}),
     )
-    base = str(ui.http.base_url).rstrip("/")
+    base = ui.gateway.login.address or str(ui.http.base_url).rstrip("/")
     return html_page(
         "connect.html",
         principal=ui.principal,
@@ -143,6 +143,7 @@ async def show_connect(ui: UiRequest) -> Response:
             path,
             table.location or "",
             ui.principal.method,
+            database=ui.gateway.databases.name_of(path[:-1]),
             has_catalog=isinstance(ui.gateway.namespace, FederatedNamespace),
         ),
     )

@@ -16,6 +16,8 @@ from server.ui.html_pages import HtmlPage
 from lance_bridge_federated import FederatedNamespace
 from lance_bridge_server.app import create_app
 from lance_bridge_server.gateway import Gateway
+from lance_bridge_server.lancedb import DatabasePaths
+from lance_bridge_server.login import Login
 from lance_bridge_server.ui.snippets import snippets_for
 
 
@@ -32,10 +34,62 @@ def test_the_lines_read_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert pa.ipc.open_file(tmp_path / "rows.arrow").read_all().num_rows == 10
 
 
+@pytest.mark.parametrize(
+    ("databases", "name"),
+    [
+        (DatabasePaths(prefix=["prod"]), "sales"),
+        (DatabasePaths(names={"shop": ["prod", "sales"]}), "shop"),
+        (DatabasePaths(separator="-"), "prod-sales"),
+        (DatabasePaths(separator=None), "prod/sales"),
+    ],
+)
+def test_the_lines_of_lancedb_name_the_configured_database(
+    tmp_path: Path, databases: DatabasePaths, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prod = memory_namespace(tmp_path)
+    create_articles(prod)
+    gateway = Gateway(FederatedNamespace({"prod": prod}), databases=databases)
+    with serving(create_app(gateway)) as url:
+        page = HtmlPage.of(httpx.get(f"{url}/ui/connect/prod/sales/articles").text)
+        lines = page.code[1]
+        assert f'"db://{name}"' in lines
+        exec(compile(lines, "page", "exec"), {})
+        assert "Black clock 5" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("databases", "path"),
+    [
+        (DatabasePaths(prefix=["prod"]), ["archive", "sales"]),
+        (DatabasePaths(prefix=["prod"]), ["prod"]),
+        (DatabasePaths(), []),
+        (DatabasePaths(), ["a.b"]),
+        (DatabasePaths(names={"sales": ["archive", "sales"]}), ["sales"]),
+    ],
+)
+def test_a_namespace_that_is_no_database_has_no_name(
+    databases: DatabasePaths, path: list[str]
+) -> None:
+    assert databases.name_of(path) is None
+    found = snippets_for("http://h", [*path, "t"], "/x", "", database=None, has_catalog=True)
+    assert [each.title for each in found] == ["pylance", "Spark", "curl"]
+
+
+def test_the_lines_have_the_address_in_browsers(tmp_path: Path) -> None:
+    prod = memory_namespace(tmp_path)
+    create_articles(prod)
+    address = "https://lake.example.com"
+    gateway = Gateway(FederatedNamespace({"prod": prod}), login=Login(address=address))
+    with serving(create_app(gateway)) as url:
+        page = HtmlPage.of(httpx.get(f"{url}/ui/connect/prod/sales/articles").text)
+    pylance, lancedb, _, curl = page.code
+    assert all(address in each and url not in each for each in (pylance, lancedb, curl))
+
+
 def test_hostile_names_stay_within_their_quotes() -> None:
     path = ["prod", 'a"b', "t'; rm -rf /; '"]
     pylance, lancedb, spark, curl = snippets_for(
-        "http://h", path, '/x"); exit() #', "api_key", has_catalog=True
+        "http://h", path, '/x"); exit() #', "api_key", database='prod.a"b', has_catalog=True
     )
     for each in (pylance, lancedb, spark):
         compile(each.text, each.title, "exec")

@@ -200,20 +200,21 @@ def _explanation(found: Mapping[str, Any]) -> list[str]:
 
 
 def _check(source: SettingsSource, timeout: float, output: Output) -> None:
-    from .catalogs import connect_callers, connect_catalogs  # noqa: PLC0415 - takes seconds to import
-    from .check import check  # noqa: PLC0415 - the same
-    from .process.factory import authenticator_from_settings  # noqa: PLC0415 - the same
+    from .check import check  # noqa: PLC0415 - takes seconds to import
+    from .process.factory import gateway_from_settings  # noqa: PLC0415 - the same
     from .process.listeners import tls_context  # noqa: PLC0415 - the same
 
     settings = _read(source)
     with exit_on_misuse():
         if settings.tls is not None:
             tls_context(settings.tls)
-        authenticator_from_settings(settings)
-        settings.authorization.make()
-        catalogs = connect_catalogs(settings, source.catalogs)
-        connect_callers(settings, source.catalogs, catalogs)
-    rows = check(settings, catalogs, timeout)
+        audit_file = settings.audit.to if isinstance(settings.audit.to, Path) else None
+        is_new = audit_file is not None and not audit_file.exists()
+        gateway = gateway_from_settings(settings, source)
+    rows = check(settings, gateway.catalogs, timeout)
+    gateway.close()
+    if audit_file is not None and is_new:
+        audit_file.unlink()  # whoever checks may not be the user that the server runs as
     shown = [{**row, "problem": row["problem"] or "none"} for row in rows]
     table = make_table(["type", "name", "problem"], shown, longest=_UNLIMITED)
     summary = _summary(settings)

@@ -8,6 +8,7 @@ import socket
 import ssl
 import time
 from pathlib import Path
+from typing import Any
 
 import httpx
 import lance_namespace as api
@@ -140,6 +141,14 @@ def test_a_socket_is_taken_over_from_a_server_that_was_killed(tmp_path: Path) ->
         assert served.url == f"unix:{tmp_path}/s"
 
 
+NO_SECRET = {
+    "method": "oidc",
+    "issuer": "https://login.example.com",
+    "audiences": ["lance"],
+    "login": {"client_id": "lance", "client_secret_file": "/nothing/secret"},
+}
+
+
 def test_check_names_what_does_not_answer(tmp_path: Path) -> None:
     with identity_provider("okta") as provider:
         config = tmp_path / "server.yaml"
@@ -159,6 +168,36 @@ def test_check_names_what_does_not_answer(tmp_path: Path) -> None:
     assert problems["files"] == ""
     assert "connection refused" in problems["prod"]
     assert "cannot be read: ConnectError" in problems[provider.issuer]
+
+
+@pytest.mark.parametrize("more", [[], ["--check"]])
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"login": {"key_file": "/nothing/keys"}}, "/nothing/keys cannot be read"),
+        ({"audit": {"to": "/nothing/audit.jsonl"}}, "The audit log cannot be opened"),
+        ({"authentication": [NO_SECRET]}, "/nothing/secret cannot be read"),
+    ],
+)
+def test_files_that_cannot_be_used_are_wrong_usage(
+    tmp_path: Path, settings: dict[str, Any], text: str, more: list[str]
+) -> None:
+    config = tmp_path / "server.yaml"
+    config.write_text(yaml.safe_dump(settings))
+    done = run(
+        "serve", "--config", str(config), "-c", f"files=dir:root={tmp_path}/lake", *more, code=2
+    )
+    assert text in " ".join(done.stderr.split())
+
+
+def test_check_leaves_no_audit_log(tmp_path: Path) -> None:
+    (tmp_path / "old.jsonl").write_text("{}\n")
+    for name in ("new.jsonl", "old.jsonl"):
+        config = tmp_path / "server.yaml"
+        config.write_text(yaml.safe_dump({"audit": {"to": str(tmp_path / name)}}))
+        options = ["--config", str(config), "-c", f"files=dir:root={tmp_path}/lake"]
+        answer_of("serve", "--check", *options)
+    assert [each.name for each in tmp_path.glob("*.jsonl")] == ["old.jsonl"]
 
 
 def test_check_gives_up_on_a_catalog_that_does_not_answer() -> None:

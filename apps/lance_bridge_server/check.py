@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any
 
 import anyio
-import lance_namespace as api
 from lance_namespace import LanceNamespace
 from lance_namespace.errors import LanceNamespaceError
 
@@ -20,6 +19,7 @@ from lance_bridge.redaction import redact
 from .authentication.oidc import OidcTokens
 from .configuration.authentication import OidcSettings
 from .configuration.settings import ServerSettings
+from .monitoring.health import probe
 
 
 def check(
@@ -34,7 +34,7 @@ def check(
         What was asked, and its problem, which is empty if it answers.
     """
     asked: dict[tuple[str, str], Callable[[], Any]] = {
-        ("catalog", name): partial(_list, each) for name, each in catalogs.items()
+        ("catalog", name): partial(_require_answer, each) for name, each in catalogs.items()
     }
     for method in settings.authentication:
         if isinstance(method, OidcSettings):
@@ -46,8 +46,10 @@ def check(
     ]
 
 
-def _list(namespace: LanceNamespace) -> None:
-    namespace.list_namespaces(api.ListNamespacesRequest(id=[], limit=1))
+def _require_answer(namespace: LanceNamespace) -> None:
+    error = probe(namespace)
+    if error is not None:
+        raise error
 
 
 def _fetch_keys(tokens: OidcTokens) -> None:

@@ -11,12 +11,18 @@ import httpx
 import lance_namespace as api
 import pytest
 from lance_namespace import LanceNamespace
-from lance_namespace.errors import PermissionDeniedError, ServiceUnavailableError
+from lance_namespace.errors import (
+    PermissionDeniedError,
+    ServiceUnavailableError,
+    UnsupportedOperationError,
+)
 from server.serving import serving
 
 from lance_bridge_federated import FederatedNamespace
 from lance_bridge_server.app import create_app
 from lance_bridge_server.authentication.chain import AuthenticatorChain
+from lance_bridge_server.check import check
+from lance_bridge_server.configuration.settings import ServerSettings
 from lance_bridge_server.gateway import Gateway
 from lance_bridge_server.monitoring.health import ReadinessSettings
 from lance_bridge_server.process.shared import Process
@@ -96,9 +102,22 @@ def test_all_catalogs_may_be_needed() -> None:
         assert ready(client)[0] == 503
 
 
-def test_a_catalog_that_refuses_answers() -> None:
-    with server({"one": Answering(PermissionDeniedError("no"))}) as client:
+@pytest.mark.parametrize("error", [PermissionDeniedError("no"), UnsupportedOperationError("no")])
+def test_a_catalog_that_refuses_answers(error: Exception) -> None:
+    with server({"one": Answering(error)}) as client:
         assert ready(client)[0] == 200
+    settings = ServerSettings.model_validate({"catalogs": {"one": {}}})
+    (row,) = check(settings, {"one": Answering(error)}, 30)
+    assert row["problem"] == ""
+
+
+def test_the_log_says_why_a_catalog_does_not_answer(caplog: pytest.LogCaptureFixture) -> None:
+    catalogs = {"one": Answering(DOWN), "two": Answering(ZeroDivisionError("by zero"))}
+    with server(catalogs) as client:
+        ready(client)
+    assert "catalog 'one' does not answer: no answer from" in caplog.text
+    assert "catalog 'two' does not answer" in caplog.text
+    assert "ZeroDivisionError: by zero" in caplog.text
 
 
 def test_answers_are_kept() -> None:

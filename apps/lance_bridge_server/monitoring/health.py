@@ -16,6 +16,7 @@ from lance_namespace.errors import ErrorCode, LanceNamespaceError
 from pydantic import ConfigDict
 
 from lance_bridge.config import Seconds
+from lance_bridge.errors import internal
 
 _log = logging.getLogger(__name__)
 
@@ -38,6 +39,22 @@ class ReadinessSettings:
     """Seconds that a catalog has for its answer."""
     keep: Seconds = 5.0
     """Seconds that an answer is kept."""
+
+
+def probe(namespace: LanceNamespace) -> LanceNamespaceError | None:
+    """Ask a catalog for one namespace; return why it does not answer, or None.
+
+    One that refuses the question, or does not know it, answers.
+    """
+    try:
+        namespace.list_namespaces(api.ListNamespacesRequest(id=[], limit=1))
+    except LanceNamespaceError as error:
+        return None if error.code in _ANSWERING else error
+    except BaseException as error:  # noqa: BLE001 - other libraries' namespaces raise anything
+        found = internal("list_namespaces", error)
+        found.__cause__ = error
+        return found
+    return None
 
 
 class CatalogHealth:
@@ -97,14 +114,10 @@ class _Probe:
         return state
 
     def _ask(self) -> None:
-        try:
-            self._namespace.list_namespaces(api.ListNamespacesRequest(id=[], limit=1))
-        except LanceNamespaceError as error:
-            code = ErrorCode(error.code)
-            self._state = OK if code in _ANSWERING else code.name
-            if self._state != self._logged:
-                _log.warning("catalog '%s' does not answer: %s", self.name, error)
-        except BaseException:  # noqa: BLE001 - other libraries' namespaces raise anything
-            self._state = ErrorCode.INTERNAL.name
-        else:
-            self._state = OK
+        error = probe(self._namespace)
+        state = OK if error is None else ErrorCode(error.code).name
+        if error is not None and state != self._logged:
+            # Other codes say what is wrong without a traceback.
+            cause = error.__cause__ if state == ErrorCode.INTERNAL.name else None
+            _log.warning("catalog '%s' does not answer: %s", self.name, error, exc_info=cause)
+        self._state = state

@@ -23,6 +23,8 @@ from lance_bridge.version_changes import VersionChange, VersionChanges
 from lance_bridge_server.app import create_app
 from lance_bridge_server.audit import AuditLog, AuditTrail, open_audit_log
 from lance_bridge_server.audit.log import LOGGER
+from lance_bridge_server.authorization.accesses import Access
+from lance_bridge_server.authorization.port import Decision
 from lance_bridge_server.gateway import Gateway
 from lance_bridge_server.operations import OPERATIONS
 
@@ -205,6 +207,22 @@ def test_each_table_of_a_batch_has_its_versions(tmp_path: Path) -> None:
     trail.end(200, None)
     assert lines_of(file)[-1]["versions"] == [
         {"id": ["db", name], "version_before": 4, "version_after": 5} for name in ("t", "u")
+    ]
+
+
+def test_each_decision_of_a_page_has_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "audit.jsonl"
+    operation = next(each for each in OPERATIONS if each.name == "create_table_tag")
+    trail = AuditTrail(open_audit_log(file), {"state": {"operation": operation}})
+    for name in ("describe_table", "list_table_tags", "create_table_tag"):
+        trail.record(Access(name, ("db", "t")), Decision(allowed=True))
+        trail.begin()
+    trail.end(200, None)
+    assert [(each["event"], each.get("action")) for each in lines_of(file)] == [
+        ("decision", "describe_table"),
+        ("decision", "list_table_tags"),
+        ("decision", "create_table_tag"),
+        ("commit", None),
     ]
 
 

@@ -6,6 +6,7 @@ to change something has these lines before the change, and another when that is 
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,6 +35,9 @@ class AuditTrail:
     scope: Scope = field(default_factory=dict)
     _started: float = field(default_factory=time.monotonic)
     _checked: list[tuple[Access, Decision]] = field(default_factory=list)
+    _written: int = 0
+    """How many of these have been written."""
+    _writing: threading.Lock = field(default_factory=threading.Lock)
     _has_begun: bool = False
     _versions: dict[str, Any] = field(default_factory=dict)
 
@@ -42,7 +46,9 @@ class AuditTrail:
         self._checked.append((access, decision))
 
     def begin(self) -> None:
-        """Write the decisions on an operation that is allowed and changes something.
+        """Write the new decisions on an operation that is allowed and changes something.
+
+        A page carries out several operations, also at the same time.
 
         Raises:
             ServiceUnavailableError: (17) they cannot be written, and must be.
@@ -50,9 +56,10 @@ class AuditTrail:
         operation = self._operation
         if self.log is None or operation is None or operation.is_read:
             return
-        for line in self._decisions():
-            self.log.write_before_change(line)
-        self._has_begun = True
+        with self._writing:
+            for line in self._decisions():
+                self.log.write_before_change(line)
+            self._has_begun = True
 
     @contextmanager
     def recording_versions(self) -> Iterator[VersionChanges]:
@@ -104,10 +111,13 @@ class AuditTrail:
         return state
 
     def _decisions(self) -> Iterator[dict[str, Any]]:
+        """Yield a line for each decision that is not written yet; the last one counts as written
+        when the next is asked for."""
         common = self._common("decision")
-        if not self._checked:  # It failed before: not authenticated, or malformed.
-            yield {**common, "decision": "none"}
-        for access, decision in self._checked:
+        if not self._checked and not self._has_begun:
+            yield {**common, "decision": "none"}  # not authenticated, or malformed
+        while self._written < len(self._checked):
+            access, decision = self._checked[self._written]
             yield {
                 **common,
                 "action": access.operation,
@@ -116,6 +126,7 @@ class AuditTrail:
                 "visible": decision.visible,
                 "policies": list(decision.reasons),
             }
+            self._written += 1
 
     def _common(self, event: str) -> dict[str, Any]:
         principal: Principal | None = self._state.get("principal")

@@ -344,6 +344,35 @@ def test_web_pages_of_other_origins_change_nothing(http: httpx.Client, origin: s
     done(http.post(f"{TABLE}/drop", headers={"Origin": str(http.base_url).rstrip("/")}))
 
 
+def _multi_match(boost: Any) -> dict[str, Any]:
+    return {"query": {"multi_match": {"query": "a", "columns": ["word"], "boost": boost}}}
+
+
+def _new_type(data_type: Any) -> dict[str, Any]:
+    return {"alterations": [{"path": "word", "data_type": data_type}]}
+
+
+@pytest.mark.parametrize(
+    ("operation", "body"),
+    [
+        ("query", {"vector": [], "k": 1, "full_text_query": _multi_match(5)}),
+        ("query", {"vector": [], "k": 1, "full_text_query": _multi_match({"word": 5})}),
+        ("alter_columns", _new_type({"type": []})),
+        ("alter_columns", _new_type({"type": {"type": "utf8"}})),
+        ("alter_columns", _new_type({"type": "struct", "fields": [1]})),
+        ("alter_columns", _new_type({"type": "struct", "fields": {"a": 1}})),
+        ("alter_columns", _new_type({"type": "struct", "fields": [{"name": "a"}]})),
+        ("alter_columns", _new_type({"type": "struct", "fields": [{"name": "a", "type": "utf8"}]})),
+    ],
+)
+def test_malformed_requests_of_lancedb_are_invalid_input(
+    http: httpx.Client, operation: str, body: dict[str, Any]
+) -> None:
+    create(http)
+    agent = {"user-agent": "lancedb-python/1", "x-lancedb-database": "films"}
+    refused(http.post(f"/v1/table/t/{operation}", json=body, headers=agent), 400, 13)
+
+
 def test_the_trace_and_the_request_id_are_passed_on(http: httpx.Client, namespace: Any) -> None:
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     headers = {"traceparent": trace, "tracestate": "a=b", "x-request-id": "r-1"}

@@ -97,7 +97,10 @@ def type_from_json(data_type: Json) -> Json:
         InvalidInputError: (13) it is malformed.
         UnsupportedOperationError: (0) the specification has no form for it: dictionaries.
     """
-    name, *rest = str(data_type.get("type", "")).split(":")
+    written = data_type.get("type", "")
+    if not isinstance(written, str):
+        raise invalid("The `type` of a data_type must be a text")
+    name, *rest = written.split(":")
     if name == "dict":
         raise unsupported("A column cannot be changed to a dictionary: the protocol cannot say so")
     if name == "decimal":
@@ -106,12 +109,17 @@ def type_from_json(data_type: Json) -> Json:
         unit, zone = rest[0], ":".join(rest[1:])
         shown = f"{name}[{unit}, tz={zone}]" if zone not in ("", "-") else f"{name}[{unit}]"
         return {"type": shown}
-    found = {**data_type, "type": _SPECIFIED.get(data_type.get("type", ""), data_type.get("type"))}
+    found = {**data_type, "type": _SPECIFIED.get(written, data_type.get("type"))}
     if found.get("fields"):
-        found["fields"] = [
-            {**each, "type": type_from_json(each["type"])} for each in found["fields"]
-        ]
+        found["fields"] = _fields_from_json(found["fields"])
     return found
+
+
+def _fields_from_json(fields: Any) -> list[Json]:
+    found: list[Any] = fields if isinstance(fields, list) else [None]
+    if not all(isinstance(each, dict) and isinstance(each.get("type"), dict) for each in found):
+        raise invalid("The `fields` of a data_type must be a list of fields, each with its `type`")
+    return [{**each, "type": type_from_json(each["type"])} for each in found]
 
 
 def _decimal_from_json(parts: list[str]) -> Json:

@@ -27,8 +27,7 @@ class Cookies:
     """
 
     def __init__(self, request: Request, address: str | None) -> None:
-        host = request.headers.get("host", "")
-        self.origin = address or f"{request.url.scheme}://{host}"
+        self.origin = address or _origin(request)
         self._request = request
         self._set: dict[str, tuple[str, int]] = {}
 
@@ -68,3 +67,14 @@ class Cookies:
     @property
     def _is_secure(self) -> bool:
         return urlsplit(self.origin).scheme == "https" or not is_protected(self.origin)
+
+
+def _origin(request: Request) -> str:
+    """Return the origin of a request, without a host if its own is malformed."""
+    scheme, host = request.scope["scheme"], request.headers.get("host", "")
+    origin = f"{scheme}://{host}"
+    try:
+        urlsplit(origin)
+    except ValueError:
+        return f"{scheme}://"
+    return origin

@@ -56,7 +56,8 @@ class Forms:
         fields = await _read_fields(request)
         content = self._seal.open(_PURPOSE, fields.get(TOKEN)) or {}
         bound = self._bound_to(request)
-        if not bound or not hmac.compare_digest(str(content.get("bound")), bound):
+        given = str(content.get("bound"))
+        if not bound or not hmac.compare_digest(given.encode(), bound.encode()):
             raise PermissionDeniedError(_EXPIRED)
         return fields
 

@@ -284,6 +284,19 @@ def test_a_form_without_the_token_of_its_browser_is_refused(browser: Browser, ke
     assert browser.get("/ui/account").url.path == "/ui/account"
 
 
+def test_a_cookie_of_other_characters_is_refused(browser: Browser, key: str) -> None:
+    fields = {"key": key, "token": _token(browser.get("/ui"))}
+    headers = {"cookie": "lance_bridge_form=é".encode()}
+    answer = httpx.post(f"{browser.url}/ui/login", data=fields, headers=headers)
+    assert answer.status_code == 403
+
+
+@pytest.mark.parametrize("host", ["[", "a]", "[x]", "a b", "é".encode()])
+def test_a_malformed_host_is_no_failure(browser: Browser, host: Any) -> None:
+    for path in ("/ui/login", "/ui"):
+        assert httpx.get(f"{browser.url}{path}", headers={"host": host}).status_code in (200, 303)
+
+
 @pytest.mark.parametrize(
     "target",
     [

@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         if options.fetch_only:
-            return _fetch(options.version or sorted(RELEASES))
+            return _fetch(options.version or sorted(RELEASES), options.java)
         if len(options.version) > 1:
             parser.error("more than one --version needs --fetch-only")
         if not 0 <= options.port <= _MAX_PORT:
@@ -93,10 +93,10 @@ def _setting(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _fetch(versions: Sequence[str]) -> int:
+def _fetch(versions: Sequence[str], java: str | None) -> int:
     for version in versions:
         found = release(version)
-        print(f"Hive Metastore {found.full_version}: {jars_of(found)}", flush=True)
+        print(f"Hive Metastore {found.full_version}: {jars_of(found, java=java)}", flush=True)
     return 0
 
 

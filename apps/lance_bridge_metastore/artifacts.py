@@ -23,8 +23,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 from xml.sax.saxutils import quoteattr
 
-from .errors import ArtifactsUnavailableError, MetastoreStartError
-from .java import find_java
+from .errors import ArtifactsUnavailableError, JavaNotFoundError, MetastoreStartError
+from .java import Java, find_java
 from .releases import Artifact, Release
 
 CACHE_VARIABLE = "LANCE_BRIDGE_CACHE"
@@ -72,6 +72,8 @@ def pyspark_jars() -> Path:
 def jars_of(release: Release, *, java: str | None = None) -> Path:
     """Return the directory with the jars of ``release``, fetching them the first time.
 
+    ``java`` fetches them if it is new enough; by default one is found.
+
     Raises ArtifactsUnavailableError, JavaNotFoundError.
     """
     if release.from_pyspark:
@@ -102,7 +104,7 @@ def _fetch(release: Release, target: Path, java: str | None) -> None:
 
 
 def _retrieve(release: Release, destination: Path, ivy_cache: Path, java: str | None) -> None:
-    executable = find_java(_IVY_MINIMUM_JAVA, java)
+    executable = _java_for_ivy(java)
     with tempfile.TemporaryDirectory(prefix="lance-bridge-ivy-") as scratch:
         module = Path(scratch) / "ivy.xml"
         module.write_text(_ivy_module(release), encoding="utf-8")
@@ -123,6 +125,14 @@ def _retrieve(release: Release, destination: Path, ivy_cache: Path, java: str | 
             f"(exit code {result.returncode}). A mirror is taken from ~/.ivy2/ivysettings.xml or "
             f"~/.m2/settings.xml. Ivy said:\n{_last_lines(result.stdout + result.stderr)}"
         )
+
+
+def _java_for_ivy(java: str | None) -> Java:
+    """Return the Java that was chosen, or another one if that is too old for Ivy."""
+    try:
+        return find_java(_IVY_MINIMUM_JAVA, java)
+    except JavaNotFoundError:
+        return find_java(_IVY_MINIMUM_JAVA)
 
 
 def _last_lines(output: str, limit: int = 30) -> str:

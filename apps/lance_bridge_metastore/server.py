@@ -185,8 +185,8 @@ class Metastore:
         if not self._is_temporary:
             self._directory_lock.acquire(self.directory)
         java = find_java(self.release.minimum_java, self._java)
-        jars = jars_of(self.release)
-        _require_client()
+        _require_client()  # before jars are fetched, which takes minutes
+        jars = jars_of(self.release, java=java.path)
         atexit.register(self.close)
         for attempt in range(1, _ATTEMPTS + 1):
             port = self._port or _free_port()

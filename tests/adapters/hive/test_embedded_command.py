@@ -89,7 +89,7 @@ def test_a_directory_that_cannot_be_written_is_refused(
 def test_a_directory_whose_files_cannot_be_written_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lance_bridge_metastore.server.jars_of", lambda _: tmp_path)
+    monkeypatch.setattr("lance_bridge_metastore.server.jars_of", lambda *_, **__: tmp_path)
     (tmp_path / "conf").write_text("in the way")
     line = error_line(["--port", "0", "--directory", str(tmp_path)], capsys)
     assert f"Directory {tmp_path} cannot be used: " in line

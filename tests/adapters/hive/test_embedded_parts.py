@@ -19,6 +19,7 @@ from lance_bridge_metastore import (
     configuration,
     java,
 )
+from lance_bridge_metastore.__main__ import main
 
 # -- Java ----------------------------------------------------------------------------------------
 
@@ -148,6 +149,41 @@ def test_a_failed_fetch_reports_ivys_output_and_leaves_nothing(cache: Path) -> N
     with pytest.raises(ArtifactsUnavailableError, match=r"(?s)0\.0\.1.*no-such-artifact"):
         embedded.jars_of(release)
     assert list(cache.rglob("complete.json")) == []
+
+
+@pytest.mark.usefixtures("cache")
+def test_jars_are_fetched_with_the_java_that_was_chosen(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    chosen, other = fake_java(tmp_path / "chosen", "21.0.1"), fake_java(tmp_path / "b", "25")
+    old = fake_java(tmp_path / "old", "11.0.2")
+    monkeypatch.setenv("JAVA_HOME", str(other.parent.parent))
+    started = []
+
+    def fail(command: list[str], **_: Any) -> Any:
+        started.append(command[0])
+        raise ArtifactsUnavailableError("not fetched")
+
+    monkeypatch.setattr(java, "_version_of", lambda path: 11 if "old" in path else 21)
+    monkeypatch.setattr("subprocess.run", fail)
+    for given in (chosen, old):
+        with pytest.raises(ArtifactsUnavailableError, match="not fetched"):
+            artifacts.jars_of(embedded.RELEASES["3.1"], java=str(given))
+    with pytest.raises(ArtifactsUnavailableError, match="not fetched"):
+        Metastore("4.2", java=str(chosen)).start()
+    assert main(["--fetch-only", "--version", "4.2", "--java", str(chosen)]) == 1
+    assert started == [str(chosen), str(other), str(chosen), str(chosen)]
+
+
+@pytest.mark.usefixtures("cache")
+def test_the_client_is_looked_for_before_jars_are_fetched(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fetches = pretend_to_fetch(monkeypatch)
+    monkeypatch.setitem(sys.modules, "hmsclient", None)
+    with pytest.raises(ArtifactsUnavailableError, match="hive-embedded"):
+        Metastore("4.2").start()
+    assert fetches == []
 
 
 def test_a_mirror_in_mavens_settings_is_used(tmp_path: Path) -> None:

@@ -49,6 +49,19 @@ def cache_directory() -> Path:
     return Path(base).expanduser().absolute() / "lance-bridge"
 
 
+@contextmanager
+def _cache_errors() -> Iterator[None]:
+    """Turn errors of the file system into ArtifactsUnavailableError, which names the cache."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ArtifactsUnavailableError(
+            f"The cache {cache_directory()} cannot be used: {reason}. Another directory is taken "
+            f"from ${CACHE_VARIABLE}"
+        ) from error
+
+
 def pyspark_jars() -> Path:
     """Return the directory of jars inside the installed PySpark.
 
@@ -69,6 +82,7 @@ def pyspark_jars() -> Path:
     return jars
 
 
+@_cache_errors()
 def jars_of(release: Release, *, java: str | None = None) -> Path:
     """Return the directory with the jars of ``release``, fetching them the first time.
 
@@ -248,6 +262,7 @@ def proxy_flags() -> list[str]:
 # -- a class of ours -------------------------------------------------------------------------------
 
 
+@_cache_errors()
 def loopback_classes(java: str, jars: Path) -> Path:
     """Return the directory with a class that keeps a metastore 2.3 or 3.1 on the loopback address.
 
@@ -281,14 +296,20 @@ def _compile(java: str, jars: Path, target: Path) -> None:
         *(java, "-cp", class_path, "org.codehaus.janino.SimpleCompiler"),
         *(str(_COMPILER), "CompileClasses", str(_LOOPBACK_SOURCE), str(target)),
     ]
-    done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        check=False,
-        stdin=subprocess.DEVNULL,
-        timeout=_COMPILE_SECONDS,
-    )
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            timeout=_COMPILE_SECONDS,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise ArtifactsUnavailableError(
+            f"A class for the cache {cache_directory()} could not be compiled within "
+            f"{_COMPILE_SECONDS:g} seconds"
+        ) from error
     if done.returncode != 0 or not any(target.rglob("*.class")):
         raise MetastoreStartError(
             "The class that keeps the metastore on the loopback address could not be compiled: "

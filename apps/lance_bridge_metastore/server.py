@@ -269,11 +269,12 @@ class Metastore:
         if not _is_free(port):
             raise _PortTakenError(f"Port {port} is taken by another program")
         instance = uuid.uuid4().hex
+        command = self._command(java, jars, port)  # an error of the cache is not the directory's
         with directory_errors(self.directory):
             site = self._configure(instance)
             self._log_offset = self.log_path.stat().st_size if self.log_path.exists() else 0
             self._process = GuardedProcess(
-                self._command(java, jars, port),
+                command,
                 directory=self.directory,
                 log=self.log_path,
                 directory_is_temporary=self._is_temporary,

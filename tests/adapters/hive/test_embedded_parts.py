@@ -186,6 +186,27 @@ def test_the_client_is_looked_for_before_jars_are_fetched(
     assert fetches == []
 
 
+def test_a_cache_that_cannot_be_used_is_named(cache: Path, tmp_path: Path) -> None:
+    cache.write_text("in the way")
+    (tmp_path / "jars").mkdir()
+    with pytest.raises(ArtifactsUnavailableError, match=f"The cache {cache} cannot be used: "):
+        embedded.jars_of(SMALL)
+    with pytest.raises(ArtifactsUnavailableError, match=f"The cache {cache} cannot be used: "):
+        artifacts.loopback_classes("java", tmp_path / "jars")
+    with pytest.raises(ArtifactsUnavailableError, match=f"The cache {cache} cannot be used: "):
+        Metastore("2.3", tmp_path / "state").start()
+
+
+def test_a_compiler_that_does_not_end_is_given_up(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    slow = fake_java(tmp_path, "21.0.1")
+    slow.write_text("#!/bin/sh\nexec sleep 60\n")
+    monkeypatch.setattr(artifacts, "_COMPILE_SECONDS", 0.1)
+    with pytest.raises(ArtifactsUnavailableError, match=f"for the cache {cache} could not"):
+        artifacts.loopback_classes(str(slow), tmp_path)
+
+
 def test_a_mirror_in_mavens_settings_is_used(tmp_path: Path) -> None:
     (tmp_path / ".m2").mkdir()
     (tmp_path / ".m2" / "settings.xml").write_text(

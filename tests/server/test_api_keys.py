@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -125,6 +126,31 @@ def test_only_the_owner_can_read_the_file_and_it_has_no_key(file: ApiKeyFile) ->
     assert entry.hash not in repr(entry)
     assert entry.salt not in repr(entry)
     assert file.find(key) == entry
+
+
+def test_a_change_keeps_the_owner_and_the_mode(file: ApiKeyFile) -> None:
+    _, entry = file.add("ann")
+    owner = 12345 if os.geteuid() == 0 else os.geteuid()  # only root can give files away
+    os.chown(file.path, owner, -1)
+    file.path.chmod(0o640)
+    file.revoke(entry.id)
+    found = file.path.stat()
+    assert (found.st_uid, stat.S_IMODE(found.st_mode)) == (owner, 0o640)
+    assert file.entries()[entry.id].revoked is not None
+
+
+def test_a_change_that_fails_leaves_no_file(
+    file: ApiKeyFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, entry = file.add("ann")
+
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(InvalidInputError, match="cannot be changed: No space left"):
+        file.revoke(entry.id)
+    assert list(file.path.parent.iterdir()) == [file.path]
 
 
 def test_a_file_that_others_can_write_is_refused(file: ApiKeyFile) -> None:

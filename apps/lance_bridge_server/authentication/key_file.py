@@ -167,18 +167,35 @@ class ApiKeyFile:
             os.close(directory)
 
     def _write(self, entries: Sequence[KeyEntry]) -> None:
-        """Replace the file as a whole. Only its owner can read it."""
+        """Replace the file as a whole, with its owner and mode. Only its owner can read a new one.
+
+        Another user may change it than the one that the server runs as.
+        """
         path = self.path.resolve()
         text = json.dumps(_Content(keys=list(entries)).model_dump(mode="json"), indent=2)
+        temporary = None
         try:
             handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
             with os.fdopen(handle, "w", encoding="utf-8") as file:
                 file.write(text + "\n")
                 file.flush()
+                if path.exists():
+                    _copy_access(path.stat(), file.fileno())
                 os.fsync(file.fileno())
             Path(temporary).replace(path)
         except OSError as error:
             raise invalid(f"{self.path} cannot be changed: {error.strerror}") from error
+        finally:
+            if temporary is not None:
+                Path(temporary).unlink(missing_ok=True)
+
+
+def _copy_access(found: os.stat_result, file: int) -> None:
+    """Give an open file an owner, a group and a mode. The mode last: chown may take bits away."""
+    own = os.fstat(file)
+    if (own.st_uid, own.st_gid) != (found.st_uid, found.st_gid):
+        os.fchown(file, found.st_uid, found.st_gid)
+    os.fchmod(file, stat.S_IMODE(found.st_mode))
 
 
 def _salt() -> str:

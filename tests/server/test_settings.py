@@ -99,6 +99,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"root": "prod", "catalogs": ["prod", "aws"]}, "must be the one catalog, but the catalogs a"),
     ({"limits": {"body_byte": 1}}, "no key 'limits.body_byte': did you mean 'body_bytes'"),
     ({"limits": {"threads": 0}}, "'limits.threads': Input should be greater than 0"),
+    (
+        {"limits": {"principals": {"ann": {"foo": 1}}}},
+        "'limits.principals.ann.foo': known are rate, concurrent_requests, body_bytes$",
+    ),
     ({"databases": {"name": {}}}, "no key 'databases.name': did you mean 'names'"),
     ({"databases": {"separator": ""}}, "'databases.separator': String should have at least 1"),
     ({"databases": {"prefix": "prod"}}, "'databases.prefix': "),

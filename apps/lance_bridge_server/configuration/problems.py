@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Sequence
-from typing import Any, get_args
+from typing import Any, get_args, get_type_hints
 
 from pydantic import BaseModel, ValidationError
 
@@ -52,11 +52,7 @@ def _resolve(settings: type[BaseModel], location: Sequence[int | str]) -> tuple[
             models = tagged
             continue
         known = [key for each in models for key in _keys(each)]
-        annotations = [
-            each.model_fields[part].annotation
-            for each in models
-            if part in getattr(each, "model_fields", {})
-        ]
+        annotations = [_annotation(each, part) for each in models]
         models = [model for each in annotations for model in _models(each)] or models
         path += f".{part}" if path else part
     return path.removesuffix(".[key]"), known
@@ -64,6 +60,14 @@ def _resolve(settings: type[BaseModel], location: Sequence[int | str]) -> tuple[
 
 def _keys(model: Any) -> list[str]:
     return list(getattr(model, "model_fields", None) or model.__dataclass_fields__)
+
+
+def _annotation(model: Any, key: str) -> Any:
+    """Return the type of a key of a model or a dataclass; None for another key."""
+    if issubclass(model, BaseModel):
+        field = model.model_fields.get(key)
+        return field.annotation if field else None
+    return get_type_hints(model).get(key)
 
 
 def _tag(model: Any) -> Any:

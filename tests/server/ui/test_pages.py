@@ -71,6 +71,20 @@ def test_versions_say_what_they_changed(get: GetPage) -> None:
         assert line in page.text
 
 
+def test_versions_of_a_branch_are_no_links(get: GetPage) -> None:
+    page = get(f"/ui/versions/{ARTICLES}?branch=trial")
+    assert "Version 2" in page.text  # a link to it would lead to the branch's latest rows
+    assert not [each for each in page.links if each.startswith("Version ")]
+    assert "Version 2" in get(f"/ui/versions/{ARTICLES}").links
+
+
+def test_a_page_says_that_it_is_not_of_the_latest_version(get: GetPage) -> None:
+    text = "This is not the latest version of the main branch."
+    for at in ("v1", "tag:first", "branch:trial"):
+        assert text in get(f"/ui/table/{ARTICLES}?at={at}").text
+    assert text not in get(f"/ui/table/{ARTICLES}").text
+
+
 def test_snippets_name_the_server_and_the_table(get: GetPage) -> None:
     page = get(f"/ui/connect/{ARTICLES}")
     assert 'table_id=["prod", "sales", "articles"]' in page.text

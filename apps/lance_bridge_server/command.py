@@ -226,9 +226,11 @@ def _check(source: SettingsSource, timeout: float, output: Output) -> None:
 
 
 def _summary(settings: ServerSettings) -> dict[str, str]:
+    from .process.listeners import authority  # noqa: PLC0415 - takes seconds to import
+
     scheme = "https" if settings.tls else "http"
     listeners = [
-        f"unix:{each.socket}" if each.socket else f"{scheme}://{each.host}:{each.port}"
+        f"unix:{each.socket}" if each.socket else f"{scheme}://{authority(each.host, each.port)}"
         for each in settings.listeners
     ]
     methods: list[str] = [each.method for each in settings.authentication]

@@ -123,6 +123,11 @@ def test_it_refuses_other_addresses_without_authentication(tmp_path: Path) -> No
         assert children(url, **{"header.x-api-key": key}) == ["files"]
 
 
+def test_check_prints_an_ipv6_address_in_brackets(tmp_path: Path) -> None:
+    shown = answer_of("serve", "--check", "-c", f"files=dir:root={tmp_path}/lake", "--host", "::1")
+    assert shown["addresses"] == "http://[::1]:2333"
+
+
 def test_an_address_that_is_in_use_is_a_failure(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])

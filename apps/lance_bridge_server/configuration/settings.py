@@ -227,10 +227,10 @@ class ServerSettings(Settings):
         """Return the names that are served beside localhost and addresses; None for all."""
         if self.authentication or self.allow_anonymous:
             return None
-        names = [each.host for each in self.listeners if each.socket is None]
+        names = [each.host.lower() for each in self.listeners if each.socket is None]
         if self.login.address is not None:
-            names.append(urlsplit(self.login.address).netloc)
-        return frozenset(host_name(each) for each in names)
+            names.append(host_name(urlsplit(self.login.address).netloc))
+        return frozenset(names)
 
     def _check_root(self) -> None:
         if self.root is not None and list(self.catalogs) != [self.root]:

@@ -30,7 +30,7 @@ def open_sockets(listeners: Sequence[Listener]) -> list[socket.socket]:
     except OSError as error:
         for each_socket in opened:
             each_socket.close()
-        where = each.socket or f"{each.host}:{each.port}"
+        where = each.socket or authority(each.host, each.port)
         reason = error.strerror or str(error)
         raise ServiceUnavailableError(f"Cannot listen at {where}: {reason}") from error
     return opened
@@ -79,7 +79,12 @@ def _address_of(opened: socket.socket, scheme: str) -> str:
     if opened.family == socket.AF_UNIX:
         return f"unix:{opened.getsockname()}"
     host, port = opened.getsockname()[:2]
-    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+    return f"{scheme}://{authority(host, port)}"
+
+
+def authority(host: str, port: int) -> str:
+    """Return a host and a port as in a URL; the host may be an IPv6 address."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 class ServedTls:

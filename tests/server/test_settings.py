@@ -18,6 +18,7 @@ from lance_bridge_server.catalogs import connect_catalogs, root_namespace
 from lance_bridge_server.command import parse_catalogs
 from lance_bridge_server.configuration.settings import ServerSettings
 from lance_bridge_server.configuration.source import SettingsSource
+from lance_bridge_server.process.factory import gateway_from_source
 
 SECRET = "zq0HIDDENk7w9x0"
 HIVE = {"impl": "hive", "uri": "thrift://metastore:9083"}
@@ -31,6 +32,18 @@ def read(content: Any, tmp_path: Path, **options: Any) -> ServerSettings:
     path = tmp_path / "server.yaml"
     path.write_text(content if isinstance(content, str) else yaml.safe_dump(content))
     return SettingsSource(path, **options).read()
+
+
+def test_a_configuration_that_cannot_be_used_opens_no_audit_log(tmp_path: Path) -> None:
+    log = tmp_path / "audit.jsonl"
+    settings = {
+        "catalogs": {"files": {"impl": "dir", "root": str(tmp_path)}},
+        "audit": {"to": str(log)},
+        "login": {"key_file": "/nothing"},
+    }
+    with pytest.raises(InvalidInputError, match="/nothing cannot be read"):
+        gateway_from_source(SettingsSource(overrides=settings))
+    assert not log.exists()
 
 
 def test_the_smallest_file_listens_on_this_machine_alone(tmp_path: Path) -> None:

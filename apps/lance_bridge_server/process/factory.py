@@ -66,7 +66,6 @@ def gateway_from_settings(settings: ServerSettings, source: SettingsSource) -> G
         root_namespace(settings, catalogs),
         authenticator=authenticator_from_settings(settings),
         authorizer=settings.authorization.make(),
-        audit=settings.audit.make(),
         limits=settings.limits,
         databases=settings.databases,
         catalogs=catalogs,
@@ -77,6 +76,7 @@ def gateway_from_settings(settings: ServerSettings, source: SettingsSource) -> G
         cors=settings.cors,
         hosts=settings.hosts(),
         callers=connect_callers(settings, source.catalogs, catalogs),
+        audit=settings.audit.make(),  # last: nothing closes the file if another one fails
     )
 
 

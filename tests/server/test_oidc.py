@@ -300,6 +300,17 @@ def test_a_wrong_discovery_document_is_named(okta: IdentityProvider, path: str) 
         anyio.run(ProviderKeys("http://example.com").fetch)
 
 
+def test_a_discovery_document_without_keys_is_named(
+    okta: IdentityProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def get(*_: object) -> dict[str, str]:
+        return {"issuer": okta.issuer}
+
+    monkeypatch.setattr(ProviderKeys, "_get", get)
+    with pytest.raises(ServiceUnavailableError, match=f"{okta.issuer}.*it has no jwks_uri"):
+        anyio.run(ProviderKeys(okta.issuer).fetch)
+
+
 def test_a_token_without_a_key_identifier_needs_a_provider_with_one_key(
     served: Served, okta: IdentityProvider
 ) -> None:

@@ -123,9 +123,12 @@ class ProviderKeys:
             ServiceUnavailableError: (17) the provider does not answer, or not with its documents.
         """
         document = await self._discover()
-        keys = public_keys(await self._get(str(document.get("jwks_uri"))))
+        url = document.get("jwks_uri")
+        if not isinstance(url, str):
+            raise self._failure(self._discovery, "it has no jwks_uri")
+        keys = public_keys(await self._get(url))
         if not keys:
-            raise self._failure(str(document["jwks_uri"]), "it has no public key for signatures")
+            raise self._failure(url, "it has no public key for signatures")
         self._keys, self._problem = keys, ""
         self._fetched = self._clock()
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from lance_namespace.errors import InvalidInputError
 from starlette.responses import Response
 
@@ -12,8 +10,7 @@ from lance_bridge.errors import invalid
 from .addresses import address
 from .cells import LARGEST_IMAGE, image_type
 from .rendering import PRIVATE_HEADERS
-from .row_reader import as_reader
-from .row_search import ROW_ID
+from .row_reader import read_value
 from .time_travel import State, requested_state
 from .ui_request import UiRequest
 
@@ -42,22 +39,9 @@ async def send_image(ui: UiRequest) -> Response:
     if not (row.isascii() and row.isdigit() and len(row) <= 20):
         raise invalid("`row` is the identifier of a row, which is a number")
     state = await requested_state(ui, path)
-    fields = {
-        "id": path,
-        "k": 1,
-        "vector": {},
-        "columns": {"column_names": [column]},
-        "filter": f"{ROW_ID} = {row}",
-        **state.fields,
-    }
-    data = await ui.call("query_table", fields, _first_bytes)
-    media_type = image_type(data) if data else None
-    if data is None or media_type is None:
+    data = await read_value(ui, state, column, row)
+    is_small = isinstance(data, bytes) and len(data) <= LARGEST_IMAGE
+    media_type = image_type(data) if data and is_small else None
+    if media_type is None:
         raise InvalidInputError(f"Row {row} has no image in column '{column[:100]}'")
     return Response(data, headers=_HEADERS, media_type=media_type)
-
-
-def _first_bytes(result: Any) -> bytes | None:
-    table = as_reader(result).read_all()
-    value = table.column(0)[0].as_py() if table.num_rows else None
-    return value if isinstance(value, bytes) and len(value) <= LARGEST_IMAGE else None

@@ -9,6 +9,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from .time_travel import State
+from .ui_request import UiRequest
+
+ROW_ID = "_rowid"
+"""The column of the identifiers of rows, in filters and results."""
+
 MAX_BYTES = 8 << 20
 """Of the rows of a page, in memory."""
 _SECONDS = 15.0
@@ -53,6 +59,31 @@ def read_sample(result: Any, max_bytes: int = MAX_BYTES) -> Sample:
 def _rows_that_fit(batch: pa.RecordBatch, room: int) -> int:
     """Return how many rows of a batch are in a number of bytes, about, and at least one."""
     return max(1, int(batch.num_rows * room / max(batch.nbytes, 1)))
+
+
+async def read_value(ui: UiRequest, state: State, column: str, row: str) -> Any:
+    """Return a value of the table that the page shows; None if the row does not exist.
+
+    Args:
+        row: The identifier of the row, in digits.
+
+    Raises:
+        LanceNamespaceError: The query's own.
+    """
+    fields = {
+        "id": ui.names,
+        "k": 1,
+        "vector": {},
+        "columns": {"column_names": [column]},
+        "filter": f"{ROW_ID} = {row}",
+        **state.fields,
+    }
+    return await ui.call("query_table", fields, _first_value)
+
+
+def _first_value(result: Any) -> Any:
+    table = as_reader(result).read_all()
+    return table.column(0)[0].as_py() if table.num_rows else None
 
 
 def as_reader(result: Any) -> pa.RecordBatchReader:

@@ -18,11 +18,10 @@ from lance_namespace.errors import (
 from lance_bridge.errors import invalid
 
 from .row_query import RowQuery
-from .row_reader import as_reader
+from .row_reader import as_reader, read_value
 from .time_travel import State
 from .ui_request import Part, UiRequest, error_text
 
-ROW_ID = "_rowid"
 _ROW = re.compile(r"row:([0-9]{1,20})")
 _MOST_NUMBERS = 100_000
 _OF_THE_QUERY = (InvalidInputError, TableColumnNotFoundError)
@@ -130,23 +129,10 @@ async def _vector_of(
     column = query.column
     if column not in columns:
         raise invalid(f"Column '{column}' holds no vectors")
-    fields = {
-        "id": ui.names,
-        "k": 1,
-        "vector": {},
-        "columns": {"column_names": [column]},
-        "filter": f"{ROW_ID} = {row[1]}",
-        **state.fields,
-    }
-    values = await ui.call("query_table", fields, _first_value)
+    values = await read_value(ui, state, column, row[1])
     if values is None:
         raise invalid(f"Row {row[1]} does not exist, or has no vector in '{column}'")
     return [float(each) for each in values]
-
-
-def _first_value(result: Any) -> list[float] | None:
-    table = as_reader(result).read_all()
-    return table.column(0)[0].as_py() if table.num_rows else None
 
 
 def parse_vector(text: str) -> list[float]:

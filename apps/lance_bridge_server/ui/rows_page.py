@@ -18,8 +18,8 @@ from .download import FORMATS
 from .image import image_address
 from .rendering import html_page
 from .row_query import METRICS, SIZES, RowQuery, requested_rows
-from .row_reader import Sample, read_sample
-from .row_search import ROW_ID, Outcome, find_rows
+from .row_reader import ROW_ID, Sample, read_sample
+from .row_search import Outcome, find_rows
 from .table_page import describe
 from .time_travel import State, requested_state
 from .tree import load_tree

@@ -12,7 +12,6 @@ from lance_namespace.errors import (
     ErrorCode,
     LanceNamespaceError,
     PermissionDeniedError,
-    UnauthenticatedError,
 )
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -91,10 +90,7 @@ def _route(gateway: Gateway, operation: Operation, process: Process) -> Route:
         request.state.operation = operation
         if not operation.is_read:
             _refuse_other_origins(request, gateway.cors.origins if gateway.cors else ())
-        principal = await gateway.authenticator.authenticate(request)
-        if principal is None:
-            raise UnauthenticatedError("The request has no credentials")
-        request.state.principal = principal
+        request.state.principal = principal = await gateway.authenticate(request)
         request.state.release = process.admission.admit(gateway.limits, principal)
         return await gateway.answer(request, operation)
 

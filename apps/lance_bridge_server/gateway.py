@@ -10,7 +10,12 @@ from typing import Any, TypeVar
 import anyio
 import pyarrow as pa
 from lance_namespace import DeclareTableRequest, DescribeTableRequest, LanceNamespace
-from lance_namespace.errors import ErrorCode, LanceNamespaceError, TableAlreadyExistsError
+from lance_namespace.errors import (
+    ErrorCode,
+    LanceNamespaceError,
+    TableAlreadyExistsError,
+    UnauthenticatedError,
+)
 from starlette.datastructures import State
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -100,6 +105,18 @@ class Gateway:
         close_namespace(self.namespace)
         if self.audit is not None:
             self.audit.close()
+
+    async def authenticate(self, request: Request) -> Principal:
+        """Return who sends a request.
+
+        Raises:
+            UnauthenticatedError: (16) its credentials are wrong, or it has none and needs some.
+            ServiceUnavailableError: (17) what could check them does not answer.
+        """
+        principal = await self.authenticator.authenticate(request)
+        if principal is None:
+            raise UnauthenticatedError("The request has no credentials")
+        return principal
 
     async def answer(self, request: Request, operation: Operation) -> Response:
         """Carry out one request.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from lance_namespace.errors import UnauthenticatedError
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -30,9 +29,8 @@ def monitoring_routes(gateway: Gateway, process: Process) -> list[Route]:
         return JSONResponse(content, 200 if is_ready else _UNAVAILABLE)
 
     async def metrics(request: Request) -> Response:
-        is_open = gateway.anonymous_metrics
-        if not is_open and await gateway.authenticator.authenticate(request) is None:
-            raise UnauthenticatedError("The request has no credentials")
+        if not gateway.anonymous_metrics:
+            await gateway.authenticate(request)
         return Response(process.metrics.text(), media_type=CONTENT_TYPE)
 
     return [

@@ -162,7 +162,7 @@ async def _read_body(
         _require_media_type(request, _ARROW)
         return {}, 0
     with sending_client(max_seconds):
-        body = await _limited_body(request, max_bytes)
+        body = await limited_body(request, max_bytes)
     if body.strip() in _NO_BODY:
         if operation.requires_body:
             raise invalid("The body is missing; this operation takes a JSON object")
@@ -177,7 +177,7 @@ async def run_by_size(size: int, work: Callable[[], T], threads: anyio.CapacityL
 
 
 def _parse_body(request: Request, operation: Operation, body: bytes) -> dict[str, Any]:
-    if operation.name == lancedb.NEW_COLUMNS and _media_type(request) == _ARROW:
+    if operation.name == lancedb.NEW_COLUMNS and media_type(request) == _ARROW:
         return lancedb.new_columns(body)
     _require_media_type(request, _JSON)
     # The parser keeps all threads waiting, and takes longest for these.
@@ -188,7 +188,7 @@ def _parse_body(request: Request, operation: Operation, body: bytes) -> dict[str
 
 
 def _require_media_type(request: Request, wanted: str) -> None:
-    found = _media_type(request)
+    found = media_type(request)
     if found != wanted:
         shown = f"'{found[:100]}'" if found else "missing"
         raise MediaTypeError(f"The header Content-Type is {shown}; this operation takes '{wanted}'")
@@ -204,7 +204,8 @@ def _require_no_encoding(request: Request) -> None:
         )
 
 
-def _media_type(request: Request) -> str:
+def media_type(request: Request) -> str:
+    """Return the media type of a body, in lower case and without parameters; or an empty text."""
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
@@ -221,7 +222,12 @@ def sending_client(max_seconds: float) -> Iterator[None]:
         raise ServiceUnavailableError("The client went away; nothing was changed") from None
 
 
-async def _limited_body(request: Request, max_bytes: int) -> bytes:
+async def limited_body(request: Request, max_bytes: int) -> bytes:
+    """Return the body of a request.
+
+    Raises:
+        BodyTooLargeError: it is larger; the rest is not read.
+    """
     parts, size = [], 0
     async for part in request.stream():
         size += len(part)

@@ -12,6 +12,7 @@ from starlette.requests import Request
 
 from lance_bridge.errors import invalid
 
+from ..calls import BodyTooLargeError, limited_body, media_type
 from ..login import Seal
 from .cookies import FORM, Cookies
 
@@ -82,17 +83,13 @@ def require_same_origin(request: Request) -> None:
 
 
 async def _read_fields(request: Request) -> dict[str, str]:
-    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media_type != _MEDIA_TYPE:
+    if media_type(request) != _MEDIA_TYPE:
         raise invalid(f"A form is sent as {_MEDIA_TYPE}")
-    body = bytearray()
     try:
         with anyio.fail_after(_READ_SECONDS):
-            async for chunk in request.stream():
-                body += chunk
-                if len(body) > _MAX_BYTES:
-                    raise invalid(f"A form has at most {_MAX_BYTES >> 10} KiB")
-        text = body.decode("ascii")
+            text = (await limited_body(request, _MAX_BYTES)).decode("ascii")
         return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=_MAX_FIELDS))
+    except BodyTooLargeError:
+        raise invalid(f"A form has at most {_MAX_BYTES >> 10} KiB") from None
     except (TimeoutError, ValueError) as error:
         raise invalid("The form is malformed, or was not sent in time") from error

@@ -45,11 +45,11 @@ class KeyEntry(BaseModel):
     salt: str = Field(repr=False)
     hash: str = Field(repr=False)
 
-    def state(self, now: datetime | None = None) -> str:
+    def state(self) -> str:
         """Return ``valid``, ``expired`` or ``revoked``."""
         if self.revoked is not None:
             return "revoked"
-        is_over = self.expires is not None and self.expires <= (now or _now())
+        is_over = self.expires is not None and self.expires <= _now()
         return "expired" if is_over else "valid"
 
     def has_secret(self, secret: str) -> bool:

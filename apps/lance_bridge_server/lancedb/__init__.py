@@ -9,13 +9,12 @@ from .databases import DatabasePaths, database_of, in_database
 from .freshness import min_version, require_min_version, version_header
 from .listing import TABLE_NAMES, pages_by_name
 from .new_columns import NEW_COLUMNS, new_columns
-from .protocol import DATABASE_HEADER, VERSION, VERSION_HEADER, is_lancedb
+from .protocol import VERSION, VERSION_HEADER, is_lancedb
 from .requests import translate_request
 from .statuses import status_of
 from .unserved import unserved_route
 
 __all__ = [
-    "DATABASE_HEADER",
     "NEW_COLUMNS",
     "TABLE_NAMES",
     "VERSION",

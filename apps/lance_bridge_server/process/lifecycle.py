@@ -120,11 +120,6 @@ class Lifecycle:
 
     # -- requests ----------------------------------------------------------------------------------
 
-    @property
-    def requests(self) -> int:
-        """How many requests are being answered."""
-        return len(self._active)
-
     def end_requests(self) -> None:
         """End what is being answered: by an error, or by closing the connection if it has begun."""
         if self._active:

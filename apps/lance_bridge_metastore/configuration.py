@@ -50,7 +50,7 @@ def hive_site(
     if not release.is_hive_4:
         # Makes it use the class of `artifacts.loopback_classes`.
         site["hive.metastore.server.tcp.keepalive"] = "true"
-    if release.is_hive_4:
+    else:
         site["metastore.thrift.bind.host"] = "127.0.0.1"
         # Hive 4 refuses external tables inside the managed warehouse, and puts databases here.
         site["metastore.warehouse.external.dir"] = warehouse

@@ -151,8 +151,8 @@ class LogSettings(Settings):
     level: Literal["debug", "info", "warning", "error"] = "info"
 
 
-def _by_name(catalogs: Any) -> Any:
-    """Accept a list of names too: catalogs of the user's configuration file."""
+def catalogs_by_name(catalogs: Any) -> Any:
+    """Return catalogs as a mapping; a list names those of the user's configuration file."""
     return {str(each): {} for each in catalogs} if isinstance(catalogs, list) else catalogs
 
 
@@ -175,7 +175,7 @@ class ServerSettings(Settings):
     """The configuration of a server."""
 
     catalogs: Annotated[
-        dict[CatalogName, dict[str, Any]], BeforeValidator(_by_name), Field(min_length=1)
+        dict[CatalogName, dict[str, Any]], BeforeValidator(catalogs_by_name), Field(min_length=1)
     ] = Field(repr=False)
     """The catalogs by name, each with ``impl`` and its properties. One without ``impl`` is that of
     the user's configuration file, and its properties are added to those there."""

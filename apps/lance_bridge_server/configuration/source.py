@@ -14,7 +14,7 @@ from lance_bridge.config_file import read_mapping
 from lance_bridge.errors import invalid
 
 from .problems import explain
-from .settings import ServerSettings
+from .settings import ServerSettings, catalogs_by_name
 
 CONFIG_VARIABLE = "LANCE_BRIDGE_SERVER_CONFIG"
 _ARGUMENTS = "the options of the command"
@@ -83,8 +83,7 @@ class SettingsSource:
 
         The environment goes between the two, see `catalogs.connect_catalog`.
         """
-        if isinstance(catalogs, list):
-            catalogs = {str(each): {} for each in catalogs}
+        catalogs = catalogs_by_name(catalogs)
         if not isinstance(catalogs, dict):
             return catalogs
         return {**{name: {} for name in self.catalogs}, **catalogs}

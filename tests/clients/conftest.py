@@ -14,7 +14,7 @@ from clients.catalogs import Backend, Database
 from conftest import external_metastores
 from servers.glue_server import GlueServer
 from servers.metastores import Metastores
-from servers.unity.process import UnityProcess
+from servers.unity import UnityServer
 
 RELEASE = "2.3"
 RAY_ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0"}
@@ -61,7 +61,8 @@ def glue(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
 
 @pytest.fixture(scope="package")
 def unity(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
-    with UnityProcess(catalogs=[UNITY_CATALOG]) as server:
+    with UnityServer() as server:
+        server.add_catalog(UNITY_CATALOG)
         properties = {"host": server.url, "root": str(tmp_path_factory.mktemp("unity"))}
         path = "lance_bridge_unity.UnityNamespace"
         yield Backend("unity", path, properties, parent=[UNITY_CATALOG])

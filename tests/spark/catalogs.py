@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from servers.unity.process import UnityProcess
+from servers.unity import UnityServer
 
 from lance_bridge_spark.registration import register
 
@@ -17,7 +17,8 @@ TOKEN = "token-that-nothing-may-show"
 @contextmanager
 def unity_catalog(spark: Any, name: str, directory: Path) -> Iterator[str]:
     """Register a catalog with a namespace `db`, and give its name."""
-    with UnityProcess(catalogs=["main"]) as server:
+    with UnityServer() as server:
+        server.add_catalog("main")
         properties = {
             "impl": "unity",
             "host": server.url,

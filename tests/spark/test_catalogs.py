@@ -10,7 +10,7 @@ import pytest
 from servers.glue_server import GlueServer
 from servers.metastores import Metastores
 from servers.sparks import Spark
-from servers.unity.process import UnityProcess
+from servers.unity import UnityServer
 
 pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(1000), pytest.mark.matrix]
 
@@ -30,7 +30,8 @@ def properties_of(catalog: str, metastore: str, root: Path) -> Iterator[dict[str
         with GlueServer() as glue:
             yield {"impl": "glue", "root": str(root), **glue.properties}
     else:
-        with UnityProcess(catalogs=["c"]) as unity:
+        with UnityServer() as unity:
+            unity.add_catalog("c")
             yield {"impl": "unity", "host": unity.url, "root": str(root)}
 
 

@@ -11,7 +11,7 @@ import pytest
 from pyspark.errors import PySparkException
 from servers.http_proxy import Fault, HttpProxy, Request
 from servers.sparks import Spark
-from servers.unity.process import UnityProcess
+from servers.unity import UnityServer
 
 from lance_bridge_spark.addresses import catalogs_of
 from lance_bridge_spark.registration import register
@@ -60,7 +60,8 @@ def test_a_process_that_died_is_replaced(spark: Any, catalog: str) -> None:
 def test_a_call_that_changes_nothing_is_repeated_and_another_is_not(
     spark: Any, tmp_path: Path
 ) -> None:
-    with UnityProcess(catalogs=["main"]) as server, HttpProxy(server.url, _method) as proxy:
+    with UnityServer() as server, HttpProxy(server.url, _method) as proxy:
+        server.add_catalog("main")
         properties = {"impl": "unity", "host": proxy.endpoint, "catalog": "main"}
         register(spark, {"broken": {**properties, "root": str(tmp_path)}})
         spark.sql("CREATE NAMESPACE broken.db")
@@ -168,7 +169,8 @@ def test_a_python_that_cannot_answer_is_named(
 
 @pytest.mark.slow
 def test_the_process_ends_with_the_application(tmp_path: Path) -> None:
-    with UnityProcess(catalogs=["main"]) as server:
+    with UnityServer() as server:
+        server.add_catalog("main")
         properties = {"impl": "unity", "host": server.url, "catalog": "main"}
         settings = {f"spark.sql.catalog.ended.{key}": value for key, value in properties.items()}
         Spark(conf=settings).run(

@@ -20,7 +20,7 @@ from pyspark import SparkFiles
 from pyspark.errors import PySparkException
 from servers.http_proxy import HttpProxy, Request
 from servers.sparks import Spark
-from servers.unity.process import UnityProcess
+from servers.unity import UnityServer
 
 from lance_bridge_spark import redaction
 from lance_bridge_spark.addresses import (
@@ -57,7 +57,8 @@ def test_a_registered_catalog_works_in_sql_and_by_option(spark: Any, catalog: st
 
 def test_a_statement_that_inserts_asks_the_catalog_twice(spark: Any, tmp_path: Path) -> None:
     """Once to resolve its table, and once more to commit."""
-    with UnityProcess(catalogs=["main"]) as server, HttpProxy(server.url, _named) as proxy:
+    with UnityServer() as server, HttpProxy(server.url, _named) as proxy:
+        server.add_catalog("main")
         properties = {"impl": "unity", "host": proxy.endpoint, "catalog": "main"}
         register(spark, {"counted": {**properties, "root": str(tmp_path)}})
         spark.sql("CREATE NAMESPACE counted.db")
@@ -72,7 +73,8 @@ def test_a_query_asks_the_catalog_when_it_is_analysed_and_when_it_runs(
     spark: Any, tmp_path: Path
 ) -> None:
     """Spark loads the tables of a plan again before it runs, to read their latest versions."""
-    with UnityProcess(catalogs=["main"]) as server, HttpProxy(server.url, _named) as proxy:
+    with UnityServer() as server, HttpProxy(server.url, _named) as proxy:
+        server.add_catalog("main")
         properties = {"impl": "unity", "host": proxy.endpoint, "catalog": "main"}
         register(spark, {"read": {**properties, "root": str(tmp_path)}})
         spark.sql("CREATE NAMESPACE read.db")
@@ -109,7 +111,8 @@ def test_every_thread_knows_a_catalog_that_one_has_registered(spark: Any, tmp_pa
         jvm.SparkSession.setActiveSession(spark._jsparkSession)
         return [row.namespace for row in spark.sql("SHOW NAMESPACES IN threads").collect()]
 
-    with UnityProcess(catalogs=["main"]) as server, ThreadPoolExecutor(1) as pool:
+    with UnityServer() as server, ThreadPoolExecutor(1) as pool:
+        server.add_catalog("main")
         properties = {"impl": "unity", "host": server.url, "catalog": "main"}
         register(spark, {"threads": {**properties, "root": str(tmp_path)}})
         catalogs_of(spark)["threads"].connect().create_namespace(CreateNamespaceRequest(id=["db"]))

@@ -16,8 +16,9 @@ DRIVER, SCANS = b"driver_service", b"scan_service"
 
 def pids(spark: Any, kind: bytes = DRIVER) -> list[int]:
     """Return the processes of this session's JVM, by what the system says of them."""
+    jvm = str(spark._jvm.java.lang.ProcessHandle.current().pid())
     processes = Path("/proc").glob("[0-9]*")
-    return [int(each.name) for each in processes if _is_service(spark, each, kind)]
+    return [int(each.name) for each in processes if _is_service(each, jvm, kind)]
 
 
 def the_pid(spark: Any, kind: bytes = DRIVER) -> int:
@@ -44,8 +45,7 @@ def is_running(pid: int) -> bool:
     return _status(Path(f"/proc/{pid}"))[:1] not in ([], ["Z"])
 
 
-def _is_service(spark: Any, process: Path, kind: bytes) -> bool:
-    jvm = str(spark._jvm.java.lang.ProcessHandle.current().pid())
+def _is_service(process: Path, jvm: str, kind: bytes) -> bool:
     try:
         is_ours = kind in (process / "cmdline").read_bytes()
     except OSError:

@@ -83,7 +83,7 @@ test-fast: $(STAMP) ## run core's tests and the adapters' that need no server, n
 test: metastores $(AXE)/.complete $(NODE)/.complete $(JAVA)/.complete ## run what CI runs, against real servers too (15 min)
 	@$(PY) -m pytest --continue-on-collection-errors -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
 
-test-all: test test-documents test-engines test-slow test-spark test-clients ## run everything (hours); make -k test-all continues after failures
+test-all: check test test-documents test-engines test-slow test-spark test-clients ## run everything (hours); make -k test-all continues after failures
 
 test-documents: metastores $(NODE)/.complete $(JAVA)/.complete ## run README and pages for users from top to bottom; in CI too
 	@$(PY) -m pytest -n 2 --dist loadfile -m documents tests/docs tests/server $(PYTEST_ARGS)
@@ -185,7 +185,7 @@ check-layers: $(STAMP)
 		cat $(VENV)/layers.txt; exit 1; }
 
 check-docs: $(STAMP)
-	@echo "documents and packaging"; $(PY) -m pytest --quiet -m "not server and not spark and not slow and not clients" tests/docs
+	@echo "documents and packaging"; $(PY) -m pytest --quiet -m checks tests/docs
 
 specs: $(STAMP) ## write the generated parts of specs/: contents, tables of properties
 	@PYTHONPATH=tests $(PY) -m docs.spec_writer

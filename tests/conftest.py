@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from servers.metastores import Metastores
@@ -33,8 +34,18 @@ FURTHER_RELEASES = {"4.0", "4.1"}
 """Of Hive: what they do is as on 4.2, so that cases of them are for ``make test-slow``."""
 
 
+CHECKS = Path(__file__).parent / "docs"
+NO_CHECKS = {"server", "spark", "slow", "documents"}
+"""Marks of tests of documents that `make check` does not run."""
+
+
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark the cases of further releases as slow: each starts a metastore of its own."""
+    """Mark what another target runs: cases of further releases, and checks of documents.
+
+    Each case of a further release starts a metastore of its own, and is slow.
+    """
+    if CHECKS in item.path.parents and NO_CHECKS.isdisjoint(m.name for m in item.iter_markers()):
+        item.add_marker(pytest.mark.checks)
     callspec = getattr(item, "callspec", None)
     if callspec and any(
         each in FURTHER_RELEASES for each in callspec.params.values() if isinstance(each, str)

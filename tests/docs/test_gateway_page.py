@@ -95,6 +95,7 @@ def newcomer(tmp_path: Path, metastores: Metastores) -> Iterator[Newcomer]:
         namespace.drop_namespace(request)
 
 
+@pytest.mark.documents
 def test_the_page_runs_from_top_to_bottom(newcomer: Newcomer, tmp_path: Path) -> None:
     for block in blocks(PAGE):
         if block.section in RUN:

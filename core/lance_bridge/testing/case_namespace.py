@@ -129,7 +129,8 @@ class CaseNamespace(Calls):
         super().close()
 
     def _remove(self, namespace_id: list[str]) -> None:
-        if not _try(self.namespace_exists, namespace_id):
+        """Remove a namespace with its tables, by one call where the catalog can and it works."""
+        if self._drop_cascade(namespace_id) or not _try(self.namespace_exists, namespace_id):
             return
         tables: list[str] = []
         _try(lambda: tables.extend(self.all_tables(namespace_id)))
@@ -141,6 +142,11 @@ class CaseNamespace(Calls):
             _try(self.drop_namespace, namespace_id)
         else:
             self.target.remove_namespace(namespace_id)
+
+    def _drop_cascade(self, namespace_id: list[str]) -> bool:
+        if not (self.features.namespace_changes and self.features.cascade):
+            return False
+        return _try(lambda: self.drop_namespace(namespace_id, behavior="Cascade"))
 
 
 def _try(call: Callable[..., object], *arguments: object) -> bool:

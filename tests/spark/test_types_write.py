@@ -7,7 +7,22 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    FloatType,
+    LongType,
+    StructField,
+    StructType,
+    VariantType,
+    YearMonthIntervalType,
+)
+
+from lance_bridge_spark.source.errors import LanceValueError
+
+from .source_helpers import source
 
 pytestmark = pytest.mark.spark
 
@@ -66,18 +81,26 @@ def test_a_decimal_column_survives_many_batches(spark: SparkSession, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("sql", "hint"),
+    ("bad", "hint"),
     [
-        ("interval '1-2' year to month", "cast it to its number of months"),
-        ("array(interval '1-2' year to month)", "cast it to its number of months"),
-        ("parse_json('1')", "to_json"),
+        (YearMonthIntervalType(), "cast it to its number of months"),
+        (ArrayType(YearMonthIntervalType()), "cast it to its number of months"),
+        (VariantType(), "to_json"),
     ],
 )
 def test_a_type_that_lance_has_no_place_for_is_refused_with_advice(
-    spark: SparkSession, tmp_path: Path, sql: str, hint: str
+    tmp_path: Path, bad: DataType, hint: str
 ) -> None:
-    frame = spark.range(1).selectExpr(f"{sql} as bad")
-    with pytest.raises(Exception, match=f"Column 'bad' has the type .*{hint}"):
+    made = source({"path": str(tmp_path / "t.lance")})
+    with pytest.raises(LanceValueError, match=f"Column 'bad' has the type .*{hint}"):
+        made.writer(StructType([StructField("bad", bad)]), overwrite=False)
+
+
+def test_a_statement_with_a_refused_type_shows_the_advice_and_makes_no_table(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    frame = spark.range(1).selectExpr("parse_json('1') as bad")
+    with pytest.raises(PySparkException, match=r"Column 'bad' has the type .*to_json"):
         frame.write.format("lance").mode("append").save(str(tmp_path / "t.lance"))
     assert not (tmp_path / "t.lance").exists()
 
@@ -136,8 +159,10 @@ def test_a_vector_of_another_length_ends_the_write(spark: SparkSession, tmp_path
     ],
 )
 def test_vectors_that_cannot_be_are_refused(
-    spark: SparkSession, tmp_path: Path, options: dict[str, str], message: str
+    tmp_path: Path, options: dict[str, str], message: str
 ) -> None:
-    frame = spark.range(1).selectExpr("id", "array(float(id)) as v")
-    with pytest.raises(Exception, match=message):
-        frame.write.format("lance").mode("append").options(**options).save(str(tmp_path / "t"))
+    columns = StructType(
+        [StructField("id", LongType()), StructField("v", ArrayType(FloatType(), False))]
+    )
+    with pytest.raises(LanceValueError, match=message):
+        source({"path": str(tmp_path / "t"), **options}).writer(columns, overwrite=False)

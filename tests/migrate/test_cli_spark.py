@@ -126,6 +126,7 @@ def test_misuse_is_reported_before_spark_starts(more: list[str], said: str) -> N
     assert said in done.stderr
 
 
+@pytest.mark.slow
 def test_what_cannot_be_planned_is_reported(prod: Place) -> None:
     base = ["migrate", "convert", "prod", "--output", "json", "--namespace", prod.prefix]
     taken = program(*base, "--include", f"{prod.prefix}.orders")

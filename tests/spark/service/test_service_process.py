@@ -1,56 +1,51 @@
-"""The service's process, as the Java part talks to it: messages in, messages out, and its end."""
+"""The service as the Java part talks to it: messages in, messages out, and the driver's end."""
 
 from __future__ import annotations
 
-import json
-import struct
-import subprocess
-import sys
+import socket
 from collections.abc import Iterator
-from typing import Any
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-LENGTH = struct.Struct(">i")
+from lance_bridge_spark.channel import Channel
+from lance_bridge_spark.sql import driver_service
+
 SECONDS = 60
 
 
 @pytest.fixture
-def process() -> Iterator[subprocess.Popen[bytes]]:
-    command = [sys.executable, "-m", "lance_bridge_spark.sql.driver_service"]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    ) as started:
-        assert receive(started) == {"ready": True}
-        yield started
-        started.kill()
+def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[socket.socket, Future[int]]]:
+    """The driver's end of a connection to the service, and the exit code that it will have."""
+    ours, theirs = socket.socketpair()
+    channel = Channel(theirs.makefile("rb"), theirs.makefile("wb"))
+    codes: list[int] = []
+    monkeypatch.setattr(driver_service, "open_standard_channel", lambda: channel)
+    # What it does to its whole process would be done to that of the tests.
+    monkeypatch.setattr(driver_service, "freeze_imports", lambda: None)
+    monkeypatch.setattr("os._exit", codes.append)
 
+    def main() -> int:
+        driver_service.main()
+        return codes.pop()
 
-def send(process: subprocess.Popen[bytes], fields: dict[str, Any]) -> None:
-    text = json.dumps(fields).encode()
-    assert process.stdin is not None
-    process.stdin.write(LENGTH.pack(len(text)) + text + LENGTH.pack(0))
-    process.stdin.flush()
-
-
-def receive(process: subprocess.Popen[bytes]) -> dict[str, Any]:
-    assert process.stdout is not None
-    [size] = LENGTH.unpack(process.stdout.read(LENGTH.size))
-    fields: dict[str, Any] = json.loads(process.stdout.read(size))
-    assert process.stdout.read(LENGTH.size) == LENGTH.pack(0)
-    return fields
+    with theirs, ThreadPoolExecutor(1) as thread, ours:
+        yield ours, thread.submit(main)
 
 
 def test_calls_are_announced_and_answered_until_the_driver_ends(
-    process: subprocess.Popen[bytes],
+    service: tuple[socket.socket, Future[int]],
 ) -> None:
+    driver, code = service
+    channel = Channel(driver.makefile("rb"), driver.makefile("wb"))
+    assert channel.read() == ({"ready": True}, [])
     catalog = {"name": "c", "properties": {"impl": "no.such.Catalog"}}
     for number in (1, 2):
-        send(process, {"id": number, "op": "list_tables", "args": {}, "catalog": catalog})
-        assert receive(process) == {"id": number, "begun": True}
-        answer = receive(process)
+        channel.write({"id": number, "op": "list_tables", "args": {}, "catalog": catalog})
+        assert channel.read() == ({"id": number, "begun": True}, [])
+        answer, parts = channel.read()
         assert answer["id"] == number
         assert answer["error"]["code"] in (0, 13)
-    assert process.stdin is not None
-    process.stdin.close()
-    assert process.wait(SECONDS) == 0
+        assert parts == []
+    driver.shutdown(socket.SHUT_WR)
+    assert code.result(SECONDS) == 0

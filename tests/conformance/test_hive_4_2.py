@@ -31,20 +31,22 @@ def target(metastores: Metastores, tmp_path_factory: pytest.TempPathFactory) -> 
     return hive_target(RELEASE, metastores, tmp_path_factory.mktemp("data"))
 
 
-class TestHive(
-    ServerSuite,
-    RequestSuite,
-    EveryOperationCases,
-    TransactionCases,
-    BranchCases,
-    TagCases,
-    VersionCases,
-):
+class TestHive(ServerSuite, RequestSuite, EveryOperationCases, TransactionCases):
     """Two levels: database, table."""
 
 
 @pytest.mark.slow
-class TestHiveInFull(IndexCases, ColumnCases, SearchCases, QueryCases, RowCases, StatefulCases):
+class TestHiveInFull(
+    BranchCases,
+    TagCases,
+    VersionCases,
+    IndexCases,
+    ColumnCases,
+    SearchCases,
+    QueryCases,
+    RowCases,
+    StatefulCases,
+):
     """What happens inside of a table, and random sequences.
 
     `test_operations` runs them on a catalog in memory.

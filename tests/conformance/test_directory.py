@@ -8,7 +8,15 @@ import lance_namespace
 import pytest
 from lance.namespace import DirectoryNamespace
 
-from lance_bridge.testing import ConformanceSuite, Features, Target, inherited_operations
+from lance_bridge.testing import (
+    Features,
+    RequestSuite,
+    ServerSuite,
+    Target,
+    inherited_operations,
+)
+from lance_bridge.testing.stateful import StatefulCases
+from lance_bridge.testing.suite import DataOperationSuite
 
 from .directory_deviations import DEVIATIONS
 
@@ -44,9 +52,23 @@ class DirectoryTarget(Target):
 
 
 @pytest.fixture(scope="module")
-def target(tmp_path_factory: pytest.TempPathFactory) -> DirectoryTarget:
-    return DirectoryTarget(tmp_path_factory.mktemp("directory"))
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("directory")
 
 
-class TestDirectory(ConformanceSuite):
-    """pylance's DirectoryNamespace, with its known deviations."""
+@pytest.fixture(scope="class")
+def target(request: pytest.FixtureRequest, root: Path) -> DirectoryTarget:
+    made = DirectoryTarget(root)
+    made.deviations = {
+        case: why for case, why in DEVIATIONS.items() if hasattr(request.cls, case.split("[")[0])
+    }
+    return made
+
+
+class TestDirectory(ServerSuite, RequestSuite):
+    """pylance's DirectoryNamespace, with its known deviations: entries and whole tables."""
+
+
+@pytest.mark.slow
+class TestDirectoryInFull(DataOperationSuite, StatefulCases):
+    """What happens inside of a table, and random sequences."""

@@ -1,4 +1,7 @@
-"""The conformance kit through the gateway, on real Hive Metastores."""
+"""The conformance kit through the gateway, on real Hive Metastores: by ``make test-slow``.
+
+`test_conformance_memory` runs it on a catalog in memory.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,12 @@ from conformance.hive_target import hive_target
 from server.rest_target import over_rest
 from servers.metastores import Metastores
 
-from lance_bridge.testing import EntrySuite, RequestSuite, Target
+from lance_bridge.testing import ConformanceSuite, EntrySuite, RequestSuite, Target
 from lance_bridge.testing.concurrency import ConcurrencyCases
-from lance_bridge.testing.restart import RestartCases
 from lance_bridge.testing.stateful import StatefulCases
 from lance_bridge.testing.suite import DataOperationSuite
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.slow]
 
 
 class OnRelease:
@@ -33,7 +35,6 @@ class OnRelease:
             yield target
 
 
-@pytest.mark.slow
 class TestHive23(
     OnRelease, ConcurrencyCases, EntrySuite, RequestSuite, DataOperationSuite, StatefulCases
 ):
@@ -42,14 +43,7 @@ class TestHive23(
     release = "2.3"
 
 
-class TestHive42(OnRelease, EntrySuite, RequestSuite, DataOperationSuite):
-    """Every operation, of one client on a server that runs."""
-
-    release = "4.2"
-
-
-@pytest.mark.slow
-class TestHive42InFull(OnRelease, ConcurrencyCases, RestartCases, StatefulCases):
-    """Concurrent clients, restarts, and random sequences."""
+class TestHive42(OnRelease, ConformanceSuite):
+    """Everything."""
 
     release = "4.2"

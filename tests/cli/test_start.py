@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,13 +19,22 @@ HEAVY = (
     "lance_namespace", "lance", "pyarrow", "pandas", "boto3", "pyspark", "matplotlib", "thrift",
     "databricks", "obstore", "starlette", "uvicorn", "httpx", "joserfc",
 )  # fmt: skip
-AT_THE_END = """
-import atexit, sys
-atexit.register(lambda: print("imported:", *sys.modules, file=sys.stderr))
+IN_TURN = """
+import io, json, os, sys
+from contextlib import redirect_stdout
 from lance_bridge_cli import main
-sys.argv[0] = "lance-bridge"
-main()
+for arguments, environment in json.loads(sys.argv.pop()):
+    sys.argv[:] = ["lance-bridge", *arguments]
+    os.environ |= environment
+    code = None
+    with redirect_stdout(io.StringIO()) as printed:
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code
+    print(json.dumps([code, printed.getvalue(), list(sys.modules)]))
 """
+"""Runs commands in one process. What each has imported is there after the next one, too."""
 INTERRUPTED = """
 import sys
 from pathlib import Path
@@ -42,30 +51,32 @@ main()
 """
 
 
-def start(
-    program: str, *arguments: str, environment: dict[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
+def start(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", program, *arguments],
         capture_output=True,
         text=True,
         check=False,
         timeout=100,
-        env={**os.environ, **(environment or {})},
     )
 
 
-def imported(done: subprocess.CompletedProcess[str]) -> set[str]:
-    """Return the modules that `AT_THE_END` printed, and nothing else."""
-    first, *modules = done.stderr.split()
-    assert first == "imported:"
-    assert "lance_bridge_cli" in modules
-    return set(modules)
+def in_turn(*commands: tuple[list[str], dict[str, str]]) -> Iterator[tuple[int, str, set[str]]]:
+    """Run commands, each with its environment, in one process.
+
+    Yields:
+        The exit code of each, what it printed, and all modules that are imported by then.
+    """
+    done = start(IN_TURN, json.dumps(commands))
+    assert (done.returncode, done.stderr) == (0, "")
+    for (arguments, _), line in zip(commands, done.stdout.splitlines(), strict=True):
+        code, printed, modules = json.loads(line)
+        assert "lance_bridge_cli" in modules, arguments
+        yield code, printed, set(modules)
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
+def test_help_imports_no_heavy_library() -> None:
+    lines = [
         "--help",
         "--version",
         "doctor --help",
@@ -78,50 +89,41 @@ def imported(done: subprocess.CompletedProcess[str]) -> set[str]:
         "migrate verify --help",
         "maintain compact --help",
         "config set --help",
-    ],
-)
-def test_help_imports_no_heavy_library(words: str) -> None:
-    done = start(AT_THE_END, *words.split())
-
-    assert done.returncode == 0, done.stderr
-    assert "lance-bridge" in done.stdout
-    assert imported(done) & set(HEAVY) == set()
+    ]
+    found = in_turn(*((line.split(), {}) for line in lines))
+    for line, (code, printed, imported) in zip(lines, found, strict=True):
+        assert code == 0, line
+        assert "lance-bridge" in printed, line
+        assert imported & set(HEAVY) == set(), line
 
 
-@pytest.mark.parametrize(
-    ("line", "offered"),
-    [
-        ("lance-bridge met", "metastore"),
-        ("lance-bridge ser", "serve"),
-        ("lance-bridge doctor hi", "hive"),
-        ("lance-bridge table he", "head"),
-        ("lance-bridge ns list hi", "hive"),
-        ("lance-bridge migrate conv", "convert"),
-        ("lance-bridge maintain clean", "clean-up"),
-        ("lance-bridge catalogs te", "test"),
-        ("lance-bridge config sh", "show"),
-    ],
-)
-def test_completion_imports_no_heavy_library(line: str, offered: str) -> None:
-    done = start(
-        AT_THE_END,
-        environment={
-            "_LANCE_BRIDGE_COMPLETE": "complete_bash",
-            "COMP_WORDS": line,
-            "COMP_CWORD": str(len(line.split()) - 1),
-        },
-    )
-
-    assert done.stdout.split() == [offered]
-    assert imported(done) & set(HEAVY) == set()
+def test_completion_imports_no_heavy_library() -> None:
+    offered = {
+        "lance-bridge met": "metastore",
+        "lance-bridge ser": "serve",
+        "lance-bridge doctor hi": "hive",
+        "lance-bridge table he": "head",
+        "lance-bridge ns list hi": "hive",
+        "lance-bridge migrate conv": "convert",
+        "lance-bridge maintain clean": "clean-up",
+        "lance-bridge catalogs te": "test",
+        "lance-bridge config sh": "show",
+    }
+    commands: list[tuple[list[str], dict[str, str]]] = []
+    for line in offered:
+        words = {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split()) - 1)}
+        commands.append(([], {"_LANCE_BRIDGE_COMPLETE": "complete_bash", **words}))
+    found = in_turn(*commands)
+    for (line, expected), (_, printed, imported) in zip(offered.items(), found, strict=True):
+        assert printed.split() == [expected], line
+        assert imported & set(HEAVY) == set(), line
 
 
-@pytest.mark.parametrize("words", ["table --help", "ns list --help"])
-def test_a_command_loads_no_entry_point_of_another(words: str) -> None:
-    loaded = imported(start(AT_THE_END, *words.split()))
-
-    others = ("doctor", "federated", "metastore", "spark")
-    assert not loaded & {f"lance_bridge_{each}" for each in others}
+def test_a_command_loads_no_entry_point_of_another() -> None:
+    others = {f"lance_bridge_{each}" for each in ("doctor", "federated", "metastore", "spark")}
+    for code, _, imported in in_turn((["table", "--help"], {}), (["ns", "list", "--help"], {})):
+        assert code == 0
+        assert not imported & others
 
 
 @pytest.mark.parametrize("module", ["typer", "lance_namespace"])

@@ -28,6 +28,16 @@ fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 os.execv(sys.argv[1], sys.argv[1:])
 """
 """Makes its terminal the one whose Ctrl-C reaches it."""
+_WITHOUT = """
+import json, sys
+packages, commands = json.loads(sys.argv[1])
+sys.modules.update(dict.fromkeys(packages))  # to Python, None is a package that is not installed
+from typer.testing import CliRunner
+from lance_bridge_cli.app import app
+for command in commands:
+    done = CliRunner().invoke(app, command)
+    print(json.dumps([done.exit_code, done.stdout, done.stderr]))
+"""
 
 
 def run(*arguments: str, code: int = 0, answer: str | None = None) -> Result:
@@ -58,6 +68,23 @@ def program(
         timeout=seconds,
         env={**os.environ, **(environment or {})},
     )
+
+
+@dataclass
+class Done:
+    """A command that has ended."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+
+def run_without(packages: Sequence[str], *commands: Sequence[str]) -> list[Done]:
+    """Run commands one after the other, in one process where packages cannot be imported."""
+    arguments = [sys.executable, "-c", _WITHOUT, json.dumps([packages, commands])]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=_SECONDS)
+    assert done.returncode == 0, done.stderr
+    return [Done(*json.loads(line)) for line in done.stdout.splitlines()]
 
 
 def pasted(command: str, answer: str = "") -> Result:

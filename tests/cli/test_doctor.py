@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import lance
@@ -19,7 +17,7 @@ from lance_bridge_doctor import Diagnosis, Kind, diagnose
 
 from .conftest import ORDERS, Lake
 from .findings import NOW, findings, fix, the_only
-from .running import answer_of, pasted, run
+from .running import answer_of, pasted, run, run_without
 
 pytestmark = pytest.mark.server
 
@@ -77,23 +75,8 @@ def test_an_unknown_property_is_unset_and_a_missing_one_is_set(lake: Lake) -> No
 
 @pytest.mark.usefixtures("lake")
 def test_a_missing_extra_is_found_with_its_install_command() -> None:
-    script = """
-import sys
-class Absent:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] == "hmsclient":
-            raise ModuleNotFoundError(name)
-sys.meta_path.insert(0, Absent())
-from lance_bridge_cli import main
-main()
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", script, "doctor", "prod", "-o", "json"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 3, done.stderr
+    [done] = run_without(["hmsclient"], ["doctor", "prod", "-o", "json"])
+    assert done.code == 3, done.stderr
     [found] = json.loads(done.stdout)["findings"]
     assert found["kind"] == Kind.MISSING_EXTRA.value
     assert found["command"] == "pip install 'lance-bridge[hive]'"

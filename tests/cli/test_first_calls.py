@@ -12,30 +12,10 @@ import pytest
 from servers.pools import unused_port
 
 from .conftest import ORDERS, Lake
-from .running import answer_of, run
+from .running import answer_of, run, run_without
 
-WITHOUT = """
-import sys
-sys.modules.update(dict.fromkeys({packages}))  # to Python, None is a package that is not installed
-from lance_bridge_cli import main
-main()
-"""
 HIVE = ("thrift", "hmsclient", "pymetastore", "puresasl")
-
-
-def run_without(
-    packages: tuple[str, ...], *arguments: str, code: int
-) -> subprocess.CompletedProcess[str]:
-    """Run a command in a process where packages cannot be imported, and check its exit code."""
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT.format(packages=packages), *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=100,
-    )
-    assert done.returncode == code, done.stderr
-    return done
+METASTORE = ("metastore", "start", "--port", "0")
 
 
 def said(error: str) -> str:
@@ -133,23 +113,23 @@ def test_a_problem_of_a_configured_catalog_is_listed_in_full(config: Path) -> No
 # -- packages that are missing ---------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("config")
-def test_without_its_extra_a_hive_command_says_what_to_install() -> None:
-    done = run_without(HIVE, "table", "list", "hive", "-p", "uri=thrift://h:1", code=1)
-    assert "pip install 'lance-bridge[hive]'" in said(done.stderr)
+def test_without_its_extra_a_hive_command_says_what_to_install_and_others_work(
+    config: Path,
+) -> None:
+    config.write_text("catalogs: {}\n")
+    command = ["table", "list", "hive", "-p", "uri=thrift://h:1"]
+    table, metastore, others = run_without(HIVE, command, METASTORE, ["catalogs", "list"])
+    assert table.code == metastore.code == 1
+    assert "pip install 'lance-bridge[hive]'" in said(table.stderr)
+    assert "pip install 'lance-bridge[hive-embedded]'" in said(metastore.stderr)
+    assert (others.code, others.stderr) == (0, "")
+    assert "hive" in others.stdout
 
 
-def test_without_the_hive_extra_other_commands_work() -> None:
-    done = run_without(HIVE, "catalogs", "list", code=0)
-    assert done.stderr == ""
-    assert "hive" in done.stdout
-
-
-@pytest.mark.parametrize("packages", [("pyspark",), HIVE], ids=["pyspark", "thrift"])
-def test_without_its_extra_the_metastore_says_what_to_install(packages: tuple[str, ...]) -> None:
-    done = run_without(packages, "metastore", "start", "--port", "0", code=1)
-    [error] = done.stderr.splitlines()
-    assert "pip install 'lance-bridge[hive-embedded]'" in error
+def test_without_its_extra_the_metastore_says_what_to_install() -> None:
+    [done] = run_without(["pyspark"], METASTORE)
+    assert done.code == 1
+    assert "pip install 'lance-bridge[hive-embedded]'" in said(done.stderr)
 
 
 # -- the metastore ---------------------------------------------------------------------------------

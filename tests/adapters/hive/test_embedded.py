@@ -255,6 +255,7 @@ def test_no_jvm_outlives_a_parent_that_did_not_close_it() -> None:
     assert not directory.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.server
 def test_the_command_prints_its_uri_and_ends_on_sigterm(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "lance_bridge_metastore", "--port", "0"]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,6 +30,22 @@ def no_start(monkeypatch: pytest.MonkeyPatch) -> None:
         raise MetastoreStartError("not now")
 
     monkeypatch.setattr(Metastore, "start", start)
+
+
+def test_sigterm_stops_the_metastore_and_is_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`test_embedded` sends it to a command whose metastore runs."""
+    stops: list[Metastore] = []
+
+    def stop(metastore: Metastore) -> None:
+        stops.append(metastore)
+
+    monkeypatch.setattr(Metastore, "is_running", property(lambda _: True))
+    monkeypatch.setattr(Metastore, "stop", stop)
+    monkeypatch.setattr(time, "sleep", lambda _: os.kill(os.getpid(), signal.SIGTERM))
+    assert command.main(["--port", "0", "--directory", str(tmp_path)]) == 0
+    assert len(stops) == 1
 
 
 def error_line(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:

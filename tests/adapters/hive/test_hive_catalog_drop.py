@@ -31,7 +31,7 @@ LOST = [Fault.LOSE_REPLY, Fault.DROP_REQUEST]
 
 @pytest.fixture(scope="module")
 def server(metastores: Metastores) -> Metastore:
-    return metastores.get("4.0")
+    return metastores.get("4.2")
 
 
 @pytest.fixture

@@ -88,7 +88,7 @@ def test_the_database_that_hive_keeps_is_not_dropped(calls: Calls, tmp_path: Pat
 @pytest.fixture
 def with_catalogs(metastores: Metastores) -> Iterator[Calls]:
     """A namespace with the level of catalogs and without a root."""
-    with open_calls(uri=metastores.get("4.0").uri, catalog_levels="true") as calls:
+    with open_calls(uri=metastores.get("4.2").uri, catalog_levels="true") as calls:
         yield calls
 
 

@@ -34,7 +34,7 @@ def test_a_catalog_may_be_called_like_the_first_database(
     metastores: Metastores, tmp_path: Path
 ) -> None:
     with open_calls(
-        uri=metastores.get("4.0").uri, catalog_levels="true", root=str(tmp_path)
+        uri=metastores.get("4.2").uri, catalog_levels="true", root=str(tmp_path)
     ) as catalogs:
         catalogs.create_namespace(["default"])
         catalogs.drop_namespace(["default"], behavior="Cascade")
@@ -117,7 +117,7 @@ def test_what_a_catalog_cannot_hold_is_invalid_input(
 ) -> None:
     name = f"cat_{uuid.uuid4().hex}"
     with open_calls(
-        uri=metastores.get("4.0").uri, catalog_levels="true", root=str(tmp_path)
+        uri=metastores.get("4.2").uri, catalog_levels="true", root=str(tmp_path)
     ) as catalogs:
         with pytest.raises(InvalidInputError, match=message):
             catalogs.create_namespace([name], properties=properties)

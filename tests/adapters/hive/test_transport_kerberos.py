@@ -141,7 +141,7 @@ def kdc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kdc]:
         centre.close()
 
 
-@pytest.fixture(params=["authentication", "privacy"])
+@pytest.fixture(params=[pytest.param("authentication", marks=pytest.mark.slow), "privacy"])
 def metastore(kdc: Kdc, request: pytest.FixtureRequest) -> Iterator[Metastore]:
     site = kdc.directory / "site"
     site.mkdir()

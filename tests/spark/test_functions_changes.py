@@ -160,6 +160,7 @@ def test_an_update_loses_nothing_of_what_others_changed_meanwhile(
     assert (changed.updated, changed.version) == (1, 4)
 
 
+@pytest.mark.slow
 def test_two_updates_at_once_both_count(spark: SparkSession, tmp_path: Path) -> None:
     place = numbered(tmp_path, 3)
     with ThreadPoolExecutor(2) as pool:

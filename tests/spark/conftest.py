@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from .all_types import write_all_types
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -35,3 +37,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     )
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def all_types(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A directory of Parquet, with rows of every type."""
+    path = str(tmp_path_factory.mktemp("all_types") / "rows.parquet")
+    write_all_types(spark, path)
+    return path

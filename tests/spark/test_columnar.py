@@ -19,10 +19,11 @@ from hypothesis import strategies as st
 from pyspark.errors import PySparkException
 from pyspark.sql.functions import udf
 
+from .all_types import COLUMNS
 from .catalogs import unity_catalog
 from .python_processes import SCANS, await_end, kill, pids, the_pid
-from .test_local_rows import CHANGED, NAMES, NESTED, QUERIES
-from .test_predicates import COLUMNS, LOCAL_ROWS, predicates, rows_of_all_types
+from .test_local_rows import CHANGED, NAMES, QUERIES
+from .test_predicates import LOCAL_ROWS, predicates
 from .test_types_read import table_of_all
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -38,13 +39,13 @@ SOME_QUERIES = [
     "SELECT /*+ BROADCAST(b) */ a.id, b.s, b.a FROM {t} a JOIN {t} b ON a.s = b.s "
     "ORDER BY a.id, b.id",
     "SELECT id, e FROM {t} LATERAL VIEW explode(a) AS e ORDER BY id, e",
-    "SELECT id, s FROM {t} ORDER BY s, id LIMIT 9",
     "SELECT 1 FROM {t}",
 ]
 MORE_QUERIES = [
     "SELECT sort_array(collect_list(s)), sort_array(collect_set(de)) FROM {t} WHERE upper(s) > ''",
     "SELECT da, max(s), min(bi), sum(de) FROM {t} GROUP BY da ORDER BY da",
     "SELECT id, lag(s) OVER (ORDER BY id), max(s) OVER (ORDER BY id) FROM {t} ORDER BY id",
+    "SELECT id, s FROM {t} ORDER BY s, id LIMIT 9",
     "SELECT count(*) FROM {t} WHERE length(s) > 1",
     *QUERIES,
 ]
@@ -105,10 +106,9 @@ class Ways:
 
 
 @pytest.fixture(scope="module")
-def ways(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ways]:
+def ways(spark: Any, all_types: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ways]:
     directory = tmp_path_factory.mktemp("columnar")
-    spark.sql(NESTED.format(rows=rows_of_all_types())).write.parquet(str(directory / "rows"))
-    spark.read.parquet(str(directory / "rows")).createOrReplaceTempView("columnar_base")
+    spark.read.parquet(all_types).createOrReplaceTempView("columnar_base")
     spark.sql(CHANGED.format(base="columnar_base")).createOrReplaceTempView("columnar_changed")
     with unity_catalog(spark, "columnar", directory) as catalog:
         table = f"{catalog}.db.t"

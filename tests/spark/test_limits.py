@@ -10,9 +10,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from .all_types import COLUMNS, ROWS
 from .catalogs import unity_catalog
-from .test_local_rows import NAMES, NESTED, Pair
-from .test_predicates import COLUMNS, LOCAL_ROWS, ROWS, predicates, rows_of_all_types
+from .test_local_rows import NAMES, Pair
+from .test_predicates import LOCAL_ROWS, predicates
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -25,12 +26,10 @@ ORDERS = ["", "DESC", "ASC NULLS LAST", "DESC NULLS FIRST"]
 
 
 @pytest.fixture(scope="module")
-def pair(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+def pair(spark: Any, all_types: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     """The same rows in Lance, where three tasks read them, and in Parquet."""
     directory = tmp_path_factory.mktemp("limits")
-    rows = str(directory / "rows.parquet")
-    spark.sql(NESTED.format(rows=rows_of_all_types())).write.parquet(rows)
-    spark.read.parquet(rows).createOrReplaceTempView("limit_base")
+    spark.read.parquet(all_types).createOrReplaceTempView("limit_base")
     kept = spark.table("limit_base").where(f"id NOT IN ({DELETED})")
     kept.createOrReplaceTempView("limit_kept")
     with unity_catalog(spark, "limits", directory) as catalog:

@@ -12,21 +12,14 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from .all_types import COLUMNS, ROWS
 from .catalogs import unity_catalog
 from .sql_change_checks import check_streams_read_and_write_tables_by_name
-from .test_predicates import COLUMNS, LOCAL_ROWS, ROWS, predicates, rows_of_all_types
+from .test_predicates import LOCAL_ROWS, predicates
 
 pytestmark = pytest.mark.spark
 
 LOCAL_BYTES = "spark.lance_bridge.local.bytes"
-NESTED = """
-    SELECT *,
-        IF(id % 4 = 0, NULL, array(d, NULL, double('NaN'), -0.0D)) AS a,
-        IF(id % 6 = 0, NULL, map('k', i, 'n', NULL)) AS m,
-        IF(id % 3 = 0, NULL, array(named_struct('x', s, 'y', array(f)))) AS deep,
-        make_dt_interval(CAST(id AS INT), 1, 2, 3.000004) AS span
-    FROM ({rows})
-"""
 CHANGED = """
     SELECT * EXCEPT (s, d),
         IF(id % 5 = 0, 'changed', s) AS s, IF(id % 5 = 0, double('NaN'), d) AS d
@@ -80,11 +73,9 @@ class Pair:
 
 
 @pytest.fixture(scope="module")
-def pair(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+def pair(spark: Any, all_types: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     directory = tmp_path_factory.mktemp("local")
-    base = NESTED.format(rows=rows_of_all_types())
-    spark.sql(base).write.parquet(str(directory / "rows.parquet"))
-    spark.read.parquet(str(directory / "rows.parquet")).createOrReplaceTempView("local_base")
+    spark.read.parquet(all_types).createOrReplaceTempView("local_base")
     spark.sql(CHANGED.format(base="local_base")).createOrReplaceTempView("local_changed")
     with unity_catalog(spark, "local", directory) as catalog:
         table = f"{catalog}.db.t"

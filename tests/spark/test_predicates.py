@@ -12,53 +12,16 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from .all_types import COLUMNS, FLOATS
 from .catalogs import unity_catalog
 
 pytestmark = pytest.mark.spark
 
-ROWS = 120
 ELIMINATION = "spark.sql.subexpressionElimination.enabled"
 LOCAL_ROWS = "spark.lance_bridge.local.rows"
 PUSHED = re.compile(
     r"lance \S+ version \d+ \[.*?\](?: filter: (?P<filter>.*?))? RuntimeFilters", re.S
 )
-
-INTEGERS = ["0", "1", "2", "-1", "7", "100"]
-FLOATS = [
-    "0.0D",
-    "-0.0D",
-    "1.5D",
-    "-2.25D",
-    "1e300D",
-    "0.1D",
-    "double('NaN')",
-    "double('Infinity')",
-]
-REALS = ["float(0.0)", "float('-0.0')", "float(0.1)", "float(1.5)", "float('NaN')", "0.1D"]
-TEXTS = ["''", "'a'", "'ab'", "'aé'", "'b''c'", "'%'", "'_'", "'日本'", "'a b'", '"c\\\\d"']
-DAYS = ["DATE'1970-01-01'", "DATE'1969-12-31'", "DATE'2024-02-29'", "DATE'0001-01-01'"]
-TIMES = ["1970-01-01 00:00:00", "1969-12-31 23:59:59.999999", "2020-09-13 12:26:40.123456"]
-DECIMALS = ["0.00BD", "1.10BD", "-2.50BD", "99999999.99BD"]
-BYTES = ["X''", "X'00FF'", "X'80'", "X'616263'"]
-
-COLUMNS: dict[str, tuple[str, list[str]]] = {
-    "i": ("INT", [*INTEGERS, "-2147483648"]),
-    "l": ("BIGINT", [*INTEGERS, "9223372036854775807L", "(-9223372036854775807L - 1L)"]),
-    "b": ("TINYINT", ["0Y", "1Y", "-1Y", "127Y", "-128Y"]),
-    "h": ("SMALLINT", ["0S", "1S", "-1S", "32767S"]),
-    "d": ("DOUBLE", FLOATS),
-    "f": ("FLOAT", REALS),
-    "s": ("STRING", TEXTS),
-    "o": ("BOOLEAN", ["true", "false"]),
-    "da": ("DATE", DAYS),
-    "ts": ("TIMESTAMP", [f"TIMESTAMP_LTZ'{time}'" for time in TIMES]),
-    "tn": ("TIMESTAMP_NTZ", [f"TIMESTAMP_NTZ'{time}'" for time in TIMES]),
-    "de": ("DECIMAL(10,2)", DECIMALS),
-    "bi": ("BINARY", BYTES),
-    "st.x": ("INT", INTEGERS),
-    "st.in.z": ("STRING", TEXTS),
-    "`Mixed Name`": ("INT", INTEGERS),
-}
 
 
 @dataclass(frozen=True)
@@ -95,26 +58,11 @@ class Pair:
         return set(self.dataset.to_table(columns=["id"], filter=sql)["id"].to_pylist())
 
 
-def _value(column: str) -> str:
-    """Return an expression of `id` that takes all values of the column, and null."""
-    type_, values = COLUMNS[column]
-    choices = ", ".join(f"CAST({value} AS {type_})" for value in [*values, "NULL"])
-    at = f"pmod(xxhash64(id, '{column}'), {len(values) + 1})"
-    return f"element_at(array({choices}), CAST(1 + {at} AS INT))"
-
-
-def rows_of_all_types() -> str:
-    columns = [f"{_value(name)} AS {name}" for name in COLUMNS if "." not in name]
-    inner = f"IF(id % 5 = 0, NULL, named_struct('z', {_value('st.in.z')}))"
-    struct = f"IF(id % 7 = 0, NULL, named_struct('x', {_value('st.x')}, 'in', {inner}))"
-    return f"SELECT id, {', '.join(columns)}, {struct} AS st FROM range(0, {ROWS}, 1, 1)"
-
-
 @pytest.fixture(scope="module")
-def pair(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+def pair(spark: Any, all_types: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     directory = tmp_path_factory.mktemp("predicates")
-    spark.sql(rows_of_all_types()).write.parquet(str(directory / "rows.parquet"))
-    spark.read.parquet(str(directory / "rows.parquet")).createOrReplaceTempView("predicate_rows")
+    names = ["id", *dict.fromkeys(name.partition(".")[0] for name in COLUMNS)]
+    spark.read.parquet(all_types).select(*names).createOrReplaceTempView("predicate_rows")
     with unity_catalog(spark, "predicates", directory) as catalog:
         table = f"{catalog}.db.t"
         spark.sql(f"CREATE TABLE {table} AS SELECT * FROM predicate_rows")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 from pathlib import Path
 
 import lance
@@ -10,6 +12,7 @@ import lance_namespace as api
 import pyarrow as pa
 import pytest
 
+from lance_bridge_cli.app import app
 from lance_bridge_cli.output import to_json
 
 from .conftest import ORDERS, Lake
@@ -200,9 +203,20 @@ def test_without_a_terminal_a_drop_needs_yes(lake: Lake, command: list[str]) -> 
     assert lake.tables() == ["orders"]
 
 
-def test_a_drop_is_confirmed_refused_or_interrupted(lake: Lake) -> None:
+class Terminal(io.StringIO):
+    """What is typed at a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_drop_is_confirmed_refused_or_interrupted(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
     command = ["table", "drop", "prod", lake.create("orders")]
-    assert at_terminal(command, "n\n")[0] == 1
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stdin", Terminal("n\n"))
+        assert app(command, standalone_mode=False) == 1
     assert at_terminal(command, "\x03")[0] == 130
     assert lake.tables() == ["orders"]
     code, shown = at_terminal(command, "y\n")

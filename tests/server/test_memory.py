@@ -51,7 +51,14 @@ def gateway(metastores: Metastores, tmp_path: Path) -> Iterator[GatewayProcess]:
         pytest.param(10 << 30, id="10 GiB", marks=[pytest.mark.slow, pytest.mark.timeout(7200)]),
     ],
 )
-@pytest.mark.parametrize("compression", [None, "zstd", pytest.param("lz4", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "compression",
+    [
+        None,
+        pytest.param("zstd", marks=pytest.mark.slow),
+        pytest.param("lz4", marks=pytest.mark.slow),
+    ],
+)
 def test_rows_go_through_in_bounded_memory(
     gateway: GatewayProcess, size: int, compression: str | None
 ) -> None:

@@ -75,13 +75,13 @@ class Tab:
         self.page.get_by_role("button", name="Sign in").click()
         self.page.wait_for_url("**/ui")
 
-    def serious_findings(self) -> list[str]:
-        """Return what axe finds that is serious or critical."""
+    def serious_findings(self, **options: Any) -> list[str]:
+        """Return what axe finds that is serious or critical. Options are those of ``axe.run``."""
         if not AXE.exists():
             _skip("axe is not fetched")
         if not self.page.evaluate("typeof axe === 'object'"):
             self.page.evaluate(AXE.read_text())
-        found: Any = self.page.evaluate("axe.run()")
+        found: Any = self.page.evaluate("options => axe.run(options)", options)
         return [
             f"{each['id']}: {node['html'][:200]} ({node['failureSummary']})"
             for each in found["violations"]

@@ -37,7 +37,12 @@ CHECKS = (
 
 
 @pytest.mark.timeout(600)
-def test_the_gateway_does_as_the_specification_says(gateway: Gateway, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "phases", ["coverage", pytest.param("coverage,fuzzing", marks=pytest.mark.slow)]
+)
+def test_the_gateway_does_as_the_specification_says(
+    gateway: Gateway, tmp_path: Path, phases: str
+) -> None:
     gateway.authenticator, key = one_api_key(tmp_path / "keys.json")
     with serving(create_app(gateway)) as url:
         environment = {
@@ -50,7 +55,7 @@ def test_the_gateway_does_as_the_specification_says(gateway: Gateway, tmp_path: 
             *(sys.executable, "-m", "schemathesis.cli", "run", str(SPECIFICATION)),
             *("--url", url, "--header", f"x-api-key:{key}", "--checks", ",".join(CHECKS)),
             *("--seed", "20261123", "--generation-deterministic"),
-            *("--phases", "coverage,fuzzing", "--max-examples", "2", "--no-color"),
+            *("--phases", phases, "--max-examples", "2", "--no-color"),
             *("--warnings", "off", "--generation-with-security-parameters", "false"),
         ]
         run = subprocess.run(

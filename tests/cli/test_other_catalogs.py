@@ -36,20 +36,26 @@ def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATABRICKS_CONFIG_FILE", "/nonexistent")
 
 
+@pytest.fixture(scope="module")
+def glue_server() -> Iterator[GlueServer]:
+    with GlueServer() as running:
+        yield running
+
+
 def configure(config: Path, **properties: str) -> None:
     config.write_text(yaml.safe_dump({"catalogs": {"prod": properties}}))
 
 
 @pytest.fixture
-def glue(config: Path) -> Iterator[GlueServer]:
-    """Glue and S3, as the catalog ``prod``, with a database ``sales``."""
-    with GlueServer() as server:
-        server.make_bucket(BUCKET)
-        options = {f"storage.{key}": value for key, value in server.storage_options.items()}
-        root = f"s3://{BUCKET}/lake"
-        configure(config, impl="glue", root=root, max_retries="0", **server.properties, **options)
-        run("ns", "create", "prod", "sales")
-        yield server
+def glue(config: Path, glue_server: GlueServer) -> GlueServer:
+    """Glue and S3, as the catalog ``prod``, with a database ``sales`` and nothing else."""
+    glue_server.reset()
+    glue_server.make_bucket(BUCKET)
+    options = {f"storage.{key}": value for key, value in glue_server.storage_options.items()}
+    root, properties = f"s3://{BUCKET}/lake", glue_server.properties
+    configure(config, impl="glue", root=root, max_retries="0", **properties, **options)
+    run("ns", "create", "prod", "sales")
+    return glue_server
 
 
 @pytest.fixture

@@ -15,12 +15,19 @@ from .memory_catalog import SERVERS, MemoryNamespace, MemoryServer
 from .vending import ASKED, BEFORE, LOCATION, OWN, connect, put, vendor_properties
 
 
-@pytest.fixture(scope="module")
-def moto() -> Iterator[MotoServer]:
-    """An S3 of the module's own, in a process of its own, with ``BUCKET``."""
+@pytest.fixture(scope="session")
+def moto_server() -> Iterator[MotoServer]:
+    """An S3 in a process of its own."""
     with MotoServer() as server:
-        server.make_bucket(BUCKET)
         yield server
+
+
+@pytest.fixture(scope="module")
+def moto(moto_server: MotoServer) -> MotoServer:
+    """An S3 with ``BUCKET``, in which nothing of other modules is left."""
+    moto_server.reset()
+    moto_server.make_bucket(BUCKET)
+    return moto_server
 
 
 @pytest.fixture

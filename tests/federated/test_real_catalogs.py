@@ -7,7 +7,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +18,13 @@ import pytest
 from lance_namespace.errors import InvalidInputError, TableNotFoundError
 from servers.glue_server import GlueServer
 from servers.metastores import Metastores
+from servers.proxy import ThriftProxy
 
 import lance_bridge
 from lance_bridge.testing.build import rows
 from lance_bridge.testing.calls import Calls, collect
 from lance_bridge_federated import FederatedNamespace
 from lance_bridge_hive import HiveNamespace
-from lance_bridge_metastore import Metastore
 
 pytestmark = pytest.mark.server
 
@@ -36,7 +36,6 @@ class Federation:
     """Three catalogs, with an empty namespace ``db`` of one test's own in each."""
 
     properties: dict[str, str]
-    metastore: Metastore
     db: str
 
     def connect(self) -> FederatedNamespace:
@@ -49,14 +48,8 @@ class Federation:
 
 
 @pytest.fixture(scope="module")
-def metastore(metastores: Metastores) -> Metastore:
-    """One of these tests' own, which they kill."""
-    return metastores.new("2.3")
-
-
-@pytest.fixture(scope="module")
 def properties(
-    metastore: Metastore, tmp_path_factory: pytest.TempPathFactory
+    metastores: Metastores, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, str]]:
     root = tmp_path_factory.mktemp("federation")
     with GlueServer() as glue:
@@ -67,19 +60,22 @@ def properties(
             "catalog.files.impl": "dir",
             "catalog.files.root": str(root / "files"),
             "catalog.prod.impl": "hive",
-            "catalog.prod.uri": metastore.uri,
+            "catalog.prod.uri": metastores.get("2.3").uri,
             "catalog.prod.root": str(root / "prod"),
             "catalog.prod.client.retry-timeout": "0",
         }
 
 
 @pytest.fixture
-def federation(properties: dict[str, str], metastore: Metastore) -> Iterator[Federation]:
-    made = Federation(properties, metastore, f"db_{uuid.uuid4().hex[:12]}")
+def federation(properties: dict[str, str]) -> Iterator[Federation]:
+    made = Federation(properties, f"db_{uuid.uuid4().hex[:12]}")
     with made.connect() as namespace:
         for catalog in CATALOGS:
             namespace.create_namespace(api.CreateNamespaceRequest(id=[catalog, made.db]))
         yield made
+        # Other tests have the metastore, too.
+        request = api.DropNamespaceRequest(id=["prod", made.db], behavior="Cascade")
+        namespace.drop_namespace(request)
 
 
 def ids_in(namespace: api.LanceNamespace, table_id: list[str]) -> list[int]:
@@ -161,7 +157,14 @@ def test_a_table_moves_within_a_catalog_and_not_to_another(federation: Federatio
         assert ids_in(namespace, federation.id("prod", "moved")) == [0, 1]
 
 
-def test_all_are_listed_and_one_that_is_killed_is_named(federation: Federation) -> None:
+def test_all_are_listed_and_one_that_cannot_be_reached_is_named(
+    federation: Federation, metastores: Metastores
+) -> None:
+    host, port = "127.0.0.1", metastores.get("2.3").port
+    proxy = ThriftProxy(host, port).start()
+    federation = replace(
+        federation, properties={**federation.properties, "catalog.prod.uri": proxy.uri}
+    )
     with federation.connect() as namespace:
         calls = Calls(namespace)
         for catalog in CATALOGS:
@@ -169,18 +172,16 @@ def test_all_are_listed_and_one_that_is_killed_is_named(federation: Federation) 
         expected = ["$".join(federation.id(catalog)) for catalog in CATALOGS]
         mine = [n for n in collect(calls.list_all_tables, "tables", 2) if federation.db in n]
         assert mine == expected
-        federation.metastore.kill()
-        try:
-            answer = calls.list_all_tables()
-            assert [n for n in answer.tables if federation.db in n] == expected[:2]
-            reason = (answer.context or {})["unavailable.prod"]
-            assert reason.startswith("SERVICE_UNAVAILABLE (17)")
-            with federation.connect() as started_without_it:
-                assert ids_in(started_without_it, federation.id("aws")) == [0, 1]
-                assert started_without_it.catalogs == list(CATALOGS)
-        finally:
-            federation.metastore.start()
-        again = calls.list_all_tables()
+        proxy.close()
+        answer = calls.list_all_tables()
+        assert [n for n in answer.tables if federation.db in n] == expected[:2]
+        reason = (answer.context or {})["unavailable.prod"]
+        assert reason.startswith("SERVICE_UNAVAILABLE (17)")
+        with federation.connect() as started_without_it:
+            assert ids_in(started_without_it, federation.id("aws")) == [0, 1]
+            assert started_without_it.catalogs == list(CATALOGS)
+        with ThriftProxy(host, port, port=proxy.port):
+            again = calls.list_all_tables()
         assert again.context is None
         assert set(expected) <= set(again.tables)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime, timezone
-from pathlib import Path
 
 import httpx
 import lance
@@ -24,14 +23,22 @@ DATABASE = ["prod", "side_by_side"]
 ROWS = pa.table({"id": [1, 2, 3]})
 
 
-@pytest.fixture
-def urls(tmp_path: Path, metastores: Metastores) -> Iterator[list[str]]:
-    """Two gateways to one metastore; the database is dropped afterwards."""
-    uri = f"thrift://127.0.0.1:{metastores.get('2.3').port}"
-    catalog = ["--catalog", f"prod=hive:uri={uri}", "-p", f"prod.root={tmp_path}", "--port", "0"]
+@pytest.fixture(scope="module")
+def gateways(
+    tmp_path_factory: pytest.TempPathFactory, metastores: Metastores
+) -> Iterator[list[str]]:
+    """Two gateways to one metastore."""
+    uri, root = metastores.get("2.3").uri, tmp_path_factory.mktemp("root")
+    catalog = ["--catalog", f"prod=hive:uri={uri}", "-p", f"prod.root={root}", "--port", "0"]
     with serve(*catalog) as one, serve(*catalog) as other:
         yield [one.url, other.url]
-    with HiveNamespace(uri=uri) as namespace:
+
+
+@pytest.fixture
+def urls(gateways: list[str], metastores: Metastores) -> Iterator[list[str]]:
+    """Their addresses; the database is dropped afterwards."""
+    yield gateways
+    with HiveNamespace(uri=metastores.get("2.3").uri) as namespace:
         request = api.DropNamespaceRequest(id=DATABASE[1:], mode="Skip", behavior="Cascade")
         namespace.drop_namespace(request)
 

@@ -83,6 +83,12 @@ class MotoServer(S3Server):
 
     health = "/moto-api/"
 
+    def reset(self) -> None:
+        """Remove all that it holds."""
+        url = f"{self.endpoint}/moto-api/reset"
+        with urllib.request.urlopen(urllib.request.Request(url, method="POST"), timeout=5) as done:
+            assert done.status == 200
+
     @contextmanager
     def refusing_credentials(self) -> Iterator[None]:
         """Check credentials for a while, without any known user: every request is refused."""

@@ -142,7 +142,7 @@ def test_local_locations_lose_a_tables_own_files_and_no_others(
 
 
 @pytest.mark.server
-@pytest.mark.parametrize("count", [15, WHOLE])
+@pytest.mark.parametrize("count", [8, WHOLE])
 def test_locations_on_s3_lose_a_tables_own_files_and_no_others(
     count: int, moto: MotoServer, drop_from: Callable[[Store], Drops]
 ) -> None:

@@ -64,7 +64,7 @@ def register_others(server: MemoryServer, moto: MotoServer, root: str, count: in
 def test_a_drop_lists_its_table_once_and_reads_each_manifest_of_others_once(
     counted: MemoryNamespace, server: MemoryServer, moto: MotoServer, wire: HttpProxy, root: str
 ) -> None:
-    others = 50
+    others = 10
     register_others(server, moto, root, others)
     for reads in (others, 0):
         create(counted, TABLE)
@@ -77,7 +77,7 @@ def test_a_drop_lists_its_table_once_and_reads_each_manifest_of_others_once(
 def test_a_cascade_reads_each_manifest_once(
     counted: MemoryNamespace, server: MemoryServer, moto: MotoServer, wire: HttpProxy, root: str
 ) -> None:
-    tables = 20
+    tables = 6
     register_others(server, moto, root, tables)
     counted.drop_namespace(api.DropNamespaceRequest(id=DATASET, behavior="Cascade"))
     # Of each: its files, when checked and when deleted, and whether it is a clone of another.

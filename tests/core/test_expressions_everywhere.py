@@ -101,7 +101,7 @@ NOT_ONE_EXPRESSION = [
     "word = 'x'" + " = true" * expressions.MOST_STEPS,
     "1" + "::int" * 5000 + " = 1",
     "word = ''" + " || 'x'" * 5000,
-    " or ".join(["word = 'x'"] * 100_000),
+    " or ".join(["word = 'x'"] * (expressions.MOST_CONDITIONS + 1)),
 ]
 NO_COLUMN = [
     "nope = 'x'",
@@ -161,6 +161,19 @@ def test_what_is_neither_true_nor_false_is_no_predicate(
             pytest.fail(f"{where}: {ask_with(filled, sql)}")
 
 
+LONG = (
+    "word in (" + ", ".join(f"'w{i}'" for i in range(20_000)) + ", 'x')",
+    " or ".join(["word = 'x'"] * expressions.MOST_CONDITIONS),
+)
+
+
+@pytest.mark.parametrize("sql", LONG, ids=["a list", "conditions"])
+def test_a_long_expression_is_taken(filled: MemoryNamespace, sql: str) -> None:
+    """In a read and in a change; in all places by ``make test-slow``."""
+    assert count(filled, sql) == 1
+    assert PREDICATES["update where"](filled, sql) is not None
+
+
 @pytest.mark.parametrize(
     "sql",
     [
@@ -168,8 +181,7 @@ def test_what_is_neither_true_nor_false_is_no_predicate(
         "/* ) */ word = ')'",
         "word = 'it''s (' or (word = \"x\")",
         "(length(word) + 1) * 2 = 4 and word <> ';'",
-        "word in (" + ", ".join(f"'w{i}'" for i in range(20_000)) + ", 'x')",
-        " or ".join(["word = 'x'"] * expressions.MOST_CONDITIONS),
+        *(pytest.param(each, marks=pytest.mark.slow) for each in LONG),
         "length(word)" + " + 1" * ((expressions.MOST_STEPS - 6) // 2) + " > 0",
         "word is not null",
         "inner.b = 1",

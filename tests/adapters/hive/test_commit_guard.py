@@ -46,7 +46,7 @@ pytestmark = pytest.mark.server
 
 GUARDS = {version: "partition" if version == "3.1" else "parameter" for version in VERSIONS}
 OF_EACH_KIND = ["2.3", "3.1", "4.2"]
-THREADS = 8
+THREADS = 4
 ROUNDS = 5
 LIMITS = {"client.timeout": "2", "client.retry-timeout": "10"}
 

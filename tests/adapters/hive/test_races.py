@@ -120,7 +120,7 @@ def test_creating_and_dropping_one_table_at_once_gives_no_wrong_error(
     }
 
     def work(what: str) -> None:
-        for _ in range(6):
+        for _ in range(3):
             try:
                 if what == "create":
                     rooted.create_table([database, "t"], data)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -11,6 +10,7 @@ import lance
 import lance_namespace as api
 import pytest
 import yaml
+from servers.environment import remove_settings
 from servers.glue_server import GlueServer
 from servers.unity import OPEN_SOURCE_0_6, UnityServer
 
@@ -29,21 +29,17 @@ BUCKET = "cli-tests"
 @pytest.fixture(autouse=True)
 def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep what this machine's user has set out of the tests."""
-    for variable in os.environ:
-        if variable.startswith(("AWS_", "DATABRICKS_")):
-            monkeypatch.delenv(variable)
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    monkeypatch.setenv("DATABRICKS_CONFIG_FILE", "/nonexistent")
+    remove_settings(monkeypatch)
+
+
+def configure(config: Path, **properties: str) -> None:
+    config.write_text(yaml.safe_dump({"catalogs": {"prod": properties}}))
 
 
 @pytest.fixture(scope="module")
 def glue_server() -> Iterator[GlueServer]:
     with GlueServer() as running:
         yield running
-
-
-def configure(config: Path, **properties: str) -> None:
-    config.write_text(yaml.safe_dump({"catalogs": {"prod": properties}}))
 
 
 @pytest.fixture

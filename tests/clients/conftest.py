@@ -12,6 +12,7 @@ import lance_namespace as api
 import pytest
 from clients.catalogs import Backend, Database
 from conftest import external_metastores
+from servers.environment import remove_settings
 from servers.glue_server import GlueServer
 from servers.metastores import Metastores
 from servers.unity import UnityServer
@@ -24,7 +25,6 @@ INSTALLED_BY = {
 }
 """Tests of clients that are installed by `make test-clients`, and by `make test-engines`."""
 UNITY_CATALOG = "lake"
-OF_THE_USER = ("AWS_", "DATABRICKS_", "LANCE_BRIDGE_")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -37,11 +37,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def _no_environment() -> Iterator[None]:
     """Keep what this machine's user has set out of the tests, and out of clients' processes."""
     with pytest.MonkeyPatch.context() as environment:
-        for variable in os.environ:
-            if variable.startswith(OF_THE_USER) and not variable.startswith("LANCE_BRIDGE_TEST_"):
-                environment.delenv(variable)
-        environment.setenv("AWS_EC2_METADATA_DISABLED", "true")
-        environment.setenv("DATABRICKS_CONFIG_FILE", "/nonexistent")
+        remove_settings(environment, "LANCE_BRIDGE_")
         yield
 
 

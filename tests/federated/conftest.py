@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -11,19 +10,15 @@ import lance_namespace as api
 import pytest
 from core.memory_catalog import SERVERS, MemoryNamespace, MemoryServer
 from lance_namespace.errors import NamespaceAlreadyExistsError
+from servers.environment import remove_settings
 
 from lance_bridge.testing.build import ipc, rows
-
-OF_THE_USER = ("AWS_", "DATABRICKS_", "LANCE_BRIDGE_")
 
 
 @pytest.fixture(autouse=True)
 def _no_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Keep what this machine's user has set out of the tests."""
-    for variable in os.environ:
-        if variable.startswith(OF_THE_USER) and not variable.startswith("LANCE_BRIDGE_TEST_"):
-            monkeypatch.delenv(variable)
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    remove_settings(monkeypatch, "LANCE_BRIDGE_")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -13,6 +12,7 @@ import lance_namespace as api
 import pytest
 from managed.building import Table
 from managed.writers import Writers
+from servers.environment import remove_settings
 from servers.glue_server import GlueServer
 from servers.hive_raw import raw_client
 from servers.metastores import Metastores
@@ -26,10 +26,7 @@ GLUE, GLUE_S3 = "glue", "glue on s3"
 @pytest.fixture(autouse=True)
 def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep what this machine's user has set for AWS out of the tests, and out of the writers."""
-    for variable in os.environ:
-        if variable.startswith("AWS_"):
-            monkeypatch.delenv(variable)
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    remove_settings(monkeypatch)
 
 
 @pytest.fixture(scope="package")

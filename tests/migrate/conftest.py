@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ from migrate.places import (
 )
 from migrate.running import Runner
 from migrate.sessions import Checker, beside, checker
+from servers.environment import remove_settings
 from servers.glue_server import GlueServer
 from servers.metastores import Metastores
 from servers.unity import UnityServer
@@ -29,10 +29,7 @@ CATALOG = "main"
 @pytest.fixture(autouse=True)
 def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep what this machine's user has set out of the tests, and out of their processes."""
-    for variable in os.environ:
-        if variable.startswith(("AWS_", "DATABRICKS_")):
-            monkeypatch.delenv(variable)
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    remove_settings(monkeypatch)
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from core.secret_search import STORAGE, Secrets, command_lines, log_everything
+from servers.environment import remove_settings
 from servers.glue_server import ACCESS_KEY, GlueServer
 from servers.metastores import Metastores
 from servers.pools import unused_port
@@ -159,9 +160,7 @@ def search_while_it_runs(left: Path, secrets: Secrets) -> dict[str, set[str]]:
 @pytest.fixture(autouse=True)
 def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep what this machine's user has set out of the sessions."""
-    for variable in os.environ:
-        if variable.startswith(("AWS_", "DATABRICKS_", "LANCE_BRIDGE_STATE")):
-            monkeypatch.delenv(variable)
+    remove_settings(monkeypatch, "LANCE_BRIDGE_STATE")
 
 
 def test_no_secret_of_a_file_a_function_or_the_environment_is_in_what_spark_leaves_behind(

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from servers.environment import remove_settings
 from servers.glue_server import GlueServer
 from servers.http_proxy import HttpProxy
 
@@ -19,14 +20,9 @@ from .building import BUCKET, BUDGETS, Connect
 @pytest.fixture(autouse=True)
 def no_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Keep what this machine's user has set for AWS out of the tests."""
-    for variable in (
-        "AWS_PROFILE", "AWS_DEFAULT_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION",
-        "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL",
-    ):  # fmt: skip
-        monkeypatch.delenv(variable, raising=False)
+    remove_settings(monkeypatch)
     monkeypatch.setenv("AWS_CONFIG_FILE", f"{tmp_path}/config")
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", f"{tmp_path}/credentials")
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import shlex
 import signal
 import subprocess
@@ -15,6 +16,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+import pytest
+from typer import rich_utils
 
 from typer.testing import CliRunner, Result
 
@@ -101,6 +104,15 @@ def pasted(command: str, answer: str = "") -> Result:
         words = words[end + 1 :]
         if done.exit_code or not words:
             return done
+
+def examples(*words: str) -> list[str]:
+    """Return the examples in the help of a command."""
+    with pytest.MonkeyPatch.context() as patch:
+        # Wide enough for a line; typer reads the environment once a process.
+        patch.setattr(rich_utils, "MAX_WIDTH", 400)
+        shown = run(*words, "--help").stdout
+    return re.findall(r"Example: (lance-bridge .*?)\s*$", shown, re.MULTILINE)
+
 
 
 @dataclass

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,14 +11,12 @@ import lance
 import lance_namespace as api
 import pytest
 import typer
-from typer import rich_utils
-from typer.testing import CliRunner
 
 from lance_bridge_cli.app import app
 from lance_bridge_server.authentication.key_file import ApiKeyFile
 
 from .conftest import ORDERS, Lake
-from .running import pasted, run, started
+from .running import examples, pasted, run, started
 
 OTHERS = ("migrate",)
 """Groups whose examples have tests of their own."""
@@ -44,16 +41,6 @@ def commands(group: Any, *names: str) -> Iterator[tuple[str, ...]]:
 COMMANDS = list(commands(typer.main.get_command(app)))
 
 
-def examples(words: tuple[str, ...]) -> list[str]:
-    """The examples in a command's help."""
-    with pytest.MonkeyPatch.context() as patch:
-        # Wide enough for a line; typer reads the environment once a process.
-        patch.setattr(rich_utils, "MAX_WIDTH", 400)
-        shown = CliRunner().invoke(app, [*words, "--help"])
-    assert shown.exit_code == 0
-    return re.findall(r"Example: (lance-bridge .*?)\s*$", shown.stdout, re.MULTILINE)
-
-
 def test_commands_are_found() -> None:
     assert len(COMMANDS) > 28
     assert {("doctor",), ("table", "drop"), ("metastore", "start")} <= set(COMMANDS)
@@ -61,7 +48,7 @@ def test_commands_are_found() -> None:
 
 def test_every_command_has_an_example_of_itself() -> None:
     for words in COMMANDS:
-        found = examples(words)
+        found = examples(*words)
         assert found, words
         assert all(each.startswith(f"lance-bridge {' '.join(words)}") for each in found), words
 
@@ -136,7 +123,7 @@ def require_examples(sales: Lake, words: tuple[str, ...]) -> None:
     name = " ".join(words)
     if name in BEFORE:
         BEFORE[name](sales)
-    for example in examples(words):
+    for example in examples(*words):
         command = example.replace(URI, sales.metastore.uri)
         done = pasted(command.replace(DATA, f"{sales.config.parent}/data/"))
         assert done.exit_code == EXITS.get(name, 0), f"{command}\n{done.output}"
@@ -144,7 +131,7 @@ def require_examples(sales: Lake, words: tuple[str, ...]) -> None:
 
 @pytest.mark.server
 def test_the_example_of_the_metastore_runs() -> None:
-    for example in examples(("metastore", "start")):
+    for example in examples("metastore", "start"):
         with started(*shlex.split(example)[1:]) as running:
             assert running.process.stdout is not None
             lines = iter(running.process.stdout.readline, "")

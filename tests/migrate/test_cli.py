@@ -15,12 +15,10 @@ import lance_namespace as api
 import pytest
 import typer
 import yaml
-from cli.running import answer_of, at_terminal, pasted, run
+from cli.running import answer_of, at_terminal, examples, pasted, run
 from migrate.building import register_rows, write
 from migrate.places import Place, files
 from servers.hive_raw import MARKS, raw_client, raw_table
-from typer import rich_utils
-from typer.testing import CliRunner
 
 from lance_bridge_cli.app import app
 from lance_bridge_cli.output import Output
@@ -281,14 +279,6 @@ def commands() -> Iterator[str]:
     yield from sorted(program.get_command(context, "migrate").list_commands(context))
 
 
-def examples(command: str) -> list[str]:
-    with pytest.MonkeyPatch.context() as patch:
-        # Wide enough for a line; typer reads the environment once a process.
-        patch.setattr(rich_utils, "MAX_WIDTH", 400)
-        shown = CliRunner().invoke(app, ["migrate", command, "--help"])
-    return re.findall(r"Example: (lance-bridge .*?)\s*$", shown.stdout, re.MULTILINE)
-
-
 WITH_SPARK = ("convert", "catch-up", "export")
 """Commands whose examples `test_cli_spark` runs."""
 OURS = tuple(each for each in commands() if each not in WITH_SPARK)
@@ -297,7 +287,7 @@ OURS = tuple(each for each in commands() if each not in WITH_SPARK)
 def test_every_command_has_an_example_of_itself() -> None:
     assert set(WITH_SPARK) < set(commands())
     for command in commands():
-        found = examples(command)
+        found = examples("migrate", command)
         assert found, command
         assert all(each.startswith(f"lance-bridge migrate {command}") for each in found)
 
@@ -338,7 +328,7 @@ def test_every_example_runs(prod: Place, tmp_path: Path, state: Migrations, comm
     [id] = state.ids()
     if command in AFTER_A_RUN:
         run("migrate", "resume", id)
-    for example in examples(command):
+    for example in examples("migrate", command):
         text = example.replace("sales", prod.prefix).replace(ID, id)
         done = pasted(text.replace("/data/", f"{tmp_path}/data/"))
         assert done.exit_code == 0, f"{text}\n{done.output}"

@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from cli.running import program
+from cli.running import examples, program
 from migrate.building import read_by_name
 from migrate.parquet_tables import add_rows, make_parquet_table
 from migrate.places import Place
-from migrate.test_cli import examples
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -76,11 +75,11 @@ def _id_in(shown: str) -> str:
 
 @pytest.mark.slow
 def test_the_examples_of_help_run(pasted: Command, orders: Path) -> None:
-    [convert], [catch_up] = examples("convert"), examples("catch-up")
+    [convert], [catch_up] = examples("migrate", "convert"), examples("migrate", "catch-up")
     first = _id_in(pasted(f"{convert} --execute --index id:BTREE --cast name=binary"))
     add_rows(orders, 10, 12)
     assert "Nothing was changed" in pasted(catch_up, first)
-    [export] = examples("export")
+    [export] = examples("migrate", "export")
     assert "Nothing was changed" in pasted(export)
 
 

@@ -10,14 +10,15 @@ from collections.abc import Mapping
 import pytest
 from lance_namespace import ListNamespacesRequest
 from lance_namespace.errors import LanceNamespaceError
-from servers.pools import read, unused_port
+from servers.pools import read
+from servers.processes import free_port
 
 import lance_bridge
 from lance_bridge.config import load
 from lance_bridge_hive import HiveConfig
 from lance_bridge_hive.transport import ClientPool
 
-CLOSED = unused_port()
+CLOSED = free_port()
 PROPERTIES: dict[str, dict[str, str]] = {
     "hive": {"uri": f"thrift://127.0.0.1:{CLOSED}", "client.retry-timeout": "0.5"},
     "glue": {

@@ -10,15 +10,14 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
 import pytest
 from typer import rich_utils
-
 from typer.testing import CliRunner, Result
 
 from lance_bridge_cli.app import app
@@ -105,6 +104,7 @@ def pasted(command: str, answer: str = "") -> Result:
         if done.exit_code or not words:
             return done
 
+
 def examples(*words: str) -> list[str]:
     """Return the examples in the help of a command."""
     with pytest.MonkeyPatch.context() as patch:
@@ -112,7 +112,6 @@ def examples(*words: str) -> list[str]:
         patch.setattr(rich_utils, "MAX_WIDTH", 400)
         shown = run(*words, "--help").stdout
     return re.findall(r"Example: (lance-bridge .*?)\s*$", shown, re.MULTILINE)
-
 
 
 @dataclass
@@ -177,15 +176,3 @@ def _read(terminal: int) -> str:
         return os.read(terminal, 4096).decode(errors="replace")
     except OSError:  # the program has ended
         return ""
-
-
-def wait_until(holds: Any, seconds: float = 180.0) -> None:
-    """Wait for a condition.
-
-    Raises:
-        AssertionError: it does not hold in time.
-    """
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import lance
 import pytest
-from servers.pools import unused_port
+from servers.processes import free_port
 
 from .conftest import ORDERS, Lake
 from .running import answer_of, run, run_without
@@ -164,7 +164,7 @@ def test_without_java_the_metastore_says_what_to_install(
 
 @pytest.mark.usefixtures("config")
 def test_retries_at_a_closed_port_are_reported_within_two_seconds() -> None:
-    uri = f"uri=thrift://127.0.0.1:{unused_port()}"
+    uri = f"uri=thrift://127.0.0.1:{free_port()}"
     command = [sys.executable, "-c", "from lance_bridge_cli import main; main()"]
     waits = ["table", "list", "hive", "-p", uri, "-p", "client.retry-timeout=2"]
     with subprocess.Popen(

@@ -14,14 +14,14 @@ import lance
 import pyarrow as pa
 import pytest
 import typer
-from servers.pools import unused_port
+from servers.processes import free_port, wait_until
 from typer.testing import CliRunner
 
 from lance_bridge_cli.app import app
 from lance_bridge_cli.groups import ENTRY_POINTS, ProgramGroup
 
 from .conftest import Lake
-from .running import PROGRAM, program, run, started, wait_until
+from .running import PROGRAM, program, run, started
 
 FRAGMENTS = 400
 
@@ -154,7 +154,7 @@ def test_tables_and_namespaces_are_completed(lake: Lake) -> None:
 
 @pytest.mark.usefixtures("config")
 def test_an_unreachable_catalog_completes_nothing() -> None:
-    run("config", "set", "prod", "impl=hive", f"uri=thrift://127.0.0.1:{unused_port()}")
+    run("config", "set", "prod", "impl=hive", f"uri=thrift://127.0.0.1:{free_port()}")
     assert offered("table", "head", "prod", "sales") == []
     assert offered("table", "head", "nothing", "sales") == []
 

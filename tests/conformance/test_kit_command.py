@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from servers.processes import free_port
 
 from lance_bridge import kit_options
 from lance_bridge.testing import command
@@ -30,12 +30,6 @@ def no_cases(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     return runs
 
 
-def closed_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
-
-
 def in_directory(path: Path) -> list[str]:
     return ["dir", "-p", f"root={path}"]
 
@@ -43,7 +37,7 @@ def in_directory(path: Path) -> list[str]:
 def test_a_dead_server_is_reported_before_any_case_runs(
     no_cases: list[object], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    uri = f"uri=thrift://127.0.0.1:{closed_port()}"
+    uri = f"uri=thrift://127.0.0.1:{free_port()}"
     assert command.main(["hive", "-p", uri, "-p", "client.retry-timeout=0"]) == 1
     message = capsys.readouterr().err
     assert "does not answer" in message

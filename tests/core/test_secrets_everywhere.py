@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from core.secret_search import Secrets
+from servers.processes import free_port
 
 from lance_bridge.namespace import LanceBridgeNamespace
 from lance_bridge_glue import GlueNamespace
@@ -20,14 +20,8 @@ from lance_bridge_unity import UnityNamespace
 SCRIPT = Path(__file__).with_name("secrets_process.py")
 
 
-def closed_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
-
-
 def cases(secrets: Secrets) -> list[dict[str, object]]:
-    port = closed_port()
+    port = free_port()
     storage = secrets.storage("storage")
 
     def case(impl: str, bad: dict[str, str], **properties: str) -> dict[str, object]:

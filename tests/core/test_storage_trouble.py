@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from lance_namespace import errors
 from servers.objectstore import MotoServer
-from servers.pools import unused_port
+from servers.processes import free_port
 
 from lance_bridge.testing.calls import Calls
 
@@ -73,7 +73,7 @@ def troubled(
 ) -> tuple[Calls, Trouble]:
     """A client, and what makes trouble in its storage."""
     if expected is errors.ServiceUnavailableError:
-        dead = {"aws_endpoint": f"http://127.0.0.1:{unused_port()}"}
+        dead = {"aws_endpoint": f"http://127.0.0.1:{free_port()}"}
         return connect({**moto.storage_options, **dead}), nullcontext
     known = expected is errors.PermissionDeniedError
     return connect(powerless if known else moto.storage_options), moto.refusing_credentials

@@ -17,10 +17,10 @@ import httpx
 import numpy as np
 import pyarrow as pa
 import pytest
-from cli.running import wait_until
 from server.http_requests import ROWS, done, ipc, refused, send_rows
 from server.serving import serving
 from server.sockets import chunk, dial, head, require_refused, reset
+from servers.processes import wait_until
 
 from lance_bridge_server import streams
 from lance_bridge_server.app import create_app

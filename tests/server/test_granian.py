@@ -17,10 +17,9 @@ import lance_namespace as api
 import pyarrow as pa
 import pytest
 import yaml
-from cli.running import wait_until
 from server.authenticated import connect
 from server.sockets import dial, head
-from servers.processes import free_port
+from servers.processes import free_port, wait_until
 
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(300)]
 SPEC = Path(__file__).parents[2] / "specs" / "server.md"

@@ -15,12 +15,11 @@ from typing import Any
 import httpx
 import pyarrow as pa
 import pytest
-from cli.running import wait_until
 from server.authenticated import serve
 from server.http_requests import ARROW, ROWS, done, ipc, refused, send_rows
 from server.serving import serving
 from server.sockets import chunk, dial, head, read_answer, require_refused
-from servers.processes import memory
+from servers.processes import memory, wait_until
 
 from lance_bridge_server import calls
 from lance_bridge_server import gateway as gateway_module

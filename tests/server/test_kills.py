@@ -15,7 +15,6 @@ import httpx
 import lance
 import lance_namespace as api
 import pytest
-from cli.running import wait_until
 from lance_namespace.errors import InternalError, ServiceUnavailableError
 from managed import death
 from managed.batch_writer import stage
@@ -24,7 +23,7 @@ from managed.writer import row
 from server.clients_under_load import CLIENTS, SCHEMA, Load, Operations, Pylance, Row
 from server.gateway_process import GatewayProcess
 from servers.metastores import Metastores
-from servers.processes import memory
+from servers.processes import memory, wait_until
 
 from lance_bridge.testing.build import ipc
 from lance_bridge_hive import HiveNamespace

@@ -14,7 +14,8 @@ import httpx
 import lance_namespace as api
 import pytest
 import yaml
-from cli.running import answer_of, program, run, wait_until
+from cli.running import answer_of, program, run
+from servers.processes import wait_until
 
 from lance_bridge_server.authentication.key_file import ApiKeyFile
 

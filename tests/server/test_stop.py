@@ -20,8 +20,8 @@ from typing import Any
 import httpx
 import pytest
 import yaml
-from cli.running import wait_until
 from server.http_requests import refused
+from servers.processes import wait_until
 
 from lance_bridge_server.authentication.key_file import ApiKeyFile
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import uuid
 from collections.abc import Callable
 
@@ -27,9 +26,3 @@ def create(pool: ClientPool, metastore: Metastore) -> str:
     record = Database(name=name, locationUri=f"{metastore.warehouse}/{name}", parameters={})
     pool.call(lambda c: c.hms.create_database(record), name="create_database", repeatable=False)
     return name
-
-
-def unused_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])

@@ -9,6 +9,7 @@ import time
 import urllib.error
 import urllib.request
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
@@ -36,6 +37,23 @@ def free_port() -> int:
     with socket.create_server((HOST, 0)) as free:
         port: int = free.getsockname()[1]
         return port
+
+
+def wait_until(
+    condition: Callable[[], object], seconds: float = 180.0, every: float = 0.05
+) -> None:
+    """Wait for a condition.
+
+    Args:
+        every: How often it is checked, in seconds.
+
+    Raises:
+        AssertionError: It does not hold in time.
+    """
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"it did not happen in {seconds:g} seconds"
+        time.sleep(every)
 
 
 def memory(pid: int, *, peak: bool = False) -> int:

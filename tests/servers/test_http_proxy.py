@@ -5,12 +5,13 @@ from __future__ import annotations
 import http.client
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 from servers.http_proxy import Answer, Delay, Fault, HttpProxy
+from servers.processes import wait_until
 
 REPLY = b'{"number": 1, "text": "what the server says"}'
 TIMEOUT = 5.0
@@ -343,10 +344,3 @@ def test_disconnect_cuts_idle_connections(
         call(client)
     client.close()
     assert call(client) == (200, REPLY)
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not so after {seconds} seconds"
-        time.sleep(0.01)

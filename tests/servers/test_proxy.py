@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from hmsclient import HMSClient
@@ -14,6 +14,7 @@ from thrift.transport.TTransport import TTransportException
 
 from lance_bridge_metastore import Metastore
 from servers.metastores import Metastores
+from servers.processes import wait_until
 from servers.proxy import Fault, ThriftProxy
 
 BROKEN = (TTransportException, EOFError, OSError)
@@ -35,13 +36,6 @@ def proxy(metastore: Metastore) -> Iterator[ThriftProxy]:
 
 def client(port: int) -> HMSClient:
     return HMSClient(host="127.0.0.1", port=port)
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not so after {seconds} seconds"
-        time.sleep(0.05)
 
 
 def test_calls_are_counted_by_name_and_connections_too(proxy: ThriftProxy) -> None:

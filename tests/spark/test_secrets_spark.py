@@ -16,7 +16,7 @@ from core.secret_search import STORAGE, Secrets, command_lines, log_everything
 from servers.environment import remove_settings
 from servers.glue_server import ACCESS_KEY, GlueServer
 from servers.metastores import Metastores
-from servers.pools import unused_port
+from servers.processes import free_port
 from servers.sparks import ROOT, Spark
 from servers.unity.process import UnityProcess
 from spark.secret_jobs import PROVIDED
@@ -102,7 +102,7 @@ def working_catalogs(
 
 def dead_catalogs(catalogs: Catalogs) -> list[str]:
     """Add catalogs whose servers are gone, with the secrets that working ones cannot have."""
-    new, port = catalogs.secrets.new, unused_port()
+    new, port = catalogs.secrets.new, free_port()
     quick = {"client.retry-timeout": "0", "client.timeout": "5"}
     catalogs.by_file(
         "dead_hive",
@@ -196,7 +196,7 @@ def test_secrets_in_plain_settings_are_in_arguments_of_processes_and_in_spark_s_
     secrets, left = Secrets(), tmp_path / "left"
     unity = {
         "impl": "unity",
-        "host": f"http://127.0.0.1:{unused_port()}",
+        "host": f"http://127.0.0.1:{free_port()}",
         "max_retries": "0",
         "retry_timeout": "0",
         "token": secrets.new("token"),

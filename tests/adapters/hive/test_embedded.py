@@ -7,8 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -24,6 +22,7 @@ from hmsclient.genthrift.hive_metastore.ttypes import (
     Table,
 )
 from servers.metastores import VERSIONS, Metastores
+from servers.processes import wait_until
 
 from lance_bridge_metastore import Metastore, MetastoreStartError
 
@@ -67,13 +66,6 @@ def is_alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not so after {seconds} seconds"
-        time.sleep(0.05)
 
 
 # -- every release -------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from lance_namespace.errors import UnauthenticatedError
+from servers.processes import free_port
 
 from lance_bridge.config import load
 from lance_bridge_hive.config import HiveConfig
@@ -47,7 +47,7 @@ class Kdc:
         self.directory = directory
         self.keytab = directory / "hive.keytab"
         self.tickets = directory / "tickets"
-        self._port = _free_port()
+        self._port = free_port()
         self.config = directory / "krb5.conf"
         self.environment = {
             **os.environ,
@@ -120,12 +120,6 @@ kdc_tcp_listen = 127.0.0.1:{self._port}
         subprocess.run(
             command, env=self.environment, check=True, capture_output=True, timeout=_SECONDS
         )
-
-
-def _free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
 
 
 @pytest.fixture

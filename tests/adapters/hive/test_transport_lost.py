@@ -11,7 +11,8 @@ from contextlib import closing
 import pytest
 from lance_namespace.errors import ServiceUnavailableError
 from servers.metastores import Metastores
-from servers.pools import Connect, create, read, unused_port
+from servers.pools import Connect, create, read
+from servers.processes import free_port
 from servers.proxy import Fault, ThriftProxy
 
 from lance_bridge.config import load
@@ -138,7 +139,7 @@ def test_a_pool_that_is_dropped_after_a_retry_closes_its_connection(proxy: Thrif
 
 
 def test_without_an_answer_the_error_names_every_uri_and_its_cause() -> None:
-    first, second = unused_port(), unused_port()
+    first, second = free_port(), free_port()
     uris = f"thrift://127.0.0.1:{first},thrift://[::1]:{second}"
     properties = {"uri": uris, "client.retry-timeout": "0.2"}
     pool = ClientPool(load(HiveConfig, "hive", properties))
@@ -152,7 +153,7 @@ def test_without_an_answer_the_error_names_every_uri_and_its_cause() -> None:
 def test_a_change_that_finds_no_metastore_is_known_not_to_have_happened(
     metastore: Metastore,
 ) -> None:
-    properties = {"uri": f"thrift://127.0.0.1:{unused_port()}", "client.retry-timeout": "0.2"}
+    properties = {"uri": f"thrift://127.0.0.1:{free_port()}", "client.retry-timeout": "0.2"}
     pool = ClientPool(load(HiveConfig, "hive", properties))
     with pytest.raises(ServiceUnavailableError) as caught:
         create(pool, metastore)
@@ -170,7 +171,7 @@ def test_a_host_that_does_not_exist_is_named() -> None:
 
 
 def test_a_dead_first_uri_is_skipped_and_remembered(proxy: ThriftProxy, connect: Connect) -> None:
-    pool = connect(uri=f"thrift://127.0.0.1:{unused_port()},{proxy.uri}")
+    pool = connect(uri=f"thrift://127.0.0.1:{free_port()},{proxy.uri}")
     assert read(pool) == "default"
     pool.close()
     started = time.monotonic()

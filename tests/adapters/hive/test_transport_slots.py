@@ -12,6 +12,7 @@ from functools import partial
 import pytest
 from servers.metastores import Metastores
 from servers.pools import read
+from servers.processes import wait_until
 
 from lance_bridge.config import load
 from lance_bridge_hive import HiveConfig
@@ -21,13 +22,6 @@ from lance_bridge_hive.transport.pool import FairSlots
 THREADS, CALLS, CONNECTIONS = 200, 20, 8
 WARM_UP_CALLS = 2000
 LONGEST_IN_MEDIANS = 10
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
 
 
 def waiting(slots: FairSlots, count: int) -> bool:
@@ -56,7 +50,7 @@ def test_slots_are_given_in_the_order_in_which_threads_came() -> None:
         thread = threading.Thread(target=wait, args=(number,), daemon=True)
         thread.start()
         threads.append(thread)
-        wait_until(partial(waiting, slots, number + 1))
+        wait_until(partial(waiting, slots, number + 1), every=0.001)
     slots.release()
     for thread in threads:
         thread.join(30)
@@ -75,7 +69,7 @@ def test_a_thread_that_calls_without_a_pause_passes_none_that_waits() -> None:
         slots.release()
 
     [thread] = started(1, wait)
-    wait_until(lambda: bool(slots._waiting))
+    wait_until(lambda: slots._waiting, every=0.001)
     slots.release()
     assert not slots.acquire(0.01), "the place is the other's, whether it runs already or not"
     assert served.wait(30)

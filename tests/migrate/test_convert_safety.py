@@ -48,7 +48,7 @@ def test_killed_at_any_moment_and_run_again_each_row_exists_once(scene: Scene) -
 
 
 def test_killed_at_some_moments_and_run_again_each_row_exists_once(scene: Scene) -> None:
-    _killed_and_run_again(scene, lambda moments: zip(range(0, moments, 3), cycle((True, False))))
+    _killed_and_run_again(scene, lambda moments: zip(range(0, moments, 5), cycle((True, False))))
 
 
 def _killed_and_run_again(scene: Scene, kills: Callable[[int], Iterable[tuple[int, bool]]]) -> None:

@@ -55,7 +55,7 @@ def test_the_table_gets_its_final_name_once_nothing_is_missing(scene: Scene) -> 
         # Run again, it checks again; another increment takes what is missing.
         assert run.execute().state is State.FAILED
         plan_next(run, by="column", column="id", switch_to="{table}")
-        done(run)
+        done(run, "counts")
         assert scene.tables() == ["t"]
         assert rows_of(scene.dataset("t").to_table()) == rows_in_spark(scene, f"{database}.t")
         # If others write to it by its new name, undoing is refused before anything is done.

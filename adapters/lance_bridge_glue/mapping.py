@@ -161,7 +161,7 @@ def _check_record(shape: Any, record: TableRecord) -> dict[str, str]:
     check(shape.members["Parameters"], record.properties, "Parameters")
     for key in record.properties:
         if key in _OWN_PARAMETERS:
-            raise invalid(f"Property '{key}' is the catalog's own: leave it out")
+            raise invalid(f"Property '{key}' is reserved by the catalog; remove it")
     return dict(record.properties)
 
 

@@ -104,7 +104,7 @@ def check_parameters(
         check_text(f"Property key {key[:60]!r}…", key, limits.key)
         check_text(f"The value of property {key[:60]!r}", value, limits.value)
         if key in own:
-            raise invalid(f"Property '{key}' is the metastore's own: leave it out")
+            raise invalid(f"Property '{key}' is reserved by the metastore; remove it")
         if key.lower() == _TRANSACTIONAL and value.strip().lower() != "false":
             raise invalid(f"Property '{key}' is for tables in Hive's own format: leave it out")
     return dict(parameters)

@@ -1,8 +1,8 @@
 """AWS STS: a session of a role, with a policy that limits it to one table's objects.
 
 Stores that speak S3 and have an STS with session policies, such as MinIO and Ceph, work the same:
-give ``endpoint`` and ``sts_endpoint``. No client can tell from outside whether an STS heeds the
-policy it was given; one that does not would hand out the whole role.
+give ``endpoint`` and ``sts_endpoint``. No client can tell from outside whether an STS applies the
+policy; one that does not grants all rights of the role.
 """
 
 from __future__ import annotations

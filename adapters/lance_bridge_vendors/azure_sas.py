@@ -162,4 +162,4 @@ def _differs(dates: list[str]) -> bool:
 
 
 def _wrong_clock(what: str) -> ServiceUnavailableError:
-    return ServiceUnavailableError(f"No {what}: Azure's time is another. {CLOCK}")
+    return ServiceUnavailableError(f"No {what}: Azure's clock shows another time. {CLOCK}")

@@ -1,4 +1,4 @@
-"""The credentials of ``storage.*``, handed out as they are. Only for who says so by name."""
+"""The credentials of ``storage.*``, handed out as they are: ``credentials.vendor=static``."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -179,7 +179,6 @@ def _check(name: str, properties: Mapping[str, str]) -> None:
         raise invalid(f"Catalog '{name}' is not in the file yet: give its impl=, too")
     found = registry.find(impl)
     if issubclass(found, lance_bridge.LanceBridgeNamespace):
-        _require_known(found.config_type, impl, rest)
         around = lance_bridge.config.environment(found.config_type, name)
         lance_bridge.config.load(found.config_type, impl, {**rest, **around})
     elif impl == "dir" and "://" not in rest.get("root", ""):
@@ -191,15 +190,3 @@ def _require_absolute(root: str) -> None:
         raise lance_bridge.errors.invalid(
             f"root '{root}' is not an absolute path: give root={Path(root).absolute()}"
         )
-
-
-def _require_known(config_type: type[CatalogConfig], impl: str, keys: Iterable[str]) -> None:
-    from lance_bridge.config import STORAGE_OPTIONS, STORAGE_PREFIX  # noqa: PLC0415 - takes seconds
-
-    known = [each.key for each in config_type.declared() if each.key != "storage.*"]
-    for key in keys:
-        if key not in known and not key.startswith(STORAGE_PREFIX):
-            allowed = ", ".join(["impl", *known, STORAGE_OPTIONS])
-            raise lance_bridge.errors.invalid(
-                f"impl={impl} has no property '{key}': allowed are {allowed}"
-            )

@@ -63,7 +63,9 @@ def _inline_entries(texts: Mapping[str, str]) -> dict[str, dict[str, str]]:
             entries.setdefault(match[1], {})[match[2]] = value
         elif key != CATALOGS:
             near = difflib.get_close_matches(key, [CATALOGS], n=1)
-            hint = f"did you mean '{near[0]}'?" if near else f"known are {CATALOGS}, {_SHAPE}"
+            hint = (
+                f"did you mean '{near[0]}'?" if near else f"known properties: {CATALOGS}, {_SHAPE}"
+            )
             raise invalid(f"impl={IMPL} has no property '{key}': {hint}")
     for name, entry in entries.items():
         check_catalog_name(name)

@@ -50,7 +50,7 @@ def migration_type(name: str) -> MigrationType:
     """
     if name not in MIGRATION_TYPES:
         known = ", ".join(sorted(MIGRATION_TYPES))
-        raise invalid(f"There is no migration '{name}': known are {known}")
+        raise invalid(f"There is no migration '{name}'; known migrations: {known}")
     module, _, attribute = MIGRATION_TYPES[name].partition(".")
     found: type[MigrationType] = getattr(
         importlib.import_module(f".migrations.{module}", __package__), attribute

@@ -223,6 +223,6 @@ def address_of(spark: Any, table: str) -> TableAddress:
         choices = ", ".join(sorted({*known, *configured})) or "none"
         raise invalid(
             f"There is no catalog '{name}': set {CATALOG_SETTINGS}{name}.impl and its properties, "
-            f"or add it to the configuration file; known are {choices}"
+            f"or add it to the configuration file; known catalogs: {choices}"
         )
     return TableAddress(CatalogAddress(name), tuple(path))

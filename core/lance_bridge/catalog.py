@@ -98,8 +98,7 @@ class Catalog(ABC):
     """What an adapter implements. Safe to call from many threads at once."""
 
     port_version: ClassVar[int] = PORT_VERSION
-    """The version of the port that an adapter is written for. One that states none is taken as it
-    is."""
+    """The version of the port that an adapter is written for; without it, none is checked."""
 
     @property
     @abstractmethod
@@ -114,7 +113,7 @@ class Catalog(ABC):
         """
 
     def describe_login(self) -> str:
-        """Return as whom this is connected, if `vend_credentials` depends on that, else "".
+        """Return the identity that this connects as, if `vend_credentials` depends on it, else "".
 
         Only a digest is used, to tell connections apart: it may be a token, and no password that
         could be guessed. Makes no call.

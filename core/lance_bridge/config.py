@@ -332,7 +332,7 @@ def _refuse_unknown(known: Sequence[str], impl: str, given: Mapping[str, Any]) -
         if key in known and key not in _FREE_KEYS:
             continue
         near = difflib.get_close_matches(key, known, n=1)
-        hint = f"known are {', '.join(known)}".replace(".*", ".<option>")
+        hint = f"known properties: {', '.join(known)}".replace(".*", ".<option>")
         if key.startswith(STORAGE_PREFIX) or "storage.*" in near:
             hint = f"write {STORAGE_OPTIONS}, such as storage.aws_region"
         elif near:
@@ -359,7 +359,7 @@ def environment(config: type[CatalogConfig], name: str) -> dict[str, str]:
         choices = [*keys, *(f"{each}<OPTION>" for each in _FREE_VARIABLES)]
         [near] = difflib.get_close_matches(rest, choices, n=1, cutoff=0)
         logger.warning(
-            "$%s is no property of the catalog '%s': did you mean $%s%s?",
+            "$%s is not a property of the catalog '%s': did you mean $%s%s?",
             variable, name, prefix, near,
         )  # fmt: skip
     return found

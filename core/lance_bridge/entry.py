@@ -78,7 +78,7 @@ class TableEntry:
 
     def describe_type(self) -> str:
         """Return what the catalog calls the entry, for messages."""
-        return f"an entry of kind {self.record.kind or 'unknown'}"
+        return f"an entry of type {self.record.kind or 'unknown'}"
 
     def require_lance(self) -> None:
         """Raise InvalidInput (13) where the entry is not a Lance table."""
@@ -125,7 +125,7 @@ class TableEntry:
         Raises:
             UnsupportedOperationError: (0) the catalog cannot change entries.
             InvalidInputError: (13) the entry is a link.
-            ConcurrentModificationError: (14) other clients change the entry all the time.
+            ConcurrentModificationError: (14) other clients keep changing the entry.
         """
         table = self
         for _ in range(_ATTEMPTS):
@@ -253,7 +253,7 @@ class TableEntry:
         """Return the options with which this process accesses the location, or None for none.
 
         Args:
-            vend: False keeps anyone from being asked for temporary credentials.
+            vend: False: do not ask for temporary credentials.
             write: Whether to write; to read takes credentials to read.
         """
         options: Mapping[str, str] = self.connection.config.storage

@@ -141,7 +141,9 @@ def require_text(what: str, text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise invalid(f"{what} {text[:60]!r} is not text: it holds half of a character") from None
+        raise invalid(
+            f"{what} {text[:60]!r} has an unpaired surrogate: it is not Unicode"
+        ) from None
 
 
 # -- errors of the caller's code -------------------------------------------------------------------

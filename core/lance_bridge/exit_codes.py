@@ -3,7 +3,7 @@
 FAILED = 1
 """The catalog or the storage refused, or failed."""
 MISUSED = 2
-"""The command was given wrongly: it changed nothing then."""
+"""The arguments are invalid; nothing was changed."""
 FOUND = 3
 """A command that looks for something found it."""
 INTERRUPTED = 130

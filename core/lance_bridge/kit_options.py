@@ -37,7 +37,7 @@ def _parser(program: str) -> argparse.ArgumentParser:
         description="Run the conformance kit against a catalog: what any Lance namespace must do, "
         "in new namespaces, which it removes.",
         epilog="Exit codes: 0 every case passed; 1 the catalog, or the data root, cannot be "
-        "used; 2 the command was given wrongly, or no case is selected; 3 a case failed; "
+        "used; 2 invalid arguments, or no case selected; 3 a case failed; "
         f"130 Ctrl-C or SIGTERM.\n\nExample: {program} prod -k paging",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

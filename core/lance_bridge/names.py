@@ -42,7 +42,7 @@ def parts_of(name: str) -> list[str]:
         return parts
     from .errors import invalid  # noqa: PLC0415 - takes seconds to import, and completion needs none
 
-    raise invalid(f"'{name}' is not a name: write parts joined with dots, `quoted` if need be")
+    raise invalid(f"'{name}' is not a name: join the parts with dots, in backticks where needed")
 
 
 def in_backticks(part: str) -> str:

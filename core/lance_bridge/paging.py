@@ -119,4 +119,4 @@ def decode_token(scope: str, token: str) -> tuple[str, ...]:
 
 def bad_token() -> InvalidInputError:
     """Code 13: a page token is malformed, or of another listing."""
-    return invalid("page_token is not one that this listing gave: start again without it")
+    return invalid("page_token is not valid for this listing; start again without it")

@@ -222,7 +222,7 @@ def check_properties(properties: Mapping[str, str] | None) -> dict[str, str]:
         if not key or is_reserved(key):
             raise invalid(f"Property key {key[:60]!r} is empty or reserved ('{RESERVED_PREFIX}…')")
         if key.strip().lower() in _OWN_KEYS or key.strip().lower().startswith(_OWN_PREFIX):
-            raise invalid(f"Property {key[:60]!r} is the metastore's own: leave it out")
+            raise invalid(f"Property {key[:60]!r} is reserved by the metastore; remove it")
         if key.lower() in _FORMAT_PROPERTIES:
             if value.lower() not in _FORMAT_PROPERTIES[key.lower()]:
                 raise invalid(f"Property '{key}' marks Lance tables and cannot be {value[:60]!r}")

@@ -94,7 +94,7 @@ def is_implementation(name: str) -> bool:
 
 
 def implementation(name: str) -> type[LanceNamespace]:
-    """Return the class of what `connect` returns for a name. No property is looked at.
+    """Return the class of what `connect` returns for a name. Properties are not read.
 
     Raises:
         InvalidInputError: (13) there is none, or the configuration file cannot be read.
@@ -116,8 +116,8 @@ def find(name: str, named: Mapping[str, Any] | None = None) -> type[LanceNamespa
     if "." not in class_path:
         choices = sorted({*known, *(named or {})})
         near = difflib.get_close_matches(name, choices, n=1)
-        hint = f"did you mean '{near[0]}'? Known" if near else "known"
-        raise invalid(f"There is no catalog '{name}': {hint} are {', '.join(choices)}")
+        hint = f"did you mean '{near[0]}'? " if near else ""
+        raise invalid(f"There is no catalog '{name}': {hint}known catalogs: {', '.join(choices)}")
     module, _, attribute = class_path.rpartition(".")
     try:
         kind = import_attribute(module, attribute)

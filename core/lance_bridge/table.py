@@ -222,7 +222,7 @@ class Table(TableEntry):
         Raises:
             UnsupportedOperationError: (0) the catalog cannot, or another implementation manages it.
             InvalidTableStateError: (19) as `latest_in_storage`.
-            ConcurrentModificationError: (14) other clients change the entry all the time.
+            ConcurrentModificationError: (14) other clients keep changing the entry.
             TableNotFoundError: (4) the table was dropped meanwhile.
         """
         return conversion.begin(self)
@@ -252,7 +252,7 @@ class Table(TableEntry):
         The batch that it is part of is ended, and its latest version is found without the entry.
 
         Raises:
-            ConcurrentModificationError: (14) other clients commit all the time.
+            ConcurrentModificationError: (14) other clients keep committing.
             ServiceUnavailableError: (17) or another error of the storage that has the record of the
                 batch: a version that it has prepared would be lost with the entry.
         """

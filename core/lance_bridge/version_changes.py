@@ -1,4 +1,4 @@
-"""Which versions of tables an operation read and created, for those who record what it did."""
+"""Which versions of tables an operation read and created, for audit logs."""
 
 from __future__ import annotations
 

@@ -98,8 +98,9 @@ def test_config_set_changes_any_form_of_yaml(config: Path, text: str) -> None:
 def test_invalid_properties_are_refused_and_not_written(config: Path) -> None:
     config.write_text(WITH_COMMENTS)
     unknown = run("config", "set", "prod", "url=thrift://x:1", code=1)
-    assert "has no property 'url'" in unknown.stderr
-    assert all(f" {key}," in unknown.stderr for key in ("impl", "uri", "root", "auth.password"))
+    assert "has no property 'url': did you mean 'uri'?" in unknown.stderr
+    unknown = run("config", "set", "prod", "zzz=1", code=1)
+    assert all(f" {key}," in unknown.stderr for key in ("uri", "root", "auth.password"))
     run("config", "set", "prod", "client.pool-size=none", code=1)
     assert "required" in run("config", "set", "prod", "--unset", "uri", code=1).stderr
     assert "impl=" in run("config", "set", "fourth", "root=/data", code=1).stderr
@@ -262,8 +263,16 @@ def test_the_properties_of_an_implementation_are_listed() -> None:
     )
 
 
+def test_the_options_of_a_vendor_of_credentials_are_set(config: Path) -> None:
+    role = "credentials.role_arn=arn:aws:iam::123456789012:role/lake"
+    run("config", "set", "prod", "impl=hive", "uri=thrift://h:1", role, code=1)
+    assert not config.exists()
+    run("config", "set", "prod", "impl=hive", "uri=thrift://h:1", "credentials.vendor=aws", role)
+    assert "role_arn: arn:aws:iam::123456789012:role/lake" in config.read_text()
+
+
 def test_only_the_properties_of_lance_bridges_own_implementations_are_listed() -> None:
     done = run("catalogs", "properties", "dir", code=2)
 
     assert "pylance's own" in done.stderr
-    assert "known are" in run("catalogs", "properties", "nonsense", code=1).stderr
+    assert "known catalogs" in run("catalogs", "properties", "nonsense", code=1).stderr

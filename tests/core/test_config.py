@@ -98,7 +98,7 @@ def test_a_variable_of_a_property_is_not_logged(
         ("url", "did you mean 'uri'"),
         ("Root", "did you mean 'root'"),
         ("client.retry", "did you mean 'client.retries'"),
-        ("zzz", "known are root"),
+        ("zzz", "known properties: root"),
         ("storage", "write storage.<option>"),
         ("storage.*", "write storage.<option>"),
         ("storage.", "write storage.<option>"),

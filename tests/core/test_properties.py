@@ -77,7 +77,7 @@ def test_an_empty_or_reserved_key_is_invalid(key: str) -> None:
     ],
 )  # fmt: skip
 def test_what_engines_act_on_is_refused_in_any_letter_case(key: str) -> None:
-    with pytest.raises(InvalidInputError, match="metastore's own"):
+    with pytest.raises(InvalidInputError, match="reserved by the metastore"):
         check_properties({key: "TRUE"})
 
 

@@ -175,7 +175,7 @@ def test_a_variable_of_an_option_without_a_vendor_is_an_error_that_names_the_pro
 @pytest.mark.parametrize(
     ("properties", "message"),
     [
-        ({"credentials.vendor": "aw"}, "There is no vendor 'aw': known are .*aws"),
+        ({"credentials.vendor": "aw"}, "There is no vendor 'aw'; known vendors: .*aws"),
         ({"credentials.vendor": "os.path.join"}, "is not a vendor"),
         ({"credentials.vendor": "os.path.no_such"}, "There is no vendor 'os.path.no_such'"),
         ({"credentials.vendor": ".vendors.Own"}, "There is no vendor '.vendors.Own'"),

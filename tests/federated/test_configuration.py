@@ -96,7 +96,7 @@ def test_no_catalog_is_called_and_one_of_pylance_s_is_not_even_made() -> None:
     ("properties", "problem"),
     [
         ({"catalogues": "x"}, "no property 'catalogues': did you mean 'catalogs'"),
-        ({"uri": "x"}, "no property 'uri': known are catalogs, catalog.<name>.<property>"),
+        ({"uri": "x"}, "no property 'uri': known properties: catalogs, catalog.<name>.<property>"),
         ({"catalog.prod": "x"}, "no property 'catalog.prod'"),
         ({"catalog.aws.region": "x"}, "property 'catalog.aws.impl' is required"),
         ({"catalog.a b.impl": "dir"}, "Catalog name 'a b'"),

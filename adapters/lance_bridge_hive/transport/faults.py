@@ -48,7 +48,7 @@ def opening_fault(error: Exception, endpoint: Endpoint, *, known: bool) -> Fault
         return _transport_fault(error, endpoint, known)
     if isinstance(error, TException) and not isinstance(error, TProtocolException):
         return Fault(f"set_ugi was refused: {error}", UnauthenticatedError, lasting=True)
-    return Fault(f"its answer is not understood ({_error_name(error)})", lasting=True)
+    return Fault(f"its reply cannot be parsed ({_error_name(error)})", lasting=True)
 
 
 def call_fault(error: BaseException, connection: Connection, *, known: bool) -> Fault | None:
@@ -143,5 +143,5 @@ def _guess_server(first: bytes) -> str:
     if first[:2] == b"\x15\x03":
         return "it answers with a TLS alert: set tls.enabled=true"
     if first[:1] in (b"\x03", b"\x04") and first[1:3] == b"\0\0":
-        return "it refuses to go on without SASL: set auth.mechanism"
+        return "it requires SASL: set auth.mechanism"
     return ""

@@ -120,7 +120,7 @@ class Options:
                 "TABLE, or write with INSERT or MERGE WITH SCHEMA EVOLUTION of SQL"
             )
         near = difflib.get_close_matches(key, KNOWN, n=1)
-        hint = f"did you mean '{near[0]}'?" if near else f"known are {', '.join(KNOWN)}"
+        hint = f"did you mean '{near[0]}'?" if near else f"known options: {', '.join(KNOWN)}"
         raise invalid(
             f"The data source 'lance' has no option '{key}': {hint} "
             f"(besides {STORAGE_PREFIX}<option> and {VECTOR_PREFIX}<column>)"
@@ -197,7 +197,7 @@ class Options:
         raise invalid(
             f"There is no catalog '{name}': set {CATALOG_SETTINGS}{name}.impl and its properties "
             "and call lance_bridge_spark.register(spark), or add it to the configuration file; "
-            f"known are {known}"
+            f"known catalogs: {known}"
         )
 
     def _storage(self) -> dict[str, str]:

@@ -36,8 +36,8 @@ class _Entry:
 class CredentialCache:
     """Keeps credentials for half of their life. Safe to share between threads.
 
-    How long they live is known by this machine's clock, which may be behind, so that a caller says
-    how long at most.
+    Their lifetime is measured by this machine's clock, which may be behind, so that the caller
+    passes an upper limit.
 
     Options without a time of expiry are not kept, and neither are failures.
     """

@@ -1,10 +1,10 @@
 """Whether other entries of the catalog have files at a table's location.
 
-Who may register a table at a location of their choice could else read the files of others, by one
-that contains theirs or lies inside them. All entries count, Lance's and not. Reading them takes a
-scan of the catalog, so that the locations found are used for a minute, or for twenty times as
-long as reading them took if that is longer. An entry that seems to share a location is loaded again
-before anything is refused.
+Otherwise a user who may register a table at any location could read other tables' files, with a
+location that contains theirs or lies inside it. All entries count, Lance's and not. Reading them
+takes a scan of the catalog, so that the locations found are used for a minute, or for twenty times
+as long as reading them took if that is longer. An entry that seems to share a location is loaded
+again before anything is refused.
 
 An entry that was added or moved since the scan is not seen. Before a principal of a server gets
 credentials for such an entry, the catalog is read again, so that it is compared with all older

@@ -43,7 +43,7 @@ class _Source:
     vendor: Vendor | None
     roots: Roots
     prefix: StoragePrefix | None = None
-    """Tables inside it are this one's; None for all that no other is for."""
+    """The vendor serves tables inside it; None: all tables that match no other prefix."""
 
 
 class VendedCredentials:
@@ -243,7 +243,7 @@ def _vendor(
     for option in given:
         if option not in known:
             near = difflib.get_close_matches(option, known, n=1)
-            hint = f"did you mean '{near[0]}'?" if near else f"known are {', '.join(known)}"
+            hint = f"did you mean '{near[0]}'?" if near else f"known properties: {', '.join(known)}"
             raise invalid(f"Vendor '{name}' has no property '{start}{option}': {hint}")
     try:
         return kind(kind.options_type.model_validate(dict(given)), config.storage)

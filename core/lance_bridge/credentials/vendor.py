@@ -103,7 +103,8 @@ def find_vendor(name: str) -> type[Vendor]:
     known = vendors()
     module, _, attribute = known.get(name, name).rpartition(".")
     if not module:
-        raise invalid(f"There is no vendor '{name[:60]}': known are {', '.join(sorted(known))}")
+        choices = ", ".join(sorted(known))
+        raise invalid(f"There is no vendor '{name[:60]}'; known vendors: {choices}")
     try:
         kind = import_attribute(module, attribute)
     except ImportError as error:

@@ -321,7 +321,7 @@ def _require_plan(
         missing = (expressions.find_missing_column(error) or "").replace('"', "`")
         if missing and expressions.find_problem(lambda: plan(f"{missing} is null"), bad) is None:
             raise unsupported(
-                f"{bad}: Lance takes {missing} as part of no function in a merge"
+                f"{bad}: Lance cannot evaluate a function of {missing} in a merge"
             ) from error
         raise expressions.not_planned(error, bad) from error
 

@@ -126,7 +126,9 @@ def type_from_json(json: Mapping[str, Any]) -> pa.DataType:
     """
     unknown = set(json) - set(JsonArrowDataType.model_fields)
     if unknown:
-        raise invalid(f"data_type has no {sorted(unknown)[0]!r}: it has type, fields and length")
+        raise invalid(
+            f"data_type has an unknown {sorted(unknown)[0]!r}: it has type, fields, length"
+        )
     try:
         data_type = JsonArrowDataType.from_dict(dict(json))
     except ValidationError as error:

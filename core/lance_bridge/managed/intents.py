@@ -28,7 +28,7 @@ _ATTEMPTS = 5
 
 
 class Outcome(str, Enum):
-    """What became of a batch; the value is the content of the file."""
+    """The outcome of a batch; the value is the content of the file."""
 
     COMMITTED = "committed"
     ABORTED = "aborted"
@@ -201,4 +201,4 @@ def latest_state(table: TableEntry) -> State:
                 raise intent.missing(table)
             return state.free()
         table = now
-    raise OutcomeUnknownError(f"Table '{table.name}' changes all the time: try again in a moment")
+    raise OutcomeUnknownError(f"Table '{table.name}' keeps changing; retry later")

@@ -45,7 +45,7 @@ def settle(table: EntryT) -> EntryT:
     Waits for a batch that is not decided yet, and aborts it in the end.
 
     Raises:
-        ConcurrentModificationError: (14) batches follow each other all the time.
+        ConcurrentModificationError: (14) batches keep following each other.
         InvalidTableStateError: (19) the record of the batch is gone, or cannot be read.
         ServiceUnavailableError: (17) or another error of the storage that has the record.
     """
@@ -56,7 +56,7 @@ def settle(table: EntryT) -> EntryT:
         _end_batch(table, state.prepared)
         table = table.reloaded()
     raise ConcurrentModificationError(
-        f"Batches commit to table '{table.name}' all the time: try again in a moment"
+        f"Other batches keep committing to table '{table.name}'; retry later"
     )
 
 
@@ -154,7 +154,7 @@ def finish_entries(
     """Have entries show the outcome of a batch, if they still refer to it; in any order.
 
     Raises:
-        ConcurrentModificationError: (14) other clients change an entry all the time.
+        ConcurrentModificationError: (14) other clients keep changing an entry.
         OutcomeUnknownError: (17) a reply was lost, and the entry cannot be read back.
     """
 

@@ -48,7 +48,7 @@ def held_for_removal(table: EntryT) -> Iterator[EntryT]:
     entry is as before. Does nothing for a storage-managed table.
 
     Raises:
-        ConcurrentModificationError: (14) other clients commit all the time.
+        ConcurrentModificationError: (14) other clients keep committing.
         ServiceUnavailableError: (17) or another error, as `settle_to_remove`.
     """
     table = settle_to_remove(table)

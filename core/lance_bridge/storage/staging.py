@@ -145,7 +145,7 @@ def require_content(
     if staged.e_tag is not None:
         meta = directory.files.head(path)
         if meta is None or _plain(meta["e_tag"]) != _plain(staged.e_tag):
-            raise invalid(f"{what} is not the one that the request's e_tag is of")
+            raise invalid(f"{what} does not have the request's e_tag")
     return data
 
 

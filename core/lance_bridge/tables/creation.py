@@ -211,7 +211,7 @@ def add_or_find(
     Raises:
         TableAlreadyExistsError: (5) an entry that is not a Lance table has the name.
         NamespaceNotFoundError: (1)
-        ConcurrentModificationError: (14) other clients create and drop the table all the time.
+        ConcurrentModificationError: (14) other clients keep creating and dropping the table.
     """
     for attempt in range(_ATTEMPTS):
         time.sleep(random.uniform(0, attempt * _PAUSE))  # let the other client's change end

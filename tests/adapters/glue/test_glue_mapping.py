@@ -190,7 +190,7 @@ def test_an_entry_of_a_database_linked_to_is_a_link_too(
         (TableRecord(("d", "t"), "s3://b/t", {"a\nb": "v"}), "control characters"),
         (
             TableRecord(("d", "t"), "s3://b/t", {"EXTERNAL": "FALSE"}),
-            "'EXTERNAL' is the catalog's own",
+            "'EXTERNAL' is reserved by the catalog",
         ),
     ],
 )

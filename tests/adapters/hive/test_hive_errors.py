@@ -39,7 +39,7 @@ def test_a_property_that_the_metastore_keeps_for_itself_is_not_a_namespaces(
     calls: Calls, key: str
 ) -> None:
     name = f"db_{uuid.uuid4().hex}"
-    with pytest.raises(InvalidInputError, match=f"'{key}' is the metastore's own"):
+    with pytest.raises(InvalidInputError, match=f"'{key}' is reserved by the metastore"):
         calls.create_namespace([name], properties={key: "1"})
     assert name not in calls.all_namespaces([])
 

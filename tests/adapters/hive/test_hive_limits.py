@@ -167,8 +167,8 @@ def test_a_value_that_the_metastore_cannot_store_is_invalid_input(
         ({"transactional": "true"}, "'transactional'"),
         ({"TRANSACTIONAL": "True"}, "'TRANSACTIONAL'"),
         ({"k" * 257: "v"}, "257 characters; Hive allows 256"),
-        ({"EXTERNAL": "FALSE"}, "metastore's own"),
-        ({"external.table.purge": "TRUE"}, "metastore's own"),
+        ({"EXTERNAL": "FALSE"}, "reserved by the metastore"),
+        ({"external.table.purge": "TRUE"}, "reserved by the metastore"),
     ],
 )
 def test_what_a_table_cannot_hold_is_invalid_input(

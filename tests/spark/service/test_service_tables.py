@@ -212,7 +212,7 @@ def test_tables_of_others_are_hidden_from_lists_and_named_when_asked_for(
     for op in ("load_table", "table_exists", "drop_table"):
         code, message = refusal(catalog, op, table=["db", "hive"])
         assert code == 13
-        assert "'db.hive' is not a Lance table but an entry of kind MANAGED_TABLE" in message
+        assert "'db.hive' is not a Lance table but an entry of type MANAGED_TABLE" in message
 
 
 def test_a_namespace_of_namespaces_holds_no_tables(catalog: CatalogAddress) -> None:

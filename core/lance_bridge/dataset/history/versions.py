@@ -201,7 +201,7 @@ def _delete_chunk(planned: Deletion, chunk: Sequence[Manifest]) -> None:
     with ThreadPoolExecutor(_READERS) as readers:
         kept = dict(zip(paths, readers.map(files.read, paths), strict=True))
     files.remove(paths)
-    # Who tags a version checks afterwards that it exists, so one of the two sees the other.
+    # A client that tags a version checks afterwards that it exists: one of the two sees the other.
     try:
         reference = _find_reference(planned, chunk)
         if reference:

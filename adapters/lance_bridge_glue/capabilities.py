@@ -12,11 +12,11 @@ from lance_bridge.errors import invalid
 _LONGEST = 255
 # Glue accepts nearly everything. Excluded is what has a meaning in paths, ARNs, filters or SQL, and
 # letters beyond ASCII, which can be folded to lower case in several ways.
-DESCRIPTION = "description"
-"""The property of a namespace that is the description of the database."""
 _ALLOWED = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", re.ASCII)
 _SAYS = "letters, digits, underscores, hyphens and dots of ASCII, and not begin with '-' or '.'"
 _SHOWN = 60
+DESCRIPTION = "description"
+"""The property of a namespace that is the description of the database."""
 _PAIRS = r"\uD800\uDC00-\uDBFF\uDFFF"
 """How the model writes characters beyond U+FFFF: as pairs of UTF-16."""
 

@@ -98,10 +98,10 @@ def _route(gateway: Gateway, operation: Operation, process: Process) -> Route:
 
 
 def _refuse_other_origins(request: Request, allowed: Collection[str]) -> None:
-    """Refuse a change that a web page of another origin has a browser ask for.
+    """Refuse a change requested by a web page of another origin (CSRF).
 
-    A browser sends it where it needs no body, such as a drop, with the client's certificate; and
-    any page reaches a server of this machine that asks for no credentials.
+    Browsers send requests without a body, such as a drop, across origins and with the client's
+    certificate; a server on this machine without authentication is reachable from every page.
 
     Args:
         allowed: Origins that the configuration allows, or ``*`` for all.
@@ -120,7 +120,7 @@ def _refuse_other_origins(request: Request, allowed: Collection[str]) -> None:
 
 
 async def _on_error(request: Request, error: LanceNamespaceError) -> Response:
-    if error.code == ErrorCode.INTERNAL:  # users ask those who run the server
+    if error.code == ErrorCode.INTERNAL:  # users report the request id to the operators
         _log.error("Request %s failed", request.state.request_id, exc_info=error)
     return _answer(request, error, error_headers(error))
 
@@ -198,7 +198,7 @@ class ResponseHeaders:
 
 
 class RequestCount:
-    """Counts a gateway's requests, and releases what they hold when they were answered."""
+    """Counts a gateway's requests, and releases their rate-limit slots once they are answered."""
 
     def __init__(self, app: ASGIApp, gateway: Gateway) -> None:
         self._app = app
@@ -206,7 +206,7 @@ class RequestCount:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def send_and_release(message: Message) -> None:
-            # First: who has the whole answer may send the next request at once.
+            # Before the last part is sent: a client that has it may send its next request at once.
             if message["type"] == "http.response.body" and not message.get("more_body"):
                 _release(scope)
             await send(message)

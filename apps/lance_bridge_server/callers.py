@@ -1,4 +1,4 @@
-"""Catalogs that see who calls, and not the server: with a namespace object for each caller.
+"""Catalogs that see the caller instead of the server: one namespace object for each caller.
 
 A namespace object has connections, temporary credentials and caches of its own. None is ever used
 for another caller: a request gets those of its principal, by name, groups and token.
@@ -66,7 +66,7 @@ def _glue_session(principal: Principal) -> dict[str, str]:
 
 
 def _unfit(principal: Principal) -> PermissionDeniedError:
-    return PermissionDeniedError(f"The catalog takes no user of the name '{principal.name}'")
+    return PermissionDeniedError(f"The catalog does not accept the user name '{principal.name}'")
 
 
 _METHODS = {
@@ -100,10 +100,10 @@ class CallerNamespaces:
 
         Raises:
             UnauthenticatedError: (16) the caller is anonymous, or has no token where one is needed.
-            PermissionDeniedError: (15) the catalog takes no such name.
+            PermissionDeniedError: (15) the catalog does not accept the name.
         """
         if principal.method == ANONYMOUS.method:
-            raise UnauthenticatedError("This catalog serves callers that are known alone")
+            raise UnauthenticatedError("This catalog requires an authenticated caller")
         properties = self._method.properties(principal)
         key = tuple(sorted(properties.items()))
         with self._lock:
@@ -130,7 +130,7 @@ def _method_of(name: str, own: LanceNamespace) -> _Method:
     method = _METHODS.get(own.impl) if is_ours else None  # type: ignore[attr-defined]
     if method is None:
         known = ", ".join(sorted(_METHODS))
-        raise invalid(f"caller_identity: catalog '{name}' has no way to see callers; {known} have")
+        raise invalid(f"caller_identity: catalog '{name}' cannot see callers; only {known} can")
     config = own.connection.config  # type: ignore[attr-defined]
     values = {
         field.alias or each: getattr(config, each)
@@ -138,7 +138,7 @@ def _method_of(name: str, own: LanceNamespace) -> _Method:
     }
     for key in method.conflicts:
         if values[key] not in (None, "none"):
-            raise invalid(f"caller_identity: catalog '{name}' has its own caller by '{key}'")
+            raise invalid(f"caller_identity: catalog '{name}' already sets its user with '{key}'")
     if method.required is not None and values[method.required] is None:
         raise invalid(f"caller_identity: catalog '{name}' needs '{method.required}'")
     return method

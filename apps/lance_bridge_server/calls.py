@@ -66,11 +66,11 @@ class Call:
         return self.fields.get("id")
 
     def model(self) -> BaseModel:
-        """Return the request as a namespace takes it.
+        """Return the request model for a namespace.
 
-        It has none of the credentials in the body: the specification has them in headers alone. Nor
-        has it storage options: with an endpoint of the client's, this server would send its own
-        credentials there.
+        Credentials in the body are dropped: the specification sends them in headers only. Storage
+        options are dropped too: with an endpoint chosen by the client, this server would send its
+        own credentials there.
 
         Raises:
             InvalidInputError: (13) a field is missing or has a wrong value.
@@ -94,14 +94,14 @@ async def read_call(
 
     Args:
         max_bytes: The limit for a JSON body.
-        max_seconds: How long a JSON body may take to come.
+        max_seconds: How long a JSON body may take to arrive.
         threads: How many large ones are parsed at once.
 
     Raises:
         InvalidInputError: (13) it is malformed, or says different things in different places.
         MediaTypeError: its body is of another media type.
         BodyTooLargeError: its body is too large.
-        ServiceUnavailableError: (17) its body did not come in time, or the client went away.
+        ServiceUnavailableError: (17) its body did not arrive in time, or the client disconnected.
     """
     _require_no_encoding(request)
     query = _read_query(request)
@@ -255,7 +255,7 @@ def check_batch(call: Call, most: int) -> None:
     """
     count = _count_entries(call.operation.name, call.fields)
     if count > most:
-        raise BodyTooLargeError(f"The batch has {count} entries, and may have {most}: divide it")
+        raise BodyTooLargeError(f"The batch has {count} entries; the limit is {most}: split it")
 
 
 def _count_entries(operation: str, fields: Mapping[str, Any]) -> int:
@@ -306,7 +306,7 @@ def _merged(fields: dict[str, Any], others: Mapping[str, Any], place: str) -> di
             merged[name] = given or value
         elif given not in (None, [], value):
             shown = f"`{name}` {value}" if name == "id" else f"`{name}`"
-            raise invalid(f"The {place} has another {shown} than the rest of the request")
+            raise invalid(f"{shown} in the {place} contradicts the rest of the request")
     return merged
 
 
@@ -334,7 +334,7 @@ def _query_fields(request: type[BaseModel], query: QueryParams) -> dict[str, Any
 def _as_models_have_it(value: Any) -> Any:
     """Return JSON in the form of the models, which are stricter than the specification.
 
-    They tell 1.0 from 1, and have no null for a query without a vector.
+    They reject 1.0 for an integer, and null for a missing vector.
     """
     if isinstance(value, dict):
         changed = {name: _as_models_have_it(each) for name, each in value.items()}

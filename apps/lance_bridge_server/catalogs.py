@@ -40,7 +40,7 @@ def connect_catalogs(settings: ServerSettings, given: Properties) -> dict[str, L
     """
     for name in given:
         if name not in settings.catalogs:
-            raise invalid(f"There is no catalog '{name}' to give a property to")
+            raise invalid(f"Cannot set a property of catalog '{name}': there is no such catalog")
     return {
         name: _connect(name, entry, given.get(name, {}), settings.public_storage_options)
         for name, entry in settings.catalogs.items()
@@ -117,5 +117,5 @@ def _properties(
         return {"impl": name}, {**stored, **more}
     named = named_catalogs()
     if name not in named:
-        raise invalid(f"it has no impl, and {config_path()} does not have it either")
+        raise invalid(f"it has no impl, and {config_path()} has no catalog of this name")
     return dict(named[name]), {**stored, **more}

@@ -1,4 +1,4 @@
-"""``lance-bridge serve --check``: whether all that a server needs answers."""
+"""``lance-bridge serve --check``: whether the catalogs and identity providers answer."""
 
 from __future__ import annotations
 

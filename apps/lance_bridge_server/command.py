@@ -214,14 +214,14 @@ def _check(source: SettingsSource, timeout: float, output: Output) -> None:
     rows = check(settings, gateway.catalogs, timeout)
     gateway.close()
     if audit_file is not None and is_new:
-        audit_file.unlink()  # whoever checks may not be the user that the server runs as
+        audit_file.unlink()  # the server may run as another user
     shown = [{**row, "problem": row["problem"] or "none"} for row in rows]
     table = make_table(["type", "name", "problem"], shown, longest=_UNLIMITED)
     summary = _summary(settings)
     lines = [f"{key.replace('_', ' ')}: {value}" for key, value in summary.items()]
     print_parts(output, {**summary, "checked": rows}, [*lines, table])
     if any(row["problem"] for row in rows):
-        message("not everything that the server needs answers")
+        message("some catalogs or identity providers do not answer")
         raise typer.Exit(FAILED)
 
 

@@ -60,7 +60,7 @@ _READERS = 4
 
 @dataclass
 class Gateway:
-    """What answers requests. Shared by all of them; safe for that."""
+    """Answers requests. Safe to share between threads."""
 
     namespace: LanceNamespace
     authenticator: Authenticator = field(default_factory=Anonymous)
@@ -188,10 +188,10 @@ class Gateway:
         return run.carry_out(read)
 
     async def work(self, work: Callable[[], T], operation: Operation, seconds: float) -> T:
-        """Do what operations are carried out by, in one of the threads for them.
+        """Run work in one of the threads for operations.
 
         Args:
-            operation: What it is for.
+            operation: The operation that it is part of.
             seconds: How long it may take.
 
         Raises:
@@ -210,7 +210,7 @@ class Gateway:
         return _Run(self, namespace, principal, call, arguments, is_lancedb, least, state, trail)
 
     def _prepare(self, request: Request, call: Call, *, is_lancedb: bool) -> tuple[Call, Any]:
-        """Return a call as the namespace has it, and its request."""
+        """Return the call translated for the namespace, and its request model."""
         call = self._of_lancedb(request, call, is_lancedb=is_lancedb)
         check_batch(call, self.limits.batch_entries)
         refuse_functions(call.fields)
@@ -242,7 +242,7 @@ class _Run:
     arguments: list[Any]
     is_lancedb: bool
     min_version: int
-    """The version that LanceDB's client wants to read at least."""
+    """The oldest version that LanceDB's client accepts."""
     state: State
     """That of the HTTP request."""
     trail: AuditTrail
@@ -306,9 +306,8 @@ class _Run:
         """Return what the request would do.
 
         Raises:
-            HiddenError: The catalog that it names is hidden. What that says about names, or that it
-                does not answer, would say that it exists.
-            LanceNamespaceError: What the catalog says otherwise.
+            HiddenError: The catalog that it names is hidden. Its error would reveal that it exists.
+            LanceNamespaceError: Any other error of the catalog.
         """
         gateway, request = self.gateway, self.arguments[0]
         try:
@@ -339,7 +338,7 @@ class _Run:
     def _visible_only(self, method: Callable[..., Any], access: Access) -> Callable[..., Any]:
         """Return a listing without what the principal may not see."""
         authorizer, name = self.gateway.authorizer, self.call.operation.name
-        if type(authorizer) is AllowAll:  # to know what a filter leaves takes a second call
+        if type(authorizer) is AllowAll:  # filtering can cost a second call
             return method
         return VisibleListing(authorizer, self.principal, name, access.path, method).page
 
@@ -349,10 +348,11 @@ class _Run:
         return lancedb.pages_by_name(method) if is_by_name else method
 
     def _declare(self) -> None:
-        """Declare a table where a header says that its rows are to be.
+        """Declare a table at the location that a header gives.
 
         Raises:
-            InvalidInputError: (13) it exists with its data elsewhere, where the mode allows that.
+            InvalidInputError: (13) the mode allows an existing table, and it is at another
+                location.
         """
         namespace, fields = self.namespace, self.call.fields
         request = as_model(DeclareTableRequest, {key: fields.get(key) for key in _DECLARED})

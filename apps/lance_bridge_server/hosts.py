@@ -35,7 +35,7 @@ class LocalHosts:
         app = self._app
         if scope["type"] == "http" and _is_tcp(scope) and not self._are_served(_hosts_of(scope)):
             error = PermissionDeniedError(
-                "Without authentication, this server answers for localhost and addresses alone, "
+                "Without authentication, this server answers only for localhost and IP addresses, "
                 "and the header Host has another name; see allow_anonymous"
             )
             app = self._answer(scope, error)

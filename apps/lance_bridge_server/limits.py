@@ -117,8 +117,8 @@ class Admission:
         running = _counter("running", *key)
         if most is not None and not self._counts.begin(running, most):
             raise TooManyRequestsError(
-                f"{principal.name} has {most} requests that are being answered, and may not have "
-                "more at once; nothing was done",
+                f"{principal.name} already has {most} concurrent requests, the limit; "
+                "nothing was done",
                 1,
             )
         release = partial(self._counts.end, running) if most is not None else _do_nothing
@@ -136,8 +136,8 @@ class Admission:
         wait = self._counts.add(_counter(rate, *key), item.amount, item.get_expiry())
         if wait:
             raise TooManyRequestsError(
-                f"{principal.name} may make {item.amount} requests in "
-                f"{item.get_expiry()} s; nothing was done",
+                f"{principal.name} exceeded {item.amount} requests per {item.get_expiry()} s; "
+                "nothing was done",
                 wait,
             )
 

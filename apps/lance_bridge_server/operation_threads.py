@@ -22,7 +22,7 @@ _MILLISECONDS = re.compile(r"[0-9]{1,15}")
 
 
 def requested_seconds(headers: Mapping[str, str]) -> float:
-    """Return how long a client waits for its answer, by its own word; infinity where it has none.
+    """Return the timeout that a client states in its headers, in seconds; infinity without one.
 
     Raises:
         InvalidInputError: (13) the header is not a positive integer.

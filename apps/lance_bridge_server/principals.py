@@ -32,11 +32,11 @@ def check_principal_name(name: object) -> str:
     """Return a name that a token, a certificate or a proxy gives.
 
     Raises:
-        UnauthenticatedError: (16) it is no text, empty, longer than 256 characters, or has control
-            characters: it goes into logs and policies.
+        UnauthenticatedError: (16) it is not a string, is empty, is longer than 256 characters, or
+            has control characters: it goes into logs and policies.
     """
     if not isinstance(name, str) or not 0 < len(name) <= _MAX_NAME or not name.isprintable():
-        raise UnauthenticatedError("The credentials are valid, but their name of the user is not")
+        raise UnauthenticatedError("The credentials are valid, but the user name in them is not")
     return name
 
 

@@ -1,7 +1,7 @@
 """Answers of namespaces that are not lance-bridge's own, without credentials.
 
-Nobody knows how far the credentials reach that such a namespace answers with: they may be all that
-this server has. lance-bridge's own know it (`lance_bridge.TableCredentials`).
+The scope of the credentials in such a namespace's answers is unknown: they may be the server's own.
+lance-bridge's own namespaces know it (`lance_bridge.TableCredentials`).
 """
 
 from __future__ import annotations

@@ -123,5 +123,5 @@ def _translate_errors() -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        message = f"Requests cannot be counted, which limits need: {error}; nothing was done"
+        message = f"The request limits cannot be checked: {error}; nothing was done"
         raise ServiceUnavailableError(message) from error

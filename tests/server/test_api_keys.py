@@ -188,9 +188,9 @@ def test_the_list_has_the_state_of_each_key(file: ApiKeyFile) -> None:
 
 def test_names_and_identifiers_are_checked(file: ApiKeyFile) -> None:
     for name in ("", "a b", "a\nb", "a,b", "x" * 201):
-        with pytest.raises(InvalidInputError, match="is no name"):
+        with pytest.raises(InvalidInputError, match="is not a valid name"):
             file.add(name)
-        with pytest.raises(InvalidInputError, match="is no name"):
+        with pytest.raises(InvalidInputError, match="is not a valid name"):
             file.add("ann", [name])
     assert not file.path.exists()
     done = run("keys", "revoke", "0123", "--file", str(file.path), code=1)

@@ -207,7 +207,7 @@ def test_a_location_takes_a_right_of_its_own(
     client_of: Any, path: str, body: dict[str, Any]
 ) -> None:
     response = client_of("keeper")("POST", f"/v1/{path}", json=body)
-    assert "may not do set_location on 'open.new'" in response.json()["error"]
+    assert "is not allowed to perform set_location on 'open.new'" in response.json()["error"]
 
 
 def test_a_location_must_be_what_it_says(client_of: Any) -> None:
@@ -245,14 +245,14 @@ def test_a_location_of_a_namespace_takes_a_right_of_its_own(
         with clients(namespace, cedar(tmp_path, text)) as client_of:
             body = {"properties": {key: location}}
             response = client_of("eve")("POST", f"/v1/namespace/{prefix}new/create", json=body)
-            assert "may not do set_namespace_location" in response.json()["error"]
+            assert "is not allowed to perform set_namespace_location" in response.json()["error"]
 
 
 def test_overwriting_takes_the_right_to_write(client_of: Any) -> None:
     create = next(each for each in OPERATIONS if each.name == "create_table")
     request = request_for(create, ["open", "shown"])
     response = client_of("keeper")(**{**request, "params": {"mode": "overwrite"}})
-    assert "may not do insert_into_table" in response.json()["error"]
+    assert "is not allowed to perform insert_into_table" in response.json()["error"]
 
 
 DELETING = {"when_not_matched_by_source_delete": "true"}
@@ -290,7 +290,7 @@ def test_removing_rows_takes_the_right_to_delete_them(
     for headers in ({}, LANCEDB):
         response = appending(user)(**{**request, "headers": {**request["headers"], **headers}})
         if denied:
-            assert f"may not do {denied} on 'open.t'" in response.json()["error"]
+            assert f"is not allowed to perform {denied} on 'open.t'" in response.json()["error"]
         else:
             assert response.status_code == 200, response.text
 
@@ -311,7 +311,7 @@ def appending(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 def test_a_view_takes_the_right_to_read_everything(client_of: Any) -> None:
     create = next(each for each in OPERATIONS if each.name == "create_materialized_view")
     response = client_of("keeper")(**request_for(create, ["open", "view"]))
-    assert "may not do query_table on the root namespace" in response.json()["error"]
+    assert "is not allowed to perform query_table on the root namespace" in response.json()["error"]
 
 
 def test_dropping_with_cascade_takes_the_right_to_drop_each_table(

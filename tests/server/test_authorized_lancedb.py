@@ -132,7 +132,7 @@ def test_a_client_of_the_specification_is_in_its_database_too(send: Any) -> None
     ("database", "table", "target", "error"),
     [
         ("top", "open$a1", ["closed"], "Namespace not found: closed"),
-        ("open", "a1", [], "may not do declare_table on 'open.hidden9'"),
+        ("open", "a1", [], "is not allowed to perform declare_table on 'open.hidden9'"),
     ],
 )
 def test_the_target_of_a_rename_is_in_the_database(

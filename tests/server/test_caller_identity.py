@@ -189,15 +189,15 @@ def test_glue_has_a_session_of_each_caller() -> None:
 @pytest.mark.parametrize(
     ("catalog", "text"),
     [
-        ({"impl": "dir", "root": "/tmp"}, "has no way to see callers; glue, hive, unity have"),
+        ({"impl": "dir", "root": "/tmp"}, "cannot see callers; only glue, hive, unity can"),
         ({"impl": "glue", "region": "eu-1"}, "needs 'assume_role_arn'"),
         (
             {"impl": "hive", "uri": "http://h:1/m", "http.token": "t"},
-            "has its own caller by 'http.token'",
+            "already sets its user with 'http.token'",
         ),
         (
             {"impl": "unity", "host": "http://h", "client_id": "c", "client_secret": "s"},
-            "has its own caller by 'client_id'",
+            "already sets its user with 'client_id'",
         ),
     ],
 )
@@ -219,7 +219,7 @@ def test_nobody_is_taken_for_the_server() -> None:
         refused(httpx.get(f"{url}/v1/namespace/c/list"), 401, 16)
         for name in ("ann:admins", "ann,bob"):
             answer = httpx.get(f"{url}/v1/namespace/c/list", headers={"x-name": name})
-            assert "takes no user of the name" in refused(answer, 403, 15)
+            assert "does not accept the user name" in refused(answer, 403, 15)
 
 
 class Kept(HiveNamespace):

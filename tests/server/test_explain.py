@@ -59,7 +59,7 @@ def test_creating_what_one_cannot_see_is_denied(tmp_path: Path) -> None:
 
 
 def test_unknown_operations_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInputError, match="no operation 'read'"):
+    with pytest.raises(InvalidInputError, match="Unknown operation 'read'"):
         explain(AllowAll(), memory_namespace(tmp_path), ANN, "read", ["a", "b"])
 
 

@@ -51,7 +51,7 @@ def test_a_principal_has_its_own_rate(namespace: Any) -> None:
         for _ in range(3):
             done(client.get(LIST, headers=as_("ann")))
         answer = client.get(LIST, headers=as_("ann"))
-        assert "ann may make 3 requests in 60 s" in refused(answer, 429, 21)
+        assert "ann exceeded 3 requests per 60 s" in refused(answer, 429, 21)
         assert 1 <= int(answer.headers["retry-after"]) <= 60
         done(client.get(LIST, headers=as_("bob")))
 
@@ -85,7 +85,7 @@ def test_requests_at_once_are_limited_until_they_were_answered() -> None:
         for _ in range(2):
             assert slow.begun.acquire(timeout=30)
         answer = client.post(f"{TABLE}/describe", headers=headers)
-        assert "more at once; nothing was done" in refused(answer, 429, 21)
+        assert "concurrent requests, the limit; nothing was done" in refused(answer, 429, 21)
         assert answer.headers["retry-after"] == "1"
         slow.go_on.set()
         assert [each.result(30).status_code for each in running] == [200, 200]
@@ -152,7 +152,7 @@ def test_entries_of_a_batch_are_limited(namespace: Any, path: str, body: dict[st
         with limited(namespace, batch_entries=most) as client:
             answer = client.post(f"/v1/table/{path}", json=body, headers=as_("ann"))
         if status:
-            assert "4 entries, and may have 3" in refused(answer, status, 13)
+            assert "4 entries; the limit is 3" in refused(answer, status, 13)
         else:
             assert answer.status_code != 413
 

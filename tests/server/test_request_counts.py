@@ -61,7 +61,7 @@ def test_a_file_that_cannot_be_used_counts_nothing(
     with pytest.raises(ServiceUnavailableError, match="nothing was done"):
         counts.add("ann", 1, MINUTE)
     counts.end("ann")
-    assert "cannot be counted" in caplog.text
+    assert "limits cannot be checked" in caplog.text
     other.execute("ROLLBACK")
     assert not counts.add("ann", 1, MINUTE)
     assert not counts.begin("ann", 1)  # not uncounted yet

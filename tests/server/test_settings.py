@@ -88,7 +88,7 @@ def test_a_whole_file_is_taken(tmp_path: Path) -> None:
 
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"listners": []}, "there is no key 'listners': did you mean 'listeners'?"),
-    ({"zzz": 1}, "there is no key 'zzz': known are catalogs, root, listeners, tls"),
+    ({"zzz": 1}, "there is no key 'zzz': known keys are catalogs, root, listeners, tls"),
     ({"listeners": [{"prot": 1}]}, r"no key 'listeners\[0\].prot': did you mean 'port'"),
     ({"listeners": [{"port": 70_000}]}, r"'listeners\[0\].port': Input should be less than"),
     ({"listeners": [{"port": 1, "socket": "s"}]}, r"'listeners\[0\]': a listener has a host and"),
@@ -114,7 +114,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"limits": {"threads": 0}}, "'limits.threads': Input should be greater than 0"),
     (
         {"limits": {"principals": {"ann": {"foo": 1}}}},
-        "'limits.principals.ann.foo': known are rate, concurrent_requests, body_bytes$",
+        "'limits.principals.ann.foo': known keys are rate, concurrent_requests, body_bytes$",
     ),
     ({"databases": {"name": {}}}, "no key 'databases.name': did you mean 'names'"),
     ({"databases": {"separator": ""}}, "'databases.separator': String should have at least 1"),
@@ -229,7 +229,7 @@ def test_catalogs_of_the_users_own_file_are_named(
         InvalidInputError, match=r"catalog 'x': it has no impl, and .*catalogs\.yaml"
     ):
         connect_catalogs(read({"catalogs": ["x"]}, tmp_path), {})
-    with pytest.raises(InvalidInputError, match="no catalog 'other' to give a property to"):
+    with pytest.raises(InvalidInputError, match="catalog 'other': there is no such"):
         connect_catalogs(settings, {"other": {"uri": "x"}})
 
 

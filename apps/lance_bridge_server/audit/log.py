@@ -135,8 +135,8 @@ def open_audit_log(
     Args:
         to: A file, standard output, or the logger `LOGGER` with the handlers that it has.
         rotation: When a file is replaced by a new one: before it is larger than ``max_bytes``, at
-            midnight UTC, or by another program, such as logrotate, which the only way is for
-            several processes that write one file.
+            midnight UTC, or by another program, such as logrotate, which is the only option
+            when several processes write one file.
         backups: How many replaced files are kept.
 
     Raises:

@@ -72,7 +72,7 @@ class AuditTrail:
                     self._versions = _versions(change.before, change.after)
 
     def note_result(self, request: Any, result: Any) -> None:
-        """Keep the versions that an answer has and no commit of this process."""
+        """Keep versions that are in the answer but were not committed by this process."""
         created = list(_created_versions(request))
         if len(created) == 1:
             self._versions = created[0][1]

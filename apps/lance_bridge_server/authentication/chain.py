@@ -57,4 +57,6 @@ class AuthenticatorChain:
         """
         for token in tokens_of(connection) if self._of_tokens else ():
             if not any(each.takes(token) for each in self._of_tokens):
-                raise UnauthenticatedError("The API key or token is not one that this server takes")
+                raise UnauthenticatedError(
+                    "This server does not accept API keys or tokens of this form"
+                )

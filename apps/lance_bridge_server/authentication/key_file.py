@@ -1,8 +1,8 @@
 """The file of API keys: who has which, until when, and a salted hash of each.
 
 A key is ``lbk_<id>_<secret>``. The identifier finds its entry in the file; the secret is 256 random
-bits. Nobody can try that many, so that one round of HMAC-SHA256 is enough to keep it: a slow hash
-such as scrypt protects passwords that people choose, and would cost every request its time.
+bits. That is too many to try, so one round of HMAC-SHA256 is enough to protect it: a slow hash such
+as scrypt protects passwords that people choose, and would slow down every request.
 """
 
 from __future__ import annotations
@@ -121,7 +121,9 @@ class ApiKeyFile:
         """
         for each in (name, *groups):
             if not _NAME.fullmatch(each):
-                raise invalid(f"'{each[:60]}' is no name: letters, digits and . _ @ + / : - only")
+                raise invalid(
+                    f"'{each[:60]}' is not a valid name: use letters, digits and . _ @ + / : -"
+                )
         identifier, secret, salt = secrets.token_hex(8), secrets.token_urlsafe(32), _salt()
         now = _now()
         entry = KeyEntry(

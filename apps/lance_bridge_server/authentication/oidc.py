@@ -80,7 +80,7 @@ class OidcTokens:
         return len(parts) == _PARTS and _decode(parts[1]).get("iss") == self.keys.issuer
 
     async def authenticate(self, connection: HTTPConnection) -> Principal | None:
-        """Return whom the token of a request is of, or None if it has none of this issuer.
+        """Return the principal of the request's token, or None if it has none of this issuer.
 
         Raises:
             UnauthenticatedError: (16) the token is invalid, expired, or for another audience.
@@ -90,7 +90,7 @@ class OidcTokens:
         return found[0] if found else None
 
     async def verify(self, token: str) -> Principal:
-        """Return whom a token is of. Raises as `authenticate` does."""
+        """Return the principal of a token. Raises as `authenticate` does."""
         header = _decode(token.partition(".")[0])
         algorithm, kid = header.get("alg"), header.get("kid")
         if algorithm not in self._algorithms:

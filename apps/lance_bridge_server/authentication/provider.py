@@ -165,7 +165,7 @@ class ProviderKeys:
     async def _discover(self) -> dict[str, Any]:
         document = await self._get(self._discovery)
         if document.get("issuer") != self.issuer:
-            raise self._failure(self._discovery, "it is of another issuer")
+            raise self._failure(self._discovery, "it names another issuer")
         self._document, self._discovered = document, self._clock()
         return document
 
@@ -193,7 +193,7 @@ class ProviderKeys:
 
     def _as_object(self, url: str, content: Any) -> dict[str, Any]:
         if not isinstance(content, dict):
-            raise self._failure(url, "it is no JSON object")
+            raise self._failure(url, "it is not a JSON object")
         return content
 
     def _failure(self, url: str, reason: str) -> ServiceUnavailableError:

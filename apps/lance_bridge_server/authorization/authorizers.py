@@ -37,7 +37,7 @@ def make_authorizer(method: str, options: Mapping[str, Any]) -> Authorizer:
     found = {each.name: each for each in entry_points(group=GROUP)}
     if method not in found:
         known = ", ".join(["none", "cedar", *sorted(found)])
-        raise invalid(f"There is no authorization '{method}': known are {known}")
+        raise invalid(f"Unknown authorization method '{method}': use one of {known}")
     try:
         return found[method].load()(**options)  # type: ignore[no-any-return]  # by its contract
     except ImportError as error:

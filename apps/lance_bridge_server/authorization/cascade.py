@@ -38,9 +38,9 @@ def authorize_cascade(
     path = accesses[0].path
     for each in _contents(namespace, path):
         if not authorizer.check(principal, each.operation, each.path).allowed:
-            what = f"{principal.name} may not do {call.operation.name} with Cascade"
             raise PermissionDeniedError(
-                f"{what} on '{display(path)}': it may not drop everything in it"
+                f"{principal.name} is not allowed to drop '{display(path)}' with Cascade: it may "
+                "not drop everything in it"
             )
 
 

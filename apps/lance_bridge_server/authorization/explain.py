@@ -65,7 +65,10 @@ def _entries(batch: str, text: str) -> list[tuple[str, list[str]]]:
             name, _, names = entry.partition("=")
         if name not in BATCH_OPERATIONS:
             known = ", ".join(BATCH_OPERATIONS)
-            raise invalid(f"'{entry}' is no entry of {batch}: write OPERATION=ID, with {known}")
+            raise invalid(
+                f"'{entry}' is not an entry of {batch}: write OPERATION=ID, where OPERATION is one "
+                f"of {known}"
+            )
         found.append((BATCH_OPERATIONS[name], parts_of(names)))
     return found
 
@@ -95,7 +98,7 @@ def explain(
         SET_NAMESPACE_LOCATION,
     }
     if operation not in known:
-        raise invalid(f"There is no operation '{operation}': known are {', '.join(sorted(known))}")
+        raise invalid(f"Unknown operation '{operation}': use one of {', '.join(sorted(known))}")
     path = path_of(operation, names, namespace)
     decision = authorizer.check(principal, operation, path)
     is_allowed = decision.allowed and (decision.visible or operation not in CREATING)

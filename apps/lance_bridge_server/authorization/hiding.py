@@ -102,6 +102,6 @@ def without_others(
         _log.warning("%s", error)
         return InvalidTableStateError(
             f"'{display(access.path)}' cannot be dropped with its data; the server's log has the "
-            "reason. Deregister it, or ask who operates the server"
+            "reason. Deregister it, or ask the server's operator"
         )
     return error

@@ -127,7 +127,9 @@ def _refusal(
         if access.operation not in CREATING:
             return HiddenError(access, not_found(access), len(path) - 1)
     shown = f"'{display(access.path)}'" if access.path else "the root namespace"
-    return PermissionDeniedError(f"{principal.name} may not do {access.operation} on {shown}")
+    return PermissionDeniedError(
+        f"{principal.name} is not allowed to perform {access.operation} on {shown}"
+    )
 
 
 def sees_namespace(authorizer: Authorizer, principal: Principal, path: Names) -> bool:

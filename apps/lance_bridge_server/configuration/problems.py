@@ -26,7 +26,7 @@ def _problem(settings: type[BaseModel], item: Any) -> str:
     if item["type"] in _UNKNOWN:
         key = str(item["loc"][-1])
         near = difflib.get_close_matches(key, known, n=1)
-        hint = f"did you mean '{near[0]}'?" if near else f"known are {', '.join(known)}"
+        hint = f"did you mean '{near[0]}'?" if near else f"known keys are {', '.join(known)}"
         return f"there is no key '{path}': {hint}"
     if item["type"] in _MISSING:
         tag = ".method" if item["type"] == "union_tag_not_found" else ""

@@ -22,7 +22,7 @@ _ARGUMENTS = "the options of the command"
 
 @dataclass(frozen=True)
 class SettingsSource:
-    """Reads the configuration, again and again: worker processes and reloads do.
+    """Reads the configuration; worker processes and reloads read it again.
 
     Args:
         file: The configuration file.
@@ -50,7 +50,7 @@ class SettingsSource:
         return cls(Path(named))
 
     def pinned(self) -> SettingsSource:
-        """Return a source of what the file has now, whatever becomes of the file.
+        """Return a source that keeps the file's current content, even if the file changes.
 
         Raises:
             InvalidInputError: (13) the file cannot be read.

@@ -20,15 +20,15 @@ _NUMBER = re.compile(r"[0-9]{1,19}")
 
 
 def min_version(headers: Mapping[str, str]) -> int:
-    """Return the version that a request asks for at least; 0 for any.
+    """Return the oldest version that a request accepts; 0 for any.
 
     Raises:
-        InvalidInputError: (13) it is no number.
+        InvalidInputError: (13) it is not a number.
     """
     found = {name: headers[name] for name in MIN_HEADERS if name in headers}
     for name, text in found.items():
         if not _NUMBER.fullmatch(text):
-            raise invalid(f"The header {name} is no version: {text[:40]!r}")
+            raise invalid(f"The header {name} is not a version: {text[:40]!r}")
     return max(map(int, found.values()), default=0)
 
 
@@ -44,7 +44,7 @@ def require_min_version(wanted: int, read: int | None) -> None:
     if read is not None and read < wanted:
         raise ServiceUnavailableError(
             f"The latest version of the table is {read}, and the request is for {wanted} or later: "
-            "the catalog is behind, or the table was created again; open it again then"
+            "the catalog is behind, or the table was recreated; in that case, reopen it"
         )
 
 

@@ -71,7 +71,7 @@ class ProviderLogin:
         self._tokens = tokens
 
     async def address(self, attempt: LoginAttempt, callback: str) -> str:
-        """Return the address of the provider at which an attempt goes on.
+        """Return the provider's address to which the browser is sent.
 
         Args:
             callback: The address that the provider sends the browser back to.

@@ -88,7 +88,7 @@ class CatalogHealth:
 
 
 class _Probe:
-    """Asks one catalog, in a thread of its own: it may take longer than anybody waits."""
+    """Asks one catalog, in a thread of its own: the call may outlast the timeout."""
 
     def __init__(self, name: str, namespace: LanceNamespace) -> None:
         self.name = name

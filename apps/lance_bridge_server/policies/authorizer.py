@@ -102,10 +102,12 @@ class CedarAuthorizer:
             self._policies = PolicySet.read(self._path)
         except PolicyError as error:
             self.problem = str(error)
-            _log.error("The changed policies are not used; those before apply: %s", error)
+            _log.error(
+                "The changed policies cannot be used; the previous ones stay in force: %s", error
+            )
         else:
             self.problem = None
-            _log.info("Policies were read again: %d", len(self._policies.policies))
+            _log.info("Reloaded %d policies", len(self._policies.policies))
 
     def _below(
         self, policies: PolicySet, principal: Principal, target: Entity, sees: Result
@@ -128,7 +130,7 @@ def _evaluate(
     found = policies.evaluate(principal, questions)
     for each in found:
         if each.errors:
-            _log.error("A policy could not be evaluated, which denies: %s", "; ".join(each.errors))
+            _log.error("Denied: a policy could not be evaluated: %s", "; ".join(each.errors))
     return found
 
 

@@ -115,7 +115,10 @@ def _parse(file: Path, line: str, text: str, schema: cedarpy.Schema) -> Policy |
     except ValueError as error:
         return [f"{place}: {error}"]
     if parsed["templates"]:
-        return [f"{place}: a policy with ?principal or ?resource is a template, which grants none"]
+        return [
+            f"{place}: a policy with ?principal or ?resource is a template, and grants nothing by "
+            "itself"
+        ]
     (content,) = parsed["staticPolicies"].values()
     given = content.get("annotations", {}).get("id")
     result = cedarpy.validate_policies(text, schema)

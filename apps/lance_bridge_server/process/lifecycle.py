@@ -123,7 +123,7 @@ class Lifecycle:
     def end_requests(self) -> None:
         """End what is being answered: by an error, or by closing the connection if it has begun."""
         if self._active:
-            _log.warning("%d requests are ended: the time to stop is over", len(self._active))
+            _log.warning("The stop timeout has passed: ending %d requests", len(self._active))
         for each in self._active:
             each.is_ended = True
             each.task.cancel()
@@ -159,7 +159,7 @@ class Lifecycle:
     def exit_despite_threads(self, running: int) -> None:
         """End the process soon, if operations still run in threads: they would keep it."""
         if self.is_stopping and running:
-            _log.warning("%d operations are abandoned", running)
+            _log.warning("Abandoning %d operations that are still running", running)
             timer = threading.Timer(_EXIT_SECONDS, _exit)
             timer.daemon = True
             timer.start()
@@ -176,7 +176,7 @@ def stopped(scope: Scope) -> ServiceUnavailableError:
     operation = state.get("operation")
     may_change = state.get("is_started", False) and not operation.is_read
     outcome = f"the outcome of {operation.name}" if may_change else ""
-    return unfinished("The server stops", outcome, may_change=may_change)
+    return unfinished("The server is stopping", outcome, may_change=may_change)
 
 
 class LifecycleMiddleware:

@@ -1,11 +1,11 @@
 """What uvicorn lacks against clients that are slow, hostile or gone.
 
-uvicorn waits for ever for a request's headers, for a client that does not read the end of an
-answer, and has no JSON in the errors of its own. Its limits that are used, and why:
+uvicorn waits for ever for a request's headers and for a client that does not read the end of an
+answer, and it reports its own errors in plain text. The limits here, and why:
 
 - The request line and headers together may have 64 KiB: clients send properties in them. httptools
-  has no such limit. h11, uvicorn's other parser, has one, and needs twice the processor's time.
-- ``limit_concurrency`` limits open connections alone, as each takes a file descriptor, and
+  has no such limit. h11, uvicorn's other parser, has one, and needs twice the CPU time.
+- ``limit_concurrency`` limits only open connections, as each takes a file descriptor, and
   operations need those too. uvicorn's own use of it answers in plain text.
 """
 
@@ -31,7 +31,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from ..authentication.certificates import STATE_KEY
 
 HEADER_BYTES = 64 << 10
-"""The largest request line with headers. Those that come in one piece, of 256 KiB at most, pass."""
+"""The largest request line with headers, in bytes. Larger ones pass if they arrive in one piece, of
+256 KiB at most."""
 REQUEST_SECONDS = 20.0
 """How long a connection may be open without a whole request: new, or between two."""
 KEEP_ALIVE_SECONDS = 15
@@ -39,11 +40,11 @@ KEEP_ALIVE_SECONDS = 15
 CLOSE_SECONDS = 10.0
 """How long a client may take to read the end of an answer before the connection is cut."""
 CHECK_SECONDS = 5.0
-"""How often each connection is checked, so much later than at those times it ends at most."""
+"""How often each connection is checked; it may be closed this much later than these limits say."""
 FILES = 8192
 """How many open files are asked of the system, within its hard limit."""
 _SPARE = 64
-"""How many connections beyond the limit are answered that there are too many."""
+"""How many connections beyond the limit get a 503; further ones are aborted."""
 
 
 def raise_file_limit() -> int:
@@ -117,7 +118,7 @@ class WatchedProtocol(HttpToolsProtocol):
         self._timer = self.loop.call_later(CHECK_SECONDS, self._check)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop to watch the connection."""
+        """Stop watching the connection."""
         WatchedProtocol.open_connections -= 1
         if self._timer is not None:
             self._timer.cancel()
@@ -145,10 +146,8 @@ class WatchedProtocol(HttpToolsProtocol):
         return is_new or self._is_answering()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is no HTTP, or has headers that are too large."""
-        message = (
-            f"{msg.rstrip('.')}: it is no HTTP, or has more than {HEADER_BYTES} bytes of headers"
-        )
+        """Answer what is not HTTP, or has headers that are too large."""
+        message = f"{msg.rstrip('.')}: this is not HTTP, or its headers exceed {HEADER_BYTES} bytes"
         self._send_error(400, InvalidInputError(message))
 
     def _send_error(self, status: int, error: LanceNamespaceError) -> None:

@@ -22,8 +22,9 @@ _STEP_SECONDS = 0.2
 class ReloadingApp:
     """Serves a gateway, and another one after a reload.
 
-    A configuration that cannot be used is logged, and the gateway before goes on. Requests that are
-    being answered complete with the gateway that they began with; then its connections are closed.
+    A configuration that cannot be used is logged, and the previous gateway stays in use. Requests
+    that are being answered complete with the gateway that they began with; then its connections are
+    closed.
     """
 
     def __init__(
@@ -91,7 +92,7 @@ class ReloadingApp:
 
 def log_refused(error: Exception) -> None:
     """Log why a configuration was not reloaded."""
-    _log.error("The configuration was not reloaded, and the one before goes on: %s", error)
+    _log.error("The configuration was not reloaded; the previous one stays in use: %s", error)
 
 
 async def _retire(gateway: Gateway) -> None:

@@ -1,4 +1,4 @@
-"""What one process of a server has once, whatever configuration it reads later on."""
+"""State of a server process that survives reloads of its configuration."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def new_session_key() -> bytes:
 
 @dataclass
 class Process:
-    """The state of a process that outlives a reload of its configuration."""
+    """The state of a process that survives reloads of its configuration."""
 
     lifecycle: Lifecycle = field(default_factory=Lifecycle)
     metrics: Metrics = field(default_factory=Metrics)

@@ -215,7 +215,7 @@ def test_a_hidden_table_is_answered_as_a_missing_one(client_of: Any, page: str) 
 
 def test_who_may_not_read_sees_no_rows(get: GetPage) -> None:
     page = get(f"/ui/rows/{ARTICLES}", "carl")
-    assert "carl may not do query_table on 'prod.sales.articles'" in page.text
+    assert "carl is not allowed to perform query_table on 'prod.sales.articles'" in page.text
     assert "Black clock" not in page.text
     assert "title" in get(f"/ui/table/{ARTICLES}", "carl").cells
 

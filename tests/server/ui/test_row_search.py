@@ -86,7 +86,7 @@ def test_an_error_that_no_field_caused_stands_above_the_rows(
 ) -> None:
     page = get(ROWS, "carl", **query)
     assert [each["id"] for _, each in page.tags if "aria-invalid" in each] == []
-    assert "carl may not do query_table" in page.text
+    assert "carl is not allowed to perform query_table" in page.text
 
 
 # -- downloads -------------------------------------------------------------------------------------

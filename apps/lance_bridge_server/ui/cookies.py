@@ -33,7 +33,7 @@ class Cookies:
 
     @property
     def can_be_kept(self) -> bool:
-        """Whether browsers keep the cookies: not those of plain HTTP, but on this machine."""
+        """Whether browsers keep the cookies: over HTTPS, or plain HTTP to this machine."""
         return is_protected(self.origin)
 
     def get(self, name: str) -> str | None:

@@ -36,7 +36,8 @@ async def send_rows(ui: UiRequest) -> Response:
     """Return the rows that the page of the same query shows, as a file.
 
     Raises:
-        InvalidInputError: (13) the format is unknown, or the rows are too large for it.
+        InvalidInputError: (13) the format is unknown, or the rows are too large or take too long
+            to read.
         LanceNamespaceError: The query's own.
     """
     path, format_ = ui.names, ui.text("format")
@@ -68,7 +69,9 @@ def _file_name(table: str) -> str:
 def _to_file(format_: str, result: Any) -> bytes:
     sample = read_sample(result, _MAX_BYTES)
     if sample.message:
-        raise invalid(f"The rows are too many for a file. {sample.message}")
+        raise invalid(
+            f"The rows exceed {_MAX_BYTES >> 20} MiB, or took too long to read; choose fewer rows"
+        )
     sink = io.BytesIO()
     try:
         if format_ == "parquet":

@@ -13,13 +13,13 @@ from .tree import Node
 from .ui_request import error_text
 
 _TITLES = {
-    400: "That request is not right",
+    400: "Bad request",
     401: "Sign in to see this",
     403: "Not allowed",
     404: "Not found",
     406: "Not supported",
     429: "Too many requests",
-    503: "Not available now",
+    503: "Service unavailable",
 }
 
 

@@ -49,5 +49,5 @@ async def show_foreign(ui: UiRequest) -> Response:
         load_tree(ui, path[:-1]), ui.call("describe_table", {"id": path}, method=describe_foreign)
     )
     if found is None:
-        raise invalid(f"The catalog of '{display(path)}' has Lance tables alone")
+        raise invalid(f"The catalog of '{display(path)}' contains only Lance tables")
     return html_page("foreign.html", principal=ui.principal, tree=tree, path=path, table=found)

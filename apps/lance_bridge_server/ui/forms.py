@@ -24,7 +24,9 @@ _MAX_BYTES = 16 << 10
 _MAX_FIELDS = 50
 _READ_SECONDS = 20.0
 _MEDIA_TYPE = "application/x-www-form-urlencoded"
-_EXPIRED = "The form is not of this session, or too old: reload its page and send it again"
+_EXPIRED = (
+    "The form does not belong to this session, or has expired: reload the page and submit it again"
+)
 
 
 class Forms:
@@ -84,12 +86,12 @@ def require_same_origin(request: Request) -> None:
 
 async def _read_fields(request: Request) -> dict[str, str]:
     if media_type(request) != _MEDIA_TYPE:
-        raise invalid(f"A form is sent as {_MEDIA_TYPE}")
+        raise invalid(f"The Content-Type of a form must be {_MEDIA_TYPE}")
     try:
         with anyio.fail_after(_READ_SECONDS):
             text = (await limited_body(request, _MAX_BYTES)).decode("ascii")
         return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=_MAX_FIELDS))
     except BodyTooLargeError:
-        raise invalid(f"A form has at most {_MAX_BYTES >> 10} KiB") from None
+        raise invalid(f"The form is larger than {_MAX_BYTES >> 10} KiB") from None
     except (TimeoutError, ValueError) as error:
         raise invalid("The form is malformed, or was not sent in time") from error

@@ -39,7 +39,7 @@ class LoginPages:
         return self._login_page(ui, ui.text("next"))
 
     async def log_in_by_key(self, ui: UiRequest) -> Response:
-        """Begin a session for who has an API key."""
+        """Begin a session for the holder of an API key."""
         fields = await self._sign_in.forms.read(ui.http)
         target = fields.get("next", "")
         self._check_failures(ui.http)
@@ -68,7 +68,7 @@ class LoginPages:
         return redirect(target)
 
     async def finish_at_provider(self, ui: UiRequest) -> Response:
-        """Begin a session for whom an identity provider sends back."""
+        """Begin a session for a user whom an identity provider sent back."""
         self._check_failures(ui.http)
         cookies: Cookies = ui.http.state.cookies
         kept = self._sign_in.seal.open(_ATTEMPT, cookies.get(LOGIN))

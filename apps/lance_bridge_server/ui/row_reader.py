@@ -47,11 +47,11 @@ def read_sample(result: Any, max_bytes: int = MAX_BYTES) -> Sample:
         room = max_bytes - size
         if batch.nbytes > room:
             batch = batch.slice(0, _rows_that_fit(batch, room))  # noqa: PLW2901
-            message = f"They have more than {max_bytes >> 20} MiB: only some of them are shown"
+            message = f"The rows exceed {max_bytes >> 20} MiB: only the first are shown"
         kept.append(batch)
         size += batch.nbytes
         if message or time.monotonic() > deadline:
-            message = message or f"Only those that came within {_SECONDS:.0f} seconds are shown"
+            message = message or f"Only the rows read within {_SECONDS:.0f} seconds are shown"
             break
     return Sample(pa.Table.from_batches(kept, reader.schema), message)
 

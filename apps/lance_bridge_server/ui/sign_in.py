@@ -39,8 +39,8 @@ class SignIn:
     async def identify(self, request: Request, *, is_required: bool = True) -> None:
         """Find who asks for a page: ``principal`` and ``session`` of the request's state.
 
-        That is whom the API would find in the same request; without credentials, who has begun
-        the session in its cookie.
+        That is the principal that the API would find for the same request; without credentials,
+        the one of the session cookie.
 
         Raises:
             UnauthenticatedError: (16) the request has wrong credentials, or none and needs some.

@@ -278,7 +278,7 @@ def test_a_catalog_that_is_slow_is_said_to_be(browser: Browser, tmp_path: Path) 
         tab.page.set_default_navigation_timeout(90_000)
         tab.sign_in(served.keys["ann"])
         assert tab.open("/ui/namespace/slow") == 503
-        expect(tab.page.get_by_role("heading", name="Not available now")).to_be_visible()
+        expect(tab.page.get_by_role("heading", name="Service unavailable")).to_be_visible()
         assert_accessible(tab)
         assert tab.problems == []
 

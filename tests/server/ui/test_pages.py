@@ -112,7 +112,7 @@ def test_the_tree_is_opened_down_to_the_page(get: GetPage) -> None:
 
 def test_a_dead_catalog_leaves_the_others(get: GetPage) -> None:
     page = get("/ui/namespace/dead", status=503)
-    assert "Not available now" in page.text
+    assert "Service unavailable" in page.text
     assert "10.9.8.7" not in page.text
     assert {"prod", "many"} <= set(page.links)
     assert "dead does not answer" in get("/ui").text

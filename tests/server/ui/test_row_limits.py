@@ -144,5 +144,5 @@ def test_rows_that_take_too_long_are_shown_in_part(
     monkeypatch.setattr(row_reader, "_SECONDS", 0.0)
     assert read_sample(_reader(3, 1)).table.num_rows == 1
     page = HtmlPage.of(_get(client_of, "/ui/rows/db/heavy?sort=id").text)
-    assert "Only those that came within 0 seconds are shown" in page.text
+    assert "Only the rows read within 0 seconds are shown" in page.text
     assert "0" in page.cells

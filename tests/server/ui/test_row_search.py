@@ -132,7 +132,7 @@ def test_a_file_is_not_cut(client_of: Any, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(download, "_MAX_BYTES", 1000)
     response = _download(client_of, format="csv")
     assert response.status_code == 400
-    assert "too many for a file" in response.text
+    assert "choose fewer rows" in response.text
 
 
 def test_an_unknown_format_is_refused(client_of: Any) -> None:

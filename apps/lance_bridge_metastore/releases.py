@@ -28,11 +28,11 @@ class Artifact:
 
 @dataclass(frozen=True)
 class Release:
-    """One release: ``version`` is what users say, ``full_version`` what is run.
+    """One release: ``version`` is what users type, ``full_version`` the exact release.
 
-    Without artifacts, the jars inside PySpark are it. ``minimum_java`` is a feature release number;
-    25 has been tried with each, and 17 with all but 4.2; older ones run neither PySpark's jars nor
-    its Ivy.
+    A release without artifacts runs from the jars inside PySpark. ``minimum_java`` is a feature
+    release number; 25 has been tried with each, and 17 with all but 4.2; older ones run neither
+    PySpark's jars nor its Ivy.
     """
 
     version: str
@@ -173,5 +173,5 @@ def release(version: str) -> Release:
         if version in (known.version, known.full_version):
             return known
     raise ValueError(
-        f"No embedded Hive Metastore {version!r}: there are {', '.join(sorted(RELEASES))}"
+        f"No embedded Hive Metastore {version!r}: choose from {', '.join(sorted(RELEASES))}"
     )

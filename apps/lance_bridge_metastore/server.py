@@ -173,7 +173,7 @@ class Metastore:
         """
         with self._lock:
             if self.is_running:
-                raise MetastoreStartError(f"This metastore runs already, at {self.uri}")
+                raise MetastoreStartError(f"This metastore is already running at {self.uri}")
             try:
                 self._start()
             except BaseException:
@@ -342,7 +342,7 @@ class _PortTakenError(MetastoreStartError):
 
 
 def _require_client() -> None:
-    """Check that the client is installed, which asks the server whether it answers."""
+    """Check that the Thrift client is installed, which is needed to wait for the server."""
     from lance_bridge import extras  # noqa: PLC0415 - takes seconds to import
 
     try:

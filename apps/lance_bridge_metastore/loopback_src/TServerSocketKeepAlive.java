@@ -9,9 +9,9 @@ import org.apache.thrift.transport.TServerSocket;
 import org.apache.thrift.transport.TTransportException;
 
 /**
- * Stands before Hive's class of this name on the class path of metastores 2.3 and 3.1, which make
- * one out of the socket that they have opened on every address of the machine. This one gives that
- * up for a socket on the loopback address, with the same port.
+ * Replaces Hive's class of this name in metastores 2.3 and 3.1, which wrap in it the server socket
+ * that they opened on all addresses. It closes that socket and listens on the loopback address with
+ * the same port.
  */
 public class TServerSocketKeepAlive extends TServerSocket {
   public TServerSocketKeepAlive(TServerSocket given) throws TTransportException {

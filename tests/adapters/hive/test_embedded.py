@@ -188,7 +188,7 @@ def require_databases(metastore: Metastore) -> None:
 
 @pytest.mark.server
 def test_a_running_metastore_refuses_a_second_start(metastore: Metastore) -> None:
-    with pytest.raises(MetastoreStartError, match="runs already"):
+    with pytest.raises(MetastoreStartError, match="is already running"):
         metastore.start()
 
 
@@ -298,5 +298,5 @@ def test_a_port_in_use_is_refused_at_once(metastore: Metastore) -> None:
 
 
 def test_an_unknown_version_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(ValueError, match=r"'1\.2': there are 2\.3, 3\.1, 4\.0, 4\.1, 4\.2"):
+    with pytest.raises(ValueError, match=r"'1\.2': choose from 2\.3, 3\.1, 4\.0, 4\.1, 4\.2"):
         Metastore("1.2")

@@ -27,7 +27,7 @@ from lance_bridge_metastore.__main__ import main
 def test_a_file_that_is_not_java_is_refused(tmp_path: Path) -> None:
     with pytest.raises(JavaNotFoundError, match="not an executable file"):
         java.find_java(17, str(tmp_path / "java"))
-    with pytest.raises(JavaNotFoundError, match="does not answer -version"):
+    with pytest.raises(JavaNotFoundError, match="does not print a Java version"):
         java.find_java(17, "/bin/true")
 
 

@@ -62,7 +62,7 @@ TOO_MUCH: list[tuple[dict[str, str], str]] = [
     ({"k" * 181: "v"}, "181 characters; Hive allows 180"),
     ({"k": "v" * 4001}, "4001 characters; Hive allows 4000"),
     ({"k": "\N{GRINNING FACE}" * 2001}, "4002 characters"),
-    ({"k": "\ud800"}, "is not text"),
+    ({"k": "\ud800"}, "it is not Unicode"),
     ({"database.description": "d" * 4001}, "database.description has 4001"),
     ({"database.owner": "o" * 129}, "database.owner has 129"),
     ({"database.owner-type": "CAT"}, "USER, ROLE or GROUP"),

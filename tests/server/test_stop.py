@@ -126,7 +126,7 @@ def test_what_is_not_done_by_the_deadline_is_answered(tmp_path: Path) -> None:
     assert answer.startswith(b"HTTP/1.1 503")
     assert b'"code":17' in answer
     assert code == 0, error
-    assert "ending 4 requests" in error
+    assert "Ending 4 requests" in error
     assert "Traceback" not in error, error
     ended = [json.loads(line) for line in audit.read_text().splitlines()]
     assert [each["code"] for each in ended if "code" in each] == [17] * 4

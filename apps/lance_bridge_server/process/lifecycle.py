@@ -123,7 +123,7 @@ class Lifecycle:
     def end_requests(self) -> None:
         """End what is being answered: by an error, or by closing the connection if it has begun."""
         if self._active:
-            _log.warning("The stop timeout has passed: ending %d requests", len(self._active))
+            _log.warning("Ending %d requests: the stop timeout has passed", len(self._active))
         for each in self._active:
             each.is_ended = True
             each.task.cancel()

@@ -128,7 +128,7 @@ def test_rows_of_more_than_8_mib_are_shown_in_part() -> None:
         sample = read_sample(reader)
         assert sample.table.num_rows in range(60, 90)
         assert sample.table.nbytes <= MAX_BYTES
-        assert "more than 8 MiB" in sample.message
+        assert "exceed 8 MiB" in sample.message
     assert read_sample(_reader(8, 10)).message == ""
 
 

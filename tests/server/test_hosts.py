@@ -67,5 +67,6 @@ def test_requests_by_a_unix_socket_may_have_any_host(client: Any) -> None:
 
     scope = {"type": "http", "client": client, "headers": [(b"host", b"lake")]}
     hosts = LocalHosts(app, (), lambda *_: pytest.fail("it is refused"))
-    anyio.run(hosts, scope, None, None)
+    unused: Any = None
+    anyio.run(hosts.__call__, scope, unused, unused)
     assert served == [scope]

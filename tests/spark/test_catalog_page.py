@@ -19,7 +19,9 @@ PATH = ["page", "connect_page", "articles"]
 
 
 def _lines(location: str, *, has_catalog: bool) -> str:
-    found = snippets_for("http://h", PATH, location, "api_key", has_catalog=has_catalog)
+    found = snippets_for(
+        "http://h", PATH, location, "api_key", database=None, has_catalog=has_catalog
+    )
     return next(each.text for each in found if each.title == "Spark")
 
 

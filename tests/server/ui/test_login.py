@@ -286,7 +286,7 @@ def test_a_form_without_the_token_of_its_browser_is_refused(browser: Browser, ke
 
 def test_a_cookie_of_other_characters_is_refused(browser: Browser, key: str) -> None:
     fields = {"key": key, "token": _token(browser.get("/ui"))}
-    headers = {"cookie": "lance_bridge_form=é".encode()}
+    headers = {b"cookie": "lance_bridge_form=é".encode()}
     answer = httpx.post(f"{browser.url}/ui/login", data=fields, headers=headers)
     assert answer.status_code == 403
 

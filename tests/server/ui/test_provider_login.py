@@ -96,7 +96,7 @@ def test_providers_and_clients_differ(
     shape: str, secret: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("UI_SECRET", secret or "")
-    login = {"client_secret_env": "UI_SECRET"} if secret else {}
+    login: dict[str, Any] = {"client_secret_env": "UI_SECRET"} if secret else {}
     with identity_provider(shape) as provider:
         provider.add_client(CLIENT, secret)
         with serving(tmp_path, provider, **login) as served:

@@ -15,6 +15,12 @@ QUERY = {"k": 1, "vector": {}}
 LONG = "repeat('a', 10) = 'b'"
 
 
+def query_column(http: httpx.Client, expression: str) -> httpx.Response:
+    """Query a column that an expression computes."""
+    columns = {"column_aliases": {"x": expression}}
+    return http.post(f"{TABLE}/query", json={**QUERY, "columns": columns})
+
+
 @pytest.mark.parametrize(
     ("path", "body"),
     [
@@ -66,10 +72,7 @@ def test_nor_does_a_merge(http: httpx.Client, field: str) -> None:
 )
 def test_functions_whose_values_multiply_are_refused(http: httpx.Client, expression: str) -> None:
     done(send_rows(http, f"{TABLE}/create"))
-    query = {**QUERY, "columns": {"column_aliases": {"x": expression}}}
-    assert "not available on this server" in refused(
-        http.post(f"{TABLE}/query", json=query), 400, 13
-    )
+    assert "not available on this server" in refused(query_column(http, expression), 400, 13)
 
 
 FIXED = "FixedSizeList(1000000000 x Int64)"
@@ -92,8 +95,7 @@ FIXED = "FixedSizeList(1000000000 x Int64)"
 )
 def test_casts_to_large_types_are_refused(http: httpx.Client, expression: str) -> None:
     done(send_rows(http, f"{TABLE}/create"))
-    query = {**QUERY, "columns": {"column_aliases": {"x": expression}}}
-    assert "cast" in refused(http.post(f"{TABLE}/query", json=query), 400, 13)
+    assert "cast" in refused(query_column(http, expression), 400, 13)
 
 
 @pytest.mark.parametrize(

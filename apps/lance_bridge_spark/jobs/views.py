@@ -272,14 +272,8 @@ class _Job:
             schema: pa.Schema = self.dataset.schema
             if frame.columns != schema.names:
                 raise invalid(f"{what}: the query now has columns {frame.columns}")
-            target = Target(
-                access,
-                access.location,
-                schema.serialize().to_pybytes(),
-                {name: name for name in schema.names},
-                "append",
-                {} if self.rows is None else {"max_rows_per_file": self.rows},
-            )
+            limit = {} if self.rows is None else {"max_rows_per_file": self.rows}
+            target = Target.appending(access, schema, limit)
             answers = frame.mapInArrow(partial(write_rows, target), RESULTS_DDL).collect()
         written = fragments_of([unpack(row) for row in answers])
         return [FragmentMetadata.from_json(each) for each in written]

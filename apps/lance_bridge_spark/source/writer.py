@@ -66,6 +66,15 @@ class Target:
     mode: str
     lance_options: Mapping[str, Any] = field(default_factory=dict)
 
+    @classmethod
+    def appending(
+        cls, access: Access, schema: pa.Schema, lance_options: Mapping[str, Any] | None = None
+    ) -> Target:
+        """Return what appends rows whose columns have the table's names."""
+        names = {name: name for name in schema.names}
+        serialized = schema.serialize().to_pybytes()
+        return cls(access, access.location, serialized, names, "append", lance_options or {})
+
     def write(self, batches: Iterator[pa.RecordBatch]) -> Written:
         """Write the rows of a task as fragments that no version has yet.
 

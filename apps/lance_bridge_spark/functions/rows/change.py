@@ -149,7 +149,7 @@ def apply(table: Snapshot, plan: Plan, transaction: TransactionSpec | None = Non
 
 def _run(table: Snapshot, plan: Plan) -> Outcome:
     job = Job(
-        target=_target(table),
+        target=Target.appending(table.access(write=True), table.schema),
         actions=tuple(plan.actions),
         values=tuple(plan.values),
         keeps_ids=bool(table.dataset.has_stable_row_ids),
@@ -165,17 +165,6 @@ def _run(table: Snapshot, plan: Plan) -> Outcome:
     by_fragment = sent.repartition("fragment").sortWithinPartitions("fragment")
     done = by_fragment.mapInArrow(partial(tasks.delete, job), tasks.DONE).collect()
     return _outcome(table, plan, [(row["fragment"], json.loads(row["body"])) for row in done])
-
-
-def _target(table: Snapshot) -> Target:
-    access = table.access(write=True)
-    return Target(
-        access=access,
-        place=access.location,
-        schema=table.schema.serialize().to_pybytes(),
-        names={name: name for name in table.schema.names},
-        mode="append",
-    )
 
 
 def _outcome(table: Snapshot, plan: Plan, answers: Sequence[tuple[int, Any]]) -> Outcome:

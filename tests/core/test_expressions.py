@@ -152,7 +152,7 @@ def test_pylance_says_what_is_read_from_its_texts(filled: MemoryNamespace) -> No
         with pytest.raises(expressions.NOT_PLANNED) as missing:
             opened.scanner(filter=predicate).explain_plan()
         assert isinstance(
-            expressions.not_planned(missing.value, ""), errors.TableColumnNotFoundError
+            expressions.to_plan_error(missing.value, ""), errors.TableColumnNotFoundError
         )
     for predicate in ON_A_ROW:
         with pytest.raises(LANCE_ERRORS) as failed:
@@ -161,7 +161,7 @@ def test_pylance_says_what_is_read_from_its_texts(filled: MemoryNamespace) -> No
 
 
 def test_a_failure_of_storage_while_planning_is_no_fault_of_the_request() -> None:
-    found = expressions.not_planned(OSError("No field named x: the disk is gone"), "Filter 'x'")
+    found = expressions.to_plan_error(OSError("No field named x: the disk is gone"), "Filter 'x'")
     assert isinstance(found, errors.ServiceUnavailableError)
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from lance_namespace import errors
 
-from lance_bridge.dataset.merge import Merge, sliced
+from lance_bridge.dataset.merge import Merge, split_batches
 
 from .building import TABLE
 from .memory_catalog import MemoryNamespace, MemoryServer
@@ -203,11 +203,11 @@ def test_a_condition_may_be_any_one_expression(
 
 def test_large_batches_are_handed_over_in_parts_of_a_megabyte() -> None:
     wide = pa.table({"k": list(range(5000)), "text": ["x" * 1000] * 5000}).combine_chunks()
-    parts = list(sliced(wide.to_reader()))
+    parts = list(split_batches(wide.to_reader()))
     assert pa.Table.from_batches(parts) == wide
     assert 5 <= len(parts) <= 6
     assert max(part.nbytes for part in parts) <= 2**20
-    assert [part.num_rows for part in sliced(wide.slice(0, 0).to_reader())] in ([], [0])
+    assert [part.num_rows for part in split_batches(wide.slice(0, 0).to_reader())] in ([], [0])
 
 
 # -- timeout ---------------------------------------------------------------------------------------

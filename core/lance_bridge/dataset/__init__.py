@@ -1,11 +1,12 @@
-"""What happens inside a Lance table, over pylance and the location that the catalog gave.
+"""Operations on the data of a Lance table, by pylance at the location that the catalog returned.
 
-All modules share `expressions` (SQL in requests) and `paths` (fields by name). Rows come in by
-`rows`, and are written by `create`, `insert`, `merge` and `change`. `query` finds rows,
-`schema_evolution` changes columns, and `history` has versions, tags, branches and transactions.
+All modules use `expressions` (SQL in requests) and `paths` (fields by name). `rows` reads the rows
+of a request; `create`, `insert` and `merge` write them. `change` updates and deletes rows, `query`
+finds them, `schema_evolution` changes columns, and `history` has versions, tags, branches and
+transactions.
 
-Applications import the names in ``__all__`` from here, and none of the modules. A name is imported
-when it is first used: the tasks of an engine need few of them, and none that asks a catalog.
+Applications import the names in ``__all__`` from here, not from the modules. Names are imported
+lazily: the tasks of a compute engine need few of them, and none that calls a catalog.
 """
 
 from importlib import import_module

@@ -1,9 +1,9 @@
-"""What Lance takes of Arrow: schemas that it can store, and arrays aligned as Rust reads them.
+"""Arrow data that Lance accepts: schemas that it can store, and arrays with aligned buffers.
 
-Buffers that point into a caller's bytes can start anywhere, and Arrow's format promises multiples
-of 8 bytes at most. Rust panics below the size of a number, which is 16 bytes for decimals and for
-views of text. pyarrow can align what it reads from a stream, but takes 8 bytes to be enough for
-decimals, and batches that the caller has read already are as unaligned.
+Buffers that point into a caller's bytes can start anywhere, and Arrow's format guarantees an
+alignment of at most 8 bytes. Rust panics if the alignment is less than the size of a number, which
+is 16 bytes for decimals and for views of text. pyarrow can align what it reads from a stream, but
+aligns decimals to 8 bytes, and batches that the caller has read already may be unaligned too.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _align_values(array: pa.Array) -> pa.Array:
         return array
     validity, values, *rest = array.buffers()
     if not len(array):
-        # Without values Arrow allows to leave out even the one offset, which Lance reads.
+        # Arrow allows an empty array to omit even its one offset, which Lance reads.
         is_whole = values is not None and (values.size or kind.id not in _OFFSETS)
         return array if is_whole and not values.address % alignment else pa.array([], kind)
     if not values.address % alignment:
@@ -122,7 +122,7 @@ def _align_struct(array: pa.StructArray) -> pa.Array:
     aligned = [align(child) for child in children]
     if all(new is old for new, old in zip(aligned, children, strict=True)):
         return array
-    return pa.StructArray.from_arrays(aligned, fields=fields, mask=_mask(array))
+    return pa.StructArray.from_arrays(aligned, fields=fields, mask=_null_mask(array))
 
 
 def _align_vectors(array: pa.FixedSizeListArray) -> pa.Array:
@@ -131,7 +131,7 @@ def _align_vectors(array: pa.FixedSizeListArray) -> pa.Array:
     aligned = align(values)
     if aligned is values or not size:
         return array
-    return pa.FixedSizeListArray.from_arrays(aligned, type=array.type, mask=_mask(array))
+    return pa.FixedSizeListArray.from_arrays(aligned, type=array.type, mask=_null_mask(array))
 
 
 def _align_list(array: pa.ListArray | pa.LargeListArray | pa.MapArray) -> pa.Array:
@@ -141,7 +141,7 @@ def _align_list(array: pa.ListArray | pa.LargeListArray | pa.MapArray) -> pa.Arr
         offsets = array.offsets
         aligned_offsets = _align_values(offsets)
     else:
-        offsets = None  # left out, as in `_align_values`
+        offsets = None  # omitted, as in `_align_values`
         aligned_offsets = pa.array([0], pa.int64() if arrow.is_large_list(kind) else pa.int32())
     start, end = aligned_offsets[0], aligned_offsets[-1]
     values = array.values.slice(start.as_py(), end.as_py() - start.as_py())
@@ -152,13 +152,13 @@ def _align_list(array: pa.ListArray | pa.LargeListArray | pa.MapArray) -> pa.Arr
     from_start = pc.subtract(aligned_offsets, start)
     if arrow.is_map(kind):
         parts = aligned.field(0), aligned.field(1)
-        return pa.MapArray.from_arrays(from_start, *parts, type=kind, mask=_mask(array))
+        return pa.MapArray.from_arrays(from_start, *parts, type=kind, mask=_null_mask(array))
     factory = pa.LargeListArray if arrow.is_large_list(kind) else pa.ListArray
-    return factory.from_arrays(from_start, aligned, type=kind, mask=_mask(array))
+    return factory.from_arrays(from_start, aligned, type=kind, mask=_null_mask(array))
 
 
-def _mask(array: pa.Array) -> pa.Array | None:
-    """Return where the values are null, as pyarrow takes it for a nested array."""
+def _null_mask(array: pa.Array) -> pa.Array | None:
+    """Return the mask of null values in pyarrow's form for a nested array."""
     return array.is_null() if array.null_count else None
 
 
@@ -185,8 +185,8 @@ def require_storable(schema: pa.Schema) -> None:
     raise invalid(f"Lance cannot store this schema: {first_line(error)}") from error
 
 
-def no_rows(schema: pa.Schema) -> pa.RecordBatchReader:
-    """Return a reader without batches. pyarrow has no empty table of some types."""
+def empty_reader(schema: pa.Schema) -> pa.RecordBatchReader:
+    """Return a reader without batches. pyarrow cannot make an empty table of some types."""
     return pa.RecordBatchReader.from_batches(schema, [])
 
 
@@ -196,10 +196,10 @@ def format_field(field: pa.Field) -> str:
 
 
 def _try_create(schema: pa.Schema) -> Exception | None:
-    """Return the error of Lance for a table of a schema without rows, or None."""
+    """Return Lance's error for creating an empty table of a schema, or None."""
     try:
         with panics_as_errors():
-            lance.write_dataset(no_rows(schema), "memory://")
+            lance.write_dataset(empty_reader(schema), "memory://")
     except (*LANCE_ERRORS, pa.ArrowException) as error:
         return error
     return None

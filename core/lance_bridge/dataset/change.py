@@ -24,7 +24,7 @@ class Update:
     """Pairs of a field path and an expression (SQL) over the old values."""
     predicate: str | None = None
     properties: Mapping[str, str] | None = None
-    """Added to those of the entry, after the rows."""
+    """Added to the properties of the entry, after the rows are updated."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def delete_rows(table: Table, predicate: str, ref: Ref) -> Deleted:
 
 
 def update(table: Table, wanted: Update, ref: Ref) -> Updated:
-    """Set columns to expressions, in rows that match or in all. Source: UpdateTable.
+    """Set columns to expressions, in all rows or in those that match. Source: UpdateTable.
 
     As everywhere in Lance, integers overflow silently, and a value is cast to the type of its
     column if possible.
@@ -126,7 +126,7 @@ def _check_expressions(
     dataset: lance.LanceDataset, table: Table, updates: Sequence[Sequence[str]]
 ) -> dict[str, str]:
     """Return the expression of each column, checked by planning it."""
-    columns = paths.find_each(dataset, table, [path for path, _ in updates])
+    columns = paths.find_columns(dataset, table, [path for path, _ in updates])
     for column in columns:
         if column.parent:
             raise unsupported(
@@ -146,7 +146,7 @@ def _require_independent(dataset: lance.LanceDataset, found: Mapping[str, str]) 
     """
     for name, expression in found.items():
         others = found.keys() - {name}
-        # Some of these names may be SQL words, without which the expression can be planned.
+        # A name may be a SQL keyword: the expression then has a plan without these columns.
         if not expressions.columns_in(expression, sorted(others)):
             continue
         left = pa.schema([field for field in dataset.schema if field.name not in others])

@@ -1,6 +1,6 @@
 """Computed columns: a SQL expression kept in a column's metadata, and the backfill that fills it.
 
-The keys are those that LanceDB writes, so that either finds the other's columns.
+The keys are those that LanceDB writes, so that each implementation finds the other's columns.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def declare(name: str, kind: pa.DataType, expression: str, names: list[str]) -> 
     """Return the field of a computed column.
 
     Args:
-        names: The table's columns, of which the expression reads some.
+        names: The names of the table's columns.
     """
     inputs = json.dumps(expressions.columns_in(expression, names))
     metadata = {FLAG: "true", KIND: SQL, EXPRESSION: expression, INPUTS: inputs}
@@ -114,7 +114,7 @@ def backfill(table: Table, ref: Ref, request: AlterTableBackfillColumnsRequest) 
 
 
 def plan(table: Table, ref: Ref, request: AlterTableBackfillColumnsRequest) -> Backfill:
-    """Return the checked order for a compute engine. Raises what `backfill` does."""
+    """Return the checked backfill for a compute engine. Raises what `backfill` does."""
     dataset = table.open(ref, write=True)
     column, expression = _check_request(dataset, table, request)
     return Backfill(
@@ -123,7 +123,7 @@ def plan(table: Table, ref: Ref, request: AlterTableBackfillColumnsRequest) -> B
 
 
 def refuse_options(request: AlterTableBackfillColumnsRequest, *, has_engine: bool) -> None:
-    """Refuse options that need a compute engine, or that this engine does not have.
+    """Refuse options that need a compute engine, or that this engine does not support.
 
     Raises:
         UnsupportedOperationError: (0)

@@ -43,7 +43,7 @@ FIRST_VERSION = 1
 
 @dataclass(frozen=True)
 class NewTable:
-    """What a caller wants to create: rows with a schema, and how."""
+    """A table to create: its rows, the mode and properties."""
 
     path: Path
     rows: Rows
@@ -51,15 +51,15 @@ class NewTable:
     properties: Mapping[str, str] | None = None
     storage_options: Mapping[str, str] | None = None
     manager: str | None = None
-    """What manages its versions, if the properties say so."""
+    """The manager of its versions, if the properties name one."""
 
 
 def create_table(connection: Connection, new: NewTable) -> tuple[Table, int]:
     """Create a table with data and return it and its version. Source: CreateTable.
 
-    The entry comes first, without data, so the catalog decides between two creators. A failed write
-    leaves a declared table, which the next create completes. So do bad rows from a source that is
-    read once. Rows that Lance cannot write leave no entry.
+    The entry is created first, without data, so the catalog decides which of two creators wins. A
+    failed write leaves a declared table, which the next create completes. So do bad rows from a
+    source that can be read only once. Rows that Lance cannot write leave no entry.
 
     Raises:
         TableAlreadyExistsError: (5) a table with data exists and the mode is Create, or the
@@ -101,7 +101,7 @@ def create_table(connection: Connection, new: NewTable) -> tuple[Table, int]:
             table = conversion.begin(table) if is_managed else table
             return _complete(table, new)
     except TableAlreadyExistsError:
-        # Another writer's data came first, even if this call created the entry.
+        # Another writer wrote data first, even if this call created the entry.
         if new.mode is CreateMode.CREATE:
             raise
     return _write_to_existing(table, new)
@@ -126,7 +126,7 @@ def _check_names(schema: pa.Schema) -> None:
 
 
 def _complete(table: Table, new: NewTable) -> tuple[Table, int]:
-    """Write the data of a table that was declared."""
+    """Write the data of a declared table."""
     if new.properties is not None:
         table.require_settable(new.properties)
     version = write_first(table, new.rows, new.storage_options)
@@ -176,10 +176,10 @@ def write_first(
     rows: Rows,
     storage_options: Mapping[str, str] | None = None,
 ) -> int:
-    """Commit version 1 and no other.
+    """Commit version 1, or raise if it exists.
 
-    ``write_dataset(mode="create")`` checks for a dataset only when it starts. Of concurrent
-    writers several succeed, and each overwrites the one before.
+    ``write_dataset(mode="create")`` checks for a dataset only when it starts. Several concurrent
+    writers would succeed, and each would overwrite the previous one.
 
     Raises:
         TableAlreadyExistsError: (5) another writer was first.

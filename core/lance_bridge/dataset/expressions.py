@@ -1,8 +1,9 @@
-"""SQL in requests: rules that are checked before anything runs, and failures on a row later.
+"""SQL in requests: rules that are checked before a query runs, and errors on a row when it runs.
 
-Lance reads an expression only as far as it understands it, and panics or overflows its stack on
-some. So its text is checked first, and it is planned in brackets: ``(a = 1; drop table t)`` has no
-plan. Lance raises the same few exceptions for everything. Tests check its messages that decide.
+Lance parses an expression only as far as it understands it, and panics or overflows its stack on
+some. So the text is checked first, and is planned in brackets: ``(a = 1; drop table t)`` has no
+plan. Lance raises the same few exceptions for every error, so its messages are compared; tests
+check that they have not changed.
 """
 
 from __future__ import annotations
@@ -32,19 +33,19 @@ from ..errors import (
 from ..names import first_names, written
 
 Plan = Callable[[str], object]
-"""Plans a query that has an expression in it. Reads no rows, and raises what pylance raises."""
+"""Plans a query with an expression. Reads no rows, and raises what pylance raises."""
 
 NOT_PLANNED = (*LANCE_ERRORS, TypeError)
-"""What pylance raises for a query that it cannot plan; its Python half adds TypeError."""
+"""What pylance raises for a query that it cannot plan; its Python code adds TypeError."""
 
 MOST_CONDITIONS = 5000
-"""How many conditions ``and`` and ``or`` may join. At a few times that Lance's stack overflows."""
+"""How many conditions ``and`` and ``or`` may join. A few times as many overflow Lance's stack."""
 
 MOST_STEPS = 200
-"""How many words and signs one condition may have up to a comma, for the same reason."""
+"""How many words and signs a condition may have between commas, for the same reason."""
 
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|--[^\n]*|/\*.*?\*/", re.DOTALL)
-"""Strings, quoted names and comments, whose content is not SQL. A doubled quote makes two."""
+"""Strings, quoted names and comments, whose content is not SQL. A doubled quote gives two."""
 
 _END = "\n)"
 _PLACEHOLDER = re.compile(r"[?$@]|(?<!:):(?!:)")
@@ -61,7 +62,7 @@ _MISSING = re.compile(
 """Messages of Lance and DataFusion about a field that does not exist."""
 
 _MOST_COLUMNS = 20
-"""How many columns a message lists."""
+"""Maximum number of columns in a message."""
 
 _ON_A_ROW = (
     "Error applying filter expression",
@@ -81,8 +82,8 @@ def check_predicate(
     """Require one SQL expression that is true or false for each row of a table.
 
     Args:
-        table: What messages call the table.
-        what: What messages call the predicate.
+        table: The name of the table in messages.
+        what: The name of the predicate in messages.
 
     Raises:
         InvalidInputError: (13) not one whole expression, or not true or false.
@@ -100,7 +101,7 @@ def types_of(
     """Return the types of expressions for new columns, all planned at once.
 
     Args:
-        table: What messages call the table.
+        table: The name of the table in messages.
         columns: Expressions over the table's columns, by the name of the new column.
 
     Raises:
@@ -114,7 +115,7 @@ def types_of(
 
     def plan(*wanted: str) -> pa.Schema:
         made = {f"value_{i}": sql for i, sql in enumerate(wanted)}
-        # A plan must read at least one column, and an expression may name none.
+        # A plan must read at least one column, and an expression may read none.
         scanner = dataset.scanner(columns={**made, "anchor": "_rowid"})
         scanner.explain_plan()
         return scanner.projected_schema
@@ -126,7 +127,7 @@ def types_of(
         with add_known_columns(dataset):
             for name, sql in columns.items():
                 check(plan, sql, bad[name])
-        raise not_planned(error, f"The columns do not fit table '{table}'") from error
+        raise to_plan_error(error, f"The columns do not fit table '{table}'") from error
     return {name: schema.field(i).type for i, name in enumerate(columns)}
 
 
@@ -147,11 +148,11 @@ def check(plan: Plan, expression: str, bad: str) -> None:
         with panics_as_errors():
             plan(in_brackets(expression))
     except NOT_PLANNED as error:
-        raise not_planned(error, bad) from error
+        raise to_plan_error(error, bad) from error
 
 
 def require_sound(expression: str, bad: str) -> None:
-    """Check that Lance can plan an expression safely, and reads all of it in brackets.
+    """Check that Lance can plan an expression safely, and parses all of it in brackets.
 
     Raises InvalidInput (13).
     """
@@ -165,7 +166,7 @@ def require_sound(expression: str, bad: str) -> None:
         (_PLACEHOLDER.search(code), "it has a placeholder, which a request cannot fill"),
         (_PREFIXED.search(code), "it has text with a letter before the quote"),
         (_WINDOW.search(code), "it has a window (over), and an expression is about one row"),
-        (_closes_more(code), "it is not one expression: it closes a bracket that is not open"),
+        (_closes_unopened(code), "it is not one expression: it closes a bracket that is not open"),
         (_is_too_deep(code), f"it is too long: Lance plans no more than {MOST_CONDITIONS} "
          f"conditions, each of at most {MOST_STEPS} words and signs; `in (…)` takes a long list"),
     ):  # fmt: skip
@@ -174,7 +175,7 @@ def require_sound(expression: str, bad: str) -> None:
 
 
 def in_brackets(expression: str) -> str:
-    """Return an expression in brackets: with more text after it, it then has no plan."""
+    """Return an expression in brackets, so that it has no plan if other text follows it."""
     # On a separate line, because the expression may end in a comment.
     return f"({expression}{_END}"
 
@@ -184,7 +185,7 @@ def _blank(match: re.Match[str]) -> str:
     return " " if first in "-/" else first * 2
 
 
-def _closes_more(code: str) -> bool:
+def _closes_unopened(code: str) -> bool:
     depth = 0
     for bracket in re.findall(r"[()]", code):
         depth += 1 if bracket == "(" else -1
@@ -206,10 +207,10 @@ def _is_too_deep(code: str) -> bool:
 
 
 def columns_in(expression: str, names: list[str]) -> list[str]:
-    """Return those of a table's column names that an expression may read, sorted.
+    """Return the column names that an expression may read, sorted.
 
-    Like Lance, it takes a name that differs by case only where none is the same. It does not know
-    the words of SQL from columns of that name.
+    As in Lance, a name in another letter case matches only if no name matches exactly. Keywords of
+    SQL are not distinguished from columns of the same name.
     """
     sql = _QUOTED.sub(lambda m: m[0] if m[0].startswith("`") else " ", expression)
     read: set[str] = set()
@@ -233,13 +234,13 @@ def find_problem(plan: Callable[[], object], bad: str) -> LanceNamespaceError | 
         with panics_as_errors():
             plan()
     except NOT_PLANNED as error:
-        found = not_planned(error, bad)
+        found = to_plan_error(error, bad)
         found.__cause__ = error
         return found
     return None
 
 
-def not_planned(error: Exception, bad: str) -> LanceNamespaceError:
+def to_plan_error(error: Exception, bad: str) -> LanceNamespaceError:
     """Return TableColumnNotFound, InvalidInput, or ServiceUnavailable for a failed plan."""
     if isinstance(error, OSError) and not is_refusal(error):
         return ServiceUnavailableError(f"The table could not be read: {first_line(error)}")
@@ -276,7 +277,7 @@ def add_known_columns(dataset: lance.LanceDataset) -> Iterator[None]:
 
 @contextmanager
 def translate_query_errors(what: str) -> Iterator[None]:
-    """Translate failures of a query that was planned: its expressions on a row, or the storage.
+    """Translate failures of a planned query: an expression that fails on a row, or the storage.
 
     Raises:
         InvalidInputError: (13) an expression fails on a row, such as a division by zero.

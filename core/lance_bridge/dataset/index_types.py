@@ -15,7 +15,7 @@ Fits = Callable[[pa.Field], bool]
 
 _NOT_OPTIONS = frozenset(
     {"identity", "context", "id", "branch", "column", "index_type", "name", "replace"}
-)  # of ReplacingIndexRequest
+)  # fields of ReplacingIndexRequest
 _IVF = frozenset(
     {"distance_type", "num_partitions", "target_partition_size", "sample_rate", "max_iterations"}
 )
@@ -35,7 +35,7 @@ _TEXT = frozenset(
     }
 )
 DISTANCES = {"l2": "l2", "euclidean": "l2", "cosine": "cosine", "dot": "dot", "hamming": "hamming"}
-"""Lance's name of each distance that a request may name, in any letter case."""
+"""Names of distances in requests, in any letter case, to Lance's names."""
 _MAX_DEFAULT_SUB_VECTORS = 16
 
 
@@ -44,7 +44,7 @@ class IndexType:
     """One type of index.
 
     Attributes:
-        name: Its name in requests, answers and pylance.
+        name: Its name in requests, responses and pylance.
         needs: The types of column that it fits, for messages.
         fits: Whether it fits a column.
         options: The options of CreateTableIndex that it takes.
@@ -127,7 +127,7 @@ def _is_geometry(field: pa.Field) -> bool:
 
 
 def _extension(field: pa.Field) -> str:
-    """Return the name of a column's extension type, known to Arrow or not, or ""."""
+    """Return the name of a column's extension type, registered with Arrow or not, or ""."""
     if isinstance(field.type, pa.BaseExtensionType):
         return str(field.type.extension_name)
     name: bytes = (field.metadata or {}).get(b"ARROW:extension:name", b"")
@@ -159,7 +159,7 @@ _VECTORS = (
 )
 
 
-def _vector(name: str, options: frozenset[str] = frozenset(), *bits: int) -> IndexType:
+def _vector_index(name: str, options: frozenset[str] = frozenset(), *bits: int) -> IndexType:
     return IndexType(name, _VECTORS, _is_vector, _IVF | options, is_vector=True, bits=bits)
 
 
@@ -177,21 +177,21 @@ _ALL = (
     IndexType("MINHASHLSH", "a text column", _is_text_column),
     IndexType("RTREE", "a geometry: a geoarrow column, WKB or WKT", _is_geometry),
     IndexType("FTS", "a column of text, of lists of text, or of JSON", _is_searchable, _TEXT),
-    _vector("IVF_FLAT"),
-    _vector("IVF_SQ", _BITS, 8),
-    _vector("IVF_PQ", _PQ, 4, 8),
-    _vector("IVF_RQ", _BITS, *range(1, 10)),
-    _vector("IVF_HNSW_FLAT", _HNSW),
-    _vector("IVF_HNSW_SQ", _HNSW | _BITS, 8),
-    _vector("IVF_HNSW_PQ", _HNSW | _PQ, 4, 8),
+    _vector_index("IVF_FLAT"),
+    _vector_index("IVF_SQ", _BITS, 8),
+    _vector_index("IVF_PQ", _PQ, 4, 8),
+    _vector_index("IVF_RQ", _BITS, *range(1, 10)),
+    _vector_index("IVF_HNSW_FLAT", _HNSW),
+    _vector_index("IVF_HNSW_SQ", _HNSW | _BITS, 8),
+    _vector_index("IVF_HNSW_PQ", _HNSW | _PQ, 4, 8),
 )
 _BY_NAME = {kind.name.replace("_", ""): kind for kind in _ALL}
 _ALIASES = {"INVERTED": "FTS", "SCALAR": "BTREE", "VECTOR": "IVFPQ"}
-"""Other names, some of them of Lance itself."""
+"""Other accepted names, some of which Lance uses."""
 
 
 def parse_index_type(name: str) -> IndexType:
-    """Return the type of index that a request or Lance names, in any letter case.
+    """Return the index type of a name from a request or from Lance, in any letter case.
 
     Raises InvalidInput (13).
     """
@@ -205,7 +205,7 @@ def parse_index_type(name: str) -> IndexType:
 
 
 def to_request_name(name: str) -> str:
-    """Return the name that requests use for Lance's name of an index type."""
+    """Return the name in requests for Lance's name of an index type."""
     kind = _find(name)
     return name if kind is None else kind.name
 
@@ -218,7 +218,7 @@ def _find(name: str) -> IndexType | None:
 def index_options(
     request: CreateTableIndexRequest, kind: IndexType, field: pa.Field
 ) -> dict[str, Any]:
-    """Return the options of a request, with those that pylance requires, by pylance's names.
+    """Return a request's options under pylance's names, with those that pylance requires.
 
     Raises:
         InvalidInputError: (13) an option does not fit the type of index, another option or the
@@ -245,7 +245,7 @@ def _vector_options(given: dict[str, Any], kind: IndexType, field: pa.Field) -> 
     options = {**given, "metric": _distance(given.pop("distance_type", "l2"), kind, field)}
     options.pop("distance_type", None)
     if "max_iterations" in options:
-        # Under its own name pylance takes no notice of it.
+        # pylance ignores ``max_iterations``.
         options["max_iters"] = options.pop("max_iterations")
     if "num_sub_vectors" in kind.options:
         options["num_sub_vectors"] = _sub_vectors(given.get("num_sub_vectors"), field)
@@ -275,7 +275,7 @@ def _distance(name: str, kind: IndexType, field: pa.Field) -> str:
 def _sub_vectors(given: int | None, field: pa.Field) -> int:
     """Return how many parts product quantization cuts a vector into.
 
-    Like Lance's directory namespace the default is 16, if that divides the dimension.
+    As in Lance's directory namespace, the default is 16 if that divides the dimension.
     """
     vector = vector_of(field)
     dimension = 1 if vector is None else int(vector.list_size)

@@ -42,7 +42,7 @@ def create(
 ) -> str | None:
     """Build an index and return the identifier of its transaction. It is complete on return.
 
-    The default name is that of the column, as ``<path>_idx``.
+    The default name is ``<path>_idx``, with the path of the column.
     Source: CreateTableIndex, CreateTableScalarIndex.
 
     Raises:
@@ -65,7 +65,7 @@ def create(
     options = index_types.index_options(request, kind, field)
     replaces = isinstance(request, ReplacingIndexRequest) and request.replace
     name = _check_name(request.name, f"{column.path}_idx")
-    _require_free(dataset, table, name, column if replaces else None)
+    _require_free_name(dataset, table, name, column if replaces else None)
     build: Any = dataset.create_index if kind.is_vector else dataset.create_scalar_index
     with table.committing(dataset, f"no index was built on column '{column.path}'"):
         build(column.path, kind.name, name=name, replace=replaces, **options)
@@ -73,7 +73,7 @@ def create(
 
 
 def _require_outside_lists(dataset: lance.LanceDataset, column: Column) -> None:
-    """Refuse a field inside a list: Lance builds no index on it, and names no reason."""
+    """Refuse a field inside a list: Lance builds no index on it, and does not say why."""
     for end in range(1, len(column.segments)):
         above = paths.canonical(column.segments[:end])
         parent: Any = dataset.lance_schema.field(above)
@@ -98,10 +98,10 @@ def _check_name(given: str | None, default: str) -> str:
     return name
 
 
-def _require_free(
+def _require_free_name(
     dataset: lance.LanceDataset, table: Table, name: str, replaced: Column | None
 ) -> None:
-    """Check that no index has a name, other than one on the column where it is replaced."""
+    """Check that no index has a name, except an index on the column that is to be replaced."""
     for each in describe_indices(dataset):
         if each.name == name and (replaced is None or each.field_names != [replaced.path]):
             raise TableIndexAlreadyExistsError(
@@ -113,7 +113,7 @@ def _require_free(
 def list_indices(
     table: Table, ref: Ref, page: PageRequest
 ) -> tuple[list[IndexContent], str | None]:
-    """Return one page of a table's indices by name, and the token of the next."""
+    """Return one page of a table's indices by name, and the token of the next page."""
     dataset = table.open(ref)
     with translate_lance_errors(f"The indices of table '{table.name}' could not be read"):
         found = {each.name: each for each in describe_indices(dataset)}
@@ -147,7 +147,7 @@ def _count_unindexed(index: Any, rows: int) -> int:
 
 
 def describe_stats(table: Table, ref: Ref, name: str | None) -> DescribeTableIndexStatsResponse:
-    """Answer DescribeTableIndexStats, without loading the index.
+    """Return the statistics of an index, without loading it. Source: DescribeTableIndexStats.
 
     Raises:
         TableIndexNotFoundError: (6)

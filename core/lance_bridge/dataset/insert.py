@@ -24,27 +24,27 @@ from lance_namespace.errors import (
 from ..errors import LANCE_ERRORS, concurrent_modification, first_line, panics_as_errors
 from ..requests import Ref
 from ..table import Table, transaction_properties
-from .arrow_compat import no_rows
+from .arrow_compat import empty_reader
 from .create import write_first
 from .rows import Rows
 
 ResultT = TypeVar("ResultT")
 
 _TURN_SECONDS = 10.0
-"""How long to wait for a turn to commit. A commit without its turn is as safe; a turn may take long
-where the storage does not answer, and the operations of others are not to wait for all of that."""
+"""How long to wait for a turn to commit. A commit without its turn is safe too. A turn can be long
+if the storage does not respond, and other operations should not wait for all of that time."""
 _turns: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
 _turns_lock = threading.Lock()
 
 _RETRY_SECONDS, _MOST_RETRY_SECONDS = 3.0, 10.0
-"""How long commits of this process wait for clients to repeat those that were refused."""
+"""How long commits of this process wait for clients to retry refused commits."""
 _CALLS_OF_RETRY = 16
-"""How many times as long as the refused call that may take: Lance makes about four calls in an
-attempt, and pauses for up to three times as long as that took before it tries again."""
+"""The time of a retry, as a multiple of the time of the refused call: Lance makes about four calls
+in an attempt, and pauses for up to three times the attempt's time before the next one."""
 _GIVEN_UP_SECONDS = 60.0
-"""When no client that was refused is expected any more: Lance gives up after 30 s."""
+"""How long after its refusal a client may still retry: Lance gives up after 30 s."""
 _STALE_SECONDS = 1.0
-"""How long after a dataset was opened an append looks for later versions before it commits."""
+"""The age of an open dataset above which an append loads the latest version to commit to."""
 
 
 class InsertMode(Enum):
@@ -67,7 +67,7 @@ def insert(table: Table, rows: Rows, mode: InsertMode, ref: Ref) -> Inserted:
     """Append rows to a table, or replace all its rows. Source: InsertIntoTable.
 
     The table keeps its schema in either mode. Columns can be in any order, and nullable ones can be
-    left out. A declared table gets its first version, with the schema of the rows. Overwrite also
+    omitted. A declared table gets its first version, with the schema of the rows. Overwrite also
     replaces what other writers committed since the table was opened.
 
     Raises:
@@ -81,7 +81,7 @@ def insert(table: Table, rows: Rows, mode: InsertMode, ref: Ref) -> Inserted:
     if dataset is None:
         return write_first_or_retry(table, rows, lambda now: insert(now, rows, mode, ref), Inserted)
     if mode is InsertMode.OVERWRITE:
-        require_fit(table, rows.schema, dataset.schema)  # Lance would change the table's
+        require_fit(table, rows.schema, dataset.schema)  # Lance would change the table's schema
         reader = _complete_rows(rows, dataset.schema)
     else:
         reader = rows.reader(into=dataset.schema)
@@ -107,11 +107,11 @@ def insert(table: Table, rows: Rows, mode: InsertMode, ref: Ref) -> Inserted:
 def _advance(
     table: Table, ref: Ref, dataset: lance.LanceDataset, transaction: lance.Transaction
 ) -> lance.LanceDataset:
-    """Move an append onto the latest version, where all that it was made from is still there.
+    """Move an append to the latest version, if that has the same schema and all old fragments.
 
-    Otherwise Lance reads every version in between, at each of its attempts, and keeps them: with
-    300 versions of 2,000 fragments that took 400 MB and half a second. It still does where the
-    schema is another one or files are gone, and finds out whether the append conflicts.
+    Otherwise, Lance reads every version in between at each of its attempts, and keeps them: 300
+    versions of 2,000 fragments took 400 MB and half a second. If the schema differs or fragments
+    are missing, Lance still does so, to find out whether the append conflicts.
     """
     latest = table.open(ref, write=True)
     if not _has_fragments_of(latest, dataset) or latest.lance_schema != dataset.lance_schema:
@@ -121,10 +121,10 @@ def _advance(
 
 
 def _has_fragments_of(latest: lance.LanceDataset, before: lance.LanceDataset) -> bool:
-    """Return whether a version has all fragments of one before it.
+    """Return whether a version has all fragments of an earlier one.
 
-    After an overwrite, ids may be the same and no file is. Reading the files of all fragments in
-    Python keeps other threads waiting: 15 ms for 1,000.
+    After an overwrite, the same ids can have other files. Only the files of the first and the last
+    fragment are compared: reading those of 1,000 fragments blocks other threads for 15 ms.
     """
     ids = set(before.fragment_ids())
     if not ids <= set(latest.fragment_ids()):
@@ -142,9 +142,9 @@ def _files_of(dataset: lance.LanceDataset, fragment_id: int) -> list[str]:
 def _commit_turn(uri: str) -> Iterator[None]:
     """Wait until other threads have committed to the table at a URI, or have taken too long.
 
-    Lance commits optimistically: of several writers one succeeds, and each of the others reads that
-    commit and tries again, after a pause that grows, for 30 seconds. Where the catalog holds the
-    versions a try takes several calls, and threads of one process keep each other from committing.
+    Lance commits optimistically: one of several writers succeeds, and the others read its commit
+    and retry for 30 seconds, with growing pauses. If the catalog holds the versions, an attempt
+    takes several calls, and threads of one process would keep each other from committing.
     """
     with _turns_lock:
         turn = _turns.setdefault(uri, threading.Lock())
@@ -158,7 +158,7 @@ def _commit_turn(uri: str) -> Iterator[None]:
 
 @dataclass
 class _RefusedClients:
-    """Clients that write to a table by themselves, were refused, and will try again."""
+    """Clients that commit to a table on their own, were refused, and will retry."""
 
     count: int = 0
     patience: float = 0.0
@@ -166,7 +166,7 @@ class _RefusedClients:
     last: float = 0.0
     """When the last one was refused, by `time.monotonic`."""
     own_turn_ends: float = 0.0
-    """Until when this process commits without waiting for them."""
+    """The time until which this process commits without waiting for them."""
 
 
 _refused: dict[str, _RefusedClients] = {}
@@ -174,11 +174,11 @@ _refused_changed = threading.Condition()
 
 
 @contextmanager
-def commit_of_client(uri: str) -> Iterator[None]:
-    """Note whether the commit of a client is refused that writes to a table by itself.
+def track_client_commit(uri: str) -> Iterator[None]:
+    """Record whether the commit of a client that writes to a table on its own is refused.
 
-    Such a client pauses longer after each refusal. Without a gap that is left for it, it would
-    rarely commit beside threads of this process, whose turns follow each other at once.
+    Such a client pauses longer after each refusal. Unless threads of this process leave a gap
+    between their turns, it would rarely succeed.
     """
     started = time.monotonic()
     try:
@@ -204,7 +204,7 @@ def _note_refusal(uri: str, seconds: float) -> None:
 
 
 def _let_refused_clients_commit(uri: str) -> None:
-    """Wait until refused clients have committed; then this process has as long for its own."""
+    """Wait until refused clients have committed, then reserve as much time for this process."""
     with _refused_changed:
         clients, now = _refused.get(uri), time.monotonic()
         if clients is None or not clients.count or now < clients.own_turn_ends:
@@ -230,7 +230,7 @@ def write_first_or_retry(
     retry: Callable[[Table], ResultT],
     make_result: Callable[[int, int], ResultT],
 ) -> ResultT:
-    """Create the first version of a declared table, or start again if another writer was first.
+    """Create the first version of a declared table, or retry if another writer was first.
 
     Raises:
         InvalidInputError: (13) bad rows.
@@ -248,16 +248,16 @@ def write_first_or_retry(
 
 
 def require_fit(table: Table, rows: pa.Schema, schema: pa.Schema) -> None:
-    """Check that rows of one schema can be appended to a table of another. Nothing is read.
+    """Check, without reading rows, that rows of one schema fit a table of another.
 
     Raises TableSchemaValidation (20).
     """
     if rows.equals(schema, check_metadata=True):
         return
-    like_table = lance.write_dataset(no_rows(schema), "memory://")
+    like_table = lance.write_dataset(empty_reader(schema), "memory://")
     try:
         with panics_as_errors():
-            write_fragments(no_rows(rows), like_table, mode="append")
+            write_fragments(empty_reader(rows), like_table, mode="append")
     except LANCE_ERRORS as error:
         raise TableSchemaValidationError(
             f"The rows do not fit table '{table.name}': {first_line(error)}"
@@ -268,7 +268,7 @@ def require_fit(table: Table, rows: pa.Schema, schema: pa.Schema) -> None:
 
 
 def _complete_rows(rows: Rows, table: pa.Schema) -> pa.RecordBatchReader:
-    """Return rows in the schema of a table, with null for columns that they lack."""
+    """Return rows in the schema of a table, with null for missing columns."""
     reader = rows.reader(into=table)
 
     def complete(batch: pa.RecordBatch) -> pa.RecordBatch:

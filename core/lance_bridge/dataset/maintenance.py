@@ -15,7 +15,7 @@ from ..table import Table
 from . import SMALL_FRAGMENT
 
 _lance: Any = optimize
-"""Untyped: pylance's stub has not all that the module has."""
+"""Untyped, because pylance's stub is incomplete."""
 
 Progress = Callable[[int, int | None], None]
 """Called with the number of finished tasks and of all tasks."""
@@ -23,7 +23,7 @@ Progress = Callable[[int, int | None], None]
 
 @dataclass(frozen=True)
 class Compacted:
-    """What a compaction did, or would do. Where it did nothing, the version is the one it read."""
+    """What a compaction did, or would do. If it did nothing, the version is the one it read."""
 
     version: int
     tasks: int
@@ -39,7 +39,7 @@ def compact(
     dry_run: bool = False,
     on_progress: Progress = lambda _done, _total: None,
 ) -> Compacted:
-    """Rewrite small fragments, and those with many deleted rows, in this process; in one commit.
+    """Rewrite small fragments, and those with many deleted rows, in this process and one commit.
 
     No row changes.
 
@@ -139,7 +139,7 @@ def clean_up(
 def _count_in_use(dataset: Any, age: timedelta) -> int:
     """Return how many versions were the latest at some time within an age: readers may use them.
 
-    Lance decides by the age of the version itself, however new the next one is.
+    Lance itself considers only the age of a version, not the age of the next one.
     """
     start = datetime.now(timezone.utc) - age
     made = {

@@ -28,7 +28,7 @@ from ..errors import LANCE_ERRORS, concurrent_modification, invalid, panics_as_e
 from ..requests import Ref
 from ..table import Table, transaction_id
 from . import expressions, paths
-from .arrow_compat import no_rows
+from .arrow_compat import empty_reader
 from .insert import open_or_none, require_fit, write_first_or_retry
 from .rows import Rows
 
@@ -52,7 +52,7 @@ _UNITS = {
 
 @dataclass(frozen=True)
 class Merge:
-    """What to do with rows, by whether their key is in the table. Source: MergeInsertIntoTable.
+    """What to do with rows whose key is or is not in the table. Source: MergeInsertIntoTable.
 
     A key matches if all its fields are equal; null equals nothing, NaN equals itself. A condition
     (SQL) implies its action, as in pylance's directory namespace.
@@ -107,7 +107,7 @@ class Merged:
 
 
 def parse_timeout(text: str | None) -> timedelta | None:
-    """Return a duration such as ``30s``, ``1.5m`` or ``1h30m``, or None for None.
+    """Return a duration such as ``30s``, ``1.5m`` or ``1h30m``, or None without a text.
 
     Raises:
         InvalidInputError: (13) it is not a duration above zero.
@@ -128,7 +128,7 @@ def merge(table: Table, rows: Rows, wanted: Merge, ref: Ref) -> Merged:
     """Merge rows into a table, in one commit. Source: MergeInsertIntoTable.
 
     Rows with the same new key are all inserted; two rows cannot both update one row of the table.
-    Columns may be left out: updated rows keep their values, new ones get null. A declared table
+    Columns may be omitted: updated rows keep their values, new rows get null. A declared table
     gets its first version, with all rows.
 
     Raises:
@@ -148,7 +148,7 @@ def merge(table: Table, rows: Rows, wanted: Merge, ref: Ref) -> Merged:
         rows.deadline = time.monotonic() + wanted.timeout.total_seconds()
     if not rows.is_repeatable:
         return _merge_once(table, rows, wanted, ref)
-    # To retry by itself, Lance would have to keep a copy of the rows.
+    # Lance would keep a copy of the rows to retry by itself.
     seconds = (wanted.timeout or _RETRY_TIME).total_seconds()
     attempts = Retrying(
         retry=retry_if_exception_type(ConcurrentModificationError),
@@ -167,7 +167,7 @@ def merge(table: Table, rows: Rows, wanted: Merge, ref: Ref) -> Merged:
 def _merge_once(table: Table, rows: Rows, wanted: Merge, ref: Ref) -> Merged:
     dataset = open_or_none(table, ref)
     if dataset is None:
-        like_rows = lance.write_dataset(no_rows(rows.schema), "memory://")
+        like_rows = lance.write_dataset(empty_reader(rows.schema), "memory://")
         _require_key(table, like_rows, rows.schema, wanted.on or ())
         _require_plan(table, like_rows, rows.schema, wanted)
         return write_first_or_retry(
@@ -185,18 +185,18 @@ def _merge_once(table: Table, rows: Rows, wanted: Merge, ref: Ref) -> Merged:
 
 def _execute(table: Table, dataset: lance.LanceDataset, rows: Rows, wanted: Merge) -> Merged:
     def check_input() -> None:
-        # Only after a failure: planning takes as long as in the merge itself.
+        # Only after a failure, because it repeats the planning of the merge.
         _require_plan(table, dataset, rows.schema, wanted)
         require_fit(table, rows.schema, _merged_schema(rows.schema, dataset.schema, wanted))
 
     with table.committing(dataset, rows=rows, check_input=check_input):
         reader = rows.reader(into=dataset.schema, check=_null_key_check(dataset, rows, wanted))
         if not wanted.insert_unmatched and not dataset.count_rows():
-            # Lance would not read all rows, and so not find bad ones.
+            # Lance would not read all rows, and would miss bad ones.
             for _ in reader:
                 pass
             reader = reader.schema.empty_table().to_reader()
-        reader = sliced(reader)
+        reader = split_batches(reader)
         builder = wanted.builder(dataset)
         if rows.is_repeatable:
             builder = builder.conflict_retries(0)
@@ -213,9 +213,9 @@ def _execute(table: Table, dataset: lance.LanceDataset, rows: Rows, wanted: Merg
 def _null_key_check(
     dataset: lance.LanceDataset, rows: Rows, wanted: Merge
 ) -> Callable[[pa.RecordBatch], None] | None:
-    """Return a check of each batch if Lance would lose new rows whose key is null.
+    """Return a check for each batch if Lance would lose new rows whose key is null, else None.
 
-    An index has no nulls, so that a merge by index does not find these rows to be new.
+    An index has no nulls, so a merge by index does not recognize these rows as new.
     """
     if not (wanted.use_index and wanted.insert_unmatched and dataset.describe_indices()):
         return None
@@ -237,7 +237,7 @@ def _null_key_check(
     return check
 
 
-def sliced(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
+def split_batches(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
     """Split large batches: Lance holds several at once, for each of its threads."""
 
     def parts() -> Iterator[pa.RecordBatch]:
@@ -250,7 +250,7 @@ def sliced(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
 
 
 def _merged_schema(rows: pa.Schema, table: pa.Schema, wanted: Merge) -> pa.Schema:
-    """Return the schema that the rows must fit: all columns, or only theirs if none is inserted."""
+    """Return the schema that the rows must fit: without inserts, only the columns they have."""
     if wanted.insert_unmatched:
         return table
     return pa.schema([field for field in table if field.name in rows.names])
@@ -270,7 +270,7 @@ def _check_actions(wanted: Merge) -> None:
 
 
 def _require_conditions(table: Table, dataset: lance.LanceDataset, wanted: Merge) -> None:
-    """Check the conditions as far as Lance does not do so reliably when it merges.
+    """Check in the conditions what Lance does not check reliably in a merge.
 
     Raises:
         TableColumnNotFoundError: (12)
@@ -323,7 +323,7 @@ def _require_plan(
             raise unsupported(
                 f"{bad}: Lance cannot evaluate a function of {missing} in a merge"
             ) from error
-        raise expressions.not_planned(error, bad) from error
+        raise expressions.to_plan_error(error, bad) from error
 
 
 def _describe_bad_condition(table: Table, wanted: Merge) -> str:
@@ -360,7 +360,7 @@ def _require_plain_plan(
         nested = _nested_key(bare)
         if nested is not None:
             raise unsupported(f"Lance cannot match rows by a nested field: '{nested}'") from error
-        raise expressions.not_planned(error, "The merge cannot be planned") from error
+        raise expressions.to_plan_error(error, "The merge cannot be planned") from error
 
 
 def _without_conditions(wanted: Merge) -> Merge:

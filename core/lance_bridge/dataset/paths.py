@@ -19,8 +19,8 @@ from ..names import in_backticks, split_name
 if TYPE_CHECKING:
     from ..table import Table
 
-_MANY = 20
-"""How many names a message lists."""
+_MAX_NAMES = 20
+"""Maximum number of names in a message."""
 
 
 @dataclass(frozen=True)
@@ -76,11 +76,11 @@ def find_column(dataset: lance.LanceDataset, table: Table, text: str) -> Column:
     segments = parse(text)
     field = dataset.lance_schema.field(canonical(segments)) if "\0" not in text else None
     if field is None:
-        raise _no_column(dataset, table, text)
+        raise _not_found(dataset, table, text)
     return Column(segments, field)
 
 
-def find_each(dataset: lance.LanceDataset, table: Table, texts: Sequence[str]) -> list[Column]:
+def find_columns(dataset: lance.LanceDataset, table: Table, texts: Sequence[str]) -> list[Column]:
     """Return the fields that ``texts`` name.
 
     Raises:
@@ -99,7 +99,7 @@ def find_each(dataset: lance.LanceDataset, table: Table, texts: Sequence[str]) -
 
 
 def siblings(dataset: lance.LanceDataset, parent: tuple[str, ...]) -> list[str]:
-    """Return the names of the fields under ``parent``, or of the columns where it is empty."""
+    """Return the names of the fields under ``parent``, or of the columns if it is empty."""
     if not parent:
         return [field.name() for field in dataset.lance_schema.fields()]
     struct: Any = dataset.lance_schema.field(canonical(parent))
@@ -107,7 +107,7 @@ def siblings(dataset: lance.LanceDataset, parent: tuple[str, ...]) -> list[str]:
 
 
 def walk(dataset: lance.LanceDataset) -> Iterator[Column]:
-    """Yield every field, nested ones too."""
+    """Yield every field, including nested fields."""
     level = [Column((each.name(),), each) for each in dataset.lance_schema.fields()]
     while level:
         yield from level
@@ -119,7 +119,7 @@ def walk(dataset: lance.LanceDataset) -> Iterator[Column]:
 
 
 def field_ids(dataset: lance.LanceDataset, names: Collection[str]) -> list[int]:
-    """Return the ids of columns and of all fields inside them, for an operation of Lance.
+    """Return the ids of columns and of all their nested fields, for a Lance operation.
 
     Lance keeps an index unless the operation lists a field of the index as changed.
     """
@@ -135,9 +135,9 @@ def _text(value: bytes | str) -> str:
     return value.decode(errors="replace") if isinstance(value, bytes) else value
 
 
-def _no_column(dataset: lance.LanceDataset, table: Table, text: str) -> TableColumnNotFoundError:
+def _not_found(dataset: lance.LanceDataset, table: Table, text: str) -> TableColumnNotFoundError:
     names = siblings(dataset, ())
-    known = ", ".join(names[:_MANY]) + (", …" if len(names) > _MANY else "")
+    known = ", ".join(names[:_MAX_NAMES]) + (", …" if len(names) > _MAX_NAMES else "")
     return TableColumnNotFoundError(
         f"Table '{table.name}' has no column {text[:100]!r}: its columns are {known}"
     )

@@ -18,9 +18,9 @@ from .indices import describe_indices
 
 
 def describe(table: Table, request: DescribeTableRequest) -> DescribeTableResponse:
-    """Answer DescribeTable for a table that is loaded already.
+    """Return the response to DescribeTable for a loaded table.
 
-    The storage is read only where the request needs it: for ``version``, ``tag``, ``branch``,
+    The storage is read only if the request needs it: for ``version``, ``tag``, ``branch``,
     ``load_detailed_metadata`` and ``check_declared``. A table without data has no details.
 
     Raises:
@@ -88,9 +88,9 @@ def count_rows(table: Table, ref: Ref, predicate: str | None) -> int:
 
 
 def table_stats(table: Table, ref: Ref) -> GetTableStatsResponse:
-    """Answer GetTableStats.
+    """Return the response to GetTableStats.
 
-    Deleted rows are not counted, though files hold them until a compaction. The bytes are those of
+    Deleted rows are not counted, though files hold them until a compaction. The size is that of
     the columns' data, without indices, deletions, manifests and earlier versions.
     """
     dataset = table.open(ref)

@@ -3,8 +3,8 @@
 Lance writes fragments first and makes them visible in one step, so rows can be checked while they
 are written: bad rows end the write before that step.
 
-Arrow allows a stream without its end-of-stream mark. A stream that was cut between two batches
-then looks whole, so the mark is required here, and nothing may follow it.
+Arrow allows a stream without an end-of-stream mark. A stream that was truncated between two batches
+would then look complete, so the mark is required here, and nothing may follow it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Rows:
     def __init__(self, begin: Callable[[], _Pass], source: RowSource) -> None:
         """Start reading: ``begin`` returns the schema and the batches of a new pass.
 
-        Rows in memory are checked here, and others when they are read.
+        Rows in memory are checked here, other rows when they are read.
 
         Raises:
             InvalidInputError: (13)
@@ -113,7 +113,7 @@ class Rows:
         """Return a reader (``pa.RecordBatchReader``) of all rows, for one pass; see `is_readable`.
 
         Args:
-            into: The schema of the table to write to, whose rules on nulls are checked.
+            into: The schema of the table to write to, whose non-nullable fields are checked.
             check: Called with each batch; its error ends the pass.
         """
         if self._is_started:
@@ -206,7 +206,7 @@ def _open_data(data: Any) -> tuple[Callable[[], _Pass], RowSource]:
 
 
 def _buffer(data: Any) -> pa.Buffer | None:
-    """Return a view of bytes in memory, or None for something else."""
+    """Return a view of bytes in memory, or None for other data."""
     if isinstance(data, pa.Buffer):
         return data
     if not isinstance(data, bytes | bytearray | memoryview) and hasattr(data, "read"):
@@ -220,7 +220,7 @@ def _buffer(data: Any) -> pa.Buffer | None:
 
 
 def _open_file(file: Any) -> tuple[Callable[[], _Pass], RowSource]:
-    # A memory map can seek, and has said so only since Python 3.13.
+    # A memory map can seek, but has ``seekable`` only since Python 3.13.
     can_go_back = file.seekable() if hasattr(file, "seekable") else hasattr(file, "seek")
     if not can_go_back:
         return lambda: open_stream(file), RowSource.ONCE
@@ -253,7 +253,7 @@ def _not_a_batch(item: Any) -> Exception:
 def open_stream(source: BinaryFile) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     """Return the schema of an Arrow IPC stream, and its batches, which are not validated.
 
-    The stream must be all that is left in ``source``. Each batch is read when it is requested, and
+    Nothing may follow the stream in ``source``. Each batch is read when it is requested, and
     buffers of a ``pa.BufferReader`` are not copied. Errors of ``source.read`` are passed on.
 
     Raises:
@@ -298,7 +298,7 @@ def _translate_errors(file: _EndCheckingFile) -> Iterator[None]:
 
 
 class _EndCheckingFile:
-    """A file for Arrow that records whether its end was reached. Closing it closes nothing."""
+    """A file for Arrow that records whether its end was reached. Closing it does nothing."""
 
     closed = False
 
@@ -321,7 +321,7 @@ class _EndCheckingFile:
         """Do nothing: the caller opened the file, and closes it."""
 
     def read(self, size: int) -> bytes:
-        """Return ``size`` bytes, or the rest. The source may give fewer bytes at a time."""
+        """Return ``size`` bytes, or the rest. The source may return fewer bytes at a time."""
         pieces = []
         missing = size
         while missing > 0:
@@ -367,12 +367,12 @@ def _check_batch(batch: Any, schema: pa.Schema) -> None:
     if not batch.schema.equals(schema):
         raise invalid("The request's data holds batches of different schemas")
     try:
-        # Rust trusts what Arrow hands over: wrong offsets or text must not get there.
+        # Rust does not validate Arrow data: wrong offsets or text must not reach it.
         batch.validate(full=True)
     except (pa.ArrowException, UnicodeDecodeError) as error:
         raise invalid(f"The data is not valid Arrow data: {first_line(error)}") from error
     for field, column in zip(schema, batch.columns, strict=True):
-        # Aligned, for pyarrow reads the offsets of empty lists, too, that may be left out.
+        # Aligned, because pyarrow also reads the offsets of empty lists, which may be missing.
         if _is_strict(field) and _has_forbidden_null(align(column), field):
             raise invalid(f"Column {field.name!r} must not be null, but is null in some rows")
 
@@ -387,7 +387,7 @@ def _check_nulls_for(table: pa.Schema, batch: pa.RecordBatch) -> None:
 
 
 def _has_forbidden_null(array: pa.Array, field: pa.Field, hidden: int = 0) -> bool:
-    """Return whether a value is null, here or nested, that the field does not allow to be.
+    """Return whether the array has a null, possibly nested, that the field does not allow.
 
     Args:
         hidden: How many values are null because the struct around them is.
@@ -435,7 +435,7 @@ def _check_text(field: pa.Field) -> None:
     kind = field.type
     if arrow.is_dictionary(kind):
         kind = kind.value_type
-    texts = [field.name, getattr(kind, "tz", None) or ""]  # Arrow decodes them when asked
+    texts = [field.name, getattr(kind, "tz", None) or ""]  # Arrow decodes them on access
     texts += [b" ".join(pair).decode() for pair in (field.metadata or {}).items()]
     if any("\0" in text for text in texts):
         raise invalid(f"The data has a NUL in the name or metadata of {field.name!r}")
@@ -446,8 +446,8 @@ def _check_text(field: pa.Field) -> None:
 def check_types(schema: pa.Schema) -> None:
     """Check that no column is of a type whose rows Lance would lose. Raises InvalidInput (13).
 
-    Lance's own check lets some types pass whose rows it panics on, cannot read back, or loses
-    together with those of other columns.
+    Lance's own check accepts some types whose rows it panics on, cannot read back, or loses
+    together with the rows of other columns.
     """
     for field in schema:
         reason = _find_lossy_type(field.type)
@@ -458,7 +458,7 @@ def check_types(schema: pa.Schema) -> None:
 def _find_lossy_type(kind: pa.DataType) -> str | None:
     if arrow.is_struct(kind) and not kind.num_fields:
         return "it would lose rows of the other columns beside a struct without fields"
-    if arrow.is_fixed_size_list(kind) and not _is_plain(kind.value_type):
+    if arrow.is_fixed_size_list(kind) and not _is_fixed_size(kind.value_type):
         return (
             "a fixed-size list can hold booleans, numbers, times, fixed-size binary and "
             "fixed-size lists"
@@ -469,10 +469,10 @@ def _find_lossy_type(kind: pa.DataType) -> str | None:
     return next((reason for reason in reasons if reason is not None), None)
 
 
-def _is_plain(kind: pa.DataType) -> bool:
-    """Return whether all values have one fixed size."""
+def _is_fixed_size(kind: pa.DataType) -> bool:
+    """Return whether all values have the same size."""
     if arrow.is_fixed_size_list(kind):
-        return _is_plain(kind.value_type)
+        return _is_fixed_size(kind.value_type)
     return bool(
         arrow.is_null(kind)
         or arrow.is_boolean(kind)

@@ -34,7 +34,7 @@ RESERVED_COLUMNS = frozenset(
         "_score",
     }
 )
-"""Columns that Lance adds to answers. A column of the table with such a name could not be read."""
+"""Columns that Lance adds to results. A table's column with such a name could not be read."""
 
 
 def add_columns(table: Table, ref: Ref, entries: Sequence[AddColumnsEntry]) -> int:
@@ -132,8 +132,8 @@ class Alteration:
 def alter_columns(table: Table, ref: Ref, entries: Sequence[AlterColumnsEntry]) -> int:
     """Rename and retype columns, and change whether they may be null; return the new version.
 
-    All entries are one commit, and use the names before it. Lance drops the metadata of a column
-    whose type changes; a second commit restores it.
+    All entries are applied in one commit, and use the names before it. Lance drops the metadata of
+    a column whose type changes; a second commit restores it.
     Source: AlterTableAlterColumns.
 
     Raises:
@@ -151,7 +151,7 @@ def alter_columns(table: Table, ref: Ref, entries: Sequence[AlterColumnsEntry]) 
             "in one commit. Send the types first, then nullable=false"
         )
     dataset = table.open(ref, write=True)
-    columns = paths.find_each(dataset, table, [entry.path for entry in entries])
+    columns = paths.find_columns(dataset, table, [entry.path for entry in entries])
     alterations = [
         Alteration(column, entry.rename, entry.nullable, kind)
         for column, entry, kind in zip(columns, entries, types, strict=True)
@@ -180,7 +180,7 @@ def _parse_entry_type(entry: AlterColumnsEntry) -> pa.DataType | None:
 
 
 def _check_renames(dataset: lance.LanceDataset, alterations: Sequence[Alteration]) -> None:
-    """Lance commits two fields of one name in a struct, and then cannot read the table."""
+    """Refuse two fields of one name in a struct: Lance commits them, then cannot read the table."""
     for parent in {each.column.parent for each in alterations if each.rename is not None}:
         renames = {
             each.column.name: each.rename
@@ -198,7 +198,7 @@ def _check_renames(dataset: lance.LanceDataset, alterations: Sequence[Alteration
 def _check_retypes(dataset: lance.LanceDataset, columns: Sequence[Column]) -> None:
     for column in columns:
         computed_columns.require_plain(column)
-        on_it = [index.name for index in dataset.describe_indices() if _is_on(index, column)]
+        on_it = [index.name for index in dataset.describe_indices() if _is_index_on(index, column)]
         if on_it:
             raise invalid(
                 f"Column '{column.path}' cannot get another type while index '{on_it[0]}' is on "
@@ -206,7 +206,7 @@ def _check_retypes(dataset: lance.LanceDataset, columns: Sequence[Column]) -> No
             )
 
 
-def _is_on(index: Any, column: Column) -> bool:
+def _is_index_on(index: Any, column: Column) -> bool:
     """Return whether an index is on a column, or on a field in it."""
     indexed = [paths.parse(path) for path in index.field_names]
     return any(each[: len(column.segments)] == column.segments for each in indexed)
@@ -245,10 +245,10 @@ def drop_columns(table: Table, ref: Ref, columns: Sequence[str]) -> tuple[int, s
         ConcurrentModificationError: (14)
     """
     dataset = table.open(ref, write=True)
-    found = paths.find_each(dataset, table, columns)
+    found = paths.find_columns(dataset, table, columns)
     dropped = {column.segments for column in found}
     leaves = [column for column in paths.walk(dataset) if not column.field.children()]
-    if all(_is_in(leaf, dropped) for leaf in leaves):
+    if all(_is_dropped(leaf, dropped) for leaf in leaves):
         raise invalid(f"Table '{table.name}' must keep at least one column")
     computed_columns.require_unread(dataset, found)
     with table.committing(dataset, "no column was dropped"):
@@ -256,7 +256,7 @@ def drop_columns(table: Table, ref: Ref, columns: Sequence[str]) -> tuple[int, s
     return int(dataset.version), transaction_id(dataset, table)
 
 
-def _is_in(column: Column, dropped: set[tuple[str, ...]]) -> bool:
+def _is_dropped(column: Column, dropped: set[tuple[str, ...]]) -> bool:
     return any(column.segments[: i + 1] in dropped for i in range(len(column.segments)))
 
 
@@ -289,7 +289,7 @@ def update_field_metadata(
 ) -> tuple[int, dict[str, dict[str, str]]]:
     """Change the metadata of fields in one commit; return its version and the fields' metadata.
 
-    An entry is merged with existing keys; a null removes a key, ``replace`` all others.
+    An entry is merged with existing keys; a null removes a key, ``replace`` removes all others.
     Source: UpdateFieldMetadata.
 
     Raises:
@@ -301,7 +301,7 @@ def update_field_metadata(
     for entry in entries:
         _check_text(entry.metadata, (v for v in entry.metadata.values() if v is not None))
     dataset = table.open(ref, write=True)
-    columns = paths.find_each(dataset, table, [entry.path for entry in entries])
+    columns = paths.find_columns(dataset, table, [entry.path for entry in entries])
     updates = {
         column.path: _changed_keys(column, entry)
         for column, entry in zip(columns, entries, strict=True)

@@ -1,7 +1,7 @@
 """An Arrow schema as the specification's JSON (JsonArrowSchema), in Arrow's own type names.
 
-The names are those of pylance's directory namespace, so that a client reads every namespace alike.
-As there, units, time zones and dictionaries are omitted, and a decimal's ``length`` is
+The names are those of pylance's directory namespace, so that clients read all namespaces the same
+way. As there, units, time zones and dictionaries are omitted, and a decimal's ``length`` is
 ``precision * 1000 + scale``. In a request, a type may have a unit and a time zone.
 """
 
@@ -30,14 +30,14 @@ _NAMES = {
 def to_json(schema: pa.Schema) -> JsonArrowSchema:
     """Return the JSON form of ``schema``."""
     return JsonArrowSchema(
-        fields=[_field_to_json(field) for field in schema], metadata=_texts(schema.metadata)
+        fields=[_field_to_json(field) for field in schema], metadata=_decode(schema.metadata)
     )
 
 
 def _field_to_json(field: pa.Field) -> JsonArrowField:
     kind, metadata = field.type, dict(field.metadata or {})
     if isinstance(kind, pa.BaseExtensionType):
-        # In the JSON form an extension is its storage with two more entries, as in Arrow IPC.
+        # As in Arrow IPC, an extension type is its storage type with two metadata entries.
         metadata[b"ARROW:extension:name"] = kind.extension_name.encode()
         # Arrow's built-in extensions have no metadata.
         serialize = getattr(kind, "__arrow_ext_serialize__", bytes)
@@ -47,7 +47,7 @@ def _field_to_json(field: pa.Field) -> JsonArrowField:
         name=field.name,
         nullable=field.nullable,
         type=_type_to_json(kind),
-        metadata=_texts(metadata),
+        metadata=_decode(metadata),
     )
 
 
@@ -78,7 +78,7 @@ def _plain_name(kind: pa.DataType) -> str:
     return _NAMES.get(name, name)
 
 
-def _texts(metadata: dict[bytes, bytes] | None) -> dict[str, str] | None:
+def _decode(metadata: dict[bytes, bytes] | None) -> dict[str, str] | None:
     if not metadata:
         return None
     return {k.decode(errors="replace"): v.decode(errors="replace") for k, v in metadata.items()}
@@ -148,7 +148,7 @@ def _arrow_type(data_type: JsonArrowDataType) -> pa.DataType:
         return _PLAIN[name]
     if match := _WITH_UNIT.fullmatch(data_type.type):
         _refuse_keys(data_type, "length", "fields")
-        return _with_unit(*match.groups())
+        return _type_with_unit(*match.groups())
     if name in _DECIMALS:
         _refuse_keys(data_type, "fields")
         precision = (_length(data_type) - _MIN_SCALE) // 1000
@@ -178,7 +178,7 @@ def _nested_type(data_type: JsonArrowDataType, name: str) -> pa.DataType:
     return pa.large_list(inner) if name == "large_list" else pa.list_(inner)
 
 
-def _with_unit(name: str, unit: str, zone: str | None) -> pa.DataType:
+def _type_with_unit(name: str, unit: str, zone: str | None) -> pa.DataType:
     if zone is not None and name != "timestamp":
         raise invalid(f"data_type {name!r} has no time zone")
     if name == "timestamp":

@@ -35,21 +35,21 @@ _NAMES: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
     (arrow.is_large_string, "string"),
     (arrow.is_string_view, "string"),
     (arrow.is_date, "date"),
-    # Spark has no type for a time of day or a duration that all its readers know.
+    # Spark has no type for a time of day or a duration that all its readers support.
     (arrow.is_time, "long"),
     (arrow.is_duration, "long"),
 )
 
 
 def columns_of(schema: pa.Schema) -> tuple[Column, ...]:
-    """Return the columns of a table with this schema, in its order."""
+    """Return the columns of a schema, in its order."""
     return tuple(Column(each.name, spark_type(each.type), each.nullable) for each in schema)
 
 
 def spark_type(data_type: pa.DataType) -> SparkType:
-    """Return the type that Spark reads a column of this Arrow type as.
+    """Return the Spark type for a column of an Arrow type.
 
-    A type without a counterpart in Spark, such as a union, is binary: no column is left out.
+    A type without an equivalent in Spark, such as a union, is binary, so no column is omitted.
     """
     if isinstance(data_type, pa.BaseExtensionType):
         return spark_type(data_type.storage_type)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import lance_namespace as api
 
 from ..dataset.history import batches, branches, tags, versions
-from ..dataset.insert import commit_of_client
+from ..dataset.insert import track_client_commit
 from ..managed import conversion, out_of_band
 from ..managed.out_of_band import OutOfBand
 from ..paging import PageRequest
@@ -66,7 +66,7 @@ class VersionOperations(Operations):
         ConcurrentModification, InvalidTableState, TableBranchNotFound.
         """
         table = self.tables.load_by_id(request.id)
-        with commit_of_client(table.uri):
+        with track_client_commit(table.uri):
             made = versions.create(table, Staged.from_request(request))
         return api.CreateTableVersionResponse(version=made.to_table_version())
 

@@ -1,1 +1,1 @@
-"""Versions of a table and what names them: manifests, tags, branches, transactions, batches."""
+"""Versions of a table, with their manifests, tags, branches, transactions and batches."""

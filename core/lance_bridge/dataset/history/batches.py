@@ -1,4 +1,4 @@
-"""Versions of several tables that are created together: all of them, or none."""
+"""Create versions of several tables together: all of them, or none."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def create_versions(wanted: Sequence[tuple[Table, Staged]]) -> list[Manifest]:
 
     Raises:
         UnsupportedOperationError: (0) one table is named twice, or one of several is not managed by
-            its catalog, or adopts what is written past it.
+            its catalog, or adopts versions that were committed without it.
         OutcomeUnknownError: (17) as `batch.commit`.
         LanceNamespaceError: what `versions.create` raises; nothing is created.
     """
@@ -33,12 +33,12 @@ def create_versions(wanted: Sequence[tuple[Table, Staged]]) -> list[Manifest]:
                 f"'{table.name}'"
             )
         seen.add(table.path)
-        _require_together(table)
+        _require_batch_support(table)
     return batch.commit([_prepare(table, staged) for table, staged in wanted])
 
 
-def _require_together(table: Table) -> None:
-    """Check that versions of the table can be committed together with those of others.
+def _require_batch_support(table: Table) -> None:
+    """Check that versions of the table can be committed together with those of other tables.
 
     Raises:
         UnsupportedOperationError: (0)

@@ -1,9 +1,9 @@
 """Branches of a table: list, create and delete.
 
-Lance writes a branch's first manifest, and then the file that makes it a branch. Of two creators
-that start from different versions, both get so far, and the second leaves its manifest in the
-branch of the first. So creators of one branch take turns, by a lock: a file that only one can
-create.
+Lance writes a branch's first manifest, and then the file that makes it a branch. If two clients
+create a branch from different versions, both can write a manifest, and one of them remains in the
+branch of the other client. So creators of the same branch take turns, by a lock: a file that only
+one client can create.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from .references import branches_of, check_branch_name, tags_of
 from .versions import directory_of
 
 _UNFINISHED_WAIT = 3.0
-"""Seconds within which a client that uses no locks must finish creating the same branch."""
+"""Seconds to wait for a client without locks to finish creating the same branch."""
 _POLL_SECONDS = 0.05
 
 LOCK_WAIT = 10.0
@@ -53,7 +53,7 @@ logger = logging.getLogger(__name__)
 
 
 def list_all(table: Table) -> dict[str, BranchContents]:
-    """Return all branches but main; none where the table holds no data yet."""
+    """Return all branches except main; none if the table has no data yet."""
     try:
         found = branches_of(table.open())
     except InvalidTableStateError:
@@ -71,7 +71,7 @@ def list_all(table: Table) -> dict[str, BranchContents]:
 
 
 def create(table: Table, name: str, source: Ref) -> None:
-    """Create a branch of a version, or of the latest. Of concurrent creators, one succeeds.
+    """Create a branch from a version, or from the latest. Only one concurrent creator succeeds.
 
     Raises:
         TableBranchAlreadyExistsError: (23)
@@ -132,7 +132,7 @@ def _creation_error(
     dataset: lance.LanceDataset,
     error: Exception,
 ) -> LanceNamespaceError:
-    """Find the reason. Lance writes a branch's manifest first, then the file that makes it one."""
+    """Return the error for a failed creation, from what exists of the branch."""
     directory = _directory(table, name)
     until = time.monotonic() + _UNFINISHED_WAIT
     while name not in branches_of(dataset):
@@ -151,7 +151,7 @@ def _creation_error(
 def _drop_unfinished(table: Table, name: str) -> bool:
     """Delete the one manifest that an interrupted creation left, if it is old enough.
 
-    Lance also writes to unfinished branches: one with more versions is kept.
+    A branch with more versions is kept, because Lance also writes to unfinished branches.
     """
     directory = _directory(table, name)
     found = directory.list()
@@ -185,8 +185,8 @@ def delete(table: Table, name: str) -> None:
             dataset.branches.delete(name)
     except LANCE_ERRORS as error:
         raise _deletion_error(table, name, dataset, error) from error
-    # Lance leaves the manifests if another branch is inside the directory. No branch of this name
-    # could be created then.
+    # Lance leaves the manifests if another branch is inside the directory. They would keep a branch
+    # of this name from being created.
     directory = _directory(table, name)
     left = directory.list()
     if left:
@@ -222,7 +222,7 @@ def _hold_lock(files: TableFiles, path: str, is_done: Callable[[], bool]) -> Ite
         is_done: Whether another client has finished what the lock protects.
 
     Yields:
-        False, without the lock, if so.
+        Whether the lock is held; False if another client has finished.
 
     Raises:
         ConcurrentModificationError: (14) another client holds the lock for too long.

@@ -14,10 +14,10 @@ from ...requests import Ref
 from ...table import Table
 
 _KEEPS_ROWS = {"Rewrite", "Clone"}
-"""Operations that write rows to other fragments, and change none."""
+"""Operations that write rows to other fragments without changing them."""
 
 Fragments = Mapping[int, int]
-"""The number of rows of fragments that are not deleted, by the identifiers of fragments."""
+"""The number of rows of each fragment, without deleted ones, by the fragment's id."""
 
 
 @dataclass(frozen=True)
@@ -25,17 +25,17 @@ class VersionChange:
     """What a version changed."""
 
     operation: str = ""
-    """The operation of its transaction; empty if that is not recorded."""
+    """The operation of its transaction; empty if it is not recorded."""
     properties: Mapping[str, str] = field(default_factory=dict)
-    """What its writer recorded with the transaction."""
+    """Properties that its writer recorded with the transaction."""
     added: int | None = None
-    """Rows that are new in it; None if the version before is gone."""
+    """Rows that it added; None if the previous version no longer exists."""
     removed: int | None = None
-    """Rows of the version before that are not in it. A row that is updated counts as both."""
+    """Rows that it removed. An updated row counts as both added and removed."""
 
 
 def change_of_version(table: Table, version: int, branch: str | None = None) -> VersionChange:
-    """Return what a version of the main branch, or of another, changed.
+    """Return what a version of the main branch, or of another branch, changed.
 
     Raises:
         TableVersionNotFoundError: (11)
@@ -50,7 +50,7 @@ def change_of_version(table: Table, version: int, branch: str | None = None) -> 
     removed: int | None = 0
     if operation not in _KEEPS_ROWS:
         before = _fragments_before(table, version, branch)
-        added, removed = _rows_changed(before, _fragments(dataset))
+        added, removed = _count_changes(before, _fragments(dataset))
     properties = dict(read.transaction_properties or {}) if read is not None else {}
     return VersionChange(operation, properties, added, removed)
 
@@ -68,8 +68,8 @@ def _fragments(dataset: lance.LanceDataset) -> Fragments:
     return {each.fragment_id: each.count_rows() for each in dataset.get_fragments()}
 
 
-def _rows_changed(before: Fragments | None, after: Fragments) -> tuple[int | None, int | None]:
-    """Return how many rows were added and removed. Lance changes no row of a fragment in place."""
+def _count_changes(before: Fragments | None, after: Fragments) -> tuple[int | None, int | None]:
+    """Return how many rows were added and removed. Lance never changes a row in place."""
     if before is None:
         return None, None
     added = sum(rows for each, rows in after.items() if each not in before)

@@ -52,7 +52,7 @@ def check_branch_name(name: str) -> str:
 
 
 def is_branch_name(name: str) -> bool:
-    """Return whether a branch other than main may have a name.
+    """Return whether a name is valid for a branch other than main.
 
     A branch's files are in a directory of its name, possibly inside that of another branch.
     """
@@ -71,12 +71,12 @@ def _is_plain(name: str) -> bool:
 
 
 def tags_of(dataset: lance.LanceDataset) -> dict[str, Any]:
-    """Return all tags of a table as pylance has them. Raises ServiceUnavailable (17)."""
+    """Return all tags of a table, in pylance's form. Raises ServiceUnavailable (17)."""
     return _list_retrying(dataset, dataset.tags.list)
 
 
 def branches_of(dataset: lance.LanceDataset) -> dict[str, Any]:
-    """Return all branches of a table but main. Raises ServiceUnavailable (17)."""
+    """Return all branches of a table except main. Raises ServiceUnavailable (17)."""
     return _list_retrying(dataset, dataset.branches.list)
 
 
@@ -93,11 +93,11 @@ def _list_retrying(dataset: lance.LanceDataset, list_names: Callable[[], Any]) -
 
 
 def needed_versions(dataset: lance.LanceDataset, branch: str | None) -> dict[int, str]:
-    """Return the versions of a branch that tags and other branches refer to, and what refers.
+    """Return the versions of a branch that tags and other branches refer to, with one referrer.
 
     Args:
-        dataset: Of any version of the table.
-        branch: None is main.
+        dataset: The table at any version.
+        branch: None for main.
     """
     needed = {}
     for name, child in branches_of(dataset).items():

@@ -37,7 +37,7 @@ class Tagged:
 
 
 def list_all(table: Table) -> dict[str, TagContents]:
-    """Return all tags; none where the table holds no data yet."""
+    """Return all tags; none if the table has no data yet."""
     try:
         dataset = table.open()
     except InvalidTableStateError:
@@ -51,7 +51,7 @@ def list_all(table: Table) -> dict[str, TagContents]:
 
 
 def get(table: Table, name: str) -> Tagged:
-    """Return what a tag points to.
+    """Return the version that a tag points to.
 
     Raises:
         TableTagNotFoundError: (8)
@@ -64,7 +64,7 @@ def get(table: Table, name: str) -> Tagged:
 
 
 def create(table: Table, name: str, ref: Ref) -> None:
-    """Tag a version. Of concurrent creators of one tag, one succeeds.
+    """Tag a version. Only one concurrent creator of a tag succeeds.
 
     Raises:
         TableTagAlreadyExistsError: (9)
@@ -82,13 +82,13 @@ def create(table: Table, name: str, ref: Ref) -> None:
     except LANCE_ERRORS as error:
         if _read(table, name) is not None:
             raise _already_exists(table, name) from error
-        raise _failed(table, ref, f"Tag '{name}' could not be created", error) from error
+        raise _to_tag_error(table, ref, f"Tag '{name}' could not be created", error) from error
     if not _exists(table, wanted):
         with translate_lance_errors(
             f"Tag '{name}' points to a version that was deleted: delete it"
         ):
             dataset.tags.delete(name)
-        raise _deleted(table, ref)
+        raise _version_deleted(table, ref)
 
 
 def update(table: Table, name: str, ref: Ref) -> None:
@@ -108,13 +108,13 @@ def update(table: Table, name: str, ref: Ref) -> None:
     except LANCE_ERRORS as error:
         if _read(table, name) is None:
             raise _not_found(table, name) from error
-        raise _failed(table, ref, f"Tag '{name}' could not be moved", error) from error
+        raise _to_tag_error(table, ref, f"Tag '{name}' could not be moved", error) from error
     if not _exists(table, wanted):
         with translate_lance_errors(
             f"Tag '{name}' points to a version that was deleted: move it back"
         ):
             dataset.tags.update(name, before.pair)
-        raise _deleted(table, ref)
+        raise _version_deleted(table, ref)
 
 
 def delete(table: Table, name: str) -> None:
@@ -143,7 +143,7 @@ def _target(table: Table, ref: Ref) -> tuple[lance.LanceDataset, Tagged]:
 
 
 def _read(table: Table, name: str) -> Tagged | None:
-    """Return what a tag points to, from its one file, or None if it does not exist."""
+    """Return the version that a tag points to, read from the tag's file, or None without a file."""
     files = table.files()
     content = files.read(f"_refs/tags/{name}.json")
     if content is None:
@@ -158,18 +158,18 @@ def _read(table: Table, name: str) -> Tagged | None:
 
 
 def _exists(table: Table, tagged: Tagged) -> bool:
-    """Check that a tagged version exists: it may have been deleted before it was tagged."""
+    """Return whether a tagged version exists: it may have been deleted before it was tagged."""
     directory = directory_of(table, tagged.branch)
     return directory.find(tagged.version) is not None
 
 
-def _failed(table: Table, ref: Ref, what: str, error: Exception) -> LanceNamespaceError:
-    """Raise TableVersionNotFound or TableBranchNotFound, or return the error for another reason."""
+def _to_tag_error(table: Table, ref: Ref, what: str, error: Exception) -> LanceNamespaceError:
+    """Raise TableVersionNotFound or TableBranchNotFound, or return the error for another cause."""
     table.open(ref, write=True)
     return as_namespace_error(f"{what} on '{table.name}'", error)
 
 
-def _deleted(table: Table, ref: Ref) -> TableVersionNotFoundError:
+def _version_deleted(table: Table, ref: Ref) -> TableVersionNotFoundError:
     return TableVersionNotFoundError(
         f"Table '{table.name}' no longer has {ref}: it was deleted concurrently"
     )

@@ -70,7 +70,7 @@ def describe(table: Table, name: str) -> Transaction:
     files = table.files()
     if name.isascii() and name.isdigit():
         main = VersionChain(dataset, files, _directory(table, files, None))
-        found = main.made(int(name)) if int(name) in main.present else None
+        found = main.transaction_of(int(name)) if int(name) in main.present else None
         return found or _raise_not_found(table, name)
     uuid = _parse_uuid(name)
     for branch in (None, *sorted(branches_of(dataset))):
@@ -97,13 +97,13 @@ class VersionChain:
         self._dataset = dataset
         self._files = files
 
-    def made(self, version: int) -> Transaction | None:
+    def transaction_of(self, version: int) -> Transaction | None:
         """Return the transaction of an existing version, or None if it is not recorded."""
         with translate_lance_errors(f"The transaction of version {version} could not be read"):
             read = transaction_at(self._dataset, version)
         return None if read is None else _from_version(read, version, self.branch)
 
-    def version_read(self, uuid: str) -> int | None:
+    def find_read_version(self, uuid: str) -> int | None:
         """Return the version that a transaction read, or None if it has no file."""
         inside = f"tree/{self.branch}/{_DIRECTORY}" if self.branch else _DIRECTORY
         for meta in self._files.list(inside):
@@ -114,7 +114,7 @@ class VersionChain:
 
 
 def _directory(table: Table, files: TableFiles, branch: str | None) -> VersionDirectory:
-    """Return the visible versions: not those that were written past a catalog."""
+    """Return the visible versions, without those that were committed past the catalog."""
     if table.managed is not None:
         return directory_of(table)
     return VersionDirectory(files, branch)
@@ -135,15 +135,15 @@ def _find(table: Table, chain: VersionChain, uuid: str) -> Transaction | None:
 
     The manifest may name a transaction that has no file.
     """
-    read_version = chain.version_read(uuid)
+    read_version = chain.find_read_version(uuid)
     if read_version is None:
         candidates = chain.present[::-1]
     else:
-        # The first version of a branch has the number of the version that it is made of.
+        # The first version of a branch has the number of the version that the branch starts from.
         candidates = [each for each in chain.present if each >= read_version]
     unknown = []
     for version in candidates:
-        found = chain.made(version)
+        found = chain.transaction_of(version)
         if found is not None and found.id.lower() == uuid:
             return found
         if found is not None and not found.id:
@@ -193,9 +193,9 @@ def alter(
     name: str,
     actions: Sequence[AlterTransactionAction],
 ) -> Transaction:
-    """Return a transaction if every action holds already.
+    """Return a transaction if no action would change it.
 
-    A transaction cannot change once it is written, and only its writer can end it. So an action
+    A transaction cannot change once it is written, and only its writer can end it, so an action
     that would change it is refused.
 
     Raises:

@@ -2,7 +2,7 @@
 
 Only this module decides whether the storage or the catalog manages a table's versions. A version's
 record is its manifest. Deleting it keeps the data files: Lance's cleanup deletes those that no
-other version has.
+other version uses.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _UP_TO_LATEST = -1
 def directory_of(
     table: Table, branch: str | None = None, *, write: bool = False
 ) -> VersionDirectory:
-    """Return where the versions of a table, or of one of its branches, are recorded.
+    """Return the directory that records the versions of a table, or of one of its branches.
 
     Raises:
         UnsupportedOperationError: (0) another implementation manages the table's versions.
@@ -72,7 +72,7 @@ def is_for_latest(page: PageRequest, *, descending: bool) -> bool:
 def list_page(
     directory: VersionDirectory, page: PageRequest, *, descending: bool
 ) -> tuple[list[Manifest], str | None]:
-    """Return one page of the versions, oldest first unless ``descending``, and the next's token."""
+    """Return a page of versions, oldest first unless ``descending``, and the next page's token."""
     for_latest = is_for_latest(page, descending=descending)
     present = (directory.last_two() if for_latest else None) or directory.list()
     found = {sorting_key(each.version, descending=descending): each for each in present}
@@ -122,7 +122,7 @@ def create(table: Table, staged: Staged) -> Manifest:
 
 
 def prepare_creation(table: Table, staged: Staged) -> Commit:
-    """Check all that can be checked before a version is created. Raises as `create` does."""
+    """Return a checked commit of a version, without making it. Raises what `create` raises."""
     Ref.of(staged.version)
     if table.managed is not None:
         table.require_main_branch(staged.branch)
@@ -145,7 +145,7 @@ class Deletion:
 
 
 def check_ranges(ranges: Iterable[tuple[int, int]]) -> list[range]:
-    """Return ranges of versions from a start to before an end; an end of -1 includes the latest.
+    """Return half-open ranges of versions; an end of -1 includes the latest.
 
     Raises:
         InvalidInputError: (13) a bound is negative, or the end comes before the start.
@@ -187,8 +187,8 @@ def delete(planned: Deletion) -> int:
     """Delete versions that were checked, and return their number.
 
     Raises:
-        ConcurrentModificationError: (14) another client tagged one, or created a branch of it. It
-            was restored, with those that were deleted together with it.
+        ConcurrentModificationError: (14) another client tagged one, or created a branch from
+            it. It was restored, with those that were deleted in the same step.
     """
     for chunk in _split_into_chunks(planned.manifests):
         _delete_chunk(planned, chunk)
@@ -216,7 +216,7 @@ def _delete_chunk(planned: Deletion, chunk: Sequence[Manifest]) -> None:
 
 
 def _find_reference(planned: Deletion, manifests: Sequence[Manifest]) -> str:
-    """Return a message about one of these versions that something refers to, or ""."""
+    """Return a message about the first of these versions that a tag or a branch needs, or ""."""
     dataset = planned.table.open(write=True)
     needed = needed_versions(dataset, planned.branch)
     for each in manifests:

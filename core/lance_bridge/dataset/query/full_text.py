@@ -1,4 +1,4 @@
-"""The full-text query of a request, in every form of the specification, as pylance takes it.
+"""The full-text query of a request, in every form of the specification, for pylance.
 
 A query that names no column searches all columns with a full-text index. A text column without
 an index can be searched by name.
@@ -32,7 +32,7 @@ FORMS = ("match", "phrase", "boost", "multi_match", "boolean")
 INDEX_TYPE = "Inverted"
 
 Query = dict[str, Any] | lance_query.FullTextQuery
-"""What the scanner of pylance takes as ``full_text_query``."""
+"""The ``full_text_query`` of pylance's scanner."""
 
 
 def parse_full_text(
@@ -121,7 +121,7 @@ class _Builder:
         return lance_query.BooleanQuery([(how, self.query(each)) for how, each in clauses])
 
     def _multi(self, matches: Sequence[tuple[str, MatchQuery]]) -> lance_query.FullTextQuery:
-        """Search several columns; a row's score is the best of them."""
+        """Search several columns; a row's score is the best score of any column."""
         first = matches[0][1]
         for _, each in matches:
             if each.fuzziness:

@@ -1,8 +1,8 @@
 """The vectors of a query, and all options of a nearest-neighbor search.
 
-Lance trusts some of these numbers: it allocates memory for ``k * refine_factor`` rows before it
-counts them, and the process ends if that fails. They are limited here to the rows of the table,
-which changes no answer.
+Lance does not check some of these numbers: it allocates memory for ``k * refine_factor`` rows
+before it counts them, and the process ends if that fails. They are limited here to the number of
+rows of the table, which changes no result.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from ...table import Table
 
 Request = QueryTableRequest | AnalyzeTableQueryPlanRequest
-"""Both have every option of a query."""
+"""Requests with every option of a query."""
 
 DEFAULT_COLUMN = "vector"
-"""The one of several vector columns that is searched by default.
+"""The column that is searched by default if a table has several vector columns.
 
 Source: pylance's directory namespace.
 """
 
 DEFAULT_K = 10
-"""How many rows a search finds if ``k`` is 0: Lance's own default. Source: the same."""
+"""How many rows a search finds if ``k`` is 0: Lance's own default. Source: as above."""
 
 _OPTIONS = (
     "vector_column",
@@ -46,14 +46,14 @@ _OPTIONS = (
     "refine_factor",
     "ef",
 )
-"""Options of a search by vector alone."""
+"""Options that only a search by vector has."""
 
 _AT_LEAST_ONE = ("nprobes", "minimum_nprobes", "maximum_nprobes", "refine_factor", "ef")
 
 
 @dataclass(frozen=True)
 class Nearest:
-    """A search by vector, as the scanner of pylance takes it."""
+    """A search by vector, in the form of pylance's scanner."""
 
     options: dict[str, Any]
     batch: bool
@@ -63,7 +63,7 @@ class Nearest:
 def parse_nearest(dataset: lance.LanceDataset, table: Table, request: Request) -> Nearest | None:
     """Return the search by vector that a request asks for, or None.
 
-    Several vectors are several queries, but one query for a column with several vectors per row.
+    Several vectors are separate queries, unless the column has several vectors per row.
 
     Raises:
         InvalidInputError: (13) an option that does not fit, or one without a vector.
@@ -89,12 +89,12 @@ def parse_nearest(dataset: lance.LanceDataset, table: Table, request: Request) -
 
 
 def wanted_rows(request: Request) -> int:
-    """Return how many rows a search by vector is to return, for each vector."""
+    """Return how many rows a search should return for each vector."""
     return request.k or DEFAULT_K
 
 
 def _vectors(request: Request) -> tuple[list[list[float]], bool]:
-    """Return the vectors of a request, and whether it has them as a list."""
+    """Return the vectors of a request, and whether it gives them as a list."""
     single = request.vector.single_vector if request.vector else None
     multi = request.vector.multi_vector if request.vector else None
     if single and multi:
@@ -181,7 +181,7 @@ def _default_column(dataset: lance.LanceDataset, table: str) -> str:
 def _vector_fields(
     fields: Iterable[pa.Field], above: tuple[str, ...] = ()
 ) -> Iterator[tuple[str, ...]]:
-    """Yield the paths of fields with vectors, those in structs too."""
+    """Yield the paths of fields with vectors, including fields of structs."""
     for field in fields:
         kind, path = index_types.stored_type(field), (*above, field.name)
         if pa.types.is_struct(kind):
@@ -191,7 +191,7 @@ def _vector_fields(
 
 
 def _check_vector(vector: Sequence[float], i: int, path: str, kind: pa.DataType) -> list[float]:
-    """Check that a column can hold a vector's numbers: Lance would wrap or round others."""
+    """Check that a column can hold a vector's numbers: Lance would wrap or round other numbers."""
     if len(vector) != kind.list_size:
         raise invalid(
             f"Query vector {i} has {len(vector)} numbers, and the vectors of column {path!r} have "

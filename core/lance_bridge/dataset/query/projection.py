@@ -1,4 +1,4 @@
-"""The columns of a query's answer: names, or aliases of SQL expressions."""
+"""The columns of a query's result: names, or aliases of SQL expressions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SEARCH_COLUMNS = (ROW_ID, DISTANCE, SCORE, QUERY_INDEX, RELEVANCE)
 _ALIAS = "value"
 
 Columns = list[str] | dict[str, str] | None
-"""Names, expressions by alias, or all columns: what the scanner of pylance takes."""
+"""Names, expressions by alias, or None for all columns: the form of pylance's scanner."""
 
 PlanColumns = Callable[[Columns], object]
 """Plans a query with other columns. Reads no rows, and raises what pylance raises."""
@@ -57,7 +57,7 @@ def parse(columns: QueryTableRequestColumns | None) -> Columns:
 def scanner_columns(columns: Columns, added: str | None) -> dict[str, Any]:
     """Return the scanner's options for columns, with the one that the search adds.
 
-    Naming it keeps the answer stable: Lance plans to stop adding it automatically.
+    Naming it keeps the result stable: Lance plans to stop adding it automatically.
     """
     if columns is None or added is None:
         return {"columns": columns}
@@ -69,7 +69,7 @@ def scanner_columns(columns: Columns, added: str | None) -> dict[str, Any]:
 
 
 def in_brackets(columns: Columns, table: str, is_field: Callable[[str], bool]) -> Columns:
-    """Return columns whose expressions are in brackets, so that Lance reads all of each.
+    """Return columns with each expression in brackets, so that Lance parses all of it.
 
     Args:
         is_field: Whether a source is the path of a field.

@@ -55,7 +55,7 @@ class Query:
     offset: int
     with_row_id: bool
     options: dict[str, Any]
-    """Options of pylance's scanner that do not depend on what is searched."""
+    """Options of pylance's scanner that do not depend on the search."""
     vector: nearest.Nearest | None
     text: full_text.Query | None
 
@@ -66,7 +66,7 @@ class Query:
 
 @dataclass(frozen=True)
 class Scan:
-    """One scan of pylance: a query has two where it searches by vector and by text."""
+    """One scan of pylance: a query that searches by vector and by text has two."""
 
     query: Query
     search: dict[str, Any]
@@ -80,7 +80,7 @@ class Scan:
         return bool(self.query.options["with_row_id"]) and not self.query.wants_row_id
 
     def scanner(self, columns: projection.Columns, *, is_filtered: bool) -> LanceScanner:
-        """Return the scanner; other columns, or no filter, are for finding an error."""
+        """Return the scanner. Other columns, or no filter, help to find the cause of an error."""
         columns_of = projection.scanner_columns(columns, self.adds)
         options = {**self.query.options, **self.search, **columns_of}
         predicate = self.query.predicate if is_filtered else None
@@ -91,8 +91,8 @@ class Scan:
 def parse(table: Table, request: Request) -> Query:
     """Return the query of a request.
 
-    ``k`` is how many rows are returned, after ``offset``. 0 means all, and Lance's default for a
-    search by vector, as in pylance's directory namespace.
+    ``k`` is the number of rows to return after ``offset``. As in pylance's directory namespace, 0
+    means all rows, or Lance's default for a search by vector.
 
     Raises:
         InvalidInputError: (13) an option that does not fit.
@@ -150,11 +150,11 @@ def read(query: Query) -> pa.RecordBatchReader:
         TableColumnNotFoundError: (12) one of them names a column that does not exist.
         ServiceUnavailableError: (17) the storage does not answer. Reading may raise it too.
     """
-    scans = _scans(query)
+    scans = _build_scans(query)
     if len(scans) == 1:
         reader = _run(scans[0], LanceScanner.to_reader)
         if scans[0].has_extra_row_id:
-            reader = _without_row_id(reader)
+            reader = _drop_row_id(reader)
         return pa.RecordBatchReader.from_batches(reader.schema, _read_batches(query, reader))
     by_vector, by_text = [_read_all(scan) for scan in scans]
     fused = fuse(by_vector, by_text, query.limit or 0, query.offset)
@@ -177,33 +177,33 @@ def to_file(reader: pa.RecordBatchReader) -> bytes:
 
 def explain(query: Query, *, verbose: bool) -> str:
     """Return the plan of a query, or both plans of a hybrid one. Raises what `read` does."""
-    return _plans(query, lambda scanner: scanner.explain_plan(verbose=verbose))
+    return _format_plans(query, lambda scanner: scanner.explain_plan(verbose=verbose))
 
 
 def analyze(query: Query) -> str:
     """Run a query and return its plan with metrics of each step. Raises what `read` does."""
-    return _plans(query, LanceScanner.analyze_plan)
+    return _format_plans(query, LanceScanner.analyze_plan)
 
 
-def _scans(query: Query) -> list[Scan]:
+def _build_scans(query: Query) -> list[Scan]:
     page = {"limit": query.limit, "offset": query.offset or None}
     if query.vector is None and query.text is None:
-        return [Scan(_with_row_id(query), page, None)]
+        return [Scan(_add_row_id(query), page, None)]
     by_vector = {"nearest": query.vector.options} if query.vector is not None else {}
     by_text = {"full_text_query": query.text}
     if query.text is None and query.vector is not None:
         # A limit would apply to the rows of the whole batch.
         search = by_vector if query.vector.batch else {**by_vector, **page}
-        return [Scan(_with_row_id(query), search, projection.DISTANCE)]
+        return [Scan(_add_row_id(query), search, projection.DISTANCE)]
     if query.vector is None:
-        return [Scan(_with_row_id(query), {**by_text, **page}, projection.SCORE)]
+        return [Scan(_add_row_id(query), {**by_text, **page}, projection.SCORE)]
     own = replace(
         query,
-        columns=_without_added(query.columns),
-        requested=_without_added(query.requested),
+        columns=_drop_added_columns(query.columns),
+        requested=_drop_added_columns(query.requested),
         with_row_id=True,
     )
-    both = _with_row_id(own)
+    both = _add_row_id(own)
     limit = (query.limit or 0) + query.offset
     return [
         Scan(both, by_vector, projection.DISTANCE),
@@ -211,20 +211,20 @@ def _scans(query: Query) -> list[Scan]:
     ]
 
 
-def _with_row_id(query: Query) -> Query:
+def _add_row_id(query: Query) -> Query:
     # Without it, Lance sorts only by columns that are also returned.
     is_added = query.with_row_id or (bool(query.options["order_by"]) and not query.wants_row_id)
     return replace(query, options={**query.options, "with_row_id": is_added})
 
 
-def _without_row_id(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
+def _drop_row_id(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
     schema = reader.schema.remove(reader.schema.get_field_index(ROW_ID))
     batches = (batch.drop_columns([ROW_ID]) for batch in reader)
     return pa.RecordBatchReader.from_batches(schema, batches)
 
 
-def _without_added(columns: projection.Columns) -> projection.Columns:
-    """Leave out the columns that a hybrid search adds anyway."""
+def _drop_added_columns(columns: projection.Columns) -> projection.Columns:
+    """Return the columns without those that a hybrid search adds anyway."""
     if isinstance(columns, dict):
         return {k: v for k, v in columns.items() if k not in HYBRID_COLUMNS}
     return None if columns is None else [name for name in columns if name not in HYBRID_COLUMNS]
@@ -232,12 +232,12 @@ def _without_added(columns: projection.Columns) -> projection.Columns:
 
 def _read_all(scan: Scan) -> pa.Table:
     reader = _run(scan, LanceScanner.to_reader)
-    with expressions.translate_query_errors(_failure(scan.query)):
+    with expressions.translate_query_errors(_failure_message(scan.query)):
         return reader.read_all()
 
 
-def _plans(query: Query, plan: Callable[[LanceScanner], str]) -> str:
-    plans = [_run(scan, plan) for scan in _scans(query)]
+def _format_plans(query: Query, plan: Callable[[LanceScanner], str]) -> str:
+    plans = [_run(scan, plan) for scan in _build_scans(query)]
     if len(plans) == 1:
         return plans[0]
     by_vector, by_text = plans
@@ -253,7 +253,7 @@ def _run(scan: Scan, run: Callable[[LanceScanner], T]) -> T:
     except expressions.NOT_PLANNED as error:
         with expressions.add_known_columns(query.dataset):
             raise _find_problem(scan) or expressions.to_query_error(
-                error, _failure(query)
+                error, _failure_message(query)
             ) from error
 
 
@@ -284,13 +284,13 @@ def _find_problem(scan: Scan) -> LanceNamespaceError | None:
 def _read_batches(query: Query, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
     paged = query.vector is not None and query.vector.batch and query.offset
     seen: Counter[int] = Counter()
-    with expressions.translate_query_errors(_failure(query)):
+    with expressions.translate_query_errors(_failure_message(query)):
         for batch in reader:
-            yield _page(batch, seen, query) if paged else batch
+            yield _skip_offset(batch, seen, query) if paged else batch
 
 
-def _page(batch: pa.RecordBatch, seen: Counter[int], query: Query) -> pa.RecordBatch:
-    """Leave out the first ``offset`` rows of each vector. ``seen`` counts them over batches."""
+def _skip_offset(batch: pa.RecordBatch, seen: Counter[int], query: Query) -> pa.RecordBatch:
+    """Drop the first ``offset`` rows of each vector. ``seen`` counts rows across batches."""
     kept = []
     for vector in batch.column(projection.QUERY_INDEX).to_pylist():
         kept.append(seen[vector] >= query.offset)
@@ -308,21 +308,21 @@ def _describe_bad_filter(predicate: str, table: str) -> str:
     return expressions.does_not_fit("Filter", predicate, table)
 
 
-def _failure(query: Query) -> str:
+def _failure_message(query: Query) -> str:
     return f"Table '{query.table}' could not be queried"
 
 
 HYBRID_PLAN = "Reciprocal rank fusion of two searches"
 
 HYBRID_COLUMNS = (DISTANCE, SCORE, RELEVANCE, ROW_ID)
-"""The columns at the end of the answer; the last one only if requested."""
+"""The columns at the end of the result; the last one only if requested."""
 
 RANK_CONSTANT = 60
-"""Of the formula; ranks begin at 0. Source: LanceDB's default reranker."""
+"""Added to each rank; ranks begin at 0. Source: LanceDB's default reranker."""
 
 
 def fuse_ranks(searches: Sequence[Sequence[int]]) -> list[tuple[int, float]]:
-    """Return row ids with their scores, best first; equal scores in the order they are found.
+    """Return row ids with their scores, best first; equal scores in the order they were found.
 
     Args:
         searches: The row ids that each search found, best first.
@@ -335,7 +335,7 @@ def fuse_ranks(searches: Sequence[Sequence[int]]) -> list[tuple[int, float]]:
 
 
 def fuse(by_vector: pa.Table, by_text: pa.Table, limit: int, offset: int) -> pa.Table:
-    """Return the rows that either search found, once each, with all their scores.
+    """Return the rows that either search found, without duplicates, with all their scores.
 
     Args:
         by_vector: Rows with ``_distance`` and ``_rowid``, nearest first.

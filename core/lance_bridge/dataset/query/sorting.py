@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def parse_order(
     dataset: lance.LanceDataset, table: Table, request: Request
 ) -> list[ColumnOrdering] | None:
-    """Return the order that a request asks for, as the scanner of pylance takes it.
+    """Return the order that a request asks for, in the form of pylance's scanner.
 
     Raises:
         InvalidInputError: (13) a column's name is not a path.

@@ -78,7 +78,7 @@ class TestGlueOnS3(SmokeCases, PylanceCases, DataCases, DropCases, RegistrationC
     test_drop_of_entries_by_other_implementations_deletes_only_their_data = (
         ForeignCases.test_drop_of_entries_by_other_implementations_deletes_only_their_data
     )
-    _odd = ForeignCases._odd
+    _make_other_entries = ForeignCases._make_other_entries
 
     @pytest.fixture(scope="class")
     @classmethod

@@ -23,16 +23,16 @@ Describe the catalog under test in a `Target`, give it as a fixture, and subclas
 
 The fixture's scope is the class or wider: the cases on the data of tables share a namespace and a
 table. Operations that the implementation lacks are declared in ``Features(absent=…)``: they must
-answer Unsupported.
+raise UnsupportedOperationError.
 
-`ConformanceSuite` is everything, and what a catalog should pass once. For further targets of the
-same kind there are parts of it:
+`ConformanceSuite` has all cases, and a catalog should pass it once. Further targets of the same
+kind can run a part of it:
 
 - `EntrySuite`: entries and namespaces, and a smoke test of the operations on data.
-- `ServerSuite`: all that depends on the server, for further releases of it. It is `EntrySuite`,
-  concurrent clients and restarts.
-- `RequestSuite`: what depends on the kind of catalog. Identifiers, requests, and whole tables of
-  data. It is for another configuration, such as one more level of namespaces.
+- `ServerSuite`: all cases that depend on the server, for further releases of it. They are those of
+  `EntrySuite`, concurrent clients and restarts.
+- `RequestSuite`: the cases that depend on the kind of catalog: identifiers, requests, and whole
+  tables of data. It is for another configuration, such as one more level of namespaces.
 
 The author of a ``lance_bridge.Catalog`` runs `CatalogSuite` as well. It calls the catalog's own
 methods, with the same target and the same fixture::
@@ -47,15 +47,15 @@ By default it takes the catalog from the namespace that ``connect`` returns; oth
 few more. The other hooks are optional, and a case that lacks one is skipped with that reason:
 
 - ``read_entry`` and ``write_entry`` read and write an entry in the server without the adapter. They
-  show that the adapter stores all of it, and reads what others have stored.
-- ``faults`` makes faults on the way to the server (see `Faults`): it refuses, is busy or broken,
-  breaks off a listing, loses a reply, or delays a change until another one has been made. Most
-  adapters that pass without it fail with it.
+  show that the adapter stores all of it, and reads what other clients have stored.
+- ``faults`` makes faults between the adapter and the server (see `Faults`): refused requests, a
+  busy or broken server, an interrupted listing, a lost reply, or a change that is delayed until
+  another one has been made. Most adapters that pass without it fail with it.
 - ``other_catalog``, ``secrets`` and ``grants`` are for descriptions and for vended credentials.
 
-What the capabilities declare decides which cases run: what is declared must work, and what is
-declared impossible must raise UnsupportedOperationError and change nothing. A property may be
-refused as InvalidInput; it may not be changed or lost.
+The declared capabilities decide which cases run: what is declared must work, and what is declared
+impossible must raise UnsupportedOperationError and change nothing. A property may be refused as
+InvalidInput; it may not be changed or lost.
 
 Needs pytest and hypothesis (``pip install 'lance-bridge[testing]'``). ``python -m
 lance_bridge.testing`` runs both suites on a configured catalog without any code, and without the
@@ -103,10 +103,10 @@ _CASES = (
 
 
 def rewrite_asserts() -> None:
-    """Let plain asserts of the cases explain themselves; pytest must run already.
+    """Enable pytest's assertion rewriting for the cases; pytest must be running.
 
-    By itself it does so only in test files, and only in modules that were not imported before.
-    Hence the suite is imported when it is first used.
+    By default, pytest rewrites only test files, and never a module that is imported already. So the
+    suite is imported when it is first used.
     """
     pytest.register_assert_rewrite(*(f"{__name__}.{name}" for name in _CASES))
 

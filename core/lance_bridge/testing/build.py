@@ -10,7 +10,7 @@ import pyarrow as pa
 
 RUN = uuid.uuid4().hex[:8]
 PREFIX = f"lbkit_{RUN}"
-"""Every namespace that this run makes starts with this."""
+"""Prefix of every namespace that this run makes."""
 
 SCHEMA = pa.schema([("id", pa.int64()), ("word", pa.string())])
 
@@ -18,7 +18,7 @@ _counter = itertools.count()
 
 
 def unique_name() -> str:
-    """Return a name in lower case letters, digits and underscores that no other run has."""
+    """Return a name in lower case letters, digits and underscores that no other run uses."""
     return f"{PREFIX}_{next(_counter)}"
 
 
@@ -38,7 +38,7 @@ def ipc(table: pa.Table) -> bytes:
 
 
 def ipc_without_batches() -> bytes:
-    """Return a valid stream that holds a schema and nothing else."""
+    """Return a valid stream with a schema and no batches."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, SCHEMA):
         pass
@@ -46,7 +46,7 @@ def ipc_without_batches() -> bytes:
 
 
 def malformed_streams() -> dict[str, bytes]:
-    """Return streams that must be refused, by what is wrong with them."""
+    """Return streams that must be refused, by their defect."""
     whole = ipc(rows(range(1000)))
     return {
         "empty bytes": b"",

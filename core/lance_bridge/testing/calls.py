@@ -1,4 +1,4 @@
-"""Requests made short: one method per operation, identifiers and options as arguments."""
+"""A client with one method per operation, which takes identifiers and options as arguments."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Calls:
     """A client under test, called with identifiers in place of request models.
 
     Keyword options are fields of the request model of the operation. ``locations`` collects every
-    place that an answer named, so that a case can clean up.
+    location in a response, so that a case can clean up.
     """
 
     def __init__(self, client: api.LanceNamespace) -> None:
@@ -29,11 +29,11 @@ class Calls:
     def call(
         self, operation: str, id: Id, data: pa.Table | bytes | None = None, **fields: Any
     ) -> Any:
-        """Call an operation by its name in the trait.
+        """Call an operation by its name in ``LanceNamespace``.
 
         Args:
             data: The rows of an operation that takes some.
-            fields: Those of the request; models in it are given as mappings.
+            fields: Fields of the request; nested models are given as mappings.
         """
         given = {"id": None if id is None else list(id), **fields}
         arguments: list[object] = [request_model(operation).model_validate(given)]
@@ -75,7 +75,7 @@ class Calls:
 
     def declare_table(self, id: Id, **options: Any) -> api.DeclareTableResponse:
         answer = self.client.declare_table(_request(api.DeclareTableRequest, id, options))
-        self._note(answer.location)
+        self._note_location(answer.location)
         return answer
 
     def create_table(
@@ -83,7 +83,7 @@ class Calls:
     ) -> api.CreateTableResponse:
         data = content if isinstance(content, bytes) else ipc(content)
         answer = self.client.create_table(_request(api.CreateTableRequest, id, options), data)
-        self._note(answer.location)
+        self._note_location(answer.location)
         return answer
 
     def register_table(self, id: Id, location: str, **options: Any) -> api.RegisterTableResponse:
@@ -107,7 +107,7 @@ class Calls:
         return self.client.rename_table(_request(api.RenameTableRequest, id, options))
 
     def count(self, id: Id, **options: Any) -> int:
-        """Return the count, which implementations give as a number or in a response model."""
+        """Return the count, which implementations return as a number or in a response model."""
         request = _request(api.CountTableRowsRequest, id, options)
         answer: Any = self.client.count_table_rows(request)
         return int(getattr(answer, "count", answer))
@@ -122,7 +122,7 @@ class Calls:
         """Return all names of ``list_namespaces``, page by page."""
         return collect(self.list_namespaces, "namespaces", limit, id=id)
 
-    def _note(self, location: str | None) -> None:
+    def _note_location(self, location: str | None) -> None:
         if location:
             self.locations.add(location)
 
@@ -130,9 +130,9 @@ class Calls:
 def pages(
     call: Callable[..., Any], field: str, limit: int | None, token: str | None = None, **more: Any
 ) -> Iterator[tuple[list[str], str | None]]:
-    """Yield each page of a listing, from ``token`` on, with the token of the next.
+    """Yield each page of a listing, from ``token`` on, with the token of the next page.
 
-    Fails where a page is longer than ``limit``, and where a token comes twice: such a listing
+    Fails if a page is longer than ``limit``, or if a token is repeated, because such a listing
     never ends.
     """
     seen: set[str] = set()

@@ -116,20 +116,20 @@ class CaseNamespace(Calls):
     # -- the end ---------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Remove what the case made, where the client still can, and close the client."""
+        """Remove what the case made, as far as the client can, and close the client."""
         for namespace_id, name in self._entries:
             self.target.remove_entry(namespace_id, name)
         for namespace_id in reversed(self.namespaces):
             self._remove(namespace_id)
         for location in [*self._locations, *self.locations]:
-            # The prefix guards against an answer with a location that is not the kit's.
+            # The prefix guards against a response with a location that is not the kit's.
             if PREFIX in location:
                 self.storage.remove(location)
                 self.storage.remove_empty_parents(location, PREFIX)
         super().close()
 
     def _remove(self, namespace_id: list[str]) -> None:
-        """Remove a namespace with its tables, by one call where the catalog can and it works."""
+        """Remove a namespace with its tables, in one call if the catalog supports that."""
         if self._drop_cascade(namespace_id) or not _try(self.namespace_exists, namespace_id):
             return
         tables: list[str] = []
@@ -150,5 +150,5 @@ class CaseNamespace(Calls):
 
 
 def _try(call: Callable[..., object], *arguments: object) -> bool:
-    """Return whether the call worked: a case that failed may leave anything behind."""
+    """Return whether the call succeeded: a failed case may leave anything behind."""
     return code_of(call, *arguments) is None

@@ -18,7 +18,7 @@ _Test = TypeVar("_Test", bound=Callable[..., Any])
 
 
 def needs(*names: str) -> Callable[[_Test], _Test]:
-    """Skip a case, saying why, where the target lacks a feature, an operation or a method."""
+    """Skip a case, with the reason, if the target lacks a feature, an operation or a method."""
 
     def mark(test: _Test) -> _Test:
         setattr(test, _NEEDS, (*getattr(test, _NEEDS, ()), *names))
@@ -34,20 +34,19 @@ _FEATURE_OF = {
     "drop_namespace": "namespace_changes",
     "list_all_tables": "list_all",
 }
-"""Operation to the feature without which it cannot be called with success."""
+"""Operation to the feature that it needs to succeed."""
 
 
 def why_absent(target: Target, operation: str) -> str:
-    """Return why the target does not have an operation; empty if it has."""
+    """Return why the target lacks an operation; empty if it has it."""
     feature = _FEATURE_OF.get(operation)
     return target.lacks(operation) or (target.lacks(feature) if feature else "")
 
 
 class Refusals:
-    """Compares the answers to many requests of one case, each of which must be refused.
+    """Checks the results of many requests of one case, each of which must be refused.
 
-    A request that the target declares a deviation, as ``test_case[name]``, must be answered
-    otherwise.
+    A request that the target declares as a deviation, ``test_case[name]``, must fail that check.
     """
 
     def __init__(self, target: Target, case: str) -> None:
@@ -64,10 +63,10 @@ class Refusals:
         """Require that every operation refuses every candidate.
 
         Args:
-            calls: Operation to its call with a candidate. Those that the target declares absent are
-                left out.
+            calls: Operation to its call with a candidate. Operations that the target declares
+                absent are skipped.
             candidates: Identifiers, or values of an option; at least one.
-            codes: The codes that are right.
+            codes: The expected codes.
             naming: What each message must contain, in any letter case.
         """
         complaints = {}
@@ -78,10 +77,10 @@ class Refusals:
         self.compare(complaints)
 
     def compare(self, complaints: Mapping[str, str]) -> None:
-        """Require that nothing is wrong but what the target declares.
+        """Require complaints about exactly the requests that the target declares as deviations.
 
         Args:
-            complaints: Name of a request to what is wrong with the answer, empty if nothing is.
+            complaints: Name of a request to what is wrong with its result, empty if nothing is.
         """
         if not complaints:
             pytest.skip(f"{type(self._target).__name__} declares that each operation is absent")
@@ -111,7 +110,7 @@ class Cases:
 
     @pytest.fixture(autouse=True)
     def _declared(self, request: pytest.FixtureRequest, target: Target) -> None:
-        """Skip what the target declares absent; expect to fail what it declares deviant."""
+        """Skip cases of absent operations; expect cases that are declared as deviations to fail."""
         for need in getattr(request.function, _NEEDS, ()):
             reason = target.lacks(need)
             if reason:
@@ -123,7 +122,7 @@ class Cases:
 
     @pytest.fixture
     def refusals(self, request: pytest.FixtureRequest, target: Target) -> Refusals:
-        """The answers to many requests, to be compared at once."""
+        """A check of the results of many requests."""
         return Refusals(target, request.node.originalname)
 
     @pytest.fixture

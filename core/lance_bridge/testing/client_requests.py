@@ -23,14 +23,14 @@ _MESSAGES = {
 
 
 class _Request(dict[str, Any]):
-    """A mapping with `model_dump`, which is no model: what those clients hand over."""
+    """A mapping with `model_dump` that is not a model, as those clients pass it."""
 
     def model_dump(self) -> dict[str, Any]:
         return dict(self)
 
 
 def _request(operation: str, **fields: Any) -> _Request:
-    """Return a request with all optional fields null, and one that the API does not have."""
+    """Return a request with all optional fields null, and with a field that the API lacks."""
     return _Request({
         **dict.fromkeys(request_model(operation).model_fields),
         **fields,
@@ -39,7 +39,7 @@ def _request(operation: str, **fields: Any) -> _Request:
 
 
 class ClientCases(Cases):
-    """A request that is a mapping is answered as the model with the same fields is."""
+    """A request that is a mapping has the same result as a model with the same fields."""
 
     def test_a_table_lives_its_life_through_requests_that_are_mappings(
         self, ns: CaseNamespace
@@ -67,7 +67,7 @@ class ClientCases(Cases):
     def test_the_message_of_an_error_begins_as_clients_expect(
         self, ns: CaseNamespace, refusals: Refusals
     ) -> None:
-        """Rust clients see the text of an error alone, and decide by it."""
+        """Rust clients see only the text of an error, and decide by it."""
         ids = {
             "describe_table": ns.table(),
             "describe_namespace": ns.missing_namespace(),
@@ -97,7 +97,7 @@ class ClientCases(Cases):
 
 
 def _call_bare(ns: CaseNamespace, name: str, table_id: list[str]) -> object:
-    """Call an operation by name with a request that holds nothing but an identifier."""
+    """Call an operation by name with a request that has only an identifier."""
     arguments: list[object] = [request_model(name).model_construct(id=table_id)]
     if "request_data" in inspect.signature(getattr(LanceNamespace, name)).parameters:
         arguments.append(b"")

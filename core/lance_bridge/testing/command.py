@@ -1,11 +1,11 @@
 """The command that runs the kit against a configured catalog.
 
 Everything is made in namespaces with names of this run, and removed at the end of each case. Ctrl-C
-and SIGTERM end the case that runs, and remove what it made. `kit_options` has the options.
+and SIGTERM end the running case, and remove what it made. `kit_options` has the options.
 
-The exit code is 0 when every case passed; 1 when the catalog or the place for data cannot be used,
-which is tried first; 2 when the command was given wrongly or selects no case; 3 when a case failed;
-130 after Ctrl-C or SIGTERM.
+The exit code is 0 if every case passed; 1 if the catalog or the data root cannot be used, which is
+checked first; 2 if the options are wrong or select no case; 3 if a case failed; 130 after Ctrl-C or
+SIGTERM.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from .target import Target
 
 _TESTS_FAILED = int(pytest.ExitCode.TESTS_FAILED)
 _DEFECTS = (TypeError, AttributeError, ImportError, LookupError, OSError, RuntimeError, ValueError)
-"""What the constructor of an unfinished adapter raises, such as for a missing method."""
+"""Errors of the constructor of an unfinished adapter, such as for a missing method."""
 _MISUSES = (int(pytest.ExitCode.USAGE_ERROR), int(pytest.ExitCode.NO_TESTS_COLLECTED))
 
 
@@ -48,13 +48,13 @@ class ConfiguredTarget(Target):
         self._name = name
         self._properties = dict(properties)
         self.reasons: dict[str, str] = {}
-        """Feature that is missing to the reason."""
+        """Missing feature to the reason."""
 
     def connect(self) -> lance_namespace.LanceNamespace:
         return lance_bridge.connect(self._name, self._properties)
 
     def lacks(self, need: str) -> str:
-        """Also see the base class: in the catalog's own words where it has some."""
+        """Return why ``need`` is missing, in the catalog's own words if it has some."""
         if not super().lacks(need):
             return ""
         if need in self.features.absent:
@@ -65,7 +65,7 @@ class ConfiguredTarget(Target):
 
 
 def main(arguments: Sequence[str] | None = None, program: str = kit_options.MODULE) -> int:
-    """Run the kit as the arguments say; return the exit code."""
+    """Run the kit with command-line arguments; return the exit code."""
     return run(kit_options.parse(arguments, program), program)
 
 
@@ -74,7 +74,7 @@ def run(given: argparse.Namespace, program: str = kit_options.MODULE) -> int:
     if given.list_groups:
         print(*groups(), sep="\n")
         return 0
-    with _interrupts() as interrupts:
+    with _catch_interrupts() as interrupts:
         try:
             return _run(given, program, interrupts)
         except PreflightError as error:
@@ -87,7 +87,7 @@ def run(given: argparse.Namespace, program: str = kit_options.MODULE) -> int:
 
 def _run(given: argparse.Namespace, program: str, interrupts: list[int]) -> int:
     target, results = _target(given), Results(given.catalog)
-    with _answer_kept_apart(given), tempfile.TemporaryDirectory(prefix=f"{PREFIX}_") as temporary:
+    with _redirect_output(given), tempfile.TemporaryDirectory(prefix=f"{PREFIX}_") as temporary:
         target.data_root = temporary if given.data_root is None else given.data_root
         for check in (check_levels, check_data_root, check_catalog, check_table):
             check(target)
@@ -105,7 +105,7 @@ def _run(given: argparse.Namespace, program: str, interrupts: list[int]) -> int:
 
 
 def _target(given: argparse.Namespace) -> Target:
-    """Return what the options describe.
+    """Return the target that the options describe.
 
     Raises:
         PreflightError: there is no such catalog or feature, or the properties are wrong.
@@ -142,7 +142,7 @@ def _announce(target: Target) -> None:
 
 
 def _plugin_for(target: Target) -> ModuleType:
-    """Return a plugin that gives the target to pytest as a fixture, and groups to ``-k``."""
+    """Return a pytest plugin with the target as a fixture, and with groups as names for ``-k``."""
 
     @pytest.fixture(scope="session", name="target")
     def configured_target() -> Target:
@@ -162,7 +162,7 @@ def _plugin_for(target: Target) -> ModuleType:
 
 
 def _features(namespace: lance_namespace.LanceNamespace) -> Features:
-    """Return what the implementation declares, or the defaults where it declares nothing."""
+    """Return what the implementation declares, or the defaults if it declares nothing."""
     capabilities = getattr(namespace, "capabilities", None)
     absent = inherited_operations(type(namespace))
     if capabilities is None:
@@ -186,8 +186,8 @@ def _pytest_arguments(given: argparse.Namespace) -> list[str]:
 
 
 @contextmanager
-def _interrupts() -> Iterator[list[int]]:
-    """Treat SIGTERM as Ctrl-C, and note both: pytest ends by them as by anything else."""
+def _catch_interrupts() -> Iterator[list[int]]:
+    """Treat SIGTERM as Ctrl-C, and record both: pytest's exit code does not show them reliably."""
     seen: list[int] = []
 
     def interrupt(number: int, _frame: FrameType | None) -> None:
@@ -203,8 +203,8 @@ def _interrupts() -> Iterator[list[int]]:
 
 
 @contextmanager
-def _answer_kept_apart(given: argparse.Namespace) -> Iterator[None]:
-    """Let what pytest prints go to standard error where a program reads the answer."""
+def _redirect_output(given: argparse.Namespace) -> Iterator[None]:
+    """Redirect pytest's output to standard error if a program reads the result."""
     if given.output == "text":
         yield
         return

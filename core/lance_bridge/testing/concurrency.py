@@ -21,13 +21,13 @@ from .storage import same_location
 THREADS = 8
 ROUNDS = 25
 DEADLINE = 120.0
-"""Seconds after which threads that have not answered count as hanging."""
+"""Seconds after which threads that have not finished count as hanging."""
 
 _T = TypeVar("_T")
 
 
 def race(call: Callable[[int], _T], threads: int = THREADS) -> list[_T | LanceNamespaceError]:
-    """Run ``call(number)`` in threads that start together; return answers or Lance errors."""
+    """Run ``call(number)`` in threads that start together; return results or Lance errors."""
     start = threading.Barrier(threads)
 
     def run(number: int) -> _T | LanceNamespaceError:
@@ -42,7 +42,7 @@ def race(call: Callable[[int], _T], threads: int = THREADS) -> list[_T | LanceNa
 
 
 def check_winners(answers: list[_T | LanceNamespaceError], code: ErrorCode) -> list[int]:
-    """Require at least one answer, and this code from the others; return the winners' numbers.
+    """Require at least one success, and this code from the others; return the winners' numbers.
 
     A loser may also get ConcurrentModification.
     """
@@ -59,14 +59,14 @@ def check_winners(answers: list[_T | LanceNamespaceError], code: ErrorCode) -> l
 
 
 def check_one_winner(answers: list[_T | LanceNamespaceError], code: ErrorCode) -> int:
-    """Require one answer, and this code from all others; return the winner's number."""
+    """Require one success, and this code from all others; return the winner's number."""
     winners = check_winners(answers, code)
     assert len(winners) == 1, f"{len(winners)} of {len(answers)} callers won"
     return winners[0]
 
 
 def answers_only(answers: list[_T | LanceNamespaceError]) -> list[_T]:
-    """Require that no caller got an error; return the answers."""
+    """Require that no caller got an error; return the results."""
     wrong = [described(answer) for answer in answers if isinstance(answer, LanceNamespaceError)]
     assert not wrong
     return [answer for answer in answers if not isinstance(answer, LanceNamespaceError)]
@@ -75,7 +75,7 @@ def answers_only(answers: list[_T | LanceNamespaceError]) -> list[_T]:
 class ConcurrencyCases(Cases):
     """Threads that share a client object, and callers that want the same name."""
 
-    # -- each answer belongs to its own question -------------------------------------------------
+    # -- each response belongs to its own request ------------------------------------------------
 
     def test_each_thread_is_answered_about_its_own_table(self, ns: CaseNamespace) -> None:
         own = [ns.declare_table(ns.table(f"t{n}")).location for n in range(THREADS)]
@@ -206,7 +206,7 @@ class ConcurrencyCases(Cases):
     @needs("pickles")
     def test_a_pickled_client_answers_the_same(self, ns: CaseNamespace) -> None:
         table_id = ns.with_rows()
-        # Our own bytes, made on the line itself.
+        # The bytes are our own, made on this line.
         copy = Calls(pickle.loads(pickle.dumps(ns.client)))
         assert same_location(copy.describe_table(table_id).location or "", ns.location(table_id))
         copy.close()

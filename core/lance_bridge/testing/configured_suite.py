@@ -1,4 +1,4 @@
-"""The suite as ``python -m lance_bridge.testing`` runs it; the ``target`` comes from there."""
+"""The suite as ``python -m lance_bridge.testing`` runs it; the command supplies the ``target``."""
 
 from __future__ import annotations
 
@@ -11,4 +11,4 @@ class TestConfigured(ConformanceSuite):
 
 
 class TestAdapter(CatalogSuite):
-    """The adapter behind it, where it is one of lance-bridge's."""
+    """The adapter behind it, if it is one of lance-bridge's."""

@@ -1,4 +1,4 @@
-"""Expecting an error: its type, its code, and that its message names the object."""
+"""Expect an error: its type, its code, and that its message names the object."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def refused(*codes: ErrorCode, naming: str = "") -> Iterator[None]:
     """Require that the block raises a Lance error with one of these codes.
 
     Args:
-        codes: The codes that are right.
+        codes: The expected codes.
         naming: What the message must contain, in any letter case.
     """
     wanted = " or ".join(f"{code.name} ({code.value})" for code in codes)
@@ -50,10 +50,10 @@ def code_of(call: Callable[..., object], *arguments: object) -> ErrorCode | None
 def answer_of(
     call: Callable[[_T], object], argument: _T, codes: Collection[ErrorCode], naming: str = ""
 ) -> str:
-    """Return what was wrong with the answer to a call that must be refused; empty if nothing.
+    """Return what is wrong with the result of a call that must be refused; empty if nothing.
 
     Args:
-        codes: The codes that are right.
+        codes: The expected codes.
         naming: What the message must contain, in any letter case.
     """
     given = repr(argument)[:60]
@@ -65,6 +65,6 @@ def answer_of(
         if error.code in codes and is_named:
             return ""
         return f"{given}: {described(error)}; expected {expected}"
-    except Exception as error:  # noqa: BLE001 - an error without a code is an answer too
+    except Exception as error:  # noqa: BLE001 - an error without a code is wrong too
         return f"{given}: {type(error).__name__}: {error}"
     return f"{given}: accepted; expected {expected}"

@@ -56,26 +56,26 @@ class Features:
     """A table can be renamed into another namespace."""
     register: bool = True
     alter: bool = True
-    """An entry's properties and location can change, as RegisterTable with Overwrite does it."""
+    """An entry's properties and location can change, as by RegisterTable with Overwrite."""
     chosen_location: bool = True
     """DeclareTable honours the location in the request."""
     cascade: bool = True
     list_all: bool = True
     declare_again: bool = True
-    """A table without data can be declared again, with the same answer, so that a failed first
-    write can be repeated. False: TableAlreadyExists."""
+    """A table without data can be declared again, with the same response, so that a failed first
+    write can be retried. False: TableAlreadyExists."""
     create_completes: bool = True
     """CreateTable in mode Create fills a declared table without data. False: TableAlreadyExists."""
     exclusive_changes: bool = True
-    """Of callers that drop or rename one table at once, exactly one succeeds. False: several may be
-    answered that they did; the result must be right all the same."""
+    """Exactly one of several concurrent callers that drop or rename a table succeeds. False: more
+    than one may succeed, but the result must be right."""
     managed_tables: bool = True
-    """The catalog can hold a table's latest version: ``managed_by=impl`` among the properties. The
-    entry is compared and set by each commit. False: Unsupported (0)."""
+    """The catalog can hold a table's latest version: ``managed_by=impl`` among the properties. Each
+    commit compares and sets the entry. False: Unsupported (0)."""
     pickles: bool = False
     """A client object can be pickled."""
     delimiter: str = "$"
-    """Joins the names of an identifier in the answer of ListAllTables."""
+    """Joins the names of an identifier in the response of ListAllTables."""
     good_names: Sequence[str] = ("a", "_a", "a_b", "a1", "1a", "select", "table", "a" * 60)
     """Odd names, in the catalog's own spelling, that must work for namespaces and tables."""
     hostile_names: Sequence[str] = HOSTILE_NAMES
@@ -84,7 +84,7 @@ class Features:
     """Longest accepted name, in characters; one more is InvalidInput. None: unlimited."""
     max_table_name: int | None = None
     absent: frozenset[str] = frozenset()
-    """Operations (method names of ``LanceNamespace``) that must answer Unsupported (0)."""
+    """Operations (method names of ``LanceNamespace``) that must raise Unsupported (0)."""
 
 
 @dataclass(frozen=True)
@@ -94,13 +94,13 @@ class StatefulBounds:
     examples: int = 15
     steps: int = 25
     derandomize: bool = True
-    """The same sequences in every run. False searches further, for long runs by hand."""
+    """Use the same sequences in every run. False tries new ones, for long manual runs."""
     shrink: bool = True
-    """Shorten a sequence that fails before it is shown; that repeats it many times."""
+    """Shorten a failing sequence before it is reported, which repeats it many times."""
 
 
 def from_capabilities(capabilities: Capabilities, base: Features | None = None) -> Features:
-    """Return ``base`` with what the capabilities decide."""
+    """Return ``base`` with the features that the capabilities decide."""
     return replace(
         base or Features(),
         folds_case=capabilities.folds_case,
@@ -142,9 +142,9 @@ def without(features: Features, *names: str) -> Features:
 
 
 def inherited_operations(implementation: type[LanceNamespace]) -> frozenset[str]:
-    """Return the operations that a class leaves as it found them, which is Unsupported.
+    """Return the operations that a class does not override, and that are therefore Unsupported.
 
-    They are those of the trait, and those that need a compute engine.
+    They are those of ``LanceNamespace``, and those that need a compute engine.
     """
     operations = {name for name in vars(LanceNamespace) if not name.startswith("_")}
     unsupported = [

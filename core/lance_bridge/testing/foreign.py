@@ -17,7 +17,7 @@ INVALID = ErrorCode.INVALID_INPUT
 
 
 class ForeignCases(Cases):
-    """What shares the catalog with Lance's own tables."""
+    """Entries that share the catalog with Lance's own tables."""
 
     # -- entries that are not Lance's ------------------------------------------------------------
 
@@ -114,7 +114,7 @@ class ForeignCases(Cases):
     def test_entries_by_other_implementations_are_listed_described_and_read(
         self, ns: CaseNamespace
     ) -> None:
-        made = self._odd(ns)
+        made = self._make_other_entries(ns)
         assert ns.names() == sorted(made)
         for name, place in made.items():
             ns.table_exists(ns.table(name))
@@ -126,7 +126,7 @@ class ForeignCases(Cases):
     def test_deregister_of_entries_by_other_implementations_keeps_their_data(
         self, ns: CaseNamespace
     ) -> None:
-        made = self._odd(ns)
+        made = self._make_other_entries(ns)
         for name, place in made.items():
             ns.deregister_table(ns.table(name))
             assert ns.storage.ids(place) == [0, 1, 2], name
@@ -136,7 +136,7 @@ class ForeignCases(Cases):
     def test_drop_of_entries_by_other_implementations_deletes_only_their_data(
         self, ns: CaseNamespace
     ) -> None:
-        made = self._odd(ns)
+        made = self._make_other_entries(ns)
         for name in list(made):
             ns.drop_table(ns.table(name))
             assert ns.storage.files(made.pop(name)) == frozenset(), name
@@ -147,19 +147,19 @@ class ForeignCases(Cases):
     def test_rename_of_entries_by_other_implementations_keeps_their_data(
         self, ns: CaseNamespace
     ) -> None:
-        for name, place in self._odd(ns).items():
+        for name, place in self._make_other_entries(ns).items():
             ns.rename_table(ns.table(name), f"{name}_new")
             assert same_location(ns.location(ns.table(f"{name}_new")), place), name
             assert ns.storage.ids(place) == [0, 1, 2], name
 
     @needs("other_entry_types", "make_entry", "namespace_changes", "cascade")
     def test_drop_cascade_drops_entries_by_other_implementations(self, ns: CaseNamespace) -> None:
-        self._odd(ns)
+        self._make_other_entries(ns)
         ns.drop_namespace(ns.id, behavior="Cascade")
         with refused(ErrorCode.NAMESPACE_NOT_FOUND):
             ns.namespace_exists(ns.id)
 
-    def _odd(self, ns: CaseNamespace) -> dict[str, str]:
+    def _make_other_entries(self, ns: CaseNamespace) -> dict[str, str]:
         """Make one entry of each type; return their locations by name."""
         made = {}
         for number, entry_type in enumerate(ns.target.other_entry_types):

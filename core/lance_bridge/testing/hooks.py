@@ -17,7 +17,7 @@ class RawEntry:
 
     location: str | None
     properties: Mapping[str, str] = field(default_factory=dict)
-    """All that the catalog keeps beside the location, its own additions included."""
+    """All that the catalog stores besides the location, including its own additions."""
     is_external: bool = True
     """The entry has every mark that keeps the catalog from deleting or moving its files."""
 
@@ -29,13 +29,13 @@ class HeldChange:
     arrived: threading.Event = field(default_factory=threading.Event)
     """Set when the request has left the adapter."""
     release: threading.Event = field(default_factory=threading.Event)
-    """Set it to let the request go on."""
+    """Set it to let the request continue."""
 
 
 class Faults(ABC):
     """Faults between an adapter and its server, or its library if it has no server.
 
-    Every method but `catalog` may be left out; the cases that need it are then skipped. Each
+    Every method except `catalog` is optional; the cases that need a missing one are skipped. Each
     returns a context manager, and the fault ends with it.
     """
 
@@ -45,11 +45,11 @@ class Faults(ABC):
         """The catalog whose requests are affected. It should not wait long between retries."""
 
     def lose_next_reply(self) -> AbstractContextManager[None]:
-        """Let the server make the next change, and its reply never arrive."""
+        """Let the server make the next change, and lose its reply."""
         raise NotImplementedError
 
     def stall_next_reply(self) -> AbstractContextManager[None]:
-        """Let the server make the next change, and not reply while this lasts.
+        """Let the server make the next change, and not reply until the context ends.
 
         `catalog` should wait for a reply for a second or so, not more.
         """
@@ -70,7 +70,7 @@ class Faults(ABC):
     def be_busy(self) -> AbstractContextManager[None]:
         """Answer every request as the server does when it is overloaded or down for a while.
 
-        A library whose readers never wait raises what it raises where no reader can be admitted.
+        A library whose readers never wait raises its error for a reader that cannot be admitted.
         """
         raise NotImplementedError
 
@@ -83,7 +83,7 @@ class Faults(ABC):
         raise NotImplementedError
 
     def hold_next_change(self) -> AbstractContextManager[HeldChange]:
-        """Stop the next request that changes something before the server hears of it."""
+        """Hold the next request that changes something before it reaches the server."""
         raise NotImplementedError
 
     def changes_received(self) -> int:

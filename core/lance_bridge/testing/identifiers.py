@@ -77,7 +77,7 @@ class IdentifierCases(Cases):
     ) -> None:
         parent = ns.target.parent
         hostile = set(ns.features.hostile_names)
-        # A catalog that takes such a name may have one already, which is not ours to drop.
+        # A catalog that accepts such a name may have one already, which the kit must not drop.
         hostile -= set(ns.all_namespaces(parent))
         try:
             identifiers = [[*parent, name] for name in sorted(hostile)]

@@ -153,7 +153,7 @@ def _write_without_the_catalog(ns: CaseNamespace) -> None:
 
 
 def _ids(ns: CaseNamespace) -> list[int]:
-    """Return the ids in the table as pylance reads them by name."""
+    """Return the ids in the table, which pylance reads through the namespace."""
     dataset = lance.dataset(namespace_client=ns.client, table_id=ns.table())
     return sorted(dataset.to_table()["id"].to_pylist())
 

@@ -13,7 +13,7 @@ NO_NAMESPACE = ErrorCode.NAMESPACE_NOT_FOUND
 
 
 class MissingCases(Cases):
-    """What each operation on an entry answers where there is none."""
+    """Operations on entries that do not exist."""
 
     def test_operations_on_a_missing_table_are_table_not_found(
         self, ns: CaseNamespace, refusals: Refusals

@@ -1,7 +1,7 @@
 """The in-memory model that the stateful case compares a catalog with.
 
-It answers a call with a value or raises the error type that the catalog must raise. Locations are
-left to the catalog: the caller tells the model where a table was put.
+Its methods return a value or raise the error type that the catalog must raise. The catalog chooses
+locations: the caller sets the location of a new table in the model.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Ids = list[int]
 
 @dataclass
 class Entry:
-    """One table: where it lies, and the ids in it; None where it is only declared."""
+    """One table: its location, and its ids, which are None if it is only declared."""
 
     location: str = ""
     ids: Ids | None = None
@@ -35,7 +35,7 @@ class Model:
     create_completes: bool
     namespaces: dict[str, dict[str, Entry]] = field(default_factory=dict)
     kept: dict[str, Ids] = field(default_factory=dict)
-    """Data that no entry points to any more and that must still be there, by location."""
+    """Data that no entry refers to any more, and that must still exist, by location."""
 
     # -- namespaces ------------------------------------------------------------------------------
 

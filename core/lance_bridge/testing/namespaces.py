@@ -16,7 +16,7 @@ INVALID = ErrorCode.INVALID_INPUT
 
 
 class NamespaceCases(Cases):
-    """Namespaces, without what concerns names, paging and foreign tables."""
+    """Namespaces, except names, paging and foreign tables."""
 
     # -- create ----------------------------------------------------------------------------------
 

@@ -136,7 +136,7 @@ class PagingCases(Cases):
         refusals.refuse(self._listings(ns, "page_token"), BAD_TOKENS, INVALID, naming="token")
 
     def _listings(self, ns: CaseNamespace, option: str) -> dict[str, Callable[[Any], object]]:
-        """Return each operation with pages as a call with a value of an option."""
+        """Return each paged operation as a call that takes the value of an option."""
         listings: dict[str, Callable[..., object]] = {
             "list_tables": partial(ns.list_tables, ns.id),
             "list_namespaces": partial(ns.list_namespaces, ns.target.parent),
@@ -171,5 +171,5 @@ class PagingCases(Cases):
         second.close()
 
     def _rest(self, ns: CaseNamespace, token: str | None) -> list[str]:
-        """Return what follows a page, one name at a time; nothing follows the last."""
+        """Return the names after a page, read one at a time; none after the last page."""
         return collect(ns.list_tables, "tables", 1, token, id=ns.id) if token else []

@@ -1,7 +1,7 @@
-"""What a run needs, tried before the first case: the catalog, and locations for data.
+"""Checks of what a run needs, before the first case: the catalog, and locations for data.
 
-Otherwise each case would fail for the same reason, or wait for the same server. What is made here
-is removed again, also after a failure and on Ctrl-C.
+Without them, each case would fail for the same reason, or wait for the same server. What the checks
+make is removed again, also after a failure and on Ctrl-C.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .storage import Storage, local_path
 from .target import Target
 
 _FAILURES = (LanceNamespaceError, OSError, RuntimeError, ValueError)
-"""What a client or a store raises that cannot do its work."""
+"""Errors of a client or a store that does not work."""
 
 
 class PreflightError(Exception):
@@ -39,14 +39,14 @@ class PreflightError(Exception):
 
 
 def check_levels(target: Target) -> None:
-    """Check that tables can lie in the namespaces that the kit would make; makes no call.
+    """Check, without a call, that the namespaces that the kit would make can hold tables.
 
     Raises:
-        PreflightError: those would be of another level, or namespaces cannot be made.
+        PreflightError: they would be at another level, or namespaces cannot be made.
     """
     capabilities = getattr(target.connect(), "capabilities", None)
     if capabilities is None:
-        return  # an implementation of others, which may have any number of levels
+        return  # another implementation, which may have any number of levels
     reason = capabilities.no_namespace_changes
     if reason:
         raise PreflightError(
@@ -75,7 +75,7 @@ def check_catalog(target: Target) -> None:
     """List the namespaces under the target's parent.
 
     Raises:
-        PreflightError: the catalog does not answer, or not with a list.
+        PreflightError: the catalog does not respond, or not with a list.
     """
     parent = list(target.parent)
     try:
@@ -83,7 +83,7 @@ def check_catalog(target: Target) -> None:
         with closing(namespace) if hasattr(namespace, "close") else nullcontext():
             namespace.list_namespaces(ListNamespacesRequest(id=parent))
     except UnsupportedOperationError:
-        return  # An answer too; the cases say what they think of it.
+        return  # A response too; the cases check whether it is right.
     except _FAILURES as error:
         place = f"--parent {'.'.join(parent)}" if parent else "the root"
         raise PreflightError(
@@ -107,7 +107,7 @@ def check_data_root(target: Target) -> None:
     storage = Storage(target.storage_options)
     probe = f"{root.rstrip('/')}/{PREFIX}_probe"
     try:
-        with _without_new_directories(root):
+        with _remove_new_directories(root):
             try:
                 storage.put(probe, "probe", b"probe")
             finally:
@@ -123,8 +123,8 @@ def check_table(target: Target) -> None:
     """Make a namespace and a table with data in it, read it, and remove both.
 
     Raises:
-        PreflightError: a namespace cannot be made, tables have no place, it cannot be written by
-            the catalog's properties or read by the target's storage options, or something stays.
+        PreflightError: a namespace cannot be made, a table has no location, cannot be written with
+            the catalog's properties or read with the target's storage options, or something stays.
     """
     parent = ".".join(target.parent) or "the root"
     try:
@@ -134,7 +134,7 @@ def check_table(target: Target) -> None:
             f"no namespace can be made under {parent}: {error}\n"
             "Name a parent where that is allowed (--parent), or correct the properties (-p)."
         ) from error
-    with _closing_in_any_case(ns):
+    with _close_despite_interrupt(ns):
         _try_table(ns)
     _require_removed(target, ns)
 
@@ -166,7 +166,7 @@ def _try_table(ns: CaseNamespace) -> None:
 
 
 def _require_removed(target: Target, ns: CaseNamespace) -> None:
-    with _closing_api(target) as api:
+    with _open_api(target) as api:
         left = [
             ".".join(each) for each in ns.namespaces if code_of(api.namespace_exists, each) is None
         ]
@@ -179,7 +179,7 @@ def _require_removed(target: Target, ns: CaseNamespace) -> None:
 
 
 @contextmanager
-def _closing_api(target: Target) -> Iterator[Calls]:
+def _open_api(target: Target) -> Iterator[Calls]:
     api = Calls(target.connect())
     try:
         yield api
@@ -188,8 +188,8 @@ def _closing_api(target: Target) -> Iterator[Calls]:
 
 
 @contextmanager
-def _closing_in_any_case(ns: CaseNamespace) -> Iterator[None]:
-    """Remove what was made; Ctrl-C while that goes on does not keep the rest from being removed."""
+def _close_despite_interrupt(ns: CaseNamespace) -> Iterator[None]:
+    """Remove what was made, and continue to remove it if Ctrl-C interrupts that once."""
     try:
         yield
     finally:
@@ -201,7 +201,7 @@ def _closing_in_any_case(ns: CaseNamespace) -> Iterator[None]:
 
 
 @contextmanager
-def _without_new_directories(root: str) -> Iterator[None]:
+def _remove_new_directories(root: str) -> Iterator[None]:
     """Remove the directories at and above ``root`` that were made for it, if it is a local path."""
     path = local_path(root)
     missing = [each for each in (path, *path.parents) if not each.exists()] if path else []
@@ -213,7 +213,7 @@ def _without_new_directories(root: str) -> Iterator[None]:
 
 def _remove_empty(directories: list[Path]) -> None:
     for each in directories:
-        with suppress(OSError):  # it was never made, or others use it by now
+        with suppress(OSError):  # it was never made, or is in use by now
             each.rmdir()
 
 

@@ -16,7 +16,7 @@ INVALID = ErrorCode.INVALID_INPUT
 
 
 class RegistrationCases(Cases):
-    """Entries that come and go while their data stays."""
+    """Entries that are added and removed while their data stays."""
 
     # -- register --------------------------------------------------------------------------------
 

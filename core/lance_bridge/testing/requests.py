@@ -1,4 +1,4 @@
-"""One good request for every operation, to be sent with any identifier."""
+"""One valid request for every operation, to be sent with any identifier."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ _BATCHES: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
 ENTRY_OPERATIONS = tuple(_ENTRY_FIELDS)
 """Operations on the entry of a table, and CountTableRows."""
 CREATE_TABLE = ("declare_table", "create_table", "register_table")
-"""Those of `ENTRY_OPERATIONS` that make an entry."""
+"""The `ENTRY_OPERATIONS` that make an entry."""
 DATA_OPERATIONS = tuple(_DATA_FIELDS)
 """Operations on the data of a table. One may need an index ``id_idx``, the tag ``first`` or the
 branch ``dev``."""
@@ -92,7 +92,7 @@ NAMESPACE_OPERATIONS = (
 BRANCH_OPERATIONS = tuple(
     name for name in DATA_OPERATIONS if "branch" in request_model(name).model_fields
 )
-"""Those of `DATA_OPERATIONS` whose request has a branch."""
+"""The `DATA_OPERATIONS` whose request has a branch."""
 
 NOT_FOUND_ON_DECLARED: Mapping[str, ErrorCode] = {
     "create_table_tag": ErrorCode.TABLE_VERSION_NOT_FOUND,
@@ -102,16 +102,16 @@ NOT_FOUND_ON_DECLARED: Mapping[str, ErrorCode] = {
     "restore_table": ErrorCode.TABLE_VERSION_NOT_FOUND,
     "update_table_tag": ErrorCode.TABLE_TAG_NOT_FOUND,
 }
-"""Operations that may answer for a declared table that the version or the tag is missing."""
+"""Operations that may report a missing version or tag for a declared table."""
 
 LENIENT_ON_DECLARED = frozenset(
     {
-        # There is nothing to answer with, or to delete.
+        # There is nothing to return, or to delete.
         "batch_delete_table_versions",
         "list_table_branches",
         "list_table_tags",
         "list_table_versions",
-        # What writes first makes it a table.
+        # The first write completes the table.
         "batch_commit_tables",
         "batch_create_table_versions",
         "create_table_version",
@@ -119,11 +119,11 @@ LENIENT_ON_DECLARED = frozenset(
         "merge_insert_into_table",
     }
 )
-"""Operations that a declared table need not refuse."""
+"""Operations that need not be refused for a declared table."""
 
 
 def send(ns: CaseNamespace, operation: str, id: Id, **fields: Any) -> object:
-    """Send a good request for an operation, with this identifier and further fields."""
+    """Send a valid request for an operation, with this identifier and further fields."""
     if operation in _BATCHES:
         entry = {"id": list(id or []), **_STAGED, **fields}
         return ns.call(operation, None, **_BATCHES[operation](entry))

@@ -23,7 +23,7 @@ from .storage import same_location
 
 THREADS = 8
 OPERATIONS = 50
-"""Each thread does at least so many."""
+"""Minimum number of operations of each thread."""
 _LOST = (
     "What the server had acknowledged is gone after it was killed: it answers before it writes to "
     "its disk. Unity Catalog with H2, as it is shipped, does so for up to 0.5 s: append "
@@ -34,7 +34,7 @@ _LOST = (
 class RestartCases(Cases):
     """What survives a restart of the server, and what callers see of it.
 
-    All that was acknowledged does. A server that writes later than it answers fails here at times.
+    Every acknowledged change must survive. A server that replies before it writes may fail here.
     """
 
     @needs("stop_server", "start_server")
@@ -101,9 +101,9 @@ class RestartCases(Cases):
 
 
 class _Worker:
-    """One thread: declares, describes, checks and deregisters its own tables, and remembers.
+    """A thread that declares, describes, lists and deregisters its own table, and tracks its state.
 
-    It knows the location of its table, or that there is none, until an error leaves that open.
+    It knows the location of its table, or that there is none, until an error leaves that unknown.
     """
 
     def __init__(self, ns: CaseNamespace, number: int) -> None:
@@ -116,7 +116,7 @@ class _Worker:
         self._location: str | None = None
 
     def run(self, deadline: float) -> None:
-        """Work until the restart is over and enough was done, with successes after it."""
+        """Work until the restart is over and enough was done, with successful calls after it."""
         good_since = 0
         turn = 0
         while time.monotonic() < deadline:
@@ -163,7 +163,7 @@ class _Worker:
             self.wrong.append(f"list says {listed}, expected {self._location}")
 
     def _compare(self, call: Callable[[], str | None], what: str) -> None:
-        """Note an answer that contradicts what is known, then believe it."""
+        """Record a response that contradicts the known state, then adopt it."""
         try:
             found = call()
         except TableNotFoundError:
@@ -177,7 +177,7 @@ class _Worker:
         self._known, self._location = True, location
 
     def _check_own(self, found: str | None, what: str) -> None:
-        """Note an answer about another table."""
+        """Record a response about another table."""
         if found is not None and self.table_id[-1] not in found.rstrip("/").rpartition("/")[2]:
             self.wrong.append(f"{what} of {self.table_id[-1]} answered {found}")
 

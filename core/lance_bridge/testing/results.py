@@ -17,7 +17,7 @@ def groups_of(case: Callable[..., Any]) -> tuple[str, ...]:
 
 
 def groups() -> Iterator[str]:
-    """Yield a line for each group: its name, its number of cases, and what they are about."""
+    """Yield a line for each group: its name, its number of cases, and its summary."""
     from .configured_suite import TestConfigured  # noqa: PLC0415 - pytest rewrites its asserts
 
     found: dict[tuple[str, ...], int] = {}
@@ -35,17 +35,17 @@ def groups() -> Iterator[str]:
 
 
 class Results:
-    """A plugin of pytest that counts the cases of one catalog by their outcome."""
+    """A pytest plugin that counts the cases of one catalog by their outcome."""
 
     def __init__(self, catalog: str) -> None:
         self.catalog = catalog
         self.passed = 0
         self.deviations = 0
-        """Cases that failed as they were declared to."""
+        """Cases that failed as declared."""
         self.failed: list[str] = []
-        """The names of the other ones that failed."""
+        """The names of the other cases that failed."""
         self.skipped: Counter[str] = Counter()
-        """Skipped cases by the reason."""
+        """Number of skipped cases by reason."""
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         """Count one phase of a case: its setup, its call, or its teardown."""
@@ -73,7 +73,7 @@ class Results:
         }
 
     def to_text(self) -> str:
-        """Return the outcome for people: the numbers, then the reasons of what was skipped."""
+        """Return the outcome for people: the numbers, then the reasons for skipped cases."""
         numbers = f"{self.passed} cases passed, {len(self.failed)} failed"
         if self.deviations:
             numbers += f", {self.deviations} failed as declared"

@@ -1,9 +1,9 @@
 """Case: random sequences of all operations, compared with an in-memory model.
 
-Every step asks the catalog and the model the same and compares the answers or the error codes;
-after every step the listings must agree, and at the end of a sequence the data of every table that
-was not dropped must still be there. A sequence that fails is shortened by hypothesis and printed
-as a program. A step that a declared deviation of the target covers is not taken.
+Every step makes the same call to the catalog and the model, and compares the results or the error
+codes. After every step the listings must agree, and at the end of a sequence the data of every
+table that was not dropped must still exist. Hypothesis shortens a failing sequence, and prints it
+as a program. A step that a declared deviation of the target covers is skipped.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _Answer = tuple[ErrorCode | None, Any]
 
 
 def _outcome(call: Callable[[], Any]) -> _Answer:
-    """Return the code of the Lance error, or None and the answer."""
+    """Return the code of the Lance error, or None and the result."""
     try:
         return None, call()
     except LanceNamespaceError as error:
@@ -60,7 +60,7 @@ class CatalogMachine(RuleBasedStateMachine):
 
     @initialize(counts=st.lists(st.integers(-1, 5), min_size=3, max_size=3))
     def begin(self, counts: list[int]) -> None:
-        """Begin with three tables, so that a sequence need not first come by some."""
+        """Begin with three tables, so that a sequence need not create its first ones."""
         self.ns = CaseNamespace(self.target)
         self.features = self.target.features
         self.model = Model(self.features.declare_again, self.features.create_completes)
@@ -96,7 +96,7 @@ class CatalogMachine(RuleBasedStateMachine):
             "test_create_overwrite_replaces_an_empty_namespace"
         ):
             return
-        self._same(
+        self._compare(
             lambda: self.ns.create_namespace(self.ids[which], mode=mode),
             lambda: self.model.create_namespace(self._name(which), mode),
         )
@@ -112,14 +112,14 @@ class CatalogMachine(RuleBasedStateMachine):
             return
         if mode == "Skip" and self._deviates("test_drop_skip_of_a_missing_namespace_succeeds"):
             return
-        self._same(
+        self._compare(
             lambda: self.ns.drop_namespace(self.ids[which], mode=mode, behavior=behavior),
             lambda: self.model.drop_namespace(self._name(which), mode, behavior),
         )
 
     @rule(which=NAMESPACES)
     def namespace_exists(self, which: int) -> None:
-        self._same(
+        self._compare(
             lambda: self.ns.namespace_exists(self.ids[which]),
             lambda: self.model.tables(self._name(which)) and None,
         )
@@ -130,11 +130,11 @@ class CatalogMachine(RuleBasedStateMachine):
     def declare(self, which: int, name: str) -> None:
         if self._skips(which, "declare_table"):
             return
-        answers = self._same(
+        answers = self._compare(
             lambda: self.ns.declare_table(self._id(which, name)).location,
             lambda: self.model.declare(self._name(which), name),
         )
-        self._placed(answers)
+        self._check_location(answers)
 
     @rule(which=NAMESPACES, name=TABLES, mode=CREATE_MODES, count=COUNTS)
     def create(self, which: int, name: str, mode: str, count: int) -> None:
@@ -149,11 +149,11 @@ class CatalogMachine(RuleBasedStateMachine):
         ):
             return
         ids = list(range(count))
-        answers = self._same(
+        answers = self._compare(
             lambda: self.ns.create_table(self._id(which, name), rows(ids), mode=mode).location,
             lambda: self.model.create(self._name(which), name, mode, ids),
         )
-        self._placed(answers, moved=mode == "Overwrite")
+        self._check_location(answers, moved=mode == "Overwrite")
 
     @precondition(lambda self: self.features.register)
     @rule(
@@ -171,7 +171,7 @@ class CatalogMachine(RuleBasedStateMachine):
         place = self.ns.dataset(f"d{self.datasets}", range(count))
         location = self.target.register_location(place)
         self.model.kept[place] = list(range(count))
-        answers = self._same(
+        answers = self._compare(
             lambda: self.ns.register_table(self._id(which, name), location, mode=mode),
             lambda: self.model.register(self._name(which), name, mode, place, list(range(count))),
         )
@@ -185,7 +185,7 @@ class CatalogMachine(RuleBasedStateMachine):
             return
         if (which, name) == (to, new_name):
             return
-        self._same(
+        self._compare(
             lambda: self.ns.rename_table(
                 self._id(which, name), new_name, new_namespace_id=self.ids[to]
             ),
@@ -196,7 +196,7 @@ class CatalogMachine(RuleBasedStateMachine):
     def deregister(self, which: int, name: str) -> None:
         if self._skips(which, "deregister_table"):
             return
-        self._same(
+        self._compare(
             lambda: self.ns.deregister_table(self._id(which, name)),
             lambda: self.model.deregister(self._name(which), name),
         )
@@ -205,7 +205,7 @@ class CatalogMachine(RuleBasedStateMachine):
     def drop(self, which: int, name: str) -> None:
         if self._skips(which, "drop_table"):
             return
-        answers = self._same(
+        answers = self._compare(
             lambda: self.ns.drop_table(self._id(which, name)),
             lambda: self.model.drop(self._name(which), name),
         )
@@ -220,7 +220,7 @@ class CatalogMachine(RuleBasedStateMachine):
         if self._skips(which, "describe_table"):
             return
         asked = name.upper() if self.features.folds_case and shout else name
-        answers = self._same(
+        answers = self._compare(
             lambda: self.ns.describe_table(self._id(which, asked), check_declared=True),
             lambda: self.model.table(self._name(which), name),
         )
@@ -233,7 +233,7 @@ class CatalogMachine(RuleBasedStateMachine):
     def exists(self, which: int, name: str) -> None:
         if self._skips(which, "table_exists"):
             return
-        self._same(
+        self._compare(
             lambda: self.ns.table_exists(self._id(which, name)),
             lambda: self.model.table(self._name(which), name),
         )
@@ -280,15 +280,15 @@ class CatalogMachine(RuleBasedStateMachine):
         is_missing = self._name(which) not in self.model.namespaces
         return is_missing and self._deviates(f"{_IN_A_MISSING_NAMESPACE}[{operation}]")
 
-    def _same(self, real: Callable[[], Any], model: Callable[[], Any]) -> tuple[Any, Any] | None:
-        """Require the same code from both; return both answers, or None if both refused."""
+    def _compare(self, real: Callable[[], Any], model: Callable[[], Any]) -> tuple[Any, Any] | None:
+        """Require the same code from both; return both results, or None if both refused."""
         expected, wanted = _outcome(model)
         code, answer = _outcome(real)
         assert code == expected, f"the catalog answered {code!r} ({answer}), not {expected!r}"
         return (answer, wanted) if code is None else None
 
-    def _placed(self, answers: tuple[Any, Any] | None, moved: bool = False) -> None:
-        """Note where the catalog put a new table; an old one must still be where it was."""
+    def _check_location(self, answers: tuple[Any, Any] | None, moved: bool = False) -> None:
+        """Record the location of a new table; an existing table must keep its location."""
         if answers is None:
             return
         location, entry = answers
@@ -324,7 +324,7 @@ def machine_for(tested: Target) -> type[CatalogMachine]:
 
 
 class StatefulCases(Cases):
-    """The whole of the catalog against the model."""
+    """The whole catalog, compared with the model."""
 
     def test_random_sequences_of_operations_agree_with_the_model(self, target: Target) -> None:
         bounds = target.stateful_bounds

@@ -1,4 +1,4 @@
-"""The files of a table, read without the catalog: on local disk, or where Lance can read."""
+"""The files of a table, read without the catalog: on local disk, or in a store of Lance."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def local_path(location: str) -> Path | None:
 
 
 def same_location(one: str, other: str) -> bool:
-    """Return whether two spellings of a location mean the same place."""
+    """Return whether two spellings refer to the same location."""
     return _normal(one) == _normal(other)
 
 
@@ -40,7 +40,7 @@ class Storage:
 
     @property
     def options(self) -> dict[str, str]:
-        """What Lance needs to read and write."""
+        """The storage options with which Lance reads and writes."""
         return dict(self._options)
 
     def files(self, location: str) -> frozenset[str]:
@@ -89,7 +89,7 @@ class Storage:
         LanceFileSession(location, self._options).delete_file(name)
 
     def remove(self, location: str) -> None:
-        """Delete everything under a location; nothing there is fine."""
+        """Delete everything under a location, if anything exists."""
         path = local_path(location)
         if path is not None:
             shutil.rmtree(path, ignore_errors=True)
@@ -101,7 +101,7 @@ class Storage:
     def remove_empty_parents(self, location: str, name_part: str) -> None:
         """Delete the local directories around a location whose names contain ``name_part``.
 
-        One that is not empty stays, and so do those around it.
+        A directory that is not empty stays, and so do its parents.
         """
         path = local_path(location)
         for parent in path.parents if path is not None else ():

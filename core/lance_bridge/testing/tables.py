@@ -237,7 +237,7 @@ class TableCases(Cases):
 
 
 def _own(ns: CaseNamespace, found: object, *others: list[str]) -> list[str]:
-    """Return those of the found identifiers that lie in a case's namespaces, in their order."""
+    """Return the found identifiers that are in a case's namespaces, in their order."""
     assert isinstance(found, (list, tuple))
     delimiter = ns.features.delimiter
     starts = tuple(delimiter.join([*namespace, ""]) for namespace in (ns.id, *others))

@@ -28,29 +28,29 @@ class Target(ABC):
     parent: Sequence[str] = ()
     """Existing namespace under which the kit makes its own; empty for the root."""
     data_root: str
-    """Where data of registered tables is: a directory or a URI that Lance can write."""
+    """Location for the data of registered tables: a directory or a URI that Lance can write."""
     storage_options: Mapping[str, str] = {}
     """What Lance needs to read and write ``data_root`` and the catalog's default locations."""
     deviations: Mapping[str, str] = {}
-    """Case to reason: known deviations. The key is a case's name, or that with the values of its
-    own parameters, ``test_case[value]``. Each must fail; when one no longer does, the run fails
-    until it is taken out."""
+    """Known deviations: case to reason. The key is a case's name, possibly with the values of its
+    own parameters, ``test_case[value]``. Each must fail; if one passes, the run fails until it is
+    removed here."""
     other_entry_types: Sequence[str] = ()
     """Names of the ways in which other implementations write Lance entries, for ``make_entry``:
     with ``table_type=LANCE`` in capitals, or a location without a scheme."""
     broken_entry_types: Sequence[str] = ()
-    """Names of the ways in which an entry can be Lance's and have no usable location, likewise: the
+    """Names of the ways in which a Lance entry can have no usable location, for ``make_entry``: the
     adapter returns a record of ``table_type=lance`` with None or the bad text as its location. An
     entry that it cannot read at all is `TableRecord.unreadable` instead, and not one of these."""
     stateful_bounds: StatefulBounds = StatefulBounds()
     restart_deadline: float = 60.0
-    """Seconds in which the catalog must be back to work after ``start_server`` returned."""
+    """Seconds within which the catalog must work again after ``start_server`` returned."""
     page_size: int = 100
-    """`CatalogSuite`: entries that one request of a listing returns at most. The suite makes a few
-    more than that. Where the server has no pages, those that the adapter reads in one request."""
+    """`CatalogSuite`: the most entries that one request of a listing returns. The suite makes a few
+    more than that. If the server has no pages, the number that the adapter reads in a request."""
     identity_resolution: float = 0.0
     """`CatalogSuite`: seconds after which a recreated table is sure to have another ``identity``,
-    where that is the time of creation."""
+    if that is the time of creation."""
     secrets: Sequence[str] = ()
     """`CatalogSuite`: texts among the connection properties that must never be shown."""
 
@@ -63,7 +63,7 @@ class Target(ABC):
         return location
 
     def make_namespace(self, namespace_id: Sequence[str]) -> None:
-        """Make a namespace where ``features.namespace_changes`` is False."""
+        """Make a namespace if ``features.namespace_changes`` is False."""
         raise NotImplementedError
 
     def remove_namespace(self, namespace_id: Sequence[str]) -> None:
@@ -79,12 +79,12 @@ class Target(ABC):
     ) -> None:
         """Make an entry of one of ``other_entry_types`` or ``broken_entry_types``.
 
-        A Lance dataset lies at ``location`` already.
+        ``location`` has a Lance dataset already.
         """
         raise NotImplementedError
 
     def remove_entry(self, namespace_id: Sequence[str], name: str) -> None:
-        """Remove an entry made by the two methods above, if it is still there; never its files."""
+        """Remove an entry made by the two methods above, if it still exists; never its files."""
         raise NotImplementedError
 
     def stop_server(self) -> None:
@@ -92,7 +92,7 @@ class Target(ABC):
         raise NotImplementedError
 
     def start_server(self) -> None:
-        """Start it again at the same address with what it knew; return when it answers."""
+        """Start it again at the same address with its data; return when it responds."""
         raise NotImplementedError
 
     # -- hooks of CatalogSuite -------------------------------------------------------------------
@@ -103,16 +103,16 @@ class Target(ABC):
         return namespace.catalog if isinstance(namespace, LanceBridgeNamespace) else None
 
     def other_catalog(self) -> Catalog:
-        """Return a catalog that is connected to something else, without calling it."""
+        """Return a catalog with a different connection, without calling it."""
         raise NotImplementedError
 
     def read_entry(self, path: Path) -> RawEntry:
-        """Return what the catalog itself holds of a table, read without the adapter."""
+        """Return the entry of a table in the catalog itself, read without the adapter."""
         raise NotImplementedError
 
     def write_entry(self, path: Path, entry: RawEntry) -> None:
-        """Create an entry without the adapter. With ``is_external=False`` its files are the
-        catalog's to delete, by what the entry says."""
+        """Create an entry without the adapter. With ``is_external=False`` the entry says that the
+        catalog may delete its files."""
         raise NotImplementedError
 
     def make_partitioned_table(

@@ -12,7 +12,7 @@ from ..expect import code_of, refused
 from .workspace import CatalogCases, Workspace, require_same, skip_unless, with_properties
 
 UNDECLARED = {"partition_locations": "has_partitions", "scan_hidden_tables": "hides_tables"}
-"""Methods whose cases would be skipped where the field does not say that they exist."""
+"""Methods whose cases would be skipped if the field did not declare them."""
 
 
 class CapabilityCases(CatalogCases):
@@ -109,7 +109,7 @@ class CapabilityCases(CatalogCases):
             pytest.skip(f"{name} does not fit the catalog's rule for names")
         workspace.create("lower")
         if workspace.capabilities.folds_case:
-            # Core folds every name before it gets here; the catalog must agree.
+            # Core folds every name before it calls the catalog, which must fold alike.
             assert code_of(workspace.catalog.load_table, workspace.table("LOWER")) is None
             with refused(ErrorCode.TABLE_ALREADY_EXISTS):
                 workspace.catalog.create_table(workspace.record("LOWER"))
@@ -121,7 +121,7 @@ class CapabilityCases(CatalogCases):
 
 
 def _require_unsupported(call: object, *arguments: object) -> None:
-    """Require that a call is refused as one that does not exist."""
+    """Require that a call raises UnsupportedOperationError, or is not implemented."""
     assert callable(call)
     try:
         call(*arguments)

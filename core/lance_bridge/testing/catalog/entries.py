@@ -15,12 +15,12 @@ from ..storage import local_path
 from .workspace import (
     CatalogCases,
     Workspace,
-    accepted,
     require_holds,
     require_properties,
     require_same,
     same_location,
     skip_if,
+    try_change,
     with_properties,
 )
 
@@ -81,9 +81,9 @@ class EntryCases(CatalogCases):
         refusals.compare({name: self._changed_location(workspace, name) for name in LOCATIONS})
 
     def _changed_location(self, workspace: Workspace, name: str) -> str:
-        """Create an entry at a location; return what it has become, empty if kept or refused."""
+        """Create an entry at a location; return how it changed, empty if kept or refused."""
         wanted = workspace.record(workspace.unique_table(), location=workspace.location(name))
-        if not accepted(lambda: workspace.catalog.create_table(wanted)):
+        if not try_change(lambda: workspace.catalog.create_table(wanted)):
             return "an entry was made" if wanted.path[-1] in workspace.names() else ""
         record = workspace.catalog.load_table(wanted.path)
         found = {record.location, workspace.scanned(wanted.path[-1]).location}

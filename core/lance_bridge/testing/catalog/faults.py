@@ -24,16 +24,16 @@ from .workspace import (
 )
 
 FAILURE_CODES = (ErrorCode.SERVICE_UNAVAILABLE, ErrorCode.INTERNAL, ErrorCode.THROTTLING)
-"""What a server that cannot answer now may be reported as; never that something is missing."""
+"""Codes for a server that cannot respond now; never one for something that is missing."""
 
 BUSY_CODES = (ErrorCode.SERVICE_UNAVAILABLE, ErrorCode.THROTTLING)
-"""What a busy server may be reported as, so that callers know that trying again can help."""
+"""Codes for a busy server, by which callers know that a retry can help."""
 CODES: dict[str, Collection[ErrorCode]] = {"be_busy": BUSY_CODES, "be_broken": FAILURE_CODES}
 
 
 @dataclass(frozen=True)
 class Scene:
-    """What operations work on: an entry that exists, and names that are free."""
+    """What operations work on: an existing entry, and free names."""
 
     workspace: Workspace
     table: TableRecord
@@ -42,7 +42,7 @@ class Scene:
 
     @classmethod
     def new(cls, workspace: Workspace, name: str) -> Scene:
-        """Make a table, and a namespace where the catalog can change it."""
+        """Make a table, and a namespace if the catalog can change it."""
         can_change = not workspace.capabilities.no_namespace_changes
         namespace = workspace.new_namespace({"a": "b"}) if can_change else workspace.path
         return cls(workspace, workspace.create(name), namespace, workspace.missing_namespace())
@@ -171,7 +171,7 @@ class FaultCases(CatalogCases):
             for name in _possible_changes(workspace):
                 scene = Scene.new(workspace, name)
                 with faults.lose_next_reply():
-                    answer = _known_outcome(partial(CHANGES[name], faults.catalog, scene))
+                    answer = _check_unknown_outcome(partial(CHANGES[name], faults.catalog, scene))
                 is_made = WAS_MADE[name](workspace.catalog, scene)
                 complaints[name] = answer if is_made else f"{answer} The change was not made."
         refusals.compare(complaints)
@@ -200,7 +200,7 @@ class FaultCases(CatalogCases):
         location = workspace.location("moved")
         wanted = replace(with_properties(record, changed="yes"), location=location)
         with faults_of(workspace.target, way) as faults, getattr(faults, way)():
-            assert not _known_outcome(lambda: faults.catalog.alter_table(wanted))
+            assert not _check_unknown_outcome(lambda: faults.catalog.alter_table(wanted))
         found = workspace.catalog.load_table(record.path)
         assert found.properties.get("changed") == "yes"
         assert same_location(found.location, wanted.location)
@@ -215,7 +215,7 @@ class FaultCases(CatalogCases):
             seen = faults.catalog.load_table(record.path)
             with faults.lose_next_reply():
                 changed = with_properties(seen, count="1")
-                assert not _known_outcome(lambda: faults.catalog.alter_table(changed))
+                assert not _check_unknown_outcome(lambda: faults.catalog.alter_table(changed))
         assert workspace.catalog.load_table(record.path).properties["count"] == "1"
 
     @needs("faults")
@@ -225,13 +225,13 @@ class FaultCases(CatalogCases):
             assert faults.catalog.capabilities == workspace.capabilities
 
 
-def _known_outcome(change: Callable[[], object]) -> str:
-    """Return how a change ended, if not as one that may have been made; else empty."""
+def _check_unknown_outcome(change: Callable[[], object]) -> str:
+    """Return what is wrong unless the change raises OutcomeUnknownError; else empty."""
     try:
         change()
     except OutcomeUnknownError:
         return ""
-    except Exception as error:  # noqa: BLE001 - an error of another kind is an answer too
+    except Exception as error:  # noqa: BLE001 - any other error is wrong
         return f"expected OutcomeUnknownError, got {type(error).__name__}: {error}"
     return "expected OutcomeUnknownError, but the change was reported as made"
 

@@ -30,7 +30,7 @@ _CHANGED = ErrorCode.CONCURRENT_MODIFICATION
 _THREADS = 6
 _ROUNDS = 5
 _LOCK_SECONDS = 1.0
-"""How long a second change is waited for while a first one is held: it may be waiting for that."""
+"""How long to wait for a second change while the first is held: the first may block it."""
 
 SECOND_CHANGES: dict[str, Callable[[TableRecord], TableRecord]] = {
     "another value": lambda record: with_properties(record, count="2"),
@@ -149,7 +149,7 @@ class GuardCases(CatalogCases):
     def test_an_entry_with_an_unknown_guard_is_not_changed(
         self, guardable: Workspace, given: str
     ) -> None:
-        """The guard of the entry counts, too: another version of the adapter may have set it."""
+        """The guard of the entry also counts: another version of the adapter may have set it."""
         record = guardable.record("t", {GUARD: "a guard of another version"})
         guardable.target.write_entry(record.path, RawEntry(record.location, record.properties))
         before = guardable.catalog.load_table(record.path)
@@ -265,7 +265,7 @@ class GuardCases(CatalogCases):
 
     @needs("faults")
     def test_a_change_that_is_overtaken_on_its_way_is_refused(self, guardable: Workspace) -> None:
-        """The comparison must be the server's: any that is made before the request is too early."""
+        """The server must compare: a comparison before the request is too early."""
         record = guardable.guard()
         with (
             faults_of(guardable.target, "hold_next_change") as faults,
@@ -305,7 +305,7 @@ def _add_one(workspace: Workspace, path: tuple[str, ...]) -> None:
 
 
 def _arrives(event: threading.Event, call: Future[None]) -> bool:
-    """Wait until the request is on its way, or the call ends without one."""
+    """Wait until the request is sent, or the call ends without one; return whether it was sent."""
     for _ in range(int(DEADLINE * 20)):
         if event.wait(0.05) or call.done():
             break
@@ -313,7 +313,7 @@ def _arrives(event: threading.Event, call: Future[None]) -> bool:
 
 
 def _succeeded(call: Future[None]) -> bool:
-    """Return whether a change was made; raise where it failed but for the other."""
+    """Return whether a change was made; raise its error unless the other change caused it."""
     error = call.exception(DEADLINE)
     if error is None:
         return True

@@ -18,11 +18,11 @@ from .workspace import CatalogCases, Workspace, faults_of, open_workspace, requi
 _MORE = 5
 """Entries on the last page."""
 _MOST_VANISHING = 50
-"""Where pages are larger than this, entries vanish on the first page."""
+"""If pages are larger than this, entries vanish on the first page."""
 _THREADS = 4
 
 ODD_NAMES = ("a", "aa", "ab", "a_b", "a__", "a1", "a10", "a9", "_a", "b", "B", "A_b", "9", "10")
-"""Names that databases and people sort in other ways."""
+"""Names that databases and people sort differently."""
 
 Listing = Callable[[Catalog, Path], Iterable[str]]
 
@@ -104,7 +104,7 @@ class ListingCases(CatalogCases):
             assert [r.path[-1] for r in records] == [name for name in names if name > after]
 
     def test_a_scan_goes_on_where_entries_vanish(self, workspace: Workspace) -> None:
-        """Few enough for a second, and more than two batches."""
+        """The entries are few enough to take a second, and more than two batches."""
         count = 2 * min(workspace.target.page_size, _MOST_VANISHING) + _MORE
         records = [workspace.create(f"t{number:05d}") for number in range(count)]
         scan = iter(workspace.catalog.scan_tables(workspace.path))
@@ -124,7 +124,7 @@ class ListingCases(CatalogCases):
                 with faults.break_listing():
                     code = code_of(_fill, found, listing, faults.catalog, full.path)
                 if code is None:
-                    # It took one request only, or got the rest in another way.
+                    # It took only one request, or read the rest in another way.
                     _require_names(name, found, full.names)
                 else:
                     assert code in FAILURE_CODES, name

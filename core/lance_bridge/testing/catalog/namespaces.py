@@ -12,7 +12,7 @@ from ...catalog import NamespaceRecord, Path
 from ..build import unique_name
 from ..expect import refused
 from .properties import ODD_VALUES
-from .workspace import CatalogCases, Workspace, accepted, require_same, skip_if, skip_unless
+from .workspace import CatalogCases, Workspace, require_same, skip_if, skip_unless, try_change
 
 _EXISTS = ErrorCode.NAMESPACE_ALREADY_EXISTS
 _NOT_FOUND = ErrorCode.NAMESPACE_NOT_FOUND
@@ -174,7 +174,7 @@ class NamespaceCases(CatalogCases):
     def test_an_outer_namespace_is_created_altered_and_dropped(self, workspace: Workspace) -> None:
         catalog, outer = workspace.catalog, _outer(workspace)
         wanted = workspace.namespace_record(outer, {"kept": "1", "removed": "1"})
-        if not accepted(lambda: catalog.create_namespace(wanted)):
+        if not try_change(lambda: catalog.create_namespace(wanted)):
             pytest.skip("the catalog refuses an outer namespace with these properties")
         found = catalog.load_namespace(outer)
         assert found.path == outer
@@ -184,11 +184,11 @@ class NamespaceCases(CatalogCases):
         with refused(_EXISTS, naming=outer[-1]):
             catalog.create_namespace(workspace.namespace_record(outer))
         changed = NamespaceRecord(outer, {"kept": "2"}, found.location)
-        if accepted(lambda: catalog.alter_namespace(changed)):
+        if try_change(lambda: catalog.alter_namespace(changed)):
             after = catalog.load_namespace(outer).properties
             assert after.get("kept") == "2"
             assert "removed" not in after
-        for name in list(catalog.list_namespaces(outer)):  # those that the catalog made itself
+        for name in list(catalog.list_namespaces(outer)):  # namespaces that the catalog made itself
             catalog.drop_namespace((*outer, name))
         catalog.drop_namespace(outer)
         with refused(_NOT_FOUND, naming=outer[-1]):
@@ -210,7 +210,7 @@ class NamespaceCases(CatalogCases):
 
 
 def _outer(workspace: Workspace) -> Path:
-    """Return the path of a new namespace one level above those with tables; skip without one."""
+    """Return the path of a new namespace one level above those with tables, or skip without one."""
     skip_if(workspace, "no_namespace_changes", "no_outer_namespace_changes")
     if workspace.capabilities.levels < 2:
         pytest.skip("the catalog has one level of namespaces")
@@ -218,10 +218,10 @@ def _outer(workspace: Workspace) -> Path:
 
 
 def _is_kept(workspace: Workspace, properties: Mapping[str, str]) -> bool:
-    """Create a namespace with these properties; return whether the catalog took them."""
+    """Create a namespace with these properties; return whether the catalog accepted them."""
     path = workspace.missing_namespace()
     record = workspace.namespace_record(path, properties)
-    if accepted(lambda: workspace.catalog.create_namespace(record)):
+    if try_change(lambda: workspace.catalog.create_namespace(record)):
         _require_holds(workspace.catalog.load_namespace(path), record)
         return True
     with refused(_NOT_FOUND):
@@ -230,7 +230,7 @@ def _is_kept(workspace: Workspace, properties: Mapping[str, str]) -> bool:
 
 
 def _require_holds(found: NamespaceRecord, wanted: NamespaceRecord) -> None:
-    """Require what was asked for; the catalog may add properties, such as an owner."""
+    """Require what was requested; the catalog may add properties, such as an owner."""
     assert found.path == wanted.path
     held = {key: found.properties.get(key) for key in wanted.properties}
     assert held == dict(wanted.properties)

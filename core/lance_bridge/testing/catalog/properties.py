@@ -10,11 +10,11 @@ from .workspace import (
     MARKS,
     CatalogCases,
     Workspace,
-    accepted,
     require_properties,
     require_same,
     same_location,
     skip_if,
+    try_change,
     with_properties,
 )
 
@@ -73,7 +73,7 @@ RESERVED = {
 class PropertyCases(CatalogCases):
     """What create and alter write is read by load, by scan and without the adapter.
 
-    A catalog that cannot hold a property refuses it, and then nothing has changed.
+    A catalog that cannot hold a property must refuse it and change nothing.
     """
 
     def test_a_long_value_is_kept_or_refused(
@@ -192,35 +192,35 @@ class PropertyCases(CatalogCases):
 def check(workspace: Workspace, properties: Mapping[str, str]) -> bool:
     """Write properties by create and by alter, and compare what is read.
 
-    Returns whether the catalog took them.
+    Returns whether the catalog accepted them.
     """
-    created = _created(workspace, properties)
+    created = _try_create(workspace, properties)
     if not workspace.capabilities.no_alter:
-        altered = _altered(workspace, properties)
+        altered = _try_alter(workspace, properties)
         assert altered == created, f"create took them: {created}; alter took them: {altered}"
     return created
 
 
 def check_each(workspace: Workspace, properties: Mapping[str, str]) -> None:
-    """Check properties in one entry, or one by one where the catalog refuses one of them."""
+    """Check properties in one entry, or one by one if the catalog refuses one of them."""
     if not check(workspace, properties):
         for key, value in properties.items():
             check(workspace, {key: value})
 
 
-def _created(workspace: Workspace, properties: Mapping[str, str]) -> bool:
+def _try_create(workspace: Workspace, properties: Mapping[str, str]) -> bool:
     wanted = workspace.record(workspace.unique_table(), properties)
-    if not accepted(lambda: workspace.catalog.create_table(wanted)):
+    if not try_change(lambda: workspace.catalog.create_table(wanted)):
         assert wanted.path[-1] not in workspace.names(), "a refused create made an entry"
         return False
     _require(workspace, wanted)
     return True
 
 
-def _altered(workspace: Workspace, properties: Mapping[str, str]) -> bool:
+def _try_alter(workspace: Workspace, properties: Mapping[str, str]) -> bool:
     before = workspace.create(workspace.unique_table())
     wanted = with_properties(before, **properties)
-    if not accepted(lambda: workspace.catalog.alter_table(wanted)):
+    if not try_change(lambda: workspace.catalog.alter_table(wanted)):
         require_same(workspace.catalog.load_table(before.path), before)
         workspace.catalog.drop_table(before)
         return False
@@ -241,5 +241,5 @@ def _require(workspace: Workspace, wanted: TableRecord) -> None:
 
 
 def _text(length: int) -> str:
-    """Return a text that shows where it was cut, or what of it was left out."""
+    """Return a text that shows where it was truncated, or which part is missing."""
     return "".join(f"{number:04d}" for number in range(length // 4 + 1))[:length]

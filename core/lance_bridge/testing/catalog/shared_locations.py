@@ -1,4 +1,4 @@
-"""Cases: what core asks before it deletes files, hidden tables and partitions, is whole."""
+"""Cases: hidden tables and partitions, which core reads before it deletes files, are complete."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ _NAME = "partitioned"
 
 
 class SharedLocationCases(CatalogCases):
-    """DropTable deletes what lies at a location that is not returned here."""
+    """DropTable deletes the files at a location that is missing from these results."""
 
     @pytest.fixture
-    def places(self, workspace: Workspace) -> Iterator[list[str]]:
-        """The locations of more partitions than fit on a page, of the entry `_NAME`."""
+    def partitions(self, workspace: Workspace) -> Iterator[list[str]]:
+        """The locations of more partitions of the entry `_NAME` than fit on a page."""
         _require(workspace, "has_partitions", "make_partitioned_table")
         count = workspace.target.page_size + _MORE
-        places = [workspace.location(f"day{number}") for number in range(count)]
+        partitions = [workspace.location(f"day{number}") for number in range(count)]
         namespace_id, own = list(workspace.path), workspace.location(_NAME)
-        workspace.target.make_partitioned_table(namespace_id, _NAME, own, places)
-        yield places
+        workspace.target.make_partitioned_table(namespace_id, _NAME, own, partitions)
+        yield partitions
         workspace.target.remove_entry(namespace_id, _NAME)
 
     def test_partitions_of_more_than_a_page_are_all_returned(
-        self, workspace: Workspace, places: list[str]
+        self, workspace: Workspace, partitions: list[str]
     ) -> None:
         record = workspace.catalog.load_table(workspace.table(_NAME))
         for found in (record, workspace.scanned(_NAME)):
             assert found.is_partitioned, "an entry with partitions says that it has none"
-            assert _keys(workspace.catalog.partition_locations(found)) == _keys(places)
+            assert _keys(workspace.catalog.partition_locations(found)) == _keys(partitions)
 
     def test_an_entry_that_has_vanished_has_no_partitions(
-        self, workspace: Workspace, places: list[str]
+        self, workspace: Workspace, partitions: list[str]
     ) -> None:
-        assert places
+        assert partitions
         record = workspace.catalog.load_table(workspace.table(_NAME))
         workspace.target.remove_entry(list(workspace.path), _NAME)
         assert list(workspace.catalog.partition_locations(record)) == []
@@ -57,9 +57,9 @@ class SharedLocationCases(CatalogCases):
 
     @needs("faults")
     def test_partitions_that_may_not_be_read_are_permission_denied(
-        self, workspace: Workspace, places: list[str]
+        self, workspace: Workspace, partitions: list[str]
     ) -> None:
-        record = _partitioned(workspace, places)
+        record = _partitioned(workspace, partitions)
         with (
             faults_of(workspace.target, "refuse") as faults,
             faults.refuse(),
@@ -69,13 +69,15 @@ class SharedLocationCases(CatalogCases):
 
     @needs("faults")
     def test_partitions_whose_reading_breaks_off_are_whole_or_an_error(
-        self, workspace: Workspace, places: list[str]
+        self, workspace: Workspace, partitions: list[str]
     ) -> None:
-        record = _partitioned(workspace, places)
+        record = _partitioned(workspace, partitions)
         found: list[str] = []
         with faults_of(workspace.target, "break_listing") as faults, faults.break_listing():
             code = code_of(lambda: found.extend(faults.catalog.partition_locations(record)))
-        assert code in FAILURE_CODES or _keys(found) == _keys(places), f"{len(found)} were returned"
+        assert code in FAILURE_CODES or _keys(found) == _keys(partitions), (
+            f"{len(found)} were returned"
+        )
 
     def test_a_hidden_table_is_returned(self, workspace: Workspace) -> None:
         _require(workspace, "hides_tables", "hidden_table")
@@ -105,17 +107,17 @@ class SharedLocationCases(CatalogCases):
 
 
 def _require(workspace: Workspace, capability: str, hook: str) -> None:
-    """Skip a case without a capability, or without the hook of the target that it takes."""
+    """Skip a case if the catalog lacks the capability, or the target the hook."""
     skip_unless(workspace, capability)
     reason = workspace.target.lacks(hook)
     if reason:
         pytest.skip(reason)
 
 
-def _partitioned(workspace: Workspace, places: list[str]) -> TableRecord:
-    assert places
+def _partitioned(workspace: Workspace, partitions: list[str]) -> TableRecord:
+    assert partitions
     return workspace.catalog.load_table(workspace.table(_NAME))
 
 
-def _keys(places: Iterable[str]) -> Counter[tuple[str, ...]]:
-    return Counter(map(locations.key, places))
+def _keys(partitions: Iterable[str]) -> Counter[tuple[str, ...]]:
+    return Counter(map(locations.key, partitions))

@@ -111,7 +111,7 @@ class Workspace:
         return self.catalog.load_table(record.path)
 
     def set(self, record: TableRecord, **changes: str) -> TableRecord:
-        """Alter a record with these properties added; return the entry as it is then."""
+        """Alter a record with these properties added; return the altered entry."""
         self.catalog.alter_table(with_properties(record, **changes))
         return self.catalog.load_table(record.path)
 
@@ -136,7 +136,7 @@ class Workspace:
     # -- the end ---------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Remove what the case made, where the catalog still can."""
+        """Remove what the case made, as far as the catalog can."""
         for path in reversed(self._namespaces):
             _try(lambda path=path: self._remove(path))  # type: ignore[misc]  # mypy: lambda default
         for location in self._locations:
@@ -165,11 +165,11 @@ class Workspace:
 
 
 def _try(action: Callable[[], object]) -> None:
-    """Try it: a case that failed may leave anything behind.
+    """Call the action and ignore its errors: a failed case may leave anything behind.
 
     Raises:
-        NotImplementedError: a method of the catalog is to be written; without it, later cases find
-            what is left.
+        NotImplementedError: a method of the catalog is not written yet; without it, later cases
+            would find what is left.
     """
     with contextlib.suppress(LanceNamespaceError, AttributeError, TypeError):
         action()
@@ -181,14 +181,14 @@ def with_properties(record: TableRecord, **changes: str) -> TableRecord:
 
 
 def same_location(one: str | None, other: str | None) -> bool:
-    """Return whether two spellings mean one location, as core compares them."""
+    """Return whether two spellings mean the same location, as core compares them."""
     if one is None or other is None:
         return one == other
     return locations.key(one) == locations.key(other)
 
 
 def require_same(found: TableRecord, wanted: TableRecord) -> None:
-    """Require that an entry read in two ways is one and the same."""
+    """Require that an entry is the same when it is read in two ways."""
     for name in ("path", "location", "kind", "revision", "identity", "is_external"):
         one, other = getattr(found, name), getattr(wanted, name)
         assert one == other, f"{name} is {one!r} in one answer and {other!r} in the other"
@@ -196,7 +196,7 @@ def require_same(found: TableRecord, wanted: TableRecord) -> None:
 
 
 def require_holds(found: TableRecord, wanted: TableRecord) -> None:
-    """Require that an entry holds what a record asked for, and no property that it did not."""
+    """Require that an entry has what the record requests, and no other property."""
     assert found.path == wanted.path
     assert same_location(found.location, wanted.location), (found.location, wanted.location)
     require_properties(found.properties, wanted.properties)
@@ -212,7 +212,7 @@ def require_properties(found: Mapping[str, str], wanted: Mapping[str, str]) -> N
     assert not added, f"properties were added: {added}"
 
 
-def accepted(change: Callable[[], object]) -> bool:
+def try_change(change: Callable[[], object]) -> bool:
     """Make a change that the catalog may refuse as InvalidInput; return whether it was made."""
     try:
         change()
@@ -226,7 +226,7 @@ def accepted(change: Callable[[], object]) -> bool:
 
 @contextlib.contextmanager
 def faults_of(target: Target, *needs: str) -> Iterator[Faults]:
-    """Open the target's faults; skip the case where it lacks one that is needed."""
+    """Open the target's faults; skip the case if it lacks one that is needed."""
     with target.faults() as faults:
         for need in needs:
             reason = faults.lacks(need)
@@ -247,7 +247,7 @@ class CatalogCases(Cases):
 
 
 def open_workspace(target: Target) -> Workspace:
-    """Return a workspace; skip where the target has no catalog of lance-bridge's."""
+    """Return a workspace; skip if the target has no catalog of lance-bridge's."""
     catalog = target.catalog()
     if catalog is None:
         pytest.skip(f"{type(target).__name__} has no lance_bridge.Catalog to test")
@@ -255,7 +255,7 @@ def open_workspace(target: Target) -> Workspace:
 
 
 def skip_if(workspace: Workspace, *capabilities: str) -> None:
-    """Skip a case where one of these capabilities is set, saying which and what it says."""
+    """Skip a case if one of these capabilities is set, with its name and value as the reason."""
     for name in capabilities:
         value = getattr(workspace.capabilities, name)
         if value:
@@ -263,7 +263,7 @@ def skip_if(workspace: Workspace, *capabilities: str) -> None:
 
 
 def skip_unless(workspace: Workspace, capability: str) -> None:
-    """Skip a case that is about a capability which is not set."""
+    """Skip a case if its capability is not set."""
     value = getattr(workspace.capabilities, capability)
     if not value:
         pytest.skip(f"capabilities.{capability} is {value!r}")

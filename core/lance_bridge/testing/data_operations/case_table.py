@@ -57,7 +57,7 @@ class CaseTable:
         return self.values("id", branch)
 
     def state(self) -> object:
-        """Return what must not change where a request is refused."""
+        """Return what must not change if a request is refused."""
         dataset = self.dataset()
         rows = sorted(dataset.to_table().to_pylist(), key=repr)
         indices = sorted(each.name for each in dataset.describe_indices())
@@ -81,9 +81,9 @@ class CaseTable:
 class SharedTable(CaseTable):
     """A table that cases only read; after a case that changes it, the next one gets a new table.
 
-    Version 1 has `IDS`, and so has the tag ``first``. The branch ``dev`` starts there, and has lost
-    the ids below 10. Version 2 has `LATER_IDS` too. The latest has the same rows, a full text index
-    on each of `TEXT_COLUMNS`, and one on ``vector``.
+    Version 1 has `IDS` and the tag ``first``. The branch ``dev`` starts there, and lacks the ids
+    below 10. Version 2 has `LATER_IDS` too. The latest version has the same rows, a full text index
+    on each of `TEXT_COLUMNS`, and an index on ``vector``.
     """
 
     def __init__(self, ns: CaseNamespace) -> None:
@@ -97,7 +97,7 @@ class SharedTable(CaseTable):
         dataset.create_index("vector", "IVF_FLAT", num_partitions=1, metric="l2")
 
     def state(self) -> object:
-        """Return the same, with the number of rows in place of them: a version never changes."""
+        """Return the same with only the number of rows, since a version never changes."""
         dataset = self.dataset()
         references = dataset.tags.list(), dataset.branches.list()
         return dataset.version, dataset.schema, dataset.count_rows(), references
@@ -110,12 +110,12 @@ MISSING = {
     ErrorCode.TABLE_TAG_NOT_FOUND: "notag",
     ErrorCode.TABLE_VERSION_NOT_FOUND: "99",
 }
-"""Code to the name of what is missing in the requests that must be refused with it."""
+"""Code to the missing name in requests that must be refused with that code."""
 
 
 @dataclass(frozen=True)
 class BadRequest:
-    """A request that must be refused with one of these codes and a message that names this."""
+    """A request that must be refused with one of these codes and with ``naming`` in the message."""
 
     operation: str
     codes: tuple[ErrorCode, ...]
@@ -124,7 +124,7 @@ class BadRequest:
     fields: Mapping[str, Any]
 
     def complaint(self, table: CaseTable) -> str:
-        """Send it to a table; return what is wrong with the answer, empty if nothing is."""
+        """Send it to a table; return what is wrong with the result, empty if nothing is."""
         before = table.state()
         answer = answer_of(lambda _: self._send(table), self.fields, self.codes, self.naming)
         return answer if table.state() == before else f"{answer} The table has changed."
@@ -159,7 +159,7 @@ class DataOperationCases(Cases):
         """A client and a namespace that all these cases share."""
         ns = CaseNamespace(target)
         yield ns
-        # To drop them, the catalog would compare each location with those of all others.
+        # A drop would compare each location with those of all other tables.
         for name in ns.names():
             code_of(ns.deregister_table, ns.table(name))
         ns.close()
@@ -172,7 +172,7 @@ class DataOperationCases(Cases):
     @pytest.fixture(scope="class")
     @classmethod
     def table_cache(cls) -> list[SharedTable]:
-        """The table that these cases share, once it is made."""
+        """The table that these cases share, after it is made."""
         return []
 
     @pytest.fixture

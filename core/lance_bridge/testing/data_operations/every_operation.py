@@ -22,7 +22,7 @@ BAD_STATE = ErrorCode.INVALID_TABLE_STATE
 
 
 class EveryOperationCases(DataOperationCases):
-    """What each of `DATA_OPERATIONS` answers where it has no data to work on."""
+    """The `DATA_OPERATIONS` on a table, a branch or data that does not exist."""
 
     def test_data_of_a_missing_table_is_table_not_found(
         self, shared_namespace: CaseNamespace, refusals: Refusals

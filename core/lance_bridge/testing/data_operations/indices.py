@@ -20,7 +20,7 @@ NO_INDEX = ErrorCode.TABLE_INDEX_NOT_FOUND
 NO_VERSION = ErrorCode.TABLE_VERSION_NOT_FOUND
 
 TRAINING = range(256)
-"""As many rows as the smallest training of a product quantizer wants."""
+"""The smallest number of rows on which a product quantizer can be trained."""
 SCALAR = {
     "BTREE": "n",
     "BITMAP": "word",
@@ -30,7 +30,7 @@ SCALAR = {
     "NGRAM": "text",
     "FTS": "text",
 }
-"""Type of index to a column it can be on."""
+"""Type of index to a column that it fits."""
 VECTOR: dict[str, dict[str, Any]] = {
     "IVF_FLAT": {"num_partitions": 2, "distance_type": "cosine"},
     "IVF_SQ": {"num_partitions": 1, "distance_type": "dot"},
@@ -49,7 +49,7 @@ def build(table: CaseTable, column: str, type: str, **more: Any) -> Any:
 
 
 def listed(table: CaseTable, **more: Any) -> dict[str, Any]:
-    """Return a table's indices, as ListTableIndices has them, by name."""
+    """Return a table's indices, as ListTableIndices returns them, by name."""
     return {each.index_name: each for each in table.call("list_table_indices", **more).indexes}
 
 

@@ -1,4 +1,4 @@
-"""The rows of the tables that cases work in, and what is known of them."""
+"""The rows of the cases' tables, and their expected values."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def vector_of(number: int) -> list[float]:
 
 
 def items(ids: Iterable[int]) -> pa.Table:
-    """Return rows with these ids; ``n`` is the id, but null where the id ends with 9."""
+    """Return rows with these ids; ``n`` is the id, but null if the id ends with 9."""
     rows = [
         {
             "id": number,

@@ -19,7 +19,7 @@ def query_fields(k: int = 100, **options: Any) -> dict[str, Any]:
     """Return the fields of a query.
 
     Args:
-        options: Those of the request, but ``vector`` is one vector, ``vectors`` are several,
+        options: Options of the request, but ``vector`` is one vector, ``vectors`` are several,
             ``columns`` names or a mapping of aliases, ``text`` a string query or a structured one,
             and ``among`` the columns of a string query.
     """
@@ -39,7 +39,7 @@ def query_fields(k: int = 100, **options: Any) -> dict[str, Any]:
 
 
 def query(table: CaseTable, k: int = 100, **options: Any) -> pa.Table:
-    """Run a query; return the rows in the Arrow IPC file of the answer."""
+    """Run a query; return the rows in the Arrow IPC file of the response."""
     answer = table.call("query_table", **query_fields(k, **options))
     return pa.ipc.open_file(answer.data).read_all()
 
@@ -56,7 +56,7 @@ COLUMNS: list[tuple[Any, dict[str, Any]]] = [
     ({"twice": "id * 2", "x": "inner.x"}, {"twice": 10, "x": 10}),
     (["id", "labels"], {"id": 5, "labels": ["blue", "apple"]}),
 ]
-"""Columns of a query to what the row with id 5 has in them."""
+"""Columns of a query, and their values in the row with id 5."""
 _UNKNOWN_COLUMNS: dict[str, dict[str, Any]] = {
     "filter by an unknown column": {"filter": "nocolumn = 1"},
     "unknown column": {"columns": ["nocolumn"]},

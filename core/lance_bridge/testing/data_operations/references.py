@@ -77,7 +77,7 @@ _ELSEWHERE = {
     "batch_delete_table_versions",
     "create_table_version",
 }
-"""Operations whose own cases are about the branch, or that need more preparation than below."""
+"""Operations whose own cases test a branch, or that need more preparation than below."""
 
 
 def _add_computed_column(table: CaseTable) -> None:
@@ -93,7 +93,7 @@ _PREPARED: dict[str, tuple[Callable[[CaseTable], None], dict[str, Any]]] = {
     "alter_table_backfill_columns": (_add_computed_column, {"column": "word2"}),
     "drop_table_index": (_build_index, {}),
 }
-"""Operation to what must be on the branch first, and to fields of its request."""
+"""Operation to the preparation of the branch, and to fields of its request."""
 
 
 class TagCases(DataOperationCases):

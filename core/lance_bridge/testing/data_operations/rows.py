@@ -26,7 +26,7 @@ _MALFORMED = {
     "not Arrow": b"\xff\xff\xff\xff\x08\x00\x00\x00not rows",
     "cut in the rows": malformed_streams()["cut in the rows"],
 }
-"""Streams that no rows can be read from, and that no reader takes for very long ones."""
+"""Streams without readable rows that no reader mistakes for very long streams."""
 _UPSERT = {"on": ["id"], "when_matched_update_all": True, "when_not_matched_insert_all": True}
 _BY_SOURCE = "when_not_matched_by_source_delete"
 

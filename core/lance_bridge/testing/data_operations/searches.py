@@ -48,7 +48,7 @@ OPTIONS: list[dict[str, Any]] = [
     {"ef": 30},
     {"offset": 0},
 ]
-"""Options of a search with which it finds the same."""
+"""Options of a search that do not change what it finds."""
 BAD_SEARCHES = {
     "an unknown column": _bad_search(NO_COLUMN, vector_column="nocolumn"),
     "a column without vectors": _bad_search(vector_column="id"),

@@ -38,7 +38,7 @@ class TransactionCases(DataOperationCases):
 
     def test_the_transaction_of_an_answer_can_be_described(self, table: CaseTable) -> None:
         name = table.call("update_table", updates=[["word", "'new'"]]).transaction_id
-        if name is not None:  # the specification lets an answer have none
+        if name is not None:  # the specification lets a response have none
             answer = table.ns.call("describe_transaction", [*table.id, name])
             assert answer.properties["operation"] == "Update"
 

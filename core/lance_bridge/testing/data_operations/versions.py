@@ -20,19 +20,19 @@ CONFLICT = ErrorCode.CONCURRENT_MODIFICATION
 
 
 def numbers(table: CaseTable, **more: Any) -> list[int]:
-    """Return the numbers of a table's versions, in the order of the answer."""
+    """Return the numbers of a table's versions, in the order of the response."""
     return [each.version for each in table.call("list_table_versions", **more).versions]
 
 
 def with_versions(table: CaseTable, count: int) -> CaseTable:
-    """Append rows, without the catalog, until a table has so many versions."""
+    """Append rows, without the catalog, until a table has ``count`` versions."""
     while table.dataset().version < count:
         table.append([100])
     return table
 
 
 def stage(table: CaseTable) -> dict[str, Any]:
-    """Write what the next version would be, and its manifest under a name that is no version's.
+    """Write the data of the next version, and its manifest under a name that is not a version's.
 
     Returns:
         The fields of a request to create that version.
@@ -56,14 +56,14 @@ def stage(table: CaseTable) -> dict[str, Any]:
     assert table.dataset().version == version - 1
     return {
         "version": version,
-        "manifest_path": _spelled(table, staged),
+        "manifest_path": _path_in_response(table, staged),
         "manifest_size": len(manifest),
         "naming_scheme": "V2",
     }
 
 
-def _spelled(table: CaseTable, file: str) -> str:
-    """Return the path of a file of a table as the answers spell it, and pylance's requests."""
+def _path_in_response(table: CaseTable, file: str) -> str:
+    """Return the path of a table's file in the form of responses and of pylance's requests."""
     latest = table.call("list_table_versions").versions[-1].manifest_path
     return f"{latest.rpartition('/_versions/')[0]}/{file}"
 

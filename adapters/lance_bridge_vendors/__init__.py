@@ -1,4 +1,4 @@
-"""Vendors of storage credentials: AWS, Azure, Google, and those of the configuration itself.
+"""Vendors of storage credentials: AWS, Azure, Google, and the options of ``storage.*``.
 
 Each has its own extra (``vend-aws``, ``vend-azure``, ``vend-google``) and is imported by its entry
 point in the group ``lance_bridge.vendors``.

@@ -1,8 +1,8 @@
 """AWS STS: a session of a role, with a policy that limits it to one table's objects.
 
-Stores that speak S3 and have an STS with session policies, such as MinIO and Ceph, work the same:
-give ``endpoint`` and ``sts_endpoint``. No client can tell from outside whether an STS applies the
-policy; one that does not grants all rights of the role.
+S3-compatible stores whose STS has session policies, such as MinIO and Ceph, work the same way: set
+``endpoint`` and ``sts_endpoint``. A client cannot detect whether an STS applies the policy; one
+that does not grants all rights of the role.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lance_bridge.storage_options import options_of_store
 from .aws_policy import MAX_CHARACTERS, PARTITIONS, session_policy
 from .common import URL, without_slash
 
-_MOST_SECONDS = 43_200
+_MAX_SECONDS = 43_200
 _SESSION_NAME = 64
 _TAG = 256
 _NOT_IN_NAMES = re.compile(r"[^\w+=,.@-]", re.ASCII)
@@ -53,7 +53,7 @@ class AwsOptions(VendorOptions):
     duration_seconds: int = Field(
         default=3600,
         ge=900,
-        le=_MOST_SECONDS,
+        le=_MAX_SECONDS,
         description="How long credentials are good, in seconds. AWS takes 900 to 43200, at most "
         "what the role allows, and at most 3600 where the vendor's own credentials are a role's. "
         "A right that is withdrawn ends no later.",
@@ -115,12 +115,12 @@ class AwsVendor(Vendor):
             {f"aws_{key}": own[key] for key in _OWN_KEYS if key in own},
             options.web_identity_token_file,
         )
-        self._partition = self._checked_partition(is_amazon=is_amazon)
+        self._partition = self._check_partition(is_amazon=is_amazon)
 
-    def _checked_partition(self, *, is_amazon: bool) -> str:
-        """Return the partition of the role. Raises ValueError unless it is known and the region's.
+    def _check_partition(self, *, is_amazon: bool) -> str:
+        """Return the role's partition. Raises ValueError if it is unknown or not the region's.
 
-        An S3-compatible store has any role, and the resources of the first partition.
+        For an S3-compatible store, an unknown partition is replaced by the first known one.
         """
         found = self.options.role_arn.split(":")[1]
         if not is_amazon:
@@ -177,7 +177,7 @@ class AwsVendor(Vendor):
 
 
 def session_name(principal: str, table: str = "") -> str:
-    """Return a name of 2 to 64 allowed characters; others are replaced, and a digest added."""
+    """Return a valid session name of 2 to 64 characters; a changed name gets a digest."""
     wanted = f"{principal}@{table}" if table else principal
     allowed = _NOT_IN_NAMES.sub("-", wanted)
     if allowed == wanted and 2 <= len(wanted) <= _SESSION_NAME:

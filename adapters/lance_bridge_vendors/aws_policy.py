@@ -1,8 +1,8 @@
 """Session policies that limit a role to one table's objects. Pure functions.
 
-What the policy allows is what the role allows as well: a session has the intersection. Sources:
-AWS's "Session policies", "IAM JSON policy elements: Resource", and "Policy variables", by which
-``${$}``, ``${*}`` and ``${?}`` are these characters themselves.
+A session's rights are the intersection of the role's and the policy's. Sources: AWS's "Session
+policies", "IAM JSON policy elements: Resource", and "Policy variables", which define ``${$}``,
+``${*}`` and ``${?}`` as the literal characters.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from typing import Any
 from lance_bridge.credentials import Grant
 
 VERSION = "2012-10-17"
-"""The version of the policy language that has variables, and so the escapes."""
+"""The policy language version that has variables, and therefore these escapes."""
 MAX_CHARACTERS = 2048
 """AWS's limit for the plain text of a session policy."""
 
 _DOMAINS = {"aws": "amazonaws.com", "aws-cn": "amazonaws.com.cn", "aws-us-gov": "amazonaws.com"}
 PARTITIONS = tuple(_DOMAINS)
-"""The partitions that are known; the first is that of S3-compatible stores."""
+"""The known partitions; the first is the default for S3-compatible stores."""
 _READ = ["s3:GetObject", "s3:GetObjectVersion"]
 _WRITE = ["s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"]
 _FINAL_MANIFESTS = "*_versions/*.manifest"
-"""Below a table: of its main branch, and of others. A staged manifest ends in ``.manifest-`` and a
-UUID. Writers delete them, as the clean-up of old versions does."""
+"""Relative to the table, for every branch. Staged manifests do not match: they end in
+``.manifest-`` and a UUID. Writers may delete final manifests, to clean up old versions."""
 _BATCH_RECORDS = "_transactions/*.batch.json"
-"""Below a table: they decide on versions of other tables, too."""
+"""Relative to the table. They decide versions of other tables, too."""
 
 Statement = dict[str, Any]
 
 
 def escape(text: str) -> str:
-    """Return a text that stands for itself in a resource and in a pattern of ``StringLike``."""
+    """Return a text escaped so that a resource or a ``StringLike`` pattern matches it literally."""
     return text.replace("$", "${$}").replace("*", "${*}").replace("?", "${?}")
 
 
@@ -44,14 +44,14 @@ def session_policy(
     Args:
         partition: The first part of ARNs: ``aws``, ``aws-cn``, ``aws-us-gov``.
         kms_key_arn: The key that encrypts the objects, which S3 may then use for the session.
-        region: The bucket's, with a key.
+        region: The bucket's region; required with a key.
     """
     bucket = f"arn:{partition}:s3:::{escape(grant.bucket)}"
     prefix = escape(grant.prefix)
     objects = f"{bucket}/{prefix}/*"
     statements: list[Statement] = [
         _allow(_READ + (_WRITE if grant.write else []), objects),
-        # Without the slash, it would list what begins with the table's name, such as its copies.
+        # Without the slash, it would allow listing siblings whose names begin with the table's.
         _allow(["s3:ListBucket"], bucket, {"StringLike": {"s3:prefix": [f"{prefix}/*"]}}),
         _allow(["s3:GetBucketLocation"], bucket),
     ]
@@ -67,9 +67,9 @@ def session_policy(
 
 
 def policy_text(statements: list[Statement]) -> str:
-    """Return a policy of statements. Without any, one that allows nothing.
+    """Return the policy with these statements; without any, one that denies everything.
 
-    A session without a policy would have all that its role has.
+    A session without a policy would have all rights of its role.
     """
     nothing = {"Effect": "Deny", "Action": "*", "Resource": "*"}
     policy = {"Version": VERSION, "Statement": statements or [nothing]}

@@ -1,4 +1,4 @@
-"""Calls of AWS STS by boto3, and what its errors are to the Lance namespace."""
+"""Calls to AWS STS with boto3, and the translation of its errors."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from lance_namespace.errors import (
 from .common import CLOCK, LATER, first_line
 
 _LIMITS = {"connect_timeout": 3, "read_timeout": 8, "retries": {"total_max_attempts": 2}}
-"""Seconds and attempts: an STS that does not answer is given up within half a minute."""
+"""Timeouts in seconds, and attempts: a call without a response fails within half a minute."""
 _NOT_WITH_TOKEN = ("ExternalId", "Tags", "SourceIdentity")
-"""What a web identity's token says itself."""
+"""Arguments that a web identity's token replaces."""
 
 _REFUSED = (
     "AccessDenied", "AccessDeniedException", "ExpiredToken", "ExpiredTokenException",
@@ -82,14 +82,14 @@ class SecurityTokenService:
         keys: Mapping[str, str],
         token_file: str | None,
     ) -> None:
-        """Find region and credentials, without a call.
+        """Determine the region and the credentials, without a call.
 
         Args:
-            keys: The arguments of boto3 with credentials; by default what AWS's tools find.
+            keys: boto3's arguments with credentials; if empty, boto3 searches for credentials.
             token_file: A file with a token in place of credentials.
 
         Raises:
-            ValueError: no region is known.
+            ValueError: no region is configured.
         """
         self._endpoint, self._keys, self._token_file = endpoint, keys, token_file
         self._session = boto3.Session(region_name=region)
@@ -97,10 +97,10 @@ class SecurityTokenService:
             raise ValueError("set region: neither storage.aws_region nor the environment has one")
         self.region = str(self._session.region_name)
         self._lock = threading.Lock()
-        self._made: Any = None
+        self._cached_client: Any = None
 
     def partition(self) -> str:
-        """Return the partition of the region. Raises ValueError for a region that is not known."""
+        """Return the partition of the region. Raises ValueError for an unknown region."""
         try:
             return str(self._session.get_partition_for_region(self.region))
         except boto.UnknownRegionError as error:
@@ -110,10 +110,10 @@ class SecurityTokenService:
         """Return the ``Credentials`` of a new session.
 
         Args:
-            arguments: Those of AssumeRole.
-            what: What is wanted, for messages.
+            arguments: The arguments of AssumeRole.
+            what: What is requested, for messages.
 
-        Raises what `translate_errors` does.
+        Raises the errors of `translate_errors`.
         """
         with translate_errors(what):
             if self._token_file is None:
@@ -125,28 +125,28 @@ class SecurityTokenService:
 
     def _client(self) -> Any:
         with self._lock:
-            if self._made is None:
+            if self._cached_client is None:
                 unsigned = {"signature_version": UNSIGNED} if self._token_file else {}
-                self._made = self._session.client(
+                self._cached_client = self._session.client(
                     "sts",
                     endpoint_url=self._endpoint,
                     config=Config(**_LIMITS, **unsigned),
                     **self._keys,
                 )
-            return self._made
+            return self._cached_client
 
 
 @contextmanager
 def translate_errors(what: str) -> Iterator[None]:
-    """Raise what STS refuses as an error of the namespace.
+    """Translate errors of STS into errors of the namespace.
 
     Args:
-        what: What is wanted, for the message.
+        what: What is requested, for the message.
 
     Raises:
-        PermissionDeniedError: (15) STS refuses, or there are no credentials to ask with.
+        PermissionDeniedError: (15) STS refuses, or no credentials are configured.
         ThrottlingError: (21)
-        ServiceUnavailableError: (17) it does not answer, or clocks differ.
+        ServiceUnavailableError: (17) it does not respond, or clocks differ.
         InvalidTableStateError: (19) the policy is too large.
         InvalidInputError: (13) the options do not fit the role.
         UnsupportedOperationError: (0) the service has no such sessions.
@@ -155,7 +155,7 @@ def translate_errors(what: str) -> Iterator[None]:
     try:
         yield
     except boto.ClientError as error:
-        raise _of_client(error, what) from error
+        raise _to_error(error, what) from error
     except (boto.NoCredentialsError, boto.PartialCredentialsError) as error:
         raise PermissionDeniedError(
             f"No {what}: there are no credentials to assume the role with. Set storage.aws_*, or "
@@ -173,18 +173,18 @@ def translate_errors(what: str) -> Iterator[None]:
         ) from error
 
 
-def _of_client(error: boto.ClientError, what: str) -> LanceNamespaceError:
+def _to_error(error: boto.ClientError, what: str) -> LanceNamespaceError:
     code = str(error.response.get("Error", {}).get("Code", ""))
     text = first_line(error.response.get("Error", {}).get("Message", ""))
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     if any(each in text for each in _CLOCK_TEXTS):
         code = _CLOCK[0]
-    kind, advice = _BY_CODE.get(code) or _by_status(status)
+    kind, advice = _BY_CODE.get(code) or _classify_status(status)
     said = f"{code}: {text}" if text else code or f"HTTP status {status}"
     return kind(f"No {what}: STS answers {said}" + (f". {advice}" if advice else ""))
 
 
-def _by_status(status: int) -> tuple[type[LanceNamespaceError], str]:
+def _classify_status(status: int) -> tuple[type[LanceNamespaceError], str]:
     if status in (404, 405, 501):
         return _BY_CODE[_MISSING[0]]
     if status in (401, 403):

@@ -1,8 +1,8 @@
 """Azure: a shared access signature for one table's directory, made with a user delegation key.
 
-The account must have a hierarchical namespace: elsewhere Azure refuses signatures for directories,
-and one for the container would reach all tables in it. A signature cannot leave out a file's name,
-so that who may write a table can also create its versions.
+The account must have a hierarchical namespace: otherwise Azure refuses signatures for directories,
+and a signature for the container would allow access to all tables in it. A signature cannot exclude
+file names, so a client that may write to a table can also create its versions.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from .common import HTTPS_URL, without_slash
 
 _ACCOUNT = r"^[a-z0-9]{3,24}$"
 _OWN = ("tenant_id", "client_id", "client_secret")
-_MOST_SECONDS = 604_500
-"""Azure's seven days for a key, less what `azure_sas` allows for clocks that differ."""
+_MAX_SECONDS = 604_500
+"""Azure's limit of seven days for a key, minus the clock skew that `azure_sas` allows."""
 
 
 class AzureOptions(VendorOptions):
@@ -37,7 +37,7 @@ class AzureOptions(VendorOptions):
     duration_seconds: int = Field(
         default=3600,
         ge=60,
-        le=_MOST_SECONDS,
+        le=_MAX_SECONDS,
         description="How long credentials are good, in seconds. A right that is withdrawn ends no "
         "later.",
     )

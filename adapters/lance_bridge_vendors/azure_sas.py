@@ -1,4 +1,4 @@
-"""User delegation keys of Azure's storage, and the signatures that are made with them."""
+"""User delegation keys of Azure Storage, and signatures made with them."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _LIMITS = {
     "connection_timeout": 3, "read_timeout": 8, "retry_total": 1, "retry_backoff_factor": 0.5,
     "initial_backoff": 0, "increment_base": 1, "random_jitter_range": 0,
 }  # fmt: skip
-"""Seconds and attempts: a service that does not answer is given up within half a minute."""
+"""Timeouts in seconds, and retries: a call without a response fails within half a minute."""
 _READ = "rl"
 _WRITE = "rcwdl"
 _SKEW = timedelta(minutes=5)
-"""By how much clocks may differ: signatures of so short a life could not be used."""
+"""How much clocks may differ: with a larger skew, short-lived signatures could be unusable."""
 _NO_ANSWER_TEXTS = ("ConnectionPool", "Connection aborted", "timed out")
 _REFUSALS = Refusals(
     "Azure",
@@ -50,14 +50,14 @@ _REFUSALS = Refusals(
 
 
 class DelegationKeys:
-    """Asks an account for keys. Safe to share between threads."""
+    """Requests keys from an account. Safe to share between threads."""
 
     def __init__(self, endpoint: str, principal: Mapping[str, str]) -> None:
-        """Make the client, without a call.
+        """Create the client, without a call.
 
         Args:
-            principal: ``tenant_id``, ``client_id`` and ``client_secret`` to ask with; without all
-                of them, what Azure's tools find.
+            principal: ``tenant_id``, ``client_id`` and ``client_secret``; unless all are given,
+                `DefaultAzureCredential` is used.
         """
         credential: Any = (
             ClientSecretCredential(**principal, **_LIMITS)
@@ -67,13 +67,13 @@ class DelegationKeys:
         self._client = BlobServiceClient(endpoint, credential=credential, **_LIMITS)
 
     def get(self, seconds: int, what: str) -> tuple[Any, datetime]:
-        """Return a new key, and when it expires.
+        """Return a new key and its expiry time.
 
         Args:
-            seconds: How long it is good.
-            what: What is wanted, for messages.
+            seconds: The lifetime of the key.
+            what: What is requested, for messages.
 
-        Raises what `translate_errors` does.
+        Raises the errors of `translate_errors`.
         """
         now = datetime.now(timezone.utc).replace(microsecond=0)
         expires = now + timedelta(seconds=seconds)
@@ -85,14 +85,14 @@ class DelegationKeys:
                     answer.http_response.headers.get("Date", "")
                 ),
             )  # fmt: skip
-        if _differs(dates):
-            raise _wrong_clock(what)
+        if _clock_differs(dates):
+            raise _wrong_clock_error(what)
         return key, expires
 
 
 def directory_signature(key: Any, account: str, grant: Grant, expires: datetime) -> str:
-    """Return a shared access signature for a table's directory, which a key signs."""
-    # It has no time when it begins: that is when the service gets it, whatever our clock says.
+    """Return a shared access signature for a table's directory, signed with a key."""
+    # Without a start time it is valid at once, even if our clock is ahead of the service's.
     return str(
         generate_directory_sas(
             account,
@@ -108,28 +108,28 @@ def directory_signature(key: Any, account: str, grant: Grant, expires: datetime)
 
 @contextmanager
 def translate_errors(what: str, dates: list[str]) -> Iterator[None]:
-    """Raise what Azure refuses as an error of the namespace.
+    """Translate errors of Azure into errors of the namespace.
 
     Args:
-        what: What is wanted, for the message.
-        dates: The times of its answers, by its own clock.
+        what: What is requested, for the message.
+        dates: The ``Date`` headers of its responses.
 
     Raises:
-        PermissionDeniedError: (15) Azure refuses, or there are no credentials to ask with.
+        PermissionDeniedError: (15) Azure refuses, or no credentials are configured.
         ThrottlingError: (21)
-        ServiceUnavailableError: (17) it does not answer, or clocks differ.
+        ServiceUnavailableError: (17) it does not respond, or clocks differ.
         UnsupportedOperationError: (0) there is no such service at the address.
         InternalError: (18) anything else.
     """
     try:
         yield
     except AzureError as error:
-        if _differs(dates):
-            raise _wrong_clock(what) from error
-        raise _of_azure(error, what) from error
+        if _clock_differs(dates):
+            raise _wrong_clock_error(what) from error
+        raise _to_error(error, what) from error
 
 
-def _of_azure(error: AzureError, what: str) -> Exception:
+def _to_error(error: AzureError, what: str) -> Exception:
     text = first_line(error.message)
     if isinstance(error, CredentialUnavailableError):
         return PermissionDeniedError(
@@ -137,7 +137,7 @@ def _of_azure(error: AzureError, what: str) -> Exception:
             "storage.azure_storage_client_id, _client_secret and _tenant_id, or what Azure's tools "
             f"read from the environment: {text}"
         )
-    if _is_unanswered(error) or any(each in str(error) for each in _NO_ANSWER_TEXTS):
+    if _has_no_response(error) or any(each in str(error) for each in _NO_ANSWER_TEXTS):
         return ServiceUnavailableError(f"No {what}: Azure does not answer: {text}")
     status = error.status_code if isinstance(error, HttpResponseError) else None
     code = getattr(error, "error_code", None)
@@ -146,8 +146,8 @@ def _of_azure(error: AzureError, what: str) -> Exception:
     return _REFUSALS.to_error(what, status or 0, text)
 
 
-def _is_unanswered(error: BaseException | None) -> bool:
-    """Return whether a service did not answer, or what it said made no sense."""
+def _has_no_response(error: BaseException | None) -> bool:
+    """Return whether a service did not respond, or its response cannot be parsed."""
     while error is not None:
         if isinstance(error, (DecodeError, ServiceRequestError, ServiceResponseError)):
             return True
@@ -155,11 +155,11 @@ def _is_unanswered(error: BaseException | None) -> bool:
     return False
 
 
-def _differs(dates: list[str]) -> bool:
+def _clock_differs(dates: list[str]) -> bool:
     if not dates or not dates[-1]:
         return False
     return abs(parsedate_to_datetime(dates[-1]) - datetime.now(timezone.utc)) > _SKEW
 
 
-def _wrong_clock(what: str) -> ServiceUnavailableError:
+def _wrong_clock_error(what: str) -> ServiceUnavailableError:
     return ServiceUnavailableError(f"No {what}: Azure's clock shows another time. {CLOCK}")

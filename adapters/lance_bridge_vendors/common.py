@@ -1,4 +1,4 @@
-"""What the vendors have in common: addresses, and errors of services."""
+"""Shared by the vendors: patterns of URLs, and errors of services."""
 
 from __future__ import annotations
 
@@ -14,49 +14,49 @@ from lance_namespace.errors import (
 )
 
 URL = r"^https?://([\w.-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?/?$"
-"""The address of a service, without a path. pydantic searches for a pattern that has no anchors."""
+"""The URL of a service, without a path. It has anchors because pydantic searches for patterns."""
 HTTPS_URL = URL.replace("https?", "https")
 CLOCK = "The clock of this machine is wrong"
 LATER = "Repeat it later"
 
 
 def without_slash(url: str | None) -> str | None:
-    """Return an address without the slash at its end."""
+    """Return a URL without a trailing slash."""
     return url.rstrip("/") if url else None
 
 
 def first_line(text: object) -> str:
-    """Return the beginning of a service's message."""
+    """Return the first line of a service's message, shortened."""
     return str(text).strip().split("\n", 1)[0][:300]
 
 
 @dataclass(frozen=True)
 class Refusals:
-    """What a service's answers mean, by what their messages contain, or else by their status."""
+    """Classifies a service's error responses by their messages, or else by their status."""
 
     service: str
     clock: tuple[str, ...]
-    """In messages about a clock that is wrong."""
+    """Texts in messages about a wrong clock."""
     throttled: tuple[str, ...]
     refused: tuple[str, ...]
     advice: str
-    """What to check when it refuses."""
+    """What to check if the service refuses."""
     addresses: str
-    """The options with addresses, where there may be no such service."""
+    """The options with the service's addresses, to check if it is not found there."""
 
     def to_error(self, what: str, status: int, text: str) -> LanceNamespaceError:
-        """Return the error for an answer.
+        """Return the error for a response.
 
         Args:
-            what: What was wanted, for the message.
-            status: The HTTP status; 0 if it is not known.
+            what: What was requested, for the message.
+            status: The HTTP status; 0 if unknown.
         """
-        kind, advice = self._kind(status, text)
+        kind, advice = self._classify(status, text)
         answer = f"{status}: {text}" if status else text
         hint = f". {advice}" if advice else ""
         return kind(f"No {what}: {self.service} answers {answer}{hint}")
 
-    def _kind(self, status: int, text: str) -> tuple[type[LanceNamespaceError], str]:
+    def _classify(self, status: int, text: str) -> tuple[type[LanceNamespaceError], str]:
         def says(parts: tuple[str, ...]) -> bool:
             return any(each in text for each in parts)
 

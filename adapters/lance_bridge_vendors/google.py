@@ -1,7 +1,7 @@
 """Google: an access token with a credential access boundary that limits it to one table's objects.
 
-In a bucket with a hierarchical namespace, Google refuses who creates objects without rights to
-folders, which the boundary does not have: use buckets without one for tables that are written to.
+In a bucket with a hierarchical namespace, creating objects requires rights to folders, which the
+boundary does not include: use buckets without one for tables that are written to.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .google_boundary import MAX_CHARACTERS, access_boundary, conditions
 
 _KEY = "service_account_key"
 _KEY_FILES = ("service_account", "service_account_path", "application_credentials")
-_MOST_SECONDS = 43_200
+_MAX_SECONDS = 43_200
 
 
 class GoogleOptions(VendorOptions):
@@ -40,7 +40,7 @@ class GoogleOptions(VendorOptions):
     duration_seconds: int = Field(
         default=3600,
         ge=60,
-        le=_MOST_SECONDS,
+        le=_MAX_SECONDS,
         description="How long credentials are good, in seconds; Google allows more than 3600 only "
         "by a policy of the organization. Without `service_account`, they are good as long as the "
         "token of the vendor's own account, an hour at most. A right that is withdrawn ends no "
@@ -92,10 +92,10 @@ class GoogleVendor(Vendor):
 
 
 def own_key(storage: Mapping[str, str]) -> Mapping[str, Any] | None:
-    """Return the key of a service account that ``storage.*`` has, or a file that it names.
+    """Return the service account key in ``storage.*``, or in a file that it names.
 
     Raises:
-        ValueError: it cannot be read, or is no such key.
+        ValueError: it cannot be read, or is not a service account key.
     """
     own = options_of_store(storage, "google")
     file = next((own[each] for each in _KEY_FILES if each in own), None)

@@ -1,6 +1,6 @@
 """Credential access boundaries that limit a token to one table's objects. Pure functions.
 
-What a boundary allows is what the token's owner may do as well: a token has the intersection.
+A token's rights are the intersection of its owner's and the boundary's.
 Sources: Google's "Credential Access Boundaries" and "AccessBoundary", and the strings of the Common
 Expression Language (CEL), whose escapes are those of JSON.
 """
@@ -16,13 +16,13 @@ MAX_CHARACTERS = 2048
 """Google's limit for a condition."""
 _READ = "inRole:roles/storage.objectViewer"
 _WRITE = "inRole:roles/storage.objectUser"
-"""Unlike ``storage.objectAdmin``, it does not change who else may read an object."""
-_CATALOGS_OWN = (".manifest", ".batch.json")
-"""What only the catalog writes in a governed table: final manifests, and records of batches."""
+"""Unlike ``storage.objectAdmin``, it does not allow changing who may read an object."""
+_CATALOG_FILES = (".manifest", ".batch.json")
+"""Endings of files that only the catalog writes in a governed table: manifests, batch records."""
 
 
 def access_boundary(grant: Grant) -> dict[str, Any]:
-    """Return the boundary for a grant, as the Security Token Service takes it."""
+    """Return the boundary for a grant, in the form that the Security Token Service takes."""
     bucket = f"projects/_/buckets/{grant.bucket}"
     objects = f"resource.name.startsWith({literal(f'{bucket}/objects/{grant.prefix}/')})"
     listing = (
@@ -33,8 +33,8 @@ def access_boundary(grant: Grant) -> dict[str, Any]:
     if not grant.write:
         rules = {_READ: below}
     elif grant.governed:
-        # A condition cannot deny what another rule allows: no rule has the catalog's own files.
-        others = "".join(f" && !resource.name.endsWith({literal(each)})" for each in _CATALOGS_OWN)
+        # A condition cannot deny what another rule allows: the only write rule excludes these.
+        others = "".join(f" && !resource.name.endsWith({literal(each)})" for each in _CATALOG_FILES)
         rules = {_READ: below, _WRITE: f"{objects}{others}"}
     else:
         rules = {_WRITE: below}
@@ -59,6 +59,6 @@ def conditions(boundary: dict[str, Any]) -> list[str]:
 
 
 def literal(text: str) -> str:
-    """Return a string of CEL, with quotes, that stands for a text."""
-    # Escaped to ASCII, characters beyond U+FFFF would become two, which CEL refuses.
+    """Return a text as a quoted CEL string."""
+    # ASCII escapes would split characters beyond U+FFFF in two, which CEL refuses.
     return json.dumps(text, ensure_ascii=False)

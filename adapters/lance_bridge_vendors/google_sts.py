@@ -1,4 +1,4 @@
-"""Calls of Google's token services by google-auth, and what their errors are to the namespace."""
+"""Calls to Google's token services with google-auth, and the translation of their errors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lance_namespace.errors import PermissionDeniedError, ServiceUnavailableErro
 from .common import Refusals, first_line
 
 _SECONDS = 8
-"""How long each call may take: services that do not answer are given up within half a minute."""
+"""The timeout of each call: without responses, all calls fail within half a minute."""
 _SCOPES = ["https://www.googleapis.com/auth/cloud-platform"]
 _EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
 _ACCESS_TOKEN = "urn:ietf:params:oauth:token-type:access_token"
@@ -35,7 +35,7 @@ _REFUSALS = Refusals(
 
 
 class TokenService:
-    """Makes access tokens with a boundary. Safe to share between threads."""
+    """Creates access tokens with a boundary. Safe to share between threads."""
 
     def __init__(
         self,
@@ -48,9 +48,9 @@ class TokenService:
         """Read the vendor's own key, without a call.
 
         Args:
-            key: The key of a service account; None for what Google's tools find.
+            key: A service account key; None for Google's application default credentials.
             target: The service account whose tokens are limited; None for the vendor's own.
-            seconds: How long those of a target are good.
+            seconds: The lifetime of a target's tokens.
 
         Raises:
             ValueError: the key is malformed.
@@ -68,12 +68,12 @@ class TokenService:
                 raise ValueError(f"the service account's key: {first_line(error)}") from None
 
     def token(self, boundary: Mapping[str, Any], what: str) -> tuple[str, float]:
-        """Return a token with a boundary, and when it expires (seconds since 1970).
+        """Return a token with a boundary, and its expiry time (seconds since 1970).
 
         Args:
-            what: What is wanted, for messages.
+            what: What is requested, for messages.
 
-        Raises what `translate_errors` does.
+        Raises the errors of `translate_errors`.
         """
         sent = _BoundedRequest()
         with translate_errors(what, sent):
@@ -90,7 +90,7 @@ class TokenService:
             return str(answer["access_token"]), _expiry(source, answer)
 
     def _source(self, sent: _BoundedRequest) -> Any:
-        """Return the credentials that are limited then, for this thread alone."""
+        """Return a copy of the credentials to limit, for this thread alone."""
         with self._lock:
             if self._own is None:
                 self._own, _ = google.auth.default(scopes=_SCOPES, request=sent)
@@ -108,10 +108,10 @@ class TokenService:
 
 
 def _expiry(source: Any, answer: Mapping[str, Any]) -> float:
-    """Return when a token expires: no later than the one it was made of.
+    """Return the expiry time of a token: no later than that of its source token.
 
     Raises:
-        ValueError: nothing says when.
+        ValueError: neither the source nor the response has an expiry time.
     """
     known = []
     if source.expiry is not None:
@@ -127,7 +127,7 @@ class _BoundedRequest:
     def __init__(self) -> None:
         self._send = Request(requests.Session())
         self.status = 0
-        """That of the last answer."""
+        """The status of the last response."""
 
     def __call__(self, url: str, method: str = "GET", body: Any = None, headers: Any = None,
                  timeout: float | None = None, **more: Any) -> Any:  # fmt: skip
@@ -140,16 +140,16 @@ class _BoundedRequest:
 
 @contextmanager
 def translate_errors(what: str, sent: _BoundedRequest) -> Iterator[None]:
-    """Raise what Google refuses as an error of the namespace.
+    """Translate errors of Google into errors of the namespace.
 
     Args:
-        what: What is wanted, for the message.
-        sent: Has sent the requests.
+        what: What is requested, for the message.
+        sent: The transport that sends the requests.
 
     Raises:
-        PermissionDeniedError: (15) Google refuses, or there are no credentials to ask with.
+        PermissionDeniedError: (15) Google refuses, or no credentials are configured.
         ThrottlingError: (21)
-        ServiceUnavailableError: (17) it does not answer, or clocks differ.
+        ServiceUnavailableError: (17) it does not respond, or clocks differ.
         UnsupportedOperationError: (0) there is no such service at the address.
         InternalError: (18) anything else.
     """

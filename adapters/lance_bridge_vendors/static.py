@@ -1,4 +1,4 @@
-"""The credentials of ``storage.*``, handed out as they are: ``credentials.vendor=static``."""
+"""The credentials of ``storage.*``, handed out unchanged: ``credentials.vendor=static``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lance_bridge.credentials import Grant, Vendor
 class StaticVendor(Vendor):
     """Hands out all options of ``storage.*``, to readers and writers of every table.
 
-    They do not expire and are good for whatever their owner may do.
+    They do not expire, and allow everything that their owner may do.
     """
 
     stores = frozenset({"s3", "gs", "az"})

@@ -1,9 +1,9 @@
 """Lets ``lance_namespace.connect("hive", …)`` find our catalogs without an import of lance_bridge.
 
 ``lance_bridge_names.pth`` imports this at the start of every Python process, so it imports nothing
-but `sys`: not `typing`, not `importlib.metadata`, not even `__future__`. It puts a finder in front
-of the others that is interested in one module. When lance_namespace has been imported, its registry
-of names gets the names of the entry points behind those that the process registers itself.
+but `sys`: not `typing`, not `importlib.metadata`, not even `__future__`. It inserts an import
+finder that handles one module. After lance_namespace is imported, its registry falls back to the
+entry points for names that the process has not registered itself.
 """
 
 import sys
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 GROUP = "lance_bridge.catalogs"
 NAMESPACES_GROUP = "lance_bridge.namespaces"
-"""Namespaces that are no catalogs, such as one that is made of several."""
+"""Namespaces that are not catalogs, such as a federation of several."""
 VENDORS_GROUP = "lance_bridge.vendors"
 """Vendors of storage credentials."""
 _INTERFACE = "lance_namespace"
@@ -25,7 +25,7 @@ _REGISTRY = "_REGISTERED_IMPLS"
 
 
 def install() -> None:
-    """Serve our names in lance_namespace, now if it is imported and else as soon as it is."""
+    """Add our names to lance_namespace, now or when it is imported."""
     if not any(type(finder).__module__ == __name__ for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
     module = sys.modules.get(_INTERFACE)
@@ -34,17 +34,17 @@ def install() -> None:
 
 
 def catalogs() -> "dict[str, str]":
-    """Return the catalogs that are installed: ``impl`` to class path (``package.Class``)."""
+    """Return the installed catalogs: ``impl`` to class path (``package.Class``)."""
     return _entry_points(GROUP)
 
 
 def implementations() -> "dict[str, str]":
-    """Return all namespaces that are installed: ``impl`` to class path, the catalogs' too."""
+    """Return all installed namespaces, including catalogs: ``impl`` to class path."""
     return {**_entry_points(NAMESPACES_GROUP), **catalogs()}
 
 
 def vendors() -> "dict[str, str]":
-    """Return the vendors of storage credentials that are installed: name to class path."""
+    """Return the installed vendors of storage credentials: name to class path."""
     return _entry_points(VENDORS_GROUP)
 
 
@@ -56,10 +56,10 @@ def _entry_points(group: str) -> "dict[str, str]":
 
 
 class Names(dict[str, str]):
-    """lance_namespace's registry: what was registered, and behind it the entry points.
+    """lance_namespace's registry, with the entry points as a fallback.
 
-    A name that the process registered, by whatever order of imports, is never ours. That it hides
-    one of our catalogs is logged when it is used.
+    A name that the process registered takes precedence, whatever the order of imports. If it hides
+    one of our catalogs, a warning is logged when it is used.
     """
 
     def __init__(self, registered: "dict[str, str]") -> None:
@@ -68,7 +68,7 @@ class Names(dict[str, str]):
         self._compared: set[tuple[str, str]] = set()
 
     def get(self, name: str, default: "Any" = None) -> "Any":
-        """Return the class path of a name, as `lance_namespace.connect` asks for it."""
+        """Return the class path of a name; called by `lance_namespace.connect`."""
         registered = super().get(name)
         if not isinstance(name, str) or "." in name:  # a class path: the entry points are not read
             return default if registered is None else registered
@@ -107,14 +107,14 @@ def _log_clash(name: str, registered: str, ours: str) -> None:
 
 
 def _serve_names(module: "ModuleType") -> None:
-    """Replace the registry in a module; do nothing to one that has no such registry."""
+    """Replace the registry in a module; do nothing if it has none."""
     registered = vars(module).get(_REGISTRY)
     if isinstance(registered, dict) and not isinstance(registered, Names):
         setattr(module, _REGISTRY, Names(registered))
 
 
 class _Finder:
-    """Finds lance_namespace by the finders behind this one, and wraps its loader."""
+    """Finds lance_namespace with the finders after this one, and wraps its loader."""
 
     def find_spec(
         self,
@@ -139,7 +139,7 @@ class _Finder:
 
 
 class _Loader:
-    """A loader that serves our names when its module has been executed, and then leaves it."""
+    """Restores the module's own loader, executes the module, and adds our names to it."""
 
     def __init__(self, loader: "Any") -> None:
         self._loader = loader

@@ -6,7 +6,7 @@ adapter implements), `lance_bridge.config` (the properties that it takes), `lanc
 installs) and `lance_bridge.testing` (the conformance kit). Applications also use
 ``namespace.tables``, and the names that `lance_bridge.dataset` and `lance_bridge.storage` export.
 
-A name is imported when it is first used: ``lance-bridge --help`` needs none of what takes seconds.
+Names are imported on first use, so that ``lance-bridge --help`` loads no slow modules.
 """
 
 from importlib import import_module
@@ -69,7 +69,7 @@ _ELSEWHERE = {
 }
 """Modules of public names; the others are in `lance_bridge.catalog`."""
 
-install()  # where no .pth file has done it, as with `pip install --target`
+install()  # if no .pth file has done it, as with `pip install --target`
 
 
 def __getattr__(name: str) -> Any:

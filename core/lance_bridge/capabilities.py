@@ -8,21 +8,21 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class NameRule:
-    """Which names a level takes; checked before any call is sent."""
+    """The names that a level allows; checked before any call is sent."""
 
     noun: str
     """What the catalog calls the level, for messages: ``database``."""
     pattern: re.Pattern[str]
     """Must match the whole name."""
     allowed: str
-    """What the pattern says, for people: ``letters, digits and '_'``."""
+    """The pattern in words, for messages: ``letters, digits and '_'``."""
     max_length: int
     """In characters."""
 
 
 @dataclass(frozen=True)
 class NamespaceWords:
-    """What a catalog calls properties of a namespace that engines know by plain words."""
+    """A catalog's names for namespace properties that engines know under standard names."""
 
     comment: str = "comment"
     location: str = "location"
@@ -34,44 +34,44 @@ class NamespaceWords:
 class Capabilities:
     """What a catalog is and can do; read by core and by the conformance kit.
 
-    A field that is a string holds the reason why the catalog can not do it, or ``""`` if it can.
+    A string field holds the reason why the catalog cannot do something, or ``""`` if it can.
     """
 
     namespace_levels: tuple[NameRule, ...]
-    """One rule per namespace level, outermost first; a table sits under the innermost."""
+    """One rule per namespace level, outermost first; the innermost level holds tables."""
     table_rule: NameRule
     namespace_words: tuple[NamespaceWords, ...] = ()
-    """For each level what its properties are called, outermost first; none for plain words."""
+    """The property names of each level, outermost first; empty for the standard names."""
     folds_case: bool = False
-    """Names are stored in lower case, and looked up in any."""
+    """Names are stored in lower case, and found in any case."""
     atomic_restrict: bool = False
-    """The catalog itself refuses to drop a namespace with anything in it."""
+    """The catalog itself refuses to drop a namespace that is not empty."""
     makes_directories: bool = False
-    """The catalog makes a new table's directory, and deletes it again, with all that is in it by
-    then, where the entry cannot be made. Core keeps it from doing so by making it first."""
+    """The catalog creates a new table's directory, and deletes it with all its content if it fails
+    to create the entry. Core prevents this by creating the directory first."""
     renames_by_copy: bool = False
-    """The catalog has no rename: core has the entry copied by `Catalog.copy_table`, and removes the
+    """The catalog has no rename: core copies the entry with `Catalog.copy_table`, and removes the
     old one."""
     has_partitions: bool = False
-    """An entry of others may have partitions with locations of their own: the adapter sets
-    `TableRecord.is_partitioned`, and has `Catalog.partition_locations`."""
+    """An entry that is not Lance's may have partitions with their own locations: the adapter sets
+    `TableRecord.is_partitioned`, and implements `Catalog.partition_locations`."""
     hides_tables: bool = False
-    """The server may hold tables that no namespace of this catalog lists: the adapter has
+    """The server may hold tables that no namespace of this catalog lists: the adapter implements
     `Catalog.scan_hidden_tables`."""
     no_namespace_changes: str = ""
     """Why namespaces cannot be created or dropped."""
     no_outer_namespace_changes: str = ""
     """Why namespaces above the innermost level cannot be created or dropped."""
     no_rename: str = ""
-    """Why a table cannot get another name. Else the adapter has `Catalog.rename_table`, or, with
-    `renames_by_copy`, `Catalog.copy_table`."""
+    """Why a table cannot be renamed. If empty, the adapter implements `Catalog.rename_table`, or,
+    with `renames_by_copy`, `Catalog.copy_table`."""
     no_rename_across: str = ""
     """Why a table cannot be renamed into another namespace."""
     no_alter: str = ""
     """Why an entry's properties and location cannot change."""
     no_managed_tables: str = ""
     """Why the catalog cannot hold a table's latest version: it cannot compare and set an entry.
-    Else the adapter has `Catalog.commit_guard`."""
+    If empty, the adapter implements `Catalog.commit_guard`."""
 
     @property
     def levels(self) -> int:

@@ -2,26 +2,25 @@
 
 An adapter maps names, records and errors, and nothing else. Modes, page tokens, defaults, deletion
 of data, Arrow and datasets are core's. A catalog that cannot do something says so in
-`Capabilities`, and core answers Unsupported (0) with the reason given there. What
-`Capabilities` claim must be implemented: a namespace over a catalog that lacks a method for it
-cannot be created. ``docs/write-a-catalog.md`` is the guide, and ``examples/sqlite-catalog`` a whole
-adapter.
+`Capabilities`, and core raises UnsupportedOperation (0) with the reason given there. What
+`Capabilities` claim must be implemented: a namespace cannot be created over a catalog that lacks a
+required method. ``docs/write-a-catalog.md`` is the guide, and ``examples/sqlite-catalog`` a
+complete adapter.
 
-What holds for all methods:
+Rules for all methods:
 
 - Every path that reaches an adapter has been checked (number of names, allowed characters) and,
   where the catalog folds case, folded.
-- Every listing is sorted by name, as Python compares strings, and has each name once; but
-  `scan_tables` returns every entry of a name that a server broke by giving it to several. Core
-  cuts pages out of listings by that order; it does not sort them again.
-- "Not found" is raised only if the catalog itself said so: a server that is busy or down, a
-  refused permission or a reply that cannot be read is never absence.
+- Every listing is sorted by name, as Python compares strings, without duplicates; but if a server
+  has several entries of one name by mistake, `scan_tables` returns all of them. Core pages through
+  listings in that order, and does not sort them again.
+- "Not found" is raised only if the catalog itself reports it, never because a server is busy or
+  down, permission is refused, or a reply cannot be read.
 - Any method may raise ServiceUnavailableError (17), PermissionDeniedError (15),
-  UnauthenticatedError (16), ThrottlingError (21) or InternalError (18). What else it may raise is
-  listed with it. `lance_bridge.errors` makes errors whose messages name the object.
-- A method that changes something raises `OutcomeUnknownError` when its
-  reply was lost, and never repeats the change: core reads back, and retries it if it did not
-  happen.
+  UnauthenticatedError (16), ThrottlingError (21) or InternalError (18). Other errors are listed
+  with each method. `lance_bridge.errors` makes errors whose messages name the object.
+- A method that changes something raises `OutcomeUnknownError` if its reply is lost, and never
+  repeats the change: core reads back, and retries it if it did not happen.
 
 Who owns what:
 
@@ -33,8 +32,8 @@ Who owns what:
   `MANAGED_BY`, and what begins with `RESERVED_PREFIX`, too. Every later read returns them byte for
   byte. A catalog that cannot hold a key or a value raises InvalidInputError (13) before it changes
   anything; it never cuts or drops one.
-- What an adapter or its catalog keeps in an entry for its own use is in no record. It survives
-  changes that core makes.
+- Records exclude what an adapter or its catalog keeps in an entry for its own use. Core's changes
+  preserve it.
 """
 
 from __future__ import annotations
@@ -90,15 +89,15 @@ __all__ = [
 
 
 PORT_VERSION = 1
-"""Raised by a change that can break an adapter: a method that must be overridden, another
-signature, another guarantee, or a public name that is removed."""
+"""Incremented by a change that can break an adapter: a new required method, a changed signature or
+guarantee, or a removed public name."""
 
 
 class Catalog(ABC):
     """What an adapter implements. Safe to call from many threads at once."""
 
     port_version: ClassVar[int] = PORT_VERSION
-    """The version of the port that an adapter is written for; without it, none is checked."""
+    """The version of the port that an adapter is written for; not checked if it sets none."""
 
     @property
     @abstractmethod
@@ -107,21 +106,21 @@ class Catalog(ABC):
 
     @abstractmethod
     def describe_connection(self) -> str:
-        """Return what this is connected to, for people and for equality.
+        """Return a description of the connection, for people and for comparison.
 
-        Differs where two catalogs, servers or accounts do. Holds no secret, and makes no call.
+        Differs between catalogs, servers and accounts. Contains no secret, and makes no call.
         """
 
     def describe_login(self) -> str:
         """Return the identity that this connects as, if `vend_credentials` depends on it, else "".
 
-        Only a digest is used, to tell connections apart: it may be a token, and no password that
-        could be guessed. Makes no call.
+        Only its digest is used, to distinguish connections: it may be a token, but not a password
+        that could be guessed. Makes no call.
         """
         return ""
 
     def describe_server(self) -> Mapping[str, str]:
-        """Return what the server says of itself, such as its version, by name; for people."""
+        """Return facts that the server reports, such as its version, by name; for people."""
         return {}
 
     # -- namespaces ------------------------------------------------------------------------------
@@ -151,11 +150,11 @@ class Catalog(ABC):
     def create_namespace(self, record: NamespaceRecord) -> None:
         """Add a namespace with the record's properties.
 
-        - Those that begin with `RESERVED_PREFIX` must be kept by a namespace that holds tables;
-          levels above it may drop them.
-        - Of two callers that create one name, one succeeds.
+        - The innermost level must keep those that begin with `RESERVED_PREFIX`; outer levels may
+          drop them.
+        - If several callers create one name, one succeeds.
 
-        Not called where `Capabilities.no_namespace_changes`.
+        Not called if `Capabilities.no_namespace_changes` is set.
 
         Raises:
             NamespaceAlreadyExistsError: (2)
@@ -165,7 +164,7 @@ class Catalog(ABC):
 
     @abstractmethod
     def alter_namespace(self, record: NamespaceRecord) -> None:
-        """Replace the properties of a namespace: those that the record lacks are removed.
+        """Replace the properties of a namespace; those missing from the record are removed.
 
         Raises:
             NamespaceNotFoundError: (1)
@@ -178,14 +177,14 @@ class Catalog(ABC):
 
         Raises:
             NamespaceNotFoundError: (1)
-            NamespaceNotEmptyError: (3) something is in it, and the catalog checks that itself, as
-                `Capabilities.atomic_restrict` says. Else core has looked before.
+            NamespaceNotEmptyError: (3) it is not empty, and the catalog checks that itself, as
+                `Capabilities.atomic_restrict` says. Otherwise core has checked before.
         """
 
     def require_droppable(self, path: Path) -> None:  # noqa: B027 - most catalogs keep nothing
-        """Raise what would keep a namespace from being dropped once it holds no tables.
+        """Raise if a namespace could not be dropped even without tables.
 
-        Called before Cascade drops the first of them; changes nothing.
+        Called before Cascade drops the first table; changes nothing.
 
         Raises:
             InvalidInputError: (13) the catalog never drops this namespace.
@@ -193,10 +192,10 @@ class Catalog(ABC):
         """
 
     def require_drop_permission(self, path: Path) -> None:  # noqa: B027 - most cannot know
-        """Raise PermissionDenied (15) where the caller may not drop a namespace.
+        """Raise PermissionDenied (15) if the caller may not drop a namespace.
 
-        Asked before Cascade drops the first of its tables, while something is inside. Does nothing
-        where the catalog answers that only by dropping it.
+        Called before Cascade drops the first table, while the namespace is not empty. Does nothing
+        if the catalog reports that only on dropping it.
         """
 
     # -- tables ----------------------------------------------------------------------------------
@@ -207,15 +206,14 @@ class Catalog(ABC):
     ) -> Iterable[TableRecord]:
         """Return the entries of a namespace, sorted by name.
 
-        - All of them: a listing that stops at the first page of the server's would let core delete
-          files that another entry is for.
-        - An entry that is dropped during the listing is left out without an error.
+        - Return all of them: an incomplete listing would let core delete another entry's files.
+        - An entry that is dropped during the listing is omitted without an error.
         - An entry that exists but cannot be read is returned as `TableRecord.unreadable`, which is
-          not Lance's, and does not hide others. As long as it exists, core deletes no files that it
-          may be for.
-        - A catalog that reads its entries by name may do so in batches, as they are iterated over:
-          core stops at the end of a page. One that reads them in its own pages, in any
-          order, reads them all, and returns `select_tables` of them.
+          not Lance's, along with all other entries. While it exists, core deletes no files that may
+          belong to it.
+        - A catalog that reads its entries by name may read them in batches during iteration,
+          because core stops at the end of a page. A catalog whose server returns pages in any order
+          reads all of them, and returns `select_tables` of them.
 
         Args:
             lance_only: Return only entries with `TableRecord.is_lance`.
@@ -228,7 +226,7 @@ class Catalog(ABC):
     def list_tables(self, namespace: Path, *, lance_only: bool = False) -> Iterable[str]:
         """Return the names of a namespace's entries, sorted; all of them.
 
-        Overridden where names take fewer or smaller calls than entries do.
+        Override it if names take fewer or smaller calls than entries.
 
         Args:
             lance_only: Return only the names of entries with `TableRecord.is_lance`.
@@ -242,11 +240,11 @@ class Catalog(ABC):
     def scan_hidden_tables(self) -> Iterable[TableRecord]:
         """Return the entries of the server that no namespace of this catalog lists.
 
-        Their locations keep core from deleting what lies there. Their paths are for messages only,
-        and for `partition_locations`. An entry that cannot be read is returned as
+        Core deletes no files at their locations. Their paths are only for messages and for
+        `partition_locations`. An entry that cannot be read is returned as
         `TableRecord.unreadable`.
 
-        Must be overridden where `Capabilities.hides_tables`.
+        Must be overridden if `Capabilities.hides_tables`.
 
         Raises:
             PermissionDeniedError: (15) the caller may not read them: nothing is deleted then.
@@ -256,11 +254,11 @@ class Catalog(ABC):
     def partition_locations(self, record: TableRecord) -> Iterable[str]:  # noqa: ARG002
         """Return the locations of an entry's partitions.
 
-        Asked for entries with `TableRecord.is_partitioned`, before files are deleted, and only
-        where others' files lie at a table's location. One entry may have a million partitions:
-        they are read in pages, as they are iterated over. None of an entry that has vanished.
+        Called for entries with `TableRecord.is_partitioned`, before files are deleted, and only if
+        the table's location holds files that are not its own. One entry may have a million
+        partitions: read them in pages during iteration. Empty if the entry no longer exists.
 
-        Must be overridden where `Capabilities.has_partitions`.
+        Must be overridden if `Capabilities.has_partitions`.
 
         Raises:
             PermissionDeniedError: (15) at once or while iterating: nothing is deleted then.
@@ -269,22 +267,22 @@ class Catalog(ABC):
 
     @abstractmethod
     def load_table(self, path: Path) -> TableRecord:
-        """Return an entry, Lance's or not, as it was at one time.
+        """Return a consistent snapshot of an entry, Lance's or not.
 
-        - `revision` and `properties` are of one state: never those of two changes.
-        - What a change returned from before this call began is seen.
+        - `revision` and `properties` belong to the same state.
+        - Changes that returned before this call began are visible.
 
         Raises:
-            TableNotFoundError: (4) also where the namespace does not exist, if the catalog does not
-                tell these apart: core then asks for the namespace.
+            TableNotFoundError: (4) also if the namespace does not exist and the catalog does not
+                distinguish these: core then loads the namespace.
             NamespaceNotFoundError: (1) the namespace does not exist.
         """
 
     def load_columns(self, path: Path) -> Iterable[CatalogColumn]:  # noqa: ARG002 - most have none
-        """Return the columns that the catalog itself has of an entry, in their order.
+        """Return the columns that the catalog stores for an entry, in their order.
 
-        They are shown to people, for entries that are not Lance's: the schema of a Lance table is
-        that of its data. Partition columns come last. None where the catalog keeps no columns.
+        They are shown to people for entries that are not Lance's: a Lance table's schema comes from
+        its data. Partition columns come last. Empty if the catalog stores no columns.
 
         Raises:
             TableNotFoundError: (4)
@@ -296,12 +294,12 @@ class Catalog(ABC):
     def create_table(self, record: TableRecord) -> TableRecord:
         """Add an external entry with the record's location and properties.
 
-        - The catalog never takes the location's files for its own: it neither moves nor deletes
-          them, whatever is done to the entry later.
-        - Of two callers that create one name, one succeeds.
+        - The catalog does not own the location's files: it neither moves nor deletes them, whatever
+          happens to the entry later.
+        - If several callers create one name, one succeeds.
 
         Returns:
-            The record, with the `identity` that the catalog gave it if it says so at once.
+            The record, with its `identity` if the catalog returns it at once.
 
         Raises:
             TableAlreadyExistsError: (5) any entry has the name.
@@ -315,13 +313,13 @@ class Catalog(ABC):
 
         - Properties that the record lacks are removed; no others are touched.
         - The entry is external afterwards; `alter_ownership` is the exception.
-        - Where the record or the entry has a `GUARD`, this compares and sets for certain, by that
-          guard: the entry is still of the record's `revision`, or nothing changes. Of any number of
-          callers that loaded one revision, one succeeds.
+        - If the record or the entry has a `GUARD`, this is a compare-and-set by that guard: nothing
+          changes unless the entry still has the record's `revision`. Of all callers that loaded one
+          revision, one succeeds.
         - Without a guard it compares what the catalog can: the revision, else the identity, else
           nothing.
 
-        Not called where `Capabilities.no_alter`, except for tables that were managed already.
+        Not called if `Capabilities.no_alter` is set, except for tables that were managed already.
 
         Raises:
             TableNotFoundError: (4)
@@ -334,9 +332,9 @@ class Catalog(ABC):
         """
 
     def load_ownership(self, path: Path) -> Mapping[str, str]:  # noqa: ARG002 - most have none
-        """Return what an entry holds, beside its properties, that says whose its files are.
+        """Return what an entry records, beside its properties, about who owns its files.
 
-        In the catalog's own words, for `alter_ownership`. Overridden together with it.
+        In the catalog's own terms, for `alter_ownership`. Override both or neither.
 
         Raises:
             TableNotFoundError: (4)
@@ -344,18 +342,18 @@ class Catalog(ABC):
         return {}
 
     def alter_ownership(self, record: TableRecord, ownership: Mapping[str, str]) -> None:  # noqa: ARG002
-        """Do as `alter_table`, with what `load_ownership` returned in place of an external entry's.
+        """Do the same as `alter_table`, but restore what `load_ownership` returned.
 
         Undoes a change that made an entry external; nothing else may give files to the catalog.
         """
         self.alter_table(record)
 
     def commit_guard(self, record: TableRecord) -> str:
-        """Return how the catalog can compare and set this entry, found out by trying.
+        """Return how the catalog can compare and set this entry, determined by a trial.
 
         - Changes nothing.
-        - The answer is not empty. Core keeps it in the entry under `GUARD`, and `alter_table` and
-          `rename_table` hold to it from then on, in every process.
+        - The result is not empty. Core stores it in the entry under `GUARD`, and from then on
+          `alter_table` and `rename_table` use it in every process.
 
         Must be overridden unless `Capabilities.no_managed_tables`.
 
@@ -366,12 +364,12 @@ class Catalog(ABC):
         raise _lacks_method(self, "commit_guard", record)
 
     def rename_table(self, record: TableRecord, new_path: Path) -> None:  # noqa: ARG002
-        """Give an entry another name, in one step.
+        """Rename an entry in one step.
 
         - Location, properties and `identity` stay; the files are not touched.
         - An entry with a `GUARD` is compared with the record's `revision`, as in `alter_table`.
-          Without one, the entry is moved that has the name, unless the catalog can tell that it is
-          another one.
+          Without one, the entry that has the name is renamed, unless the catalog can detect that it
+          is another one.
 
         Must be overridden unless `Capabilities.no_rename` or `Capabilities.renames_by_copy`.
 
@@ -391,7 +389,7 @@ class Catalog(ABC):
         - Only path and properties of the two records differ; the copy gets a new identity.
         - The original is unchanged. Core drops it afterwards, or removes the copy.
 
-        Must be overridden where `Capabilities.renames_by_copy`.
+        Must be overridden if `Capabilities.renames_by_copy`.
 
         Raises:
             TableNotFoundError: (4) the original does not exist.
@@ -407,11 +405,11 @@ class Catalog(ABC):
 
         - Removes the entry that has the record's name. A catalog that can compare `identity` or
           `revision` in the same step does so; core relies on neither, and checks before and after.
-        - Of concurrent callers that drop one entry, one succeeds, if the catalog can tell.
+        - If several callers drop one entry, one succeeds, if the catalog can detect that.
 
         Raises:
             TableNotFoundError: (4)
-            ConcurrentModificationError: (14) the catalog compared, and has another entry.
+            ConcurrentModificationError: (14) the catalog compared them, and they differ.
         """
 
     # -- storage and life ------------------------------------------------------------------------
@@ -424,12 +422,12 @@ class Catalog(ABC):
     ) -> Mapping[str, str] | None:
         """Return storage options for the table's location, or None if the catalog vends none.
 
-        - Core asks for locations that are not local only, keeps the answer until shortly before it
-          expires, and asks once for all its callers.
-        - The record may be one without `identity`: a table that is to be created at its location.
+        - Core calls this for remote locations only, keeps the result for half of its lifetime, and
+          makes one call for all its callers.
+        - The record has no `identity` if the table is still to be created at its location.
         - Temporary options carry ``expires_at_millis`` (milliseconds since 1970, as a string).
-        - Options that are good for this one table are `TableCredentials`. A server hands out no
-          others: what gives access to more than the table is this process's own.
+        - Options that are valid for this table only are `TableCredentials`. A server hands out no
+          others: options with wider access are for this process only.
         """
         return None
 

@@ -68,22 +68,22 @@ ENVIRONMENT_PREFIX = "LANCE_BRIDGE_"
 STORAGE_OPTIONS = f"{STORAGE_PREFIX}<option>"
 _FREE_KEYS = (f"{STORAGE_PREFIX}*", f"{VENDOR_PREFIX}*")
 _FREE_VARIABLES = {"STORAGE_": STORAGE_PREFIX, "CREDENTIALS_": VENDOR_PREFIX}
-"""How variables of options begin, after the catalog's name, and how the options' keys do."""
+"""The prefixes of options' variables, after the catalog's name, and of the options' keys."""
 _ENDPOINT = re.compile(
     r"https?://([\w.-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?(/[^\s?#@]*)?", re.ASCII
 )
 
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
-"""A time limit that a property sets: more than nothing, and a day at most."""
+"""A time limit in seconds: more than 0, and at most a day."""
 SecondsOrZero = Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)]
-"""A time that a property sets, a day at most; 0 where the property says what that means."""
+"""A duration in seconds, at most a day; the property defines what 0 means."""
 
 ConfigT = TypeVar("ConfigT", bound="CatalogConfig")
 TextT = TypeVar("TextT", str | None, SecretStr | None)
 
 
 class CatalogConfig(BaseModel):
-    """What every catalog takes; an adapter adds its own fields in a subclass."""
+    """The properties of every catalog; an adapter adds its own fields in a subclass."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, hide_input_in_errors=True, validate_default=True
@@ -211,7 +211,7 @@ class CatalogConfig(BaseModel):
 
     @classmethod
     def is_secret(cls, key: str) -> bool:
-        """Return True where the value of ``key`` must not be shown."""
+        """Return True if the value of ``key`` must not be shown."""
         if key.startswith(STORAGE_PREFIX):
             return is_secret_option(key.removeprefix(STORAGE_PREFIX))
         declared = {each.key: each.secret for each in cls.declared()}
@@ -228,7 +228,7 @@ class CatalogConfig(BaseModel):
         return text
 
     def answered(self, options: Mapping[str, str]) -> dict[str, str]:
-        """Return options of a store that answers may have."""
+        """Return the storage options that a response may contain."""
         if self.public_options is None:
             return dict(options)
         return public_only(options, option_names(self.public_options))
@@ -239,9 +239,9 @@ class CatalogConfig(BaseModel):
         return self._sourced
 
     def secrets(self) -> set[str]:
-        """Return the keys of the secret properties that have a value, but for those of a source.
+        """Return the keys of the secret properties that have a value, except those from a source.
 
-        Whoever connects with the same properties finds the latter there.
+        A process that connects with the same properties reads the latter from that source.
         """
         declared = {
             field.alias or name
@@ -254,12 +254,12 @@ class CatalogConfig(BaseModel):
 
 
 def is_visible_ascii(text: str) -> bool:
-    """Return whether a text is not empty, and all of it visible ASCII without spaces."""
+    """Return whether a text is not empty, and only visible ASCII without spaces."""
     return bool(text) and all("!" <= each <= "~" for each in text)
 
 
 def require_visible_ascii(value: TextT) -> TextT:
-    """Return a value that can be sent in a header; for a validator of fields.
+    """Return a value that can be sent in a header; for use as a field validator.
 
     Raises:
         ValueError: it is empty, or has a space or a character that is not visible ASCII.
@@ -314,7 +314,7 @@ def _is_vendor_option(key: str, *, has_vendor: bool) -> bool:
 
 
 def _check_storage(impl: str, storage: Mapping[str, str]) -> None:
-    """Refuse what the object store would panic at: a line end in a key, an endpoint of no host."""
+    """Refuse what makes the object store panic: a line end in a key, an endpoint without a host."""
     for key, value in storage.items():
         problem = ""
         if not value.strip():
@@ -343,7 +343,7 @@ def _refuse_unknown(known: Sequence[str], impl: str, given: Mapping[str, Any]) -
 def environment(config: type[CatalogConfig], name: str) -> dict[str, str]:
     """Return the properties that the environment holds for the catalog ``name``.
 
-    A variable that begins like one of them, and is none, is logged.
+    Other variables with the catalog's prefix are logged.
     """
     prefix = variable_of(name, "")
     keys = _declared_variables(config)
@@ -366,14 +366,14 @@ def environment(config: type[CatalogConfig], name: str) -> dict[str, str]:
 
 
 def variable_of(name: str, key: str) -> str:
-    """Return the environment variable that has a property of the catalog ``name``."""
+    """Return the environment variable for a property of the catalog ``name``."""
     return f"{ENVIRONMENT_PREFIX}{_variable(name)}_{_variable(key)}"
 
 
 def has_variable(config: type[CatalogConfig], key: str) -> bool:
-    """Return whether an environment variable can have a property.
+    """Return whether an environment variable can set a property.
 
-    None can have ``credentials.<name>.<option>``: a variable has ``_`` for every dot.
+    None can set ``credentials.<name>.<option>``: a variable has ``_`` for every dot.
     """
     return _key_of(_declared_variables(config), _variable(key)) == key
 
@@ -383,7 +383,7 @@ def _declared_variables(config: type[CatalogConfig]) -> dict[str, str]:
 
 
 def _key_of(declared: Mapping[str, str], variable: str) -> str | None:
-    """Return the key that a variable without its prefix stands for; None for none."""
+    """Return the property key of a variable without its prefix, or None."""
     if variable in declared:
         return declared[variable]
     for prefix, key in _FREE_VARIABLES.items():

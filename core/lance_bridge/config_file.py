@@ -1,7 +1,7 @@
 """Properties from outside the process: the configuration file, and sources of secrets.
 
-The configuration file has catalogs by name, each with its properties. An invalid entry is an error
-where that catalog is asked for, and does not affect the others.
+The configuration file maps names of catalogs to their properties. An invalid entry is an error only
+when that catalog is requested.
 
 Properties end up in many places, such as the settings of a Spark session, its event log and the
 arguments of its processes. Instead of a secret, they can name a file or a function that has it.
@@ -23,7 +23,7 @@ from .user_files import CONFIG_FILE_VARIABLE, config_path
 
 _CATALOGS = "catalogs"
 _NAME_LIST = "catalogs"
-"""The property of a namespace made of others that may be a YAML list: their names."""
+"""The property with a federation's catalog names, which may be a YAML list."""
 
 
 class NamedCatalogs(Mapping[str, dict[str, str]]):
@@ -31,8 +31,8 @@ class NamedCatalogs(Mapping[str, dict[str, str]]):
 
     Args:
         entries: The properties of the catalogs with valid entries.
-        problems: The errors of the others, by name. Their names are listed, too, and their
-            properties raise InvalidInput (13).
+        problems: The errors of the others, by name. Iteration includes these names; reading their
+            properties raises InvalidInput (13).
     """
 
     def __init__(self, entries: Mapping[str, dict[str, str]], problems: Mapping[str, str]) -> None:
@@ -60,14 +60,14 @@ class NamedCatalogs(Mapping[str, dict[str, str]]):
 
 
 class _Loader(yaml.SafeLoader):
-    """Records repeated keys, of which YAML's own loader keeps the last."""
+    """Records repeated keys; YAML's own loader keeps the last one silently."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self.repeated: list[yaml.ScalarNode] = []
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
-        """Check before merges (``<<``) are resolved, whose keys may be overridden."""
+        """Check keys before merges (``<<``) are resolved: merged keys may be overridden."""
         node = super().compose_mapping_node(anchor)
         seen = set()
         for key, _ in node.value:
@@ -108,7 +108,7 @@ def catalogs_in(path: Path, text: str) -> NamedCatalogs:
         root = loader.get_single_node()
         content = loader.construct_document(root) if root is not None else None
     except yaml.YAMLError as error:
-        # Its own message has a piece of the file, which may be a secret.
+        # Its own message quotes the file, which may contain a secret.
         mark = getattr(error, "problem_mark", None)
         place = f" in line {mark.line + 1}" if mark else ""
         text = f"{path} cannot be read as YAML: {type(error).__name__}{place}"
@@ -139,7 +139,7 @@ def _check_entry(name: str, properties: Any) -> dict[str, str]:
 
 
 def _repeated_keys(path: Path, root: Any, repeated: list[yaml.ScalarNode]) -> dict[str, str]:
-    """Return the errors of the catalogs in which a key is repeated, or that are repeated.
+    """Return the errors of catalogs that repeat a key, or that are repeated themselves.
 
     Raises:
         InvalidInputError: (13) a key outside all catalogs is repeated.
@@ -148,15 +148,15 @@ def _repeated_keys(path: Path, root: Any, repeated: list[yaml.ScalarNode]) -> di
     for key in repeated:
         line = key.start_mark.line + 1
         problem = f"{path}: the key '{key.value}' is duplicated in line {line}"
-        name = _catalog_around(root, key)
+        name = _enclosing_catalog(root, key)
         if name is None:
             raise invalid(problem)
         problems[name] = problem
     return problems
 
 
-def _catalog_around(root: Any, inner: yaml.Node) -> str | None:
-    """Return the name of the catalog whose key or entry a node is in."""
+def _enclosing_catalog(root: Any, inner: yaml.Node) -> str | None:
+    """Return the name of the catalog whose key or entry contains a node, or None."""
     for key, catalogs in root.value if isinstance(root, yaml.MappingNode) else ():
         if key.value != _CATALOGS or not isinstance(catalogs, yaml.MappingNode):
             continue
@@ -167,11 +167,11 @@ def _catalog_around(root: Any, inner: yaml.Node) -> str | None:
 
 
 def read_mapping(path: Path) -> dict[str, Any]:
-    """Return the content of another configuration file, which is a mapping in YAML.
+    """Return the content of a YAML file that holds a mapping.
 
     Raises:
-        InvalidInputError: (13) it cannot be read, is no mapping, or has a key twice. The message
-            repeats no value.
+        InvalidInputError: (13) it cannot be read, is not a mapping, or has a duplicate key. The
+            message contains no value.
     """
     try:
         loader = _Loader(path.read_text(encoding="utf-8"))
@@ -207,27 +207,27 @@ def read_secrets(impl: str, properties: Mapping[str, str]) -> dict[str, Any]:
 
     Raises:
         InvalidInputError: (13) the file cannot be read, or is not a mapping; the function cannot be
-            imported, fails, or returns none. No message repeats a value.
+            imported, fails, or returns no mapping. No message contains a value.
     """
     found: dict[str, Any] = {}
     if properties.get(SECRETS_FILE):
-        found.update(_from_file(impl, properties[SECRETS_FILE]))
+        found.update(_read_secrets_file(impl, properties[SECRETS_FILE]))
     if properties.get(SECRETS_PROVIDER):
-        found.update(_from_provider(impl, properties))
+        found.update(_call_secrets_provider(impl, properties))
     for key in (SECRETS_FILE, SECRETS_PROVIDER):
         if key in found:
             raise invalid(f"impl={impl}: property '{key}' cannot come from a source of secrets")
     return found
 
 
-def _from_file(impl: str, name: str) -> dict[str, Any]:
+def _read_secrets_file(impl: str, name: str) -> dict[str, Any]:
     try:
         return read_mapping(Path(name).expanduser())
     except InvalidInputError as error:
         raise invalid(f"impl={impl}: property '{SECRETS_FILE}': {error}") from None
 
 
-def _from_provider(impl: str, properties: Mapping[str, str]) -> dict[str, Any]:
+def _call_secrets_provider(impl: str, properties: Mapping[str, str]) -> dict[str, Any]:
     name = properties[SECRETS_PROVIDER]
     problem = f"impl={impl}: property '{SECRETS_PROVIDER}': {name}"
     module, _, attribute = name.partition(":")
@@ -240,7 +240,7 @@ def _from_provider(impl: str, properties: Mapping[str, str]) -> dict[str, Any]:
     try:
         secrets = provider(dict(properties))
     except Exception as error:  # noqa: BLE001 - the function is the user's, and may raise anything
-        # Neither its message nor its traceback: both may hold what it was fetching.
+        # Omit its message and traceback, which may contain the secrets.
         raise invalid(f"{problem} failed with {type(error).__name__}") from None
     if not isinstance(secrets, Mapping):
         raise invalid(f"{problem} must return a mapping of properties")

@@ -1,4 +1,4 @@
-"""The properties that a model of pydantic declares, as documents and messages show them.
+"""The properties that a pydantic model declares, for documentation and messages.
 
 A field is a property. Its alias is the key, its description the meaning; a `SecretStr` is a secret.
 """
@@ -90,10 +90,10 @@ def _example_text(field: FieldInfo) -> str:
 
 
 def problems_of(error: ValidationError, prefix: str = "") -> str:
-    """Return what is wrong with which property, without its value.
+    """Return which properties are invalid and why, without their values.
 
     Args:
-        prefix: What the names of properties begin with, beside the name of the field.
+        prefix: Added in front of the field's name.
     """
     problems = []
     for item in error.errors(include_url=False, include_input=False):

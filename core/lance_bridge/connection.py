@@ -25,7 +25,7 @@ from .storage.manifests import BaseLocations
 
 @dataclass(frozen=True)
 class Connection:
-    """What every operation of one connected namespace works with."""
+    """The catalog and configuration that all operations of one namespace share."""
 
     catalog: Catalog
     config: CatalogConfig
@@ -36,10 +36,10 @@ class Connection:
 
     @cached_property
     def default_namespace(self) -> Path:
-        """The namespace of tables that are given by one name; empty for none.
+        """The namespace of tables identified by a single name; empty for none.
 
         Raises:
-            InvalidInputError: (13) the property `default-namespace` names none of this catalog's.
+            InvalidInputError: (13) the property `default-namespace` is not valid for this catalog.
         """
         text = self.config.default_namespace
         if text is None:
@@ -54,14 +54,14 @@ class Connection:
         return parse_table_namespace(parts, self.capabilities, self.default_namespace)
 
     def find_table(self, path: Path) -> TableRecord | None:
-        """Return any entry, or None where it or its namespace does not exist."""
+        """Return any entry, or None if it or its namespace does not exist."""
         try:
             return self.catalog.load_table(path)
         except (TableNotFoundError, NamespaceNotFoundError):
             return None
 
     def require_manageable(self, what: str) -> None:
-        """Raise UnsupportedOperation (0) where the catalog cannot hold versions of ``what``."""
+        """Raise UnsupportedOperation (0) if the catalog cannot hold versions of ``what``."""
         reason = self.capabilities.no_managed_tables or self.capabilities.no_alter
         if reason:
             raise unsupported(f"{what} cannot be managed by the catalog: {reason}")
@@ -70,7 +70,7 @@ class Connection:
         """Check the properties that say how the versions of a namespace's new tables are managed.
 
         Raises:
-            UnsupportedOperationError: (0) the catalog is to hold them, and cannot.
+            UnsupportedOperationError: (0) the catalog should hold them, and cannot.
             InvalidInputError: (13) `FOREIGN_COMMITS` has an unknown value.
         """
         if properties.get(MANAGED_BY, "").lower() == IMPLEMENTATION:

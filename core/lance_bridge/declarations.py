@@ -19,7 +19,7 @@ DECLARED_AT = RESERVED_PREFIX + "declared_at"
 
 
 def now() -> str:
-    """Return the time as `DECLARED_AT` has it."""
+    """Return the current time in the format of `DECLARED_AT`."""
     return str(time.time_ns() // 1_000_000)
 
 
@@ -35,7 +35,7 @@ def _caller() -> int | None:
 
 @dataclass
 class Declarations:
-    """The fresh declarations of one namespace object. ``grace`` is in seconds."""
+    """The recent declarations of one namespace object. ``grace`` is in seconds."""
 
     grace: float
     _made: dict[str, tuple[int | None, float]] = field(default_factory=dict)

@@ -25,11 +25,11 @@ HOW: Final = (
 
 @dataclass(frozen=True)
 class Backfill:
-    """An order to fill a computed column.
+    """A request to fill a computed column.
 
     Attributes:
-        expression: SQL of Lance.
-        where: SQL of Lance that says for which rows; None for all.
+        expression: A Lance SQL expression.
+        where: A Lance SQL predicate that selects rows; None for all.
         at_once: The maximum number of concurrent tasks; None for the engine's default.
         batch_rows: Rows that a task computes at once; None for the engine's default.
     """
@@ -43,7 +43,7 @@ class Backfill:
 
 @dataclass(frozen=True)
 class ViewMade:
-    """A materialized view that was created; the job is that of its first refresh, if any."""
+    """A created materialized view, and the job of its first refresh, if any."""
 
     version: int
     job_id: str | None = None

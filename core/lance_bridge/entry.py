@@ -58,7 +58,7 @@ class TableEntry:
 
     @property
     def location(self) -> str:
-        """The location in the catalog's spelling; empty where the entry has none."""
+        """The location in the catalog's spelling; empty if the entry has none."""
         return self.record.location or ""
 
     @cached_property
@@ -81,7 +81,7 @@ class TableEntry:
         return f"an entry of type {self.record.kind or 'unknown'}"
 
     def require_lance(self) -> None:
-        """Raise InvalidInput (13) where the entry is not a Lance table."""
+        """Raise InvalidInput (13) if the entry is not a Lance table."""
         if not self.record.is_lance:
             raise invalid(f"'{self.name}' is not a Lance table but {self.describe_type()}")
 
@@ -92,11 +92,11 @@ class TableEntry:
     # -- the catalog -------------------------------------------------------------------------------
 
     def reloaded(self) -> Self:
-        """Return the table with its entry as it is now.
+        """Return the table with its entry reloaded.
 
         Raises:
-            TableNotFoundError: (4) it was dropped meanwhile.
-            ConcurrentModificationError: (14) another table has the name by now.
+            TableNotFoundError: (4) it was dropped concurrently.
+            ConcurrentModificationError: (14) another table now has the name.
         """
         found = self.with_record(self.connection.catalog.load_table(self.path))
         if found.entry_id != self.entry_id:
@@ -104,7 +104,7 @@ class TableEntry:
         return found
 
     def refreshed(self) -> Self:
-        """Return `reloaded` where commits of others can have changed the entry, else itself."""
+        """Return `reloaded` if other clients' commits may have changed the entry, else itself."""
         return self if self.managed is None else self.reloaded()
 
     def is_in_catalog(self) -> bool:
@@ -113,14 +113,14 @@ class TableEntry:
         return found is not None and _identity(found) == _identity(self.record)
 
     def remove(self) -> None:
-        """Remove the entry and no file; a lost reply is resolved."""
+        """Remove the entry but no file; read back after a lost reply."""
         retry_after_readback(
             lambda: self.connection.catalog.drop_table(self.record),
             lambda: not self.is_in_catalog(),
         )
 
     def set_properties(self, properties: Mapping[str, str]) -> Self:
-        """Replace the user's properties; commits to the table meanwhile do not matter.
+        """Replace the user's properties; concurrent commits to the table do not conflict.
 
         Raises:
             UnsupportedOperationError: (0) the catalog cannot change entries.
@@ -177,7 +177,7 @@ class TableEntry:
         """The state of an implementation-managed table; None for any other table.
 
         Raises:
-            InvalidTableStateError: (19) the entry has it in a form that is not ours.
+            InvalidTableStateError: (19) the entry has it in an unknown form.
         """
         return parse_state(self.record) if self.record.is_managed else None
 
@@ -197,10 +197,10 @@ class TableEntry:
 
     @property
     def foreign_commits(self) -> ForeignCommits:
-        """What is done with versions that were written past the catalog.
+        """How versions that bypassed the catalog are handled.
 
         Raises:
-            InvalidTableStateError: (19) the entry says something unknown.
+            InvalidTableStateError: (19) the entry has an unknown value.
         """
         value = self.record.properties.get(FOREIGN_COMMITS, ForeignCommits.HIDE.value)
         try:
@@ -254,7 +254,7 @@ class TableEntry:
 
         Args:
             vend: False: do not ask for temporary credentials.
-            write: Whether to write; to read takes credentials to read.
+            write: Whether to request credentials to write, instead of to read.
         """
         options: Mapping[str, str] = self.connection.config.storage
         vended: Mapping[str, str] = {}
@@ -269,7 +269,7 @@ class TableEntry:
         return bool(self.location) and not locations.is_local(self.location)
 
     def answer_options(self, *, vend: bool | None, write: bool | None) -> dict[str, str] | None:
-        """Return the storage options that an operation answers with, or None for none.
+        """Return the storage options for an operation's response, or None for none.
 
         Args:
             vend: False leaves all credentials out, also those of the configuration: the client
@@ -278,7 +278,7 @@ class TableEntry:
         """
         config, is_remote = self.connection.config, self._is_remote
         is_configured = is_remote and self.connection.credentials.is_configured(self.location)
-        vended = self._vended_to_client(write) if vend is not False and is_remote else {}
+        vended = self._vend_to_client(write) if vend is not False and is_remote else {}
         options = config.answered(config.storage)
         if isinstance(vended, TableCredentials):
             options = without_authentication(options)
@@ -288,11 +288,11 @@ class TableEntry:
             options = sanitize_options(options)
         return {**options, **vended} or None
 
-    def _vended_to_client(self, write: bool | None) -> Mapping[str, str]:
+    def _vend_to_client(self, write: bool | None) -> Mapping[str, str]:
         """Return credentials for a client, with the rights that its request and its principal have.
 
-        A request that does not say whether it writes is a writer's where a gateway lets its
-        principal write, or else where the property ``credentials.write`` says so.
+        If the request does not say whether it writes, the property ``credentials.write`` decides. A
+        gateway's principal must also be allowed to write; with a configured vendor, that suffices.
         """
         credentials, caller = self.connection.credentials, CALLER.get()
         if caller is None:

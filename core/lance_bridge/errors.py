@@ -1,10 +1,10 @@
-"""The errors that leave the library, and those of pylance that are translated into them.
+"""The errors that the library raises, and the translation of pylance's errors into them.
 
-All that leave it are types of ``lance_namespace.errors``. This module adds what that package lacks:
-messages made in one place, so that each names the object and what to do, and one error that tells
-"failed" apart from "perhaps done". Messages of missing and duplicate tables and namespaces, and of
-namespaces that are not empty, begin as those of pylance's own namespaces do: LanceDB and others see
-the text of an error only, and decide by it.
+All are types of ``lance_namespace.errors``. This module adds functions that create them, so that
+each message names the object and what to do, and one error that distinguishes "failed" from
+"perhaps done". Messages of missing and duplicate tables and namespaces, and of namespaces that are
+not empty, begin like those of pylance's own namespaces: LanceDB and other clients see only an
+error's text, and decide by it.
 """
 
 from __future__ import annotations
@@ -65,53 +65,53 @@ __all__ = [
 class OutcomeUnknownError(ServiceUnavailableError):
     """A change was sent and its reply was lost: it may have happened or not (code 17).
 
-    A `Catalog` raises this, never a plain ServiceUnavailable, when a
-    call that changes something may have reached the server. Core then reads back and decides.
+    A `Catalog` raises this, never a plain ServiceUnavailable, when a call that changes something
+    may have reached the server. Core then reads back and decides.
     """
 
 
 def display(path: Sequence[str]) -> str:
-    """Return an identifier as a person reads it: names joined with dots, or ``(root)``."""
+    """Return an identifier for messages: names joined with dots, or ``(root)``."""
     return ".".join(path) if path else "(root)"
 
 
 def invalid(message: str) -> InvalidInputError:
-    """Code 13."""
+    """Return InvalidInputError (code 13)."""
     return InvalidInputError(message)
 
 
 def unsupported(message: str) -> UnsupportedOperationError:
-    """Code 0."""
+    """Return UnsupportedOperationError (code 0)."""
     return UnsupportedOperationError(message)
 
 
 def internal(operation: str, cause: BaseException) -> InternalError:
-    """Code 18: an operation failed for a reason that no other code names."""
+    """Return InternalError (code 18), for a failure that no other code describes."""
     text = " ".join(str(cause).split())[:300]
     return InternalError(f"{operation} failed with {type(cause).__name__}: {text}")
 
 
 def namespace_not_found(path: Sequence[str]) -> NamespaceNotFoundError:
-    """Code 1."""
+    """Return NamespaceNotFoundError (code 1)."""
     return NamespaceNotFoundError(
         f"Namespace not found: {display(path)}. Create it first, or check its spelling"
     )
 
 
 def namespace_already_exists(path: Sequence[str]) -> NamespaceAlreadyExistsError:
-    """Code 2."""
+    """Return NamespaceAlreadyExistsError (code 2)."""
     return NamespaceAlreadyExistsError(
         f"Namespace already exists: {display(path)}. Use mode ExistOk to keep it"
     )
 
 
 def namespace_not_empty(path: Sequence[str], inside: str) -> NamespaceNotEmptyError:
-    """Code 3. ``inside`` says what was found there."""
+    """Return NamespaceNotEmptyError (code 3). ``inside`` says what was found there."""
     return NamespaceNotEmptyError(f"Namespace not empty: {display(path)}. {inside}")
 
 
 def table_not_found(path: Sequence[str]) -> TableNotFoundError:
-    """Code 4."""
+    """Return TableNotFoundError (code 4)."""
     return TableNotFoundError(
         f"Table not found: {display(path)}. Create, declare or register it first, "
         "or check its spelling"
@@ -119,7 +119,7 @@ def table_not_found(path: Sequence[str]) -> TableNotFoundError:
 
 
 def table_already_exists(path: Sequence[str], what: str = "") -> TableAlreadyExistsError:
-    """Code 5. ``what`` says what kind of entry has the name, when that is not plain."""
+    """Return TableAlreadyExistsError (code 5). ``what`` describes the existing entry."""
     return TableAlreadyExistsError(
         f"Table already exists: {display(path)}{', ' + what if what else ''}. "
         "Drop or rename that one first, or choose another name"
@@ -127,14 +127,14 @@ def table_already_exists(path: Sequence[str], what: str = "") -> TableAlreadyExi
 
 
 def concurrent_modification(path: Sequence[str]) -> ConcurrentModificationError:
-    """Code 14."""
+    """Return ConcurrentModificationError (code 14)."""
     return ConcurrentModificationError(
         f"Table '{display(path)}' was modified concurrently; reload it and retry"
     )
 
 
 def require_text(what: str, text: str) -> None:
-    """Refuse a string that is not text: half of a surrogate pair cannot be sent or stored.
+    """Refuse a string with an unpaired surrogate, which cannot be sent or stored.
 
     Raises InvalidInput (13).
     """
@@ -153,7 +153,7 @@ _CALLERS_OWN = "lance_bridge_callers_own"
 
 @contextmanager
 def marking_callers_own() -> Iterator[None]:
-    """Mark what the block raises as raised by the caller's own code: no operation replaces it."""
+    """Mark the block's errors as raised by the caller's own code: no operation replaces them."""
     try:
         yield
     except BaseException as error:
@@ -284,7 +284,7 @@ def first_line(error: BaseException | str) -> str:
 
 
 class ErrorCapturingReader(Iterator[Any]):
-    """Batches of rows as they arrive, and the error that ended them.
+    """Iterates over batches of rows, and keeps the error that ended them.
 
     pylance reports only the text of an error that its source of batches raises.
     """
@@ -293,7 +293,7 @@ class ErrorCapturingReader(Iterator[Any]):
         self.begin(batches)
 
     def begin(self, batches: Iterable[Any]) -> None:
-        """Read other batches from here on."""
+        """Read these batches from now on."""
         self._batches = iter(batches)
         self.failure: BaseException | None = None
         """The error that ended the batches, or None."""

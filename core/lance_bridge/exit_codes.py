@@ -1,4 +1,4 @@
-"""The exit codes of the commands: 0 where all went well, and these."""
+"""The exit codes of the commands, besides 0 for success."""
 
 FAILED = 1
 """The catalog or the storage refused, or failed."""

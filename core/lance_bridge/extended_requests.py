@@ -1,4 +1,4 @@
-"""Requests with fields that the specification lacks, and that LanceDB's clients send.
+"""Requests with fields that LanceDB's clients send and the specification lacks.
 
 The operations of lance-bridge's namespaces take them in place of the specification's requests.
 """

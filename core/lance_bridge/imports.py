@@ -1,4 +1,4 @@
-"""Importing what a property or an entry point names."""
+"""Import of attributes that properties and entry points name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def import_attribute(module: str, attribute: str) -> Any:
 
     Raises:
         ImportError: the module, or one that it needs, cannot be imported.
-        AttributeError: the module has no such attribute, or its name is none, such as `.vault`.
+        AttributeError: the module has no such attribute, or has an invalid name, such as `.vault`.
     """
     try:
         return getattr(importlib.import_module(module), attribute)

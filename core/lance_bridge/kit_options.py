@@ -1,7 +1,7 @@
 """The options of the conformance kit's command.
 
 ``python -m lance_bridge.testing`` and ``lance-bridge check`` are one command under two names: both
-read their arguments here. Nothing of this needs pytest, so that ``--help`` works without it.
+read their arguments here. This module does not need pytest, so ``--help`` works without it.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ MODULE = "python -m lance_bridge.testing"
 
 
 def parse(arguments: Sequence[str] | None, program: str = MODULE) -> argparse.Namespace:
-    """Return the options that the arguments give; None takes those of the process.
+    """Return the parsed arguments; None parses those of the process.
 
     Raises:
-        SystemExit: with 2 and a message on standard error where they are wrong; with 0 after
+        SystemExit: with 2 and a message on standard error if they are invalid; with 0 after
             ``--help``.
     """
     parser = _parser(program)

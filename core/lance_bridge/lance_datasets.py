@@ -38,11 +38,11 @@ def transaction_at(dataset: lance.LanceDataset, version: int) -> lance.Transacti
 
 
 def keeps_rows(operation: object) -> bool:
-    """Return whether a version that an operation made has the rows of the version before.
+    """Return whether an operation creates a version with the same rows as the previous one.
 
-    That is so for indexes, compactions and settings.
+    True for indexes, compactions and settings.
     """
-    # pylance has no class for the step with which a compaction begins.
+    # pylance has no class for the first step of a compaction.
     begins_rewrite = type(operation) is lance.LanceOperation.BaseOperation
     return begins_rewrite or isinstance(operation, _KEEPS_ROWS)
 
@@ -54,7 +54,7 @@ def find_commit(
 
     Args:
         dataset: Any version of the branch.
-        is_own: Whether a transaction is the one that is searched for.
+        is_own: Returns whether a transaction is the one to find.
         after: The version that the transaction read; later ones are searched.
 
     Raises:

@@ -19,15 +19,15 @@ _T = TypeVar("_T")
 
 
 def retry_after_readback(change: Callable[[], _T], happened: Callable[[], bool]) -> _T | None:
-    """Make ``change`` happen once, whether or not its replies arrive.
+    """Make ``change`` happen once, even if its replies are lost.
 
     Args:
-        change: Raises OutcomeUnknownError where it may have happened.
+        change: Raises OutcomeUnknownError if it may have happened.
         happened: Reads back whether it happened. May raise, for example ServiceUnavailable; then
             nothing is retried, and the error says that the change may have happened.
 
     Returns:
-        What ``change`` returned, or None where only the readback showed that it happened.
+        What ``change`` returned, or None if only the readback showed that it happened.
 
     Raises:
         OutcomeUnknownError: (17) the replies of all attempts were lost and none had an effect.

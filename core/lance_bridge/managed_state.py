@@ -1,4 +1,4 @@
-"""The state of an implementation-managed table, which its entry holds: the latest version."""
+"""The state of an implementation-managed table, stored in its entry: the latest version."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _BATCH_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 @dataclass(frozen=True)
 class PreparedVersion:
-    """The next version of a table, which is the latest once the batch is committed that made it.
+    """The next version of a table, which becomes the latest once its batch is committed.
 
     Attributes:
         batch: The id of the batch.
@@ -76,16 +76,16 @@ class PreparedVersion:
 
 @dataclass(frozen=True)
 class State:
-    """The latest version of a table; 0 for one that is declared and has no data.
+    """The latest version of a table; 0 for a declared table without data.
 
     Attributes:
-        staged: The file name of the manifest that was staged for the version, or "" where it is
-            known to have its final name.
-        held: The time, in milliseconds since 1970, since which no other writer may commit.
+        staged: The file name of the manifest that was staged for the version, or "" if it is known
+            to have its final name.
+        held: When a hold began that keeps other writers from committing (milliseconds since 1970).
         other: The other name of a table while it is renamed by a copy.
         holder: The id of the holder.
         brief: Whether the hold ends after `BRIEF_SECONDS`.
-        prepared: The next version, where a batch has made it that may be undecided.
+        prepared: The next version, if a batch that may be undecided has prepared it.
     """
 
     version: int
@@ -130,18 +130,18 @@ class State:
 
     @property
     def is_held(self) -> bool:
-        """True while a hold keeps others from committing, and has not expired.
+        """True while an unexpired hold keeps other writers from committing.
 
-        A hold far in the future is that of a wrong clock, and would never end.
+        A hold far in the future comes from a wrong clock; it is ignored, as it would never end.
         """
         seconds = BRIEF_SECONDS if self.brief else HOLD_SECONDS
         return self.held is not None and abs(_now() - self.held) < seconds * 1000
 
     @property
     def is_held_for_long(self) -> bool:
-        """True while it is held for longer than a quarantine takes.
+        """True if it has been held for longer than a quarantine takes.
 
-        The holder renames the table, or has died: do not wait for it.
+        The holder is renaming the table or has died: do not wait for it.
         """
         return self.is_held and abs(_now() - (self.held or 0)) > YOUNG_SECONDS * 1000
 
@@ -158,8 +158,8 @@ class State:
         """Return the same latest version, with a next one that depends on a batch."""
         return replace(self.free(), prepared=version)
 
-    def decided(self, *, committed: bool) -> State:
-        """Return the state once the batch is decided that made the prepared version."""
+    def with_outcome(self, *, committed: bool) -> State:
+        """Return the state after the batch that prepared the next version was decided."""
         if self.prepared is None or not committed:
             return self.free()
         return State(self.version + 1, self.prepared.staged)

@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 
 DELIMITER = "$"
-"""Joins the names of an identifier in the answer of ListAllTables, and in REST's paths."""
+"""Joins the names of an identifier in the response of ListAllTables, and in REST paths."""
 UNAVAILABLE = "unavailable."
-"""Begins the keys of an answer's context that name catalogs which did not answer."""
+"""Begins the keys of a response's context that name catalogs which did not respond."""
 
 _PART = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
 _PLAIN = re.compile(r"[^.`\s]+")
@@ -46,7 +46,7 @@ def parts_of(name: str) -> list[str]:
 
 
 def in_backticks(part: str) -> str:
-    """Return one part of a name as SQL writes it, quoted; a backtick inside it is doubled."""
+    """Return one part of a name in backticks, for SQL; a backtick inside it is doubled."""
     return f"`{part.replace('`', '``')}`"
 
 
@@ -56,7 +56,7 @@ def quoted(parts: Sequence[str]) -> str:
 
 
 def written(parts: Sequence[str]) -> str:
-    """Return a name that `parts_of` reads back, with no part quoted that need not be."""
+    """Return a name that `parts_of` parses, with parts quoted only if necessary."""
     return ".".join(p if _PLAIN.fullmatch(p) else in_backticks(p) for p in parts)
 
 

@@ -1,9 +1,9 @@
 """LanceBridgeNamespace: every operation of the Lance namespace, over any catalog.
 
-The operations are in `operations`. This module has what makes them a namespace object: properties,
-connections, equality and pickling. A pickle names the secrets that it left out, never their values.
-The process that loads it has them in its environment, does without them, or fails with an error
-that says what is missing.
+The operations are in `operations`. This module adds what a namespace object needs: properties,
+connections, equality and pickling. A pickle names the secrets that it omits, never their values.
+The process that loads it reads them from its environment, works without them, or fails with an
+error that says what is missing.
 """
 
 from __future__ import annotations
@@ -55,18 +55,17 @@ class LanceBridgeNamespace(
 
     A subclass names its ``impl`` and ``config_type`` and opens its catalog. The constructor takes
     the catalog's properties as keywords and makes no call; it raises InvalidInput (13) for bad
-    properties, and TypeError where the catalog lacks a method that its capabilities promise, or is
-    written for another version of the port.
-    Pickling carries the properties, without the secret ones unless the property
-    ``pickle.secrets`` is true; the other side reconnects.
+    properties, and TypeError if the catalog lacks a method that its capabilities promise, or is
+    written for another version of the port. A pickle contains the properties, without the secret
+    ones unless the property ``pickle.secrets`` is true; loading it reconnects.
     """
 
     impl: ClassVar[str]
     config_type: ClassVar[type[configuration.CatalogConfig]]
     configured_name: str | None = None
-    """The name by which the configuration file has it. Its pickle reads that name's variables."""
+    """Its name in the configuration file. Loading a pickle reads that name's variables."""
     _left_out: tuple[str, ...] = ()
-    """Keys of the secrets that were not in the pickle from which this was loaded."""
+    """Keys of the secrets that were missing in the pickle from which this was loaded."""
 
     def __init__(self, **properties: str) -> None:
         config = configuration.load(self.config_type, self.impl, properties)
@@ -86,7 +85,7 @@ class LanceBridgeNamespace(
 
     @abstractmethod
     def open_catalog(self, config: Any) -> Catalog:
-        """Return the catalog for a checked configuration, without calling it.
+        """Return the catalog for a validated configuration, without calling it.
 
         Args:
             config: An instance of `config_type`.
@@ -104,11 +103,11 @@ class LanceBridgeNamespace(
 
     @property
     def catalog(self) -> Catalog:
-        """The adapter that this works with. `close` closes its connections, too."""
+        """The adapter. `close` closes its connections, too."""
         return self.connection.catalog
 
     def table_path(self, names: Sequence[str] | None) -> Path:
-        """Return the path of the table that an identifier names, as this namespace understands it.
+        """Return the path of the table that an identifier names in this namespace.
 
         The default namespace is added, and case is folded if the catalog folds it: identifiers of
         one table give one path. Raises InvalidInput (13).
@@ -130,9 +129,9 @@ class LanceBridgeNamespace(
     # -- life --------------------------------------------------------------------------------------
 
     def namespace_id(self) -> str:
-        """Return what this is connected to, and a digest of as whom; without secrets.
+        """Return an identifier of the connection, with a digest of its credentials but no secrets.
 
-        In one session of Lance, namespaces of equal ids share a table's store and its credentials.
+        In one session of Lance, namespaces with equal ids share a table's store and credentials.
         """
         config = self.connection.config
         parts = self._address()
@@ -144,7 +143,7 @@ class LanceBridgeNamespace(
         return f"{self.impl}({', '.join(parts)})"
 
     def describe_connection(self) -> str:
-        """Return what this is connected to, as whomever: equal also with another token or key."""
+        """Return a description of the connection that does not depend on its credentials."""
         return f"{self.impl}({', '.join(self._address())})"
 
     def _address(self) -> list[str]:
@@ -173,9 +172,9 @@ class LanceBridgeNamespace(
         self.close()
 
     def __copy__(self: NamespaceT) -> NamespaceT:
-        """Return another namespace of the same properties, with separate connections.
+        """Return another namespace with the same properties and separate connections.
 
-        A copy has the secrets, which a pickle leaves out: it remains in this process.
+        Unlike a pickle, a copy has the secrets: it stays in this process.
         """
         made = object.__new__(type(self))
         made.__dict__.update(
@@ -223,7 +222,7 @@ def _reconnect(
 def _missing_secrets(
     config: type[configuration.CatalogConfig], names: Sequence[str], left_out: Iterable[str]
 ) -> list[str]:
-    """Return the keys of secrets that the environment does not have.
+    """Return the keys of secrets that are missing in the environment.
 
     Args:
         names: The names of the catalog under which the environment may have its properties.
@@ -255,7 +254,7 @@ def _advice(config: type[configuration.CatalogConfig], name: str, missing: Seque
 
 @cache
 def warn_once(text: str) -> None:
-    """Log a warning, once in a process however often it is given."""
+    """Log a warning once per process."""
     logger.warning("%s", text)
 
 
@@ -275,9 +274,9 @@ def _require_methods(catalog: Catalog) -> None:
     noticed in the middle of an operation, after an entry was created.
 
     Raises:
-        TypeError: a method is missing. It is what Python raises where a class lacks an abstract
-            method. No Lance error fits: they are about a request or a property that the caller can
-            correct, and this is a mistake of the class's author.
+        TypeError: a method is missing. Python raises it if a class lacks an abstract method. No
+            Lance error fits: they are about a request or a property that the caller can correct,
+            and this is a bug in the class.
     """
     capabilities = catalog.capabilities
     can_rename = not capabilities.no_rename

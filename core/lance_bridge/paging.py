@@ -33,7 +33,7 @@ class PageRequest:
 
     @classmethod
     def parse(cls, scope: str, limit: int | None, token: str | None) -> PageRequest:
-        """Check what a caller sent; an empty token is the start, as in a response it is the end.
+        """Parse a request's limit and page token; an empty token means the first page.
 
         Args:
             scope: What is listed; a token of another listing is refused.
@@ -49,7 +49,7 @@ class PageRequest:
         """Return one page of ``names`` and the token of the next, or None at the end.
 
         Args:
-            names: Sorted; at least ``limit + 1`` of those after ``after``, if there are as many.
+            names: Sorted; at least ``limit + 1`` names after ``after``, if that many exist.
         """
         rest = [name for name in names if self.after is None or name > self.after]
         if self.limit is None or len(rest) <= self.limit:
@@ -58,7 +58,7 @@ class PageRequest:
         return page, encode_token(self.scope, page[-1])
 
     def cut_names(self, names: Sequence[str]) -> tuple[list[str], str | None]:
-        """Like :meth:`cut`, for single names in any order; sorts them, without repeats."""
+        """Like :meth:`cut`, for single names in any order; sorts and deduplicates them."""
         page, token = self.cut(sorted({(name,) for name in names}))
         return [name for (name,) in page], token
 
@@ -68,11 +68,11 @@ def names_of_all_pages(list_page: Callable[[Any], Any], request: Any, field: str
 
     Args:
         list_page: A method of a `LanceNamespace`, such as `list_tables`.
-        request: What the first page is asked for by.
-        field: Where an answer has its names.
+        request: The request for the first page.
+        field: The field of a response that has the names.
 
     Raises:
-        InternalError: (18) a page has the token that it was asked for by: it would come again.
+        InternalError: (18) a page has the token of its own request, so it would repeat.
         LanceNamespaceError: what the listing raises.
     """
     while True:
@@ -85,7 +85,7 @@ def names_of_all_pages(list_page: Callable[[Any], Any], request: Any, field: str
 
 
 def require_progress(request: Any, answer: Any) -> None:
-    """Raise InternalError (18) for a page whose token is the one that it was asked for by."""
+    """Raise InternalError (18) for a page that has the token of its own request."""
     if request.page_token and answer.page_token == request.page_token:
         raise InternalError("The listing repeats itself: its next page has the same token")
 
@@ -95,13 +95,13 @@ def _digest(scope: str) -> str:
 
 
 def encode_token(scope: str, last: tuple[str, ...]) -> str:
-    """Return a token that `decode_token` reads back with the same scope."""
+    """Return a token that `decode_token` decodes with the same scope."""
     content = json.dumps([_VERSION, _digest(scope), *last], separators=(",", ":"))
     return base64.urlsafe_b64encode(content.encode()).decode()
 
 
 def decode_token(scope: str, token: str) -> tuple[str, ...]:
-    """Return what a token holds.
+    """Return the name that a token holds.
 
     Raises:
         InvalidInputError: (13) it is malformed, or of another scope or version.
@@ -118,5 +118,5 @@ def decode_token(scope: str, token: str) -> tuple[str, ...]:
 
 
 def bad_token() -> InvalidInputError:
-    """Code 13: a page token is malformed, or of another listing."""
+    """Return InvalidInputError (code 13) for a page token that does not fit its listing."""
     return invalid("page_token is not valid for this listing; start again without it")

@@ -33,10 +33,10 @@ ENTRY_ID = RESERVED_PREFIX + "id"
 """Set in each new entry, so that its creator recognises it after a lost reply."""
 
 FOREIGN_COMMITS = "managed.foreign_commits"
-"""Property of a managed table: what is done with versions that were written past the catalog."""
+"""Property of a managed table: how versions that bypassed the catalog are handled."""
 
 UNREADABLE = "unreadable"
-"""`TableRecord.kind` of an entry that holds a name, and cannot be read."""
+"""`TableRecord.kind` of an entry that exists but cannot be read."""
 
 
 class ForeignCommits(str, Enum):
@@ -51,7 +51,7 @@ class ForeignCommits(str, Enum):
 
     @classmethod
     def parse(cls, value: str) -> ForeignCommits:
-        """Return what a value says, in any letter case. Raises InvalidInput (13)."""
+        """Parse a value in any letter case. Raises InvalidInput (13)."""
         try:
             return cls(value.lower())
         except ValueError:
@@ -68,7 +68,7 @@ class NamespaceRecord:
     path: Path
     """In the catalog's spelling."""
     properties: Mapping[str, str] = field(default_factory=dict)
-    """Those that core handed over, and those that the adapter documents."""
+    """Those that core has set, and those that the adapter documents."""
     location: str | None = None
     """Its location in storage, if the catalog gives it one; None in a record that core makes."""
     link_to: str = ""
@@ -90,25 +90,25 @@ class Column:
 
 @dataclass(frozen=True)
 class CatalogColumn:
-    """A column of an entry as the catalog itself has it, whatever the table's files have."""
+    """A column of an entry as the catalog stores it, regardless of the table's files."""
 
     name: str
     """As the catalog spells it."""
     type: str
-    """In the catalog's own words: ``array<int>``."""
+    """In the catalog's own syntax: ``array<int>``."""
     nullable: bool = True
-    """Whether it may hold nulls; true where the catalog does not say."""
+    """Whether it may hold nulls; true if the catalog does not say."""
     comment: str = ""
     """Empty if it has none."""
     is_partition: bool = False
-    """Whether partitions are made by it."""
+    """Whether the entry is partitioned by it."""
 
 
 @dataclass(frozen=True)
 class TableRecord:
     """One table entry as the catalog has it.
 
-    Equal from `Catalog.load_table` and from `Catalog.scan_tables`, links apart.
+    `Catalog.load_table` and `Catalog.scan_tables` return equal records, except for links.
     """
 
     path: Path
@@ -120,15 +120,15 @@ class TableRecord:
     kind: str = ""
     """What the catalog calls the entry (``EXTERNAL_TABLE``, ``VIRTUAL_VIEW``, …), for messages."""
     revision: str | None = None
-    """The catalog's token for an optimistic lock: another one after each change of the entry.
+    """The catalog's token for optimistic locking: it differs after each change of the entry.
 
-    None where the catalog has none for this entry; a table whose latest version the catalog holds
+    None if the catalog has none for this entry; a table whose latest version the catalog holds
     must have one."""
     identity: str | None = None
-    """Tells an entry from a later one of the same name: an id that the catalog gave it, or the time
-    of its creation. Kept by changes and renames. None for a table that is to be created."""
+    """Distinguishes an entry from a later one of the same name: an id from the catalog, or the
+    creation time. Kept by changes and renames. None for a table that is to be created."""
     columns: tuple[Column, ...] = ()
-    """Set only in the record of a table that is to be created, where its data is known."""
+    """Set only in the record of a table that is to be created, if its data is known."""
     is_external: bool = True
     """Whether the entry has everything that keeps the catalog from moving or deleting its files."""
     is_partitioned: bool = False
@@ -164,9 +164,9 @@ class TableRecord:
 
 
 class TableCredentials(dict[str, str]):
-    """Storage options that a catalog vends for one table, and that are of no use elsewhere.
+    """Storage options that a catalog vends for one table, and that are valid for no other.
 
-    Those of an account, a user or a session are none of these.
+    Credentials of an account, a user or a session are not.
     """
 
     def __repr__(self) -> str:
@@ -176,7 +176,7 @@ class TableCredentials(dict[str, str]):
 def select_tables(
     records: Iterable[TableRecord], *, lance_only: bool = False, after: str | None = None
 ) -> list[TableRecord]:
-    """Return what `Catalog.scan_tables` promises, of all entries of a namespace in any order.
+    """Return a namespace's entries as `Catalog.scan_tables` must, from entries in any order.
 
     An entry that the pages of a listing repeat is returned once. Several entries that the server
     has under one name are all returned: none of their locations is free.
@@ -253,8 +253,8 @@ def properties_of_new_table(properties: Mapping[str, str]) -> dict[str, str]:
 def replace_visible(old: Mapping[str, str], properties: Mapping[str, str]) -> dict[str, str]:
     """Return an entry's properties with the visible ones replaced, and the rest kept.
 
-    Also `FOREIGN_COMMITS`, unless it is replaced: a new definition of a table does not unprotect
-    its versions.
+    `FOREIGN_COMMITS` is kept, too, unless it is replaced: redefining a table does not unprotect its
+    versions.
     """
     kept = {k: v for k, v in old.items() if k in _FORMAT_PROPERTIES or is_reserved(k)}
     policy = {k: v for k, v in old.items() if k == FOREIGN_COMMITS}
@@ -262,7 +262,7 @@ def replace_visible(old: Mapping[str, str], properties: Mapping[str, str]) -> di
 
 
 def visible_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return what a caller sees: neither format properties nor reserved ones."""
+    """Return the properties that callers see: neither format properties nor reserved ones."""
     return {
         key: value
         for key, value in properties.items()

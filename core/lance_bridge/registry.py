@@ -35,7 +35,7 @@ def connect(name: str, properties: Mapping[str, Any] | None = None, **more: Any)
         InvalidInputError: (13) no such catalog, or bad properties.
         UnsupportedOperationError: (0) an extra is not installed; the message has the command.
     """
-    given = _given(name, properties, more)
+    given = _check_properties(name, properties, more)
     named = {} if is_implementation(name) else _named_catalogs()
     if name in named:
         return connect_configured(name, named[name], given)
@@ -45,13 +45,13 @@ def connect(name: str, properties: Mapping[str, Any] | None = None, **more: Any)
 def connect_configured(
     name: str, entry: Mapping[str, str], given: Mapping[str, Any] | None = None
 ) -> LanceNamespace:
-    """Connect to a catalog as its entry in a configuration says.
+    """Connect to a catalog by its entry in a configuration.
 
     Args:
-        name: The catalog's name; ``LANCE_BRIDGE_<NAME>_<KEY>`` in the environment goes before the
+        name: The catalog's name; ``LANCE_BRIDGE_<NAME>_<KEY>`` in the environment overrides the
             entry.
         entry: ``impl``, and properties.
-        given: Properties that go before both.
+        given: Properties that override both.
 
     Raises:
         InvalidInputError: (13) no such implementation, or bad properties.
@@ -68,7 +68,7 @@ def connect_configured(
     return namespace
 
 
-def _given(name: Any, properties: Any, more: Mapping[str, Any]) -> dict[str, Any]:
+def _check_properties(name: Any, properties: Any, more: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(name, str):
         raise invalid(f"The name of a catalog must be a string, not {type(name).__name__}")
     given = {} if properties is None else properties
@@ -136,7 +136,7 @@ def require_lance_bridge(
     """Return a namespace if it is one of lance-bridge's catalogs.
 
     Args:
-        name: What the namespace was connected by, for the message.
+        name: The name that it was connected by, for the message.
         hint: A sentence that says what to do instead.
 
     Raises:
@@ -168,7 +168,7 @@ def require_lance_bridge_class(
 
 
 def is_federation(implementation: type[LanceNamespace]) -> bool:
-    """Return whether a class is a namespace of lance-bridge that is made of others."""
+    """Return whether a class is a namespace of lance-bridge that federates others."""
     package = implementation.__module__.partition(".")[0]
     return not issubclass(implementation, LanceBridgeNamespace) and package in {
         each.partition(".")[0] for each in implementations().values()

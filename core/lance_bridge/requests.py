@@ -1,4 +1,4 @@
-"""Reading a request: its model, the names in it, its modes, and the version that it means.
+"""Parsing of requests: models, identifiers, modes, and references to versions.
 
 pylance's and LanceDB's Rust code calls a namespace with a `dict` that has a `model_dump` method, so
 a request is a model of the API or a mapping of the same fields.
@@ -93,8 +93,8 @@ def _request_type(function: Callable[..., Any]) -> type[Any]:
 
 # -- identifiers -----------------------------------------------------------------------------------
 
-# Every name that these return is safe in a filter, a URL and a path: each catalog's `NameRule` says
-# what that is.
+# Every name that these return is safe in a filter, a URL and a path, as each catalog's `NameRule`
+# ensures.
 
 
 def parse_namespace(identifier: Sequence[str] | None, capabilities: Capabilities) -> Path:
@@ -202,7 +202,7 @@ def _short(name: object) -> str:
 
 
 class CreateMode(Enum):
-    """What to do where the name exists already. Source: CreateNamespace, CreateTable."""
+    """What to do if the name exists already. Source: CreateNamespace, CreateTable."""
 
     CREATE = "Create"
     EXIST_OK = "ExistOk"
@@ -210,21 +210,21 @@ class CreateMode(Enum):
 
 
 class RegisterMode(Enum):
-    """What to do where the name exists already. Source: RegisterTable."""
+    """What to do if the name exists already. Source: RegisterTable."""
 
     CREATE = "Create"
     OVERWRITE = "Overwrite"
 
 
 class DropMode(Enum):
-    """What to do where the namespace does not exist. Source: DropNamespace."""
+    """What to do if the namespace does not exist. Source: DropNamespace."""
 
     FAIL = "Fail"
     SKIP = "Skip"
 
 
 class DropBehavior(Enum):
-    """What to do where the namespace holds something. Source: DropNamespace."""
+    """What to do if the namespace is not empty. Source: DropNamespace."""
 
     RESTRICT = "Restrict"
     CASCADE = "Cascade"
@@ -255,7 +255,7 @@ def parse_mode(kind: type[ModeT], text: str | None, default: ModeT) -> ModeT:
 
 @dataclass(frozen=True)
 class Ref:
-    """Which state of a table is meant: a version, a tag, or the latest; of main, or of a branch."""
+    """A reference to a state of a table: a version, a tag, or the latest; of main or a branch."""
 
     version: int | None = None
     tag: str | None = None
@@ -265,7 +265,7 @@ class Ref:
     def of(
         cls, version: int | None = None, tag: str | None = None, branch: str | None = None
     ) -> Ref:
-        """Return what a request names.
+        """Return the reference that a request names.
 
         Raises:
             InvalidInputError: (13) a tag together with a version or branch, or a bad version.
@@ -277,7 +277,7 @@ class Ref:
         return cls(version, tag, None if branch in (None, MAIN) else branch)
 
     def __str__(self) -> str:
-        """Return what a message calls it."""
+        """Return the reference for messages."""
         if self.tag is not None:
             return f"tag '{self.tag}'"
         of_branch = f" of branch '{self.branch}'" if self.branch else ""

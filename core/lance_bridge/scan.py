@@ -15,7 +15,7 @@ _THREADS = 8
 
 
 def innermost_namespaces(catalog: Catalog, parent: Path = ()) -> Iterator[Path]:
-    """Yield the paths of all namespaces that can hold tables, sorted; vanishing ones left out."""
+    """Yield the sorted paths of all namespaces that can hold tables, except those just dropped."""
     if len(parent) == catalog.capabilities.levels:
         yield parent
         return
@@ -37,9 +37,9 @@ def scan_locations(
     """Yield the entries that have a location or cannot be read, and whether the catalog lists them.
 
     Args:
-        namespaces: Where to read; None for the whole catalog and what its server has besides, which
-            the catalog does not list. A namespace that does not exist has no entries.
-        explain: Makes the message of an error out of what may not be read, and why.
+        namespaces: The namespaces to read; None for the whole catalog and the server's entries that
+            it does not list. A namespace that does not exist has no entries.
+        explain: Returns the message of an error from what may not be read, and why.
 
     Raises:
         PermissionDeniedError: (15) a namespace may not be read.

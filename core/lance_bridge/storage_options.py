@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from functools import lru_cache
 
 STORAGE_PREFIX = "storage."
-_HARMLESS = frozenset({
+_NON_SECRET_OPTIONS = frozenset({
     # of the client
     "allow_http", "allow_invalid_certificates", "client_max_retries", "client_retry_timeout",
     "connect_timeout", "default_content_type", "download_retry_count", "http1_only", "http2_only",
@@ -26,9 +26,9 @@ _HARMLESS = frozenset({
     "unsigned_payload", "use_azure_cli", "use_emulator", "use_fabric_endpoint",
     "virtual_hosted_style_request",
 })  # fmt: skip
-"""Options of stores that hold no secret, without the name of the store that may be in front."""
+"""Options of stores that hold no secret, without the prefix of the store."""
 VENDOR_PREFIX = "credentials."
-_HARMLESS_VENDOR_OPTIONS = frozenset({
+_NON_SECRET_VENDOR_OPTIONS = frozenset({
     "account_name", "duration_seconds", "endpoint", "external_id", "iam_endpoint", "kms_key_arn",
     "prefix", "region", "role_arn", "service_account", "session_tags", "source_identity",
     "sts_endpoint", "vendor", "web_identity_token_file",
@@ -50,27 +50,27 @@ _AUTHENTICATION = frozenset({
     "storage_token",
     "token",
 })  # fmt: skip
-"""Options of stores that say as whom to connect, without the name of the store."""
+"""Options of stores that determine the identity, without the prefix of the store."""
 _KEY_ID = "access_key_id"
-"""No secret, but of no use to those who do not have the secret that it goes with."""
+"""Not a secret, but useless without the secret that belongs to it."""
 _STORES = "aws|azure_storage|azure|google|gcs|oss"
 _STORE = re.compile(rf"^({_STORES})_")
 SECRET_STORAGE_PATTERN = (
-    rf"storage\.(?!(?i:(?:(?:{_STORES})_)?(?:{'|'.join(sorted(_HARMLESS))}))$)\S+$"
+    rf"storage\.(?!(?i:(?:(?:{_STORES})_)?(?:{'|'.join(sorted(_NON_SECRET_OPTIONS))}))$)\S+$"
 )
 """A regular expression of the options in `storage.*` that may hold a secret, as Java reads it."""
 
 
 def option_name(option: str) -> str:
-    """Return the name of an option without the store that it may begin with."""
+    """Return the name of an option without the prefix of its store."""
     return _STORE.sub("", option.strip().lower())
 
 
 def options_of_store(options: Mapping[str, str], store: str) -> dict[str, str]:
-    """Return the options that are for a store, by their names without it.
+    """Return the options of a store, by their names without its prefix.
 
     Args:
-        store: ``aws``, ``azure`` or ``google``. Options that name no store are for each.
+        store: ``aws``, ``azure`` or ``google``. Options without a prefix are for every store.
     """
     found = {}
     for option, value in options.items():
@@ -82,41 +82,41 @@ def options_of_store(options: Mapping[str, str], store: str) -> dict[str, str]:
 
 def is_secret_option(option: str) -> bool:
     """Return whether an option of a store may hold a secret: it is not known to hold none."""
-    return option_name(option) not in _HARMLESS
+    return option_name(option) not in _NON_SECRET_OPTIONS
 
 
 def is_secret_vendor_option(option: str) -> bool:
     """Return whether an option of a vendor of credentials may hold a secret."""
-    return option.rpartition(".")[2] not in _HARMLESS_VENDOR_OPTIONS
+    return option.rpartition(".")[2] not in _NON_SECRET_VENDOR_OPTIONS
 
 
 def without_authentication(options: Mapping[str, str]) -> dict[str, str]:
-    """Return options of a store without those that say as whom to connect."""
+    """Return options of a store without those that determine the identity."""
     return {key: value for key, value in options.items() if option_name(key) not in _AUTHENTICATION}
 
 
 def authentication(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the options of a store that say as whom to connect."""
+    """Return the options of a store that determine the identity."""
     others = without_authentication(options)
     return {key: value for key, value in options.items() if key not in others}
 
 
 def sanitize_options(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the options of a store that are known to be no credential."""
+    """Return the options of a store that are known not to be credentials."""
     return {option: value for option, value in options.items() if not may_be_credential(option)}
 
 
 @lru_cache(1024)
 def may_be_credential(option: str) -> bool:
-    """Return whether an option of a store may be a secret, or is the name of a key."""
+    """Return whether an option of a store may be a secret, or is the id of a key."""
     return is_secret_option(option) or option_name(option) == _KEY_ID
 
 
 def option_names(text: str) -> frozenset[str]:
-    """Return the names in a list of options with commas, without the names of their stores."""
+    """Return the names in a comma-separated list of options, without prefixes of stores."""
     return frozenset(option_name(each) for each in text.split(",") if each.strip())
 
 
 def public_only(options: Mapping[str, str], names: Collection[str]) -> dict[str, str]:
-    """Return the options whose names, without that of the store, are among some."""
+    """Return the options whose names, without the prefix of the store, are in ``names``."""
     return {option: value for option, value in options.items() if option_name(option) in names}

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 _METADATA_CACHE_BYTES = 32 << 20
-"""How much of manifests and footers a dataset keeps. Lance keeps 1 GiB: each version that others
-commit before an append succeeds, in each of the threads that append at the same time."""
+"""The size of a dataset's metadata cache. Lance's default of 1 GiB would keep each version that
+other writers commit before an append succeeds, in each appending thread."""
 
 
 class RowSource(Protocol):
@@ -53,7 +53,7 @@ class RowSource(Protocol):
 
     @property
     def failure(self) -> BaseException | None:
-        """What the rows' own reader raised."""
+        """The error that the rows' own reader raised."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Table(TableEntry):
         return cls(entry.connection, entry.record)
 
     def is_declared(self) -> bool:
-        """Return True where the table has no version yet."""
+        """Return True if the table has no version yet."""
         if self.managed is not None:
             return latest_state(self).version == 0
         return not self.storage().has_dataset(self.location)
@@ -92,7 +92,7 @@ class Table(TableEntry):
         """Open the dataset at a version, a tag or a branch, or at its latest version.
 
         Args:
-            vend: False keeps the catalog from being asked for temporary credentials.
+            vend: False: do not request temporary credentials from the catalog.
             write: Whether the dataset is to be written to; its credentials then allow that.
 
         Raises:
@@ -115,7 +115,7 @@ class Table(TableEntry):
     def _open(self, ref: Ref, *, vend: bool | None, write: bool) -> lance.LanceDataset:
         options = self.storage_options(vend=vend, write=write)
         if not locations.is_local(self.uri):
-            # Lance waits for minutes for a store that never answers. This call ends in time.
+            # Lance waits for minutes for an unresponsive store. This call has a timeout.
             TableStorage(options or {}).is_occupied(self.uri)
         if self.managed is not None:
             clear = out_of_band.clear_next_version if write else out_of_band.adopt_if_allowed
@@ -143,13 +143,13 @@ class Table(TableEntry):
         state = latest_state(self)
         self.require_main_branch(ref.branch)
         if state.version == 0:
-            raise self._no_version(ref) if ref.version else self._only_declared()
+            raise self._no_version_error(ref) if ref.version else self._no_data_error()
         if (ref.version or 0) > state.version:
-            raise self._no_version(ref)
+            raise self._no_version_error(ref)
         view = TableView(self, write)
         version = ref.version or state.version
         if ref.tag is not None:
-            version = self._tagged(self._open_version(view, state.version, options), ref.tag)
+            version = self._find_tag(self._open_version(view, state.version, options), ref.tag)
         return self._open_version(view, version, options)
 
     def _open_version(
@@ -168,9 +168,9 @@ class Table(TableEntry):
                 )
         except LANCE_ERRORS as error:
             raise_view_failure(view, error)
-            raise self._not_opened(error) from error
+            raise self._open_error(error) from error
 
-    def _tagged(self, dataset: lance.LanceDataset, tag: str) -> int:
+    def _find_tag(self, dataset: lance.LanceDataset, tag: str) -> int:
         with translate_lance_errors(f"The tags of table '{self.name}' could not be read"):
             found = dataset.tags.list().get(tag)
         if found is None:
@@ -180,9 +180,9 @@ class Table(TableEntry):
     def _explain_open_failure(
         self, ref: Ref, options: dict[str, str] | None, error: Exception
     ) -> LanceNamespaceError:
-        """Find out from the storage why the dataset could not be opened."""
+        """Return the error that says, from the storage, why the dataset could not be opened."""
         if self.is_declared():
-            return self._no_version(ref) if ref.version is not None else self._only_declared()
+            return self._no_version_error(ref) if ref.version is not None else self._no_data_error()
         if ref != LATEST:
             with translate_lance_errors(f"Table '{self.name}' at {self.uri}"):
                 latest = lance.dataset(self.uri, storage_options=options)
@@ -196,24 +196,24 @@ class Table(TableEntry):
                     latest = latest.checkout_version((ref.branch, None))
                 known = {each["version"] for each in latest.versions()}
             if ref.version is not None and ref.version not in known:
-                return self._no_version(ref)
-        return self._not_opened(error)
+                return self._no_version_error(ref)
+        return self._open_error(error)
 
-    def _not_opened(self, error: Exception) -> LanceNamespaceError:
+    def _open_error(self, error: Exception) -> LanceNamespaceError:
         return as_namespace_error(f"Table '{self.name}' at {self.uri} could not be opened", error)
 
-    def _only_declared(self) -> InvalidTableStateError:
+    def _no_data_error(self) -> InvalidTableStateError:
         return InvalidTableStateError(
             f"Table '{self.name}' is declared and holds no data yet: write to it first"
         )
 
-    def _no_version(self, ref: Ref) -> TableVersionNotFoundError:
+    def _no_version_error(self, ref: Ref) -> TableVersionNotFoundError:
         return TableVersionNotFoundError(f"Table '{self.name}' has no {ref}")
 
     # -- versions that the catalog holds -----------------------------------------------------------
 
     def manage(self) -> Self:
-        """Have the catalog hold the versions from now on; return the table then.
+        """Have the catalog hold the versions from now on; return the updated table.
 
         The versions in the storage become the table's. Writers that opened the table before
         continue to write to the storage, and those versions are not shown: stop these writers
@@ -223,15 +223,15 @@ class Table(TableEntry):
             UnsupportedOperationError: (0) the catalog cannot, or another implementation manages it.
             InvalidTableStateError: (19) as `latest_in_storage`.
             ConcurrentModificationError: (14) other clients keep changing the entry.
-            TableNotFoundError: (4) the table was dropped meanwhile.
+            TableNotFoundError: (4) the table was dropped concurrently.
         """
         return conversion.begin(self)
 
     def release(self, holder: str = "") -> Self:
-        """Return the versions to the storage; return the table then.
+        """Return the versions to the storage; return the updated table.
 
         Args:
-            holder: As in `compare_and_set.held`: the id of one that may continue after it died.
+            holder: The id of a holder that may continue after it died; see `compare_and_set.held`.
 
         Raises:
             InvalidInputError: (13) its storage manages the table already.
@@ -242,14 +242,14 @@ class Table(TableEntry):
         return conversion.end(self, holder)
 
     def finish_latest(self) -> None:
-        """Give the latest version its final name, if that can be done; else a warning is logged."""
+        """Give the latest version its final name; log a warning if that fails."""
         conversion.finish_latest(self)
 
     @contextmanager
     def finished_for_removal(self) -> Iterator[Self]:
-        """Keep others from committing while the entry is removed; yields the table as it is then.
+        """Keep other writers from committing while the entry is removed; yield the updated table.
 
-        The batch that it is part of is ended, and its latest version is found without the entry.
+        Ends the batch that it is part of, and gives its latest version the final name.
 
         Raises:
             ConcurrentModificationError: (14) other clients keep committing.
@@ -269,7 +269,7 @@ class Table(TableEntry):
         return conversion.latest_in_storage(self)
 
     def out_of_band_versions(self) -> OutOfBand:
-        """Return what was not committed through the catalog.
+        """Return the versions that were not committed through the catalog.
 
         Raises:
             InvalidInputError: (13) its storage manages the table.
@@ -279,7 +279,7 @@ class Table(TableEntry):
     # -- commits -----------------------------------------------------------------------------------
 
     def commit_arguments(self) -> dict[str, Any]:
-        """Return the arguments of `lance.LanceDataset.commit` that have the catalog commit."""
+        """Return arguments of `lance.LanceDataset.commit` for a commit through the catalog."""
         if self.managed is None:
             return {}
         return {
@@ -296,17 +296,17 @@ class Table(TableEntry):
         rows: RowSource | None = None,
         check_input: Callable[[], None] | None = None,
     ) -> Iterator[None]:
-        """Translate what pylance raises while it changes the dataset; nothing is committed then.
+        """Translate errors that pylance raises in a change; nothing is committed then.
 
-        The version that the dataset then has is noted as committed.
+        After a success, the dataset's version is recorded as a commit.
 
         Args:
             what: What did not happen, for the middle of the message.
-            rows: Those that are read meanwhile; an error of their reader is raised as it is.
-            check_input: Called after a failure; raises where the input cannot fit the table.
+            rows: The rows that the change reads; an error of their reader is raised unchanged.
+            check_input: Called after a failure; raises if the input does not fit the table.
 
         Raises:
-            LanceNamespaceError: What the catalog raised that manages the table's versions.
+            LanceNamespaceError: an error of the catalog that manages the table's versions.
             InvalidInputError: (13) Lance refuses the request or the rows.
             ConcurrentModificationError: (14) another writer's commit came first and does not fit.
             ServiceUnavailableError: (17) the storage failed.
@@ -333,11 +333,11 @@ class Table(TableEntry):
         self.note_commit(before, int(dataset.version))
 
     def note_commit(self, read: int, after: int) -> None:
-        """Add a commit to those that are recorded, if any are.
+        """Record a commit, if commits are recorded.
 
         Args:
             read: The version that it was made from.
-            after: The version that it has made, or the same if none.
+            after: The version that it created, or ``read`` if none.
         """
         changes = CHANGES.get()
         if changes is not None:
@@ -350,19 +350,19 @@ class Table(TableEntry):
 
 
 def raise_view_failure(view: Any, error: Exception) -> None:
-    """Raise what the catalog refused while pylance asked a view of the table, if it did."""
+    """Raise the catalog's error that a view of the table passed to pylance, if any."""
     if isinstance(view, TableView) and view.failure is not None:
         raise view.failure from error
 
 
 def transaction_properties() -> dict[str, str]:
-    """Return the properties of a transaction that say on whose behalf it is made."""
+    """Return the properties of a transaction that name its principal, if any."""
     caller = CALLER.get()
     return {} if caller is None else {PRINCIPAL: caller.principal}
 
 
 def transaction_id(dataset: lance.LanceDataset, table: Table) -> str | None:
-    """Return the identifier of the transaction that made the version at hand."""
+    """Return the identifier of the transaction that created the dataset's version."""
     with translate_lance_errors(f"The last transaction of table '{table.name}' could not be read"):
         transaction = transaction_at(dataset, dataset.version)
     return (str(transaction.uuid) or None) if transaction is not None else None

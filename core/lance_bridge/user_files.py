@@ -1,6 +1,6 @@
-"""Where a user's files are: the configuration, and what migrations keep.
+"""The locations of a user's files: the configuration, and the state of migrations.
 
-Imports nothing of this package: completion in the shell waits for it.
+Imports nothing from this package, because shell completion waits for it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 CONFIG_FILE_VARIABLE = "LANCE_BRIDGE_CONFIG"
 STATE_VARIABLE = "LANCE_BRIDGE_STATE"
 MIGRATIONS = "migrations"
-"""The directory of migrations in a state directory: each has one, by its identifier."""
+"""The directory in a state directory that has one subdirectory per migration identifier."""
 
 
 def config_path() -> Path:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 class VersionChange:
     """The latest version before an operation's first commit and after its last one.
 
-    They are equal where the operation had nothing to commit.
+    They are equal if the operation had nothing to commit.
     """
 
     before: int
@@ -32,7 +32,7 @@ class VersionChanges(dict[tuple[str, ...], VersionChange]):
 
         Args:
             read: The version that the writer read.
-            after: The version that it has committed, or ``read`` if none.
+            after: The version that it committed, or ``read`` if none.
         """
         before = after - 1 if after > read else after
         known = self.get(path)
@@ -42,12 +42,12 @@ class VersionChanges(dict[tuple[str, ...], VersionChange]):
 
 
 CHANGES: ContextVar[VersionChanges | None] = ContextVar("lance_bridge_changes", default=None)
-"""Where this thread's commits are added; None where they are not recorded."""
+"""The changes that this thread's commits are added to; None if they are not recorded."""
 
 
 @contextmanager
 def record_version_changes() -> Iterator[VersionChanges]:
-    """Yield the changes that this thread commits meanwhile. Nothing is read for them."""
+    """Yield the changes that this thread commits in the block. Recording them reads nothing."""
     changes = VersionChanges()
     token = CHANGES.set(changes)
     try:

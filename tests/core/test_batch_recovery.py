@@ -372,8 +372,8 @@ PREPARED = PreparedVersion(
 def test_a_prepared_version_is_kept_in_the_entry() -> None:
     prepared = State(4, "y.manifest-1").prepare(PREPARED)
     assert State.from_text(prepared.to_text()) == prepared
-    assert prepared.decided(committed=True) == State(5, "x.manifest-1")
-    assert prepared.decided(committed=False) == State(4, "y.manifest-1")
+    assert prepared.with_outcome(committed=True) == State(5, "x.manifest-1")
+    assert prepared.with_outcome(committed=False) == State(4, "y.manifest-1")
 
 
 @pytest.mark.parametrize(

@@ -192,7 +192,7 @@ def latest_state(table: TableEntry) -> State:
         intent = Intent.of(table, state.prepared)
         outcome = intent.outcome()
         if outcome is not Outcome.ABORTED and intent.tables() is not None:
-            return state.decided(committed=outcome is Outcome.COMMITTED)
+            return state.with_outcome(committed=outcome is Outcome.COMMITTED)
         # Without a record, and where another client has aborted a batch whose record was removed
         # already, the batch was finished since the entry was read.
         now = table.reloaded()

@@ -172,7 +172,7 @@ def finish_entry(connection: Connection, path: Path, batch: str, outcome: Outcom
         table = None if record is None else TableEntry(connection, record)
         if table is None or not refers_to(table, batch):
             return
-        state = table.managed_state().decided(committed=outcome.is_committed)
+        state = table.managed_state().with_outcome(committed=outcome.is_committed)
         try:
             compare_and_set.swap(table, state)
         except (ConcurrentModificationError, TableNotFoundError, NamespaceNotFoundError) as error:

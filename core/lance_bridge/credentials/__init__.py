@@ -1,6 +1,6 @@
-"""Credentials for tables' storage: who vends them, for what, to whom, and how long they are kept.
+"""Credentials for tables' storage: vendors, scope, callers and caching.
 
-A catalog vends them itself (`Catalog.vend_credentials`), or a `Vendor` does that the properties
+Either the catalog vends them (`Catalog.vend_credentials`), or the `Vendor` that the properties
 ``credentials.*`` name. A vendor is a class in the entry point group ``lance_bridge.vendors``.
 """
 

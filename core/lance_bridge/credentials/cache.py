@@ -1,4 +1,4 @@
-"""A cache of credentials: one request for many callers, renewed after half of their life."""
+"""A cache of credentials: one request for many callers, renewed after half of their lifetime."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _MOST = 4096
 
 @dataclass(frozen=True)
 class _Entry:
-    """Credentials, and until when they are given to callers, by both clocks of this machine.
+    """Credentials, and when to renew them, by both clocks of this machine.
 
-    One of them may be set back, and the other stands still while the machine sleeps.
+    The wall clock may be set back, and the monotonic clock may stop while the machine sleeps.
     """
 
     options: Mapping[str, str] = field(repr=False)
@@ -26,20 +26,20 @@ class _Entry:
     until_monotonic: float
 
     @classmethod
-    def lasting(cls, options: Mapping[str, str], seconds: float) -> _Entry:
+    def valid_for(cls, options: Mapping[str, str], seconds: float) -> _Entry:
         return cls(options, time.time() + seconds, time.monotonic() + seconds)
 
-    def is_good(self) -> bool:
+    def is_valid(self) -> bool:
         return time.time() < self.until and time.monotonic() < self.until_monotonic
 
 
 class CredentialCache:
-    """Keeps credentials for half of their life. Safe to share between threads.
+    """Keeps credentials for half of their lifetime. Safe to share between threads.
 
-    Their lifetime is measured by this machine's clock, which may be behind, so that the caller
-    passes an upper limit.
+    The lifetime is measured by this machine's clock, which may be behind, so the caller passes an
+    upper limit.
 
-    Options without a time of expiry are not kept, and neither are failures.
+    Options without an expiry time are not kept, nor are failures.
     """
 
     def __init__(self) -> None:
@@ -50,17 +50,17 @@ class CredentialCache:
     def get(
         self, key: Hashable, vend: Callable[[], Mapping[str, str]], *, most_seconds: float
     ) -> Mapping[str, str]:
-        """Return the options for a key; of callers that need new ones, one asks for all.
+        """Return the options for a key; one request serves all callers that need new ones.
 
         Args:
-            most_seconds: How long they live at most, whatever the clocks say.
+            most_seconds: The maximum lifetime, whatever the clocks say.
 
-        Raises what ``vend`` does, to all callers that waited for it, and ValueError if the time of
-        expiry is no integer.
+        Raises the errors of ``vend``, in all callers that waited for it, and ValueError if the
+        expiry time is not an integer.
         """
         with self._lock:
             entry = self._entries.get(key)
-            if entry is not None and entry.is_good():
+            if entry is not None and entry.is_valid():
                 self._entries.move_to_end(key)
                 return entry.options
             request = self._requests.get(key)
@@ -68,9 +68,9 @@ class CredentialCache:
                 mine = self._requests[key] = Future()
         if request is not None:
             return request.result()
-        return self._ask(key, vend, mine, most_seconds)
+        return self._vend(key, vend, mine, most_seconds)
 
-    def _ask(
+    def _vend(
         self,
         key: Hashable,
         vend: Callable[[], Mapping[str, str]],
@@ -88,7 +88,7 @@ class CredentialCache:
         with self._lock:
             del self._requests[key]
             if life > 0:
-                self._entries[key] = _Entry.lasting(options, life / 2)
+                self._entries[key] = _Entry.valid_for(options, life / 2)
                 self._entries.move_to_end(key)
                 if len(self._entries) > _MOST:
                     self._entries.popitem(last=False)

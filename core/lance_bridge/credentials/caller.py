@@ -1,4 +1,4 @@
-"""On whose behalf an operation runs, where one process serves many."""
+"""The principal of an operation, in a process that serves several."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Caller:
-    """The principal of a request: it gets credentials in its own name, for what it may do."""
+    """The principal of a request, who gets credentials in its own name, with its own rights."""
 
     principal: str
     allows: Callable[[bool], bool]
-    """Whether it may have credentials for the tables of the request, to write (True) or to read."""
+    """Returns whether it may have credentials for the tables, to write (True) or to read."""
 
 
 CALLER: ContextVar[Caller | None] = ContextVar("lance_bridge_caller", default=None)
-"""On whose behalf this thread works; None where the process works for itself."""
+"""The caller that this thread works for; None if the process works for itself."""
 
 
 @contextmanager
 def acting_for(caller: Caller) -> Iterator[None]:
-    """Answer with credentials for a caller, and never with this process's own rights."""
+    """Return credentials for a caller in the block, never with this process's own rights."""
     token = CALLER.set(caller)
     try:
         yield
@@ -32,4 +32,4 @@ def acting_for(caller: Caller) -> Iterator[None]:
 
 
 PRINCIPAL = "lance_bridge.principal"
-"""The property of a transaction that names on whose behalf a server made it."""
+"""The property of a transaction that names the principal for whom a server made it."""

@@ -1,4 +1,4 @@
-"""Where credentials may reach: a location as its store has it, and the roots it must be inside.
+"""The scope of credentials: a location's prefix in its store, and the roots that contain it.
 
 Prefixes are compared by segments, decoded as Lance decodes them, so that neither ``t`` contains
 ``t2`` nor a spelling hides a segment.
@@ -24,15 +24,15 @@ class StoragePrefix:
     bucket: str
     segments: tuple[str, ...]
     account: str | None = None
-    """The storage account, where the location names it."""
+    """The storage account, if the location names it."""
 
     @property
     def prefix(self) -> str:
-        """What the keys of its objects begin with, before the slash."""
+        """The common prefix of its objects' keys, without the slash."""
         return "/".join(self.segments)
 
     def contains(self, other: StoragePrefix) -> bool:
-        """Return whether another one is inside this one; none is inside itself."""
+        """Return whether another one is inside this one, and not the same."""
         depth = len(self.segments)
         return (
             (self.store, self.bucket) == (other.store, other.bucket)
@@ -72,9 +72,9 @@ class Roots:
 
     prefixes: tuple[StoragePrefix, ...]
 
-    def contain(self, place: StoragePrefix) -> bool:
+    def contain(self, directory: StoragePrefix) -> bool:
         """Return whether a table's directory is inside one of them."""
-        return any(each.contains(place) for each in self.prefixes)
+        return any(each.contains(directory) for each in self.prefixes)
 
 
 def parse_root(text: str) -> StoragePrefix:

@@ -1,14 +1,14 @@
-"""Whether other entries of the catalog have files at a table's location.
+"""Checks that no other entry of the catalog shares a table's location.
 
 Otherwise a user who may register a table at any location could read other tables' files, with a
-location that contains theirs or lies inside it. All entries count, Lance's and not. Reading them
-takes a scan of the catalog, so that the locations found are used for a minute, or for twenty times
-as long as reading them took if that is longer. An entry that seems to share a location is loaded
-again before anything is refused.
+location that contains theirs or is inside it. All entries count, Lance's or not. Reading them takes
+a scan of the catalog, so the result is kept for a minute, or for twenty times the duration of the
+scan if that is longer. An entry that seems to share a location is loaded again before anything is
+refused.
 
-An entry that was added or moved since the scan is not seen. Before a principal of a server gets
-credentials for such an entry, the catalog is read again, so that it is compared with all older
-ones. Not for one at its default location, which no user has chosen.
+The scan misses entries that are added or moved later. Before a principal of a server gets
+credentials for such an entry, the catalog is read again, so that the entry is compared with all
+older ones; except for an entry at its default location, which no user has chosen.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ class _Owner:
 
 
 class _Index:
-    """Entries by location, as they were at one time."""
+    """The entries that one scan found, by location."""
 
     def __init__(self, records: Iterable[tuple[TableRecord, bool]]) -> None:
         self.begun = time.monotonic()
-        """When reading them began; each is as it was then, or later."""
+        """When the scan began; each entry was read at that time or later."""
         self.unreadable: list[Path] = []
         found: list[tuple[Key, _Owner]] = []
         self._anywhere: list[tuple[Key, _Owner]] = []
@@ -70,7 +70,7 @@ class _Index:
         self._owners = [owner for _, owner in found]
 
     def overlapping(self, own: Key) -> Iterator[_Owner]:
-        """Yield the entries that have, contain or are inside a location."""
+        """Yield the entries whose location is, contains or is inside a location."""
         for depth in range(1, len(own)):
             yield from self._with(own[:depth], exact=True)
         yield from self._with(own, exact=False)
@@ -79,7 +79,7 @@ class _Index:
                 yield owner
 
     def has(self, path: Path, key: Key) -> bool:
-        """Return whether an entry is known at a location."""
+        """Return whether the scan found an entry at a location."""
         return any(owner.path == path for owner in self._with(key, exact=True))
 
     def _with(self, start: Key, *, exact: bool) -> Iterator[_Owner]:
@@ -94,11 +94,11 @@ class SharingCheck:
     """Finds the entries that share a table's location. Safe to share between threads."""
 
     def __init__(self, catalog: Catalog, *, everywhere: bool, root: str | None) -> None:
-        """Create one.
+        """Create a check for a catalog.
 
         Args:
             everywhere: Whether to read the whole catalog, or the table's own namespace.
-            root: What default locations are below, if that is configured.
+            root: The directory of default locations, if one is configured.
         """
         self._catalog = catalog
         self._everywhere = everywhere
@@ -107,13 +107,13 @@ class SharingCheck:
         self._kept: dict[Path, tuple[_Index, float]] = {}
 
     def refuse_shared(self, record: TableRecord, *, chosen: bool) -> None:
-        """Check that no other entry has, contains or is inside a table's location.
+        """Check that no other entry's location is, contains or is inside a table's location.
 
         Args:
             chosen: Whether a user who may not read other tables may have chosen the location.
 
         Raises:
-            InvalidTableStateError: (19) one is, or cannot be read, so that it may be.
+            InvalidTableStateError: (19) one does, or an entry cannot be read and may do so.
             PermissionDeniedError: (15) a namespace may not be read.
         """
         asked = time.monotonic()

@@ -1,4 +1,4 @@
-"""Which vendor is asked for which table, and what is checked before each request."""
+"""Selection of the vendor for a table, and the checks before each request."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ from .vendor import Grant, Vendor, find_vendor
 
 _NONE = "none"
 _CATALOGS_SECONDS = 3600.0
-"""How long credentials of a catalog are taken to live at most."""
+"""The assumed maximum lifetime of a catalog's credentials."""
 _MOST_LOCATIONS = 4096
 _ALLOWED_ROOTS = f"{VENDOR_PREFIX}allowed_roots"
 
 
 @dataclass(frozen=True)
 class _Source:
-    """A configured vendor, or that there is to be none."""
+    """A configured vendor, or None to vend no credentials."""
 
     vendor: Vendor | None
     roots: Roots
     prefix: StoragePrefix | None = None
-    """The vendor serves tables inside it; None: all tables that match no other prefix."""
+    """The vendor is for tables inside it; None: for all tables that match no other prefix."""
 
 
 class VendedCredentials:
@@ -60,24 +60,24 @@ class VendedCredentials:
             UnsupportedOperationError: (0) a vendor's extra is not installed.
         """
         self._catalog = catalog
-        # By location: an operation asks several times, and the answer never changes.
-        self._source = lru_cache(_MOST_LOCATIONS)(partial(_find_source, _sources(config)))
+        # Cached by location: an operation needs it several times, and it never changes.
+        self._source = lru_cache(_MOST_LOCATIONS)(partial(_find_source, _create_sources(config)))
         self._sharing = SharingCheck(
             catalog, everywhere=config.credentials_check == "catalog", root=config.root
         )
         self._cache = CredentialCache()
 
     def is_configured(self, location: str) -> bool:
-        """Return whether the properties say who vends credentials for a location, if anyone."""
+        """Return whether the properties configure a vendor, or none, for a location."""
         return self._source(location) is not None
 
     def of(
         self, record: TableRecord, *, write: bool, caller: Caller | None = None, own: bool = True
     ) -> Mapping[str, str]:
-        """Return the storage options for a table's location; empty where none are vended.
+        """Return the storage options for a table's location; empty if none are vended.
 
         Args:
-            caller: Whom they are for; None for this process, or its one user.
+            caller: The principal they are for; None for this process, or its one user.
             own: Whether this process uses them, which may commit versions that a catalog holds.
 
         Raises what `Vendor.vend` and `Catalog.vend_credentials` raise, and:
@@ -85,7 +85,7 @@ class VendedCredentials:
             InvalidTableStateError: (19) it overlaps another table's.
         """
         source = self._source(record.location or "")
-        # With the location's spelling, it says all of a grant, which is made where it is needed.
+        # It determines the whole grant, which is made only if it is needed.
         key: tuple[Hashable, ...] = (record.path, record.location, record.identity, write)
         if source is None:
             return self._cache.get(
@@ -100,16 +100,16 @@ class VendedCredentials:
         principal = caller.principal if caller is not None else None
 
         def vend() -> Mapping[str, str]:
-            place = _allowed_place(record, source)
+            directory = _require_allowed(record, source)
             grant = Grant(
-                place.store,
-                place.bucket,
-                place.prefix,
+                directory.store,
+                directory.bucket,
+                directory.prefix,
                 record.path,
                 write,
                 governed=governed,
                 principal=principal,
-                account=place.account,
+                account=directory.account,
             )
             return self._vend(vendor, record, grant)
 
@@ -121,7 +121,7 @@ class VendedCredentials:
         name = display(record.path)
         if grant.store not in vendor.stores:
             raise invalid(f"Table '{name}' is on {grant.store}://, for which no vendor is set")
-        # This process, and who calls it without a server, can read all tables by itself.
+        # This process, and its callers without a server, can read all tables anyway.
         self._sharing.refuse_shared(record, chosen=grant.principal is not None)
         options = vendor.vend(grant)
         if EXPIRES_AT in options and int(options[EXPIRES_AT]) <= time.time() * 1000:
@@ -136,11 +136,11 @@ def _find_source(sources: Sequence[_Source], location: str) -> _Source | None:
     if not sources or not location or locations.is_local(location):
         return None
     key = locations.key(location)
-    return next((each for each in sources if _is_for(each, key, location)), None)
+    return next((each for each in sources if _serves(each, key, location)), None)
 
 
-def _is_for(source: _Source, key: tuple[str, ...], location: str) -> bool:
-    """Return whether a source is for a location, in whatever spelling: all is checked later."""
+def _serves(source: _Source, key: tuple[str, ...], location: str) -> bool:
+    """Return whether a source is for a location in any spelling, which is checked later."""
     prefix = source.prefix
     if prefix is None:
         return True
@@ -154,10 +154,10 @@ def _depth(source: _Source) -> int:
     return -1 if source.prefix is None else len(source.prefix.segments)
 
 
-def _allowed_place(record: TableRecord, source: _Source) -> StoragePrefix:
-    place = storage_prefix(record.location or "")
-    if source.roots.contain(place) and (source.prefix is None or source.prefix.contains(place)):
-        return place
+def _require_allowed(record: TableRecord, source: _Source) -> StoragePrefix:
+    found = storage_prefix(record.location or "")
+    if source.roots.contain(found) and (source.prefix is None or source.prefix.contains(found)):
+        return found
     raise PermissionDeniedError(
         f"No credentials for table '{display(record.path)}': its location {record.location} is "
         f"inside no root of '{_ALLOWED_ROOTS}'"
@@ -168,9 +168,9 @@ def _allowed_place(record: TableRecord, source: _Source) -> StoragePrefix:
 
 
 def describe_credentials(catalog: Catalog, config: CatalogConfig) -> str:
-    """Return what tells connections apart that get different credentials, "" for none.
+    """Return a digest that differs between connections with different credentials, or "".
 
-    It is a digest, which shows no secret.
+    The digest reveals no secret.
     """
     facts = [
         [config.vendor, config.allowed_roots] if config.vendor else [],
@@ -183,8 +183,8 @@ def describe_credentials(catalog: Catalog, config: CatalogConfig) -> str:
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:12]
 
 
-def _sources(config: CatalogConfig) -> list[_Source]:
-    """Return the configured vendors, that of the deepest prefix first.
+def _create_sources(config: CatalogConfig) -> list[_Source]:
+    """Return the configured vendors, the one with the deepest prefix first.
 
     Raises what `VendedCredentials` does.
     """
@@ -194,9 +194,9 @@ def _sources(config: CatalogConfig) -> list[_Source]:
         name, dot, option = key.partition(".")
         (named.setdefault(name, {}) if dot else common)[option or name] = value
     given = [each for each in (config.allowed_roots or "").split(",") if each.strip()]
-    roots = _roots(_ALLOWED_ROOTS, given)
+    roots = _parse_roots(_ALLOWED_ROOTS, given)
     found = [
-        _prefixed(f"{VENDOR_PREFIX}{name}.", options, config, roots)
+        _create_prefixed_source(f"{VENDOR_PREFIX}{name}.", options, config, roots)
         for name, options in sorted(named.items())
     ]
     if config.vendor is not None:
@@ -207,31 +207,31 @@ def _sources(config: CatalogConfig) -> list[_Source]:
                     f"{config.vendor}, as 'root' is not set to a directory of an object store: "
                     "it says where the tables are that credentials may be for"
                 )
-            roots = _roots("root", [config.root])
-        found.append(_Source(_vendor(VENDOR_PREFIX, config.vendor, common, config), roots))
+            roots = _parse_roots("root", [config.root])
+        found.append(_Source(_create_vendor(VENDOR_PREFIX, config.vendor, common, config), roots))
     return sorted(found, key=_depth, reverse=True)
 
 
-def _prefixed(
+def _create_prefixed_source(
     start: str, given: Mapping[str, str], config: CatalogConfig, allowed: Roots
 ) -> _Source:
     options = dict(given)
     for required in ("vendor", "prefix"):
         if required not in options:
             raise invalid(f"Property '{start}{required}' is required with the others of '{start}*'")
-    [prefix] = _roots(f"{start}prefix", [options.pop("prefix")]).prefixes
-    vendor = _vendor(start, options.pop("vendor"), options, config)
+    [prefix] = _parse_roots(f"{start}prefix", [options.pop("prefix")]).prefixes
+    vendor = _create_vendor(start, options.pop("vendor"), options, config)
     return _Source(vendor, allowed if allowed.prefixes else Roots((prefix,)), prefix)
 
 
-def _roots(key: str, texts: list[str]) -> Roots:
+def _parse_roots(key: str, texts: list[str]) -> Roots:
     try:
         return Roots(tuple(parse_root(each) for each in texts))
     except InvalidInputError as error:
         raise invalid(f"Property '{key}': {error}") from error
 
 
-def _vendor(
+def _create_vendor(
     start: str, name: str, given: Mapping[str, str], config: CatalogConfig
 ) -> Vendor | None:
     if name == _NONE:

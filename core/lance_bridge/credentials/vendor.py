@@ -1,4 +1,4 @@
-"""The port of vendors: what one is asked for, and what it returns."""
+"""The port of vendors: the grants they receive, and the options they return."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from ..imports import import_attribute
 
 @dataclass(frozen=True)
 class Grant:
-    """What credentials are to allow. `sources` has checked all of it."""
+    """What credentials must allow. `sources` has checked all of it."""
 
     store: str
     """``s3``, ``gs`` or ``az``."""
     bucket: str
     """The bucket or container."""
     prefix: str
-    """What the table's objects begin with: decoded, never empty, without slashes at its ends."""
+    """The prefix of the table's objects: decoded, never empty, without slashes at its ends."""
     table: Path
     write: bool
     """Whether to allow putting and deleting objects, besides reading and listing them."""
     governed: bool = False
     """Whether the catalog commits the table's versions: credentials to write must not allow
     creating ``_versions/*.manifest``, nor creating or deleting ``_transactions/*.batch.json``,
-    where the store can express that. Staged manifests have another ending."""
+    if the store can express that. Staged manifests have another ending."""
     principal: str | None = None
-    """Whom the credentials are for; None for the process itself."""
+    """The principal that the credentials are for; None for the process itself."""
     account: str | None = None
     """The storage account, if the location names one."""
 
 
 class VendorOptions(BaseModel):
-    """What every vendor takes; one adds its own fields in a subclass.
+    """The options of every vendor; a vendor adds its own fields in a subclass.
 
     A field is set by ``credentials.<field>``, or by ``credentials.<name>.<field>`` for a prefix.
     """
@@ -59,21 +59,21 @@ class VendorOptions(BaseModel):
 
 
 class Vendor(ABC):
-    """Makes credentials that are good for one table. Safe to share between threads."""
+    """Creates credentials that are valid for one table. Safe to share between threads."""
 
     options_type: ClassVar[type[VendorOptions]] = VendorOptions
     stores: ClassVar[frozenset[str]]
     """The stores whose credentials it vends: ``s3``, ``gs`` or ``az``."""
 
     def __init__(self, options: Any, storage: Mapping[str, str]) -> None:
-        """Check the options, without a call.
+        """Check the options, without making a call.
 
         Args:
             options: An instance of `options_type`.
             storage: The options of ``storage.*``, with the catalog's own credentials, if any.
 
         Raises:
-            ValueError: the options do not fit together; core adds which property they are of.
+            ValueError: the options contradict each other; core adds the name of the property.
         """
         self.options = options
         self.storage = storage
@@ -82,7 +82,7 @@ class Vendor(ABC):
     def vend(self, grant: Grant) -> Mapping[str, str]:
         """Return storage options that allow what the grant says, and nothing else.
 
-        `expiring_options` makes them. What the store cannot limit is refused, never widened.
+        Use `expiring_options` to create them. Refuse what the store cannot limit; never widen it.
 
         Raises:
             PermissionDeniedError: (15) the service refuses.

@@ -1,8 +1,8 @@
-"""Adoption: the commit of a version that was written past the catalog, as it is.
+"""Adoption: the commit of a version that bypassed the catalog, unchanged.
 
-Such a manifest is committed as any other: a copy of it is staged, and the compare-and-set of the
-entry is the commit. So a commit through the catalog that comes first wins, and a client that dies
-in between leaves nothing that the next one does not finish.
+Such a manifest is committed like any other: a copy of it is staged, and the compare-and-set of the
+entry is the commit. So an earlier commit through the catalog wins, and the next client finishes
+what a client that died has left.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 def adopt_next(table: EntryT) -> EntryT | None:
-    """Commit the uncommitted manifest of the next version; return the table then.
+    """Commit the uncommitted manifest of the next version; return the updated table.
 
     Returns None if it is not based on the latest version.
 
@@ -47,7 +47,7 @@ def adopt_next(table: EntryT) -> EntryT | None:
     if reason:
         logger.warning("version %s of %s is not adopted: %s", version, table.name, reason)
         return None
-    # A name of its content: all clients that adopt the manifest stage the same file.
+    # Named by its content, so all clients that adopt the manifest stage the same file.
     digest = uuid.UUID(bytes=hashlib.sha256(data).digest()[:16])
     staged = f"{name_of(version, Scheme.V2)}-{digest}"
     directory.files.put_own(directory.within(staged), data)
@@ -59,7 +59,7 @@ def adopt_next(table: EntryT) -> EntryT | None:
 def _find_objection(directory: ManagedDirectory, data: bytes) -> str:
     """Return why a manifest of the next version cannot be based on the latest, or "".
 
-    Lance bases a commit on the manifest of the version before, and the name of its transaction
+    Lance bases a commit on the manifest of the previous version, and the name of its transaction
     begins with the version that its writer read. Its data files show which manifest of that number
     it was: they are the parent's, or new in its transaction.
 
@@ -92,7 +92,7 @@ def _explains(
     content: ManifestContent,
     parent: frozenset[str],
 ) -> bool:
-    """Return whether a transaction can make a manifest's data files out of its parent's."""
+    """Return whether a transaction can produce a manifest's data files from its parent's."""
     operation, names = parse_transaction(transaction), data_files(transaction)
     if operation.is_append and not parent <= content.data_files:
         return False

@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 def commit(commits: Sequence[CatalogCommit]) -> list[Manifest]:
     """Commit versions of several tables, or none; return their manifests in the same order.
 
-    What an earlier attempt of the same request has committed stays as it is.
+    Versions that an earlier attempt of the same request committed are kept.
 
     Args:
         commits: At most one for each table, checked by `commits.prepare`.
@@ -35,7 +35,7 @@ def commit(commits: Sequence[CatalogCommit]) -> list[Manifest]:
     Raises:
         ConcurrentModificationError: (14) another client commits to one of the tables, or has
             aborted the batch because it took too long. Nothing is committed.
-        OutcomeUnknownError: (17) the storage does not say whether the batch is committed: all of it
+        OutcomeUnknownError: (17) the storage does not say whether the batch is committed; all of it
             is, or nothing.
         LanceNamespaceError: what the catalog or the storage raised. Nothing is committed.
     """
@@ -44,23 +44,23 @@ def commit(commits: Sequence[CatalogCommit]) -> list[Manifest]:
         new[0].do()
     elif new:
         _Batch(new).commit()
-    return [each.finished() for each in commits]
+    return [each.finish() for each in commits]
 
 
 class _Batch:
-    """One batch, of the client that commits it. Tables are in the order of their paths.
+    """One batch of this client. Its tables are sorted by path.
 
-    So of two batches that have several tables in common, one comes first in all of them.
+    So if two batches have several tables in common, one comes first in all of them.
     """
 
     def __init__(self, commits: Sequence[CatalogCommit]) -> None:
         self._commits = commits
         self._intent = Intent.new(commits[0].table)
         self._is_certain = True
-        """Whether no change of an entry can arrive that was sent before."""
+        """Whether no change that was sent to an entry can still arrive."""
 
     def commit(self) -> None:
-        """Do what `commit` says."""
+        """Commit the versions; see the function `commit`."""
         self._intent.write([each.path for each in self._commits])
         try:
             for each in self._commits:
@@ -84,7 +84,7 @@ class _Batch:
             raise
 
     def _decide(self) -> Outcome | None:
-        """Commit the batch, unless another client has aborted it; return as `Intent.decide`.
+        """Commit the batch, unless another client aborted it; return as `Intent.decide`.
 
         Raises:
             OutcomeUnknownError: (17)
@@ -107,14 +107,14 @@ class _Batch:
             raise
 
     def _abort(self) -> None:
-        """Abort the batch. Where that fails, the next writer does it."""
+        """Abort the batch. If that fails, the next writer does it."""
         try:
             self._end(self._intent.decide(Outcome.ABORTED) or Outcome.ABORTED)
         except LanceNamespaceError as error:
             logger.warning("%s stays undecided for a while: %s", self._intent, error)
 
     def _end(self, outcome: Outcome) -> None:
-        """Have all entries show the outcome; the one that has the record is the last.
+        """Apply the outcome to all entries; last to the one that has the record.
 
         A failure does not change the outcome: the next writer continues.
         """

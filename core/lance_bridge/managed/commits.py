@@ -34,7 +34,7 @@ class CatalogCommit(staging.Commit):
     new: State
 
     def do(self) -> Manifest:
-        """As the base class.
+        """Create the version through the catalog.
 
         Raises:
             ConcurrentModificationError: (14)
@@ -44,13 +44,13 @@ class CatalogCommit(staging.Commit):
             self._commit_in_storage_first()
         elif not self.exists:
             self._set_entry_after_batch()
-        return self.finished()
+        return self.finish()
 
     def _commit_in_storage_first(self) -> None:
-        """Commit so that no version is lost that another client writes past the catalog meanwhile.
+        """Commit without losing a version that another client concurrently writes to storage.
 
-        The storage decides which manifest gets the final name, as for such a client, and the entry
-        follows: a client that finds the name taken, or a manifest whose writer died, adopts it.
+        The storage decides which manifest gets the final name, as for such a client; then the entry
+        is set. A client that finds the name taken, or a manifest whose writer died, adopts it.
         """
         if not self._put_final():
             now = out_of_band.clear_next_version(self.table).managed_state()
@@ -66,12 +66,12 @@ class CatalogCommit(staging.Commit):
             logger.info("%s was refused, and another client has adopted it: %s", self, error)
 
     def _set_entry_after_batch(self) -> None:
-        """Compare and set the entry; wait once for a batch that has come first.
+        """Compare and set the entry; wait once for a batch that came first.
 
-        Lance takes a refusal for a lost reply while the version that came first is not decided.
+        Until that batch is decided, Lance would mistake a refusal for a lost reply.
         """
         try:
-            compare_and_set.swap(self.table, self.new, self._is_below)
+            compare_and_set.swap(self.table, self.new, self._precedes)
         except ConcurrentModificationError:
             now = self.table.reloaded()
             if now.managed is None or now.managed.prepared is None:
@@ -79,17 +79,17 @@ class CatalogCommit(staging.Commit):
             table = recovery.settle(now)
             if table.managed != self.old.free():
                 raise
-            compare_and_set.swap(table, self.new, self._is_below)
+            compare_and_set.swap(table, self.new, self._precedes)
 
     def _set_entry(self) -> None:
         """Compare and set the entry; wait once for a client that quarantines manifests."""
         try:
-            compare_and_set.swap(self.table, self.new, self._is_below)
+            compare_and_set.swap(self.table, self.new, self._precedes)
         except ConcurrentModificationError:
             table = compare_and_set.await_free(recovery.settle(self.table.reloaded()))
             if table.managed != self.old.free():
                 raise
-            compare_and_set.swap(table, self.new, self._is_below)
+            compare_and_set.swap(table, self.new, self._precedes)
 
     def _is_adopted(self) -> bool:
         """Return whether another client has adopted a refused commit; quarantine it otherwise.
@@ -100,10 +100,10 @@ class CatalogCommit(staging.Commit):
         directory = ManagedDirectory(self.directory.files, self.old)
         try:
             if self._has_final_name():
-                # Before the entry is read: who adopts it after that does not delete what is staged.
+                # Before reading the entry: a client that adopts it later keeps the staged manifest.
                 directory.copy_to_quarantine([self.name])
             found = self.table.reloaded().managed
-            if found is None or self._is_below(found):
+            if found is None or self._precedes(found):
                 return self._has_final_name()
             if self._has_final_name():
                 directory.withdraw(self.name)
@@ -111,7 +111,7 @@ class CatalogCommit(staging.Commit):
             raise OutcomeUnknownError(f"{self} may be adopted later: {error}") from error
         return False
 
-    def finished(self) -> Manifest:
+    def finish(self) -> Manifest:
         """Return the new version's manifest, under its final name if storage allows that.
 
         A failure of the storage does not undo the commit, and must not look as if it did.
@@ -131,11 +131,11 @@ class CatalogCommit(staging.Commit):
         path = f"{self.directory.path}/{name}"
         return Manifest(self.version, Scheme.V2, name, path, len(self.data), None, millis)
 
-    def _is_below(self, later: State | None) -> bool:
-        """Return whether a later state is based on this version, and not on another's.
+    def _precedes(self, later: State | None) -> bool:
+        """Return whether a later state is based on this version, and not on another client's.
 
-        No client commits a version, or returns a table to its storage, before the one below has its
-        final name.
+        No client commits a version, or returns a table to its storage, before the previous version
+        has its final name.
         """
         if later is None:
             return self._has_final_name()
@@ -159,10 +159,10 @@ def prepare(table: TableEntry, staged: Staged) -> CatalogCommit:
 
     Raises:
         ConcurrentModificationError: (14) the version exists, or is not the next one, or the table
-            is held. What is in the storage without having been committed is quarantined.
+            is held. Uncommitted manifests in the storage are quarantined.
         InvalidInputError: (13) the manifest does not exist, or is not of this version.
         InvalidTableStateError: (19) the table refuses commits, because of such versions; or the
-            record of a batch that it is part of is gone.
+            record of a batch that it is part of is missing.
         UnsupportedOperationError: (0) metadata is given.
     """
     staging.refuse_metadata(table.path, staged)

@@ -36,19 +36,19 @@ IsLater = Callable[[State | None], bool]
 
 
 def swap(table: EntryT, new: State, is_later: IsLater | None = None) -> EntryT:
-    """Replace the state that was loaded by a new one; return the table then.
+    """Replace the loaded state with a new one; return the updated table.
 
-    Other changes of the entry meanwhile do not matter.
+    Concurrent changes to the rest of the entry do not conflict.
 
     Args:
-        is_later: Returns whether a state that came after is known to be based on the new one; or,
-            of None, whether what is left of a table is that no longer has a state.
+        is_later: Returns whether a later state is known to be based on the new one; called with
+            None if the table no longer has a state.
 
     Raises:
-        ConcurrentModificationError: (14) the state is another one by now.
-        TableNotFoundError: (4) the table was dropped meanwhile.
+        ConcurrentModificationError: (14) the state has changed.
+        TableNotFoundError: (4) the table was dropped concurrently.
         OutcomeUnknownError: (17) the reply was lost, and the outcome cannot be read back; with
-            `is_later`, also where the table was dropped or renamed before it was read back.
+            `is_later`, also if the table was dropped or renamed before it was read back.
     """
     old = table.managed
     for _ in range(_ATTEMPTS):
@@ -93,7 +93,7 @@ def held(
 ) -> Iterator[EntryT]:
     """Keep other clients from committing to a table; does nothing for a storage-managed one.
 
-    Yields the table as it is then. A hold expires: others may commit again even if the holder died.
+    Yields the updated table. A hold expires, so clients can commit again if the holder died.
 
     Args:
         other: The name that the table is being copied to.
@@ -119,7 +119,7 @@ def held(
 
 
 def require_held(table: TableEntry) -> None:
-    """Check, before something is deleted, that a hold has not expired meanwhile.
+    """Check, before something is deleted, that a hold has not expired.
 
     Raises:
         ConcurrentModificationError: (14)
@@ -129,7 +129,7 @@ def require_held(table: TableEntry) -> None:
 
 
 def release(table: TableEntry) -> None:
-    """End a hold, unless the entry is gone or another holder has it by now."""
+    """End a hold, unless the entry is missing or has another holder."""
     state = table.managed
     if state is None or state.held is None:
         return
@@ -168,9 +168,9 @@ def require_free(table: TableEntry) -> None:
 
 
 def await_free(table: EntryT) -> EntryT:
-    """Return the table when a new hold has ended, or after `WAIT_SECONDS`.
+    """Wait for a new hold to end, for up to `WAIT_SECONDS`; return the updated table.
 
-    Lance takes a refusal for a lost reply, and does not try again.
+    Lance would mistake a refusal for a lost reply, and not try again.
     """
     ends = time.monotonic() + WAIT_SECONDS
     while time.monotonic() < ends:

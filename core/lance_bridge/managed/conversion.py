@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 
 def begin(table: EntryT) -> EntryT:
-    """Do what `Table.manage` says."""
+    """Implement `Table.manage`."""
     table.connection.require_manageable(f"Table '{table.name}'")
     has_begun = False
     for _ in range(_ATTEMPTS):
@@ -65,7 +65,7 @@ def _with_inherited_policy(table: EntryT) -> EntryT:
 
 
 def _adopt_late_versions(table: EntryT) -> EntryT:
-    """Adopt what was written to the storage until the entry was changed."""
+    """Adopt versions that were written to the storage before the entry was changed."""
     state = table.managed_state()
     if state.staged or state.is_held or state.prepared is not None:
         return table  # another client has committed through the catalog already
@@ -80,7 +80,7 @@ def _adopt_late_versions(table: EntryT) -> EntryT:
 
 @contextmanager
 def finished_for_removal(table: EntryT) -> Iterator[EntryT]:
-    """Do what `Table.finished_for_removal` says, for any entry."""
+    """Implement `Table.finished_for_removal`, for any entry."""
     with held_for_removal(table) as held:
         finish_latest(held)
         yield held
@@ -89,7 +89,7 @@ def finished_for_removal(table: EntryT) -> Iterator[EntryT]:
 def finish_latest(table: TableEntry) -> None:
     """Give the latest version its final name, so that it is found without the entry.
 
-    A failure is logged: it does not keep the entry from being removed.
+    A failure is logged: it does not prevent the removal of the entry.
     """
     try:
         if table.managed is not None:
@@ -99,7 +99,7 @@ def finish_latest(table: TableEntry) -> None:
 
 
 def latest_in_storage(table: TableEntry) -> int:
-    """Do what `Table.latest_in_storage` says."""
+    """Implement `Table.latest_in_storage`."""
     files = table.files(write=True)
     if files.list("tree") or files.list("_refs/branches"):
         raise InvalidTableStateError(
@@ -117,7 +117,7 @@ def latest_in_storage(table: TableEntry) -> int:
 
 
 def end(table: EntryT, holder: str = "") -> EntryT:
-    """Do what `Table.release` says."""
+    """Implement `Table.release`."""
     table = recovery.settle(table)
     with compare_and_set.held(table, holder=holder) as held:
         directory = managed_directory(held, write=True)

@@ -1,8 +1,8 @@
 """The record of a batch: the tables that it commits to, and its outcome.
 
 Both are files of one of the tables, and never change. The record is written before any entry
-refers to it. The outcome is written if there is none, so that the first to write it decides for
-all. See ``specs/managed.md``.
+refers to it. The outcome is written only if it does not exist, so the first client that writes it
+decides for all. See ``specs/managed.md``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Outcome(str, Enum):
 
     @property
     def is_committed(self) -> bool:
-        """True where all versions of the batch are versions of their tables."""
+        """True if all versions of the batch are versions of their tables."""
         return self is Outcome.COMMITTED
 
 
@@ -52,7 +52,7 @@ class Intent:
 
     @classmethod
     def new(cls, table: TableEntry) -> Intent:
-        """Return a record that is still to be written."""
+        """Return a new record, not yet written."""
         return cls(table.files(write=True), table.path, str(uuid.uuid4()))
 
     @classmethod
@@ -69,17 +69,17 @@ class Intent:
         return f"batch {self.id} ({self.files.location}/{self._record_path})"
 
     def prepared(self, staged: str) -> PreparedVersion:
-        """Return what an entry says of a version that this batch has staged."""
+        """Return the reference in an entry to a version that this batch has staged."""
         return PreparedVersion(self.id, self.table, self.files.location, staged)
 
     def write(self, tables: Sequence[Path]) -> None:
         """Write the record: the paths of all tables, this one's first.
 
-        It is written twice: a store that takes the second for a new file would let two clients
-        write two outcomes.
+        It is written twice: a store that accepts the second write would let two clients write two
+        outcomes.
 
         Raises:
-            UnsupportedOperationError: (0) the store is one of these.
+            UnsupportedOperationError: (0) the store accepts the second write.
         """
         data = json.dumps({"tables": [list(each) for each in tables]}).encode()
         self.files.put_own(self._record_path, data)
@@ -107,7 +107,7 @@ class Intent:
         try:
             return [tuple(map(str, each)) for each in json.loads(data)["tables"]]
         except (ValueError, KeyError, TypeError) as error:
-            raise self._unreadable(self._record_path) from error
+            raise self._unreadable_error(self._record_path) from error
 
     def outcome(self) -> Outcome | None:
         """Return the outcome, or None if there is none yet.
@@ -121,13 +121,13 @@ class Intent:
         try:
             return Outcome(data.decode())
         except ValueError as error:
-            raise self._unreadable(self._outcome_path) from error
+            raise self._unreadable_error(self._outcome_path) from error
 
     def decide(self, wanted: Outcome) -> Outcome | None:
-        """Write the outcome if there is none, and return the one that there is then.
+        """Write the outcome if it does not exist, and return the existing one.
 
-        Returns None if the batch can no longer be committed because its record is gone: others
-        have aborted it, and its first table was dropped; or its client has finished it.
+        Returns None if the record is missing, so that the batch can no longer be committed: another
+        client aborted it, and its first table was dropped; or its client has finished it.
 
         Raises:
             OutcomeUnknownError: (17) the storage neither writes the outcome nor has one.
@@ -146,20 +146,20 @@ class Intent:
     def remove(self) -> None:
         """Remove the record and then the outcome; call it only when no entry refers to them.
 
-        In this order, so that a record without an outcome is always that of an undecided batch.
+        In this order, a record without an outcome always belongs to an undecided batch.
         """
         discard(self.files, self._record_path)
         discard(self.files, self._outcome_path)
 
-    def missing(self, table: TableEntry) -> InvalidTableStateError:
-        """Return the error for a table whose entry refers to a record that is gone."""
+    def missing_record_error(self, table: TableEntry) -> InvalidTableStateError:
+        """Return the error for a table whose entry refers to a missing record."""
         return InvalidTableStateError(
             f"Whether version {table.managed_state().version + 1} of table '{table.name}' is "
             f"committed is unknown: the record of {self} is gone. Restore that file, or "
             "deregister the table and register it again, without that version"
         )
 
-    def _unreadable(self, path: str) -> InvalidTableStateError:
+    def _unreadable_error(self, path: str) -> InvalidTableStateError:
         return InvalidTableStateError(
             f"The outcome of {self} is unknown: {self.files.location}/{path} has another content "
             "than lance-bridge writes. Restore that file"
@@ -177,12 +177,12 @@ class Intent:
 def latest_state(table: TableEntry) -> State:
     """Return the latest version of a table, also while a batch commits to it.
 
-    A version that a batch has prepared is the latest from the moment that the batch is committed.
-    Reads the record of the batch, and does not change anything.
+    A version that a batch has prepared is the latest as soon as the batch is committed. Reads the
+    record of the batch, and changes nothing.
 
     Raises:
         InvalidInputError: (13) its storage manages the table.
-        InvalidTableStateError: (19) the record is gone, or cannot be read.
+        InvalidTableStateError: (19) the record is missing, or cannot be read.
         ServiceUnavailableError: (17) or another error of the storage that has the record.
     """
     for _ in range(_ATTEMPTS):
@@ -193,12 +193,12 @@ def latest_state(table: TableEntry) -> State:
         outcome = intent.outcome()
         if outcome is not Outcome.ABORTED and intent.tables() is not None:
             return state.with_outcome(committed=outcome is Outcome.COMMITTED)
-        # Without a record, and where another client has aborted a batch whose record was removed
-        # already, the batch was finished since the entry was read.
+        # If the record is missing, or another client aborted a batch whose record was already
+        # removed, the batch was finished after the entry was read.
         now = table.reloaded()
         if now.managed == state:
             if outcome is not Outcome.ABORTED:
-                raise intent.missing(table)
+                raise intent.missing_record_error(table)
             return state.free()
         table = now
     raise OutcomeUnknownError(f"Table '{table.name}' keeps changing; retry later")

@@ -32,10 +32,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class OutOfBand:
-    """What a table's storage has that was not committed through its catalog.
+    """The versions in a table's storage that were not committed through its catalog.
 
     Attributes:
-        versions: Manifests where Lance finds versions; they can be adopted.
+        versions: Manifests that Lance would find as versions; they can be adopted.
         quarantined: File names of manifests that were moved aside for a commit. They can be
             adopted as long as no commit has taken their versions.
         writers: The libraries that wrote them, each with its version: ``lance 14.0.2``.
@@ -52,9 +52,9 @@ class OutOfBand:
 
 
 def inspect(table: TableEntry) -> OutOfBand:
-    """Return what was not committed. Raises InvalidInput (13) for a storage-managed table."""
+    """Return the uncommitted versions. Raises InvalidInput (13) for a storage-managed table."""
     directory = managed_directory(table)
-    # Versions found before the entry is read again may have been committed by then.
+    # Versions found before the entry is read again may have been committed since.
     found = directory.uncommitted()
     latest = latest_state(table.reloaded()).version if found else 0
     left = tuple(each for each in found if each.version > latest)
@@ -64,7 +64,7 @@ def inspect(table: TableEntry) -> OutOfBand:
 
 
 def _writers(directory: ManagedDirectory, names: Sequence[str]) -> set[str]:
-    """Return the libraries that wrote manifests, as far as these say so."""
+    """Return the libraries that wrote manifests, if the manifests name them."""
     found = set()
     for name in names:
         data = directory.files.read(directory.within(name))
@@ -74,7 +74,7 @@ def _writers(directory: ManagedDirectory, names: Sequence[str]) -> set[str]:
 
 
 def adopt(table: TableEntry) -> int:
-    """Make uncommitted versions the table's own; return its latest version then.
+    """Commit the uncommitted versions; return the new latest version.
 
     Raises:
         InvalidInputError: (13) there are none, or storage manages the table.
@@ -82,15 +82,15 @@ def adopt(table: TableEntry) -> int:
         ConcurrentModificationError: (14) another client commits.
     """
     table = recovery.settle(table)
-    _adoptable(table)
+    _find_latest_adoptable(table)
     with compare_and_set.held(table) as held:  # else another client could quarantine them
-        latest = _adoptable(held)
+        latest = _find_latest_adoptable(held)
         managed_directory(held, write=True).restore_quarantined()
         compare_and_set.swap(held, State(latest))
     return latest
 
 
-def _adoptable(table: TableEntry) -> int:
+def _find_latest_adoptable(table: TableEntry) -> int:
     """Return the latest of the versions that can be adopted. Raises as `adopt` does."""
     latest = table.managed_state().version
     directory = managed_directory(table, write=True)
@@ -131,14 +131,14 @@ def discard(table: TableEntry) -> int:
 
 
 def clear_next_version(table: EntryT) -> EntryT:
-    """Adopt or quarantine a manifest that has the next version's name; return the table then.
+    """Adopt or quarantine a manifest with the next version's name; return the updated table.
 
     Otherwise Lance would find it while it commits, and base its commit on it. Waits for another
     client that does the same.
 
     Raises:
         ConcurrentModificationError: (14) another client commits, or holds the table.
-        InvalidTableStateError: (19) the table refuses commits while there is such a manifest.
+        InvalidTableStateError: (19) the table refuses commits while such a manifest exists.
     """
     ends = time.monotonic() + compare_and_set.WAIT_SECONDS
     while managed_directory(table, write=True).has_next():
@@ -146,7 +146,7 @@ def clear_next_version(table: EntryT) -> EntryT:
         now = table.reloaded()
         if latest_state(now).version == latest_state(table).version:
             try:
-                now = _clear(now)
+                now = _handle_next_version(now)
             except ConcurrentModificationError:
                 now = now.reloaded()
                 if time.monotonic() > ends or now.managed_state().is_held_for_long:
@@ -156,10 +156,10 @@ def clear_next_version(table: EntryT) -> EntryT:
     return table
 
 
-def _clear(table: EntryT) -> EntryT:
-    """Do with the next version's uncommitted manifest what the table's property says."""
+def _handle_next_version(table: EntryT) -> EntryT:
+    """Handle the next version's uncommitted manifest as the table's property says."""
     if table.foreign_commits is ForeignCommits.REFUSE:
-        _require_none(table, managed_directory(table))
+        _require_no_foreign_versions(table, managed_directory(table))
         return table.reloaded()
     if table.foreign_commits is ForeignCommits.ADOPT:
         adopted = adoption.adopt_next(table)
@@ -170,7 +170,7 @@ def _clear(table: EntryT) -> EntryT:
 
 
 def prepare_commit(table: EntryT, directory: ManagedDirectory) -> EntryT:
-    """Adopt what was written past the catalog, or refuse a commit, if the table's property says so.
+    """Adopt versions that bypassed the catalog, or refuse a commit, as the table's property says.
 
     Raises:
         ConcurrentModificationError: (14) another client commits, or holds the table.
@@ -178,14 +178,14 @@ def prepare_commit(table: EntryT, directory: ManagedDirectory) -> EntryT:
     """
     policy = table.foreign_commits
     if policy is ForeignCommits.REFUSE:
-        _require_none(table, directory)
+        _require_no_foreign_versions(table, directory)
     if policy is ForeignCommits.ADOPT and directory.has_next():
         return clear_next_version(table)
     return table
 
 
-def _require_none(table: TableEntry, directory: ManagedDirectory) -> None:
-    """Check that nothing was written past the catalog on top of the latest version, or beside it.
+def _require_no_foreign_versions(table: TableEntry, directory: ManagedDirectory) -> None:
+    """Check that no version after or beside the latest one has bypassed the catalog.
 
     Raises:
         InvalidTableStateError: (19)
@@ -203,7 +203,7 @@ def _require_none(table: TableEntry, directory: ManagedDirectory) -> None:
 
 
 def _foreign_versions(table: TableEntry) -> list[str]:
-    """Return the numbers of the versions that the latest version has after it or beside it."""
+    """Return the numbers of uncommitted versions after or beside the latest one."""
     directory = managed_directory(table)
     found = {each.version for each in directory.uncommitted()}
     found |= {version for version, _ in directory.quarantined_after_latest()}
@@ -213,17 +213,17 @@ def _foreign_versions(table: TableEntry) -> list[str]:
 
 
 def adopt_if_allowed(table: EntryT) -> EntryT:
-    """Adopt what was written past the catalog, for a reader of a table whose property says so."""
+    """Adopt versions that bypassed the catalog, for a reader, if the table's property says so."""
     if table.record.properties.get(FOREIGN_COMMITS, "").lower() != ForeignCommits.ADOPT.value:
         return table
     return clear_next_version_if_allowed(table)
 
 
 def clear_next_version_if_allowed(table: EntryT) -> EntryT:
-    """Do as `clear_next_version` where that is possible; return the table as it is then.
+    """Do the same as `clear_next_version` if that is possible; return the updated table.
 
-    pylance asks for the latest version before it writes, and such a request does not differ from a
-    reader's. A client that may only read continues as if there were no such manifest.
+    pylance requests the latest version before it writes, and its request looks like a reader's. A
+    client that may only read continues as if the manifest did not exist.
     """
     if table.managed is None or not managed_directory(table).has_next():
         return table
@@ -242,7 +242,7 @@ def quarantine(table: TableEntry) -> None:
     """
     now = recovery.settle(table.reloaded())
     directory = managed_directory(now, write=True)
-    # Fails where the storage is read-only, before it has kept others waiting.
+    # Fails if the storage is read-only, before it makes other clients wait.
     directory.copy_to_quarantine([each.name for each in directory.uncommitted()])
     with compare_and_set.held(now, brief=True) as held:
         directory = managed_directory(held, write=True)

@@ -1,6 +1,6 @@
-"""Ending the batches of others: whoever writes to a table first ends the batch that it is part of.
+"""Recovery of batches: a client that writes to a table first ends the batch that it is part of.
 
-A batch that is decided is finished in all of its tables. One that stays undecided is aborted: its
+A decided batch is finished in all of its tables. A batch that stays undecided is aborted: its
 client has died, or is too slow.
 """
 
@@ -30,7 +30,7 @@ from .intents import Intent, Outcome
 STALLED_SECONDS = 5.0
 """How long the client of an undecided batch may make no progress, by another client's clock."""
 SECONDS_PER_TABLE = 0.2
-"""How much longer than that it may take for each of its tables, with progress."""
+"""How much longer a client that makes progress may take, for each of the batch's tables."""
 POLL_SECONDS = 0.1
 _ROUNDS = 20
 _ATTEMPTS = 5
@@ -40,13 +40,13 @@ logger = logging.getLogger(__name__)
 
 
 def settle(table: EntryT) -> EntryT:
-    """Return the table when it is part of no batch: ends the one that it is part of.
+    """End the batch that a table is part of, if any; return the updated table.
 
-    Waits for a batch that is not decided yet, and aborts it in the end.
+    Waits for an undecided batch, and finally aborts it.
 
     Raises:
         ConcurrentModificationError: (14) batches keep following each other.
-        InvalidTableStateError: (19) the record of the batch is gone, or cannot be read.
+        InvalidTableStateError: (19) the record of the batch is missing, or cannot be read.
         ServiceUnavailableError: (17) or another error of the storage that has the record.
     """
     for _ in range(_ROUNDS):
@@ -68,7 +68,7 @@ def _end_batch(table: TableEntry, prepared: PreparedVersion) -> None:
 
 
 class _Progress:
-    """How far the client of an undecided batch is, which prepares the entries in their order."""
+    """The progress of an undecided batch, whose client prepares the entries in their order."""
 
     def __init__(self, connection: Connection, intent: Intent) -> None:
         self._connection, self._intent = connection, intent
@@ -117,7 +117,7 @@ def _await_outcome(table: TableEntry, intent: Intent) -> Outcome | None:
         if table.reloaded().managed != table.managed:
             return None
         if tables is None:
-            raise intent.missing(table)
+            raise intent.missing_record_error(table)
         if progress.is_stalled(tables):
             logger.warning("%s stays undecided: it is aborted", intent)
             return intent.decide(Outcome.ABORTED)
@@ -125,9 +125,9 @@ def _await_outcome(table: TableEntry, intent: Intent) -> Outcome | None:
 
 
 def _finish(table: TableEntry, prepared: PreparedVersion, intent: Intent, outcome: Outcome) -> None:
-    """Finish a batch in all of its tables; in the one that has the record, last.
+    """Finish a batch in all of its tables, last in the one that has the record.
 
-    So the record stays as long as any entry refers to it, even if that table is dropped next.
+    So the record exists as long as any entry refers to it, even if that table is dropped next.
 
     Raises:
         LanceNamespaceError: the batch could not be finished in this table, or, if it has the
@@ -151,7 +151,7 @@ def _finish(table: TableEntry, prepared: PreparedVersion, intent: Intent, outcom
 def finish_entries(
     connection: Connection, tables: Sequence[Path], batch: str, outcome: Outcome
 ) -> None:
-    """Have entries show the outcome of a batch, if they still refer to it; in any order.
+    """Apply the outcome of a batch to the entries that still refer to it, in any order.
 
     Raises:
         ConcurrentModificationError: (14) other clients keep changing an entry.
@@ -166,7 +166,7 @@ def finish_entries(
 
 
 def finish_entry(connection: Connection, path: Path, batch: str, outcome: Outcome) -> None:
-    """Do as `finish_entries` for one entry."""
+    """Do the same as `finish_entries` for one entry."""
     for _ in range(_ATTEMPTS):
         record = connection.find_table(path)
         table = None if record is None else TableEntry(connection, record)

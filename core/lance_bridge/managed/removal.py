@@ -1,4 +1,4 @@
-"""Removing the entry of a table whose versions the catalog holds: nothing commits meanwhile."""
+"""Removal of an implementation-managed table's entry, without concurrent commits."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _ATTEMPTS = 5
 logger = logging.getLogger(__name__)
 
 
-def settle_to_remove(table: EntryT) -> EntryT:
-    """Do as `settle` before the entry is removed; a lost record of a batch does not prevent that.
+def settle_before_removal(table: EntryT) -> EntryT:
+    """Do the same as `settle` before a removal, which a batch's missing record does not prevent.
 
     Raises:
         ServiceUnavailableError: (17) or another error: the version that a batch has prepared would
@@ -49,9 +49,9 @@ def held_for_removal(table: EntryT) -> Iterator[EntryT]:
 
     Raises:
         ConcurrentModificationError: (14) other clients keep committing.
-        ServiceUnavailableError: (17) or another error, as `settle_to_remove`.
+        ServiceUnavailableError: (17) or another error, as `settle_before_removal`.
     """
-    table = settle_to_remove(table)
+    table = settle_before_removal(table)
     held = _hold(table)
     try:
         yield held
@@ -71,7 +71,7 @@ def _hold(table: EntryT) -> EntryT:
         try:
             return compare_and_set.swap(table, state.hold(state.other)).reloaded()
         except ConcurrentModificationError:
-            table = settle_to_remove(table.reloaded())
+            table = settle_before_removal(table.reloaded())
         except PermissionDeniedError as error:
             logger.info("%s is removed without a hold: %s", table.name, error)
             return table
@@ -79,7 +79,7 @@ def _hold(table: EntryT) -> EntryT:
 
 
 def _restore(held: TableEntry, before: TableEntry) -> None:
-    """Have the entry be as before the hold, unless it is gone or was changed."""
+    """Restore the entry as before the hold, unless it is missing or was changed."""
     try:
         now = held.reloaded()
         if now.managed == held.managed != before.managed and before.managed is not None:

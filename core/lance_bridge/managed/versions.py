@@ -1,4 +1,4 @@
-"""The manifests of a table whose versions the catalog holds: what is committed, and what is not."""
+"""The committed and uncommitted manifests of an implementation-managed table."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ..storage.manifests import (
 from .intents import latest_state
 
 QUARANTINED = ".manifest-foreign"
-"""In the file name of a quarantined manifest; Lance does not take such a file for a version."""
+"""Part of a quarantined manifest's file name; Lance does not treat such a file as a version."""
 
 REBASE_SECONDS = 5.0
 """How long after a quarantine a writer may have read the manifest, by the storage's clock."""
@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 
 class ManagedDirectory(VersionDirectory):
-    """Shows the versions up to the latest that the catalog knows, and finishes that one first."""
+    """Lists versions up to the catalog's latest, and first finishes that one."""
 
     def __init__(self, files: TableFiles, state: State) -> None:
         super().__init__(files)
@@ -44,7 +44,7 @@ class ManagedDirectory(VersionDirectory):
         self._is_finished = not state.staged
 
     def list(self) -> list[Manifest]:
-        """As the base class, without what was not committed through the catalog.
+        """Return the manifests of the committed versions, the first version first.
 
         Raises:
             InvalidTableStateError: (19) the latest version has no manifest.
@@ -54,7 +54,7 @@ class ManagedDirectory(VersionDirectory):
         if latest is not None:
             return [*older, latest]
         if older:
-            # Its rows would be missing from an older version, without a word.
+            # An older version would silently lack its rows.
             raise InvalidTableStateError(
                 f"The manifest of version {self.state.version}, the latest in the catalog, is "
                 f"missing in {self.path}: restore that file"
@@ -66,30 +66,30 @@ class ManagedDirectory(VersionDirectory):
         return self.find(self.state.version)
 
     def last_two(self) -> Sequence[Manifest] | None:
-        """As the base class, without a listing: Lance asks for the latest at each open."""
+        """Return the two latest versions without a listing: Lance needs the latest at each open."""
         last = [self.find(version) for version in (self.state.version - 1, self.state.version)]
         found = [each for each in last if each is not None]
         return found if len(found) == len(last) else None
 
     def find(self, version: int) -> Manifest | None:
-        """As the base class, without what was not committed through the catalog."""
+        """Return one version's manifest, or None if it does not exist or is not committed."""
         if version > self.state.version:
             return None
-        if version < self.state.version or self._can_finish():
+        if version < self.state.version or self._try_finish():
             return super().find(version)
-        # Where the staged manifest is gone, another client has finished it meanwhile.
-        return self._staged() or super().find(version)
+        # If the staged manifest is missing, another client has finished it.
+        return self._find_staged() or super().find(version)
 
-    def _can_finish(self) -> bool:
+    def _try_finish(self) -> bool:
         try:
             self.finish()
         except LanceNamespaceError as error:
-            # Readers need not be allowed to write: the staged manifest says the same.
+            # Readers may lack the right to write: the staged manifest has the same content.
             logger.info("version %s stays staged: %s", self.state.version, error)
             return False
         return True
 
-    def _staged(self) -> Manifest | None:
+    def _find_staged(self) -> Manifest | None:
         name = self.state.staged
         meta = self.files.head(self.within(name))
         return None if meta is None else self._of(meta, self.state.version, Scheme.V2, name)
@@ -151,13 +151,13 @@ class ManagedDirectory(VersionDirectory):
     def quarantine(self, manifests: Sequence[Manifest]) -> None:
         """Rename manifests so that Lance does not find them as versions.
 
-        Call it only while the table is held: else one of them could be committed meanwhile.
+        Call it only while the table is held: else one of them could be committed concurrently.
         """
         for each in manifests:
             self.withdraw(each.name)
 
     def withdraw(self, name: str) -> None:
-        """Quarantine one manifest: others may have read it and base commits on it."""
+        """Quarantine one manifest: other clients may have read it and base commits on it."""
         path = self.within(name)
         data = self.files.read(path)
         if data is not None:
@@ -184,7 +184,7 @@ class ManagedDirectory(VersionDirectory):
         )
 
     def restore_quarantined(self) -> None:
-        """Give quarantined manifests their own names again, unless others have these.
+        """Restore the names of quarantined manifests, unless these are in use.
 
         Call it only while the table is held. An interruption leaves valid uncommitted versions.
         """
@@ -196,7 +196,7 @@ class ManagedDirectory(VersionDirectory):
                 self.files.remove([self.within(name)])
 
     def conflicting(self) -> Sequence[bytes]:
-        """Return the quarantined manifests of the latest version; mostly none."""
+        """Return the quarantined manifests of the latest version; usually none."""
         first = _quarantine_path(self._final_path(self.state.version))
         if not self.has_quarantined(self.state.version):
             return []
@@ -211,9 +211,9 @@ class ManagedDirectory(VersionDirectory):
         Lance searches the storage for later versions while it commits. A commit that read the
         latest version itself is not based on another manifest of its number, because the catalog
         gives its path. For any other commit, data files that only one of the two manifests has
-        decide: a rebase keeps the files of the version that it is based on. Where they do not
-        decide, a manifest is not trusted that was staged within `REBASE_SECONDS` after the
-        committed one got its name.
+        decide: a rebase keeps the files of the version that it is based on. If they do not decide,
+        a manifest that was staged within `REBASE_SECONDS` after the committed one got its name is
+        not trusted.
         """
         conflicting = self.conflicting()
         if not conflicting or set(_TRANSACTION.findall(data)) == {b"%d" % self.state.version}:

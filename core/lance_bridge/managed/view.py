@@ -1,4 +1,4 @@
-"""TableView: the namespace that pylance asks about one implementation-managed table."""
+"""TableView: the namespace that pylance uses for one implementation-managed table."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from ..storage.staging import Staged
 from . import commits
 from .versions import managed_directory
 
-AnswerT = TypeVar("AnswerT")
+ResultT = TypeVar("ResultT")
 
 
 @dataclass
 class TableView(LanceNamespace):
-    """Answers for one table what `lance.LanceDataset` asks a namespace.
+    """Implements the operations that `lance.LanceDataset` calls, for one table.
 
-    pylance calls it from threads of its own and turns what it raises into errors of its own.
-    ``failure`` is what the last commit raised, or else what was raised first.
+    pylance calls it from its own threads, and replaces its errors with its own. ``failure`` is the
+    error of the last commit, or else the first error.
     """
 
     table: TableEntry
@@ -43,15 +43,15 @@ class TableView(LanceNamespace):
     failure: LanceNamespaceError | None = field(default=None, init=False)
 
     def namespace_id(self) -> str:
-        """Return what this is a view of."""
-        right = "write" if self.write else "read"  # pylance shares a store, by this and the table
+        """Return an identifier of the connection, the table and the right."""
+        right = "write" if self.write else "read"  # pylance shares a store by this id
         connection = self.table.connection
         credentials = describe_credentials(connection.catalog, connection.config)
         where = connection.catalog.describe_connection()
         return f"{where}#{credentials}#{self.table.name}#{right}"
 
     def describe_table(self, request: DescribeTableRequest) -> DescribeTableResponse:  # noqa: ARG002 - one table
-        """Answer with fresh storage options."""
+        """Return fresh storage options."""
         options = self.table.storage_options(write=self.write)
         return DescribeTableResponse(
             location=self.table.uri,
@@ -61,18 +61,18 @@ class TableView(LanceNamespace):
 
     def list_table_versions(
         self,
-        request: ListTableVersionsRequest,  # noqa: ARG002 - pylance asks for the latest only
+        request: ListTableVersionsRequest,  # noqa: ARG002 - pylance needs the latest only
     ) -> ListTableVersionsResponse:
-        """Answer with the latest version, as the catalog has it now."""
-        latest = self._asked(self._latest)
+        """Return the latest version that the catalog has now."""
+        latest = self._record_failure(self._latest)
         return ListTableVersionsResponse(versions=[latest.to_table_version()] if latest else [])
 
     def describe_table_version(
         self, request: DescribeTableVersionRequest | Mapping[str, Any]
     ) -> DescribeTableVersionResponse:
-        """Describe a version that is committed. Raises TableVersionNotFound (11)."""
+        """Describe a committed version. Raises TableVersionNotFound (11)."""
         version = as_model(DescribeTableVersionRequest, request).version
-        found = self._asked(lambda: self._find(version))
+        found = self._record_failure(lambda: self._find(version))
         return DescribeTableVersionResponse(version=found.to_table_version())
 
     def create_table_version(
@@ -85,7 +85,7 @@ class TableView(LanceNamespace):
             return commits.prepare(self.table.reloaded(), staged).do()
 
         self.failure = None
-        return CreateTableVersionResponse(version=self._asked(commit).to_table_version())
+        return CreateTableVersionResponse(version=self._record_failure(commit).to_table_version())
 
     def _latest(self) -> Manifest | None:
         return managed_directory(self.table.reloaded(), write=self.write).latest()
@@ -102,9 +102,9 @@ class TableView(LanceNamespace):
             )
         return found
 
-    def _asked(self, answer: Callable[[], AnswerT]) -> AnswerT:
+    def _record_failure(self, call: Callable[[], ResultT]) -> ResultT:
         try:
-            return answer()
+            return call()
         except LanceNamespaceError as error:
             self.failure = self.failure or error
             raise

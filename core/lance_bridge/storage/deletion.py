@@ -36,7 +36,7 @@ class Location(ABC):
     name: str
 
     def files(self) -> LocationFiles:
-        """Return the table's own files, and others.
+        """Return the table's own files and the other files.
 
         Raises:
             InvalidTableStateError: (19) a manifest that must be known cannot be read.
@@ -45,11 +45,11 @@ class Location(ABC):
         return table_files.divide(self.name, paths, self._read, others)
 
     def delete_table(self, listed: LocationFiles | None = None) -> Sequence[str]:
-        """Delete the table's files, and log and return the remaining ones. Safe to repeat.
+        """Delete the table's files; log and return the remaining files. Safe to repeat.
 
         Args:
-            listed: What `files` returned. Files that were added since stay; versions among them
-                are logged. None lists them now.
+            listed: The result of `files`. Files added later are kept, and versions among them are
+                logged. None lists the files now.
 
         Raises:
             InvalidTableStateError: (19) as `files`; nothing is deleted.
@@ -57,7 +57,7 @@ class Location(ABC):
         found = listed or self.files()
         for group in found.own:
             self._delete(group)
-        self._tidy(chain.from_iterable(found.own))
+        self._remove_empty(chain.from_iterable(found.own))
         if found.others:
             logger.warning(
                 "%d entries that are not Lance's were left in %s: %s",
@@ -83,14 +83,14 @@ class Location(ABC):
 
     @abstractmethod
     def _list(self) -> tuple[list[str], list[str]]:
-        """Return the paths of regular files, or links to them, and those of everything else.
+        """Return the paths of regular files or links to them, and the paths of everything else.
 
-        These are other links, sockets, and empty directories that are not Lance's.
+        Everything else: other links, sockets, and empty directories that are not Lance's.
         """
 
     @abstractmethod
     def _list_versions(self) -> list[str]:
-        """Return the paths of what is in the directory of the main branch's manifests."""
+        """Return the paths in the directory of the main branch's manifests."""
 
     @abstractmethod
     def _read(self, path: str) -> bytes: ...
@@ -98,7 +98,7 @@ class Location(ABC):
     @abstractmethod
     def _delete(self, paths: Sequence[str]) -> None: ...
 
-    def _tidy(self, deleted: Iterable[str]) -> None:  # noqa: B027 - object stores have none
+    def _remove_empty(self, deleted: Iterable[str]) -> None:  # noqa: B027 - object stores have none
         """Remove empty directories of Lance and of deleted files."""
 
 
@@ -173,7 +173,7 @@ class LocalLocation(Location):
         for path in paths:
             (self._directory / path).unlink(missing_ok=True)
 
-    def _tidy(self, deleted: Iterable[str]) -> None:
+    def _remove_empty(self, deleted: Iterable[str]) -> None:
         if not self._directory.is_dir():
             return
         emptied = {str(parent) for path in deleted for parent in PurePosixPath(path).parents}
@@ -187,7 +187,7 @@ class LocalLocation(Location):
 
 
 def remove_if_empty(directory: Path) -> None:
-    """Remove a local directory, unless files are in it or it does not exist (any more)."""
+    """Remove a local directory if it exists and is empty."""
     try:
         directory.rmdir()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Local files and directories, which other clients may delete meanwhile."""
+"""Local files and directories, which other clients may delete concurrently."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 
 
 def is_directory(path: str | Path) -> bool | None:
-    """Return whether a path is a directory; None if nothing is there.
+    """Return whether a path is a directory; None if it does not exist.
 
-    Unlike ``Path.is_dir``, it raises OSError for what cannot be accessed.
+    Unlike ``Path.is_dir``, it raises OSError if the path cannot be accessed.
     """
     try:
         return stat.S_ISDIR(Path(path).stat().st_mode)

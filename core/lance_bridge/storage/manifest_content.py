@@ -28,7 +28,7 @@ Field = tuple[int, int | bytes]
 
 @dataclass(frozen=True)
 class ManifestContent:
-    """What is read of a manifest."""
+    """The fields that are read from a manifest."""
 
     version: int
     branch: str
@@ -36,7 +36,7 @@ class ManifestContent:
     data_files: frozenset[str]
     """Paths of data files, relative to the directory ``data`` that each of them is in."""
     base_paths: tuple[str, ...]
-    """Other tables' locations, or directories, where some of its files are: it is a clone."""
+    """Locations of other tables, or directories, with some of its files, if it is a clone."""
     transaction_file: str = ""
     """The file name of its transaction, which begins with the version that was read."""
     writer: str = ""
@@ -45,7 +45,7 @@ class ManifestContent:
 
 @dataclass(frozen=True)
 class TransactionContent:
-    """What is read of a transaction."""
+    """The fields that are read from a transaction."""
 
     is_append: bool
     restored: int | None
@@ -53,7 +53,7 @@ class TransactionContent:
 
 
 def parse_manifest(data: bytes) -> ManifestContent:
-    """Return what a manifest says.
+    """Parse a manifest.
 
     Raises:
         ValueError: It is not a manifest, or is truncated.
@@ -78,7 +78,7 @@ def parse_manifest(data: bytes) -> ManifestContent:
 
 
 def parse_transaction(data: bytes) -> TransactionContent:
-    """Return what a transaction's file says. Raises ValueError for anything else."""
+    """Parse a transaction's file. Raises ValueError for anything else."""
     operations = {number: value for number, value in _fields(data) if number >= _APPEND}
     restore = operations.get(_RESTORE)
     restored = dict(_fields(restore)).get(_RESTORED) if isinstance(restore, bytes) else None
@@ -88,7 +88,7 @@ def parse_transaction(data: bytes) -> TransactionContent:
 
 
 def version_inside(data: bytes) -> int | None:
-    """Return the version that a manifest's content is of, or None if it is not a manifest."""
+    """Return the version in a manifest's content, or None if it is not a manifest."""
     try:
         fields = _fields(_message(data))
         found = (value for number, value in fields if number == _VERSION)

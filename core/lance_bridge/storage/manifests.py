@@ -46,7 +46,7 @@ class Scheme(str, Enum):
 
     @classmethod
     def parse(cls, text: str | None) -> Scheme | None:
-        """Return what a request names. Raises InvalidInput (13)."""
+        """Return the scheme that a request names. Raises InvalidInput (13)."""
         if text is None:
             return None
         try:
@@ -56,7 +56,7 @@ class Scheme(str, Enum):
 
 
 def sorting_key(version: int, *, descending: bool = False) -> str:
-    """Return digits that sort as versions do, or the other way round."""
+    """Return digits that sort like versions, or in reverse order."""
     return f"{LARGEST_VERSION - version if descending else version:0{V2_DIGITS}d}"
 
 
@@ -68,9 +68,9 @@ def name_of(version: int, scheme: Scheme) -> str:
 
 
 def parse_name(name: str) -> tuple[int, Scheme] | None:
-    """Return what a file name in ``_versions`` says, or None if it is not a version's manifest.
+    """Return the version and scheme in a manifest's file name, or None for another file name.
 
-    Staged manifests and those of detached versions are not.
+    Staged manifests and manifests of detached versions have other file names.
     """
     digits = name.removesuffix(_ENDING)
     if digits == name or not (digits.isascii() and digits.isdigit()):
@@ -144,7 +144,7 @@ class TableFiles:
         """Write a new file; return False, and change nothing, if it exists.
 
         Raises:
-            UnsupportedOperationError: (0) the store is configured to do without such a condition.
+            UnsupportedOperationError: (0) the store is configured without conditional writes.
         """
         with store_errors(self.location):
             try:
@@ -159,7 +159,7 @@ class TableFiles:
             return True
 
     def put_own(self, path: str, data: bytes) -> bool:
-        """Write a new file, and return whether the file has this data then.
+        """Write a new file, and return whether the file then has this data.
 
         No other client writes the same data, so a lost reply makes no difference.
         """
@@ -175,7 +175,7 @@ class TableFiles:
         return self.read(path) == data
 
     def copy_from(self, source: TableFiles, path: str) -> None:
-        """Copy a file of another location, or replace it; it is seen once all of it is written."""
+        """Copy a file from another location, or replace it; only the complete copy is visible."""
         with store_errors(f"{source.location} and {self.location}"):
             writer = obstore.open_writer(self._open_existing(), path)
             for chunk in obstore.get(source._open_existing(), path).stream(min_chunk_size=_CHUNK):
@@ -216,7 +216,7 @@ class TableFiles:
         except BaseError:
             if is_directory(uri):
                 raise
-            return None  # removed meanwhile
+            return None  # removed concurrently
 
     def _open_existing(self) -> Any:
         store = self._open()
@@ -283,7 +283,7 @@ class VersionDirectory:
         return None
 
     def within(self, name: str) -> str:
-        """Return the path of a file here, relative to the table's location."""
+        """Return the path of a file in this directory, relative to the table's location."""
         return f"{self.inside}/{name}"
 
     def name_of_staged(self, path: str) -> str:
@@ -324,7 +324,7 @@ def discard(files: TableFiles, path: str) -> None:
 
 
 class BaseLocations:
-    """The locations of files that shallow clones, which are Lance tables, use of other tables.
+    """The locations of other tables whose files shallow clones use.
 
     A manifest never changes, so its content is cached by its path and ETag.
     """

@@ -1,7 +1,7 @@
-"""Creating a version of a table from a staged manifest, which is written but no version yet.
+"""Creation of a version from a staged manifest, which is written but not a version yet.
 
 A storage-managed table has one version per manifest in ``_versions``. Lance commits by writing the
-manifest if it does not exist, and so does this.
+manifest only if it does not exist, and so does this module.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Commit:
     """A checked version that can be created: by its storage, or as a subclass defines."""
 
     path: Path
-    """The table's."""
+    """The path of the table."""
     directory: VersionDirectory
     version: int
     name: str
@@ -144,12 +144,12 @@ def require_content(
         raise invalid(f"{what} has {len(data)} bytes, not {staged.manifest_size}")
     if staged.e_tag is not None:
         meta = directory.files.head(path)
-        if meta is None or _plain(meta["e_tag"]) != _plain(staged.e_tag):
+        if meta is None or _normalize_e_tag(meta["e_tag"]) != _normalize_e_tag(staged.e_tag):
             raise invalid(f"{what} does not have the request's e_tag")
     return data
 
 
-def _plain(e_tag: str | None) -> str:
+def _normalize_e_tag(e_tag: str | None) -> str:
     """Return an ETag without the prefix and quotes that some stores add."""
     return (e_tag or "").removeprefix("W/").strip('"')
 

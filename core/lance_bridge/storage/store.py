@@ -1,7 +1,7 @@
-"""The object store under a table: whether it has a dataset or any file, and deleting its files.
+"""The object store of a table: checks for datasets and files, reservations, and deletion.
 
-Local files go through the standard library; everything else through obstore, the store that Lance
-is built on, with the same options.
+Local files use the standard library; everything else uses obstore, the store that Lance is built
+on, with the same options.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _RETRY: dict[str, Any] = {"max_retries": 3, "retry_timeout": timedelta(seconds=3
 _RESERVE_ATTEMPTS = 10
 _GOOGLE_TOKEN = "google_storage_token"
 """Lance's option for a vended token; obstore takes tokens only from a function."""
-_REFUSED = re.compile(r"status code: 403\b|\(code: AccessDenied\)")  # the latter of one key of many
+_REFUSED = re.compile(r"status code: 403\b|\(code: AccessDenied\)")  # the latter in a bulk delete
 _UNKNOWN_CALLER = re.compile(
     r"status code: 401\b"
     r"|<Code>(InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken|InvalidToken)</Code>"
@@ -57,7 +57,7 @@ class TableStorage:
 
     Every method takes a location in any spelling, and raises PermissionDenied (15),
     Unauthenticated (16), ServiceUnavailable (17) or InvalidInput (13: bad options) if the
-    storage does not answer: "no" is only ever the storage's answer.
+    storage does not respond: a negative result always comes from the storage itself.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -78,7 +78,7 @@ class TableStorage:
             The local directories that were created for it, innermost first, for :meth:`release`.
         """
         with store_errors(location):
-            directory = _local(location)
+            directory = _local_path(location)
             if directory is None:
                 obstore.put(self.store_at(location), RESERVED_FILE, b"")
                 return []
@@ -87,12 +87,12 @@ class TableStorage:
             return created
 
     def release(self, location: str, created: Sequence[str]) -> None:
-        """Undo :meth:`reserve`, except for directories that are in use by now.
+        """Undo :meth:`reserve`, except for directories that are now in use.
 
         Safe to call while other clients reserve and release the same location.
         """
         with store_errors(location):
-            directory = _local(location)
+            directory = _local_path(location)
             if directory is None:
                 obstore.delete(self.store_at(location), RESERVED_FILE)
                 return
@@ -112,11 +112,11 @@ class TableStorage:
     def delete_table(self, location: str, listed: LocationFiles | None = None) -> Sequence[str]:
         """Delete the files of the table inside ``location``; see `table_files`.
 
-        Other files are kept, logged and returned. The directory is removed if it is empty then.
+        Other files are kept, logged and returned. The directory is removed if it is then empty.
         Safe to repeat.
 
         Args:
-            listed: What `files_of_table` returned, to delete no other files; None lists them now.
+            listed: The result of `files_of_table`; no other files are deleted. None lists them now.
 
         Raises:
             InvalidTableStateError: (19) as `files_of_table`; nothing is deleted.
@@ -125,7 +125,7 @@ class TableStorage:
             return self._location(location).delete_table(listed)
 
     def _location(self, location: str) -> Location:
-        directory = _local(location)
+        directory = _local_path(location)
         if directory is None:
             return RemoteLocation(locations.for_lance(location), self.store_at(location))
         return LocalLocation(directory)
@@ -133,7 +133,7 @@ class TableStorage:
     def _names(self, location: str, inside: str = "") -> Iterator[str]:
         """Yield the paths of all files under a directory of the location, relative to it."""
         with store_errors(location):
-            directory = _local(location)
+            directory = _local_path(location)
             if directory is None:
                 for batch in obstore.list(self.store_at(location), prefix=inside or None):
                     yield from (meta["path"] for meta in batch)
@@ -143,7 +143,7 @@ class TableStorage:
     def sizes(self, location: str, inside: str) -> dict[str, int]:
         """Return the bytes of all files under a directory of the location, by relative path."""
         with store_errors(location):
-            directory = _local(location)
+            directory = _local_path(location)
             if directory is None:
                 batches = obstore.list(self.store_at(location), prefix=inside)
                 return {meta["path"]: meta["size"] for batch in batches for meta in batch}
@@ -184,7 +184,7 @@ class TableStorage:
                 ) from error
 
 
-def _local(location: str) -> Path | None:
+def _local_path(location: str) -> Path | None:
     path = locations.for_lance(location)
     return Path(path) if path.startswith("/") else None
 
@@ -230,7 +230,7 @@ def store_errors(location: str) -> Iterator[None]:
 
 
 def _to_namespace_error(error: Exception, uri: str) -> LanceNamespaceError:
-    # For a refused listing, obstore gives only a text.
+    # obstore reports a refused listing only in the error's text.
     text = str(error) if isinstance(error, BaseError) else ""
     if isinstance(error, StoreUnauthenticated) or _UNKNOWN_CALLER.search(text):
         return UnauthenticatedError(

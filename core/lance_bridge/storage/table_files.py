@@ -1,7 +1,7 @@
 """Which files in a table's location are Lance's: a pure decision on their paths and manifests.
 
-A file is the table's own where its name is one that Lance gives (a data file's, a manifest's, …),
-in the directory where Lance puts it, or where a manifest of the table names it. Everything else is
+A file is the table's own if its name is one that Lance gives (of a data file, a manifest, …), in
+the directory where Lance puts it, or if a manifest of the table names it. Everything else is
 foreign: files of another format, links, and Lance datasets inside the location that are not a
 branch of the table.
 """
@@ -28,8 +28,8 @@ VERSIONS = "_versions"
 
 BATCH_RECORD = ".record.batch.json"
 BATCH_OUTCOME = ".outcome.batch.json"
-"""How the names of a batch's files end. Vendors of credentials for governed tables let no client
-write or delete ``*.batch.json``; no other file of a table has that name."""
+"""The endings of a batch's files. Vendors of credentials for governed tables let no client write or
+delete ``*.batch.json``; no other file of a table has such a name."""
 
 _THREADS = 16
 LARGEST_VERSION = 2**64 - 1
@@ -38,16 +38,16 @@ _DATA = "data/"
 
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _DATA_NAME = rf"(?:[01]{{24}}[0-9a-f]{{26}}|{_UUID})"
-"""A UUID; its first bytes as binary digits, in later releases, for stores that divide by prefix."""
+"""A UUID; later releases write its first bytes in binary, for stores that shard by prefix."""
 _TEMPORARY = r"\.tmp[0-9A-Za-z]{6}"
-"""What a writer on local files leaves that was killed."""
-_OF_A_DATASET = (
+"""The name of a file that a killed writer leaves on local storage."""
+_DATASET_FILES = (
     rf"data/(?:overlay-)?{_DATA_NAME}\.lance",
     rf"data/{_DATA_NAME}/[01]{{32}}\.blob",
     r"_versions/(?:\d+|d\d+)\.manifest",
     rf"_versions/(?:\d+|d\d+)\.manifest-{_UUID}",
     rf"_versions/\.tmp_(?:\d+|d\d+)\.manifest_{_UUID}",
-    r"_versions/\d+\.manifest-foreign(?:-[0-9a-f]{16})?",  # set aside by this library
+    r"_versions/\d+\.manifest-foreign(?:-[0-9a-f]{16})?",  # quarantined by this library
     r"_versions/latest_version_hint\.json",
     r"_latest\.manifest",
     r"_deletions/\d+-\d+-\d+\.(?:arrow|bin)",
@@ -58,11 +58,11 @@ _OF_A_DATASET = (
     rf"(?:data|_versions|_deletions|_transactions|_indices/{_UUID})/{_TEMPORARY}",
 )
 _STAGED_UPLOAD = r"(?:#\d+)?"
-"""What the object store leaves on local files where an upload is cut off."""
+"""The suffix of files that an interrupted upload leaves on local storage."""
 _SHARD = rf"_mem_wal/{_UUID}"
 _GENERATION = rf"{_SHARD}/[0-9a-f]+_gen_\d+"
 _NAMED = re.compile(
-    rf"(?:(?:{_GENERATION}/|_blobs/)?(?:{'|'.join(_OF_A_DATASET)})"
+    rf"(?:(?:{_GENERATION}/|_blobs/)?(?:{'|'.join(_DATASET_FILES)})"
     rf"|{_SHARD}/manifest/(?:version_hint\.json|[01]{{64}}\.binpb)"
     rf"|{_SHARD}/wal/[01]{{64}}\.arrow"
     rf"|{_GENERATION}/bloom_filter\.bin"
@@ -88,11 +88,11 @@ class LocationFiles:
     """The files of a location, divided into a table's own and other ones."""
 
     own: tuple[tuple[str, ...], ...]
-    """By path, in groups: those of an earlier group are to be deleted first.
+    """The paths in groups, in the order in which the groups must be deleted.
 
-    What says that other files are the table's goes last, so that a deletion that was interrupted
-    can be repeated: the manifests, and before them tags and branches. Records of batches go first:
-    once one is gone, a slow client can no longer commit its batch, whatever the outcome file says.
+    Files that identify other files as the table's come last, so that an interrupted deletion can be
+    repeated: tags and branches, then manifests. Records of batches come first: without its record,
+    a slow client can no longer commit a batch, whatever the outcome file says.
     """
     others: tuple[str, ...]
 
@@ -100,18 +100,18 @@ class LocationFiles:
 def divide(location: str, paths: Iterable[str], read: Read, others: Iterable[str]) -> LocationFiles:
     """Divide the files of a location into a table's own and other ones.
 
-    The latest manifest of the table and of each branch is read, and each tag and branch. Other
-    manifests are read only where a file in a directory of data has a name that is not Lance's: one
-    of them may name it.
+    Reads the latest manifest of the table and of each branch, and each tag and branch. Other
+    manifests are read only if a data directory has a file whose name is not Lance's: one of them
+    may name it.
 
     Args:
         location: For messages.
-        paths: Of all regular files, relative to the location.
+        paths: The paths of all regular files, relative to the location.
         read: Reads one of them; called from several threads.
         others: Paths of everything but regular files, such as links to directories.
 
     Raises:
-        InvalidTableStateError: (19) a manifest that must be known cannot be read.
+        InvalidTableStateError: (19) a required manifest cannot be read.
     """
     found = _Files(location, sorted(paths), read)
     references = found.references()
@@ -122,7 +122,7 @@ def divide(location: str, paths: Iterable[str], read: Read, others: Iterable[str
             own.add(path)
         elif path not in references:
             unknown.append(path)
-    own |= found.named_by_manifests(unknown, branches)
+    own |= found.find_data_files(unknown, branches)
     groups: tuple[list[str], ...] = ([], [], [], [], [])
     for path in sorted(own, key=_version_and_path):
         groups[_rank(path)].append(path)
@@ -136,7 +136,7 @@ def is_manifest(path: str) -> bool:
 
 
 def is_lance_directory(path: str) -> bool:
-    """Return True for a directory that Lance makes: it is removed where nothing is in it."""
+    """Return True for a directory that Lance makes: it is removed if it is empty."""
     return _DIRECTORY.fullmatch(path) is not None
 
 
@@ -148,7 +148,7 @@ class _Version:
 
 
 class _Files:
-    """The files of one location, and what they say of each other."""
+    """The files of one location, and the references between them."""
 
     def __init__(self, location: str, paths: Sequence[str], read: Read) -> None:
         self.paths = paths
@@ -178,8 +178,8 @@ class _Files:
     def branches(self, referred: Iterable[str]) -> list[str]:
         """Return the branches whose directories are the table's, the longest names first.
 
-        Of those that nothing refers to, because their making or deletion was interrupted, the
-        manifests say whose they are.
+        A branch without a reference, because its creation or deletion was interrupted, is the
+        table's if its latest manifest names it.
 
         Raises:
             InvalidTableStateError: (19) the latest version of one that is referred to cannot be
@@ -195,8 +195,8 @@ class _Files:
                     known.add(name)
         return sorted(known, key=len, reverse=True)
 
-    def named_by_manifests(self, unknown: Sequence[str], branches: Sequence[str]) -> set[str]:
-        """Return those files of unknown names that any version has as data.
+    def find_data_files(self, unknown: Sequence[str], branches: Sequence[str]) -> set[str]:
+        """Return the files with unknown names that any version names as data files.
 
         Raises:
             InvalidTableStateError: (19) a version cannot be read.
@@ -212,28 +212,28 @@ class _Files:
         manifests = [each.path for name in ("", *branches) for each in self._versions.get(name, ())]
         manifests += [path for path in self.paths if _DETACHED.fullmatch(_split(path, branches)[1])]
         with ThreadPoolExecutor(_THREADS) as threads:
-            names = {name for each in threads.map(self._content, manifests) for name in each}
+            names = {name for each in threads.map(self._read_names, manifests) for name in each}
         return {path for path, name in asked.items() if name in names}
 
-    def _content(self, path: str) -> frozenset[str]:
+    def _read_names(self, path: str) -> frozenset[str]:
         try:
             return parse_manifest(self._read(path)).data_files
         except ValueError as error:
-            raise self._unreadable(path, error) from error
+            raise self._unreadable_error(path, error) from error
 
     def _require_readable(self, branch: str) -> None:
         versions = self._versions[branch]
         latest = max(versions, key=lambda each: each.number)
         if len({each.is_v2 for each in versions}) > 1:
-            raise self._unreadable(latest.path, "manifests are named in two schemes")
+            raise self._unreadable_error(latest.path, "manifests are named in two schemes")
         try:
             version = parse_manifest(self._read(latest.path)).version
         except ValueError as error:
-            raise self._unreadable(latest.path, error) from error
+            raise self._unreadable_error(latest.path, error) from error
         if version != latest.number:
-            raise self._unreadable(latest.path, f"it is of version {version}")
+            raise self._unreadable_error(latest.path, f"it is of version {version}")
 
-    def _unreadable(self, path: str, reason: object) -> InvalidTableStateError:
+    def _unreadable_error(self, path: str, reason: object) -> InvalidTableStateError:
         return InvalidTableStateError(
             f"Which files at {self._location} are the table's is unknown, because its manifest "
             f"{path} cannot be read ({reason}). Restore the manifest, or deregister the table, "
@@ -247,7 +247,7 @@ def _version_of(path: str, digits: str) -> _Version:
 
 
 def _branch_of_reference(path: str, data: bytes) -> str | None:
-    """Return the branch that a file refers to, "" for a tag's, or None for a file of others."""
+    """Return the branch that a file refers to, "" for a tag's, or None for a foreign file."""
     match = _REFERENCE.fullmatch(path)
     if match is None:
         return None
@@ -263,7 +263,7 @@ def _branch_of_reference(path: str, data: bytes) -> str | None:
 
 
 def _split(path: str, branches: Sequence[str]) -> tuple[str, str]:
-    """Return the branch, "" for main, that a path is in, and the path in its directory."""
+    """Return the branch of a path, "" for main, and the path relative to its directory."""
     for name in branches:
         directory = f"tree/{name}/"
         if path.startswith(directory):

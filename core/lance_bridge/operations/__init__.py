@@ -1,1 +1,1 @@
-"""The operations of a Lance namespace, in groups: parse a request, call, make the answer."""
+"""The operations of a Lance namespace, in groups: parse a request, call, return a response."""

@@ -17,7 +17,7 @@ _FIRST_PARAMETERS = ("request", "id")
 
 
 class Operations(LanceNamespace):
-    """Base of every group: a method parses its request, calls what does the work, and answers.
+    """Base of every group: a method parses its request, delegates, and returns a response.
 
     Each public method of a subclass whose first parameter is `request` or `id` is an operation. It
     takes its request as a model or as a mapping, and raises errors of the API only.

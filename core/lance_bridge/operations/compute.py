@@ -14,10 +14,10 @@ from ..errors import invalid, unsupported
 from .base import Operations
 
 UNSUPPORTED: Final = ("create_materialized_view", "refresh_materialized_view")
-"""Operations that no catalog can do alone."""
+"""Operations that no catalog supports by itself."""
 
 _QUERY = "query"
-_OF_OTHER_ENGINES = (
+_ENGINE_OPTIONS = (
     "concurrency",
     "intra_applier_concurrency",
     "source_task_size",
@@ -27,7 +27,7 @@ _OF_OTHER_ENGINES = (
 
 
 class ComputeOperations(Operations):
-    """Materialized views. Without a compute engine, every method refuses."""
+    """Materialized views. Unsupported without a compute engine."""
 
     def create_materialized_view(
         self, request: api.CreateMaterializedViewRequest
@@ -44,7 +44,7 @@ class ComputeOperations(Operations):
             raise invalid(f"udtf_spec does not go with kind {_QUERY}")
         if request.auto_refresh:
             raise unsupported("auto_refresh is not supported: nothing here watches the sources")
-        schema = _schema(request.output_schema)
+        schema = _decode_schema(request.output_schema)
         made = worker.create_materialized_view(
             self,
             self.tables.path_of(request.id),
@@ -64,7 +64,7 @@ class ComputeOperations(Operations):
         InvalidTableState.
         """
         worker = engine.require_engine("refresh_materialized_view")
-        for name in _OF_OTHER_ENGINES:
+        for name in _ENGINE_OPTIONS:
             if getattr(request, name) is not None:
                 raise unsupported(f"{name} is not supported: the engine decides on that itself")
         if request.output_limit is not None:
@@ -80,8 +80,8 @@ class ComputeOperations(Operations):
         return api.RefreshMaterializedViewResponse(job_id=job)
 
 
-def _schema(text: str) -> pa.Schema:
-    """Return the schema that a request has as base64 of Arrow's. Raises InvalidInput (13)."""
+def _decode_schema(text: str) -> pa.Schema:
+    """Decode a request's Arrow schema in base64. Raises InvalidInput (13)."""
     try:
         return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text, validate=True)))
     except (binascii.Error, pa.ArrowException, OSError, ValueError) as error:

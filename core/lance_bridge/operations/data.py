@@ -10,8 +10,8 @@ from ..requests import CreateMode, Ref, parse_mode
 from .base import Operations
 
 
-class DeleteAnswer(api.DeleteFromTableResponse):
-    """An answer that also has the number of deleted rows, which LanceDB's clients read."""
+class DeleteResponse(api.DeleteFromTableResponse):
+    """A response that also has the number of deleted rows, which LanceDB's clients read."""
 
     num_deleted_rows: int
 
@@ -130,6 +130,6 @@ class DataOperations(Operations):
         ref = Ref.of(branch=request.branch)
         table = self.tables.load_by_id(request.id)
         done = change.delete_rows(table, request.predicate, ref)
-        return DeleteAnswer(
+        return DeleteResponse(
             version=done.version, transaction_id=done.transaction_id, num_deleted_rows=done.rows
         )

@@ -15,11 +15,11 @@ from .base import Operations
 T = TypeVar("T")
 
 
-class QueryAnswer(bytes):
+class QueryResponse(bytes):
     """The bytes of an Arrow IPC file, which also have the members of a `QueryTableResponse`.
 
-    The API answers with that model, whose `data` holds the file; LanceDB expects the bytes
-    themselves, and a pydantic model cannot be bytes.
+    The API returns that model, whose `data` holds the file; LanceDB expects the bytes themselves,
+    and a pydantic model cannot be bytes.
     """
 
     context: None = None
@@ -43,21 +43,21 @@ class QueryOperations(Operations):
     """
 
     def query_table(self, request: api.QueryTableRequest) -> api.QueryTableResponse:
-        """Answer with an Arrow IPC file, see `QueryAnswer`.
+        """Return an Arrow IPC file; see `QueryResponse`.
 
         Raises: UnsupportedOperation, NamespaceNotFound, TableNotFound, TableVersionNotFound,
         TableColumnNotFound, InvalidInput, ServiceUnavailable, InvalidTableState,
         TableBranchNotFound.
         """
-        answer: Any = QueryAnswer(query.to_file(self.query_table_reader(request)))
+        answer: Any = QueryResponse(query.to_file(self.query_table_reader(request)))
         return cast("api.QueryTableResponse", answer)
 
     def query_table_reader(self, request: api.QueryTableRequest) -> pa.RecordBatchReader:
-        """Answer with a reader, for answers larger than memory. Not in the specification.
+        """Return a reader, for results larger than memory. Not in the specification.
 
-        Lance reads ahead, as far as its I/O buffer goes. A hybrid search is in memory as a whole.
+        Lance reads ahead, up to the size of its I/O buffer. A hybrid search is held in memory.
 
-        Raises what `query_table` raises; reading on may raise InvalidInput and ServiceUnavailable.
+        Raises the errors of `query_table`; reading may raise InvalidInput and ServiceUnavailable.
         """
         return query.read(self._query(request))
 
@@ -69,8 +69,8 @@ class QueryOperations(Operations):
         TableBranchNotFound.
         """
         inner = request.query.model_copy()
-        inner.id = _same("id", request.id, inner.id)
-        inner.branch = _same("branch", request.branch, inner.branch)
+        inner.id = _merge_field("id", request.id, inner.id)
+        inner.branch = _merge_field("branch", request.branch, inner.branch)
         return query.explain(self._query(inner), verbose=bool(request.verbose))
 
     def analyze_table_query_plan(self, request: api.AnalyzeTableQueryPlanRequest) -> str:
@@ -86,8 +86,8 @@ class QueryOperations(Operations):
         return query.parse(self.tables.load_by_id(request.id), request)
 
 
-def _same(name: str, outer: T | None, inner: T | None) -> T | None:
-    """Return what a request and the query in it both say, or either."""
+def _merge_field(name: str, outer: T | None, inner: T | None) -> T | None:
+    """Return the value of a request or of the query in it; InvalidInput (13) if they differ."""
     if outer is not None and inner is not None and outer != inner:
         raise invalid(f"The request has another `{name}` than the query in it")
     return inner if outer is None else outer

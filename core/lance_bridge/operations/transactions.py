@@ -15,7 +15,7 @@ from .base import Operations
 
 _CREATION = "create_table_version"
 _METHODS = {"delete_table_versions": "batch_delete_table_versions"}
-"""The methods of operations of a batch whose names differ."""
+"""The methods of a batch's operations, if their names differ."""
 
 
 class TransactionOperations(Operations):

@@ -1,4 +1,4 @@
-"""The tables and namespaces of a catalog: what happens to their entries.
+"""The tables and namespaces of a catalog: operations on their entries.
 
 `collection` has `Tables`, which a namespace object has as ``tables``. Each larger change has a
 module: `creation`, `dropping`, `rename`; `namespaces` does the same for namespaces. They share

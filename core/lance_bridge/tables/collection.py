@@ -22,7 +22,7 @@ PathsPage = tuple[list[Path], str | None]
 
 @dataclass(frozen=True)
 class Tables:
-    """The tables of one connected namespace. A path is that of the table, with its namespace."""
+    """The tables of one connected namespace. Paths of tables include the namespace."""
 
     connection: Connection
 
@@ -38,7 +38,7 @@ class Tables:
         return self.load(self.path_of(identifier))
 
     def find(self, path: Path) -> TableEntry | None:
-        """Return any entry, Lance's or not; None where it or its namespace does not exist."""
+        """Return any entry, Lance's or not; None if it or its namespace does not exist."""
         record = self.connection.find_table(path)
         return None if record is None else TableEntry(self.connection, record)
 
@@ -101,7 +101,7 @@ class Tables:
     # -- new tables --------------------------------------------------------------------------------
 
     def default_location(self, path: Path) -> str:
-        """Return ``<root>/<namespace>.db/<table>.lance``, or that of the namespace's location.
+        """Return ``<root>/<namespace>.db/<table>.lance``, or a location under the namespace's.
 
         Raises:
             InvalidInputError: (13) there is no root, and the namespace has no location for Lance.
@@ -119,12 +119,12 @@ class Tables:
         return locations.allocate(path, self._namespace_of(path), must_read=True)
 
     def wants_management(self, path: Path, properties: Mapping[str, str] | None = None) -> bool:
-        """Return whether the catalog is to hold a new table's versions.
+        """Return whether the catalog should hold a new table's versions.
 
         The table's own properties decide, else those of its namespace.
 
         Raises:
-            UnsupportedOperationError: (0) the properties say so, and the catalog cannot.
+            UnsupportedOperationError: (0) the properties require it, and the catalog cannot.
             NamespaceNotFoundError: (1)
         """
         return creation.wants_management(path, self._namespace_of(path), properties)
@@ -145,7 +145,7 @@ class Tables:
 
         Args:
             declared: Whether the data is still to be written.
-            columns: Those of the data, where they are known.
+            columns: The columns of the data, if they are known.
 
         Raises:
             TableAlreadyExistsError: (5) any entry has the name.
@@ -183,7 +183,7 @@ class Tables:
         )
 
     def remove(self, path: Path) -> TableEntry:
-        """Remove a Lance table's entry and no file. Source: DeregisterTable.
+        """Remove a Lance table's entry but no file. Source: DeregisterTable.
 
         Raises:
             TableNotFoundError: (4)
@@ -214,7 +214,7 @@ class Tables:
         """Check that no entry of this catalog overlaps the location of one of another catalog.
 
         Args:
-            namespace: The one to read where `drop.check-sharing` says not to read all.
+            namespace: The namespace to read if `drop.check-sharing` restricts the check to one.
 
         Raises:
             InvalidTableStateError: (19) one does, or cannot be read.
@@ -232,6 +232,6 @@ class Tables:
         dropping.drop_with_data(table)
 
     def rename(self, path: Path, new_path: Path) -> None:
-        """Give a table's entry another name; raises as `load` and `rename.rename`."""
+        """Rename a table's entry; raises as `load` and `rename.rename`."""
         rename.require_possible(self.connection.capabilities, path, new_path)
         rename.rename(self.load(path), new_path)

@@ -29,7 +29,7 @@ from ..table import Table
 from .locations import LazyNamespace, allocate, reserved
 
 _ATTEMPTS, _PAUSE = 6, 0.1
-"""How often a name is tried, and by how many seconds the longest wait grows each time."""
+"""The maximum number of attempts, and by how many seconds the longest wait grows each time."""
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ def plan_declaration(
 def wants_management(
     path: Path, namespace: LazyNamespace, properties: Mapping[str, str] | None
 ) -> bool:
-    """Do what `Tables.wants_management` says."""
+    """Implement `Tables.wants_management`."""
     connection = namespace.connection
     manager = manager_in(properties)
     if manager is not None:
@@ -96,7 +96,7 @@ def declare(
         NamespaceNotFoundError: (1)
         InvalidInputError: (13) bad location or properties, or no location can be found.
         PermissionDeniedError: (15) the catalog gives no credentials; then nothing is declared.
-        UnsupportedOperationError: (0) the catalog is to manage the table, and cannot.
+        UnsupportedOperationError: (0) the catalog should manage the table, and cannot.
     """
     new = plan_declaration(connection, path, location, properties)
     table, is_new = add_or_find(connection, path, new.location, new.properties, declared=True)
@@ -156,7 +156,7 @@ def register(
 
     Args:
         overwrite: Whether a Lance table of that name gets the location and properties.
-        columns: Those of the data, where they are known; a new entry gets them.
+        columns: The columns of the data, if they are known; a new entry gets them.
 
     Raises:
         TableAlreadyExistsError: (5) the name is taken; with ``overwrite``, by an entry that is not
@@ -214,11 +214,11 @@ def add_or_find(
         ConcurrentModificationError: (14) other clients keep creating and dropping the table.
     """
     for attempt in range(_ATTEMPTS):
-        time.sleep(random.uniform(0, attempt * _PAUSE))  # let the other client's change end
+        time.sleep(random.uniform(0, attempt * _PAUSE))  # let the other client finish
         try:
             made = add(connection, path, location, properties, declared=declared, columns=columns)
         except ConcurrentModificationError:
-            continue  # of several creators; the next attempt finds the one that won
+            continue  # another creator won; the next attempt finds its entry
         except TableAlreadyExistsError as error:
             cause = error
         else:
@@ -226,7 +226,7 @@ def add_or_find(
         try:
             entry = load_entry(connection, path)
         except TableNotFoundError:
-            continue  # dropped meanwhile
+            continue  # dropped concurrently
         if not entry.record.is_lance or not entry.location:
             raise table_already_exists(path, f"as {entry.describe_type()}") from cause
         return Table.of(entry), False
@@ -242,7 +242,7 @@ def add(
     declared: bool = False,
     columns: tuple[Column, ...] = (),
 ) -> Table:
-    """Do what `Tables.add_entry` says."""
+    """Implement `Tables.add_entry`."""
     own = properties_of_new_table(properties)
     if declared:
         own[DECLARED_AT] = now()

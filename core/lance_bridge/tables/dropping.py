@@ -62,9 +62,9 @@ def require_droppable(table: TableEntry, index: LocationIndex) -> LocationFiles:
 
 
 def drop_with_data(table: TableEntry, files: LocationFiles | None = None) -> None:
-    """Remove the entry, then the files that `require_droppable` returned; None lists them then."""
+    """Remove the entry, then the files from `require_droppable`; None lists them after that."""
     with held_for_removal(table) as held:
-        storage = held.storage(write=True)  # a catalog may vend none once the entry is gone
+        storage = held.storage(write=True)  # a catalog may vend none after the removal
         try:
             held.remove()
         except OutcomeUnknownError as error:
@@ -72,7 +72,7 @@ def drop_with_data(table: TableEntry, files: LocationFiles | None = None) -> Non
                 f"{error}. If the entry is gone, its files are left at {table.location}"
             ) from error
     try:
-        if not is_taken(table):  # created again meanwhile
+        if not is_taken(table):  # not created again concurrently
             storage.delete_table(table.location, files)
     except LanceNamespaceError as error:
         raise type(error)(

@@ -40,9 +40,9 @@ def list_tables(
         rest: Iterator[Path] = ((name,) for name in names if after is None or name > after)
     else:
         records = connection.catalog.scan_tables(namespace, lance_only=True, after=after)
-        # A name that a server broke has several entries.
-        rest = (path for path, _ in groupby(_with_data(connection, records)))
-    found, token = page.cut(_enough(rest, page))
+        # A server may have several entries of one name by mistake.
+        rest = (path for path, _ in groupby(_tables_with_data(connection, records)))
+    found, token = page.cut(_take_page(rest, page))
     return [name for (name,) in found], token
 
 
@@ -51,10 +51,10 @@ def list_all_tables(
 ) -> tuple[list[Path], str | None]:
     """Return one page of the paths of all Lance tables, by namespace. Source: ListAllTables.
 
-    Only the namespaces that the page needs are read. One that vanishes meanwhile is left out, and
-    so is one whose tables the caller may not list, as catalogs leave out what one may not see.
+    Only the namespaces that the page needs are read. Namespaces that are dropped concurrently are
+    omitted, and so are those whose tables the caller may not list, as catalogs do.
     """
-    return page.cut(_enough(_all_tables(connection, page, include_declared), page))
+    return page.cut(_take_page(_all_tables(connection, page, include_declared), page))
 
 
 def _all_tables(
@@ -63,7 +63,7 @@ def _all_tables(
     for namespace in innermost_namespaces(connection.catalog):
         if page.after is not None and namespace < page.after[:-1]:
             continue
-        within = PageRequest(page.scope, None, _within(page.after, namespace))
+        within = PageRequest(page.scope, None, _after_in_namespace(page.after, namespace))
         try:
             names, _ = list_tables(connection, namespace, within, include_declared=include_declared)
         except NamespaceNotFoundError:
@@ -74,12 +74,12 @@ def _all_tables(
         yield from ((*namespace, name) for name in names)
 
 
-def _within(after: Path | None, namespace: Path) -> Path | None:
+def _after_in_namespace(after: Path | None, namespace: Path) -> Path | None:
     return after[-1:] if after is not None and after[:-1] == namespace else None
 
 
-def _enough(paths: Iterator[Path], page: PageRequest) -> list[Path]:
-    """Take one more than a page, which tells whether there is a next one."""
+def _take_page(paths: Iterator[Path], page: PageRequest) -> list[Path]:
+    """Take at most one path more than a page has, to see whether another page follows."""
     taken: list[Path] = []
     for path in paths:
         taken.append(path)
@@ -88,8 +88,8 @@ def _enough(paths: Iterator[Path], page: PageRequest) -> list[Path]:
     return taken
 
 
-def _with_data(connection: Connection, records: Iterable[TableRecord]) -> Iterator[Path]:
-    """Yield the tables that hold data; storage is looked at a chunk ahead, not further."""
+def _tables_with_data(connection: Connection, records: Iterable[TableRecord]) -> Iterator[Path]:
+    """Yield the tables that hold data; reads the storage at most one chunk ahead."""
     waiting = iter(records)
     with ThreadPoolExecutor(_THREADS) as threads:
         while chunk := list(islice(waiting, _CHUNK)):
@@ -100,7 +100,7 @@ def _with_data(connection: Connection, records: Iterable[TableRecord]) -> Iterat
 
 
 def _may_have_data(connection: Connection, record: TableRecord) -> bool:
-    """One table whose storage does not answer neither ends the listing nor counts as empty."""
+    """Return whether a table may hold data; True if its storage does not respond."""
     try:
         return not Table(connection, record).is_declared()
     except LanceNamespaceError as error:

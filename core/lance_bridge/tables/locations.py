@@ -1,4 +1,4 @@
-"""The location of a new table, where the request names none."""
+"""The location of a new table, if the request names none."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class LazyNamespace:
 
 
 def default_location(path: Path, namespace: LazyNamespace) -> str:
-    """Do what `Tables.default_location` says."""
+    """Implement `Tables.default_location`."""
     record = namespace.record
     root = namespace.connection.config.root
     if root is not None:
@@ -79,9 +79,9 @@ def allocate(path: Path, namespace: LazyNamespace, *, must_read: bool) -> str:
 def reserved(table: TableEntry) -> Iterator[None]:
     """Keep a catalog that creates directories from deleting one that it did not create.
 
-    Of two creators of one name, the one that loses would have the catalog delete the directory,
-    with the data that the winner has written meanwhile. The catalog deletes no directory that
-    existed before its call: a file in it, written before the call, makes it one.
+    If two clients create one name, the catalog would delete the directory for the loser, with the
+    data that the winner has already written. It deletes no directory that existed before its call,
+    so this writes a file in it first.
     """
     creates = table.connection.capabilities.makes_directories
     made = reserve_if_free(table) if creates else None
@@ -99,7 +99,7 @@ def reserved(table: TableEntry) -> Iterator[None]:
 
 
 def reserve_if_free(table: TableEntry) -> list[str] | None:
-    """Reserve an empty location; return what was created for that, or None for nothing."""
+    """Reserve an empty location; return the created directories, or None if it is not reserved."""
     try:
         storage = table.storage(write=True)
         if not storage.is_occupied(table.location):
@@ -110,7 +110,7 @@ def reserve_if_free(table: TableEntry) -> list[str] | None:
 
 
 def _release(table: TableEntry, created: list[str]) -> None:
-    """Release a reservation; a failure is logged, so that the catalog's answer is raised."""
+    """Release a reservation; a failure is logged, so that the catalog's error is raised."""
     try:
         table.storage(write=True).release(table.location, created)
     except LanceNamespaceError as error:
@@ -118,7 +118,7 @@ def _release(table: TableEntry, created: list[str]) -> None:
 
 
 def is_taken(table: TableEntry) -> bool:
-    """Return whether any entry has the table's name, at the table's location."""
+    """Return whether any entry has the table's name and overlaps its location."""
     found = table.connection.find_table(table.path)
     if found is None:
         return False

@@ -34,7 +34,7 @@ from .overlap import LocationIndex
 
 _NAMED = 5
 _REPORTED = 100
-"""How many of the tables that are gone an error names; the log names all."""
+"""How many of the dropped tables an error names; the log names all."""
 
 logger = logging.getLogger(__name__)
 
@@ -63,12 +63,12 @@ def create(
             lambda: _was_created(connection, record),
         )
     except NamespaceAlreadyExistsError as error:
-        return _on_existing(connection, record, mode, error)
+        return _handle_existing(connection, record, mode, error)
     return given
 
 
 def _visible(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return what a caller sees; table-format properties mean nothing on a namespace."""
+    """Return the properties that callers see; table-format properties mean nothing here."""
     return {k: v for k, v in properties.items() if not is_reserved(k)}
 
 
@@ -80,13 +80,13 @@ def _refuse_reserved(properties: Mapping[str, str]) -> None:
             raise invalid(f"Property key {key[:60]!r} is empty or reserved")
 
 
-def _on_existing(
+def _handle_existing(
     connection: Connection, record: NamespaceRecord, mode: CreateMode, cause: Exception
 ) -> dict[str, str]:
     if mode is CreateMode.CREATE:
         raise namespace_already_exists(record.path) from cause
     if mode is CreateMode.OVERWRITE:
-        # Replacing its properties leaves no moment without the namespace, nor a lost table.
+        # Replacing its properties never leaves a moment without the namespace, nor loses a table.
         _refuse_content(connection, record.path)
         retry_after_readback(
             lambda: connection.catalog.alter_namespace(record),
@@ -107,7 +107,7 @@ def _was_created(connection: Connection, record: NamespaceRecord) -> bool:
 
 
 def _was_altered(connection: Connection, record: NamespaceRecord) -> bool:
-    """Return whether the namespace has these properties; not every kind can hold our own one."""
+    """Return whether the namespace has these properties; not every level can hold our own."""
     found = connection.catalog.load_namespace(record.path).properties
     if ENTRY_ID in found:
         return found[ENTRY_ID] == record.properties[ENTRY_ID]
@@ -143,10 +143,10 @@ def drop(
 ) -> dict[str, str]:
     """Drop a namespace and return the properties that it had. Source: DropNamespace.
 
-    Restrict deletes no file. Cascade drops each Lance table as DropTable would, and changes
-    nothing where one of them could not be dropped, an entry of another kind lives there, or the
-    catalog can say that the caller may not drop the namespace. What interrupts it later names the
-    tables that are gone. Of a link, only the link is dropped, and Cascade is refused.
+    Restrict deletes no file. Cascade drops each Lance table as DropTable would, and changes nothing
+    if one of them could not be dropped, an entry of another type exists, or the catalog reports
+    that the caller may not drop the namespace. A later error names the dropped tables. Restrict
+    drops only a link itself; Cascade on a link is refused.
 
     Raises:
         NamespaceNotFoundError: (1) it does not exist and the mode is Fail.
@@ -161,7 +161,7 @@ def drop(
     try:
         return _drop(connection, path, behavior)
     except NamespaceNotFoundError:
-        # Another client may have dropped it meanwhile, or only a namespace inside.
+        # Another client may have dropped it concurrently, or only a namespace inside.
         if mode is DropMode.FAIL or not _is_gone(connection, path):
             raise
         return {}
@@ -211,7 +211,7 @@ def _refuse_content(connection: Connection, path: Path) -> None:
 
 def _cascade(connection: Connection, record: NamespaceRecord) -> None:
     """Drop all Lance tables and namespaces under a namespace, and itself, after all checks."""
-    inner, records = _content(connection, record.path)
+    inner, records = _list_content(connection, record.path)
     _require_cascade(connection, record.path, inner, records)
     dropped = 0
     try:
@@ -224,13 +224,13 @@ def _cascade(connection: Connection, record: NamespaceRecord) -> None:
     except LanceNamespaceError as error:
         if not dropped:
             raise
-        raise _dropped_in_part(record.path, records, dropped, error) from error
+        raise _partial_drop_error(record.path, records, dropped, error) from error
 
 
 def _require_cascade(
     connection: Connection, path: Path, inner: list[Path], records: list[TableRecord]
 ) -> None:
-    """Check all that can be known before anything is dropped."""
+    """Check all that can be checked before anything is dropped."""
     unreadable = [display(record.path) for record in records if not record.is_readable]
     if unreadable:
         raise InvalidTableStateError(
@@ -256,7 +256,7 @@ def _require_cascade(
     index = LocationIndex(connection, [record.path[:-1] for record in records])
     for record in records:
         dropping.require_droppable(TableEntry(connection, record), index)
-    # The namespaces between the tables and this one: those that hold something.
+    # The namespaces that are not empty: from this one to those of the tables.
     occupied = {
         record.path[:end] for record in records for end in range(len(path), len(record.path))
     }
@@ -264,10 +264,10 @@ def _require_cascade(
         connection.catalog.require_drop_permission(each)
 
 
-def _dropped_in_part(
+def _partial_drop_error(
     path: Path, records: list[TableRecord], dropped: int, cause: LanceNamespaceError
 ) -> LanceNamespaceError:
-    """Return the cause with what is gone and what is left."""
+    """Return the cause with the names of the dropped and the remaining tables."""
     names = [display(record.path) for record in records]
     gone, failed, left = names[:dropped], names[dropped : dropped + 1], names[dropped + 1 :]
     logger.warning("dropped with their data: %s", ", ".join(gone))
@@ -281,14 +281,14 @@ def _dropped_in_part(
     return type(cause)(". ".join(parts))
 
 
-def _content(connection: Connection, path: Path) -> tuple[list[Path], list[TableRecord]]:
+def _list_content(connection: Connection, path: Path) -> tuple[list[Path], list[TableRecord]]:
     """Return the namespaces below ``path``, innermost first, and all their table entries."""
     if len(path) == connection.capabilities.levels:
         return [], list(connection.catalog.scan_tables(path))
     inner: list[Path] = []
     records: list[TableRecord] = []
     for child in connection.catalog.list_namespaces(path):
-        below, entries = _content(connection, (*path, child))
+        below, entries = _list_content(connection, (*path, child))
         inner += [*below, (*path, child)]
         records += entries
     return inner, records

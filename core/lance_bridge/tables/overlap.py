@@ -47,27 +47,27 @@ class LocationIndex:
         self._unreadable = sorted({_owner(each) for each in records if not each.is_readable})
 
     def refuse_shared(self, record: TableRecord, *, of_another_catalog: bool = False) -> None:
-        """Check that no other entry has, contains or is inside a table's location.
+        """Check that no other entry's location is, contains or is inside a table's location.
 
         Args:
             record: The table's entry.
-            of_another_catalog: Whether it is an entry of another catalog than the one that was
-                read, where an entry of the same name is another one.
+            of_another_catalog: Whether the entry belongs to another catalog than the one that was
+                read; an entry of the same name is then another one.
 
         Raises:
-            InvalidTableStateError: (19) one is, or cannot be read, so that it may be.
-            TableNotFoundError: (4) the other entry is this one, renamed meanwhile.
-            ConcurrentModificationError: (14) likewise, and another table has the name by now.
+            InvalidTableStateError: (19) one does, or an entry cannot be read and may do so.
+            TableNotFoundError: (4) the other entry is this one, renamed concurrently.
+            ConcurrentModificationError: (14) likewise, and another table now has the name.
         """
         if not record.location:
             return
         own = locations.key(record.location)
-        for path, place, entry_id in self._locations:
+        for path, key, entry_id in self._locations:
             # In its own catalog, another entry with its id is what an interrupted rename left.
             own_id = record.properties.get(ENTRY_ID) if of_another_catalog else None
             if (own_id and entry_id == own_id) or (path == record.path and not of_another_catalog):
                 continue
-            if locations.overlap(own, place):
+            if locations.overlap(own, key):
                 if not of_another_catalog:
                     self._require_unchanged(record)
                 raise InvalidTableStateError(
@@ -87,10 +87,9 @@ class LocationIndex:
     def require_own_files(self, record: TableRecord) -> LocationFiles:
         """Return a table's files, after a check that no clone or partition needs them.
 
-        Whether another Lance table on the same kind of storage is a clone takes two calls to it,
-        once for all tables that are checked here.
-        Partitions are read only where there are other files than the table's own: else none of them
-        has a file that could be lost.
+        Checking whether another Lance table on the same type of storage is a clone takes two calls,
+        once for all tables that are checked here. Partitions are read only if the location has
+        files that are not the table's: otherwise no partition could lose a file.
 
         Raises:
             InvalidTableStateError: (19) a manifest cannot be read, a partition overlaps the
@@ -119,7 +118,7 @@ class LocationIndex:
             return
         own = locations.key(record.location or "/")
         try:
-            # pylance makes a clone in the store of the table that it is of.
+            # pylance creates a clone in the store of its source table.
             bases = [
                 base
                 for location in locations.readable_spellings(entry.location)
@@ -132,7 +131,7 @@ class LocationIndex:
                 f"'{display(entry.path)}' may be a shallow clone that reads its files, and cannot "
                 f"be read: {error}. {_HINTS}"
             ) from error
-        if any(_may_be_at(own, each) for each in bases):
+        if any(_may_overlap(own, each) for each in bases):
             raise InvalidTableStateError(
                 f"Table '{display(record.path)}' cannot be dropped with its data: "
                 f"'{display(entry.path)}' is a shallow clone that reads its files. Drop the clone "
@@ -151,7 +150,7 @@ class LocationIndex:
         own = locations.key(record.location or "/")
         try:
             for place in self._connection.catalog.partition_locations(entry):
-                if _may_be_at(own, place):
+                if _may_overlap(own, place):
                     raise InvalidTableStateError(
                         f"Table '{display(record.path)}' cannot be dropped with its data: its "
                         f"location {record.location} overlaps that of a partition of "
@@ -179,10 +178,10 @@ def _explain(what: str, error: PermissionDeniedError) -> str:
     )
 
 
-def _may_be_at(own: tuple[str, ...], location: str) -> bool:
+def _may_overlap(own: tuple[str, ...], location: str) -> bool:
     return any(locations.overlap(own, key) for key in locations.possible_keys(location))
 
 
 def _owner(record: TableRecord) -> Path:
-    """Return the path of what a link is for: the link is no other owner of the place."""
+    """Return the path of a link's target, or of the entry: a link is not another owner."""
     return record.link_path or record.path

@@ -22,7 +22,7 @@ from .locations import reserve_if_free
 
 
 def require_possible(capabilities: Capabilities, path: Path, new_path: Path) -> None:
-    """Raise UnsupportedOperation (0) where the catalog cannot rename, or not across namespaces."""
+    """Raise UnsupportedOperation (0) if the catalog cannot rename, or not across namespaces."""
     reason = capabilities.no_rename
     if not reason and path[:-1] != new_path[:-1]:
         reason = capabilities.no_rename_across
@@ -31,18 +31,18 @@ def require_possible(capabilities: Capabilities, path: Path, new_path: Path) -> 
 
 
 def rename(table: TableEntry, new_path: Path) -> None:
-    """Give a table's entry another name. Source: RenameTable.
+    """Rename a table's entry. Source: RenameTable.
 
     Raises:
         TableNotFoundError: (4)
         NamespaceNotFoundError: (1) of the table, or of its new name.
         TableAlreadyExistsError: (5) the new name is taken.
-        ConcurrentModificationError: (14) another client changed the entry meanwhile.
+        ConcurrentModificationError: (14) another client changed the entry concurrently.
     """
     if table.path == new_path:
         raise table_already_exists(new_path, "it is the table itself")
     by_copy = table.connection.capabilities.renames_by_copy
-    # Without data there, the next table of the old name would be given the same location.
+    # If the location is empty, the next table of the old name would be given it, too.
     reserve_if_free(table)
     table = recovery.settle(table)
     # A commit to the entry during the rename would be lost.
@@ -65,7 +65,7 @@ def _move(table: TableEntry, new_path: Path) -> TableEntry:
 
 
 def _copy_and_drop(table: TableEntry, new_path: Path) -> TableEntry:
-    """Create the entry under its new name, then remove the old one; undo where that fails.
+    """Create the entry under its new name, then remove the old one; undo if that fails.
 
     The copy has its own id: of several clients that rename one table at once, each can recognise
     the copy that it has to remove.
@@ -86,9 +86,9 @@ def _copy_and_drop(table: TableEntry, new_path: Path) -> TableEntry:
     try:
         table.remove()
     except LanceNamespaceError as error:
-        # "Not found" means that another client removed the entry. After any other failure it may
-        # be gone by this very call, and then the copy is all that is left of the table.
-        if isinstance(error, TableNotFoundError) or _is_left(table, copy, error):
+        # "Not found" means that another client removed the entry. After any other failure, this
+        # call may have removed it, and then the copy is all that is left of the table.
+        if isinstance(error, TableNotFoundError) or _still_exists(table, copy, error):
             _remove_copy(copy, error)
             raise
     return copy
@@ -99,11 +99,11 @@ def _require_unchanged(table: TableEntry) -> None:
         raise concurrent_modification(table.path)
 
 
-def _is_left(table: EntryT, copy: EntryT, cause: LanceNamespaceError) -> bool:
+def _still_exists(table: EntryT, copy: EntryT, cause: LanceNamespaceError) -> bool:
     try:
         return table.is_in_catalog()
     except LanceNamespaceError as error:
-        raise _both_names("It may be left under both names", copy, cause) from error
+        raise _rename_error("It may be left under both names", copy, cause) from error
 
 
 def _remove_copy(copy: TableEntry, cause: LanceNamespaceError) -> None:
@@ -111,10 +111,10 @@ def _remove_copy(copy: TableEntry, cause: LanceNamespaceError) -> None:
         if copy.is_in_catalog():
             copy.remove()
     except LanceNamespaceError as error:
-        raise _both_names("It is left under both names", copy, cause) from error
+        raise _rename_error("It is left under both names", copy, cause) from error
 
 
-def _both_names(state: str, copy: TableEntry, cause: LanceNamespaceError) -> LanceNamespaceError:
+def _rename_error(state: str, copy: TableEntry, cause: LanceNamespaceError) -> LanceNamespaceError:
     return type(cause)(
         f"The table could not be renamed to '{copy.name}': {cause}. {state}: deregister one of them"
     )

@@ -10,7 +10,7 @@ complete adapter.
 Rules for all methods:
 
 - Every path that reaches an adapter has been checked (number of names, allowed characters) and,
-  where the catalog folds case, folded.
+  if the catalog folds case, folded.
 - Every listing is sorted by name, as Python compares strings, without duplicates; but if a server
   has several entries of one name by mistake, `scan_tables` returns all of them. Core pages through
   listings in that order, and does not sort them again.

@@ -253,7 +253,7 @@ class TableEntry:
         """Return the options with which this process accesses the location, or None for none.
 
         Args:
-            vend: False: do not ask for temporary credentials.
+            vend: False: do not request temporary credentials.
             write: Whether to request credentials to write, instead of to read.
         """
         options: Mapping[str, str] = self.connection.config.storage

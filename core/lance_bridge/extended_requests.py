@@ -22,7 +22,7 @@ class ColumnOrder(BaseModel):
 
 
 class OrderedQuery(api.QueryTableRequest):
-    """A query whose rows are sorted; those of a search after the ``k`` nearest were found."""
+    """A query with sorted rows; a search sorts the ``k`` nearest rows after it found them."""
 
     order_by: list[ColumnOrder] | None = None
 

@@ -237,7 +237,7 @@ def _missing_secrets(
 
 
 def _advice(config: type[configuration.CatalogConfig], name: str, missing: Sequence[str]) -> str:
-    """Return where to set secrets that a pickle of the catalog ``name`` left out."""
+    """Return advice on where to set secrets that a pickle of the catalog ``name`` omitted."""
     variables = [key for key in missing if configuration.has_variable(config, key)]
     others = [key for key in missing if key not in variables]
     spelled = ", ".join(f"${configuration.variable_of(name, key)}" for key in variables)

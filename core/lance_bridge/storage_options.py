@@ -33,7 +33,7 @@ _NON_SECRET_VENDOR_OPTIONS = frozenset({
     "prefix", "region", "role_arn", "service_account", "session_tags", "source_identity",
     "sts_endpoint", "vendor", "web_identity_token_file",
 })  # fmt: skip
-"""Options of vendors of credentials that hold no secret; those of other vendors may hold one."""
+"""Options of credential vendors that hold no secret; options of other vendors may hold one."""
 _AUTHENTICATION = frozenset({
     # of S3, and of OSS
     "access_key_id", "access_key_secret", "container_authorization_token_file",

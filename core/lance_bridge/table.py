@@ -93,16 +93,16 @@ class Table(TableEntry):
 
         Args:
             vend: False: do not request temporary credentials from the catalog.
-            write: Whether the dataset is to be written to; its credentials then allow that.
+            write: Whether the dataset will be written to; its credentials then allow that.
 
         Raises:
             InvalidTableStateError: (19) the table is declared and holds no data yet.
             TableVersionNotFoundError: (11) there is no such version.
             TableTagNotFoundError: (8)
             TableBranchNotFoundError: (22)
-            ServiceUnavailableError: (17) the storage does not answer.
-            UnsupportedOperationError: (0) another implementation manages the versions, and the
-                dataset is to be written to.
+            ServiceUnavailableError: (17) the storage does not respond.
+            UnsupportedOperationError: (0) another implementation manages the versions, and
+                ``write`` is True.
         """
         if write:
             self.require_own_versions()

@@ -87,7 +87,7 @@ class Vendor(ABC):
         Raises:
             PermissionDeniedError: (15) the service refuses.
             ThrottlingError: (21) it has too many requests.
-            ServiceUnavailableError: (17) it does not answer in time, or clocks differ.
+            ServiceUnavailableError: (17) it does not respond in time, or clocks differ.
             InvalidTableStateError: (19) no policy can hold this table's location.
             UnsupportedOperationError: (0) the service cannot limit credentials to a table.
         """

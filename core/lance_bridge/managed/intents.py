@@ -43,7 +43,7 @@ class Outcome(str, Enum):
 class Intent:
     """The record of one batch, in the files of the table that has it.
 
-    Every method raises as `TableFiles` does if the storage does not answer.
+    Every method raises as `TableFiles` does if the storage does not respond.
     """
 
     files: TableFiles

@@ -107,7 +107,7 @@ class TableFiles:
     """The files under a table's location, by paths relative to it.
 
     Every method raises PermissionDenied (15), Unauthenticated (16), ServiceUnavailable (17) or
-    InvalidInput (13: bad options) if the storage does not answer.
+    InvalidInput (13: bad options) if the storage does not respond.
     """
 
     def __init__(self, storage: TableStorage, location: str) -> None:

@@ -95,7 +95,7 @@ class LocationIndex:
             InvalidTableStateError: (19) a manifest cannot be read, a partition overlaps the
                 location, or another Lance table reads the files or cannot be read.
             PermissionDeniedError: (15) the partitions of an entry may not be read.
-            ServiceUnavailableError: (17) the storage does not answer.
+            ServiceUnavailableError: (17) the storage does not respond.
         """
         storage = TableEntry(self._connection, record).storage(write=True)
         try:

@@ -28,7 +28,7 @@ class GlueConfig(CatalogConfig):
     )
     region: str | None = Field(
         default=None,
-        description="The AWS region. By default, that of the environment or of the profile.",
+        description="The AWS region. By default, the region of the environment or of the profile.",
         examples=["us-east-1"],
     )
     endpoint: str | None = Field(

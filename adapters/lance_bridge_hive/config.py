@@ -17,7 +17,7 @@ class HiveConfig(CatalogConfig):
     uri: str = Field(
         description="The address of the metastore: `thrift://host:9083`, or `http(s)://host:port/"
         "metastore` for the HTTP transport of Hive 4. Several, separated by commas, are tried in "
-        "turn, first the one that answered last.",
+        "turn, starting with the one that responded last.",
         examples=["thrift://metastore:9083"],
     )
     pool_size: int = Field(
@@ -136,7 +136,7 @@ class HiveConfig(CatalogConfig):
         default=True,
         alias="tls.verify",
         description="Whether the metastore's certificate and host name are verified. If not, "
-        "others can read and change the traffic.",
+        "an attacker can read and change the traffic.",
     )
     http_token: SecretStr | None = Field(
         default=None,

@@ -70,7 +70,7 @@ class UnityConfig(CatalogConfig):
     profile: str | None = Field(
         default=None,
         min_length=1,
-        description="The profile of `~/.databrickscfg` that holds host and credentials.",
+        description="The profile of `~/.databrickscfg` that contains host and credentials.",
         examples=["workspace"],
     )
     client_id: str | None = Field(
@@ -98,7 +98,7 @@ class UnityConfig(CatalogConfig):
     )
     read_timeout: Seconds = Field(
         default=60.0,
-        description="Time limit for the start of an answer, and for the rest of it.",
+        description="Time limit for a response, from the end of the request to the last byte.",
     )
     max_retries: int = Field(
         default=3,
@@ -113,8 +113,8 @@ class UnityConfig(CatalogConfig):
     vend: Literal["auto", "true", "false"] = Field(
         default="auto",
         alias="credentials.vend",
-        description="Whether the catalog is asked for temporary credentials to a table's storage. "
-        "`auto` asks if no `storage.*` option has credentials, and continues without if the "
+        description="Whether the catalog vends temporary credentials to a table's storage. `auto` "
+        "requests them if no `storage.*` option has credentials, and continues without them if the "
         "server has none; with `true` that is an error.",
     )
 

@@ -37,8 +37,8 @@ class AwsOptions(VendorOptions):
     role_arn: str = Field(
         pattern=r"^arn:[a-z0-9-]+:iam::[^\s]*:role/[^\s]+$",
         max_length=2048,
-        description="The role whose sessions are handed out. It may do in the tables' buckets what "
-        "writers may; each session is limited to one table.",
+        description="The role that is assumed for clients. It needs the permissions of a writer "
+        "in the tables' buckets; each session is limited to one table.",
     )
     region: str | None = Field(
         default=None,
@@ -48,26 +48,26 @@ class AwsOptions(VendorOptions):
     )
     external_id: str | None = Field(
         default=None, min_length=2, max_length=1224, pattern=r"^[\w+=,.@:/-]+$",
-        description="The external id that the role's trust policy asks for.",
+        description="The external id that the role's trust policy requires.",
     )  # fmt: skip
     duration_seconds: int = Field(
         default=3600,
         ge=900,
         le=_MAX_SECONDS,
-        description="How long credentials are good, in seconds. AWS takes 900 to 43200, at most "
-        "what the role allows, and at most 3600 where the vendor's own credentials are a role's. "
-        "A right that is withdrawn ends no later.",
+        description="The lifetime of credentials in seconds. AWS allows 900 to 43200, at most "
+        "the maximum of the role, and at most 3600 if the vendor's own credentials are a role's. "
+        "A revoked right ends with the credentials at the latest.",
     )
     kms_key_arn: str | None = Field(
         default=None,
         pattern=r"^arn:[a-z0-9-]+:kms:[a-z0-9-]+:\d{12}:key/[\w*-]+$",
-        description="The KMS key that encrypts the buckets. Sessions may use it through S3 alone.",
+        description="The KMS key that encrypts the buckets. Sessions may use it only through S3.",
     )
     web_identity_token_file: str | None = Field(
         default=None,
         min_length=1,
-        description="A file with a token, as Kubernetes mounts it, by which the role is assumed "
-        "in place of AWS credentials. It is read for each session.",
+        description="A file with a token, such as Kubernetes mounts, to assume the role with "
+        "instead of AWS credentials. It is read for each session.",
     )
     session_tags: bool = Field(
         default=False,
@@ -81,7 +81,7 @@ class AwsOptions(VendorOptions):
     )
     endpoint: str | None = Field(
         default=None, pattern=URL,
-        description="The address of an S3-compatible store, which clients get with the "
+        description="The address of an S3-compatible store, which is returned with the "
         "credentials. By default `storage.aws_endpoint`.",
     )  # fmt: skip
     sts_endpoint: str | None = Field(

@@ -38,13 +38,13 @@ class AzureOptions(VendorOptions):
         default=3600,
         ge=60,
         le=_MAX_SECONDS,
-        description="How long credentials are good, in seconds. A right that is withdrawn ends no "
-        "later.",
+        description="The lifetime of credentials in seconds. A revoked right ends with the "
+        "credentials at the latest.",
     )
     endpoint: str | None = Field(
         default=None, pattern=HTTPS_URL,
         description="The address of the account's Blob service, if it is not "
-        "`https://<account_name>.blob.core.windows.net`. Clients get it with the credentials.",
+        "`https://<account_name>.blob.core.windows.net`. It is returned with the credentials.",
     )  # fmt: skip
 
     _has_no_slash = field_validator("endpoint")(without_slash)

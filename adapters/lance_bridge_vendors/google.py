@@ -33,18 +33,18 @@ class GoogleOptions(VendorOptions):
     service_account: str | None = Field(
         default=None,
         pattern=r"^[a-z0-9-]+@[a-z0-9.-]+\.gserviceaccount\.com$",
-        description="The service account whose tokens are handed out, each limited to one table. "
-        "The vendor's own account must be a Service Account Token Creator of it. By default, the "
+        description="The service account whose tokens clients get, each limited to one table. The "
+        "vendor's own account needs the role Service Account Token Creator on it. By default, the "
         "vendor's own account.",
     )
     duration_seconds: int = Field(
         default=3600,
         ge=60,
         le=_MAX_SECONDS,
-        description="How long credentials are good, in seconds; Google allows more than 3600 only "
-        "by a policy of the organization. Without `service_account`, they are good as long as the "
-        "token of the vendor's own account, an hour at most. A right that is withdrawn ends no "
-        "later.",
+        description="The lifetime of credentials in seconds. Google allows more than 3600 only by "
+        "a policy of the organization. Without `service_account`, credentials have the lifetime of "
+        "the token of the vendor's own account, at most an hour. A revoked right ends with the "
+        "credentials at the latest.",
     )
     sts_endpoint: str = Field(
         default="https://sts.googleapis.com", pattern=URL,
@@ -52,7 +52,7 @@ class GoogleOptions(VendorOptions):
     )  # fmt: skip
     iam_endpoint: str = Field(
         default="https://iamcredentials.googleapis.com", pattern=URL,
-        description="The address of Google's service that makes tokens of `service_account`.",
+        description="The address of Google's service that creates tokens of `service_account`.",
     )  # fmt: skip
 
     _has_no_slash = field_validator("sts_endpoint", "iam_endpoint")(without_slash)

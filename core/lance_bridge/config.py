@@ -100,70 +100,71 @@ class CatalogConfig(BaseModel):
         default=None,
         alias="default-namespace",
         examples=["sales"],
-        description="Namespace of tables that are given by their own name alone, as LanceDB does "
-        "where no `namespace_path` is given: names joined with dots, such as `sales`. ListTables "
-        "of the root lists it. It is not created.",
+        description="Namespace of tables whose identifier is a table name alone, as in LanceDB "
+        "without a `namespace_path`: names joined with dots, such as `sales`. ListTables of the "
+        "root lists its tables. It is not created.",
     )
     declare_grace: SecondsOrZero = Field(
         default=60.0,
         alias="declare.grace",
-        description="How long a declared table without data is kept for the thread that declared "
-        "it. Later, anyone may declare it again.",
+        description="How long a declared table without data is reserved for the thread that "
+        "declared it. Later, any client may declare it again.",
     )
     drop_check: Literal["catalog", "entries", "namespace"] = Field(
         default="catalog",
         alias="drop.check-sharing",
-        description="Where DropTable looks for another entry that shares the table's location "
-        "before it deletes: `catalog` reads every entry of the catalog, and what else could need "
-        "the table's files: shallow clones, and partitions. `entries` reads the entries alone, and "
-        "`namespace` those beside the table, with their clones and partitions.",
+        description="Which entries DropTable checks for one that shares the table's files before "
+        "it deletes them: `catalog` checks every entry of the catalog, with its shallow clones and "
+        "partitions; `entries` checks every entry without these; `namespace` checks the entries of "
+        "the table's namespace, with their shallow clones and partitions.",
     )
     vendor: str | None = Field(
         default=None,
         min_length=1,
         alias="credentials.vendor",
         examples=["aws"],
-        description="Who makes credentials that are good for one table: `aws`, `azure`, `google`, "
-        "or another vendor that is installed. `static` hands out those in `storage.*`, which are "
-        "good for all tables, and `none` hands out none. By default, the catalog itself is asked.",
+        description="The vendor of credentials that are limited to one table: `aws`, `azure`, "
+        "`google`, or another installed vendor. `static` returns the credentials in `storage.*`, "
+        "which are valid for all tables, and `none` returns none. By default, the catalog itself "
+        "vends credentials.",
     )
     allowed_roots: str | None = Field(
         default=None,
         min_length=1,
         alias="credentials.allowed_roots",
         examples=["s3://lake/tables,s3://archive"],
-        description="Directories and buckets, separated by commas, that a table must be inside "
-        "for a vendor to be asked. By default `root`, or the prefix that the vendor is for.",
+        description="Directories and buckets, separated by commas. A vendor makes credentials for "
+        "tables inside these only. By default `root`, or the prefix of the vendor.",
     )
     credentials_check: Literal["catalog", "namespace"] = Field(
         default="catalog",
         alias="credentials.check-sharing",
-        description="Where another entry is looked for whose location is a table's, contains it "
-        "or lies inside it, before a vendor is asked: in the whole catalog, or only beside the "
-        "table.",
+        description="Which entries are checked, before a vendor makes credentials, for a location "
+        "that equals, contains or is inside the table's: those of the whole catalog, or of the "
+        "table's namespace.",
     )
     credentials_write: bool = Field(
         default=False,
         alias="credentials.write",
-        description="Whether DescribeTable answers with credentials that may write, where any are "
-        "vended. Appending to a table by its name takes them. Declaring and creating a table "
-        "always do. A gateway decides by what the caller may do instead, where a vendor is set.",
+        description="Whether DescribeTable returns credentials to write, if any are vended. "
+        "Appending to a table by its name needs them. DeclareTable and CreateTable always return "
+        "them. A gateway with a vendor decides by the rights of the caller instead.",
     )
     public_options: str | None = Field(
         default=None,
         alias="credentials.public-options",
         examples=["region,endpoint"],
-        description="Options of `storage.*` that answers may have, separated by commas, with or "
-        "without the name of the store. Answers then have these, and credentials that the catalog "
-        "vends for the one table, and no others: for a server whose clients are not to have its "
-        "own credentials. By default, answers have all options and credentials.",
+        description="Options of `storage.*` that responses may contain, separated by commas, with "
+        "or without the prefix of the store. Responses then contain these, the credentials that "
+        "are vended for the table, and no others: for a server whose clients must not get its own "
+        "credentials. By default, responses contain all options and credentials.",
     )
     pickle_secrets: bool = Field(
         default=False,
         alias="pickle.secrets",
-        description="Whether a pickled namespace carries its secret properties, which include "
-        "every option in `storage.*` that is not known to be harmless, as regions and timeouts "
-        "are. Without them, the other side takes them from its environment.",
+        description="Whether a pickled namespace contains its secret properties. Every option in "
+        "`storage.*` is secret unless it is known not to be, such as a region or a timeout. If the "
+        "pickle does not contain them, the process that loads it reads them from its environment.",
     )
     secrets_file: str | None = Field(
         default=None,
@@ -171,7 +172,8 @@ class CatalogConfig(BaseModel):
         alias="secrets.file",
         examples=["/etc/lance-bridge/secrets.yaml"],
         description="A YAML file, on each machine that connects, whose keys and values are further "
-        "properties of this catalog. Given properties come first; those of the environment, last.",
+        "properties of this catalog. Properties that are passed take precedence over the file, and "
+        "the file over the environment.",
     )
     secrets_provider: str | None = Field(
         default=None,
@@ -179,7 +181,7 @@ class CatalogConfig(BaseModel):
         alias="secrets.provider",
         examples=["vault_secrets:read"],
         description="A function, as `module:function`, that is called with the other properties "
-        "when connecting and returns further ones, which come before those of `secrets.file`.",
+        "when connecting and returns further ones, which take precedence over `secrets.file`.",
     )
     storage: dict[str, str] = Field(
         default_factory=dict,
@@ -198,7 +200,7 @@ class CatalogConfig(BaseModel):
         description="Options of the vendor, as `credentials.<option>`. With a name of your own, "
         "`credentials.<name>.vendor`, `credentials.<name>.prefix` (such as `s3://lake/raw`) and "
         "`credentials.<name>.<option>` set a vendor for the tables inside one directory; the "
-        "longest prefix counts.",
+        "longest prefix applies.",
     )
 
     _sourced: frozenset[str] = PrivateAttr(default=frozenset())

@@ -163,7 +163,7 @@ def translate_errors(what: str) -> Iterator[None]:
         ) from error
     except _NO_ANSWER as error:
         raise ServiceUnavailableError(
-            f"No {what}: STS does not answer: {first_line(error)}"
+            f"No {what}: STS does not respond: {first_line(error)}"
         ) from error
     except boto.BotoCoreError as error:
         raise InternalError(f"No {what}: {type(error).__name__}: {first_line(error)}") from error
@@ -181,7 +181,7 @@ def _to_error(error: boto.ClientError, what: str) -> LanceNamespaceError:
         code = _CLOCK[0]
     kind, advice = _BY_CODE.get(code) or _classify_status(status)
     said = f"{code}: {text}" if text else code or f"HTTP status {status}"
-    return kind(f"No {what}: STS answers {said}" + (f". {advice}" if advice else ""))
+    return kind(f"No {what}: STS returned {said}" + (f". {advice}" if advice else ""))
 
 
 def _classify_status(status: int) -> tuple[type[LanceNamespaceError], str]:

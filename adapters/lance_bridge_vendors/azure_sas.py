@@ -138,7 +138,7 @@ def _to_error(error: AzureError, what: str) -> Exception:
             f"read from the environment: {text}"
         )
     if _has_no_response(error) or any(each in str(error) for each in _NO_ANSWER_TEXTS):
-        return ServiceUnavailableError(f"No {what}: Azure does not answer: {text}")
+        return ServiceUnavailableError(f"No {what}: Azure does not respond: {text}")
     status = error.status_code if isinstance(error, HttpResponseError) else None
     code = getattr(error, "error_code", None)
     if code:

@@ -17,7 +17,7 @@ URL = r"^https?://([\w.-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?/?$"
 """The URL of a service, without a path. It has anchors because pydantic searches for patterns."""
 HTTPS_URL = URL.replace("https?", "https")
 CLOCK = "The clock of this machine is wrong"
-LATER = "Repeat it later"
+LATER = "Retry later"
 
 
 def without_slash(url: str | None) -> str | None:
@@ -52,9 +52,9 @@ class Refusals:
             status: The HTTP status; 0 if unknown.
         """
         kind, advice = self._classify(status, text)
-        answer = f"{status}: {text}" if status else text
+        response = f"{status}: {text}" if status else text
         hint = f". {advice}" if advice else ""
-        return kind(f"No {what}: {self.service} answers {answer}{hint}")
+        return kind(f"No {what}: {self.service} returned {response}{hint}")
 
     def _classify(self, status: int, text: str) -> tuple[type[LanceNamespaceError], str]:
         def says(parts: tuple[str, ...]) -> bool:

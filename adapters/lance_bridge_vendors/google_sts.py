@@ -162,7 +162,7 @@ def translate_errors(what: str, sent: _BoundedRequest) -> Iterator[None]:
         ) from error
     except (exceptions.TransportError, requests.RequestException) as error:
         raise ServiceUnavailableError(
-            f"No {what}: Google does not answer: {first_line(error)}"
+            f"No {what}: Google does not respond: {first_line(error)}"
         ) from error
     except exceptions.GoogleAuthError as error:
         raise _REFUSALS.to_error(what, sent.status, first_line(error)) from error

@@ -140,7 +140,7 @@ def test_a_store_that_replaces_files_takes_no_batch(model: ChangedTables) -> Non
     model.go_on_to_its_end(writer)
     error = model.writers[0].client.error
     assert isinstance(error, UnsupportedOperationError)
-    assert "/lake/a replaces a file" in str(error)
+    assert "/lake/a ignores conditional writes" in str(error)
     assert prepared_of(model) == files_of(model.files) == []
 
 

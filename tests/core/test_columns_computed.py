@@ -164,7 +164,7 @@ def test_an_expression_that_has_another_type_now_fills_nothing(ns: MemoryNamespa
     add(ns, {"name": "same", "computed": "id"})
     retyped: Any = {"path": "id", "data_type": pa.int32()}
     dataset(ns).alter_columns(retyped)
-    with pytest.raises(errors.InvalidInputError, match="of type int32, not of the column"):
+    with pytest.raises(errors.InvalidInputError, match="has type int32, which is not the column"):
         backfill(ns, "same")
     assert values(ns, "same") == [None] * ROWS
 

@@ -157,7 +157,7 @@ def _check_request(
     found = expressions.types_of(dataset, table.name, {column.name: expression})[column.name]
     if found != column.field.to_arrow().type:
         raise invalid(
-            f"The expression of column '{column.path}' is of type {found}, not of the column's"
+            f"The expression of column '{column.path}' has type {found}, which is not the column's"
         )
     if request.where is not None:
         expressions.check_predicate(dataset, table.name, request.where, "where")

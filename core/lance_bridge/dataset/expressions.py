@@ -164,8 +164,8 @@ def require_sound(expression: str, bad: str) -> None:
     for is_wrong, why in (
         ("\0" in expression, "it has a NUL"),
         (_PLACEHOLDER.search(code), "it has a placeholder, which a request cannot fill"),
-        (_PREFIXED.search(code), "it has text with a letter before the quote"),
-        (_WINDOW.search(code), "it has a window (over), and an expression is about one row"),
+        (_PREFIXED.search(code), "it has a string with a prefix, such as n'x'"),
+        (_WINDOW.search(code), "it has a window function (over), but is computed row by row"),
         (_closes_unopened(code), "it is not one expression: it closes a bracket that is not open"),
         (_is_too_deep(code), f"it is too long: Lance plans no more than {MOST_CONDITIONS} "
          f"conditions, each of at most {MOST_STEPS} words and signs; `in (…)` takes a long list"),
@@ -249,7 +249,7 @@ def to_plan_error(error: Exception, bad: str) -> LanceNamespaceError:
         return TableColumnNotFoundError(f"{bad}: there is no column {missing}")
     if isinstance(error, RuntimeError):
         # A panic inside Lance.
-        return invalid(f"{bad}: it has something that Lance cannot plan")
+        return invalid(f"{bad}: Lance cannot plan it")
     # The last bracket is on a separate line, and the message is only one line.
     return invalid(f"{bad}: {first_line(ValueError(str(error).replace(_END, ')')))}")
 

@@ -261,7 +261,7 @@ def _merged_schema(rows: pa.Schema, table: pa.Schema, wanted: Merge) -> pa.Schem
 
 def _check_actions(wanted: Merge) -> None:
     if not wanted.on:
-        raise invalid("The request does not say by which columns to match: set `on`")
+        raise invalid("The request names no columns to match rows by: set `on`")
     if not (wanted.updates or wanted.insert_unmatched or wanted.deletes):
         raise invalid(
             "The request asks for no action: set `when_matched_update_all`, "

@@ -127,7 +127,7 @@ def type_from_json(json: Mapping[str, Any]) -> pa.DataType:
     unknown = set(json) - set(JsonArrowDataType.model_fields)
     if unknown:
         raise invalid(
-            f"data_type has an unknown {sorted(unknown)[0]!r}: it has type, fields, length"
+            f"data_type has an unknown key {sorted(unknown)[0]!r}: it has type, fields, length"
         )
     try:
         data_type = JsonArrowDataType.from_dict(dict(json))

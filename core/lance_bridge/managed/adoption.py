@@ -74,7 +74,7 @@ def _find_objection(directory: ManagedDirectory, data: bytes) -> str:
         return f"its transaction {content.transaction_file!r} is not based on version {latest}"
     transaction = directory.files.read(f"_transactions/{read[0]}")
     if transaction is None:
-        return f"its transaction {read[0]} is gone"
+        return f"its transaction {read[0]} is missing"
     committed = directory.read_final(latest)
     parent = parse_manifest(committed).data_files if committed is not None else frozenset()
     if not _explains(directory, transaction, content, parent):

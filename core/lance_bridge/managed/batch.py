@@ -98,7 +98,7 @@ class _Batch:
             except LanceNamespaceError as unknown:
                 raise OutcomeUnknownError(
                     f"Whether {self._intent} is committed is unknown: {unknown}. Its tables show "
-                    "it when the storage answers again"
+                    "it when the storage responds again"
                 ) from error
             if outcome is Outcome.COMMITTED:
                 return outcome

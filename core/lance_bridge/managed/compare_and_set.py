@@ -140,7 +140,7 @@ def release(table: TableEntry) -> None:
     except (TableNotFoundError, NamespaceNotFoundError):
         return
     except LanceNamespaceError as error:
-        logger.warning("%s stays held for a while: %s", table.name, error)
+        logger.warning("%s remains held until the hold expires: %s", table.name, error)
 
 
 def require_free(table: TableEntry) -> None:

@@ -86,9 +86,8 @@ class Intent:
         if self.files.put_new(self._record_path, data):
             discard(self.files, self._record_path)
             raise unsupported(
-                f"The storage at {self.files.location} replaces a file that is to be written only "
-                "if it does not exist, and so cannot have the outcome of a batch. Commit to the "
-                "tables one by one"
+                f"The storage at {self.files.location} ignores conditional writes, so it cannot "
+                "store the outcome of a batch. Commit to the tables one by one"
             )
 
     def is_recorded(self) -> bool:
@@ -155,7 +154,7 @@ class Intent:
         """Return the error for a table whose entry refers to a missing record."""
         return InvalidTableStateError(
             f"Whether version {table.managed_state().version + 1} of table '{table.name}' is "
-            f"committed is unknown: the record of {self} is gone. Restore that file, or "
+            f"committed is unknown: the record of {self} is missing. Restore that file, or "
             "deregister the table and register it again, without that version"
         )
 

@@ -87,4 +87,4 @@ def _restore(held: TableEntry, before: TableEntry) -> None:
     except (TableNotFoundError, NamespaceNotFoundError):
         return
     except LanceNamespaceError as error:
-        logger.warning("%s stays held for a while: %s", held.name, error)
+        logger.warning("%s remains held until the hold expires: %s", held.name, error)

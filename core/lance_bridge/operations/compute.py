@@ -41,7 +41,7 @@ class ComputeOperations(Operations):
         if request.kind != _QUERY:
             raise unsupported(f"kind '{request.kind[:60]}' is not supported: only {_QUERY} is")
         if request.udtf_spec is not None:
-            raise invalid(f"udtf_spec does not go with kind {_QUERY}")
+            raise invalid(f"udtf_spec is not allowed with kind {_QUERY}")
         if request.auto_refresh:
             raise unsupported("auto_refresh is not supported: nothing here watches the sources")
         schema = _decode_schema(request.output_schema)

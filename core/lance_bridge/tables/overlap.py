@@ -80,7 +80,7 @@ class LocationIndex:
             if path != record.path or of_another_catalog:
                 raise InvalidTableStateError(
                     f"Table '{display(record.path)}' cannot be dropped with its data: the entry "
-                    f"'{display(path)}' cannot be read, and may be for the same place. Deregister "
+                    f"'{display(path)}' cannot be read, and may have the same location. Deregister "
                     f"the table instead. {_HINT}"
                 )
 
@@ -159,7 +159,7 @@ class LocationIndex:
         except PermissionDeniedError as error:
             raise PermissionDeniedError(
                 f"Nothing is deleted while '{display(entry.path)}' may have a partition at the "
-                f"same place and cannot be read: {error}. {_HINTS}"
+                f"same location and cannot be read: {error}. {_HINTS}"
             ) from error
 
     def _require_unchanged(self, record: TableRecord) -> None:
@@ -173,8 +173,8 @@ class LocationIndex:
 
 def _explain(what: str, error: PermissionDeniedError) -> str:
     return (
-        f"Nothing is deleted while {what} may hold an entry for the same place and cannot be read: "
-        f"{error}. {_HINT}"
+        f"Nothing is deleted while {what} may have an entry for the same location and cannot be "
+        f"read: {error}. {_HINT}"
     )
 
 

@@ -1,4 +1,4 @@
-"""Cases: what the target declares of itself."""
+"""Cases: the target's declarations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases: listings page by page, while tables and namespaces come and go."""
+"""Cases: listings page by page, while tables and namespaces are added and dropped."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def check_catalog(target: Target) -> None:
     except _FAILURES as error:
         place = f"--parent {'.'.join(parent)}" if parent else "the root"
         raise PreflightError(
-            f"the catalog does not answer a list of the namespaces under {place}: {error}\n"
+            f"the catalog could not list the namespaces under {place}: {error}\n"
             "Start its server, or correct the properties (-p) and the parent (--parent)."
         ) from error
 
@@ -115,7 +115,7 @@ def check_data_root(target: Target) -> None:
     except _FAILURES as error:
         raise PreflightError(
             f"--data-root {root} cannot be written: {error}\n"
-            "Name a place that can be, and what it needs with --storage-option KEY=VALUE."
+            "Set it to a writable location, and its credentials with --storage-option KEY=VALUE."
         ) from error
 
 

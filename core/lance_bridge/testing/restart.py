@@ -1,4 +1,4 @@
-"""Cases: the server is killed and comes back."""
+"""Cases: the server is killed and restarted."""
 
 from __future__ import annotations
 

@@ -206,7 +206,7 @@ def test_an_unreachable_account_is_given_up_in_time(azure: Replies) -> None:
         closed.bind(("127.0.0.1", 0))
         address = f"https://127.0.0.1:{closed.getsockname()[1]}"
     start = time.monotonic()
-    with pytest.raises(errors.ServiceUnavailableError, match="does not answer"):
+    with pytest.raises(errors.ServiceUnavailableError, match="does not respond"):
         vendor(address).vend(GRANT)
     assert time.monotonic() - start < 30
     assert "own-token" not in str(azure.paths)
@@ -220,7 +220,7 @@ def test_an_unreachable_identity_is_given_up_in_time(
         address = f"https://127.0.0.1:{closed.getsockname()[1]}"
     monkeypatch.setenv("AZURE_AUTHORITY_HOST", address)
     start = time.monotonic()
-    with pytest.raises(errors.ServiceUnavailableError, match="does not answer"):
+    with pytest.raises(errors.ServiceUnavailableError, match="does not respond"):
         vendor(azure.address).vend(GRANT)
     assert time.monotonic() - start < 30
 

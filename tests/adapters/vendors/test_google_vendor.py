@@ -164,7 +164,7 @@ def test_an_unreachable_service_is_given_up_in_time(google: Replies, key: str) -
         closed.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{closed.getsockname()[1]}"
     start = time.monotonic()
-    with pytest.raises(errors.ServiceUnavailableError, match="does not answer"):
+    with pytest.raises(errors.ServiceUnavailableError, match="does not respond"):
         vendor(google, key, sts_endpoint=address).vend(GRANT)
     assert time.monotonic() - start < 30
 
@@ -174,7 +174,7 @@ def test_a_silent_service_is_given_up_in_time(google: Replies, key: str) -> None
     with closing(socket.create_server(("127.0.0.1", 0))) as silent:
         address = f"http://127.0.0.1:{silent.getsockname()[1]}"
         start = time.monotonic()
-        with pytest.raises(errors.ServiceUnavailableError, match="does not answer"):
+        with pytest.raises(errors.ServiceUnavailableError, match="does not respond"):
             vendor(google, key, sts_endpoint=address).vend(GRANT)
     assert time.monotonic() - start < 30
 

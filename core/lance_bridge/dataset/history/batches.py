@@ -44,7 +44,7 @@ def _require_batch_support(table: Table) -> None:
         UnsupportedOperationError: (0)
     """
     table.require_own_versions()
-    what = f"Table '{table.name}' cannot be committed to together with others: "
+    what = f"Table '{table.name}' cannot be part of a commit of several tables: "
     capabilities = table.connection.capabilities
     reason = capabilities.no_managed_tables or capabilities.no_alter
     if reason:

@@ -177,7 +177,7 @@ def _version_deleted(table: Table, ref: Ref) -> TableVersionNotFoundError:
 
 def _already_exists(table: Table, name: str) -> TableTagAlreadyExistsError:
     return TableTagAlreadyExistsError(
-        f"Table '{table.name}' already has a tag '{name}': update it to move it"
+        f"Table '{table.name}' already has a tag '{name}': move it with UpdateTableTag"
     )
 
 

@@ -123,7 +123,7 @@ def _check_numbers(request: Request) -> None:
     if request.ef is not None and request.ef < wanted_rows(request) + (request.offset or 0):
         raise invalid(f"`ef` ({request.ef}) must be at least k plus offset")
     if request.bypass_vector_index and request.fast_search:
-        raise invalid("`bypass_vector_index` reads every row, `fast_search` only those of an index")
+        raise invalid("`bypass_vector_index` and `fast_search` cannot be combined")
     _check_bounds(request)
 
 

@@ -1,9 +1,9 @@
-"""Where a table is, in a form that travels to executors, and how a task opens it.
+"""Addresses of tables that can be sent to executors, and how a task opens a table.
 
-The driver finds the table (`lookup`) and decides on a version. Executors get an `Access`: the
-location, that version and the storage options, so that a task makes no catalog call unless its
-credentials would run out. `connections` is imported when it is called: that takes a worker longer
-than a small task.
+The driver finds the table (`lookup`) and chooses a version. Executors get an `Access`: the
+location, that version and the storage options, so that a task calls the catalog only if its
+credentials are about to expire. `connections` is imported lazily: importing it takes a worker
+longer than a small task.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ if TYPE_CHECKING:
 
 CATALOG_SETTINGS = "spark.sql.catalog."
 CATALOG_CLASS = "org.lancebridge.spark.LanceCatalog"
-"""The class of the SQL catalog; a catalog of the session that names another one is not ours."""
+"""The class of the SQL catalog; a session catalog of another class is not ours."""
 _LEAST_SECONDS = 300.0
-"""A task that gets credentials that end sooner than this fetches new ones."""
+"""A task fetches new credentials if those it gets expire sooner than this."""
 _INDEX_BYTES, _METADATA_BYTES = 256 << 20, 128 << 20
-"""The most that a worker keeps of indices, and of what else is not rows."""
+"""Maximum sizes of a worker's caches of indices and of other metadata."""
 
 
 @dataclass(frozen=True)
 class CatalogAddress:
-    """A catalog and how to connect to it; its properties may hold secrets, and are never shown."""
+    """A catalog and how to connect to it; its properties may hold secrets and are never shown."""
 
     name: str
-    """What messages call it, and what `connect` gets if ``impl`` is not set."""
+    """Its name in messages, and what `connect` gets if ``impl`` is not set."""
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Those of the catalog, ``impl`` among them, or what is given besides a configured one's."""
+    """The catalog's properties with ``impl``, or those that override a configured catalog's."""
 
     def connect(self) -> LanceBridgeNamespace:
-        """Return the namespace; one per process for equal addresses.
+        """Return the namespace; equal addresses share one per process.
 
         Raises:
             InvalidInputError: (13) no such catalog, bad properties, or pylance's own namespace.
@@ -57,7 +57,7 @@ class CatalogAddress:
 
 @dataclass(frozen=True)
 class TableAddress:
-    """A table's name in a catalog, or a location; ``storage`` goes with a location only."""
+    """A table's name in a catalog, or a location; ``storage`` is for a location only."""
 
     catalog: CatalogAddress | None = None
     path: tuple[str, ...] = ()
@@ -66,13 +66,13 @@ class TableAddress:
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """The table's name in messages."""
         if self.catalog is None:
             return self.location
         return f"{self.catalog.name}.{display(self.path)}"
 
     def vend(self, *, write: bool) -> dict[str, str] | None:
-        """Ask the catalog for storage options of the table, or return None for none."""
+        """Return storage options of the table from the catalog, or None if there are none."""
         from . import connections  # noqa: PLC0415 - see the top of this file
 
         if self.catalog is None:
@@ -87,19 +87,19 @@ class Access:
 
     address: TableAddress
     location: str
-    """As pylance spells it."""
+    """In pylance's spelling."""
     version: int
     branch: str | None = None
     write: bool = False
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def open(self) -> lance.LanceDataset:
-        """Open the version; with new credentials if the present ones would end too soon.
+        """Open the version, with new credentials if the current ones expire soon.
 
         Raises:
             ServiceUnavailableError: (17)
         """
-        options, renewal = self.storage_options(), self.renewal()
+        options, arguments = self.storage_options(), self.renewal_arguments()
         on_main = self.version if self.branch is None else None
         with translate_lance_errors(
             f"Table '{self.address.name}' at {self.location} could not be opened"
@@ -109,49 +109,49 @@ class Access:
                 version=on_main,
                 storage_options=options,
                 session=_session(),
-                **renewal,
+                **arguments,
             )
             if self.branch is None:
                 return dataset
             return dataset.checkout_version((self.branch, self.version))
 
     def storage_options(self) -> dict[str, str] | None:
-        """Return options that last for a while, or None for none."""
+        """Return options that do not expire soon, or None if there are none."""
         expires = self.storage.get(EXPIRES_AT)
         if expires is None or int(expires) / 1000 - time.time() > _LEAST_SECONDS:
             return dict(self.storage) or None
-        return self.renewed()
+        return self.fetch_storage_options()
 
-    def renewed(self) -> dict[str, str] | None:
-        """Return new options from the catalog, or None for none."""
+    def fetch_storage_options(self) -> dict[str, str] | None:
+        """Return new options from the catalog, or None if there are none."""
         return self.address.vend(write=self.write)
 
-    def renewal(self) -> dict[str, Any]:
-        """Return the arguments by which pylance asks for new options before the old ones end."""
+    def renewal_arguments(self) -> dict[str, Any]:
+        """Return the arguments by which pylance requests new options before the old ones expire."""
         if EXPIRES_AT not in self.storage:
             return {}
-        return {"namespace_client": _Renewal(self), "table_id": [self.location]}
+        return {"namespace_client": _RenewalNamespace(self), "table_id": [self.location]}
 
 
 @lru_cache(maxsize=1)
 def _session() -> Any:
-    """Return what the tasks of a process share: what they have read of indices and manifests."""
-    # pylance's types do not know its Session by that name.
+    """Return the caches of indices and manifests that all tasks of a process share."""
+    # pylance's type stubs lack Session.
     make: Any = vars(lance)["Session"]
     return make(index_cache_size_bytes=_INDEX_BYTES, metadata_cache_size_bytes=_METADATA_BYTES)
 
 
-class _Renewal(LanceNamespace):
-    """Answers what pylance asks a namespace while it reads or writes one table."""
+class _RenewalNamespace(LanceNamespace):
+    """The namespace that pylance calls for new options while it reads or writes one table."""
 
     def __init__(self, access: Access) -> None:
         self._access = access
 
     def namespace_id(self) -> str:
-        """Return the key by which a session of pylance shares a table's store.
+        """Return the key by which a pylance session shares a table's store.
 
-        It has the location, and the catalog's connection with the right that was asked for. The
-        hash tells connections of one process apart, without a call, and shows no secret.
+        It contains the location, a hash of the catalog's connection, and the requested access. The
+        hash distinguishes connections of one process without a call, and reveals no secret.
         """
         catalog = self._access.address.catalog
         given = "" if catalog is None else (catalog.name, *sorted(catalog.properties.items()))
@@ -159,25 +159,25 @@ class _Renewal(LanceNamespace):
         return f"{self._access.location}#{hash(given)}#{right}"
 
     def describe_table(self, request: DescribeTableRequest) -> DescribeTableResponse:  # noqa: ARG002 - one table
-        """Answer with new storage options."""
-        options = self._access.renewed()
+        """Return the location with new storage options."""
+        options = self._access.fetch_storage_options()
         return DescribeTableResponse(location=self._access.location, storage_options=options)
 
 
-# -- names as Spark users write them --------------------------------------------------------------
+# -- names in Spark -------------------------------------------------------------------------------
 
 
 def catalogs_of(spark: Any) -> dict[str, CatalogAddress]:
-    """Return the catalogs of ours that a session's settings declare, by name."""
+    """Return our catalogs that a session's settings declare, by name."""
     return catalogs_in(dict(spark.conf.getAll))
 
 
 def catalogs_in(settings: Mapping[str, str]) -> dict[str, CatalogAddress]:
-    """Return the catalogs of ours that settings declare, by name.
+    """Return our catalogs that settings declare, by name.
 
-    A catalog is ours where ``spark.sql.catalog.<name>`` is the class of the SQL catalog, or where
-    ``spark.sql.catalog.<name>.impl`` is set and no class is named. What follows the name in the
-    other settings are its properties.
+    A catalog is ours if ``spark.sql.catalog.<name>`` is the class of the SQL catalog, or if
+    ``spark.sql.catalog.<name>.impl`` is set without a class. Its properties are the settings with
+    the prefix ``spark.sql.catalog.<name>.``.
     """
     found: dict[str, dict[str, str]] = {}
     foreign: set[str] = set()
@@ -201,9 +201,9 @@ def catalogs_in(settings: Mapping[str, str]) -> dict[str, CatalogAddress]:
 
 
 def address_of(spark: Any, table: str) -> TableAddress:
-    """Return where a table is: ``catalog.db.table``, or a location (anything with a slash).
+    """Return the address of a table, given as ``catalog.db.table`` or a location (with a slash).
 
-    The catalog is one of the session's settings, or else of the configuration file.
+    The catalog is looked up in the session's settings, then in the configuration file.
 
     Raises:
         InvalidInputError: (13) the catalog is unknown, or the name is malformed.

@@ -87,7 +87,7 @@ def test_readers_writers_and_other_connections_share_no_store_in_a_session() -> 
     def identity(*, write: bool, **properties: str) -> str:
         address = TableAddress(CatalogAddress("glue", properties), ("db", "t"))
         access = Access(address, "s3://bucket/t", 1, write=write, storage={EXPIRES_AT: "0"})
-        return str(access.renewal()["namespace_client"].namespace_id())
+        return str(access.renewal_arguments()["namespace_client"].namespace_id())
 
     found = [
         identity(write=write, access_key_id=key) for write in (True, False) for key in ("a", "b")

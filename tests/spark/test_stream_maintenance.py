@@ -41,7 +41,7 @@ def test_a_number_that_is_none_is_refused(value: str) -> None:
 
 
 def test_an_age_without_a_number_of_batches_is_refused() -> None:
-    with pytest.raises(InvalidInputError, match=r"no stream\.compact_every"):
+    with pytest.raises(InvalidInputError, match=r"requires stream\.compact_every"):
         stated(clean_up_after_hours="1")
 
 

@@ -152,7 +152,7 @@ def test_a_vector_of_another_length_ends_the_write(spark: SparkSession, tmp_path
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"vector.w": "2"}, "'vector.w' names no column"),
+        ({"vector.w": "2"}, "'vector.w' names a column that does not exist"),
         ({"vector.v": "0"}, "'vector.v' must be a whole number from 1"),
         ({"vector.v": "2147483648"}, "'v' must have 1 to 2147483647 numbers"),
         ({"vector.id": "2"}, "Column 'id' cannot hold vectors"),

@@ -16,7 +16,7 @@ from lance_bridge.dataset import translate_query_errors
 from lance_bridge.errors import ErrorCapturingReader, invalid
 
 from ..addresses import Access
-from ..source.arrays import stored, to_spark
+from ..source.arrays import to_lance, to_spark
 from ..source.types import ROW_ADDRESS, ROW_ID
 from .tasks import answer, done
 
@@ -102,7 +102,7 @@ class Filling:
                     "row, since Spark gave the rows in another order (a subquery does that)"
                 )
             last = int(places[-1])
-            column = stored(array, self.field)
+            column = to_lance(array, self.field)
             yield pa.RecordBatch.from_arrays([column], schema=self._written())
 
     def fill_if_any(self, fragment: int, values: Values) -> Filled | None:
@@ -112,7 +112,7 @@ class Filling:
 
     def _keyed(self, values: Values) -> Iterator[pa.RecordBatch]:
         for rows, array in values:
-            column = stored(array, self.field)
+            column = to_lance(array, self.field)
             yield pa.RecordBatch.from_arrays([column, rows], schema=self._written())
 
     def _fragment(self, number: int) -> lance.LanceFragment:

@@ -1,4 +1,4 @@
-"""The data source `lance` for Spark: tables of Lance by name or by location, without the JVM."""
+"""The data source `lance` for Spark: Lance tables by name or location, in pure Python."""
 
 from .datasource import LanceSource, with_catalogs
 from .pyfiles import cache_zip_importers_in_worker

@@ -1,4 +1,4 @@
-"""Partial aggregates: counts, sums and extremes of the fragments of a task, whole or by group."""
+"""Partial aggregates of a task's fragments: count, sum, min and max, optionally by group."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ FUNCTIONS = ("count", "sum", "min", "max")
 
 
 def check(wanted: Sequence[Aggregate]) -> None:
-    """Raise InvalidInput (13) for a function that is none of `FUNCTIONS`."""
+    """Raise InvalidInput (13) for a function that is not one of `FUNCTIONS`."""
     for each in wanted:
         if each.function not in FUNCTIONS:
             raise invalid(f"Aggregate '{each.function}' is none of {', '.join(FUNCTIONS)}")
 
 
 def columns_of(wanted: Sequence[Aggregate], groups: Sequence[str] = ()) -> list[str]:
-    """Return the columns to read, each once: those of the groups come first."""
+    """Return the columns to read without duplicates, with the group columns first."""
     aggregated = (each.column for each in wanted if each.column is not None)
     return list(dict.fromkeys([*groups, *aggregated]))
 
@@ -39,16 +39,16 @@ def partial(
     wanted: Sequence[Aggregate],
     schema: pa.Schema,
 ) -> pa.RecordBatch:
-    """Return one row with the aggregates of some fragments, in the order asked for.
+    """Return one row with the aggregates of some fragments, in the requested order.
 
-    Of no rows, a count is 0 and everything else null. Sums of integers are checked: one that does
-    not fit into 64 bits fails.
+    Without rows, a count is 0 and every other aggregate is null. A sum of integers that does not
+    fit into 64 bits raises an error.
 
     Args:
-        schema: Whose types the answer has.
+        schema: The schema of the result.
 
     Raises:
-        InvalidInputError: (13) a function that is none of `FUNCTIONS`, or a sum that overflows.
+        InvalidInputError: (13) a function is not one of `FUNCTIONS`, or a sum overflows.
         ServiceUnavailableError: (17)
     """
     check(wanted)
@@ -92,7 +92,7 @@ def _scan(
 
 
 class _State:
-    """An aggregate as far as it has come."""
+    """The running state of an aggregate."""
 
     def __init__(self, wanted: Aggregate) -> None:
         self._wanted = wanted
@@ -108,10 +108,10 @@ class _State:
         self.rows += len(values) - values.null_count
         if self._wanted.function == "count" or values.null_count == len(values):
             return
-        found = _of(self._wanted.function, values)
-        self._found = found if self._found is None else self._joined(self._found, found)
+        found = _compute(self._wanted.function, values)
+        self._found = found if self._found is None else self._combine(self._found, found)
 
-    def _joined(self, one: Any, other: Any) -> Any:
+    def _combine(self, one: Any, other: Any) -> Any:
         if self._wanted.function == "sum":
             return one + other
         return min(one, other) if self._wanted.function == "min" else max(one, other)
@@ -125,7 +125,7 @@ class _State:
         return self._found
 
 
-def _of(function: str, values: pa.Array) -> Any:
+def _compute(function: str, values: pa.Array) -> Any:
     if function == "min":
         return pc.min(values).as_py()
     if function == "max":
@@ -136,7 +136,7 @@ def _of(function: str, values: pa.Array) -> Any:
 
 
 def _exact_sum(values: pa.Array) -> int:
-    """Return a sum that does not wrap around, as Arrow's own does."""
+    """Return a sum that, unlike Arrow's, does not wrap around."""
     least, most = pc.min_max(values).values()
     if max(abs(least.as_py()), abs(most.as_py())) * len(values) < _LIMIT:
         return int(pc.sum(values).as_py())
@@ -145,7 +145,7 @@ def _exact_sum(values: pa.Array) -> int:
 
 _ROWS = 1 << 20
 _BYTES = 64 << 20
-"""What is held of a table at a time: it is grouped as soon as it is as many rows, or as large."""
+"""Rows are aggregated by group when this many rows or bytes have been read."""
 
 
 def partial_by_group(
@@ -154,23 +154,23 @@ def partial_by_group(
     wanted: Sequence[Aggregate],
     schema: pa.Schema,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield aggregates by group: a group's values, then its aggregates, in the order asked for.
+    """Yield aggregates by group: a group's values, then its aggregates, in the requested order.
 
-    A group comes once for every so many rows, and the reader combines the parts.
+    A group may be yielded several times; the reader combines its parts.
 
     Args:
         batches: Rows, with the columns of `columns_of`.
-        groups: Columns of which each combination of values, null too, is a group.
-        schema: Whose types the answer has.
+        groups: The columns to group by; null is a value.
+        schema: The schema of the result.
 
     Raises:
-        InvalidInputError: (13) a function that is none of `FUNCTIONS`, or a sum of 64
-            bits, which may overflow.
+        InvalidInputError: (13) a function is not one of `FUNCTIONS`, or a sum of 64-bit integers,
+            which may overflow.
     """
     check(wanted)
-    for rows in _portions(batches):
+    for rows in _split_rows(batches):
         _check_sums(wanted, rows.schema)
-        yield _grouped(rows, groups, wanted, schema)
+        yield _aggregate_by_group(rows, groups, wanted, schema)
 
 
 def _check_sums(wanted: Sequence[Aggregate], schema: pa.Schema) -> None:
@@ -179,7 +179,7 @@ def _check_sums(wanted: Sequence[Aggregate], schema: pa.Schema) -> None:
             raise invalid(f"A sum of column '{each.column}' by group may overflow 64 bits")
 
 
-def _portions(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+def _split_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     held: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
@@ -195,14 +195,14 @@ def _portions(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(held)
 
 
-def _grouped(
+def _aggregate_by_group(
     rows: pa.Table, groups: Sequence[str], wanted: Sequence[Aggregate], schema: pa.Schema
 ) -> pa.RecordBatch:
     asked = [
         ([], "count_all") if each.column is None else (each.column, each.function)
         for each in wanted
     ]
-    # The tasks of Spark are the threads.
+    # Spark runs tasks in parallel, so that more threads would compete with them.
     found = rows.group_by(list(groups), use_threads=False).aggregate(asked).combine_chunks()
     columns = [column.cast(field.type) for column, field in zip(found.columns, schema, strict=True)]
     return pa.Table.from_arrays(columns, schema=schema).to_batches()[0]

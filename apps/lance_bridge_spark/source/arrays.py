@@ -1,4 +1,4 @@
-"""Arrow arrays from Lance to Spark and back, with as few copies as their types allow."""
+"""Conversion of Arrow arrays from Lance to Spark and back, with as few copies as possible."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from lance_bridge.errors import (
 
 
 def to_spark(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return a batch of Lance in the schema that Spark expects, its columns by name.
+    """Return a batch from Lance in the schema that Spark expects; columns are matched by name.
 
     Raises:
-        InvalidInputError: (13) a value that Spark's type does not hold, such as a nanosecond.
+        InvalidInputError: (13) Spark's type cannot hold a value, such as a nanosecond.
     """
     if not len(schema):
-        # A batch of rows without columns.
+        # A batch without columns still has a number of rows.
         return pa.RecordBatch.from_struct_array(pa.array([{}] * batch.num_rows, pa.struct([])))
     columns = [_read(batch.column(field.name), field) for field in schema]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
@@ -36,60 +36,60 @@ def to_spark(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 def _read(array: pa.Array, field: pa.Field) -> pa.Array:
     try:
-        return _as(array, field.type)
+        return _cast(array, field.type)
     except pa.ArrowException as error:
         raise invalid(f"Column '{field.name}' cannot be read: {first_line(error)}") from error
 
 
-def _as(array: pa.Array, kind: pa.DataType) -> pa.Array:
+def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if array.type.equals(kind):
         return array
     if arrow.is_fixed_size_list(array.type) and arrow.is_list(kind):
         return _to_list(array, kind)
     if arrow.is_time32(array.type):
-        array = array.cast(pa.int32())  # Arrow has no way to 64 bits
+        array = array.cast(pa.int32())  # Arrow cannot cast it to 64 bits directly
     return array.cast(kind)
 
 
 def _to_list(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return vectors as lists; where none is null, their numbers are not copied."""
+    """Return vectors as lists, without copying their numbers if none is null."""
     size = array.type.list_size
     if array.null_count:
         return array.cast(kind)
-    values = _as(array.values.slice(array.offset * size, len(array) * size), kind.value_type)
+    values = _cast(array.values.slice(array.offset * size, len(array) * size), kind.value_type)
     offsets = pa.array(np.arange(len(array) + 1, dtype=np.int32) * np.int32(size))
     return pa.ListArray.from_arrays(offsets, values, type=kind)
 
 
 class ToLance(ErrorCapturingReader):
-    """The batches of a task in the schema of the table, and what went wrong on the way."""
+    """The batches of a task in the schema of the table, and the error of their conversion."""
 
     def __init__(
         self, batches: Iterator[pa.RecordBatch], schema: pa.Schema, names: Mapping[str, str]
     ) -> None:
-        """Take batches as they come.
+        """Convert batches lazily.
 
         Args:
-            names: What the batches call each column of the schema.
+            names: The name in the batches of each column of the schema.
         """
-        # Spark's batches without rows have no offsets where Lance looks for some.
-        super().__init__(self._converted(batch) for batch in batches if batch.num_rows)
+        # Spark's empty batches lack the offsets that Lance reads.
+        super().__init__(self._convert_batch(batch) for batch in batches if batch.num_rows)
         self._schema = schema
         self._names = names
         self.count = 0
-        """Rows so far."""
+        """The number of rows converted so far."""
 
-    def _converted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        columns = [stored(batch.column(self._names[f.name]), f) for f in self._schema]
+    def _convert_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        columns = [to_lance(batch.column(self._names[f.name]), f) for f in self._schema]
         self.count += batch.num_rows
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
     @contextmanager
     def writing(self, what: str) -> Iterator[None]:
-        """Raise what was wrong with the rows in place of what pylance makes of it.
+        """Raise the original error of the rows instead of the one that pylance makes of it.
 
         Raises:
-            InvalidInputError: (13) Lance refuses the rows.
+            InvalidInputError: (13) Lance rejects the rows.
             ServiceUnavailableError: (17) the storage failed.
             InternalError: (18) Lance panicked.
         """
@@ -104,38 +104,38 @@ class ToLance(ErrorCapturingReader):
             raise as_namespace_error(what, error) from error
 
 
-def stored(array: pa.Array, field: pa.Field) -> pa.Array:
-    """Return a column as the table stores it.
+def to_lance(array: pa.Array, field: pa.Field) -> pa.Array:
+    """Return a column in the type that the table stores.
 
     Raises:
-        InvalidInputError: (13) a value that the column cannot hold.
+        InvalidInputError: (13) the column cannot hold a value.
     """
     if array.null_count and not field.nullable:
         raise invalid(f"Column '{field.name}' must not be null, and is in some rows")
     try:
-        return align(_converted(array, field.type, field.name))
+        return align(_convert(array, field.type, field.name))
     except pa.ArrowException as error:
         raise invalid(f"Column '{field.name}' cannot be stored: {first_line(error)}") from error
 
 
-def _converted(array: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
+def _convert(array: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
     if array.type.equals(kind):
         return array
     if arrow.is_list(array.type):
         if arrow.is_fixed_size_list(kind):
             return _to_vectors(array, kind, name)
         if arrow.is_list(kind):
-            return _with_elements(array, kind, name)
+            return _convert_elements(array, kind, name)
     if arrow.is_struct(array.type) and arrow.is_struct(kind):
         parts = dict(zip([each.name for each in array.type], array.flatten(), strict=True))
         fields = list(kind)
-        columns = [_converted(parts[each.name], each.type, name) for each in fields]
+        columns = [_convert(parts[each.name], each.type, name) for each in fields]
         return pa.StructArray.from_arrays(columns, fields=fields, mask=array.is_null())
     return array.cast(kind)
 
 
-def _with_elements(array: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
-    elements = _converted(array.flatten(), kind.value_type, name)
+def _convert_elements(array: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
+    elements = _convert(array.flatten(), kind.value_type, name)
     lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     return pa.ListArray.from_arrays(
@@ -144,14 +144,14 @@ def _with_elements(array: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
 
 
 def _to_vectors(array: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
-    """Return lists as vectors; where none is null, their numbers are not copied.
+    """Return lists as vectors, without copying their numbers if none is null.
 
-    By hand, because pyarrow's own cast ends the process where all lists are null.
+    pyarrow's own cast crashes the process if all lists are null.
     """
     size = kind.list_size
     if pc.any(pc.not_equal(pc.list_value_length(array), size)).as_py():
         raise invalid(f"Column '{name}' has lists whose length is not {size}")
-    numbers = _converted(array.flatten(), kind.value_type, name)
+    numbers = _convert(array.flatten(), kind.value_type, name)
     vectors = pa.FixedSizeListArray.from_arrays(numbers, type=kind)
     if not array.null_count:
         return vectors

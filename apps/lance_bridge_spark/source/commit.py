@@ -1,7 +1,7 @@
-"""Committing the files of a write: once, also where the reply is lost or the call is repeated.
+"""Committing the files of a write exactly once, even if a reply is lost or the call is repeated.
 
-A write has one transaction with an identifier of its own, made before its tasks start. Before an
-attempt, and after one that failed, the versions since the write began are searched for it.
+A write has one transaction with a unique identifier, generated before its tasks start. Before each
+attempt, and after a failed one, the versions since the write began are searched for it.
 """
 
 from __future__ import annotations
@@ -32,40 +32,42 @@ if TYPE_CHECKING:
     from ..spark_tables import SparkTable
 
 Operation = Callable[[list[FragmentMetadata]], Any]
-"""Makes the operation of a transaction out of the new fragments."""
+"""Builds the operation of a transaction from the new fragments."""
 
 NO_FRAGMENT = 2**32 - 1
-"""The id of no fragment. Changes that depend on a table being empty remove it, so that of two Lance
-commits one only: it lets those conflict that name the same fragment."""
+"""An id that no fragment has. Changes that require an empty table remove it, so that two of them
+conflict: Lance detects conflicts between commits that name the same fragment."""
 
 
-def guarded(dataset: lance.LanceDataset, but: Collection[int]) -> list[FragmentMetadata]:
-    """Return the fragments that a change leaves as they are, and that no other writer may change.
+def fragments_to_guard(
+    dataset: lance.LanceDataset, exclude: Collection[int]
+) -> list[FragmentMetadata]:
+    """Return the fragments that a change does not modify, and that no other writer may modify.
 
     Args:
-        but: The ids of those that it changes or removes.
+        exclude: The ids of the fragments that the change modifies or removes.
     """
-    return [each.metadata for each in dataset.get_fragments() if each.fragment_id not in but]
+    return [each.metadata for each in dataset.get_fragments() if each.fragment_id not in exclude]
 
 
 @dataclass(frozen=True)
 class Commit:
-    """A commit to be: of which table, since which version, and by which name."""
+    """A commit that has not been sent yet: its table, read version and transaction identifier."""
 
     address: TableAddress
     location: str
-    """Where the tasks have written: the table must still be there."""
+    """The location that the tasks wrote to, which must still be the table's."""
     version: int
     uuid: str
     branch: str | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
     alone: bool = False
-    """Whether any later version that another writer made is a conflict."""
+    """Whether any later version is a conflict."""
     entry: str | None = None
-    """The identifier of the table's entry when the write began, where it has one."""
+    """The identifier of the table's entry when the write began, if it has one."""
 
     def open(self) -> tuple[SparkTable, lance.LanceDataset]:
-        """Return the table as it is now, to be written to.
+        """Return the current table, opened for writing.
 
         Raises:
             InvalidTableStateError: (19) another table has its name now.
@@ -84,7 +86,7 @@ class Commit:
         return table, table.open(Ref(branch=self.branch), write=True)
 
     def run(self, fragments: Iterable[str], operation: Operation) -> int:
-        """Commit the fragments (in JSON) of all tasks, and return the version with them.
+        """Commit the fragments (in JSON) of all tasks, and return the new version.
 
         Raises:
             InvalidTableStateError: (19) another table has its name now.
@@ -108,18 +110,18 @@ def commit_once(
     *,
     alone: bool = False,
 ) -> int:
-    """Commit a transaction that nothing else has the identifier of, and return its version.
+    """Commit a transaction whose identifier is unique, and return its version.
 
-    Where it has been committed before, that version is returned.
+    If it is committed already, return that version.
 
     Args:
-        dataset: Of any version of the table, opened to be written to.
-        branch: The branch that the dataset is of; None is main.
+        dataset: Any version of the table, opened for writing.
+        branch: The branch of the dataset; None is main.
         alone: Whether any version after the one that was read is a conflict.
 
     Raises:
-        ConcurrentModificationError: (14) what others changed meanwhile does not go with it.
-        InvalidInputError: (13) Lance refuses it.
+        ConcurrentModificationError: (14) a concurrent change conflicts with it.
+        InvalidInputError: (13) Lance rejects it.
         OutcomeUnknownError: (17) the reply is lost, and the table cannot be read.
         ServiceUnavailableError: (17)
     """
@@ -132,7 +134,7 @@ def commit_once(
     if alone and not is_latest:
         raise concurrent_modification(table.path)
     options = table.storage_options(write=True)
-    # Without retries Lance overwrites the version that was read, and no later one.
+    # Without retries, Lance does not overwrite a version later than the one that was read.
     strict: dict[str, Any] = {"max_retries": 0} if alone and _is_overwrite(transaction) else {}
     try:
         with table.committing(dataset, "the change is not committed"):
@@ -140,7 +142,7 @@ def commit_once(
                 dataset, transaction, storage_options=options, **strict
             )
     except LanceNamespaceError as error:
-        done = _look_back(table, branch, transaction, error)
+        done = _find_after_failure(table, branch, transaction, error)
         if done is None:
             raise
         return done
@@ -156,7 +158,7 @@ def _find_commit(dataset: lance.LanceDataset, transaction: lance.Transaction) ->
     return find_commit(dataset, lambda each: each.uuid == transaction.uuid, read_version)
 
 
-def _look_back(
+def _find_after_failure(
     table: SparkTable,
     branch: str | None,
     transaction: lance.Transaction,

@@ -1,4 +1,4 @@
-"""The data source `lance`: what Spark asks first, for a read, a write or a stream."""
+"""The data source `lance`, Spark's entry point for reads, writes and streams."""
 
 from __future__ import annotations
 
@@ -41,27 +41,27 @@ if TYPE_CHECKING:
 
 
 class LanceSource(DataSource):
-    """Reads and writes tables of Lance, by name or by location."""
+    """Reads and writes Lance tables, by name or location."""
 
     catalogs: ClassVar[Mapping[str, CatalogAddress]] = {}
-    """Those of the session, by name; `with_catalogs` makes a source that has them."""
+    """The session's catalogs by name; `with_catalogs` returns a source with them."""
 
     loaded: SparkTable | None = None
-    """The table to read, where the statement has loaded it already."""
+    """The table to read, if the statement has loaded it already."""
 
     _pinned: tuple[Access, Search | None] | None = None
-    """The version that the schema was read of: the rows are read of the same."""
+    """The version whose schema was read; the rows are read from the same version."""
 
     @classmethod
     def name(cls) -> str:
         return requests.FORMAT
 
     def schema(self) -> StructType:
-        """Return the table's columns as Spark has them."""
+        """Return the table's columns as Spark types."""
         with spark_call():
             options = self._options()
             read = options.reading()
-            dataset, access, search = self._found(options, read, Scan())
+            dataset, access, search = self._open(options, read, Scan())
             self._pinned = access, search
             return types.read_schema(dataset.schema, access.address.name, read, search)
 
@@ -76,7 +76,7 @@ class LanceSource(DataSource):
                 access, search = self._pinned
                 dataset = access.open()
             else:
-                dataset, access, search = self._found(options, read, scan or Scan())
+                dataset, access, search = self._open(options, read, scan or Scan())
             name = access.address.name
             if scan is None or scan.aggregate is None:
                 types.check_readable(schema, dataset.schema, name, search)
@@ -95,7 +95,7 @@ class LanceSource(DataSource):
                 check_predicate(dataset, stream.address.name, read.filter, "Option 'filter'")
             return _stream_reader(stream, reading)
 
-    def _found(
+    def _open(
         self, options: Options, read: ReadOptions, scan: Scan
     ) -> tuple[lance.LanceDataset, Access, Search | None]:
         branch = scan.branch or read.branch
@@ -116,18 +116,18 @@ class LanceSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         with spark_call():
-            address, write, writing = self._writing(overwrite)
+            address, write, writing = self._parse_write(overwrite)
             if write.mode == requests.STAGE:
                 return StagedWriter(address, schema, write, writing)
             return LanceWriter(Job(address, schema, write, writing))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         with spark_call():
-            address, write, writing = self._writing(overwrite)
-            # A stream outlives the entry that it began with: each batch loads it.
+            address, write, writing = self._parse_write(overwrite)
+            # The entry may change while a stream runs: each batch loads it again.
             return LanceStreamWriter(address, schema, replace(write, entry=None), writing)
 
-    def _writing(self, overwrite: bool) -> tuple[TableAddress, Write, WriteOptions]:
+    def _parse_write(self, overwrite: bool) -> tuple[TableAddress, Write, WriteOptions]:
         options = self._options()
         writing = options.writing()
         mode = requests.OVERWRITE if overwrite else requests.APPEND
@@ -143,20 +143,20 @@ class LanceSource(DataSource):
 
 
 def with_catalogs(catalogs: Mapping[str, CatalogAddress]) -> type[LanceSource]:
-    """Return the source with a session's catalogs, to be registered there."""
+    """Return the source with a session's catalogs, for registration in that session."""
     return type("LanceSource", (LanceSource,), {"catalogs": dict(catalogs)})
 
 
 def with_settings(settings: str) -> type[LanceSource]:
-    """Return the source with the catalogs of a session's settings, which are a JSON object.
+    """Return the source with the catalogs that a session's settings (a JSON object) declare.
 
-    The class `SessionCatalogs` of the jar calls it by its name.
+    The class `SessionCatalogs` of the jar calls it by name.
     """
     return with_catalogs(catalogs_in(json.loads(settings)))
 
 
 def _stream_reader(stream: Stream, reading: Reading) -> DataSourceStreamReader:
-    """Return a reader of a stream, with all that this version of Spark can do."""
+    """Return a reader of a stream, with rate limits if this version of Spark supports them."""
     if hasattr(spark_datasource, "ReadLimit"):
         from .rate_limit import RateLimitedReader  # noqa: PLC0415 - what it imports is not in 4.1
 

@@ -1,7 +1,7 @@
-"""The errors of the catalogs and of Lance, as Spark's own kind: PySpark's exceptions.
+"""Translation of the errors of catalogs and Lance to PySpark's exceptions.
 
-Spark shows the text of what a Python data source raises, and no more. So the text begins with a
-condition, as Spark's own messages do, which also names the error of Lance.
+Spark shows only the message of an exception that a Python data source raises. So the message begins
+with a condition, like Spark's own messages, which names the Lance error.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ _ASKED_WRONG = (InvalidInputError, TableSchemaValidationError, UnsupportedOperat
 
 
 def spark_error(error: LanceNamespaceError) -> PySparkException:
-    """Return an error of Lance as one of PySpark's."""
+    """Return a Lance error as a PySpark exception."""
     kind = LanceValueError if isinstance(error, _ASKED_WRONG) else LanceError
     return kind(f"[{condition(error)}] {error}")
 
 
 def condition(error: LanceNamespaceError) -> str:
-    """Return the name of an error as Spark's conditions are spelled: LANCE_TABLE_NOT_FOUND."""
+    """Return the name of an error in the style of Spark's conditions: LANCE_TABLE_NOT_FOUND."""
     name = type(error).__name__.removesuffix("Error")
     return "LANCE_" + re.sub(r"(?<!^)(?=[A-Z])", "_", name).upper()
 
 
 def error_fields(error: Exception) -> dict[str, Any]:
-    """Return an error as the Java part takes it: ``{error: {code, message}}``."""
-    # The data source makes PySpark's exceptions of those of the namespace.
+    """Return an error in the Java part's format: ``{error: {code, message}}``."""
+    # The data source wraps the namespace's errors in PySpark's exceptions.
     cause = error.__cause__ if isinstance(error, PySparkException) else None
     found = cause if isinstance(cause, LanceNamespaceError) else error
     if not isinstance(found, LanceNamespaceError):

@@ -1,6 +1,6 @@
-"""Reads that the driver answers in place of tasks, because they look at few rows.
+"""Reads that the driver executes without tasks, because they scan few rows.
 
-Lance finds a row by an index in about a millisecond; a task costs Spark a hundred times as much.
+Lance finds a row by an index in about a millisecond; a Spark task takes a hundred times as long.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from .types import batch_schema
 
 @dataclass(frozen=True)
 class SizeLimit:
-    """How many rows are read at most, and how many bytes they may have."""
+    """The maximum number of rows to read, and of their bytes."""
 
     rows: int
     bytes: int
 
 
 def read(reading: Reading, dataset: lance.LanceDataset, limit: SizeLimit) -> pa.Table | None:
-    """Return all rows of a read, in the schema that Spark expects; None if they take too much.
+    """Return all rows of a read, in the schema that Spark expects; None if they exceed the limit.
 
     Raises:
-        LanceNamespaceError: What a task that reads them raises.
+        LanceNamespaceError: The same errors as in a task that reads them.
     """
     if limit.rows * _width(reading, dataset) > limit.bytes:
         return None
@@ -38,20 +38,20 @@ def read(reading: Reading, dataset: lance.LanceDataset, limit: SizeLimit) -> pa.
         found.append(batch)
         size += batch.nbytes
         if size > limit.bytes:
-            # Compressed values took less space than they need.
+            # The estimate was too low: the stored values are compressed.
             return None
     return pa.Table.from_batches(found, batch_schema(reading.schema))
 
 
 def _width(reading: Reading, dataset: lance.LanceDataset) -> int:
-    """Return about how many bytes a row has, by its types or by its files, whichever is more."""
+    """Return the estimated bytes of a row, by its types or by its files, whichever is larger."""
     files = [file for each in dataset.get_fragments() for file in each.metadata.files]
     stored = sum(file.file_size_bytes or 0 for file in files)
     return max(reading.with_width(dataset).width, stored // max(int(dataset.count_rows()), 1))
 
 
 def rows_to_read(reading: Reading, dataset: lance.LanceDataset) -> int | None:
-    """Return how many rows have to be looked at, at most; None where that cannot be known."""
+    """Return the maximum number of rows to scan, or None if it is unknown."""
     if reading.scan.fragments is not None:
         return None
     everything = int(dataset.count_rows())

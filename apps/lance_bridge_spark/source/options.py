@@ -1,6 +1,6 @@
-"""The options of the data source that users give: which there are, and what they say.
+"""The options of the data source for users: their names, and how to parse them.
 
-Spark passes their names in lower case, so they are matched without regard to case.
+Spark passes their names in lower case, so they are matched case-insensitively.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SEARCH = (
 _WRITE = ("data_storage_version", "max_rows_per_file", "max_bytes_per_file", "overwrite_schema")
 _STREAM = ("start_version", "max_rows_per_batch", "max_fragments_per_batch", "on_change")
 _SPARKS = ("checkpointlocation", "queryname", "truncate", "partitionoverwritemode")
-"""Options of Spark's own, which it hands to the source with the others."""
+"""Spark's own options, which it passes to the source together with the others."""
 _EVOLUTION = "mergeschema"
 """An option of other formats."""
 KNOWN = (*_ADDRESS, *_READ, *_SEARCH, *_WRITE, *_STREAM)
@@ -43,7 +43,7 @@ _PREFIXES = (STORAGE_PREFIX, VECTOR_PREFIX, requests.PREFIX)
 
 
 def whole_number(what: str, text: str, least: int = 1, most: int = 2**63 - 1) -> int:
-    """Return the number that an option or a property has. Raises InvalidInput (13) for others."""
+    """Return an option or a property as a whole number. Raise InvalidInput (13) otherwise."""
     is_number = text.isascii() and text.isdigit() and len(text) <= len(str(most))
     if not is_number or not least <= int(text) <= most:
         raise invalid(f"{what} must be a whole number from {least} to {most}, not {text[:60]!r}")
@@ -52,7 +52,7 @@ def whole_number(what: str, text: str, least: int = 1, most: int = 2**63 - 1) ->
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What to read, and in which pieces."""
+    """Options that say what to read, and how to split it into tasks and batches."""
 
     columns: tuple[str, ...] | None = None
     filter: str | None = None
@@ -69,7 +69,7 @@ class ReadOptions:
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """What to write files as."""
+    """Options of a write."""
 
     branch: str | None = None
     data_storage_version: str | None = None
@@ -77,10 +77,10 @@ class WriteOptions:
     max_bytes_per_file: int | None = None
     overwrite_schema: bool = False
     vectors: Mapping[str, int] = field(default_factory=dict)
-    """Dimensions by column, in small letters."""
+    """Dimensions by column name in lower case."""
 
     def for_lance(self) -> dict[str, Any]:
-        """Return what `lance.fragment.write_fragments` takes of them."""
+        """Return the arguments for `lance.fragment.write_fragments`."""
         given = {
             "data_storage_version": self.data_storage_version,
             "max_rows_per_file": self.max_rows_per_file,
@@ -90,15 +90,15 @@ class WriteOptions:
 
 
 class Options:
-    """The options of one use of the source. Unknown ones are refused."""
+    """The options of one read or write. Unknown ones are refused."""
 
     def __init__(
         self, options: Mapping[str, str], catalogs: Mapping[str, CatalogAddress] | None = None
     ) -> None:
-        """Look through the options.
+        """Check the names of the options.
 
         Args:
-            catalogs: Those of the session, by name.
+            catalogs: The session's catalogs, by name.
 
         Raises:
             InvalidInputError: (13) an option is unknown.
@@ -106,7 +106,7 @@ class Options:
         self._given = {key.lower(): value for key, value in options.items()}
         self._catalogs = catalogs or {}
         if "impl" not in self._given:
-            # With `impl`, the rest are its properties, and it knows which it has.
+            # With `impl`, the other options are its properties, which it checks itself.
             for key in self._given:
                 self._require_known(key)
 
@@ -127,20 +127,20 @@ class Options:
         )
 
     def text(self, key: str) -> str | None:
-        """Return an option, or None where it is not given."""
+        """Return an option, or None if it is not given."""
         return self._given.get(key)
 
     def has(self, prefix: str) -> bool:
-        """Return whether an option is given that begins so."""
+        """Return whether an option with this prefix is given."""
         return any(key.startswith(prefix) for key in self._given)
 
     # -- the table ---------------------------------------------------------------------------------
 
     def address(self) -> TableAddress:
-        """Return the table that is meant.
+        """Return the address of the table.
 
         Raises:
-            InvalidInputError: (13) none is named, or its catalog is not known.
+            InvalidInputError: (13) no table is named, or its catalog is unknown.
         """
         asked = requests.address_of(self._given)
         if asked is not None:
@@ -157,7 +157,7 @@ class Options:
                 f"'{name}' names no table: give a location with a slash, catalog.namespace.table, "
                 "or the option 'catalog' or 'impl'"
             )
-        return TableAddress(self._named(first), tuple(path))
+        return TableAddress(self._find_catalog(first), tuple(path))
 
     def _name(self) -> str:
         given = [key for key in ("path", "table", "location") if self.text(key)]
@@ -176,7 +176,7 @@ class Options:
             raise invalid("Option 'catalog' cannot be used together with 'impl'")
         if impl is not None:
             return CatalogAddress(impl, {"impl": impl, **self._properties()})
-        return None if name is None else self._named(name)
+        return None if name is None else self._find_catalog(name)
 
     def _properties(self) -> dict[str, str]:
         own = {*KNOWN, *_SPARKS}
@@ -187,7 +187,7 @@ class Options:
             if key not in own and not key.startswith(prefixes)
         }
 
-    def _named(self, name: str) -> CatalogAddress:
+    def _find_catalog(self, name: str) -> CatalogAddress:
         if name in self._catalogs:
             return self._catalogs[name]
         configured = named_catalogs()
@@ -210,7 +210,7 @@ class Options:
     # -- reading and writing -----------------------------------------------------------------------
 
     def reading(self) -> ReadOptions:
-        """Return what the options say of a read.
+        """Return the options of a read.
 
         Raises:
             InvalidInputError: (13)
@@ -236,7 +236,7 @@ class Options:
         return read
 
     def writing(self) -> WriteOptions:
-        """Return what the options say of a write.
+        """Return the options of a write.
 
         Raises:
             InvalidInputError: (13)
@@ -252,19 +252,19 @@ class Options:
         )
 
     def number(self, key: str, least: int = 1) -> int | None:
-        """Return a whole number, or None. Raises InvalidInput (13) for anything else."""
+        """Return a whole number, or None. Raise InvalidInput (13) for anything else."""
         text = self.text(key)
         return None if text is None else whole_number(f"Option '{key}'", text, least)
 
     def flag(self, key: str) -> bool:
-        """Return True or False. Raises InvalidInput (13) for anything else."""
+        """Return True or False. Raise InvalidInput (13) for anything else."""
         text = (self.text(key) or "false").lower()
         if text not in ("true", "false"):
             raise invalid(f"Option '{key}' must be true or false, not {text!r}")
         return text == "true"
 
     def names(self, key: str) -> tuple[str, ...] | None:
-        """Return names, from a JSON list or a list with commas, or None."""
+        """Return names from a JSON list or a comma-separated list, or None."""
         text = self.text(key)
         if text is None:
             return None
@@ -276,7 +276,7 @@ class Options:
         return tuple(each.strip() for each in text.split(",") if each.strip())
 
     def json(self, key: str) -> Any:
-        """Return what an option's JSON says. Raises InvalidInput (13) where it is none."""
+        """Return an option's parsed JSON. Raise InvalidInput (13) if it is invalid."""
         try:
             return json.loads(self._given[key])
         except ValueError as error:
@@ -287,7 +287,7 @@ class Options:
         if text is None:
             return None
         try:
-            # Python 3.10 does not know the Z.
+            # Python 3.10 does not parse the Z.
             time = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
         except ValueError:
             raise invalid(

@@ -1,4 +1,4 @@
-"""How a scan is cut into tasks: fragments in groups of about equal size."""
+"""Splitting a scan into tasks: groups of fragments of about equal size."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from .options import BATCH_ROWS, TASK_BYTES
 from .search import Search
 
 LEAST_BYTES = 4 * 1024 * 1024
-"""A task that reads less than this costs more to start than it saves."""
+"""A task that reads less than this takes longer to start than it saves."""
 _VARIABLE_BYTES = 32
-"""What a value of text or binary is taken to have."""
+"""The assumed size of a string or binary value."""
 _BATCH_BYTES = 8 * 1024 * 1024
 _MOST_BATCH_ROWS = 131_072
 _LEAST_BATCH_ROWS = 1024
@@ -28,28 +28,28 @@ _LEAST_BATCH_ROWS = 1024
 
 _INDEX = re.compile(r"\]@(.+?)\(\w+\)")
 _ALL_BY_INDEX = "refine_filter=--"
-"""How Lance's plans name an index that is asked, and say that nothing is left to look at."""
+"""Lance's plans name the indices of a query, and say if no filter remains for the rows."""
 
 
 @dataclass(frozen=True)
 class Fragments(InputPartition):
-    """The fragments that one task reads; None is all, without naming them."""
+    """The fragments that one task reads; None means all."""
 
     ids: tuple[int, ...] | None
     limit: int | None = None
-    """Rows at most, where this task has to stop."""
+    """The maximum number of rows that the task returns."""
     offset: int | None = None
-    """How many of the first rows it skips."""
+    """How many rows the task skips first."""
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much one task is to read, in rows or in bytes."""
+    """How much one task should read, in rows or in bytes."""
 
     rows: int | None = None
     bytes: int = TASK_BYTES
     parallelism: int | None = None
-    """How many tasks can run at once; by default as many as the driver's machine has processors."""
+    """How many tasks can run concurrently; by default the driver's number of processors."""
 
 
 def grouped(rows: Sequence[tuple[int, int]], width: int, sizes: Sizes) -> list[Fragments]:
@@ -57,13 +57,13 @@ def grouped(rows: Sequence[tuple[int, int]], width: int, sizes: Sizes) -> list[F
 
     Args:
         rows: Each fragment's id and number of rows.
-        width: Bytes that one row has about.
+        width: Estimated bytes of a row.
     """
     most = sizes.rows or _rows_per_task(sum(n for _, n in rows), width, sizes)
     groups: list[list[int]] = []
     filled = 0
     for fragment, count in rows:
-        # Half of a fragment may hang over: a group is nearer to its size with it than without.
+        # A group may exceed its size by half a fragment: it is closer to it than without it.
         if not groups or filled + count / 2 > most:
             groups.append([])
             filled = 0
@@ -79,7 +79,7 @@ def _rows_per_task(rows: int, width: int, sizes: Sizes) -> int:
 
 
 def width_of(kinds: Iterable[pa.DataType]) -> int:
-    """Return about how many bytes a row of these types has."""
+    """Return the estimated bytes of a row of these types."""
     return max(sum(_width(kind) for kind in kinds), 1)
 
 
@@ -95,10 +95,10 @@ def _width(kind: pa.DataType) -> int:
 
 
 def batch_rows(types: Iterable[pa.DataType]) -> int:
-    """Return how many rows a batch of columns has, where no option says.
+    """Return the default number of rows in a batch of these columns.
 
-    Few large batches cost less to hand over than many. But only values of a fixed width tell how
-    much memory they take.
+    A few large batches cost less to transfer than many small ones. But the memory of a batch is
+    known only for types of a fixed width.
     """
     kinds = list(types)
     if not all(map(_is_fixed, kinds)):
@@ -116,7 +116,7 @@ def _is_fixed(kind: pa.DataType) -> bool:
 
 
 def rows_of(dataset: lance.LanceDataset, ids: Sequence[int] | None = None) -> list[tuple[int, int]]:
-    """Return the ids of fragments and how many rows each has, from metadata alone.
+    """Return the ids of fragments and their numbers of rows, from metadata alone.
 
     Raises:
         InvalidInputError: (13) the version has no such fragment.
@@ -127,9 +127,9 @@ def rows_of(dataset: lance.LanceDataset, ids: Sequence[int] | None = None) -> li
 
 
 def rows_by_index(dataset: lance.LanceDataset, predicate: str) -> int | None:
-    """Return how many rows fulfil a predicate, or None if only the rows show it.
+    """Return how many rows match a predicate, or None if indices cannot count them.
 
-    Indices know it where they answer all of the predicate for all rows of the table.
+    Indices can if they evaluate the whole predicate for all rows of the table.
     """
     known = {index.name: index.num_rows_indexed for index in dataset.describe_indices()}
     if not known:
@@ -144,7 +144,7 @@ def rows_by_index(dataset: lance.LanceDataset, predicate: str) -> int | None:
 
 
 def rows_not_indexed(dataset: lance.LanceDataset, search: Search) -> int:
-    """Return how many rows a search has to compare itself, because no index has them."""
+    """Return how many rows a search has to scan because no index covers them."""
     kind = "VectorIndexDetails" if search.by_vector else "InvertedIndexDetails"
     indexed = [
         index.num_rows_indexed
@@ -161,7 +161,7 @@ def rows_not_indexed(dataset: lance.LanceDataset, search: Search) -> int:
 def cut(
     tasks: Sequence[Fragments], rows: Sequence[tuple[int, int]], offset: int, limit: int | None
 ) -> list[Fragments]:
-    """Return tasks for ``limit`` rows after the first ``offset``, and no more tasks than have any.
+    """Return tasks for ``limit`` rows after the first ``offset``, without those that have none.
 
     Args:
         rows: Each fragment's id and number of rows.

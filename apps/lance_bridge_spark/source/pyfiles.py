@@ -1,9 +1,8 @@
-"""Zip archives on the path of Spark's Python workers, which are not to be read for every call.
+"""Caching of zip archives on the path of Spark's Python workers.
 
-Spark puts its own jar on that path, and has a worker forget what it knows of the path: PySpark 4.1
-before each call, be it a task or a question to a data source, and later ones where the path grows.
-Up to Python 3.12 that reads the names of some thousand files again, which takes ten times as long
-as a call itself.
+Spark puts its own jar on that path and invalidates a worker's import caches: PySpark 4.1 before
+each call (a task, or a call to a data source), and later versions if the path grows. Up to Python
+3.12 this reads the names of some thousand files again, which takes ten times as long as the call.
 """
 
 from __future__ import annotations
@@ -19,20 +18,20 @@ _MODULE_OF_WORKERS = "pyspark.worker_util"
 
 
 class CachedZipImporter(zipimport.zipimporter):
-    """Finds modules in an archive, and reads its names again only where it was changed."""
+    """An importer that reads the names in an archive again only if the file has changed."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
-        self._state = self._now()
+        self._state = self._file_state()
 
     def invalidate_caches(self) -> None:
-        """Read the names again if the file is another than it was."""
-        now = self._now()
+        """Read the names again if the file has changed."""
+        now = self._file_state()
         if now != self._state:
             self._state = now
             super().invalidate_caches()
 
-    def _now(self) -> tuple[int, int] | None:
+    def _file_state(self) -> tuple[int, int] | None:
         try:
             found = os.stat(self.archive)
         except OSError:
@@ -41,10 +40,10 @@ class CachedZipImporter(zipimport.zipimporter):
 
 
 def cache_zip_importers(finders: MutableMapping[str, Any]) -> None:
-    """Replace each finder of an archive with a `CachedZipImporter`.
+    """Replace each zip importer with a `CachedZipImporter`.
 
     Args:
-        finders: By path, such as ``sys.path_importer_cache``.
+        finders: Finders by path, such as ``sys.path_importer_cache``.
     """
     for path, finder in list(finders.items()):
         if type(finder) is zipimport.zipimporter:
@@ -52,6 +51,6 @@ def cache_zip_importers(finders: MutableMapping[str, Any]) -> None:
 
 
 def cache_zip_importers_in_worker() -> None:
-    """Do so where this process is a worker of Spark, and its Python needs it."""
+    """Replace the zip importers if this process is a Spark worker and its Python needs it."""
     if _READS_AT_ONCE and _MODULE_OF_WORKERS in sys.modules:
         cache_zip_importers(sys.path_importer_cache)

@@ -1,4 +1,4 @@
-"""Streams with admission control and the trigger `availableNow`, which Spark has from 4.2 on."""
+"""Streams with admission control and the trigger `availableNow`, for Spark 4.2 and later."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class RateLimitedReader(LanceStreamReader, SupportsTriggerAvailableNow):
     """Reads no more per batch than Spark's read limit allows."""
 
     _last: int | None = None
-    """The version to end with."""
+    """The last version to read."""
 
     def latestOffset(  # type: ignore[override]  # Spark has both forms
         self, start: dict[str, int], limit: ReadLimit

@@ -1,4 +1,4 @@
-"""The reader of the data source: made on the driver, sent to the tasks."""
+"""The reader of the data source."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from .worker_calls import spark_call
 
 
 class LanceReader(DataSourceReader):
-    """Reads one version of a table: made on the driver, sent to the tasks."""
+    """Reads one version of a table; created on the driver and sent to the tasks."""
 
     def __init__(self, reading: Reading, dataset: lance.LanceDataset) -> None:
         self._reading = reading
         self._dataset: lance.LanceDataset | None = dataset
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the open dataset out: tasks open their own."""
+        """Leave out the open dataset: tasks open their own."""
         return {**self.__dict__, "_dataset": None}
 
     def rows_to_read(self) -> int | None:
-        """Return how many rows have to be looked at, at most, where that is known."""
+        """Return the maximum number of rows to scan, or None if it is unknown."""
         with spark_call():
-            return local_rows.rows_to_read(self._reading, self._opened())
+            return local_rows.rows_to_read(self._reading, self._open())
 
     def read_all(self, limit: local_rows.SizeLimit) -> pa.Table | None:
-        """Return the rows as tasks would, or None where they take more than that."""
+        """Return the rows that tasks would read, or None if they exceed the limit."""
         with spark_call():
-            return local_rows.read(self._reading, self._opened(), limit)
+            return local_rows.read(self._reading, self._open(), limit)
 
     def partitions(self) -> list[InputPartition]:
         with spark_call():
-            return list(self._reading.plan(self._opened()))
+            return list(self._reading.plan(self._open()))
 
-    def _opened(self) -> lance.LanceDataset:
+    def _open(self) -> lance.LanceDataset:
         return self._dataset or self._reading.access.open()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -1,4 +1,4 @@
-"""Which rows a read has, and how tasks read them: as Arrow batches that Spark takes as they are."""
+"""Planning a read and reading its rows in tasks, as Arrow batches in Spark's own types."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class Reading:
     options: ReadOptions
     search: Search | None = None
     width: int = 1
-    """About how many bytes a row has."""
+    """Estimated bytes of a row."""
 
     def with_width(self, dataset: lance.LanceDataset) -> Reading:
-        """Return the same, with the width of what is read of this table."""
+        """Return a copy with the width of the columns that are read from a dataset."""
         names = set(self.schema.fieldNames())
         return replace(
             self, width=planning.width_of(f.type for f in dataset.schema if f.name in names)
@@ -43,25 +43,25 @@ class Reading:
 
     @property
     def sizes(self) -> planning.Sizes:
-        """How much one task is to read."""
+        """How much one task should read."""
         options = self.options
         return planning.Sizes(options.rows_per_task, options.bytes_per_task, self.scan.parallelism)
 
     @property
     def filter(self) -> str | None:
-        """The condition of the SQL catalog and the user's own, both."""
+        """The SQL catalog's condition and the user's own, joined by AND."""
         given = [each for each in (self.scan.filter, self.options.filter) if each]
         return " AND ".join(map(in_brackets, given)) or None
 
     def plan(self, dataset: lance.LanceDataset) -> list[Fragments]:
-        """Return the tasks. There is one at least."""
+        """Return the tasks, at least one."""
         limit = self.options.limit
         if self.search is not None:
-            # The best of all rows are known to one that has seen all.
+            # Only a task that reads all rows knows the best ones.
             return [Fragments(self.scan.fragments, limit)]
         if limit is not None and self.filter:
             return [Fragments(self.scan.fragments, limit)]
-        if self.filter and self._is_little(dataset, self.filter):
+        if self.filter and self._fits_one_task(dataset, self.filter):
             return [Fragments(self.scan.fragments)]
         rows = planning.rows_of(dataset, self.scan.fragments)
         tasks = planning.grouped(rows, self.with_width(dataset).width, self.sizes)
@@ -71,8 +71,8 @@ class Reading:
             tasks = planning.cut(tasks, rows, self.scan.offset, self.scan.limit)
         return tasks or [Fragments(())]
 
-    def _is_little(self, dataset: lance.LanceDataset, predicate: str) -> bool:
-        """Return whether indices know that so few rows are read that one task is best."""
+    def _fits_one_task(self, dataset: lance.LanceDataset, predicate: str) -> bool:
+        """Return whether indices show that so few rows match that one task is enough."""
         rows = planning.rows_by_index(dataset, predicate)
         return rows is not None and rows * self.with_width(dataset).width <= planning.LEAST_BYTES
 
@@ -81,10 +81,10 @@ class Reading:
         yield from self.read_from(self.access.open(), part)
 
     def read_from(self, dataset: lance.LanceDataset, part: Fragments) -> Iterator[pa.RecordBatch]:
-        """Yield the same of a dataset that is open."""
+        """Yield the rows of some fragments of an open dataset, as `read` does."""
         expected = batch_schema(self.schema)
         if self.scan.aggregate is not None:
-            yield from self._aggregated(dataset, part, self.scan.aggregate, expected)
+            yield from self._aggregate(dataset, part, self.scan.aggregate, expected)
             return
         if part.ids == ():
             return
@@ -93,7 +93,7 @@ class Reading:
             for batch in self._scanner(dataset, part, expected.names).to_batches():
                 yield arrays.to_spark(batch, expected)
 
-    def _aggregated(
+    def _aggregate(
         self,
         dataset: lance.LanceDataset,
         part: Fragments,
@@ -114,23 +114,23 @@ class Reading:
         columns = [name for name in names if name not in (ROW_ID, ROW_ADDRESS)]
         return dataset.scanner(
             columns=columns,
-            # A scan of no column at all counts rows by their ids.
+            # A scan without columns counts rows by their ids.
             with_row_id=ROW_ID in names or not names,
             with_row_address=ROW_ADDRESS in names,
-            # Lance reads other columns than those it sorts by last only where there is a condition.
+            # Lance reads the columns that it does not sort by after the sort only with a filter.
             filter=self.filter or ("true" if self.scan.order else None),
             limit=self._limit(part),
             offset=part.offset,
             fragments=planning.fragments_of(dataset, part.ids),
             batch_size=self.options.batch_size or self._batch_rows(dataset, columns),
             scan_in_order=part.limit is not None or part.offset is not None,
-            **self._searching(),
-            **self._sorting(columns),
+            **self._search_arguments(),
+            **self._sort_arguments(columns),
         )
 
     def _batch_rows(self, dataset: lance.LanceDataset, columns: list[str]) -> int:
         if self.filter is not None or self.search is not None:
-            # Lance reads the columns of a condition in batches of as many rows.
+            # Lance reads the columns of a filter in batches of the same number of rows.
             return BATCH_ROWS
         known = {field.name: field.type for field in dataset.schema}
         return planning.batch_rows(known.get(name, pa.null()) for name in columns)
@@ -140,7 +140,7 @@ class Reading:
         given = [each for each in limits if each is not None]
         return min(given) if given else None
 
-    def _sorting(self, columns: list[str]) -> dict[str, Any]:
+    def _sort_arguments(self, columns: list[str]) -> dict[str, Any]:
         keys = self.scan.order
         if not keys:
             return {}
@@ -149,8 +149,8 @@ class Reading:
             "late_materialization": list({*columns} - {key.column for key in keys}),
         }
 
-    def _searching(self) -> dict[str, Any]:
+    def _search_arguments(self) -> dict[str, Any]:
         if self.search is None:
             return {}
-        # Lance is to add its column only where it is asked for.
+        # Lance should add the score or distance only if it is requested.
         return {**self.search.options, "disable_scoring_autoprojection": True}

@@ -24,7 +24,7 @@ TABLE = "lance_bridge.table"
 SCAN = "lance_bridge.scan"
 WRITE = "lance_bridge.write"
 ENTRY = "lance_bridge.secret.entry"
-"""The entry of the table to write to, as the statement has loaded it."""
+"""The entry of the table to write to, as loaded by the statement."""
 
 APPEND = "append"
 OVERWRITE = "overwrite"
@@ -35,7 +35,7 @@ MODES = (APPEND, OVERWRITE, REPLACE_FRAGMENTS, STAGE)
 
 @dataclass(frozen=True)
 class Aggregate:
-    """A partial aggregate: what it is, and of which column (None: of rows)."""
+    """A partial aggregate: its function, and its column (None to count rows)."""
 
     function: str
     column: str | None = None
@@ -52,23 +52,23 @@ class SortKey:
 
 @dataclass(frozen=True)
 class Scan:
-    """What to read of a table, besides the columns."""
+    """What to read from a table, besides the columns."""
 
     version: int | None = None
     branch: str | None = None
     filter: str | None = None
     limit: int | None = None
-    """How many rows each task gives at most, or with an offset, all of them together."""
+    """The maximum number of rows of each task, or with an offset, of all tasks together."""
     offset: int | None = None
-    """How many rows are skipped, in the order in which they are stored."""
+    """How many rows to skip, in storage order."""
     order: tuple[SortKey, ...] = ()
-    """What each task sorts by, to give the first rows of `limit`."""
+    """The keys that each task sorts by, to return its first `limit` rows."""
     fragments: tuple[int, ...] | None = None
     aggregate: tuple[Aggregate, ...] | None = None
     groups: tuple[str, ...] = ()
-    """The columns whose values make groups, where it is aggregated."""
+    """The columns that aggregates are grouped by."""
     parallelism: int | None = None
-    """How many tasks can run at once, where that is known."""
+    """How many tasks can run concurrently, if known."""
 
 
 @dataclass(frozen=True)
@@ -77,17 +77,17 @@ class Write:
 
     mode: str = APPEND
     version: int | None = None
-    """The version that was read: what others changed since must not be lost."""
+    """The version that was read: later changes of other writers must not be lost."""
     branch: str | None = None
     fragments: tuple[int, ...] = ()
     guard: bool = False
-    """Whether the rows depend on all of the table, so that no change may come in between."""
+    """Whether the rows depend on the whole table, so that any concurrent change is a conflict."""
     stage: Mapping[str, Any] | None = None
-    """The stage of a table that is being made, as the service described it."""
+    """The stage of a table that is being created, as returned by the service."""
     may_create: bool = True
-    """Whether a missing table is created: not by a statement, which has resolved its table."""
+    """Whether to create a missing table; False for a statement, which has resolved its table."""
     entry: TableRecord | None = field(default=None, repr=False)
-    """The table's entry, where the statement has loaded it."""
+    """The table's entry, if the statement has loaded it."""
 
 
 def catalog_of(options: Mapping[str, str]) -> CatalogAddress | None:
@@ -106,7 +106,7 @@ def address_of(options: Mapping[str, str]) -> TableAddress | None:
 
 
 def scan_of(options: Mapping[str, str]) -> Scan | None:
-    """Return what the SQL catalog wants to be read, or None."""
+    """Return the scan that the SQL catalog requests, or None."""
     if SCAN not in options:
         return None
     fields = _json(options, SCAN)
@@ -124,7 +124,7 @@ def scan_of(options: Mapping[str, str]) -> Scan | None:
 
 
 def write_of(options: Mapping[str, str]) -> Write | None:
-    """Return how the SQL catalog wants rows to be written, or None."""
+    """Return the write that the SQL catalog requests, or None."""
     if WRITE not in options:
         return None
     fields = _json(options, WRITE)
@@ -137,7 +137,7 @@ def write_of(options: Mapping[str, str]) -> Write | None:
 
 
 def entry_to_json(record: TableRecord) -> dict[str, Any]:
-    """Return an entry as `entry_from_json` reads it."""
+    """Return an entry as JSON for `entry_from_json`."""
     return {**asdict(record), "columns": ()}
 
 
@@ -161,7 +161,7 @@ def load(
     options: Mapping[str, str],
     schema: StructType | None = None,
 ) -> DataFrame:
-    """Return what the data source reads of a table."""
+    """Return a table as a DataFrame of the data source."""
     reader = spark.read.format(FORMAT).options(**address_options(address), **options)
     frame: DataFrame = (reader if schema is None else reader.schema(schema)).load()
     return frame

@@ -1,9 +1,9 @@
 """The Python process that reads tables for the tasks of one executor.
 
 The Java part starts ``python -m lance_bridge_spark.source.scan_service`` and connects to its socket
-once for each task. A connection carries a call (what `task_functions` made, and a partition), then
-back a message, a stream of Arrow and another message: only that says that the stream is whole. The
-process ends with its standard input.
+once for each task. It sends a call (a function of `task_functions`, and a partition), and receives
+a message, an Arrow stream and another message, which confirms that the stream is complete. The
+process exits at the end of its standard input.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from .task_functions import partition_batch
 from .types import batch_schema
 
 _LONGEST_PATH = 100
-"""What systems take as the name of a socket, in bytes."""
+"""The maximum length of a socket's path, in bytes, on all systems."""
 _BUFFERS_AT_ONCE = 1000
-"""How many buffers systems send in one call."""
+"""The maximum number of buffers in one system call."""
 
 logger = logging.getLogger(__name__)
 
 
 class _Sink:
-    """What pyarrow writes a stream to: buffers are collected without a copy and sent together."""
+    """A sink for a pyarrow stream that collects buffers without copies and sends them together."""
 
     closed = False
 
@@ -64,9 +64,9 @@ class _Sink:
 
 
 def answer(connection: socket.socket) -> None:
-    """Do what one call says, and end the connection."""
+    """Carry out one call, and close the connection."""
     with connection, suppress(BrokenPipeError, ConnectionResetError, EOFError):
-        # A task that has read enough, or was cancelled, ends the connection.
+        # A task that has read enough, or was cancelled, closes the connection.
         channel = Channel(connection.makefile("rb"), connection.makefile("wb"))
         _, (function, partition) = channel.read()
         try:
@@ -83,7 +83,7 @@ def answer(connection: socket.socket) -> None:
 def _send(
     batches: Iterator[pa.RecordBatch], schema: pa.Schema, connection: socket.socket
 ) -> dict[str, Any]:
-    """Send batches as a stream of Arrow, and return what is to be said of its end."""
+    """Send batches as an Arrow stream, and return the fields of the message after it."""
     sink = _Sink(connection)
     failures = list[Exception]()
     with pa.ipc.new_stream(pa.PythonFile(sink, "w"), schema) as stream:
@@ -97,7 +97,7 @@ def _send(
 def _until_failure(
     batches: Iterator[pa.RecordBatch], failures: list[Exception]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield batches, and add the error that ends them, if one does."""
+    """Yield batches, and append the error that stops them, if any."""
     try:
         yield from batches
     except PySparkException as error:
@@ -108,7 +108,7 @@ def _until_failure(
 
 
 def listen(directory: str, take: Callable[[socket.socket], None]) -> Path:
-    """Listen on a socket in a directory, with a thread for each connection; return its path."""
+    """Listen on a socket in a directory, with a thread per connection, and return its path."""
     listener = socket.socket(socket.AF_UNIX)
     path = Path(directory, "socket")
     listener.bind(str(path))
@@ -124,21 +124,21 @@ def listen(directory: str, take: Callable[[socket.socket], None]) -> Path:
 
 
 def _directory() -> str:
-    """Return where a directory for the socket is made: its path may not be long."""
+    """Return the parent directory for the socket's directory, whose path must be short."""
     usual = tempfile.gettempdir()
     return usual if len(os.fsencode(usual)) < _LONGEST_PATH - 40 else "/tmp"
 
 
 def main() -> None:
-    """Read for tasks until the executor ends."""
+    """Serve the tasks' reads until the executor exits."""
     channel = open_standard_channel()
     freeze_imports()
-    # Only its owner may enter the directory that this makes.
+    # The directory is accessible only to its owner.
     with tempfile.TemporaryDirectory(prefix="lance-bridge-", dir=_directory()) as directory:
         channel.write({"ready": True, "socket": str(listen(directory, answer))})
         with suppress(EOFError):
             channel.read()
-    # Scans that still run are as safe to end as in a process that dies.
+    # Stopping running scans is as safe as if the process crashed.
     os._exit(0)
 
 

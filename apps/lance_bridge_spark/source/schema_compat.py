@@ -1,7 +1,7 @@
-"""Whether the columns of a DataFrame fit a table, by name; and the schema of a table to be made.
+"""Checks of a DataFrame's columns against a table, by name, and the schema of a new table.
 
-All of it is decided before the first task. What only the values can show, such as a list that is
-shorter than the table's vectors, ends the task that finds it.
+All checks run before the first task. Errors that depend on values, such as a list that is shorter
+than the table's vectors, fail the task that finds them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lance_bridge.errors import invalid
 from .types import COMMENT, batch_schema, is_list, read_type, refuse_unstorable
 
 VECTOR_SIZE = "arrow.fixed-size-list.size"
-"""The key in a column's metadata for how many numbers each of its vectors has."""
+"""The key in a column's metadata for the length of its vectors."""
 _LONGEST_VECTOR = 2**31 - 1
 
 
@@ -28,20 +28,23 @@ _LONGEST_VECTOR = 2**31 - 1
 def new_schema(schema: spark.StructType, vectors: Mapping[str, int] | None = None) -> pa.Schema:
     """Return the schema of a new table for the rows of a DataFrame.
 
-    A column's metadata may say how long its vectors are, and have a comment.
+    A column's metadata may contain the length of its vectors, and a comment.
 
     Args:
-        vectors: Lengths of vectors by column, whose case does not matter; they come first.
+        vectors: Lengths of vectors by column (case-insensitive); they override the metadata.
 
     Raises:
-        InvalidInputError: (13) a type that Lance has no place for, or vectors of no numbers.
+        InvalidInputError: (13) Lance cannot store a type, or a vector column is invalid.
     """
     refuse_unstorable(schema)
     wanted = {name.lower(): size for name, size in (vectors or {}).items()}
     names = {each.name.lower() for each in schema.fields}
     for name in wanted:
         if name not in names:
-            raise invalid(f"Option 'vector.{name}' names no column: there are {_list(names)}")
+            raise invalid(
+                f"Option 'vector.{name}' names a column that does not exist; existing columns: "
+                f"{_list(names)}"
+            )
     fields = []
     for field, given in zip(batch_schema(schema), schema.fields, strict=True):
         metadata = given.metadata or {}
@@ -62,7 +65,7 @@ def _vectors(name: str, kind: pa.DataType, size: int) -> pa.DataType:
     if not arrow.is_list(kind) or not (
         arrow.is_floating(kind.value_type) or arrow.is_integer(kind.value_type)
     ):
-        raise invalid(f"Column '{name}' cannot hold vectors: it is no array of numbers")
+        raise invalid(f"Column '{name}' cannot hold vectors: it is not an array of numbers")
     return pa.list_(pa.field("item", kind.value_type), size)
 
 
@@ -70,17 +73,17 @@ def _vectors(name: str, kind: pa.DataType, size: int) -> pa.DataType:
 
 
 def match_columns(schema: spark.StructType, table: pa.Schema, name: str) -> dict[str, str]:
-    """Check that a DataFrame has the table's columns, in any order and each of a type that fits.
+    """Check that a DataFrame has the table's columns, in any order, with types that fit.
 
     Args:
-        name: What messages call the table.
+        name: The table's name in messages.
 
     Returns:
         The DataFrame's name for each column of the table: they may differ in case.
 
     Raises:
         TableSchemaValidationError: (20) a column is missing, unknown, or does not fit.
-        InvalidInputError: (13) a type that Lance has no place for.
+        InvalidInputError: (13) Lance cannot store a type.
     """
     refuse_unstorable(schema)
     given = {field.name: field for field in batch_schema(schema)}
@@ -100,7 +103,7 @@ def match_columns(schema: spark.StructType, table: pa.Schema, name: str) -> dict
 
 
 def require_vectors(table: pa.Schema, vectors: Mapping[str, int], name: str) -> None:
-    """Check that vectors are as long in the table as options say.
+    """Check that the table's vectors have the lengths in the options.
 
     Raises:
         TableSchemaValidationError: (20)
@@ -114,7 +117,7 @@ def require_vectors(table: pa.Schema, vectors: Mapping[str, int], name: str) -> 
 
 
 def _match(name: str, given: Collection[str], known: Collection[str]) -> str | None:
-    """Return the DataFrame's column for one of the table, which may differ in case."""
+    """Return the DataFrame's column for a table column; their names may differ in case."""
     if name in given:
         return name
     same = [each for each in given if each.lower() == name.lower() and each not in known]
@@ -131,7 +134,7 @@ def _require_type(given: pa.DataType, stored: pa.DataType, column: str, table: s
 
 
 def fits(given: pa.DataType, stored: pa.DataType) -> bool:
-    """Return whether values of one type can be stored as another without losing any of it."""
+    """Return whether values of one type can be stored as another without loss."""
     if given.equals(stored) or arrow.is_null(given) or given.equals(read_type(stored)):
         return True
     if arrow.is_dictionary(stored):
@@ -152,7 +155,7 @@ def _is_wider(given: pa.DataType, stored: pa.DataType) -> bool:
     if arrow.is_signed_integer(given) and arrow.is_signed_integer(stored):
         return bool(given.bit_width <= stored.bit_width)
     if arrow.is_floating(given) and arrow.is_floating(stored):
-        # A vector of float16 is written as the float that Spark has.
+        # Spark has no float16: its vectors are written as float32.
         return bool(given.bit_width <= max(stored.bit_width, 32))
     if arrow.is_decimal(given) and arrow.is_decimal(stored):
         return bool(

@@ -1,7 +1,7 @@
-"""Searches as options of a read: nearest vectors, or full text. One task does all of it.
+"""Searches as options of a read: nearest vectors or full text. One task executes the search.
 
-The rows come with one more column, their distance or their score. A filter is applied before the
-search, so that as many rows are found as were asked for, unless `nearest.prefilter` is false.
+The rows have an additional column, their distance or their score. A filter is applied before the
+search, so that the requested number of rows is found, unless `nearest.prefilter` is false.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ if TYPE_CHECKING:
     from ..spark_tables import SparkTable
 
 DISTANCE, _SCORE = "_distance", "_score"
-"""What Lance calls the columns of a search."""
+"""Lance's names of the columns of a search."""
 _NEAREST = "nearest."
 _FULL_TEXT = "full_text."
 
 
 @dataclass(frozen=True)
 class Search:
-    """A search as the scanner of pylance takes it. Pickles."""
+    """A search with the arguments of pylance's scanner. Pickles."""
 
     column: str
-    """The one that it adds."""
+    """The column that the search adds."""
     options: dict[str, Any] = field(repr=False)
     rows: int | None = None
-    """How many it finds at most, if the scanner needs a limit."""
+    """The maximum number of rows to find, if the scanner needs a limit."""
     searched: tuple[str, ...] = ()
-    """The columns that it searches; none for all that have a full-text index."""
+    """The columns to search; empty for all that have a full-text index."""
 
     @property
     def by_vector(self) -> bool:
@@ -51,15 +51,15 @@ class Search:
 
     @property
     def most_rows(self) -> int | None:
-        """How many rows it finds at most, where that is known."""
+        """The maximum number of rows that it finds, if known."""
         return self.options["nearest"].get("k") if self.by_vector else self.rows
 
 
 def of(options: Options, table: SparkTable, dataset: lance.LanceDataset) -> Search | None:
-    """Return the search that options ask for, or None.
+    """Return the search that the options request, or None.
 
     Raises:
-        InvalidInputError: (13) options that do not fit together, or the table.
+        InvalidInputError: (13) options contradict each other or do not fit the table.
         TableColumnNotFoundError: (12) the column to search does not exist.
     """
     by_vector = options.text("nearest.query") is not None

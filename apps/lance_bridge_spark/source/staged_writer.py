@@ -1,7 +1,7 @@
-"""Writing the rows of a stage, which is a table that a query is making or replacing.
+"""Writing the rows of a stage, a table that a query is creating or replacing.
 
-Tasks write where the stage says, and the driver's writer leaves the fragments' JSON in a file
-there. The SQL catalog begins the stage, and commits or aborts it.
+Tasks write to the stage's location, and the driver's writer saves the fragments' JSON in a file
+there. The SQL catalog creates the stage, and commits or aborts it.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Stage:
-    """A table that is being made or replaced. Goes through Spark as JSON; holds no secret."""
+    """A table that is being created or replaced. Spark passes it as JSON; it contains no secret."""
 
     uuid: str
-    """Names the transaction, and the file that the writer leaves."""
+    """Identifies the transaction, and names the file with the fragments."""
     table: tuple[str, ...]
     location: str
     struct: str
     """The JSON text of the new ``StructType``."""
     columns: str
-    """The Arrow schema of the rows, as IPC has it, in base64."""
+    """The Arrow schema of the rows, serialized as IPC, in base64."""
     properties: Mapping[str, str]
     replaces: int = 0
-    """The version that the query has found; 0 where a new table is made."""
+    """The version that the query replaces; 0 for a new table."""
     is_own_location: bool = False
-    """Whether no other writer can have used the location."""
+    """Whether no other writer can use the location."""
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Stage:
@@ -60,7 +60,7 @@ class Stage:
 
     @property
     def write_mode(self) -> str:
-        """How ``lance.fragment.write_fragments`` is to write the rows."""
+        """The mode for ``lance.fragment.write_fragments``."""
         return "overwrite" if self.replaces else "create"
 
     def schema(self) -> pa.Schema:
@@ -69,21 +69,21 @@ class Stage:
 
     @property
     def file(self) -> str:
-        """Where the fragments are kept, under the location, among files of Lance's own."""
+        """The path of the file with the fragments, relative to the location."""
         return f"_transactions/{self.uuid}.staged.json"
 
 
 @dataclass(frozen=True)
 class StagedAccess(Access):
-    """What a task needs to write where a table is not yet."""
+    """What a task needs to write to a location that is not a table yet."""
 
     stage: Stage | None = None
 
-    def renewed(self) -> dict[str, str] | None:
+    def fetch_storage_options(self) -> dict[str, str] | None:
         catalog, stage = self.address.catalog, self.stage
         if catalog is None or stage is None or stage.replaces:
-            return super().renewed()
-        # The catalog has no entry yet by which credentials could be asked for.
+            return super().fetch_storage_options()
+        # The catalog has no entry yet to request credentials for.
         return dict(access(catalog, stage).storage)
 
 
@@ -100,40 +100,40 @@ def access(catalog: CatalogAddress, stage: Stage) -> Access:
 
 
 def keep(catalog: CatalogAddress, stage: Stage, fragments: Sequence[str]) -> None:
-    """Keep the fragments (in JSON) that all tasks have written. Safe to repeat.
+    """Save the fragments (in JSON) that all tasks have written. Safe to repeat.
 
     Raises:
         ServiceUnavailableError: (17)
     """
     place = locations.for_lance(stage.location)
     if locations.is_local(place):
-        # Without rows, no task has made the directory.
+        # Without rows, no task has created the directory.
         Path(place).mkdir(parents=True, exist_ok=True)
     files = table_of(catalog, stage).files(write=True)
     files.put_over(stage.file, json.dumps(list(fragments)).encode())
 
 
 def kept_fragments(catalog: CatalogAddress, stage: Stage) -> list[str] | None:
-    """Return the fragments (in JSON) that `keep` has kept, or None."""
+    """Return the fragments (in JSON) that `keep` saved, or None."""
     content = table_of(catalog, stage).files(write=True).read(stage.file)
     return None if content is None else [str(each) for each in json.loads(content)]
 
 
 def table_of(catalog: CatalogAddress, stage: Stage) -> Table:
-    """Return the table that would be where the stage is. The catalog is not asked."""
+    """Return a table at the stage's location, without a call to the catalog."""
     return catalog.connect().tables.at(stage.table, stage.location)
 
 
 class StagedWriter(DataSourceArrowWriter):
-    """Writes files at the place of a stage, and leaves word there of what it has written."""
+    """Writes files at a stage's location, and saves the list of their fragments there."""
 
     def __init__(
         self, address: TableAddress, schema: StructType, write: Write, options: WriteOptions
     ) -> None:
-        """Continue a stage. No table is loaded.
+        """Prepare the write of a stage's rows. No table is loaded.
 
         Raises:
-            InvalidInputError: (13) no stage, or no catalog.
+            InvalidInputError: (13) there is no stage or no catalog.
             TableSchemaValidationError: (20)
         """
         if write.stage is None or address.catalog is None:
@@ -156,7 +156,7 @@ class StagedWriter(DataSourceArrowWriter):
             return self._target.write(iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Keep the fragments for the commit of the stage."""
+        """Save the fragments for the commit of the stage."""
         with spark_call():
             keep(self._catalog, self._stage, fragments_of(messages))
 

@@ -1,4 +1,4 @@
-"""Maintenance of a table by the streams that write to it, as its properties say."""
+"""Maintenance of a table by the streams that write to it, configured by its properties."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from ..spark_tables import SparkTable
 
 COMPACT_EVERY = "stream.compact_every"
-"""After how many batches of a stream small fragments are compacted."""
+"""The number of batches of a stream after which small fragments are compacted."""
 CLEAN_UP_AFTER_HOURS = "stream.clean_up_after_hours"
-"""After each compaction, old versions are deleted that are this old."""
+"""After each compaction, versions that are at least this old are deleted."""
 _MOST = 999_999
 
 logger = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Maintenance:
-    """When a stream compacts its table, and which versions it deletes then."""
+    """How often a stream compacts its table, and which old versions it then deletes."""
 
     every: int
     """Batches between two compactions."""
@@ -37,30 +37,30 @@ class Maintenance:
 
     @classmethod
     def of(cls, table: SparkTable) -> Maintenance | None:
-        """Return what the properties of a table say, or None where they say nothing.
+        """Return the maintenance that a table's properties configure, or None.
 
         Raises:
-            InvalidInputError: (13) one is no whole number from 1 to 999,999, or the second
-                is alone.
+            InvalidInputError: (13) a property is not a whole number from 1 to 999,999, or only
+                `CLEAN_UP_AFTER_HOURS` is set.
         """
         every = _number_in(table, COMPACT_EVERY)
         hours = _number_in(table, CLEAN_UP_AFTER_HOURS)
         if every is None and hours is not None:
             raise invalid(
-                f"Table '{table.name}' has the property {CLEAN_UP_AFTER_HOURS} and no "
-                f"{COMPACT_EVERY}, which says how often: set that too"
+                f"Property {CLEAN_UP_AFTER_HOURS} of table '{table.name}' requires "
+                f"{COMPACT_EVERY}, which sets how often to clean up: set both"
             )
         age = None if hours is None else timedelta(hours=hours)
         return None if every is None else cls(every, age)
 
     def run(self, address: TableAddress, batch: int) -> None:
-        """Maintain the table if it is this batch's turn.
+        """Maintain the table if it is due after this batch.
 
-        The batch is committed: a failure is logged, and the next turn tries again.
+        A failure is logged, because the batch is committed, and the next maintenance tries again.
         """
         if (batch + 1) % self.every:
             return
-        # Only the driver commits: tasks import this module too, and need none of it.
+        # Only the driver commits; tasks import this module too, and do not need these functions.
         from lance_bridge.dataset import clean_up, compact  # noqa: PLC0415
 
         try:

@@ -1,8 +1,8 @@
-"""Reading a table as a stream: the rows of each version that appends, in the order of versions.
+"""Reading a table as a stream: the rows that each version appends, in the order of versions.
 
-An offset is a version and how many of its new fragments have been read; after the last of them it
-is the next version, so that a version that was read may be cleaned up. Without `start_version` the
-stream begins with all existing rows. A batch is cut between fragments.
+An offset is a version and the number of its new fragments that have been read. After the last of
+them it is the next version, so that versions that were read can be cleaned up. Without
+`start_version` the stream begins with all existing rows. Batches end at fragment boundaries.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ _BATCH_ONLY = ("version", "tag", "timestamp", "limit")
 
 @dataclass(frozen=True)
 class Position:
-    """How far a stream has come."""
+    """The position of a stream."""
 
     version: int
     fragments: int
     """How many of the version's new fragments have been read."""
     snapshot: int = 0
-    """The version of which all fragments are new, or 0."""
+    """The version whose fragments are all new to the stream, or 0."""
 
     @classmethod
     def of(cls, offset: dict[str, int]) -> Position:
         return cls(int(offset["version"]), int(offset["fragments"]), int(offset["snapshot"]))
 
     def offset(self) -> dict[str, int]:
-        """Return it as Spark keeps it. Spark compares offsets by their JSON."""
+        """Return the offset that Spark stores. Spark compares offsets by their JSON."""
         return {
             "version": self.version, "fragments": self.fragments, "snapshot": self.snapshot
         }  # fmt: skip
@@ -56,14 +56,14 @@ class Position:
 
 @dataclass(frozen=True)
 class Limit:
-    """How much one batch may have; None is any number. One fragment is always read."""
+    """The maximum size of a batch; None is unlimited. At least one fragment is read."""
 
     rows: int | None = None
     fragments: int | None = None
     least_rows: int = 0
 
-    def is_passed(self, rows: int, fragments: int) -> bool:
-        """Return whether so much is more than a batch may have."""
+    def is_exceeded(self, rows: int, fragments: int) -> bool:
+        """Return whether a batch of this size would exceed the limit."""
         over_rows = self.rows is not None and rows > self.rows
         return over_rows or (self.fragments is not None and fragments > self.fragments)
 
@@ -77,7 +77,7 @@ class Part(InputPartition):
 
 
 class Stream:
-    """The table of a stream on the driver, which is loaded again for every batch."""
+    """A stream's table on the driver, which is loaded again for every batch."""
 
     def __init__(self, address: TableAddress, options: Options, read: ReadOptions) -> None:
         for name in _BATCH_ONLY:
@@ -101,29 +101,29 @@ class Stream:
         return find_table(self.address).open(Ref(branch=self.branch))
 
     def first(self) -> Position:
-        """Return where the stream begins."""
+        """Return the start of the stream."""
         if self._start is not None:
             return Position(self._start, 0)
         latest = int(self.open().version)
         return Position(latest + 1, 0) if self._from_latest else Position(latest, 0, latest)
 
     def last(self) -> Position:
-        """Return the end of the latest version."""
+        """Return the position after the latest version."""
         return Position(int(self.open().version) + 1, 0)
 
     def added(self, dataset: lance.LanceDataset, position: Position, version: int) -> Added:
-        """Return the fragments that are new in a version, for this stream."""
+        """Return the fragments of a version that are new to this stream."""
         if version == position.snapshot:
             return self._changes.snapshot(dataset, version)
         return self._changes.of(dataset, version)
 
     def next(self, start: Position, limit: Limit, last: int | None = None) -> Position:
-        """Return where a batch ends that begins at ``start``; the same where nothing is new.
+        """Return the end of a batch that begins at ``start``, or ``start`` if nothing is new.
 
-        Versions without new rows are passed over, so that they are not needed any more.
+        Versions without new rows are skipped, so that they are no longer needed.
 
         Args:
-            last: The version that the stream is to end with.
+            last: The last version that the stream reads.
         """
         dataset = self.open()
         latest = int(dataset.version) if last is None else last
@@ -134,7 +134,7 @@ class Stream:
             for index, (_, count) in enumerate(self.added(dataset, start, version).fragments):
                 if index < done:
                     continue
-                if fragments and limit.is_passed(rows + count, fragments + 1):
+                if fragments and limit.is_exceeded(rows + count, fragments + 1):
                     return end
                 rows, fragments = rows + count, fragments + 1
                 end = Position(version, index + 1, start.snapshot)
@@ -143,12 +143,12 @@ class Stream:
         return start if is_too_little else end
 
     def parts(self, start: Position, end: Position) -> Iterator[tuple[int, list[tuple[int, int]]]]:
-        """Yield the versions of a batch, and of each the fragments to read."""
+        """Yield the versions of a batch, each with its fragments to read."""
         table = find_table(self.address)
         dataset = table.open(Ref(branch=self.branch))
-        # Of a managed table, this gives the latest version the name that tasks open it by.
+        # For a managed table, this gives the latest version the name that tasks open it by.
         table.access(dataset, branch=self.branch)
-        # An end with no fragment of its version is that of the version before.
+        # An end without fragments of its version is the end of the previous version.
         for version in range(start.version, end.version + bool(end.fragments)):
             found = self.added(dataset, start, version).fragments
             first = start.fragments if version == start.version else 0
@@ -169,7 +169,7 @@ class LanceStreamReader(DataSourceStreamReader):
             return self._stream.first().offset()
 
     def latestOffset(self) -> dict[str, int]:  # type: ignore[override]  # 4.1's form
-        """Return the end of the latest version. Spark does not pass the current position."""
+        """Return the end of the latest version: Spark 4.1 does not pass the current position."""
         with spark_call():
             return self._stream.last().offset()
 
@@ -190,7 +190,7 @@ class LanceStreamReader(DataSourceStreamReader):
             yield from replace(self._reading, access=access).read(part.fragments)
 
     def commit(self, end: dict[str, int]) -> None:
-        """Do nothing: what has been read stays."""
+        """Do nothing: rows are not removed when they have been read."""
 
 
 def reading_of(

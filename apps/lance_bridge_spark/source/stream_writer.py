@@ -1,8 +1,8 @@
-"""Writing a stream to a table: each batch is committed once, however often Spark sends it.
+"""Writing a stream to a table: each batch is committed once, even if Spark sends it again.
 
-The transaction of a batch names its query and its number. A file beside the table's data names the
-batch that a query has begun to commit, and since which version; it is written before the commit.
-So a batch that comes again is searched for in the versions since then, and no other batch is.
+The transaction of a batch contains its query and its number. Before a commit, a file beside the
+table's data records the query's batch and the latest version. Only a repeated batch is searched
+for, in the versions after the recorded one.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class StreamWritten(Written):
 
     query: str
     version: int
-    """Of the table, when the batch was planned."""
+    """The table's version when the batch was planned."""
 
 
 class LanceStreamWriter(DataSourceStreamArrowWriter):
-    """Writes one batch. Spark makes one for the tasks, and another one for the commit."""
+    """Writes one batch. Spark creates one writer for the tasks, and another for the commit."""
 
     def __init__(
         self, address: TableAddress, schema: StructType, write: Write, options: WriteOptions
@@ -63,7 +63,7 @@ class LanceStreamWriter(DataSourceStreamArrowWriter):
             return StreamWritten(done.fragments, done.rows, query, self._job.commit.version)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Make the rows of the batch visible, unless they are already."""
+        """Commit the rows of the batch, unless they are committed already."""
         written = [each for each in messages if isinstance(each, StreamWritten)]
         if not written:
             return
@@ -84,15 +84,15 @@ class LanceStreamWriter(DataSourceStreamArrowWriter):
                 maintenance.run(commit.address, batchId)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Leave the files: where a commit was tried, its outcome may not be known."""
+        """Leave the files: the outcome of an attempted commit may be unknown."""
 
 
 QUERY = "lance_bridge.stream.query"
-"""The property of a transaction with the identifier of a query, which outlives its restarts."""
+"""The transaction property with a query's identifier, which is the same after restarts."""
 BATCH = "lance_bridge.stream.batch"
 
 _DIRECTORY = "_transactions"
-"""What is in it goes when the table is dropped, and stays when the table is cleaned up."""
+"""Its files are deleted when the table is dropped, and kept when the table is cleaned up."""
 
 
 @dataclass(frozen=True)
@@ -104,18 +104,18 @@ class Batch:
 
     @property
     def properties(self) -> dict[str, str]:
-        """What its transaction says of it."""
+        """The properties of its transaction."""
         return {QUERY: self.query, BATCH: str(self.number)}
 
     def begin(self, table: SparkTable, dataset: lance.LanceDataset) -> bool:
-        """Record that the batch is about to be committed; return False if it already was.
+        """Record that the batch is about to be committed; return False if it is committed.
 
         Args:
-            dataset: Of any version of the table, on the branch that is written to.
+            dataset: Any version of the table, on the branch that is written to.
 
         Raises:
-            InvalidTableStateError: (19) a version was cleaned up that may have been the batch's.
-            ServiceUnavailableError: (17) a version, or the note, cannot be read or written.
+            InvalidTableStateError: (19) a version that may contain the batch was cleaned up.
+            ServiceUnavailableError: (17) a version or the file cannot be read or written.
         """
         files = table.files(write=True)
         path = f"{_DIRECTORY}/{self.query}.stream.json"
@@ -130,13 +130,15 @@ class Batch:
                 return False
             where = f"{files.location}/{path}"
             versions = range(latest, int(noted["since"]), -1)
-            return not any(self._is_of(table, dataset, version, where) for version in versions)
+            return not any(
+                self._is_this_batch(table, dataset, version, where) for version in versions
+            )
         if begun < self.number:
             note = {"batch": self.number, "since": latest}
             files.put_over(path, json.dumps(note).encode())
         return begun < self.number
 
-    def _is_of(
+    def _is_this_batch(
         self, table: SparkTable, dataset: lance.LanceDataset, version: int, where: str
     ) -> bool:
         name = table.address.name

@@ -1,4 +1,4 @@
-"""What each version of a table has added to the one before: the fragments with its new rows."""
+"""The fragments with new rows that each version of a table adds to the previous one."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from .planning import rows_of
 
 FAIL, SKIP = "fail", "skip"
 ON_CHANGE = (FAIL, SKIP)
-"""What a stream does with a version that changes or deletes rows: fail, or skip it."""
+"""What a stream does at a version that changes or deletes rows: fail, or skip it."""
 
 
 @dataclass(frozen=True)
 class Added:
-    """The new fragments of a version, by id, each with its number of rows."""
+    """The ids and numbers of rows of a version's new fragments."""
 
     fragments: tuple[tuple[int, int], ...]
 
 
 class TableChanges:
-    """The versions of one branch of a table, as far as they have been read."""
+    """The new fragments of the versions of one branch of a table, cached by version."""
 
     def __init__(self, name: str, on_change: str) -> None:
-        """Read nothing yet.
+        """Initialize an empty cache.
 
         Args:
-            name: What messages call the table.
+            name: The table's name in messages.
         """
         self._name = name
         self._on_change = on_change
@@ -43,35 +43,35 @@ class TableChanges:
         """Return all fragments of a version.
 
         Raises:
-            TableVersionNotFoundError: (11) it has been cleaned up.
+            TableVersionNotFoundError: (11) the version was cleaned up.
         """
-        return _all(self._at(dataset, version))
+        return _all_fragments(self._checkout(dataset, version))
 
     def of(self, dataset: lance.LanceDataset, version: int) -> Added:
-        """Return what a version has added.
+        """Return the fragments that a version adds.
 
         Raises:
-            ConcurrentModificationError: (14) it has changed or deleted rows, and that is to fail.
-            TableVersionNotFoundError: (11) it, or the one before, has been cleaned up.
+            ConcurrentModificationError: (14) it changes or deletes rows, and `FAIL` is set.
+            TableVersionNotFoundError: (11) the version or the previous one was cleaned up.
         """
         if version not in self._known:
-            self._known[version] = self._look(dataset, version)
+            self._known[version] = self._find_added(dataset, version)
         return self._known[version]
 
-    def _look(self, dataset: lance.LanceDataset, version: int) -> Added:
-        now = self._at(dataset, version)
+    def _find_added(self, dataset: lance.LanceDataset, version: int) -> Added:
+        now = self._checkout(dataset, version)
         if version == 1:
-            return _all(now)
+            return _all_fragments(now)
         operation = self._operation(now, version)
         if isinstance(operation, lance.LanceOperation.Append):
-            # The version before, which may be gone, is not needed: new fragments have new ids.
-            there = sorted(_all(now).fragments)
+            # New fragments have the highest ids, so that the previous version may be missing.
+            there = sorted(_all_fragments(now).fragments)
             return Added(tuple(there[len(there) - len(list(operation.fragments)) :]))
         if keeps_rows(operation):
             return Added(())
-        before, after = _by_id(self._at(dataset, version - 1)), _by_id(now)
+        before, after = _by_id(self._checkout(dataset, version - 1)), _by_id(now)
         if all(_is_same(each, after.get(number)) for number, each in before.items()):
-            rows = dict(_all(now).fragments)
+            rows = dict(_all_fragments(now).fragments)
             return Added(tuple((n, rows[n]) for n in after if n not in before))
         if self._on_change == SKIP:
             return Added(())
@@ -87,7 +87,7 @@ class TableChanges:
             transaction = transaction_at(dataset, version)
         return None if transaction is None else transaction.operation
 
-    def _at(self, dataset: lance.LanceDataset, version: int) -> lance.LanceDataset:
+    def _checkout(self, dataset: lance.LanceDataset, version: int) -> lance.LanceDataset:
         if version == dataset.version:
             return dataset
         try:
@@ -98,13 +98,13 @@ class TableChanges:
             if version in known:
                 raise
             raise TableVersionNotFoundError(
-                f"Version {version} of table '{self._name}' does not exist (any more), and the "
-                "stream has not read it: start again at a later start_version, or keep versions "
-                "for longer"
+                f"Version {version} of table '{self._name}' was cleaned up or does not exist, and "
+                "the stream has not read it: start again at a later start_version, or keep "
+                "versions for longer"
             ) from error
 
 
-def _all(dataset: lance.LanceDataset) -> Added:
+def _all_fragments(dataset: lance.LanceDataset) -> Added:
     return Added(tuple(rows_of(dataset)))
 
 
@@ -113,7 +113,7 @@ def _by_id(dataset: lance.LanceDataset) -> dict[int, FragmentMetadata]:
 
 
 def _is_same(before: FragmentMetadata, after: FragmentMetadata | None) -> bool:
-    """Return whether a fragment still has its rows: they may have more columns now."""
+    """Return whether a fragment still has the same rows; they may have additional columns."""
     if after is None or _deleted(before) != _deleted(after):
         return False
     return set(_paths(before)) <= set(_paths(after)) or before == after

@@ -1,7 +1,7 @@
-"""The functions that Spark's workers call for tasks which the driver's service has planned.
+"""The functions that Spark's workers call in tasks that the driver's service has planned.
 
-Spark hands each task one batch of one row, its pickled partition, or the batches to write; it takes
-the batches that are read, or one batch of one row, the pickled message for the commit.
+To read, a task gets one batch of one row with its pickled partition, and returns the batches it
+reads. To write, it gets the batches, and returns one row with the pickled message for the commit.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ _MESSAGE = "message"
 
 
 def pickled_reader(reader: DataSourceReader, schema: StructType) -> bytes:
-    """Return the function that reads a partition, as Spark's workers take it."""
+    """Return the function that reads a partition, pickled for Spark's workers."""
     return pickle.dumps((partial(_read, reader), schema))
 
 
 def pickled_writer(writer: DataSourceArrowWriter) -> bytes:
-    """Return the function that writes the rows of a task, as Spark's workers take it."""
+    """Return the function that writes the rows of a task, pickled for Spark's workers."""
     result = StructType([StructField(_MESSAGE, BinaryType())])
     return pickle.dumps((partial(_write, writer), result))
 
 
 def partition_batch(pickled: bytes) -> pa.RecordBatch:
-    """Return a pickled partition as Spark hands it to the function of `pickled_reader`."""
+    """Return a pickled partition as an argument for the function of `pickled_reader`."""
     return pa.record_batch([pa.array([pickled], pa.binary())], names=["partition"])
 
 

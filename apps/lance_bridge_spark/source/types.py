@@ -1,7 +1,7 @@
-"""Columns of Lance as Spark has them, and of Spark as Lance has them.
+"""Conversion of types between Lance and Spark.
 
-Spark reads Arrow batches whose types are exactly those that it makes of its own schema. So each
-type of Lance is read as the one of Spark that holds all of its values, and converted on the way.
+Spark requires Arrow batches with exactly the types that it derives from its own schema. So each
+Lance type is read as the Spark type that can hold all its values, and its values are converted.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ COMMENT = "comment"
 _ZONE: dict[str, Any] = (
     {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_schema).parameters else {}
 )
-"""From 4.2 on, Spark asks for the zone of timestamps; before, it is always UTC."""
+"""From 4.2 on, Spark needs the time zone of timestamps; before, it is always UTC."""
 
 
 def spark_schema(schema: pa.Schema) -> spark.StructType:
-    """Return the schema that Spark reads a table of Lance with."""
+    """Return Spark's schema for reading a Lance table."""
     read = pa.schema([pa.field(f.name, read_type(f.type), f.nullable) for f in schema])
     fields = []
-    # By default, times without a zone would be moments in the session's zone.
+    # By default, times without a zone would be timestamps in the session's zone.
     converted = from_arrow_schema(read, prefer_timestamp_ntz=True)
     for made, field in zip(converted.fields, schema, strict=True):
         comment = (field.metadata or {}).get(COMMENT.encode())
@@ -46,12 +46,12 @@ def spark_schema(schema: pa.Schema) -> spark.StructType:
 
 
 def batch_schema(schema: spark.StructType) -> pa.Schema:
-    """Return the schema of the batches that Spark hands over, or takes, for one of its own."""
+    """Return the Arrow schema of batches that Spark sends or expects for one of its schemas."""
     return to_arrow_schema(schema, **_ZONE)
 
 
 def read_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type that Spark is handed values of ``kind`` as."""
+    """Return the Arrow type as which Spark reads values of ``kind``."""
     if isinstance(kind, pa.BaseExtensionType):
         return read_type(kind.storage_type)
     if arrow.is_dictionary(kind):
@@ -101,7 +101,7 @@ def is_list(kind: pa.DataType) -> bool:
     return bool(arrow.is_list(kind) or arrow.is_large_list(kind) or arrow.is_fixed_size_list(kind))
 
 
-# -- what cannot be stored -------------------------------------------------------------------------
+# -- types that cannot be stored -------------------------------------------------------------------
 
 _UNSTORABLE = {
     "CalendarIntervalType": "cast it to a string, or to an INTERVAL DAY TO SECOND",
@@ -111,11 +111,11 @@ _UNSTORABLE = {
     "GeographyType": "turn it into binary with ST_AsBinary",
     "TimeType": "cast it to a string, or to its number of microseconds",
 }
-"""Types of Spark, by class (not each version has all), and what to do instead."""
+"""Spark types by class name (not every version has all of them), and what to do instead."""
 
 
 def refuse_unstorable(schema: spark.StructType) -> None:
-    """Check that Lance has a place for each column.
+    """Raise an error if Lance cannot store a column.
 
     Raises:
         InvalidInputError: (13)
@@ -144,28 +144,28 @@ def _find_unstorable(kind: spark.DataType) -> spark.DataType | None:
 
 
 def nullable(schema: spark.StructType) -> spark.StructType:
-    """Return a schema whose columns may all be null, as Spark stores DataFrames everywhere."""
+    """Return a schema whose columns are all nullable, as Spark makes them when it saves data."""
     fields = [spark.StructField(f.name, f.dataType, True, f.metadata) for f in schema.fields]
     return spark.StructType(fields)
 
 
 ROW_ID, ROW_ADDRESS = "_rowid", "_rowaddr"
 ADDED = (ROW_ID, ROW_ADDRESS)
-"""A row's identifier, which compaction keeps where the table has stable ones, and its fragment and
-offset in a version. Any read can have them."""
+"""A row's id, which compaction keeps if the table has stable ids, and its address (fragment and
+offset) in a version. Any read can return them."""
 
 
 def read_schema(
     table: pa.Schema, name: str, options: ReadOptions, search: Search | None
 ) -> StructType:
-    """Return the columns of a read that names no schema.
+    """Return the columns of a read without a schema.
 
     Args:
-        name: What messages call the table.
+        name: The table's name in messages.
 
     Raises:
         TableColumnNotFoundError: (12) an option names a column that does not exist.
-        InvalidInputError: (13) one is named twice.
+        InvalidInputError: (13) a column is named twice.
     """
     schema = spark_schema(table)
     if options.columns is not None:
@@ -182,11 +182,11 @@ def read_schema(
 
 
 def check_readable(asked: StructType, table: pa.Schema, name: str, search: Search | None) -> None:
-    """Check that each column of a schema can be read, as the type that it has there.
+    """Check that each column of a schema can be read with its type.
 
     Raises:
         TableColumnNotFoundError: (12)
-        InvalidInputError: (13) it is of another type.
+        InvalidInputError: (13) a column has another type.
     """
     schema = spark_schema(table)
     added = (*ADDED, search.column) if search else ADDED

@@ -1,4 +1,4 @@
-"""What every call of Spark into the data source has around it, in a Python worker."""
+"""The context of every call from Spark to the data source in a Python worker."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .errors import spark_error
 
 @contextmanager
 def spark_call() -> Iterator[None]:
-    """Carry out one call of Spark: raise the errors of Lance as Spark's, and keep later calls fast.
+    """Wrap one call from Spark: translate Lance errors to Spark's, and keep later calls fast.
 
     Raises:
         LanceValueError: For codes 0, 13 and 20.
@@ -30,10 +30,10 @@ def spark_call() -> Iterator[None]:
 
 @cache
 def _freeze_imports() -> None:
-    """Leave all that a worker has loaded out of its garbage collections, once.
+    """Exclude everything a worker has imported from its garbage collections, once.
 
-    PySpark's daemon collects garbage after each call in a worker that it uses again. With the
-    modules of pylance, pyarrow and the catalogs' clients that took 100 ms, most of a short call.
+    PySpark's daemon collects garbage after each call in a reused worker. With the modules of
+    pylance, pyarrow and the catalogs' clients that took 100 ms, most of a short call.
     """
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     if spec is not None and spec.name == "pyspark.daemon":

@@ -1,7 +1,7 @@
-"""Writing to a table: files by the tasks, one commit by the driver.
+"""Writing to a table: tasks write files, and the driver makes one commit.
 
-What can be wrong with the columns is found before the first task. Tasks get no catalog and no open
-dataset, only a place and options for its storage; fragments come back as JSON.
+The columns are checked before the first task. Tasks get no catalog and no open dataset, only a
+location and its storage options; they return fragments as JSON.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from lance_bridge.storage import MAIN
 from ..addresses import Access, TableAddress
 from ..lookup import create_table, find_table
 from . import arrays, requests, schema_compat
-from .commit import NO_FRAGMENT, Commit, guarded
+from .commit import NO_FRAGMENT, Commit, fragments_to_guard
 from .options import WriteOptions
 from .requests import Write
 from .types import nullable
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):
-    """What one task has written: its fragments, as JSON."""
+    """The fragments that one task has written, as JSON."""
 
     fragments: tuple[str, ...]
     rows: int
@@ -58,11 +58,11 @@ class Target:
 
     access: Access
     place: str
-    """The table's location, or its branch's under it."""
+    """The location of the table, or of its branch under it."""
     schema: bytes
-    """The table's, as Arrow's IPC has it."""
+    """The table's schema, serialized as Arrow IPC."""
     names: Mapping[str, str]
-    """The DataFrame's name for each column."""
+    """The DataFrame's name for each column of the table."""
     mode: str
     lance_options: Mapping[str, Any] = field(default_factory=dict)
 
@@ -70,16 +70,16 @@ class Target:
     def appending(
         cls, access: Access, schema: pa.Schema, lance_options: Mapping[str, Any] | None = None
     ) -> Target:
-        """Return what appends rows whose columns have the table's names."""
+        """Return a target for appending rows whose columns have the table's names."""
         names = {name: name for name in schema.names}
         serialized = schema.serialize().to_pybytes()
         return cls(access, access.location, serialized, names, "append", lance_options or {})
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> Written:
-        """Write the rows of a task as fragments that no version has yet.
+        """Write the rows of a task as fragments that are not committed.
 
         Raises:
-            InvalidInputError: (13) values that the table cannot hold.
+            InvalidInputError: (13) the table cannot hold a value.
             ServiceUnavailableError: (17)
         """
         schema = pa.ipc.read_schema(pa.py_buffer(self.schema))
@@ -95,14 +95,14 @@ class Target:
                 schema=schema,
                 mode=self.mode,
                 storage_options=self.access.storage_options(),
-                **self.access.renewal(),
+                **self.access.renewal_arguments(),
                 **self.lance_options,
             )
         return Written(tuple(json.dumps(each.to_json()) for each in fragments), rows.count)
 
 
 class Job:
-    """A write to one table: what its tasks do, and the commit to come. Pickles."""
+    """A write to one table: the target of its tasks, and its commit. Pickles."""
 
     def __init__(
         self, address: TableAddress, schema: StructType, write: Write, options: WriteOptions
@@ -110,7 +110,7 @@ class Job:
         """Find the table or create it, and check the columns.
 
         Raises:
-            LanceNamespaceError: What finding, creating or opening it raises.
+            LanceNamespaceError: The table cannot be found, created or opened.
             TableSchemaValidationError: (20) the columns do not fit the table.
         """
         self._write = replace(write, entry=None)  # tasks need none
@@ -143,7 +143,7 @@ class Job:
         )
 
     def operation(self, fragments: list[FragmentMetadata]) -> Any:
-        """Return what the commit does with the new fragments."""
+        """Return the operation that commits the new fragments."""
         if self._write.mode == requests.OVERWRITE:
             return lance.LanceOperation.Overwrite(self._schema, fragments)
         if self._write.mode == requests.REPLACE_FRAGMENTS:
@@ -153,7 +153,7 @@ class Job:
     def _replacement(self, fragments: list[FragmentMetadata]) -> Any:
         removed, kept = list(self._write.fragments), list[FragmentMetadata]()
         if self._write.guard:
-            kept = guarded(self.target.access.open(), removed)
+            kept = fragments_to_guard(self.target.access.open(), removed)
             removed += [] if kept or removed else [NO_FRAGMENT]
         return lance.LanceOperation.Update(
             removed_fragment_ids=removed, updated_fragments=kept, new_fragments=fragments
@@ -161,7 +161,7 @@ class Job:
 
 
 class LanceWriter(DataSourceArrowWriter):
-    """Writes a DataFrame: made on the driver, sent to the tasks, and back there to commit."""
+    """Writes a DataFrame; created on the driver, sent to the tasks, and committed on the driver."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -171,16 +171,16 @@ class LanceWriter(DataSourceArrowWriter):
             return self._job.target.write(iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Make the rows of all tasks visible, in one version."""
+        """Commit the rows of all tasks in one version."""
         with spark_call():
             self._job.commit.run(fragments_of(messages), self._job.operation)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Leave the files: where a commit was tried, its outcome may not be known."""
+        """Leave the files: the outcome of an attempted commit may be unknown."""
 
 
 def data_location(access: Access) -> str:
-    """Return where the files of a table are, or of one of its branches."""
+    """Return the location of the files of a table or of one of its branches."""
     if access.branch in (None, MAIN):
         return access.location
     return locations.join(access.location, "tree", str(access.branch))
@@ -194,16 +194,16 @@ def fragments_of(messages: Sequence[WriterCommitMessage | None]) -> list[str]:
 def find_or_create(
     address: TableAddress, schema: StructType, write: Write, options: WriteOptions
 ) -> tuple[SparkTable, lance.LanceDataset]:
-    """Return the table to write to; a missing one is created, empty, with the columns.
+    """Return the table to write to; create a missing one, empty, with the columns.
 
-    Where two create it at once, one does, and both append: no rows are lost.
+    If two writers create it concurrently, one succeeds and both append: no rows are lost.
     """
     ref = Ref(version=write.version, branch=write.branch)
     if write.entry is not None:
         with suppress(LanceNamespaceError):
             table = find_table(address, write.entry)
             return table, table.open(ref, write=True)
-        # It has changed since the statement loaded it: the catalog knows how.
+        # The entry may have changed since the statement loaded it: load it again.
     try:
         table = find_table(address)
         return table, table.open(ref, write=True)

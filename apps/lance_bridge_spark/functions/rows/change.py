@@ -23,7 +23,7 @@ from lance_bridge.dataset import field_ids
 from lance_bridge.errors import invalid
 from lance_bridge.records import ENTRY_ID
 
-from ...source.commit import NO_FRAGMENT, Commit, guarded
+from ...source.commit import NO_FRAGMENT, Commit, fragments_to_guard
 from ...source.types import ROW_ID
 from ...source.writer import Target
 from . import tasks
@@ -240,7 +240,7 @@ def build_operation(
     left = {each: FragmentMetadata.from_json(text) for each, text in outcome.left.items()}
     gone = list(outcome.gone)
     if guards_all:
-        left.update({each.id: each for each in guarded(dataset, {*gone, *left})})
+        left.update({each.id: each for each in fragments_to_guard(dataset, {*gone, *left})})
         gone += [] if left or gone else [NO_FRAGMENT]
     return lance.LanceOperation.Update(
         removed_fragment_ids=gone,

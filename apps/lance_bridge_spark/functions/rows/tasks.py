@@ -185,7 +185,7 @@ class Writing:
     def _completed(self, rows: pa.RecordBatch, action: Action) -> pa.RecordBatch:
         """Return new rows in the table's schema: what is not set stays as it is in the table."""
         columns = {
-            name: arrays.stored(rows.column(f"{VALUE}{place}"), self._schema.field(name))
+            name: arrays.to_lance(rows.column(f"{VALUE}{place}"), self._schema.field(name))
             for place, name in enumerate(self._job.values)
             if name in action.columns
         }

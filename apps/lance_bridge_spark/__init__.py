@@ -5,9 +5,9 @@
     lance_bridge_spark.register(spark)
     spark.sql("SELECT * FROM prod.sales.articles").show()
 
-Everything is Python on Spark's side: the data source `lance`, a catalog for SQL that is a thin shim
-in Java over it, functions for what neither has, and jobs that maintain tables with Spark's
-executors. No native Lance runs in the JVM. ``specs/spark.md`` says what each does.
+Everything on Spark's side is Python: the data source `lance`, a catalog for SQL that is a thin Java
+shim over it, functions for what neither supports, and jobs that maintain tables with Spark's
+executors. No native Lance code runs in the JVM. ``specs/spark.md`` describes each of them.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ _SESSION = {"register", "settings"}
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is asked for: workers that only read a table need none of it."""
+    """Import a public name on first use: workers that only read a table need none of them."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = "registration" if name in _SESSION else "jobs" if name in _JOBS else "functions"

@@ -1,6 +1,6 @@
-"""Messages between the Java part and a Python process that it has started, or connected to.
+"""Messages between the Java part and a Python process that it has started or connected to.
 
-A message is JSON and byte strings, each with its length in four bytes before it.
+A message is JSON and byte strings, each prefixed with its length in four bytes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Message = tuple[dict[str, Any], list[bytes]]
 
 
 class Channel:
-    """Messages of one pair of streams; many threads may write."""
+    """Messages over a pair of streams; several threads may write concurrently."""
 
     def __init__(self, calls: BinaryIO, answers: BinaryIO) -> None:
         self._calls = calls
@@ -33,13 +33,13 @@ class Channel:
         """Return the next message.
 
         Raises:
-            EOFError: There is none.
+            EOFError: The stream has ended.
         """
         fields: dict[str, Any] = json.loads(self._read_bytes())
         return fields, [self._read_bytes() for _ in range(self._read_length())]
 
     def write(self, fields: dict[str, Any], parts: Sequence[bytes] = ()) -> None:
-        """Write a message, whole before any other."""
+        """Write a message without interleaving it with others."""
         text = json.dumps(fields).encode()
         with self._lock:
             for each in (text, None, *parts):
@@ -61,8 +61,8 @@ class Channel:
 
 
 def open_standard_channel() -> Channel:
-    """Return a channel over the standard input and output, which nothing else uses from here on."""
-    # An interrupt in the terminal is for Spark's shell.
+    """Return a channel over standard input and output, and keep all other code from using them."""
+    # An interrupt in the terminal is meant for Spark's shell.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
     channel = Channel(os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb"))
@@ -73,6 +73,6 @@ def open_standard_channel() -> Channel:
 
 
 def freeze_imports() -> None:
-    """Leave all that was imported out of later collections of garbage."""
+    """Exclude everything imported so far from later garbage collections."""
     gc.collect()
     gc.freeze()

@@ -1,4 +1,4 @@
-"""Connections to catalogs, and locations as catalogs of one table. Only the driver needs them."""
+"""Connections to catalogs, and locations as catalogs of one table. Used mainly by the driver."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from lance_bridge.table import Table
 
 
 def connect(name: str, properties: Mapping[str, str]) -> LanceBridgeNamespace:
-    """Do what `CatalogAddress.connect` says."""
-    namespace = _connected(name, tuple(sorted(properties.items())))
+    """Return the namespace of a catalog. See `CatalogAddress.connect`."""
+    namespace = _connect_once(name, tuple(sorted(properties.items())))
     return require_lance_bridge(namespace, name, "Give Spark the location of its table")
 
 
 @lru_cache(maxsize=32)
-def _connected(name: str, items: tuple[tuple[str, str], ...]) -> LanceNamespace:
+def _connect_once(name: str, items: tuple[tuple[str, str], ...]) -> LanceNamespace:
     properties = dict(items)
     impl = properties.pop("impl", None)
     if impl is None:
         return connect_by_name(name, properties)
-    kind = implementation(impl)  # of a class, or of a catalog of the configuration file
+    kind = implementation(impl)  # a class, or a catalog of the configuration file
     if issubclass(kind, LanceBridgeNamespace):
         properties = {**environment(kind.config_type, name), **properties}
     return connect_by_name(impl, properties)
@@ -41,10 +41,10 @@ def _connected(name: str, items: tuple[tuple[str, str], ...]) -> LanceNamespace:
 def load_table(
     namespace: LanceBridgeNamespace, path: Path, entry: TableRecord | None = None
 ) -> Table:
-    """Return a table of a catalog, with the one call to the catalog that this takes.
+    """Return a table of a catalog, with one call to the catalog.
 
     Args:
-        entry: The table's entry, where it has been loaded before; saves the call.
+        entry: The table's entry, if it is loaded already; saves the call.
     """
     if entry is not None:
         return Table(namespace.connection, entry)
@@ -58,7 +58,7 @@ _NO_NAMES = "a location has no catalog: give the table's name in one"
 
 
 class LocationCatalog(Catalog):
-    """Its one table is named by its location, and has no entry that could change."""
+    """A catalog of one table, which is named by its location and has no entry to change."""
 
     @property
     def capabilities(self) -> Capabilities:
@@ -111,7 +111,7 @@ class LocationCatalog(Catalog):
         _refuse()
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no connection is open."""
 
 
 def _refuse() -> NoReturn:

@@ -1,6 +1,7 @@
 """Table maintenance in a local Spark session, for ``lance-bridge maintain --spark``.
 
-The command line finds `open_session` by the entry point ``spark`` of ``lance_bridge.maintenance``.
+The command line finds `open_session` through the entry point ``spark`` of
+``lance_bridge.maintenance``.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from . import jobs
 from .addresses import CATALOG_SETTINGS
 
 _SETTINGS = {
-    # Properties of the catalog are among the session's settings, and the UI would show them.
+    # The session's settings contain the catalog's properties, which the UI would show.
     "spark.ui.enabled": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -30,7 +31,7 @@ _SETTINGS = {
 
 @dataclass(frozen=True)
 class SparkMaintenance:
-    """Jobs on the tables of one catalog. The options are those of the jobs of `jobs`."""
+    """Jobs on the tables of one catalog, with the options of the functions in `jobs`."""
 
     session: Any
     catalog: str
@@ -56,13 +57,13 @@ class SparkMaintenance:
 def open_session(catalog: str, properties: Mapping[str, str]) -> Iterator[SparkMaintenance]:
     """Start Spark on this machine for one catalog, and stop it at the end of the block."""
     name = "catalog" if "." in catalog else catalog
-    # Workers need the packages of this process; by default they run the python3 on the path.
+    # Workers need the packages of this process; by default Spark runs the python3 on the path.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     progress = {"spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower()}
     builder: Any = SparkSession.builder
     session = builder.master("local[*]").config(map={**_SETTINGS, **progress}).getOrCreate()
     try:
-        # A configured catalog is found by its name; given properties override its own.
+        # A configured catalog is found by name; given properties override its own.
         session.conf.set(f"{CATALOG_SETTINGS}{name}.impl", catalog)
         for key, value in properties.items():
             session.conf.set(f"{CATALOG_SETTINGS}{name}.{key}", value)

@@ -1,7 +1,7 @@
 """Finding and creating tables by their addresses, on the driver.
 
-What that takes is imported when it is called: a worker imports this module together with its tasks,
-which need none of it.
+The implementation is imported lazily: a worker imports this module with its tasks, which need none
+of it.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 def find_table(address: TableAddress, entry: TableRecord | None = None) -> SparkTable:
-    """Return the table at an address, with the one catalog call that this takes.
+    """Return the table at an address, with one catalog call.
 
     Args:
-        entry: The table's entry, where it has been loaded before; saves the call.
+        entry: The table's entry, if it is loaded already; saves the call.
 
     Raises:
         TableNotFoundError: (4)

@@ -1,8 +1,8 @@
-"""Secrets in the settings of a session: a warning where they stand, and what makes Spark hide them.
+"""Secrets in the settings of a session: a warning, and patterns that make Spark hide them.
 
-Settings are arguments of Spark's processes, and stand in its event log and web pages. Spark hides
-those whose names match its patterns, which know fewer words than secrets have; arguments of
-processes are never hidden.
+Spark passes settings as process arguments and shows them in its event log and web pages. It hides
+those whose names match its patterns, which do not cover all names of our secrets; it never hides
+process arguments.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _SQL_DEFAULT = "(?i)url"
 
 
 def secret_settings(prefix: str, name: str, properties: Mapping[str, str]) -> list[str]:
-    """Return the settings by which a catalog's secret properties are given.
+    """Return the names of the settings that hold a catalog's secret properties.
 
     Args:
-        prefix: What the settings of catalogs begin with.
+        prefix: The prefix of the settings of catalogs.
     """
     try:
         kind: type[LanceNamespace] | None = implementation(properties.get("impl", ""))
@@ -48,7 +48,7 @@ def secret_settings(prefix: str, name: str, properties: Mapping[str, str]) -> li
 
 
 def warn_of_secrets(prefix: str, catalogs: Mapping[str, Mapping[str, str]]) -> None:
-    """Log a warning where catalogs have secrets in their settings, once for the same ones."""
+    """Log a warning if catalogs have secrets in their settings, once per set of names."""
     for name, properties in catalogs.items():
         keys = secret_settings(prefix, name, properties)
         if keys:
@@ -65,25 +65,25 @@ def _warn_once(text: str) -> None:
 
 
 def with_patterns(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return settings of a session to come whose patterns know the names of our secrets."""
-    return {**settings, CORE_PATTERN: _extended(settings.get(CORE_PATTERN, _CORE_DEFAULT))}
+    """Return settings for a new session, with patterns that cover the names of our secrets."""
+    return {**settings, CORE_PATTERN: _extend(settings.get(CORE_PATTERN, _CORE_DEFAULT))}
 
 
 def set_patterns(spark: Any) -> None:
-    """Have a session hide our secrets: in `SET`, in plans, in its event log from here on.
+    """Make a session hide our secrets in `SET`, in plans, and in its event log from now on.
 
-    A server of Spark Connect keeps the pattern of its event log.
+    A Spark Connect server keeps the pattern of its event log.
     """
     redact_logs()
     known = spark.conf.get(_SQL_PATTERN, _SQL_DEFAULT)
-    spark.conf.set(_SQL_PATTERN, _extended(known))
+    spark.conf.set(_SQL_PATTERN, _extend(known))
     context = getattr(spark, "_jsc", None)
     if context is not None:
         conf = context.sc().conf()
-        conf.set(CORE_PATTERN, _extended(conf.get(CORE_PATTERN, _CORE_DEFAULT)))
+        conf.set(CORE_PATTERN, _extend(conf.get(CORE_PATTERN, _CORE_DEFAULT)))
 
 
-def _extended(pattern: str) -> str:
+def _extend(pattern: str) -> str:
     for each in (SPARK_PATTERN, STORAGE_PATTERN):
         if each not in pattern:
             pattern = f"{pattern}|{each}"
@@ -91,17 +91,17 @@ def _extended(pattern: str) -> str:
 
 
 STORAGE_PATTERN = rf"^(?:spark\.sql\.catalog\.[^.\s]+\.)?{SECRET_STORAGE_PATTERN}"
-"""Options of stores, of the data source and of catalogs: all but those known to be harmless."""
+"""Storage options of the data source and of catalogs: all but those known to be harmless."""
 _PY4J = ("clientserver", "java_gateway")
 _BYTES = re.compile(r"^j[A-Za-z0-9+/=]{40,}$", re.MULTILINE)
-"""An argument of bytes in a command for the JVM, such as a function that tasks are to run."""
+"""A byte-string argument of a command for the JVM, such as a function that tasks will run."""
 
 
 _COMMAND, _ANSWER = "Command to send: ", "Answer received: "
 
 
-class _WithoutSecrets(logging.Filter):
-    """Knows of each thread which answer comes next: the value of a secret setting is hidden."""
+class _SecretFilter(logging.Filter):
+    """Hide values of secret settings; per thread, track whether the next reply is one."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -111,20 +111,20 @@ class _WithoutSecrets(logging.Filter):
         text = record.getMessage()
         clean = text
         if text.startswith(_COMMAND):
-            clean = _without_settings(_BYTES.sub(f"j{HIDDEN}", text))
+            clean = _hide_settings(_BYTES.sub(f"j{HIDDEN}", text))
             self._next.is_secret = _asks_for_secret(text) or getattr(self._next, "named", False)
         elif text.startswith(_ANSWER):
             if getattr(self._next, "is_secret", False):
                 clean = f"{_ANSWER}{HIDDEN}"
-            # Settings are read as pairs, too: a name is one answer, and its value the next.
+            # Settings are also read as pairs: one reply is the name, and the next is the value.
             self._next.named = clean == text and _is_secret(text.partition("!ys")[2])
         if clean != text:
             record.msg, record.args = clean, ()
         return True
 
 
-def _without_settings(command: str) -> str:
-    """Hide each text, which is a line that begins with ``s``, that follows a secret's name."""
+def _hide_settings(command: str) -> str:
+    """Hide each string (a line that begins with ``s``) that follows a secret's name."""
     lines = command.split("\n")
     for number, (name, value) in enumerate(pairwise(lines), 1):
         if name[:1] == value[:1] == "s" and _is_secret(name[1:]):
@@ -133,7 +133,7 @@ def _without_settings(command: str) -> str:
 
 
 def _asks_for_secret(command: str) -> bool:
-    """Return whether the last argument, which ``e`` follows, is a secret's name."""
+    """Return whether the last argument, before the final ``e``, is a secret's name."""
     arguments = command.rstrip("\n").split("\n")[:-1]
     return bool(arguments) and arguments[-1][:1] == "s" and _is_secret(arguments[-1][1:])
 
@@ -142,13 +142,13 @@ def _is_secret(name: str) -> bool:
     return is_secret(name) or re.search(STORAGE_PATTERN, name) is not None
 
 
-_filter = _WithoutSecrets()
+_filter = _SecretFilter()
 
 
 def redact_logs() -> None:
-    """Have py4j log neither the functions that tasks get nor secret settings. Safe to repeat.
+    """Keep py4j from logging tasks' functions and secret settings. Safe to repeat.
 
-    At DEBUG it logs each call of the JVM. The functions hold storage options, in base64.
+    At DEBUG it logs each call to the JVM. The functions contain storage options in base64.
     """
     for name in _PY4J:
         logging.getLogger(f"py4j.{name}").addFilter(_filter)

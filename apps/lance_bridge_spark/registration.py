@@ -21,7 +21,7 @@ from .worker_python import check_executors, check_python
 _JARS = "spark.jars"
 _EXTENSIONS = "spark.sql.extensions"
 _FUNCTIONS = "org.lancebridge.spark.LanceFunctions"
-"""What makes every session know the functions of SQL, whether it has named a catalog or not."""
+"""The extension that registers the SQL functions in every session, with or without a catalog."""
 
 Catalogs = Mapping[str, Mapping[str, str]]
 
@@ -29,29 +29,28 @@ Catalogs = Mapping[str, Mapping[str, str]]
 def register(spark: Any, catalogs: Catalogs | None = None, *, sql: bool = True) -> None:
     """Register Lance catalogs with a Spark session, including a Spark Connect session.
 
-    Those are the catalogs that the session's settings declare, ``spark.sql.catalog.<name>.impl``
-    and properties beside it, and those given here. Call it again for more catalogs; in SQL, a
-    catalog that is registered keeps the properties that it has.
+    These are the catalogs that the session's settings declare (``spark.sql.catalog.<name>.impl``
+    and its properties) and those given here. Call it again to add catalogs; in SQL, a registered
+    catalog keeps the properties that it was registered with.
 
     Args:
-        spark: A session of Spark 4.1, 4.2 or 4.3. All threads that use it know the catalogs.
-        catalogs: Properties by catalog, ``impl`` among them; none for a catalog of that name in
+        spark: A session of Spark 4.1, 4.2 or 4.3. All its threads can use the catalogs.
+        catalogs: Properties by catalog, including ``impl``; none for a catalog of that name in
             the configuration file.
-        sql: Whether SQL knows the catalogs, which needs the jar of the SQL catalog. The data
-            source, the functions and the jobs need no jar.
+        sql: Whether to register the catalogs for SQL, which needs the jar of the SQL catalog. The
+            data source, the functions and the jobs need no jar.
 
-    Operations of the namespace that need a compute engine (backfills, materialized views) use this
-    session from here on.
+    Namespace operations that need a compute engine (backfills, materialized views) use this
+    session from now on.
 
     Raises:
-        InvalidInputError: (13) a name given here is that of another connector's catalog; nothing
-            is set.
+        InvalidInputError: (13) another connector's catalog has a name given here; nothing is set.
         UnsupportedOperationError: (0) the Python of Spark's workers (``PYSPARK_PYTHON``) does not
             exist, is of another minor version than this one, or lacks this package, here or on an
             executor; or there is no jar, and none can be compiled. Nothing is set.
 
-    Secrets among the settings are a warning: see ``secrets.file``. Spark hides them in its event
-    log, its plans and its web pages from here on, for which its redaction patterns are extended.
+    Secrets in the settings are logged as a warning: see ``secrets.file``. Spark's redaction
+    patterns are extended, so that it hides them in its event log, plans and web pages from now on.
     """
     if not _is_remote(spark):
         check_python(spark)
@@ -77,29 +76,31 @@ def register(spark: Any, catalogs: Catalogs | None = None, *, sql: bool = True) 
 
 
 def _refuse_others(spark: Any, names: Iterable[str]) -> None:
-    """Keep the properties of a catalog of ours from those of another connector."""
+    """Raise InvalidInput (13) if a name is that of another connector's catalog."""
     for name in names:
         kind = spark.conf.get(CATALOG_SETTINGS + name, None)
         if kind not in (None, CATALOG_CLASS):
-            raise invalid(f"Catalog '{name}' of this session is a {kind}: give another name")
+            raise invalid(
+                f"Catalog '{name}' is configured as {kind} in this session: choose another name"
+            )
 
 
 def settings(
     catalogs: Catalogs | None = None, base: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Return settings that start a session with the SQL catalog, for `SparkSession.builder.config`.
+    """Return settings for `SparkSession.builder.config` that enable the SQL catalog.
 
     Args:
         catalogs: Properties by catalog, as for `register`.
-        base: Settings to add to; jars and extensions named there stay.
+        base: Settings to add to; their jars and extensions are kept.
 
     Raises:
         UnsupportedOperationError: (0) the jar is missing and could not be compiled.
     """
     merged = with_patterns(base or {})
     warn_of_secrets(CATALOG_SETTINGS, catalogs or {})
-    merged[_JARS] = _with(merged.get(_JARS, ""), str(jar.path()))
-    merged[_EXTENSIONS] = _with(merged.get(_EXTENSIONS, ""), _FUNCTIONS)
+    merged[_JARS] = _append_name(merged.get(_JARS, ""), str(jar.path()))
+    merged[_EXTENSIONS] = _append_name(merged.get(_EXTENSIONS, ""), _FUNCTIONS)
     for name, properties in (catalogs or {}).items():
         merged[CATALOG_SETTINGS + name] = CATALOG_CLASS
         for key, value in properties.items():
@@ -107,14 +108,14 @@ def settings(
     return merged
 
 
-def _with(names: str, name: str) -> str:
-    """Return a list with commas that has a name, after those that it has."""
+def _append_name(names: str, name: str) -> str:
+    """Return a comma-separated list with a name appended, unless the list contains it."""
     there = [part for part in names.split(",") if part]
     return ",".join(there if name in there else [*there, name])
 
 
 def _has_jar(spark: Any) -> bool:
-    """Return whether a session was started with the jar; it may lie where only clusters read."""
+    """Return whether a session was started with the jar, whose path only the cluster may read."""
     names = [part.rpartition("/")[2] for part in spark.conf.get(_JARS, "").split(",")]
     return any(name.startswith(Path(JAR_NAME).stem) for name in names)
 
@@ -128,20 +129,20 @@ def _add_jar(spark: Any, path: Path) -> None:
 
 
 def _load(spark: Any, names: Iterable[str]) -> None:
-    """Load the catalogs, since Spark finds an added jar only in the thread that has added it.
+    """Load the catalogs, because Spark finds an added jar only in the thread that added it.
 
-    A server of Spark Connect finds it in every thread.
+    A Spark Connect server finds it in every thread.
     """
     if not _is_remote(spark):
         manager = spark._jsparkSession.sessionState().catalogManager()
-        with _active(spark):
+        with _activate(spark):
             for name in names:
                 manager.catalog(name)
 
 
 @contextmanager
-def _active(spark: Any) -> Iterator[None]:
-    """Make a session this thread's active one, whose settings Spark gives to a catalog it loads."""
+def _activate(spark: Any) -> Iterator[None]:
+    """Make a session this thread's active one: Spark passes its settings to catalogs it loads."""
     sessions = getattr(spark._jvm, "org.apache.spark.sql.classic.SparkSession")
     before = sessions.getActiveSession()
     sessions.setActiveSession(spark._jsparkSession)

@@ -1,4 +1,4 @@
-"""Tables on the driver, under the names that Spark has for them."""
+"""Tables on the driver, with their names in Spark."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from .redaction import redact_logs
 
 @dataclass(frozen=True)
 class SparkTable(Table):
-    """A table on the driver, and the address by which Spark names it. Tasks get an `Access`."""
+    """A table on the driver and its address in Spark. Tasks get an `Access` instead."""
 
     address: TableAddress
 
     def access(
         self, dataset: lance.LanceDataset, *, branch: str | None = None, write: bool = False
     ) -> Access:
-        """Return what tasks need to open this very version of an opened dataset."""
+        """Return what tasks need to open the same version as an opened dataset."""
         return self.access_version(int(dataset.version), branch=branch, write=write)
 
     def access_version(
@@ -37,7 +37,7 @@ class SparkTable(Table):
         """Return what tasks need to open a version."""
         redact_logs()
         if self.managed is not None:
-            # Tasks open versions by their final names, without asking the catalog.
+            # Tasks open versions by their final names, without a call to the catalog.
             self.finish_latest()
         return Access(
             self.address,
@@ -50,7 +50,7 @@ class SparkTable(Table):
 
 
 def find(address: TableAddress, entry: TableRecord | None = None) -> SparkTable:
-    """Do what `lookup.find_table` says."""
+    """Return the table at an address. See `lookup.find_table`."""
     if address.catalog is None:
         table = location_table(address.location, address.storage)
         if table.is_declared():
@@ -61,7 +61,7 @@ def find(address: TableAddress, entry: TableRecord | None = None) -> SparkTable:
 
 
 def create(address: TableAddress, schema: pa.Schema, properties: Mapping[str, str] | None) -> None:
-    """Do what `lookup.create_table` says."""
+    """Create an empty table. See `lookup.create_table`."""
     empty = schema.empty_table()
     if address.catalog is None:
         write_first(location_table(address.location, address.storage), Rows.from_data(empty))

@@ -1,4 +1,4 @@
-"""VERSION AS OF and TIMESTAMP AS OF: which version of a table a query means."""
+"""VERSION AS OF and TIMESTAMP AS OF: which version of a table a query reads."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 @dataclass(frozen=True)
 class TimeTravel:
-    """What a query means: a version, tag or branch, or the state of a branch at a moment."""
+    """What a query reads: a version, tag or branch, or a branch at a point in time."""
 
     ref: Ref = LATEST
     timestamp_us: int | None = None
     """In microseconds since 1970 (UTC)."""
     is_name: bool = False
-    """Whether the tag in ``ref`` is a name that may be a branch's as well."""
+    """Whether the tag in ``ref`` may also be the name of a branch."""
 
     @classmethod
     def of(cls, version: str | None, timestamp_us: int | None) -> TimeTravel:
-        """Return what VERSION AS OF and TIMESTAMP AS OF say.
+        """Return the time travel of a VERSION AS OF or TIMESTAMP AS OF clause.
 
         Args:
-            version: A number, or else the name of a tag or a branch; None for the latest.
+            version: A number, or the name of a tag or branch; None for the latest.
             timestamp_us: In microseconds since 1970 (UTC).
 
         Raises:
@@ -53,12 +53,12 @@ class TimeTravel:
 
     @property
     def is_chosen(self) -> bool:
-        """Whether it is one version for ever, and not the latest of a branch."""
+        """Whether it is a fixed version, and not the latest of a branch."""
         chosen = (self.ref.version, self.ref.tag, self.timestamp_us)
         return any(each is not None for each in chosen)
 
     def open(self, table: SparkTable) -> tuple[TimeTravel, lance.LanceDataset]:
-        """Open a table then, and return what a name has turned out to be beside it.
+        """Return the dataset, and this time travel with a name resolved to a tag or a branch.
 
         Raises:
             TableVersionNotFoundError: (11)
@@ -78,7 +78,7 @@ class TimeTravel:
         return self, table.open(Ref(version=found, branch=self.ref.branch))
 
     def _open_name(self, table: SparkTable) -> tuple[TimeTravel, lance.LanceDataset]:
-        """Open the tag of this name, or else the branch."""
+        """Open the tag of this name, or the branch if there is no such tag."""
         name = self.ref.tag
         try:
             return self, table.open(self.ref)
@@ -93,21 +93,21 @@ class TimeTravel:
 
 
 def version_at(dataset: lance.LanceDataset, timestamp_us: int, name: str) -> int:
-    """Return the last version that was committed at a moment or before it.
+    """Return the last version that was committed at or before a point in time.
 
     Args:
         dataset: The table at its latest version.
         timestamp_us: In microseconds since 1970 (UTC).
-        name: What messages call the table.
+        name: The table's name in messages.
 
     Raises:
-        TableVersionNotFoundError: (11) the first version that is left is later.
+        TableVersionNotFoundError: (11) the oldest existing version is later.
         ServiceUnavailableError: (17)
     """
     with translate_lance_errors(f"The versions of table '{name}' could not be read"):
         versions: Any = dataset.versions()
         known = {int(each["version"]): to_micros(each["timestamp"]) for each in versions}
-    # Of a table that its catalog manages, the storage may have versions beyond the latest.
+    # For a managed table, the storage may contain versions after the latest one.
     made = {number: at for number, at in known.items() if number <= dataset.version}
     found = [number for number, at in made.items() if at <= timestamp_us]
     if not found:
@@ -120,7 +120,7 @@ def version_at(dataset: lance.LanceDataset, timestamp_us: int, name: str) -> int
 
 
 def to_micros(moment: datetime) -> int:
-    """Return a moment in microseconds since 1970 (UTC); without a zone, it is local."""
+    """Return a time in microseconds since 1970 (UTC); a time without a zone is local."""
     return (moment.astimezone(timezone.utc) - _EPOCH) // timedelta(microseconds=1)
 
 

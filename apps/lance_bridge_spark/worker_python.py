@@ -21,11 +21,11 @@ logger = logging.getLogger(__name__)
 
 _TAG = "lance-bridge-check-python"
 _EXECUTOR_TIMEOUT = 60.0
-"""Seconds to wait for an executor, which a cluster may have to find first."""
+"""Seconds to wait for an executor, which a cluster may have to start first."""
 _TIMEOUT = 30.0
-"""Seconds that the workers' Python may take to answer."""
+"""Seconds that the workers' Python may take to respond."""
 _NEEDED = ("lance_bridge", "lance", "pyarrow")
-_QUESTION = f"""
+_SCRIPT = f"""
 import sys
 from importlib.util import find_spec
 print("%d.%d" % sys.version_info[:2], *[each for each in {_NEEDED} if find_spec(each) is None])
@@ -33,16 +33,16 @@ print("%d.%d" % sys.version_info[:2], *[each for each in {_NEEDED} if find_spec(
 
 
 def check_python(spark: Any) -> None:
-    """Run the Python of a session's workers once, here, and check its version and its packages.
+    """Run the Python of a session's workers here, and check its version and its packages.
 
-    The driver needs it, too: Spark plans reads and writes of this data source in such a worker, on
-    the driver's machine.
+    The driver needs it as well: Spark plans reads and writes of this data source in such a worker
+    on the driver's machine.
 
     Args:
-        spark: A session that is no client of Spark Connect, whose server's Python is not known.
+        spark: A session that is not a Spark Connect client: a server's Python is not known.
 
     Raises:
-        UnsupportedOperationError: (0) it cannot be run, is of another minor version than this one,
+        UnsupportedOperationError: (0) it cannot be run, has another minor version than this one,
             or lacks this package, pylance or pyarrow.
     """
     context = spark.sparkContext
@@ -51,23 +51,23 @@ def check_python(spark: Any) -> None:
     if found is None:
         problem = f"{executable}, which does not exist or cannot be run"
         if not context.master.startswith("local"):
-            # It may lie in an archive that only executors unpack.
+            # It may be in an archive that only executors unpack.
             logger.warning("%s", _message(problem))
             return
         raise unsupported(_message(problem))
-    problem = _problem_of(found, _path_of_workers(context))
+    problem = _find_problem(found, _worker_path(context))
     if problem:
         raise unsupported(_message(f"{found}, which {problem}"))
 
 
 def check_executors(spark: Any) -> None:
-    """Run the Python of a session's workers on each executor that there is, and check the same.
+    """Run the Python of a session's workers on each executor, and check it as `check_python` does.
 
-    It is a job of its own, once for each application and the files added to it; none on masters
-    that have all executors on this machine. Executors that start later are not checked.
+    This runs a separate job, once per application and set of added files, and none on masters that
+    have all executors on this machine. Executors that start later are not checked.
 
     Args:
-        spark: A session that is no client of Spark Connect.
+        spark: A session that is not a Spark Connect client.
 
     Raises:
         UnsupportedOperationError: (0) as for `check_python`; the message names the host.
@@ -78,27 +78,27 @@ def check_executors(spark: Any) -> None:
         return
     executors = 0
     while executors < (executors := _count_executors(context)):
-        problem = _problem_of_executors(context)
+        problem = _find_executor_problem(context)
         if problem:
             raise unsupported(_message(problem))
     _checked.add(key)
 
 
 _checked: set[tuple[str, ...]] = set()
-"""What was found to be right, by application."""
+"""Applications, with their added files, whose executors passed the check."""
 
 
 def _count_executors(context: Any) -> int:
-    """Return how many there are, and the driver; those of a new session come one by one."""
+    """Return the number of executors and the driver; executors start one by one."""
     return int(context._jsc.sc().getExecutorMemoryStatus().size())
 
 
-def _problem_of_executors(context: Any) -> str:
-    """Return what is wrong with the first Python that is not right, or nothing."""
+def _find_executor_problem(context: Any) -> str:
+    """Return what is wrong with the Python of executors, or an empty string."""
     needed = _NEEDED
 
     def ask(_: Iterable[int]) -> Iterator[tuple[str, str, list[str]]]:
-        # By value, as it is not a function of the module, which executors may lack.
+        # A nested function is pickled by value: executors may lack this module.
         import socket  # noqa: PLC0415 - on the executor
         import sys  # noqa: PLC0415
         from importlib.util import find_spec  # noqa: PLC0415
@@ -113,22 +113,22 @@ def _problem_of_executors(context: Any) -> str:
     try:
         answers = context.parallelize(range(tasks), tasks).mapPartitions(ask).collect()
     except Py4JJavaError as error:
-        return _problem_of_job(context.pythonExec, str(error))
+        return _explain_failure(context.pythonExec, str(error))
     finally:
         timer.cancel()
         context.removeJobTag(_TAG)
     for host, version, missing in answers:
         if version != _this_version() or missing:
-            problem = _problem(version, missing)
+            problem = _describe_problem(version, missing)
             return f"{context.pythonExec}, which {problem}, on executors such as {host}"
     return ""
 
 
-def _problem_of_job(executable: str, text: str) -> str:
-    """Return what made a job fail that only asks for versions, or nothing where it was ended."""
+def _explain_failure(executable: str, text: str) -> str:
+    """Return why the job that checks executors failed; an empty string if it timed out."""
     if _TAG in text and "cancelled" in text:
         logger.warning(
-            "No executor has answered for %g s: %s was not checked there",
+            "No executor responded within %g s: %s was not checked there",
             _EXECUTOR_TIMEOUT,
             executable,
         )
@@ -137,10 +137,10 @@ def _problem_of_job(executable: str, text: str) -> str:
     where = f"on executors such as {found[1]}" if found else "on executors"
     other = re.search(r"different version: (\S+) than", text)
     if other:
-        return f"{executable}, which {_problem(other[1], [])}, {where}"
+        return f"{executable}, which {_describe_problem(other[1], [])}, {where}"
     if "Cannot run program" in text:
         return f"{executable}, which does not exist or cannot be run, {where}"
-    return f"{executable}, which is no Python 3 that runs, {where}"
+    return f"{executable}, which is not a working Python 3, {where}"
 
 
 def _message(problem: str) -> str:
@@ -156,9 +156,9 @@ def _this_version() -> str:
     return f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
-def _path_of_workers(context: Any) -> str:
+def _worker_path(context: Any) -> str:
     """Return the PYTHONPATH of workers: files added to the session, its setting, and ours."""
-    from pyspark import SparkFiles  # noqa: PLC0415 - only where a session is
+    from pyspark import SparkFiles  # noqa: PLC0415 - only if a session exists
 
     root = SparkFiles.getRootDirectory()
     added = [root, *(os.path.join(root, each) for each in context._python_includes)]
@@ -167,11 +167,11 @@ def _path_of_workers(context: Any) -> str:
 
 
 @lru_cache(maxsize=16)
-def _problem_of(executable: str, path: str) -> str:
-    """Return what is wrong with a Python, or nothing."""
+def _find_problem(executable: str, path: str) -> str:
+    """Return what is wrong with a Python executable, or an empty string."""
     try:
         answer = subprocess.run(
-            [executable, "-c", _QUESTION],
+            [executable, "-c", _SCRIPT],
             env={**os.environ, "PYTHONPATH": path},
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -186,12 +186,12 @@ def _problem_of(executable: str, path: str) -> str:
         return f"cannot be run: {error.strerror}"
     words = answer.stdout.split()
     if answer.returncode or not words:
-        return "is no Python 3 that runs"
+        return "is not a working Python 3"
     version, *missing = words
-    return _problem(version, missing)
+    return _describe_problem(version, missing)
 
 
-def _problem(version: str, missing: Sequence[str]) -> str:
+def _describe_problem(version: str, missing: Sequence[str]) -> str:
     if version != _this_version():
         return f"is Python {version}, and the driver is {_this_version()}"
-    return f"has no package {', '.join(missing)}" if missing else ""
+    return f"lacks {', '.join(missing)}" if missing else ""

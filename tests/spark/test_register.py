@@ -31,7 +31,7 @@ from lance_bridge_spark.addresses import (
 )
 from lance_bridge_spark.jvm import jar
 from lance_bridge_spark.registration import register, settings
-from lance_bridge_spark.worker_python import _problem_of, check_python
+from lance_bridge_spark.worker_python import _find_problem, check_python
 
 from .catalogs import TOKEN, unity_catalog
 from .registration_job import failure_of_search
@@ -214,13 +214,13 @@ def test_a_python_of_workers_without_the_package_is_refused(
     bare = str(tmp_path / "bare" / "bin" / "python")
     monkeypatch.delenv("PYTHONPATH", raising=False)
     line = refusal(spark, bare, monkeypatch)
-    assert f"{bare}, which has no package lance_bridge, lance, pyarrow" in line
+    assert f"{bare}, which lacks lance_bridge, lance, pyarrow" in line
 
 
 def test_a_program_that_is_no_python_is_refused(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert "is no Python 3 that runs" in refusal(spark, answering(tmp_path, "exit 1"), monkeypatch)
+    assert "is not a working Python 3" in refusal(spark, answering(tmp_path, "exit 1"), monkeypatch)
 
 
 def test_a_python_that_may_be_in_an_archive_of_a_cluster_is_logged(
@@ -250,7 +250,7 @@ def test_packages_that_are_added_to_the_session_are_found(
     monkeypatch.setattr(spark.sparkContext, "_python_includes", [archive.name])
     check_python(spark)
     archive.unlink()
-    _problem_of.cache_clear()
+    _find_problem.cache_clear()
     with pytest.raises(UnsupportedOperationError):
         check_python(spark)
 

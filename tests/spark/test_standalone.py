@@ -142,7 +142,7 @@ def test_a_python_of_executors_without_the_packages_is_named_at_registration(
     place_python(cluster.directory / "driver" / _NAME)
     path = os.pathsep.join([str(cluster.directory / "driver"), cluster.environment["PATH"]])
     line = refusal(cluster, PYSPARK_PYTHON=_NAME, PATH=path)
-    assert f"{_NAME}, which has no package lance, pyarrow, on executors such as " in line
+    assert f"{_NAME}, which lacks lance, pyarrow, on executors such as " in line
 
 
 def place_python(path: Path) -> None:

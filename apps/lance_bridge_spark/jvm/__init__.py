@@ -1,1 +1,1 @@
-"""The Java half of the SQL catalog: its sources, and the jar that is made of them."""
+"""The Java half of the SQL catalog: its sources, and the jar that is compiled from them."""

@@ -1,6 +1,6 @@
-"""Makes the jar of the Java sources here. The build of the wheel runs this file by its path.
+"""Compiles the Java sources here into a jar. The build of the wheel runs this file by its path.
 
-It imports nothing but the standard library: where wheels are built, lance-bridge is not installed.
+It imports only the standard library, because lance-bridge is not installed when a wheel is built.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ _MANIFEST = "META-INF/MANIFEST.MF"
 _RELEASE = "17"
 """The oldest Java that Spark 4 runs on."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-"""What a jar's entries are dated, so that equal sources make equal jars."""
+"""The date of a jar's entries, fixed so that equal sources give equal jars."""
 
 
 class CannotCompileError(RuntimeError):
-    """What is missing, or what the compiler said."""
+    """The jar cannot be compiled: something is missing, or the compiler failed."""
 
 
 def digest() -> str:
-    """Return what tells these sources from those of another release."""
+    """Return a digest of the sources."""
     content = hashlib.sha256()
     for source in _sources():
         content.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
@@ -36,10 +36,10 @@ def digest() -> str:
 
 
 def compile_jar(target: Path) -> None:
-    """Write the jar to a path, whole or not at all.
+    """Compile the jar and write it to a path atomically.
 
     Raises:
-        CannotCompileError: There is no Java compiler or no PySpark, or the sources don't compile.
+        CannotCompileError: No Java compiler or no PySpark was found, or the compiler failed.
     """
     command = [find_javac(), "--release", _RELEASE, "-nowarn", "-encoding", "UTF-8"]
     jars = pyspark_jars()
@@ -56,16 +56,16 @@ def compile_jar(target: Path) -> None:
 
 
 def is_current(jar: Path) -> bool:
-    """Return whether a jar was compiled of these sources."""
+    """Return whether a jar was compiled from the current sources."""
     with ZipFile(jar) as archive:
         return archive.read(_MANIFEST).decode() == _manifest()
 
 
 def find_javac() -> str:
-    """Return the compiler of JAVA_HOME, or else of the path.
+    """Return the Java compiler of JAVA_HOME, or the one on the path.
 
     Raises:
-        CannotCompileError: There is none.
+        CannotCompileError: There is no compiler.
     """
     home = os.environ.get("JAVA_HOME")
     found = (shutil.which("javac", path=str(Path(home, "bin"))) if home else None) or shutil.which(
@@ -83,7 +83,7 @@ def pyspark_jars() -> Path:
     """Return the directory of Spark's jars.
 
     Raises:
-        CannotCompileError: PySpark is not installed, or is the client alone.
+        CannotCompileError: PySpark is not installed, or only its client is.
     """
     spec = importlib.util.find_spec("pyspark")
     jars = Path(spec.origin).parent / "jars" if spec is not None and spec.origin else None

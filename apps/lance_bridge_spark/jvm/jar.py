@@ -1,4 +1,4 @@
-"""Where the jar of the SQL catalog is: in the wheel, or compiled once on this machine."""
+"""The path of the SQL catalog's jar: in the wheel, or compiled once on this machine."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from .compiling import JAR_NAME, CannotCompileError, compile_jar, digest
 
 _HERE = Path(__file__).parent
 _CHECKOUT = _HERE.parents[2]
-"""The root of the repository, where this file is in one."""
+"""The root of the repository, if this file is in a checkout."""
 
 
 def path() -> Path:
-    """Return the jar of the wheel; in a clone, compile it once and keep it.
+    """Return the jar of the wheel; in a checkout, compile it once and cache it.
 
     Raises:
-        UnsupportedOperationError: (0) it would have to be compiled, and a JDK or PySpark's jars
-            are missing. Everything but the SQL catalog works without the jar.
+        UnsupportedOperationError: (0) it must be compiled, and a JDK or PySpark's jars are
+            missing. Everything but the SQL catalog works without the jar.
     """
     packaged = _HERE / JAR_NAME
     if packaged.is_file():
@@ -37,9 +37,9 @@ def path() -> Path:
 
 
 def cache_directory() -> Path:
-    """Return where compiled jars are kept: ``.cache`` of a checkout, else the user's cache.
+    """Return the directory of compiled jars: ``.cache`` of a checkout, or the user's cache.
 
-    ``LANCE_BRIDGE_CACHE`` names another place.
+    ``LANCE_BRIDGE_CACHE`` overrides it.
     """
     configured = os.environ.get("LANCE_BRIDGE_CACHE")
     if configured:

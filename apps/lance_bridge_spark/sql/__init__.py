@@ -1,6 +1,6 @@
-"""The Python half of the SQL catalog: it answers what Spark's driver asks about names.
+"""The Python half of the SQL catalog: it handles the calls of Spark's driver.
 
 `service` dispatches calls. `namespaces`, `tables`, `changes` (ALTER TABLE), `staging` and
-`publishing` (CREATE and REPLACE with a query), `planning` (reads and writes) and `schemas` do the
-work; `loaded` keeps loaded tables.
+`publishing` (CREATE and REPLACE with a query), `planning` (reads and writes) and `schemas`
+implement them; `loaded` caches loaded tables.
 """

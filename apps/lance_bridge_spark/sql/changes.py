@@ -1,4 +1,4 @@
-"""ALTER TABLE: columns, comments and properties. One statement is one commit wherever Lance can."""
+"""ALTER TABLE: columns, comments and properties. A statement is one commit if Lance allows it."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ _Step = Callable[[Table, Sequence[Change]], None]
 
 
 def alter(catalog: CatalogAddress, args: Args) -> Answer:
-    """``{table, changes, evolves?}`` to a description of the table then.
+    """``{table, changes, evolves?}`` to a description of the changed table.
 
-    Changes of a kind that follow one another are made together. ``evolves`` says that they are what
-    the rows of an INSERT or a MERGE WITH SCHEMA EVOLUTION need, and no ALTER TABLE.
+    Consecutive changes of the same kind are made together. ``evolves`` means that they come from an
+    INSERT or a MERGE WITH SCHEMA EVOLUTION, and not from an ALTER TABLE.
 
     Raises: Unsupported, NamespaceNotFound, TableNotFound, TableColumnNotFound, InvalidInput,
         TableSchemaValidation, ConcurrentModification, ServiceUnavailable, InvalidTableState.
@@ -59,13 +59,13 @@ def alter(catalog: CatalogAddress, args: Args) -> Answer:
         _refuse_narrowing(table, changes)
     for step, same in groupby(changes, key=lambda change: _STEPS[change["kind"]]):
         step(table, list(same))
-        # The entry holds the properties, and the versions of a table that the catalog manages.
+        # The entry contains the properties, and the versions of a managed table.
         table = table.reloaded() if step is _alter_properties else table.refreshed()
     return tables.describe(table, table.open())
 
 
 def _refuse_impossible(table: Table, change: Change) -> None:
-    """Check what the change itself shows, before any of the statement is done."""
+    """Raise if Lance cannot make a change, before any part of the statement is executed."""
     kind, name = change["kind"], table.name
     if kind not in _STEPS:
         raise unsupported(f"Table '{name}': Lance does not support the ALTER TABLE change '{kind}'")
@@ -80,9 +80,9 @@ def _refuse_impossible(table: Table, change: Change) -> None:
 
 
 def _refuse_narrowing(table: Table, changes: Sequence[Change]) -> None:
-    """Refuse changes of types that some value of the old one may not survive.
+    """Raise TableSchemaValidation (20) for changes to a type that cannot hold all old values.
 
-    Spark asks for the type of the source's column, whichever of the two is the wider.
+    Spark requests the type of the source's column, even if it is the narrower one.
     """
     retyped = [change for change in changes if change["kind"] == "update_type"]
     dataset = table.open() if retyped else None
@@ -107,7 +107,7 @@ def _add_columns(table: Table, changes: Sequence[Change]) -> None:
     for change in changes:
         *parents, name = change["field"]
         _require_new(table, tuple(parents), name, _names_in(dataset, table, tuple(parents)))
-        fields.append(_nested(parents, _new_field(change)))
+        fields.append(_nest(parents, _new_field(change)))
     if len({field.name for field in fields}) < len(fields):
         # Lance takes one new field of a struct at a time.
         for change in changes:
@@ -122,7 +122,7 @@ def _names_in(dataset: Any, table: Table, parents: tuple[str, ...]) -> list[str]
 
     Raises:
         TableColumnNotFoundError: (12)
-        InvalidInputError: (13) it is no struct.
+        InvalidInputError: (13) it is not a struct.
     """
     if parents:
         parent = find_column(dataset, table, canonical(parents))
@@ -132,7 +132,7 @@ def _names_in(dataset: Any, table: Table, parents: tuple[str, ...]) -> list[str]
 
 
 def _type_of(dataset: Any, segments: Sequence[str]) -> pa.DataType:
-    """Return the type of a field that is in structs only; else that of what it is in."""
+    """Return the type of a field; for a field inside a list or map, that of the list or map."""
     kind = dataset.schema.field(segments[0]).type
     for name in segments[1:]:
         if not pa.types.is_struct(kind):
@@ -155,7 +155,7 @@ def _new_field(change: Change) -> pa.Field:
     return pa.field(change["field"][-1], kind, metadata={COMMENT: comment} if comment else None)
 
 
-def _nested(parents: Sequence[str], field: pa.Field) -> pa.Field:
+def _nest(parents: Sequence[str], field: pa.Field) -> pa.Field:
     for parent in reversed(parents):
         field = pa.field(parent, pa.struct([field]))
     return field
@@ -168,12 +168,14 @@ def _drop_columns(table: Table, changes: Sequence[Change]) -> None:
     }
     if optional:
         dataset = table.open()
-        wanted = [path for path in wanted if path not in optional or _has(dataset, table, path)]
+        wanted = [
+            path for path in wanted if path not in optional or _has_column(dataset, table, path)
+        ]
     if wanted:
         drop_columns(table, LATEST, wanted)
 
 
-def _has(dataset: Any, table: Table, path: str) -> bool:
+def _has_column(dataset: Any, table: Table, path: str) -> bool:
     try:
         find_column(dataset, table, path)
     except TableColumnNotFoundError:
@@ -182,11 +184,11 @@ def _has(dataset: Any, table: Table, path: str) -> bool:
 
 
 def _alter_columns(table: Table, changes: Sequence[Change]) -> None:
-    alter_columns(table, LATEST, [_altered(change) for change in changes])
-    _note_lengths(table.refreshed(), changes)
+    alter_columns(table, LATEST, [_to_entry(change) for change in changes])
+    _store_lengths(table.refreshed(), changes)
 
 
-def _note_lengths(table: Table, changes: Sequence[Change]) -> None:
+def _store_lengths(table: Table, changes: Sequence[Change]) -> None:
     """Store the declared type of columns that are strings now, or remove it."""
     found = table.open()
     notes: list[UpdateFieldMetadataEntry] = []
@@ -200,17 +202,17 @@ def _note_lengths(table: Table, changes: Sequence[Change]) -> None:
         update_field_metadata(table, LATEST, notes)
 
 
-def _altered(change: Change) -> AlterColumnsEntry:
+def _to_entry(change: Change) -> AlterColumnsEntry:
     path = canonical(change["field"])
     if change["kind"] == "rename_column":
         return AlterColumnsEntry(path=path, rename=change["to"])
     if change["kind"] == "update_nullability":
         return AlterColumnsEntry(path=path, nullable=change["nullable"])
-    return AlterColumnsEntry(path=path, data_type=_plain_type(change))
+    return AlterColumnsEntry(path=path, data_type=_to_request_type(change))
 
 
-def _plain_type(change: Change) -> dict[str, Any]:
-    """Return a type in the words of the namespace's requests."""
+def _to_request_type(change: Change) -> dict[str, Any]:
+    """Return a type as the namespace's requests spell it."""
     kind = schemas.to_arrow_type(change["type"])
     if pa.types.is_nested(kind):
         raise unsupported(
@@ -225,7 +227,7 @@ def _plain_type(change: Change) -> dict[str, Any]:
 _NAMES = {"float": "float32", "double": "float64", "string": "utf8"}
 
 
-def _comment(table: Table, changes: Sequence[Change]) -> None:
+def _set_comments(table: Table, changes: Sequence[Change]) -> None:
     found = [
         UpdateFieldMetadataEntry(
             path=canonical(change["field"]),
@@ -240,7 +242,7 @@ def _comment(table: Table, changes: Sequence[Change]) -> None:
 
 
 def _properties_after(table: Table, changes: Sequence[Change]) -> tuple[dict[str, str], str | None]:
-    """Return the caller's own properties after a statement, and who is to manage the table."""
+    """Return the user's properties after a statement, and the requested manager of the table."""
     own = dict(table.properties)
     given: dict[str, str] = {}
     for change in changes:
@@ -288,8 +290,8 @@ _STEPS: Mapping[str, _Step] = {
     "rename_column": _alter_columns,
     "update_type": _alter_columns,
     "update_nullability": _alter_columns,
-    "update_comment": _comment,
+    "update_comment": _set_comments,
     "set_property": _alter_properties,
     "remove_property": _alter_properties,
 }
-"""What does a change; those that one function does can be one commit."""
+"""The function for each kind of change; changes with the same function can be one commit."""

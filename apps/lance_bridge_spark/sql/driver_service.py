@@ -1,7 +1,8 @@
-"""The Python process that answers the SQL catalog of one Spark driver.
+"""The Python process that handles the calls of one Spark driver's SQL catalog.
 
 The Java part starts ``python -m lance_bridge_spark.sql.driver_service`` and writes calls to its
-standard input; answers go to its standard output, in any order. The process ends with its input.
+standard input; it writes responses to its standard output, in any order. The process exits at the
+end of its input.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from typing import Any
 from ..channel import Channel, freeze_imports, open_standard_channel
 
 _THREADS = 64
-"""Calls that are answered at once; more wait. Most of them wait for a catalog or a store."""
+"""Calls that run concurrently; more are queued. Most of them wait for a catalog or a store."""
 
 
 def serve(channel: Channel) -> None:
-    """Answer calls until there are no more."""
+    """Respond to calls until the end of the input."""
     from .service import respond  # noqa: PLC0415 - what it imports may print
 
     freeze_imports()
@@ -34,12 +35,12 @@ def serve(channel: Channel) -> None:
 
 
 def main() -> None:
-    """Answer calls until the driver ends."""
+    """Respond to calls until the driver exits."""
     channel = open_standard_channel()
     try:
         serve(channel)
     except (EOFError, BrokenPipeError):
-        # The driver has ended: calls that still run are as safe to end as in a process that dies.
+        # The driver has exited. Stopping running calls is as safe as if the process crashed.
         os._exit(0)
 
 

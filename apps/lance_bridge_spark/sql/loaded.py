@@ -1,4 +1,4 @@
-"""Tables that a statement has loaded, so that planning its read needs no second catalog call."""
+"""Tables that statements have loaded, so that planning a read needs no second catalog call."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from collections import OrderedDict
 from ..spark_tables import SparkTable
 
 _MOST = 256
-"""More than are loaded at once by statements that are still to be planned."""
+"""More tables than concurrent statements load before they are planned."""
 
 _tables: OrderedDict[str, SparkTable] = OrderedDict()
 _lock = threading.Lock()
 
 
 def keep(table: SparkTable) -> str:
-    """Keep a table for a while, and return by what name to get it."""
+    """Keep a table for some time, and return the name to get it by."""
     name = uuid.uuid4().hex
     with _lock:
         _tables[name] = table
@@ -26,6 +26,6 @@ def keep(table: SparkTable) -> str:
 
 
 def get(name: str | None) -> SparkTable | None:
-    """Return a table by its name, or None: another process had it, or too many came after it."""
+    """Return a table by its name, or None if another process kept it or it was evicted."""
     with _lock:
         return None if name is None else _tables.get(name)

@@ -36,11 +36,11 @@ def list_children(catalog: CatalogAddress, args: Args) -> Answer:
 
 
 def load(catalog: CatalogAddress, args: Args) -> Answer:
-    """``{namespace}`` to ``{properties}``, as Spark spells them.
+    """``{namespace}`` to ``{properties}``, in Spark's spelling.
 
     Raises: NamespaceNotFound, InvalidInput.
     """
-    connection, path = _found(catalog, args)
+    connection, path = _parse_path(catalog, args)
     request = DescribeNamespaceRequest(id=list(path))
     found = catalog.connect().describe_namespace(request).properties or {}
     to_spark = {theirs: ours for ours, theirs in _spelling(connection, path).items()}
@@ -53,7 +53,7 @@ def create(catalog: CatalogAddress, args: Args) -> Answer:
     Raises: Unsupported, NamespaceNotFound (of the parent), NamespaceAlreadyExists,
         InvalidInput.
     """
-    connection, path = _found(catalog, args)
+    connection, path = _parse_path(catalog, args)
     properties = _to_catalog_spelling(connection, path, args["properties"])
     request = CreateNamespaceRequest(id=list(path), mode="Create", properties=properties)
     catalog.connect().create_namespace(request)
@@ -61,11 +61,11 @@ def create(catalog: CatalogAddress, args: Args) -> Answer:
 
 
 def alter(catalog: CatalogAddress, args: Args) -> Answer:
-    """``{namespace, set, unset}`` to ``{}``; other properties stay.
+    """``{namespace, set, unset}`` to ``{}``; other properties are kept.
 
     Raises: Unsupported, NamespaceNotFound, InvalidInput.
     """
-    connection, path = _found(catalog, args)
+    connection, path = _parse_path(catalog, args)
     if not path:
         raise invalid("The root namespace has no properties")
     wanted = _to_catalog_spelling(connection, path, args.get("set") or {})
@@ -133,13 +133,13 @@ def drop(catalog: CatalogAddress, args: Args) -> Answer:
     return {}
 
 
-def _found(catalog: CatalogAddress, args: Args) -> tuple[Connection, Path]:
+def _parse_path(catalog: CatalogAddress, args: Args) -> tuple[Connection, Path]:
     connection = catalog.connect().connection
     return connection, parse_namespace(args["namespace"], connection.capabilities)
 
 
 def _spelling(connection: Connection, path: Path) -> Mapping[str, str]:
-    """Return what Spark's own properties are called in the catalog."""
+    """Return the catalog's names of Spark's own properties, by Spark's names."""
     words = connection.capabilities.namespace_words
     return _plain(words[len(path) - 1]) if 0 < len(path) <= len(words) else {}
 
@@ -154,8 +154,8 @@ def _to_catalog_spelling(
 ) -> dict[str, str]:
     """Return properties in the catalog's spelling.
 
-    Spark names itself the owner of all it makes; where the catalog has no word for that, it knows
-    its owners better.
+    Spark sets an owner on everything that it creates. It is dropped if the catalog has no such
+    property, because the catalog then tracks owners itself.
     """
     spelling = _spelling(connection, path)
     given = {k: v for k, v in properties.items() if k != "owner" or k in spelling}

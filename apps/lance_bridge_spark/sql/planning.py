@@ -1,6 +1,6 @@
-"""Reads and writes of the SQL catalog: what their tasks get, and what the driver commits.
+"""Reads and writes of the SQL catalog: their tasks, and their commits on the driver.
 
-Tasks are those of the data source `lance`; here they are planned without Spark's own Python.
+The tasks are those of the data source `lance`, planned here without Spark's own Python worker.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ Answer = tuple[dict[str, Any], list[bytes]]
 
 
 def read(catalog: CatalogAddress, args: Args, parts: Sequence[bytes]) -> Answer:  # noqa: ARG001 - one signature
-    """``{options, schema, loaded?, local_rows?, local_bytes?}`` to what tasks do, or to the rows.
+    """``{options, schema, loaded?, local_rows?, local_bytes?}`` to tasks, or to the rows.
 
-    ``options`` are those of the data source. ``loaded`` is what `load_table` has answered, so that
-    the table is not loaded again. If no more rows and bytes than ``local_…`` have to be read, the
-    answer is ``{local: true, rows}`` and the rows as an Arrow stream. Else it is ``{local: false,
-    rows}``, the tasks' function and their partitions. ``rows`` is how many are to be read at most,
-    or null.
+    ``options`` are those of the data source. ``loaded`` is the value that `load_table` returned, so
+    that the table is not loaded again. If the rows and bytes to read do not exceed ``local_…``, the
+    result is ``{local: true, rows}`` and the rows as an Arrow stream. Otherwise it is ``{local:
+    false, rows}``, the tasks' function and their partitions. ``rows`` is the maximum number of rows
+    to read, or null.
 
     Raises: TableNotFound, TableVersionNotFound, TableColumnNotFound, InvalidInput,
         ServiceUnavailable, InvalidTableState.
@@ -50,7 +50,7 @@ def read(catalog: CatalogAddress, args: Args, parts: Sequence[bytes]) -> Answer:
 
 
 def write(catalog: CatalogAddress, args: Args, parts: Sequence[bytes]) -> Answer:  # noqa: ARG001 - one signature
-    """``{options, schema, overwrite}`` to ``{}``, the tasks' function and the writer to commit.
+    """``{options, schema, overwrite}`` to ``{}``, the tasks' function and the pickled writer.
 
     Raises: TableNotFound, TableSchemaValidation, InvalidInput, ServiceUnavailable,
         InvalidTableState.
@@ -61,7 +61,7 @@ def write(catalog: CatalogAddress, args: Args, parts: Sequence[bytes]) -> Answer
 
 
 def commit(catalog: CatalogAddress, args: Args, parts: Sequence[bytes]) -> Answer:  # noqa: ARG001 - one signature
-    """Commit a writer with the messages of its tasks, which follow it. Safe to repeat.
+    """Commit a writer, given the writer and the messages of its tasks. Safe to repeat.
 
     Raises: ConcurrentModification, InvalidInput, InvalidTableState, ServiceUnavailable.
     """
@@ -71,7 +71,7 @@ def commit(catalog: CatalogAddress, args: Args, parts: Sequence[bytes]) -> Answe
 
 
 def abort(catalog: CatalogAddress, args: Args, parts: Sequence[bytes]) -> Answer:  # noqa: ARG001 - one signature
-    """End a writer without a commit, given the messages of those tasks that have ended."""
+    """Abort a writer, given the writer and the messages of the tasks that have finished."""
     writer, *messages = map(pickle.loads, parts)
     writer.abort(messages)
     return {}, []

@@ -1,7 +1,7 @@
-"""A new table whose data is written before its entry: readers see it when both exist.
+"""Publishing a new table: its data is written before its entry, and visible when both exist.
 
-The data becomes version 1 of a dataset at a location that no entry has; then the catalog decides
-between creators of one name. Those that lose delete what they wrote, and no more.
+The data becomes version 1 of a dataset at a location that no entry has. If several writers create
+the same name, the catalog accepts one entry, and the others delete only the files they wrote.
 """
 
 from __future__ import annotations
@@ -40,36 +40,36 @@ from . import schemas
 logger = logging.getLogger(__name__)
 
 _HINT = "latest_version_hint.json"
-"""What Lance writes beside a manifest."""
+"""The file that Lance writes beside a manifest."""
 
 
 @dataclass(frozen=True)
 class Data:
-    """What is to become version 1, and where."""
+    """The data and location of version 1 of a new table."""
 
     location: str
     schema: pa.Schema
     fragments: Sequence[str] = ()
-    """In JSON; their files are at the location already."""
+    """In JSON; their files exist at the location already."""
     uuid: str = field(default_factory=lambda: str(uuid.uuid4()))
-    """Names the transaction, so that it is recognised after a lost reply."""
+    """Identifies the transaction, so that it is recognised after a lost reply."""
     is_own_location: bool = False
-    """Whether nothing else can be at the location."""
+    """Whether no other writer can use the location."""
 
     def metadata(self) -> list[FragmentMetadata]:
         return [FragmentMetadata.from_json(each) for each in self.fragments]
 
 
 def publish_new(tables: Tables, definition: Definition, data: Data) -> Table:
-    """Commit version 1, then add the entry; undo the one where the other fails.
+    """Commit version 1, then add the entry; if that fails, delete the data.
 
     Raises:
-        TableAlreadyExistsError: (5) the name is taken, or there is a dataset at the location.
+        TableAlreadyExistsError: (5) the name is taken, or a dataset exists at the location.
         NamespaceNotFoundError: (1)
         InvalidInputError: (13)
-        UnsupportedOperationError: (0) the catalog is to manage the table, and cannot.
-        OutcomeUnknownError: (17) the entry may be there; the data stays.
-        ServiceUnavailableError: (17) the storage did not take the data.
+        UnsupportedOperationError: (0) the catalog should manage the table, and cannot.
+        OutcomeUnknownError: (17) the entry may exist; the data is kept.
+        ServiceUnavailableError: (17) the storage did not accept the data.
     """
     path, properties = definition.path, definition.properties
     tables.wants_management(path, properties)  # raises before anything is written
@@ -88,7 +88,7 @@ def publish_new(tables: Tables, definition: Definition, data: Data) -> Table:
 
 
 def _commit_first(table: Table, data: Data) -> None:
-    """Commit version 1 and no other. Raises 5 where there is one, 17."""
+    """Commit version 1 and no later one. Raise 5 if the version exists, or 17."""
     location = table.location
     options = table.storage_options(write=True)
     transaction = lance.Transaction(
@@ -110,7 +110,7 @@ def _commit_first(table: Table, data: Data) -> None:
 
 
 def _is_first(table: Table, data: Data, options: dict[str, str] | None) -> bool:
-    """Return whether version 1 is of this very transaction: its reply may have been lost."""
+    """Return whether this transaction made version 1: its reply may have been lost."""
     location = table.uri
     with translate_lance_errors(f"Version 1 of '{table.name}' could not be read at {location}"):
         dataset = lance.dataset(location, version=FIRST_VERSION, storage_options=options)
@@ -119,9 +119,9 @@ def _is_first(table: Table, data: Data, options: dict[str, str] | None) -> bool:
 
 
 def _remove_dataset(table: Table, data: Data, reservations: Sequence[str]) -> None:
-    """Delete a dataset that was made here and has no entry.
+    """Delete a dataset that was created here and has no entry.
 
-    At a location that others may use, only the files written here are deleted.
+    At a location that other writers may use, delete only the files written here.
     """
     try:
         if data.is_own_location:
@@ -162,23 +162,23 @@ LANCE = "lance"
 _LOCATION = "location"
 _EXTERNAL = "external"
 _SPARKS_OWN = frozenset({_PROVIDER, _LOCATION, _EXTERNAL, "owner", "is_managed_location"})
-"""What Spark passes as properties though it is none; the catalog has owners of its tables."""
+"""Keys that Spark passes with the properties; the catalog tracks the owners of its tables."""
 
 
 @dataclass(frozen=True)
 class Definition:
-    """A table as it is to be. ``properties`` are the caller's own, and its ``comment``."""
+    """The definition of a new table. ``properties`` are the user's, including ``comment``."""
 
     path: Path
     struct: str
     """The JSON text of its ``StructType``."""
     properties: Mapping[str, str] = field(default_factory=dict)
     location: str | None = None
-    """Where the caller wants it; None leaves that to the catalog."""
+    """The requested location; None leaves the choice to the catalog."""
 
     @classmethod
     def of(cls, path: Path, args: Mapping[str, Any]) -> Definition:
-        """Return what Spark was asked for.
+        """Return the definition in a call's arguments.
 
         Raises:
             InvalidInputError: (13) a provider other than ``lance``, a bad location or property.

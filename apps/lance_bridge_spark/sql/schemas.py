@@ -1,7 +1,7 @@
-"""Columns between Spark and Lance: types, and what a column's metadata holds besides.
+"""Conversion of columns between Spark and Lance: types and metadata.
 
-A column's comment is its field's metadata ``comment`` on both sides. A vector is an array for
-Spark; its length is metadata there, so that a table made from a query keeps its vectors.
+A column's comment is its field's metadata ``comment`` on both sides. Spark reads a vector as an
+array with its length in the metadata, so that a table created from a query keeps its vectors.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from ..source.types import COMMENT
 TYPE = "spark.type"
 """The key in a column's metadata for ``char(n)`` and ``varchar(n)``; Spark checks the lengths."""
 _LENGTH_CHECKED = "__CHAR_VARCHAR_TYPE_STRING"
-"""The key by which Spark itself marks a string column whose values it checks for their length."""
+"""Spark's own key for string columns whose lengths it checks."""
 VECTOR = "vector."
-"""``'vector.v' = '16'`` among a table's properties makes column ``v`` vectors of 16 elements."""
+"""The table property ``'vector.v' = '16'`` makes column ``v`` vectors of 16 elements."""
 
 Json = dict[str, Any]
 
 
 def to_spark(schema: pa.Schema) -> str:
-    """Return the JSON text of the ``StructType`` that Spark sees."""
+    """Return the JSON text of the ``StructType`` for Spark."""
     struct = types.spark_schema(schema).jsonValue()
     return json.dumps(_add_metadata(struct, list(schema)))
 
@@ -78,10 +78,10 @@ def _add_type_metadata(spark_json: Any, kind: pa.DataType) -> Any:
     return spark_json
 
 
-def converted(schema: pa.Schema) -> list[str]:
-    """Return the columns whose values are not the same in Spark as they are stored, at any depth.
+def converted_columns(schema: pa.Schema) -> list[str]:
+    """Return the columns whose values in Spark differ from the stored ones, at any depth.
 
-    What is only laid out otherwise, such as ``large_string``, is the same.
+    A type that differs only in layout, such as ``large_string``, is not converted.
     """
     return [field.name for field in schema if _is_converted(field.type)]
 
@@ -94,7 +94,7 @@ def _is_converted(kind: pa.DataType) -> bool:
     if pa.types.is_nested(kind):
         return any(_is_converted(kind.field(i).type) for i in range(kind.num_fields))
     if pa.types.is_duration(kind):
-        return True  # Lance and Spark do not write its literals alike
+        return True  # its literals differ between Lance and Spark
     return bool(types.read_type(kind) != kind and not any(same(kind) for same in _SAME_VALUES))
 
 
@@ -111,10 +111,10 @@ def to_arrow(text: str, properties: Mapping[str, str] | None = None) -> pa.Schem
 
     Args:
         text: The JSON text of a ``StructType``.
-        properties: The table's, which may say which columns are vectors.
+        properties: The table's properties, which may declare columns as vectors.
 
     Raises:
-        InvalidInputError: (13) a type that Lance has not, or a vector that is none.
+        InvalidInputError: (13) a type that Lance does not have, or an invalid vector.
     """
     struct = StructType.fromJson(json.loads(text))
     schema = schema_compat.new_schema(_without_lengths(struct), _vectors(properties or {}))
@@ -132,7 +132,7 @@ def to_arrow_type(text: str) -> pa.DataType:
 
 
 def length_in(text: str) -> str | None:
-    """Return ``varchar(10)`` or ``char(3)`` where the JSON text of a type says so, or None."""
+    """Return ``varchar(10)`` or ``char(3)`` if that is the JSON text of a type, or None."""
     spark_json = json.loads(text)
     return (
         spark_json
@@ -150,7 +150,7 @@ def _vectors(properties: Mapping[str, str]) -> dict[str, int]:
 
 
 def _without_lengths(struct: StructType) -> StructType:
-    """Return the columns with ``char(n)`` and ``varchar(n)`` as strings, which Arrow has."""
+    """Return the columns with ``char(n)`` and ``varchar(n)`` as strings: Arrow lacks them."""
     return StructType(
         [
             StructField(each.name, StringType(), each.nullable, each.metadata)
@@ -162,25 +162,25 @@ def _without_lengths(struct: StructType) -> StructType:
 
 
 def _with_metadata(field: pa.Field, spark: StructField) -> pa.Field:
-    """Return a column with what only its metadata can say: lengths of strings, inner comments."""
+    """Return a column with the lengths of strings and the comments of fields as metadata."""
     metadata = dict(field.metadata or {})
     if isinstance(spark.dataType, CharType | VarcharType):
         metadata[TYPE.encode()] = spark.dataType.simpleString().encode()
-    kind = _commented_type(field.type, spark.dataType)
+    kind = _add_comments(field.type, spark.dataType)
     return field.with_type(kind).with_metadata(metadata or None)
 
 
-def _commented_type(kind: pa.DataType, spark: DataType) -> pa.DataType:
+def _add_comments(kind: pa.DataType, spark: DataType) -> pa.DataType:
     if isinstance(spark, StructType) and pa.types.is_struct(kind):
         children = [kind.field(i) for i in range(kind.num_fields)]
-        return pa.struct([_commented(child, spark[child.name]) for child in children])
+        return pa.struct([_add_comment(child, spark[child.name]) for child in children])
     if isinstance(spark, ArrayType) and pa.types.is_list(kind):
         inner = kind.value_field
-        return pa.list_(inner.with_type(_commented_type(inner.type, spark.elementType)))
+        return pa.list_(inner.with_type(_add_comments(inner.type, spark.elementType)))
     return kind
 
 
-def _commented(field: pa.Field, spark: StructField) -> pa.Field:
+def _add_comment(field: pa.Field, spark: StructField) -> pa.Field:
     comment = (spark.metadata or {}).get(COMMENT)
-    kind = _commented_type(field.type, spark.dataType)
+    kind = _add_comments(field.type, spark.dataType)
     return field.with_type(kind).with_metadata({COMMENT: comment} if comment else None)

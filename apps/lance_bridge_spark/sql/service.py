@@ -1,4 +1,4 @@
-"""The calls of the SQL catalog: by name, with JSON, and some with byte strings beside it."""
+"""The calls of the SQL catalog: by name, with JSON arguments, and byte strings for some."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ _WITH_PARTS: Mapping[
 
 
 def respond(call: Mapping[str, Any], parts: Sequence[bytes]) -> tuple[Answer, Parts]:
-    """Answer a call of the SQL catalog.
+    """Carry out a call of the SQL catalog, and return its response.
 
     Args:
         call: ``{op, args, catalog: {name, properties}}``
-        parts: The byte strings that belong to it.
+        parts: The byte strings of the call.
 
     Returns:
-        ``{answer}`` or ``{error: {code, message}}``, and the byte strings of the answer.
+        ``{answer}`` or ``{error: {code, message}}``, and the byte strings of the response.
     """
     redact_logs()
     op, args, fields = call["op"], call["args"], call["catalog"]

@@ -1,8 +1,8 @@
-"""CREATE and REPLACE TABLE with a query: readers see nothing of it before all of it is written.
+"""CREATE and REPLACE TABLE with a query: nothing is visible before all rows are written.
 
-A stage says where the tasks write. When they have, the driver's writer leaves the fragments' JSON
-in a file of the stage, and `commit` makes the new table, or the version that replaces the old one,
-in one step.
+A stage names the location that the tasks write to. When they finish, the driver's writer saves the
+fragments' JSON in a file of the stage, and `commit` creates the table, or the version that replaces
+the old one, in one step.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Answer = dict[str, Any]
 logger = logging.getLogger(__name__)
 
 
-# -- beginning -----------------------------------------------------------------------------------
+# -- creating a stage ----------------------------------------------------------------------------
 
 
 def create(catalog: CatalogAddress, args: Args) -> Answer:
@@ -53,7 +53,7 @@ def create(catalog: CatalogAddress, args: Args) -> Answer:
     Raises: Unsupported, NamespaceNotFound, InvalidInput.
     """
     tables = catalog.connect().tables
-    return _stage_answer(_new(tables, _parse_definition(tables, args)))
+    return _stage_answer(_new_stage(tables, _parse_definition(tables, args)))
 
 
 def replace(catalog: CatalogAddress, args: Args) -> Answer:
@@ -69,7 +69,7 @@ def replace(catalog: CatalogAddress, args: Args) -> Answer:
     except TableNotFoundError:
         if not args.get("or_create"):
             raise
-        return _stage_answer(_new(tables, definition))
+        return _stage_answer(_new_stage(tables, definition))
     _require_replaceable(table, definition)
     stage = Stage(
         str(uuid.uuid4()),
@@ -91,12 +91,12 @@ def _parse_definition(tables: Tables, args: Args) -> Definition:
     return definition
 
 
-def _new(tables: Tables, definition: Definition) -> Stage:
-    tables.wants_management(definition.path, definition.properties)  # raises where it cannot be
+def _new_stage(tables: Tables, definition: Definition) -> Stage:
+    tables.wants_management(definition.path, definition.properties)  # raises if unsupported
     name = str(uuid.uuid4())
     location = definition.location
     if location is None:
-        # No other creator of a table of this name gets the same location.
+        # Concurrent creators of the same name get different locations.
         default = tables.default_location(definition.path).removesuffix(".lance")
         location = f"{default}-{name[:8]}.lance"
     return Stage(
@@ -129,13 +129,13 @@ def _stage_answer(stage: Stage) -> Answer:
     return {"stage": stage.to_json(), "schema": schema, "properties": dict(stage.properties)}
 
 
-# -- ending --------------------------------------------------------------------------------------
+# -- commit and abort ----------------------------------------------------------------------------
 
 
 def commit(catalog: CatalogAddress, args: Args) -> Answer:
-    """``{stage, written?}`` to ``{}``: the table is there.
+    """``{stage, written?}`` to ``{}``: create or replace the table.
 
-    ``written`` says that rows were to be written, so that a missing record of them is an error.
+    ``written`` means that rows were written, so that a missing list of fragments is an error.
 
     Raises: Unsupported, NamespaceNotFound, TableNotFound, TableAlreadyExists, InvalidInput,
         ConcurrentModification, ServiceUnavailable, Internal, InvalidTableState.
@@ -160,12 +160,12 @@ def commit(catalog: CatalogAddress, args: Args) -> Answer:
 
 
 def _replace(catalog: CatalogAddress, stage: Stage, kept: Sequence[str]) -> None:
-    """Make the version that replaces the old ones, then the entry's properties."""
+    """Commit the version that replaces the old rows, then set the entry's properties."""
     address = TableAddress(catalog, stage.table)
-    _commit_of(address, stage).run(
+    _to_commit(address, stage).run(
         kept, lambda fragments: lance.LanceOperation.Overwrite(stage.schema(), fragments)
     )
-    # From here on, the files are those of a version: nothing may take them for the stage's own.
+    # The files belong to a version now: without the list, no abort of the stage can delete them.
     _delete_fragment_list(catalog, stage)
     table = find_table(address)
     try:
@@ -179,9 +179,9 @@ def _replace(catalog: CatalogAddress, stage: Stage, kept: Sequence[str]) -> None
         ) from error
 
 
-def _commit_of(address: TableAddress, stage: Stage) -> Commit:
+def _to_commit(address: TableAddress, stage: Stage) -> Commit:
     place = locations.for_lance(stage.location)
-    # The query may have read the table itself: what others add meanwhile must not be lost.
+    # The query may have read the table itself: rows that are added concurrently must not be lost.
     return Commit(address, place, stage.replaces, stage.uuid, alone=True)
 
 
@@ -193,10 +193,10 @@ def _delete_fragment_list(catalog: CatalogAddress, stage: Stage) -> None:
 
 
 def abort(catalog: CatalogAddress, args: Args) -> Answer:
-    """``{stage}`` to ``{}``: what it wrote is deleted, unless a table has it already.
+    """``{stage}`` to ``{}``: delete the files it wrote, unless they are committed.
 
-    Of a table that was to be replaced, files of tasks that failed stay, for the clean-up of files
-    that no version has.
+    If the stage replaces a table, files of failed tasks are left to the clean-up of unreferenced
+    files.
 
     Raises: ServiceUnavailable.
     """
@@ -213,7 +213,7 @@ def abort(catalog: CatalogAddress, args: Args) -> Answer:
 
 
 def _is_committed(catalog: CatalogAddress, stage: Stage) -> bool:
-    """Return whether readers can see what the stage wrote. Raises 17 where that is not known."""
+    """Return whether the stage was committed. Raise 17 if that is unknown."""
     try:
         table = find_table(TableAddress(catalog, stage.table))
     except (TableNotFoundError, NamespaceNotFoundError):

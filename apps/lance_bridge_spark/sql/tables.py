@@ -1,4 +1,4 @@
-"""SHOW TABLES, DESCRIBE, CREATE, DROP and RENAME TABLE, and what needs no task: counts, deletes."""
+"""SHOW TABLES, DESCRIBE, CREATE, DROP and RENAME TABLE, and deletes, which need no tasks."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ Args = Mapping[str, Any]
 Answer = dict[str, Any]
 
 _FRAGMENT_BITS = 32
-"""A row's address is its fragment's id, and in that many low bits its place there."""
+"""A row's address is its fragment's id, followed by its offset there in this many low bits."""
 
 
 # -- reading -------------------------------------------------------------------------------------
 
 
 def list_names(catalog: CatalogAddress, args: Args) -> Answer:
-    """``{namespace}`` to ``{tables: [name, …]}``: Lance's only, sorted.
+    """``{namespace}`` to ``{tables: [name, …]}``: only Lance tables, sorted.
 
-    A namespace of namespaces holds none.
+    A namespace that contains namespaces has none.
 
     Raises: NamespaceNotFound, InvalidInput.
     """
@@ -62,7 +62,7 @@ def list_names(catalog: CatalogAddress, args: Args) -> Answer:
 
 
 def exists(catalog: CatalogAddress, args: Args) -> Answer:
-    """``{table}`` to ``{exists}``, without looking at storage.
+    """``{table}`` to ``{exists}``, without reading the storage.
 
     Raises: InvalidInput (also: not Lance's).
     """
@@ -77,10 +77,9 @@ def load(catalog: CatalogAddress, args: Args) -> Answer:
     """``{table, version?, timestamp_us?, options?}`` to a description.
 
     ``version`` is a number or the name of a tag or branch; ``timestamp_us`` is in microseconds
-    since 1970. ``options`` are those of the relation, as the data source has them: version, tag,
-    branch and timestamp among them, and others that mean nothing here. ``chosen`` in the answer
-    says that the version is one that the caller wants, and not the latest; ``loaded`` is for
-    `plan_read`.
+    since 1970. ``options`` are the relation's options for the data source; only version, tag,
+    branch and timestamp are used here. In the result, ``chosen`` means that the caller requested
+    this version, instead of the latest; ``loaded`` is for `plan_read`.
 
     Raises: NamespaceNotFound, TableNotFound, TableTagNotFound, TableVersionNotFound,
         InvalidInput, InvalidTableState.
@@ -88,7 +87,7 @@ def load(catalog: CatalogAddress, args: Args) -> Answer:
     travel = TimeTravel.of(args.get("version"), args.get("timestamp_us"))
     options = args.get("options")
     if options and travel == TimeTravel():
-        travel = _chosen(Options(options).reading())
+        travel = _to_time_travel(Options(options).reading())
     table = find(catalog, args)
     travel, dataset = travel.open(table)
     description = {**describe(table, dataset), "loaded": loaded.keep(table)}
@@ -97,21 +96,21 @@ def load(catalog: CatalogAddress, args: Args) -> Answer:
     return {**description, "chosen": True} if travel.is_chosen else description
 
 
-def _chosen(read: ReadOptions) -> TimeTravel:
+def _to_time_travel(read: ReadOptions) -> TimeTravel:
     moment = None if read.timestamp is None else to_micros(read.timestamp)
     return TimeTravel(Ref.of(read.version, read.tag, read.branch), moment)
 
 
 def find(catalog: CatalogAddress, args: Args) -> SparkTable:
-    """Return the table that a call is about, with one call to the catalog."""
+    """Return the table that a call names, with one call to the catalog."""
     return find_table(TableAddress(catalog, tuple(args["table"])))
 
 
 def describe(table: Table, dataset: lance.LanceDataset) -> Answer:
-    """Return the description of a table at one version, as Spark gets it.
+    """Return the description of a table at one version for Spark.
 
-    ``bytes`` are those of its data files; ``converted`` are the columns whose values Spark does not
-    have as they are stored, so that only Spark can compare them.
+    ``bytes`` is the size of its data files; ``converted`` are the columns whose values in Spark
+    differ from the stored ones, so that only Spark can compare them.
     """
     with translate_lance_errors(f"Table '{table.name}' could not be read"):
         rows = int(dataset.count_rows())
@@ -122,21 +121,21 @@ def describe(table: Table, dataset: lance.LanceDataset) -> Answer:
         )
     return {
         "schema": schemas.to_spark(dataset.schema),
-        "converted": schemas.converted(dataset.schema),
+        "converted": schemas.converted_columns(dataset.schema),
         "version": int(dataset.version),
         "rows": rows,
         "bytes": size,
         "id": table.record.properties.get(ENTRY_ID)
         or table.record.identity
         or table.record.location,
-        "properties": shown(table),
-        # Commits change the entry of a table that the catalog manages.
+        "properties": spark_properties(table),
+        # Commits change the entry of a managed table.
         "entry": requests.entry_to_json(table.record) if table.managed is None else None,
     }
 
 
-def shown(table: Table) -> dict[str, str]:
-    """Return a table's properties as Spark shows them: the caller's own, and Spark's."""
+def spark_properties(table: Table) -> dict[str, str]:
+    """Return a table's properties for Spark: the user's own, and Spark's provider and location."""
     own = {**table.properties, "provider": LANCE}
     return {**own, "location": for_lance(table.record.location)} if table.record.location else own
 
@@ -147,7 +146,7 @@ def shown(table: Table) -> dict[str, str]:
 def create(catalog: CatalogAddress, args: Args) -> Answer:
     """``{table, schema, properties}`` to a description.
 
-    With a location and no columns, the table is the one that lies there.
+    With a location and no columns, register the existing table at that location.
 
     Raises: Unsupported, NamespaceNotFound, TableAlreadyExists, InvalidInput,
         ConcurrentModification, ServiceUnavailable.
@@ -155,7 +154,7 @@ def create(catalog: CatalogAddress, args: Args) -> Answer:
     tables = catalog.connect().tables
     definition = Definition.of(tables.path_of(args["table"]), args)
     if not definition.has_columns:
-        table = _registered(tables, definition)
+        table = _register(tables, definition)
     elif definition.location is not None:
         data = publishing.Data(definition.location, definition.schema())
         table = publishing.publish_new(tables, definition, data)
@@ -167,7 +166,7 @@ def create(catalog: CatalogAddress, args: Args) -> Answer:
     return describe(table, table.open())
 
 
-def _registered(tables: Tables, definition: Definition) -> Table:
+def _register(tables: Tables, definition: Definition) -> Table:
     name, place = display(definition.path), definition.location
     if place is None:
         raise invalid(
@@ -179,7 +178,7 @@ def _registered(tables: Tables, definition: Definition) -> Table:
 
 
 def drop(catalog: CatalogAddress, args: Args) -> Answer:
-    """``{table}`` to ``{}``; the data is deleted, with PURGE or without.
+    """``{table}`` to ``{}``; the data is deleted, with or without PURGE.
 
     Raises: NamespaceNotFound, TableNotFound, InvalidInput, InvalidTableState.
     """
@@ -191,19 +190,19 @@ def drop(catalog: CatalogAddress, args: Args) -> Answer:
 def rename(catalog: CatalogAddress, args: Args) -> Answer:
     """``{table, to}`` to ``{}``.
 
-    ``to`` is a path, with or without the catalog's name, or a name in the same namespace.
+    ``to`` is a path with or without the catalog's name, or a name in the same namespace.
 
     Raises: Unsupported, NamespaceNotFound, TableNotFound, TableAlreadyExists, InvalidInput,
         ConcurrentModification, InvalidTableState.
     """
     tables = catalog.connect().tables
     path = tables.path_of(args["table"])
-    target = _target(catalog, path, tuple(args["to"]))
+    target = _rename_target(catalog, path, tuple(args["to"]))
     tables.rename(path, tables.path_of(target))
     return {}
 
 
-def _target(catalog: CatalogAddress, path: Path, to: Path) -> Path:
+def _rename_target(catalog: CatalogAddress, path: Path, to: Path) -> Path:
     if len(to) == 1:
         return (*path[:-1], *to)
     if len(to) == len(path) + 1 and to[0] == catalog.name:
@@ -211,11 +210,11 @@ def _target(catalog: CatalogAddress, path: Path, to: Path) -> Path:
     return to
 
 
-# -- rows, without tasks -------------------------------------------------------------------------
+# -- changes of rows without tasks ---------------------------------------------------------------
 
 
 def truncate(catalog: CatalogAddress, args: Args) -> Answer:
-    """``{table}`` to ``{version}``, in which it has no row.
+    """``{table}`` to ``{version}``, the version without rows.
 
     Raises: NamespaceNotFound, TableNotFound, InvalidInput, ConcurrentModification,
         ServiceUnavailable, InvalidTableState.
@@ -224,7 +223,7 @@ def truncate(catalog: CatalogAddress, args: Args) -> Answer:
 
 
 def delete_where(catalog: CatalogAddress, args: Args) -> Answer:
-    """``{table, where}`` to ``{version}``; if another writer changes the same rows, it starts over.
+    """``{table, where}`` to ``{version}``; retried if another writer changes the same rows.
 
     Raises: NamespaceNotFound, TableNotFound, TableColumnNotFound, InvalidInput,
         ConcurrentModification, ServiceUnavailable, InvalidTableState.
@@ -234,20 +233,20 @@ def delete_where(catalog: CatalogAddress, args: Args) -> Answer:
 
 
 def fragments(catalog: CatalogAddress, args: Args) -> Answer:
-    """``{table, version, branch?, filter}`` to ``{fragments}``: ids of those with a row that fits.
+    """``{table, version, branch?, filter}`` to ``{fragments}``: ids of those with a matching row.
 
     Raises: NamespaceNotFound, TableNotFound, TableVersionNotFound, TableColumnNotFound,
         InvalidInput, ServiceUnavailable, InvalidTableState, TableBranchNotFound.
     """
-    table, dataset = _at_version(catalog, args)
+    table, dataset = _open_version(catalog, args)
     wanted = args.get("filter")
     with translate_query_errors(f"Rows of table '{table.address.name}' could not be found"):
         if wanted is None:
             return {"fragments": [each.fragment_id for each in dataset.get_fragments()]}
-        return {"fragments": sorted(_fragments_with(dataset, wanted))}
+        return {"fragments": sorted(_matching_fragments(dataset, wanted))}
 
 
-def _fragments_with(dataset: lance.LanceDataset, wanted: str) -> set[int]:
+def _matching_fragments(dataset: lance.LanceDataset, wanted: str) -> set[int]:
     found: set[int] = set()
     scanner = dataset.scanner(columns=[], filter=wanted, with_row_address=True, scan_in_order=False)
     for batch in scanner.to_batches():
@@ -256,7 +255,7 @@ def _fragments_with(dataset: lance.LanceDataset, wanted: str) -> set[int]:
     return found
 
 
-def _at_version(catalog: CatalogAddress, args: Args) -> tuple[SparkTable, lance.LanceDataset]:
+def _open_version(catalog: CatalogAddress, args: Args) -> tuple[SparkTable, lance.LanceDataset]:
     table = find(catalog, args)
     ref = Ref.of(args.get("version"), branch=args.get("branch"))
     return table, table.open(ref)

@@ -1,4 +1,4 @@
-"""Functions for what SQL statements do, over the data source; they need no jar."""
+"""Functions that do what SQL statements do, over the data source; they need no jar."""
 
 from .batch_search import nearest_batch
 from .filters import Condition, col

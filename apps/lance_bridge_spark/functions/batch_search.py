@@ -1,9 +1,9 @@
 """Searching for many vectors at once: a DataFrame of queries against one version of a table.
 
-Without an index, fragments are shared out among tasks, and each searches its own for all queries;
-the best of all are then chosen by distance, and by row id where those are equal, as Lance does, and
-only their columns are read.
-With an index, every task searches the whole table, so that the answer is that of a single query.
+Without an index, fragments are distributed among tasks, and each task searches its own for all
+queries. The best rows are then chosen by distance and row id, as Lance does, and only their columns
+are read.
+With an index, each task searches the whole table, so that results equal those of single queries.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ _VECTOR = "_lance_bridge_vector"
 _PART = "_lance_bridge_part"
 _RANK = "_lance_bridge_rank"
 _INDEX = "query_index"
-"""What pylance calls the number of a query in a batch."""
+"""pylance's name for the number of a query in a batch."""
 
 _FOUND = (StructField(_QUERY, LongType()), StructField(DISTANCE, FloatType()))
 
 _QUERIES_AT_ONCE = 256
 _ROWS_AT_ONCE = 1024
 _TASKS_PER_PART = 4
-"""Parts are spread by a hash: with more tasks than parts, few tasks get two."""
+"""Parts are distributed by a hash: with more tasks than parts, few tasks get two parts."""
 
 
 def nearest_batch(
@@ -73,33 +73,33 @@ def nearest_batch(
 ) -> DataFrame:
     """Return, for each row of a DataFrame, the rows of a table with the nearest vectors.
 
-    The result has the columns of ``queries``, those of the table and ``_distance``: up to ``k``
-    rows a query, those that `nearest` finds. A query without a vector finds nothing. The queries
-    are computed once, and kept by the executors until they are no longer needed.
+    The result has the columns of ``queries`` and of the table, and ``_distance``. For each query it
+    has up to ``k`` rows, the same as `nearest` finds, and none if the query's vector is null. The
+    queries are computed once, and kept by the executors until they are no longer needed.
 
     Args:
-        queries: Has a column of vectors, and others that are kept.
+        queries: A DataFrame with a column of vectors; its other columns are kept.
         table: ``catalog.namespace.table``, or a location.
-        column: Which of the table's columns holds its vectors.
-        query_column: Which column of ``queries`` holds the vectors to search for.
-        k: How many rows for each query.
-        columns: Which columns of the table to return; all by default.
-        filter: A condition in Lance's SQL, or one built from `col`; it comes before the search.
+        column: The table's column of vectors.
+        query_column: The column of ``queries`` with the vectors to search for.
+        k: The number of rows for each query.
+        columns: The columns of the table to return; all by default.
+        filter: A condition in Lance's SQL, or one built from `col`; applied before the search.
         metric: ``l2``, ``cosine``, ``dot`` or ``hamming``; the index's, or l2, by default.
-        nprobes: How many parts of an index to search.
-        refine: Times ``k``, how many candidates of an index to compare exactly.
-        version: Which version.
+        nprobes: The number of index partitions to search.
+        refine: The number of index candidates to compare exactly, as a multiple of ``k``.
+        version: The version to search; the latest by default.
 
     Raises:
-        InvalidInputError: (13) no such catalog, no Lance table, a column that holds no vectors, or
-            the same column in ``queries`` and the table.
+        InvalidInputError: (13) no such catalog, no Lance table, a column without vectors, or the
+            same column in ``queries`` and the table.
         TableNotFoundError: (4)
         TableColumnNotFoundError: (12)
         TableVersionNotFoundError: (11)
     """
     target = Snapshot.open(queries.sparkSession, table, Ref.of(version))
     names = tuple(target.column(name) for name in columns or target.schema.names)
-    _require_apart(queries.columns, names, query_column)
+    _check_columns(queries.columns, names, query_column)
     wanted = {"k": k, "distance_type": metric, "nprobes": nprobes, "refine_factor": refine}
     search = _search(target, target.column(column), wanted, names, sql_of(filter))
     marked = queries.withColumn(_QUERY, F.monotonically_increasing_id()).localCheckpoint()
@@ -117,17 +117,17 @@ class Search:
 
     access: Access
     options: dict[str, Any]
-    """As the scanner of pylance takes them, without the vectors."""
+    """Arguments of pylance's scanner, without the vectors."""
     size: int
-    """How many numbers a vector has."""
+    """The length of a vector."""
     names: tuple[str, ...]
     filter: str | None
     parts: tuple[tuple[int, ...] | None, ...]
-    """Fragments of each part; None is all of the table, through its index."""
+    """The fragments of each part; None is the whole table, through its index."""
     schema: StructType
-    """Of what is found: which rows, and how far away."""
+    """The schema of the matches: queries, row ids and distances."""
     result: StructType
-    """Of the rows in the end."""
+    """The schema of the final rows."""
 
 
 def _search(
@@ -169,7 +169,7 @@ def _parts(target: Snapshot, column: str) -> tuple[tuple[int, ...] | None, ...]:
     return tuple(each.ids for each in groups) or ((),)
 
 
-def _require_apart(queries: Sequence[str], names: Sequence[str], query_column: str) -> None:
+def _check_columns(queries: Sequence[str], names: Sequence[str], query_column: str) -> None:
     if query_column not in queries:
         raise invalid(f"The queries have no column '{query_column}': {', '.join(queries)}")
     both = {name.lower() for name in queries} & {*(name.lower() for name in names), DISTANCE}
@@ -181,7 +181,7 @@ def _require_apart(queries: Sequence[str], names: Sequence[str], query_column: s
 
 
 def _spread(asked: DataFrame, parts: int) -> DataFrame:
-    """Return every query once for each part, those of a part together."""
+    """Return every query once for each part, sorted by part."""
     if parts == 1:
         return asked.withColumn(_PART, F.lit(0))
     each = asked.withColumn(_PART, F.explode(F.sequence(F.lit(0), F.lit(parts - 1))))
@@ -193,7 +193,7 @@ def _spread(asked: DataFrame, parts: int) -> DataFrame:
 
 
 def run(search: Search, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Search for the queries of a task, some at a time."""
+    """Search for the queries of a task, in batches."""
     dataset: lance.LanceDataset | None = None
     expected = batch_schema(search.schema)
     for batch in batches:
@@ -207,10 +207,10 @@ def run(search: Search, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Record
             own = given.filter(pa.array(numbers == part))
             for start in range(0, own.num_rows, _QUERIES_AT_ONCE):
                 some = own.slice(start, _QUERIES_AT_ONCE)
-                yield from _found(search, dataset, fragments, some, expected)
+                yield from _search_part(search, dataset, fragments, some, expected)
 
 
-def _found(
+def _search_part(
     search: Search,
     dataset: lance.LanceDataset,
     fragments: tuple[int, ...] | None,
@@ -238,7 +238,7 @@ def _found(
 
 
 def take_rows(search: Search, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Read the columns of the rows that were found; before, only their ids were sent around."""
+    """Read the columns of the best rows, of which only the ids are known so far."""
     dataset: lance.LanceDataset | None = None
     expected = batch_schema(search.result)
     for batch in batches:

@@ -1,9 +1,9 @@
-"""Conditions for Lance, built from columns and values: names and values are quoted for you.
+"""Conditions for Lance, built from columns and values, which are quoted correctly.
 
     col("year") >= 2020
     (col("name") == "O'Hara") & col("price").is_not_null() | col("tag").is_in(["a", "b"])
 
-Lance compares these by its own rules, which for numbers, text and null are those of SQL.
+Lance compares values by its own rules; for numbers, strings and null these are the rules of SQL.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _DIGITS = 38
 
 @dataclass(frozen=True)
 class Condition:
-    """A condition on rows, as Lance's SQL."""
+    """A condition on rows, in Lance's SQL."""
 
     sql: str
 
@@ -42,38 +42,38 @@ class Condition:
 
 @dataclass(frozen=True, eq=False)
 class Col:
-    """A column, or a field inside one; compare it with a value to get a condition."""
+    """A column or a nested field; compare it with a value to get a condition."""
 
     sql: str
 
     def __eq__(self, value: object) -> Condition:  # type: ignore[override]  # makes SQL
-        return self._compared("=", value)
+        return self._compare("=", value)
 
     def __ne__(self, value: object) -> Condition:  # type: ignore[override]  # makes SQL
-        return self._compared("<>", value)
+        return self._compare("<>", value)
 
     def __lt__(self, value: Any) -> Condition:
-        return self._compared("<", value)
+        return self._compare("<", value)
 
     def __le__(self, value: Any) -> Condition:
-        return self._compared("<=", value)
+        return self._compare("<=", value)
 
     def __gt__(self, value: Any) -> Condition:
-        return self._compared(">", value)
+        return self._compare(">", value)
 
     def __ge__(self, value: Any) -> Condition:
-        return self._compared(">=", value)
+        return self._compare(">=", value)
 
-    __hash__ = None  # type: ignore[assignment]  # it is equal to nothing in Python's sense
+    __hash__ = None  # type: ignore[assignment]  # __eq__ does not compare
 
     def is_in(self, values: Iterable[Any]) -> Condition:
-        """Whether the value is one of ``values``; false if there are none."""
+        """Return whether the value is one of ``values``; false if there are none."""
         listed = ", ".join(literal(each) for each in values)
         return Condition(f"({self.sql} IN ({listed}))" if listed else "(false)")
 
     def between(self, low: Any, high: Any) -> Condition:
-        """Whether the value is from ``low`` to ``high``, both included."""
-        return self._compared(">=", low) & self._compared("<=", high)
+        """Return whether the value is between ``low`` and ``high``, both inclusive."""
+        return self._compare(">=", low) & self._compare("<=", high)
 
     def starts_with(self, text: str) -> Condition:
         return Condition(f"starts_with({self.sql}, {literal(text)})")
@@ -87,7 +87,7 @@ class Col:
     def is_not_null(self) -> Condition:
         return Condition(f"({self.sql} IS NOT NULL)")
 
-    def _compared(self, sign: str, value: object) -> Condition:
+    def _compare(self, sign: str, value: object) -> Condition:
         if value is None:
             raise invalid(f"{self.sql} {sign} null holds for no row: use is_null()")
         other = value.sql if isinstance(value, Col) else literal(value)
@@ -95,10 +95,10 @@ class Col:
 
 
 def col(*path: str) -> Col:
-    """Return a column by its name, or a field inside it by the names on the way to it.
+    """Return a column by its name, or a nested field by the names of its path.
 
     Raises:
-        InvalidInputError: (13) no name is given, or one that Lance's SQL cannot have.
+        InvalidInputError: (13) no name is given, or one that Lance's SQL does not allow.
     """
     if not path or not all(path):
         raise invalid("A column needs a name")
@@ -110,10 +110,10 @@ def col(*path: str) -> Col:
 
 
 def literal(value: object) -> str:
-    """Return a value as Lance's SQL writes it.
+    """Return a value as a literal of Lance's SQL.
 
     Raises:
-        InvalidInputError: (13) it has none for a value of this type, or for this number.
+        InvalidInputError: (13) there is no literal for values of this type, or for this number.
     """
     for kinds, written in _LITERALS:
         if isinstance(value, kinds):
@@ -121,8 +121,8 @@ def literal(value: object) -> str:
     raise invalid(f"A condition cannot have a value of type {type(value).__name__}")
 
 
-def _whole(value: int) -> str:
-    # Lance reads what has no place in 64 bits as a floating point number, and refuses it.
+def _integer(value: int) -> str:
+    # Lance parses an integer that does not fit into 64 bits as a float, and rejects it.
     if -_LARGEST <= value <= _LARGEST:
         return str(value)
     if value == -_LARGEST - 1:
@@ -132,14 +132,14 @@ def _whole(value: int) -> str:
     return _decimal(decimal.Decimal(value))
 
 
-def _number(value: float) -> str:
+def _float(value: float) -> str:
     if not math.isfinite(value):
         raise invalid(f"A condition cannot have the number {value}")
     return repr(value)
 
 
 def _decimal(value: decimal.Decimal) -> str:
-    """Return a decimal number to the last digit; a plain one would be a floating point number."""
+    """Return an exact decimal; Lance would parse a plain number as a float."""
     _, digits, exponent = value.as_tuple()
     if not isinstance(exponent, int):
         raise invalid(f"A condition cannot have the number {value}")
@@ -156,17 +156,17 @@ def _text(value: str) -> str:
 
 
 def _timestamp(value: datetime.datetime) -> str:
-    """Return a moment in UTC where the value has a zone, and else as it stands."""
+    """Return a timestamp, converted to UTC if the value has a time zone."""
     if value.tzinfo is not None:
         value = value.astimezone(datetime.timezone.utc)
     return f"timestamp '{value.replace(tzinfo=None).isoformat(sep=' ')}'"
 
 
 _LITERALS: tuple[tuple[Any, Callable[[Any], str]], ...] = (
-    # A truth value is a whole number, too, and a moment is a date: they come first.
+    # Subclasses come first: bool is an int, and datetime is a date.
     (bool, lambda value: "true" if value else "false"),
-    (int, _whole),
-    (float, _number),
+    (int, _integer),
+    (float, _float),
     (decimal.Decimal, _decimal),
     (str, _text),
     (datetime.datetime, _timestamp),
@@ -176,10 +176,10 @@ _LITERALS: tuple[tuple[Any, Callable[[Any], str]], ...] = (
 
 
 def sql_of(condition: str | Condition | None) -> str | None:
-    """Return a condition as text.
+    """Return a condition as SQL.
 
     Raises:
-        InvalidInputError: (13) it is neither text nor a condition.
+        InvalidInputError: (13) it is neither SQL nor a `Condition`.
     """
     if condition is None or isinstance(condition, str):
         return condition

@@ -1,4 +1,4 @@
-"""Reading tables as DataFrames: rows, rows by their ids, searches, counts, and versions."""
+"""Reading tables as DataFrames: rows, rows by id, searches, counts and versions."""
 
 from __future__ import annotations
 
@@ -47,24 +47,24 @@ def read(
     with_row_id: bool = False,
     **options: Any,
 ) -> DataFrame:
-    """Return rows of a table. What is not asked for is not read.
+    """Return rows of a table. Only the requested columns and rows are read.
 
     Args:
         spark: The session.
         table: ``catalog.namespace.table``, or a location.
-        columns: Which columns, in this order; all by default.
+        columns: The columns, in this order; all by default.
         filter: A condition in Lance's SQL, or one built from `col`.
-        limit: How many rows at most.
-        version: Which version, from 1 on. A tag or a timestamp choose one, too.
-        branch: Of which branch; main by default.
-        timestamp: The version that was the latest then; without a zone, it is UTC.
-        with_row_id: Adds the column ``_rowid``, which `take` finds rows by.
+        limit: The maximum number of rows.
+        version: The version, from 1 on. At most one of version, tag and timestamp can be given.
+        branch: The branch; main by default.
+        timestamp: Read the version that was the latest at this time (UTC if it has no zone).
+        with_row_id: Whether to add the column ``_rowid``, the ids for `take`.
         options: Other options of the data source, such as ``batch_size``.
 
     Raises:
         InvalidInputError: (13) no such catalog, a malformed name, or no Lance table.
-        PySparkException: What the data source raises: a table, version or column does not exist, or
-            an option is wrong.
+        PySparkException: From the data source: a table, version or column does not exist, or an
+            option is invalid.
     """
     given = {
         "columns": None if columns is None else json.dumps(list(columns)),
@@ -81,7 +81,7 @@ def read(
 
 
 def texts(options: dict[str, Any]) -> dict[str, str]:
-    """Return options as the data source takes them, without those that are None."""
+    """Return options as strings for the data source, without those that are None."""
     return {
         key: str(value).lower() if isinstance(value, bool) else str(value)
         for key, value in options.items()
@@ -98,12 +98,12 @@ def count(
     tag: str | None = None,
     branch: str | None = None,
 ) -> int:
-    """Return the number of rows from the table's metadata, without a job of Spark.
+    """Return the number of rows from the table's metadata, without a Spark job.
 
-    With a filter, the driver reads the columns that it names.
+    With a filter, the driver reads the columns in it.
 
     Raises:
-        InvalidInputError: (13) no such catalog, no Lance table, or a filter that is no SQL.
+        InvalidInputError: (13) no such catalog, no Lance table, or an invalid filter.
         TableNotFoundError: (4)
         TableColumnNotFoundError: (12)
         TableVersionNotFoundError: (11)
@@ -123,13 +123,13 @@ def take(
     columns: Sequence[str] | None = None,
     version: int | None = None,
 ) -> DataFrame:
-    """Return the rows with some ids, in the order of the ids. The driver reads them.
+    """Return the rows with the given ids, in the order of the ids. The driver reads them.
 
-    Ids are those of ``with_row_id``; they hold for one version, and after changes only where the
-    table keeps stable row ids.
+    The ids are those of ``with_row_id``. They are valid for one version, and in later versions only
+    if the table has stable row ids.
 
     Raises:
-        InvalidInputError: (13) no such catalog, no Lance table, or an id that no row has.
+        InvalidInputError: (13) no such catalog, no Lance table, or no row with an id.
         TableNotFoundError: (4)
         TableColumnNotFoundError: (12)
         TableVersionNotFoundError: (11)
@@ -170,7 +170,7 @@ def _take_by_ids(target: Snapshot, row_ids: Sequence[int], names: Sequence[str])
 
 
 def versions(spark: Any, table: str, *, branch: str | None = None) -> DataFrame:
-    """Return the versions that a table has: ``version`` and ``timestamp``, the oldest first.
+    """Return the versions of a table: ``version`` and ``timestamp``, oldest first.
 
     Raises:
         InvalidInputError: (13) no such catalog, or no Lance table.
@@ -190,11 +190,11 @@ def versions(spark: Any, table: str, *, branch: str | None = None) -> DataFrame:
 
 
 def version_at(spark: Any, table: str, timestamp: datetime) -> int:
-    """Return the version that was the latest at a moment; without a zone, that is in UTC.
+    """Return the version that was the latest at a point in time (UTC if it has no zone).
 
     Raises:
         TableNotFoundError: (4)
-        TableVersionNotFoundError: (11) the table is younger.
+        TableVersionNotFoundError: (11) the table had no version at that time.
         InvalidInputError: (13) no such catalog, or no Lance table.
     """
     moment = timestamp if timestamp.tzinfo else timestamp.replace(tzinfo=timezone.utc)
@@ -203,14 +203,14 @@ def version_at(spark: Any, table: str, timestamp: datetime) -> int:
 
 
 def restore(spark: Any, table: str, version: int | None = None, *, tag: str | None = None) -> int:
-    """Make the state of a version, or of a tag, the latest, and return the version that has it.
+    """Restore the state of a version or a tag as the latest version, and return that version.
 
     Raises:
         InvalidInputError: (13) neither or both are given, no such catalog, or no Lance table.
         TableNotFoundError: (4)
         TableVersionNotFoundError: (11)
         TableTagNotFoundError: (8)
-        ConcurrentModificationError: (14) another writer committed meanwhile.
+        ConcurrentModificationError: (14) another writer committed concurrently.
     """
     if (version is None) == (tag is None):
         raise invalid("restore needs a version or a tag, and not both")
@@ -240,28 +240,27 @@ def nearest(
     version: int | None = None,
     **options: Any,
 ) -> DataFrame:
-    """Return the rows whose vectors are nearest to one, with their ``_distance``.
+    """Return the rows whose vectors are nearest to the query, with their ``_distance``.
 
     Args:
         spark: The session.
         table: ``catalog.namespace.table``, or a location.
-        column: Which column holds the vectors.
-        query: The vector.
-        k: How many rows.
+        column: The column of vectors.
+        query: The vector to search for.
+        k: The number of rows.
         filter: A condition in Lance's SQL, or one built from `col`.
-        columns: Which columns; all by default.
+        columns: The columns to return; all by default.
         metric: ``l2``, ``cosine``, ``dot`` or ``hamming``; the index's, or l2, by default.
-        nprobes: How many parts of an index to search.
-        refine: Times ``k``, how many candidates of an index to compare exactly.
-        prefilter: Whether the filter comes first, so that ``k`` rows of those that fit are found;
-            else it is applied to the ``k`` nearest.
-        version: Which version.
+        nprobes: The number of index partitions to search.
+        refine: The number of index candidates to compare exactly, as a multiple of ``k``.
+        prefilter: Whether to apply the filter before the search, so that ``k`` matching rows are
+            found; otherwise it is applied to the ``k`` nearest rows.
+        version: The version to search; the latest by default.
         options: Other options of the data source, such as ``with_row_id``.
 
     Raises:
         InvalidInputError: (13) no such catalog, or a malformed name.
-        PySparkException: What the data source raises: no such column, or a vector that does not
-            fit it.
+        PySparkException: From the data source: no such column, or a vector that does not fit it.
     """
     search: dict[str, Any] = {
         "nearest.column": column,
@@ -287,22 +286,22 @@ def full_text(
     version: int | None = None,
     **options: Any,
 ) -> DataFrame:
-    """Return the rows that match some words best, with their ``_score``.
+    """Return the rows that best match the words of a query, with their ``_score``.
 
     Args:
         spark: The session.
         table: ``catalog.namespace.table``, or a location.
-        query: The words.
-        columns: Which columns to search; by default all that have a full-text index.
-        k: How many rows.
-        filter: A condition in Lance's SQL, or one built from `col`; it comes first.
-        read_columns: Which columns to return; all by default.
-        version: Which version.
+        query: The words to search for.
+        columns: The columns to search; by default all that have a full-text index.
+        k: The number of rows.
+        filter: A condition in Lance's SQL, or one built from `col`; applied before the search.
+        read_columns: The columns to return; all by default.
+        version: The version to search; the latest by default.
         options: Other options of the data source, such as ``with_row_id``.
 
     Raises:
         InvalidInputError: (13) no such catalog, or a malformed name.
-        PySparkException: What the data source raises: no such column, or no full-text index.
+        PySparkException: From the data source: no such column, or no full-text index.
     """
     search: dict[str, Any] = {
         "full_text.query": query,

@@ -1,6 +1,6 @@
 """Writing a DataFrame to a table in every save mode.
 
-Spark does not support two of them, ``error`` and ``ignore``, for data sources in Python.
+Spark does not support the modes ``error`` and ``ignore`` for data sources in Python.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ _MODES = ("append", "overwrite", "error", "errorifexists", "ignore")
 
 
 def write(df: DataFrame, table: str, mode: str = "append", **options: Any) -> None:
-    """Write the rows of a DataFrame. A missing table is created.
+    """Write the rows of a DataFrame to a table, which is created if it is missing.
 
     Args:
-        df: Its columns are the table's, by name and in any order.
+        df: A DataFrame with the table's columns, by name and in any order.
         table: ``catalog.namespace.table``, or a location.
         mode: ``append``; ``overwrite``, which keeps the table's schema unless the option
-            ``overwrite_schema`` is true; ``error`` (or ``errorifexists``), which fails where there
-            is a table; ``ignore``, which then does nothing. If two writers create the table at
-            once in these last two modes, one succeeds. If writing its rows then fails, the table
-            remains, empty.
-        options: Those of the data source, such as ``max_rows_per_file``, or
+            ``overwrite_schema`` is true; ``error`` (or ``errorifexists``), which fails if the
+            table exists; ``ignore``, which does nothing if it exists. If two writers create the
+            table concurrently in these last two modes, one succeeds. If writing the rows then
+            fails, the empty table remains.
+        options: Options of the data source, such as ``max_rows_per_file``, or
             ``**{"vector.embedding": 768}``.
 
     Raises:
         InvalidInputError: (13) no such mode or catalog, or a malformed name.
-        TableAlreadyExistsError: (5) the mode is ``error``, and there is a table.
+        TableAlreadyExistsError: (5) the mode is ``error``, and the table exists.
         NamespaceNotFoundError: (1)
-        PySparkException: What the data source raises: columns that do not fit, or wrong options.
+        PySparkException: From the data source: columns do not fit, or options are invalid.
     """
     if mode not in _MODES:
         raise invalid(f"mode must be one of {', '.join(_MODES)}, not {mode!r}")

@@ -1,1 +1,1 @@
-"""Changing rows of a table by a Spark job: new files, deletion files, and one commit."""
+"""Changing rows of a table by a Spark job: new data files, deletion files, and one commit."""

@@ -1,8 +1,8 @@
-"""A change of rows, from the driver's side: one Spark job, then one commit.
+"""A change of rows on the driver: one Spark job, then one commit.
 
-Every change is read, computed and written on one version of the table, and committed as a change of
-that version. If another writer has changed the same fragments since, the commit fails and the table
-is as it was; then all of it is done again on the new version, a few times.
+A change reads one version of the table and is committed as a change of that version. If another
+writer has changed the same fragments since, the commit fails without an effect, and the whole
+change is retried on the new version, a limited number of times.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 RETRIES = 3
-"""How often a change is done again by default, after others came first."""
+"""How often a change is retried by default if it conflicts with another writer's."""
 
 
 @dataclass(frozen=True)
 class Changed:
-    """What a change did to a table's rows, and the version that has it."""
+    """The numbers of rows that a change inserted, updated and deleted, and its version."""
 
     version: int
     inserted: int = 0
@@ -48,33 +48,33 @@ class Changed:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no row was changed; then no version was made."""
+        """Whether no row was changed, so that no version was committed."""
         return not (self.inserted or self.updated or self.deleted)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a change is to do."""
+    """A change to execute."""
 
     rows: DataFrame
-    """Row id, address, action and new values of the rows that the change is about."""
+    """Row id, address, action and new values of the affected rows."""
     actions: Sequence[Action]
     values: Sequence[str]
-    """The columns of the table that `rows` has new values of."""
+    """The table's columns that have new values in `rows`."""
     needs_one_match: bool = True
-    """Whether a row that is touched twice makes the change fail."""
+    """Whether the change fails if a row is affected twice."""
     guards_all: bool = False
-    """Whether a concurrent change of any row there is, touched or not, makes this one fail."""
+    """Whether a concurrent change of any existing row, affected or not, is a conflict."""
 
 
 @dataclass(frozen=True)
 class TransactionSpec:
-    """The transaction of a change that is to be recognised by later processes.
+    """The transaction of a change, by which later processes can find it.
 
     Attributes:
         uuid: Its identifier.
-        properties: What is kept with it.
-        alone: Whether any later version that another writer made is a conflict.
+        properties: Its properties.
+        alone: Whether any later version is a conflict.
     """
 
     uuid: str = field(default_factory=lambda: str(uuid.uuid4()))
@@ -84,7 +84,7 @@ class TransactionSpec:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the tasks have written; nothing of it is visible yet."""
+    """The files that the tasks have written, which are not committed yet."""
 
     counts: Mapping[Kind, int]
     new: list[str]
@@ -94,16 +94,16 @@ class Outcome:
     """Fragments that lost all rows."""
 
 
-class MixedTriesError(Exception):
-    """What arrived of a task is partly of one try, and partly of another."""
+class MixedAttemptsError(Exception):
+    """The results of a task mix two attempts."""
 
 
 def retry(retries: int, attempt: Callable[[], Changed]) -> Changed:
-    """Return what an attempt did; it is made again where others came first.
+    """Return the result of an attempt, which is retried if it conflicts with another writer's.
 
     Raises:
         InvalidInputError: (13) ``retries`` is negative.
-        ConcurrentModificationError: (14) others came first every time.
+        ConcurrentModificationError: (14) every attempt conflicted with another writer's change.
     """
     if retries < 0:
         raise invalid(f"retries must be 0 or more, not {retries}")
@@ -113,22 +113,22 @@ def retry(retries: int, attempt: Callable[[], Changed]) -> Changed:
         except ConcurrentModificationError:
             if not left:
                 raise
-        except MixedTriesError as error:
+        except MixedAttemptsError as error:
             if not left:
                 raise ConcurrentModificationError(str(error)) from error
     raise AssertionError("the last attempt returns or raises")
 
 
 def apply(table: Snapshot, plan: Plan, transaction: TransactionSpec | None = None) -> Changed:
-    """Do a change, and commit it.
+    """Execute a change, and commit it.
 
     Args:
-        transaction: One with a new identifier by default.
+        transaction: A transaction with a new identifier by default.
 
     Raises:
         InvalidInputError: (13) a row of the table would be changed twice.
-        ConcurrentModificationError: (14) others changed the same fragments meanwhile.
-        OutcomeUnknownError: (17) whether it was committed is not known.
+        ConcurrentModificationError: (14) the same fragments were changed concurrently.
+        OutcomeUnknownError: (17) it is unknown whether the change was committed.
         ServiceUnavailableError: (17)
     """
     outcome = _run(table, plan)
@@ -158,19 +158,21 @@ def _run(table: Snapshot, plan: Plan) -> Outcome:
     rows = plan.rows
     kinds = {action.kind for action in plan.actions}
     if job.keeps_ids and Kind.UPDATE in kinds:
-        # Files hold rows that keep an id, or rows that get one: let there be one of each. The ids
-        # go through the driver into the manifest, and take the least room in their order.
+        # A file contains either rows that keep their ids or rows that get new ids: sort for one of
+        # each. The ids are stored in the manifest, and are smallest in order.
         rows = rows.sortWithinPartitions(tasks.ACTION, ROW_ID)
     sent = rows.mapInArrow(partial(tasks.write, job), tasks.SENT)
     by_fragment = sent.repartition("fragment").sortWithinPartitions("fragment")
     done = by_fragment.mapInArrow(partial(tasks.delete, job), tasks.DONE).collect()
-    return _outcome(table, plan, [(row["fragment"], json.loads(row["body"])) for row in done])
+    return _collect_outcome(
+        table, plan, [(row["fragment"], json.loads(row["body"])) for row in done]
+    )
 
 
-def _outcome(table: Snapshot, plan: Plan, answers: Sequence[tuple[int, Any]]) -> Outcome:
+def _collect_outcome(table: Snapshot, plan: Plan, answers: Sequence[tuple[int, Any]]) -> Outcome:
     summaries = [body for fragment, body in answers if fragment == tasks.SUMMARY]
     fragments = {fragment: body for fragment, body in answers if fragment != tasks.SUMMARY}
-    _require_whole(summaries, fragments.values())
+    _check_attempts(summaries, fragments.values())
     doubled = sum(body["doubled"] for body in fragments.values())
     if doubled and plan.needs_one_match:
         raise invalid(
@@ -189,15 +191,15 @@ def _outcome(table: Snapshot, plan: Plan, answers: Sequence[tuple[int, Any]]) ->
     )
 
 
-def _require_whole(summaries: Sequence[Any], bodies: Any) -> None:
-    """Check that of each task one try has arrived, and all of it."""
+def _check_attempts(summaries: Sequence[Any], bodies: Any) -> None:
+    """Raise MixedAttemptsError unless each task's results are complete and of one attempt."""
     arrived: dict[str, int] = defaultdict(int)
     for body in bodies:
         for attempt, count in body["arrived"].items():
             arrived[attempt] += count
     sent = {each["attempt"]: each["touched"] for each in summaries if each["touched"]}
     if sent != dict(arrived):
-        raise MixedTriesError(
+        raise MixedAttemptsError(
             "A task of the job ran twice, and results of both were mixed: nothing is changed. "
             "Run it again"
         )
@@ -230,12 +232,12 @@ def build_operation(
     *,
     guards_all: bool,
 ) -> Any:
-    """Return what the commit of a change does, with its new fragments.
+    """Return the operation that commits a change with its new fragments.
 
     Args:
-        dataset: Of the version that was read.
+        dataset: The version that was read.
         values: The columns that have new values.
-        guards_all: Whether a concurrent change of any row there is makes it fail.
+        guards_all: Whether a concurrent change of any existing row is a conflict.
     """
     left = {each: FragmentMetadata.from_json(text) for each, text in outcome.left.items()}
     gone = list(outcome.gone)
@@ -247,7 +249,7 @@ def build_operation(
         updated_fragments=list(left.values()),
         new_fragments=new,
         fields_modified=[],
-        # Rows that keep a stable id are still covered by indices, except those on these.
+        # Rows that keep a stable id are still covered by indices, except those on these columns.
         fields_for_preserving_frag_bitmap=field_ids(dataset, values),
         update_mode="rewrite_rows",
     )

@@ -1,4 +1,4 @@
-"""The clauses of a MERGE, as arguments: what each says, and the actions that they make."""
+"""The clauses of a MERGE: parsing the arguments of `merge_into`, and resolving their columns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 ALL = "*"
-"""All columns, each from the source's column of its name."""
+"""Set all columns from the source's columns of the same names."""
 
 TARGET = "target"
 SOURCE = "source"
@@ -24,7 +24,7 @@ SOURCE = "source"
 
 @dataclass(frozen=True)
 class Update:
-    """Set columns: ``set`` is ``"*"``, or expressions by column; only where ``where`` holds."""
+    """Set columns if ``where`` holds; ``set`` is ``"*"``, or expressions by column."""
 
     set: Mapping[str, Any] | str = ALL
     where: str | Column | None = None
@@ -32,7 +32,7 @@ class Update:
 
 @dataclass(frozen=True)
 class Insert:
-    """Insert a row: ``values`` is ``"*"``, or expressions by column; only where ``where`` holds."""
+    """Insert a row if ``where`` holds; ``values`` is ``"*"``, or expressions by column."""
 
     values: Mapping[str, Any] | str = ALL
     where: str | Column | None = None
@@ -40,14 +40,14 @@ class Insert:
 
 @dataclass(frozen=True)
 class Delete:
-    """Delete a row; only where ``where`` holds."""
+    """Delete a row if ``where`` holds."""
 
     where: str | Column | None = None
 
 
 @dataclass(frozen=True)
 class Clauses:
-    """What happens to matched and to unmatched rows; of a pair, the delete is checked first."""
+    """The clauses for matched and unmatched rows; in a pair, the delete is checked first."""
 
     matched: tuple[Delete | Update, ...] = ()
     inserted: Insert | None = None
@@ -66,13 +66,13 @@ class Clauses:
 
     @property
     def needs_one_match(self) -> bool:
-        """Whether a row of the target may match one source row only: as in Spark, not to delete."""
+        """Whether a target row may match only one source row; as in Spark, not if it is deleted."""
         return bool(self.matched) and self.matched != (Delete(),)
 
 
 @dataclass(frozen=True)
 class Step:
-    """One clause, ready to be used: which columns it sets, by the table's own names."""
+    """A clause with its columns resolved to the table's own names."""
 
     where: Any
     values: Mapping[str, Any] = field(default_factory=dict)
@@ -83,10 +83,10 @@ class Step:
 def clauses_of(
     matched_update: Any, matched_delete: Any, not_matched_insert: Any, not_matched_by_source: Any
 ) -> Clauses:
-    """Return the clauses that the arguments of `merge_into` say.
+    """Return the clauses in the arguments of `merge_into`.
 
     Raises:
-        InvalidInputError: (13) none is given, one can never be reached, or one is of no such form.
+        InvalidInputError: (13) none is given, one can never be reached, or one is malformed.
     """
     update, delete = _update("when_matched_update", matched_update), _delete(matched_delete)
     if update is not None and delete is not None and delete.where is None:
@@ -156,13 +156,13 @@ def _unmatched(given: Any) -> tuple[Delete | Update, ...]:
 
 
 def step_of(target: Snapshot, clause: Update | Delete | Insert, source: list[str]) -> Step:
-    """Return a clause with the columns that it sets.
+    """Resolve the columns that a clause sets.
 
     Args:
         source: The names of the source's columns.
 
     Raises:
-        InvalidInputError: (13) ``"*"``, and the source lacks columns; or a column is set twice.
+        InvalidInputError: (13) the source lacks columns for ``"*"``, or a column is set twice.
         TableColumnNotFoundError: (12) a column to set does not exist.
     """
     if isinstance(clause, Delete):

@@ -1,4 +1,4 @@
-"""MERGE as a function: one join in Spark decides what happens to every row."""
+"""MERGE as a function: one join in Spark determines the action for every row."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _IN_SOURCE = "_lance_bridge_in_source"
 _ROW_KEYS = {ROW_ID: "_lance_bridge_rowid", ROW_ADDRESS: "_lance_bridge_rowaddr"}
-"""The row key columns, under names that no column of a source has."""
+"""The row key columns, renamed to avoid conflicts with columns of the source."""
 
 
 def merge_into(
@@ -40,36 +40,36 @@ def merge_into(
     when_not_matched_by_source: Any = None,
     retries: int = change.RETRIES,
 ) -> Changed:
-    """Update, delete and insert rows of a table by those of a DataFrame, in one version.
+    """Update, delete and insert rows of a table from a DataFrame, in one version.
 
-    Expressions and conditions name the table's columns ``target.x`` and the DataFrame's
-    ``source.x``. Values are compared as Spark does: null matches nothing, NaN is NaN, and -0.0
-    is 0.0. A matched row is deleted where the delete's condition holds, and else updated where
-    the update's does.
+    Expressions and conditions refer to the table's columns as ``target.x`` and to the DataFrame's
+    as ``source.x``. Values are compared as in Spark: null matches nothing, NaN equals NaN, and -0.0
+    equals 0.0. A matched row is deleted if the delete's condition holds, and otherwise updated if
+    the update's condition holds.
 
     Args:
-        source: The rows to merge. It is computed once, and again with each retry.
+        source: The rows to merge. It is computed once, and again for each retry.
         table: ``catalog.namespace.table``, or a location.
-        on: Names of columns that must be equal, or a condition of Spark's SQL.
+        on: Names of columns that must be equal, or a Spark SQL condition.
         when_matched_update: ``"*"``, expressions by column, or `Update`.
         when_matched_delete: True, a condition, or `Delete`.
         when_not_matched_insert: ``"*"``, expressions by column, or `Insert`. Columns that are not
             named are null.
         when_not_matched_by_source: For rows of the table that no source row matches: ``"delete"``,
             expressions by column, `Delete`, `Update`, or a list of these two.
-        retries: How often it is done again where others changed the same fragments first; where
-            rows may be inserted, where others changed any row that there was.
+        retries: How often to retry if another writer changed the same fragments; if rows can be
+            inserted, if another writer changed any existing row.
 
     Raises:
-        InvalidInputError: (13) no such catalog, a malformed name, no Lance table, clauses that
-            cannot be, or several source rows match one row (MERGE_CARDINALITY_VIOLATION).
+        InvalidInputError: (13) no such catalog, a malformed name, no Lance table, invalid clauses,
+            or several source rows match one row (MERGE_CARDINALITY_VIOLATION).
         TableNotFoundError: (4)
         TableColumnNotFoundError: (12) a column to compare or to set does not exist.
         TableSchemaValidationError: (20) an expression has a type that its column cannot store.
-        ConcurrentModificationError: (14) others came first every time.
-        OutcomeUnknownError: (17) whether the rows are merged is not known.
+        ConcurrentModificationError: (14) every attempt conflicted with another writer's change.
+        OutcomeUnknownError: (17) it is unknown whether the rows are merged.
         ServiceUnavailableError: (17)
-        AnalysisException: Spark cannot read an expression, or it names no column.
+        AnalysisException: Spark cannot parse an expression or resolve a column.
     """
     clauses = clauses_of(
         when_matched_update,
@@ -87,7 +87,7 @@ def merge_into(
 
 @dataclass(frozen=True)
 class Branch:
-    """Which rows a step is for, the step, and what it does."""
+    """A step, the rows that it applies to, and its action."""
 
     rows: Column
     step: Step
@@ -111,12 +111,12 @@ class Merge:
 
     def plan(self) -> Plan:
         """Return the rows that change, with the action for each."""
-        joined = self._joined()
+        joined = self._join()
         branches = self._branches()
         actions = [each.action for each in branches]
         number = F.lit(None).cast("int")
         if self._clauses.needs_one_match:
-            # Also a match that nothing is done with may be one too many.
+            # A match without an action also counts as one of several matches.
             number = F.when(self._is_matched, F.lit(len(actions)))
             actions.append(Action(Kind.KEEP))
         for place, branch in reversed(list(enumerate(branches))):
@@ -137,19 +137,19 @@ class Merge:
 
     # -- the join ----------------------------------------------------------------------------------
 
-    def _joined(self) -> DataFrame:
+    def _join(self) -> DataFrame:
         texts = [self._on, *self._clauses.texts]
         if all(isinstance(each, str) for each in texts):
-            some = self._joined_with(self._target.columns_in(*texts))
+            some = self._join_columns(self._target.columns_in(*texts))
             try:
                 _ = some.where(as_column(self._on)).schema
                 self._values(some, self._branches(), self._columns(self._branches()))
                 return some
             except AnalysisException:
-                pass  # It may be about a column that was left out: see what Spark says with all.
-        return self._joined_with(self._target.schema.names)
+                pass  # A column may have been left out: try with all columns.
+        return self._join_columns(self._target.schema.names)
 
-    def _joined_with(self, columns: list[str]) -> DataFrame:
+    def _join_columns(self, columns: list[str]) -> DataFrame:
         target = self._target.scan(columns, ROW_KEY_COLUMNS)
         for mark, name in _ROW_KEYS.items():
             target = target.withColumnRenamed(mark, name)
@@ -170,9 +170,9 @@ class Merge:
             return on
         if not on:
             raise invalid("A merge needs a column at least to compare by: `on` is empty")
-        return " AND ".join(self._equal(name) for name in on)
+        return " AND ".join(self._equality(name) for name in on)
 
-    def _equal(self, name: str) -> str:
+    def _equality(self, name: str) -> str:
         match = [n for n in self._names if n == name] or [
             n for n in self._names if n.lower() == name.lower()
         ]
@@ -205,16 +205,16 @@ class Merge:
         return [Branch(rows, step, _action(step)) for rows, step in steps]
 
     def _columns(self, branches: list[Branch]) -> tuple[str, ...]:
-        """Return the columns that some rows bring new values of."""
+        """Return the columns that get new values in some rows."""
         found = {name for branch in branches for name in branch.step.values}
         return tuple(name for name in self._target.schema.names if name in found)
 
     def _values(
         self, joined: DataFrame, branches: list[Branch], columns: tuple[str, ...]
     ) -> list[Column]:
-        """Return each column's new value, whichever step it is of."""
+        """Return each column's new value, chosen by the row's action."""
         steps = [each.step for each in branches]
-        # Expressions of rows to insert may name the source's columns alone.
+        # Expressions of rows to insert may only refer to the source's columns.
         made = [
             cast_values(self._target, self._source if each.inserts else joined, each.values)
             for each in steps

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from ...spark_tables import SparkTable
 
 _ALL = re.compile(r"(?:^|[(.,])\s*\*")
-"""A star that stands for columns, and does not multiply."""
+"""A star that means all columns, and not a multiplication."""
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """One version of a table. Stays on the driver: tasks get its `access`."""
+    """One version of a table. Used on the driver only: tasks get its `access`."""
 
     spark: Any
     table: SparkTable
@@ -56,7 +56,7 @@ class Snapshot:
 
     @property
     def name(self) -> str:
-        """What messages call the table."""
+        """The table's name in messages."""
         return self.table.address.name
 
     @property
@@ -65,12 +65,12 @@ class Snapshot:
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """The table's schema, as Lance has it."""
+        """The table's schema in Lance."""
         return self.dataset.schema
 
     @cached_property
     def types(self) -> StructType:
-        """The table's schema, as Spark reads it."""
+        """The table's schema in Spark."""
         return spark_schema(self.schema)
 
     def access(self, *, write: bool = False) -> Access:
@@ -78,7 +78,7 @@ class Snapshot:
         return self.table.access(self.dataset, write=write)
 
     def column(self, name: str) -> str:
-        """Return the column of a name; its case need only be right where several differ by that.
+        """Return the table's column for a name; case matters only if columns differ only by case.
 
         Raises:
             TableColumnNotFoundError: (12)
@@ -93,9 +93,9 @@ class Snapshot:
         )
 
     def columns_in(self, *expressions: str | None) -> list[str]:
-        """Return the columns that Spark expressions may read, and perhaps more of them.
+        """Return a superset of the columns that Spark expressions read.
 
-        A column is taken for read where its name occurs at all, be it in a text.
+        A column is included if its name occurs anywhere, even in a string literal.
         """
         text = " ".join(each for each in expressions if each is not None)
         if _ALL.search(text):
@@ -104,7 +104,7 @@ class Snapshot:
         return [each for each in self.schema.names if each.replace("`", "``").lower() in folded]
 
     def scan(self, columns: Iterable[str], row_keys: Sequence[str] = ()) -> DataFrame:
-        """Return columns of this version, and after them `row_keys` (row id or address)."""
+        """Return columns of this version, followed by `row_keys` (row id or address)."""
         wanted = set(columns)
         fields = [each for each in self.types.fields if each.name in wanted]
         fields += [StructField(key, LongType(), nullable=False) for key in row_keys]

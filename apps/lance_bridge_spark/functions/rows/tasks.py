@@ -1,9 +1,9 @@
-"""What tasks do to change rows: write new rows as files, then mark the old ones deleted.
+"""The tasks of a change of rows: write new rows as files, then mark the old rows deleted.
 
-Two steps, with a shuffle by fragment between them. Nothing of either is visible: the driver commits
-their files afterwards. A task that runs again may make other files than before, and Spark may give
-some of the second step what the first try sent and some what the second did. So everything a task
-sends names the try that it comes from, and the driver adds up what has arrived of each.
+There are two steps, with a shuffle by fragment between them. Their files are not visible until the
+driver commits them. A task that runs again may write other files, and Spark may pass the output of
+its first attempt to some tasks of the second step, and that of its second attempt to others. So all
+output contains the attempt that it is from, and the driver counts what has arrived of each.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from ...source.types import ROW_ADDRESS, ROW_ID
 from ...source.writer import Target
 
 ACTION = "_lance_bridge_action"
-"""The column with the action for a row: the place of an `Action` in the job's."""
+"""The column with a row's action: an index into `Job.actions`."""
 VALUE = "_lance_bridge_value_"
-"""The beginning of the columns with new values; a number follows, in the order of `Job.values`."""
+"""The prefix of the columns with new values, followed by an index into `Job.values`."""
 
 SENT = "fragment long, attempt string, changed binary, kept binary, summary string"
-"""What the first step sends, in Spark's spelling."""
+"""The schema of the first step's output, as Spark DDL."""
 DONE = "fragment long, body string"
-"""What the second step answers."""
+"""The schema of the second step's output, as Spark DDL."""
 SUMMARY = -1
-"""The fragment of a row that sums up a task."""
+"""The fragment id of the row that summarizes a task."""
 
 ROWS_PER_FILE = 1024 * 1024
 _ROWS_PER_MESSAGE = 1024 * 1024
@@ -59,7 +59,7 @@ class Kind(Enum):
     """What a change does with a row."""
 
     KEEP = "keep"
-    """Nothing; but it counts where a row of the target may have one match only."""
+    """Nothing; but it counts as a match if a target row may have only one."""
     DELETE = "delete"
     UPDATE = "update"
     INSERT = "insert"
@@ -80,11 +80,11 @@ class Job:
     target: Target
     actions: tuple[Action, ...]
     values: tuple[str, ...]
-    """The columns of the table that rows bring new values of."""
+    """The columns of the table that get new values."""
     keeps_ids: bool
     """Whether the table has stable row ids, which updated rows keep."""
     needs_one_match: bool = True
-    """Whether a row that is touched twice makes the change fail."""
+    """Whether the change fails if a row is affected twice."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -93,15 +93,15 @@ class Job:
 
 @dataclass(frozen=True)
 class Piece:
-    """Some new rows in the table's schema; without any, a place where a file may end."""
+    """New rows in the table's schema; without rows, a point where a file may end."""
 
     rows: pa.RecordBatch | None = None
     ids: np.ndarray[Any, Any] | None = None
-    """The row ids that they keep, or None for inserted rows."""
+    """The row ids that the rows keep, or None for inserted rows."""
 
 
 class Pieces:
-    """Pieces one after the other, with a look at the next."""
+    """An iterator of pieces with a lookahead."""
 
     def __init__(self, pieces: Iterator[Piece]) -> None:
         self._pieces = pieces
@@ -109,7 +109,7 @@ class Pieces:
         self.advance()
 
     def advance(self) -> None:
-        """Make `next` the one after it, or None."""
+        """Set `next` to the following piece, or None at the end."""
         self.next = next(self._pieces, None)
 
 
@@ -117,20 +117,20 @@ class Pieces:
 
 
 def write(job: Job, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Write the new rows of a task, and report which old rows they replace."""
+    """Write the new rows of a task, and yield the offsets of the old rows that they replace."""
     return Writing(job).run(batches)
 
 
 @dataclass
 class TouchedRows:
-    """Offsets of the rows of one fragment, in pieces."""
+    """Arrays of offsets of affected rows in one fragment."""
 
     changed: list[np.ndarray[Any, Any]] = field(default_factory=list)
     kept: list[np.ndarray[Any, Any]] = field(default_factory=list)
 
 
 class Writing:
-    """One try of one task of the first step."""
+    """One attempt of one task of the first step."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -160,20 +160,20 @@ class Writing:
             for number, action in enumerate(self._job.actions):
                 chosen = numbers == number
                 if chosen.any():
-                    yield from self._act(action, batch.filter(pa.array(chosen)))
+                    yield from self._apply(action, batch.filter(pa.array(chosen)))
             if self._pending >= _ROWS_PER_MESSAGE:
                 yield Piece()
 
-    def _act(self, action: Action, rows: pa.RecordBatch) -> Iterator[Piece]:
+    def _apply(self, action: Action, rows: pa.RecordBatch) -> Iterator[Piece]:
         self._counts[action.kind] += rows.num_rows
         if action.kind is Kind.INSERT:
-            yield Piece(self._completed(rows, action))
+            yield Piece(self._complete(rows, action))
             return
-        self._touch(action, rows.column(ROW_ADDRESS).to_numpy())
+        self._record_touched(action, rows.column(ROW_ADDRESS).to_numpy())
         if action.kind is Kind.UPDATE:
-            yield Piece(self._completed(rows, action), rows.column(ROW_ID).to_numpy())
+            yield Piece(self._complete(rows, action), rows.column(ROW_ID).to_numpy())
 
-    def _touch(self, action: Action, addresses: np.ndarray[Any, Any]) -> None:
+    def _record_touched(self, action: Action, addresses: np.ndarray[Any, Any]) -> None:
         fragments = addresses >> _OFFSET_BITS
         offsets = (addresses & (2**_OFFSET_BITS - 1)).astype(np.uint32)
         for fragment in np.unique(fragments):
@@ -182,8 +182,8 @@ class Writing:
             into.append(offsets[fragments == fragment])
         self._pending += len(addresses)
 
-    def _completed(self, rows: pa.RecordBatch, action: Action) -> pa.RecordBatch:
-        """Return new rows in the table's schema: what is not set stays as it is in the table."""
+    def _complete(self, rows: pa.RecordBatch, action: Action) -> pa.RecordBatch:
+        """Return new rows in the table's schema; columns that are not set keep their old values."""
         columns = {
             name: arrays.to_lance(rows.column(f"{VALUE}{place}"), self._schema.field(name))
             for place, name in enumerate(self._job.values)
@@ -199,7 +199,7 @@ class Writing:
         )
 
     def _read(self, names: list[str], ids: pa.Array) -> Mapping[str, pa.Array]:
-        """Return columns of the old rows as they are: they never pass through Spark."""
+        """Return columns of the old rows, which do not pass through Spark."""
         if not names:
             return {}
         with translate_lance_errors(
@@ -208,7 +208,7 @@ class Writing:
             if self._dataset is None:
                 self._dataset = self._job.target.access.open()
             found = self._dataset._take_rows(ids.cast(pa.uint64()), columns=names)
-        return {name: _whole(found.column(name)) for name in names}
+        return {name: _combine_chunks(found.column(name)) for name in names}
 
     def _write_file(self, pieces: Pieces) -> None:
         ids: list[np.ndarray[Any, Any]] = []
@@ -225,7 +225,7 @@ class Writing:
             start = end
 
     def _file(self, pieces: Pieces, ids: list[np.ndarray[Any, Any]]) -> Iterator[pa.RecordBatch]:
-        """Return the rows of the next file; with stable ids, all of them keep one, or none does."""
+        """Yield the rows of the next file; with stable ids, either all or none keep their ids."""
         first, count = pieces.next, 0
         while (piece := pieces.next) is not None and piece.rows is not None:
             is_other = first is not None and (piece.ids is None) != (first.ids is None)
@@ -264,7 +264,7 @@ class Writing:
         return pa.RecordBatch.from_pylist([row], schema=_SENT)
 
 
-def _whole(column: pa.ChunkedArray) -> pa.Array:
+def _combine_chunks(column: pa.ChunkedArray) -> pa.Array:
     combined = column.combine_chunks()
     return combined.combine_chunks() if isinstance(combined, pa.ChunkedArray) else combined
 
@@ -277,7 +277,7 @@ def _bytes(offsets: list[np.ndarray[Any, Any]]) -> bytes:
 
 
 def delete(job: Job, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Mark rows deleted, one fragment after the other: what is sent is sorted by them."""
+    """Mark rows deleted, fragment by fragment: the input is sorted by fragment."""
     deleting = Deleting(job)
     for batch in batches:
         for row in batch.to_pylist():
@@ -286,7 +286,7 @@ def delete(job: Job, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBat
 
 
 class Deleting:
-    """One try of one task of the second step."""
+    """One attempt of one task of the second step."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -308,7 +308,7 @@ class Deleting:
             self._arrived[row["attempt"]] += len(offsets)
 
     def finish(self) -> Iterator[pa.RecordBatch]:
-        """Answer for the fragment at hand, if there is one."""
+        """Yield the result of the current fragment, if there is one."""
         if self._fragment is None:
             return
         changed = np.concatenate(self._touched.changed)
@@ -322,7 +322,7 @@ class Deleting:
         self._arrived.clear()
 
     def _delete(self, fragment: int, offsets: np.ndarray[Any, Any]) -> str | None:
-        """Return the fragment without these rows, as JSON, or None where none are left."""
+        """Return the fragment without these rows, as JSON, or None if no rows are left."""
         access = self._job.target.access
         with translate_lance_errors(f"Rows of table '{access.address.name}' are not deleted"):
             if self._dataset is None:

@@ -1,4 +1,4 @@
-"""DELETE and UPDATE as functions, by Spark's conditions and expressions."""
+"""DELETE and UPDATE as functions, with Spark's conditions and expressions."""
 
 from __future__ import annotations
 
@@ -28,27 +28,27 @@ ROW_KEY_COLUMNS = (ROW_ID, ROW_ADDRESS)
 def delete(
     spark: Any, table: str, where: str | Column, *, retries: int = change.RETRIES
 ) -> Changed:
-    """Delete the rows for which a condition holds. Data files stay as they are.
+    """Delete the rows that match a condition. Data files are not rewritten.
 
     Args:
         spark: The session.
         table: ``catalog.namespace.table``, or a location.
-        where: A condition of Spark's SQL, or a column of truth values. Rows for which it is null
-            stay. ``"true"`` deletes all rows.
-        retries: How often it is done again where others changed the same fragments first.
+        where: A Spark SQL condition, or a boolean column. Rows for which it is null are kept.
+            ``"true"`` deletes all rows.
+        retries: How often to retry if another writer changed the same fragments.
 
     Raises:
         InvalidInputError: (13) no such catalog, a malformed name, or no Lance table.
         TableNotFoundError: (4)
-        ConcurrentModificationError: (14) others came first every time.
-        OutcomeUnknownError: (17) whether the rows are deleted is not known.
+        ConcurrentModificationError: (14) every attempt conflicted with another writer's change.
+        OutcomeUnknownError: (17) it is unknown whether the rows are deleted.
         ServiceUnavailableError: (17)
-        AnalysisException: Spark cannot read the condition, or it names no column.
+        AnalysisException: Spark cannot parse the condition or resolve a column.
     """
 
     def attempt() -> Changed:
         target = Snapshot.open(spark, table, write=True)
-        rows = _matching(target, where, ())
+        rows = _select_rows(target, where, ())
         marked = rows.select(*ROW_KEY_COLUMNS, F.lit(0).alias(tasks.ACTION))
         return change.apply(target, Plan(marked, [Action(Kind.DELETE)], ()))
 
@@ -63,16 +63,16 @@ def update(
     *,
     retries: int = change.RETRIES,
 ) -> Changed:
-    """Set columns in the rows for which a condition holds, or in all.
+    """Set columns in the rows that match a condition, or in all rows.
 
-    Columns that are not set stay as they are, and their values are not read by Spark.
+    Other columns keep their values, which Spark does not read.
 
     Args:
         spark: The session.
         table: ``catalog.namespace.table``, or a location.
-        set: Expressions of Spark's SQL over the old row, or Spark columns, by column.
-        where: A condition of Spark's SQL, or a column of truth values.
-        retries: How often it is done again where others changed the same fragments first.
+        set: Spark SQL expressions over the old row, or Spark columns, by column name.
+        where: A Spark SQL condition, or a boolean column.
+        retries: How often to retry if another writer changed the same fragments.
 
     Raises:
         InvalidInputError: (13) no such catalog, a malformed name, no Lance table, or nothing is
@@ -80,16 +80,16 @@ def update(
         TableNotFoundError: (4)
         TableColumnNotFoundError: (12) a column to set does not exist.
         TableSchemaValidationError: (20) an expression has a type that its column cannot store.
-        ConcurrentModificationError: (14) others came first every time.
-        OutcomeUnknownError: (17) whether the rows are updated is not known.
+        ConcurrentModificationError: (14) every attempt conflicted with another writer's change.
+        OutcomeUnknownError: (17) it is unknown whether the rows are updated.
         ServiceUnavailableError: (17)
-        AnalysisException: Spark cannot read an expression, or it names no column.
+        AnalysisException: Spark cannot parse an expression or resolve a column.
     """
 
     def attempt() -> Changed:
         target = Snapshot.open(spark, table, write=True)
         values = columns_to_set(target, set)
-        rows = _matching(target, where, tuple(values.values()))
+        rows = _select_rows(target, where, tuple(values.values()))
         made = cast_values(target, rows, values)
         marked = rows.select(
             *ROW_KEY_COLUMNS, F.lit(0).alias(tasks.ACTION), *alias_values(list(made.values()))
@@ -101,10 +101,10 @@ def update(
 
 
 def columns_to_set(target: Snapshot, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is to be set by the table's own names of columns.
+    """Return the values to set, by the table's own column names.
 
     Raises:
-        InvalidInputError: (13) nothing is set, or a column twice.
+        InvalidInputError: (13) nothing is set, or a column is set twice.
         TableColumnNotFoundError: (12)
     """
     if not values:
@@ -127,7 +127,7 @@ def columns_to_set(target: Snapshot, values: Mapping[str, Any]) -> dict[str, Any
 
 
 def cast_values(target: Snapshot, rows: DataFrame, values: Mapping[str, Any]) -> dict[str, Column]:
-    """Return the new values of columns in the columns' own types, over some rows."""
+    """Return the new values of columns over some rows, cast to the columns' types."""
     if not values:
         return {}
     columns = {name: as_column(value) for name, value in values.items()}
@@ -140,12 +140,12 @@ def cast_values(target: Snapshot, rows: DataFrame, values: Mapping[str, Any]) ->
 
 
 def alias_values(values: list[Column]) -> list[Column]:
-    """Return new values under the names that tasks know them by."""
+    """Return new values with the aliases that tasks expect."""
     return [value.alias(f"{tasks.VALUE}{place}") for place, value in enumerate(values)]
 
 
 def as_column(value: Any) -> Column:
-    """Return an expression of SQL as a column, and a column as it is.
+    """Return an SQL expression as a column, and a column unchanged.
 
     Raises:
         InvalidInputError: (13) it is neither.
@@ -160,21 +160,23 @@ def as_column(value: Any) -> Column:
     return value
 
 
-def _matching(target: Snapshot, where: str | Column | None, values: tuple[Any, ...]) -> DataFrame:
-    """Return the rows for which a condition holds, with no more columns than are needed."""
+def _select_rows(
+    target: Snapshot, where: str | Column | None, values: tuple[Any, ...]
+) -> DataFrame:
+    """Return the rows that match a condition, with only the columns that are needed."""
     texts = [each for each in (where, *values) if each is not None]
     if all(isinstance(each, str) for each in texts):
         some = target.scan(target.columns_in(*texts), ROW_KEY_COLUMNS)
         try:
-            return _filtered(some, where, values)
+            return _filter(some, where, values)
         except AnalysisException:
-            pass  # It may be about a column that was left out: see what Spark says with all.
-    return _filtered(target.scan(target.schema.names, ROW_KEY_COLUMNS), where, values)
+            pass  # A column may have been left out: try with all columns.
+    return _filter(target.scan(target.schema.names, ROW_KEY_COLUMNS), where, values)
 
 
-def _filtered(rows: DataFrame, where: Any, values: tuple[Any, ...]) -> DataFrame:
+def _filter(rows: DataFrame, where: Any, values: tuple[Any, ...]) -> DataFrame:
     found = rows if where is None else rows.where(as_column(where))
-    # Makes Spark look at the expressions now, in Connect too.
+    # Accessing the schema makes Spark analyse the expressions now, in Spark Connect too.
     _ = found.select(*[as_column(value).alias("v") for value in values]).schema
     return found
 
@@ -185,31 +187,31 @@ _TIMES = (spark.DateType, spark.TimestampType, spark.TimestampNTZType)
 def assign(
     value: Column, given: spark.DataType, column: spark.StructField, table: str, *, ansi: bool
 ) -> Column:
-    """Return a value in the type of the column that it is for.
+    """Return a value cast to the type of its column.
 
     Args:
         given: The value's own type.
-        table: What messages call the table.
-        ansi: Whether the session's casts fail by themselves where a value does not fit.
+        table: The table's name in messages.
+        ansi: Whether the session's casts fail if a value does not fit.
 
     Raises:
-        TableSchemaValidationError: (20) Spark stores no such value in such a column.
+        TableSchemaValidationError: (20) Spark does not allow storing the value in the column.
     """
     if not can_store(given, column.dataType):
         raise TableSchemaValidationError(
             f"Column '{column.name}' of table '{table}' is {column.dataType.simpleString()}, and "
             f"the value for it is {given.simpleString()}: cast it"
         )
-    wanted = relaxed(column.dataType)
-    if relaxed(given) != wanted:
-        value = value.cast(wanted) if ansi else _checked(value, wanted, column.name)
+    wanted = as_nullable(column.dataType)
+    if as_nullable(given) != wanted:
+        value = value.cast(wanted) if ansi else _try_cast(value, wanted, column.name)
     if not column.nullable:
         message = f"[NOT_NULL_ASSERT_VIOLATION] Column '{column.name}' must not be null"
         value = F.when(value.isNotNull(), value).otherwise(F.raise_error(message).cast(wanted))
     return value
 
 
-def _checked(value: Column, wanted: spark.DataType, name: str) -> Column:
+def _try_cast(value: Column, wanted: spark.DataType, name: str) -> Column:
     cast = value.try_cast(wanted)
     message = f"[CAST_OVERFLOW_IN_TABLE_INSERT] A value does not fit column '{name}'"
     failed = F.raise_error(message).cast(wanted)
@@ -217,10 +219,10 @@ def _checked(value: Column, wanted: spark.DataType, name: str) -> Column:
 
 
 def can_store(given: spark.DataType, wanted: spark.DataType) -> bool:
-    """Return whether values of a type can be stored as another, as Spark's ANSI policy has it."""
-    if isinstance(given, spark.NullType) or relaxed(given) == relaxed(wanted):
+    """Return whether Spark's ANSI policy allows storing values of a type as another."""
+    if isinstance(given, spark.NullType) or as_nullable(given) == as_nullable(wanted):
         return True
-    nested = _pairs(given, wanted)
+    nested = _nested_pairs(given, wanted)
     if nested is not None:
         return all(can_store(one, other) for one, other in nested)
     if isinstance(wanted, spark.StringType):
@@ -230,14 +232,14 @@ def can_store(given: spark.DataType, wanted: spark.DataType) -> bool:
     return isinstance(given, spark.NumericType) and isinstance(wanted, spark.NumericType)
 
 
-def _pairs(given: Any, wanted: Any) -> list[tuple[Any, Any]] | None:
-    """Return the types inside two of one kind, side by side, or None."""
+def _nested_pairs(given: Any, wanted: Any) -> list[tuple[Any, Any]] | None:
+    """Return pairs of the inner types of two nested types of the same kind, or None."""
     if isinstance(given, spark.ArrayType) and isinstance(wanted, spark.ArrayType):
         return [(given.elementType, wanted.elementType)]
     if isinstance(given, spark.MapType) and isinstance(wanted, spark.MapType):
         return [(given.keyType, wanted.keyType), (given.valueType, wanted.valueType)]
     if isinstance(given, spark.StructType) and isinstance(wanted, spark.StructType):
-        # A cast goes by position: the names must be in one order, or it would mix them up.
+        # A cast matches fields by position, so the names must be in the same order.
         if [each.lower() for each in given.names] != [each.lower() for each in wanted.names]:
             return None
         pairs = zip(given.fields, wanted.fields, strict=True)
@@ -245,13 +247,13 @@ def _pairs(given: Any, wanted: Any) -> list[tuple[Any, Any]] | None:
     return None
 
 
-def relaxed(kind: Any) -> Any:
-    """Return a type that may hold nulls everywhere: whether it does is checked on writing."""
+def as_nullable(kind: Any) -> Any:
+    """Return a type that is nullable at every level; nulls are checked on writing."""
     if isinstance(kind, spark.ArrayType):
-        return spark.ArrayType(relaxed(kind.elementType), True)
+        return spark.ArrayType(as_nullable(kind.elementType), True)
     if isinstance(kind, spark.MapType):
-        return spark.MapType(relaxed(kind.keyType), relaxed(kind.valueType), True)
+        return spark.MapType(as_nullable(kind.keyType), as_nullable(kind.valueType), True)
     if isinstance(kind, spark.StructType):
-        fields = [spark.StructField(f.name, relaxed(f.dataType), True) for f in kind.fields]
+        fields = [spark.StructField(f.name, as_nullable(f.dataType), True) for f in kind.fields]
         return spark.StructType(fields)
     return kind

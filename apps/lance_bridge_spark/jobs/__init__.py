@@ -1,4 +1,4 @@
-"""Heavy jobs that Spark runs: planned on the driver, done by tasks, committed once."""
+"""Heavy jobs that Spark runs: planned on the driver, executed by tasks, committed once."""
 
 from .backfill import Backfilled, backfill
 from .engine import SparkEngine

@@ -1,4 +1,4 @@
-"""Backfill: one column gets new values, by SQL of Spark or a Python function, in one commit."""
+"""Backfill: set a column's values by Spark SQL or a Python function, in one commit."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from .backfill_tasks import (
     ROW,
     TASK,
     VALUE,
-    Filled,
-    Filling,
+    FilledFragment,
+    FillPlan,
     Function,
     Reading,
     SqlFill,
@@ -43,24 +43,24 @@ _ATTEMPTS = 5
 
 @dataclass(frozen=True)
 class Backfilled:
-    """A column that was filled."""
+    """The result of a backfill."""
 
     version: int
     transaction_id: str
     fragments: int
-    """How many have new values."""
+    """The number of fragments with new values."""
 
 
 @dataclass(frozen=True)
 class LanceSql:
-    """SQL of Lance for the column's values, which tasks compute without Spark's."""
+    """A Lance SQL expression for the column's values, which tasks evaluate without Spark SQL."""
 
     sql: str
 
 
 @dataclass(frozen=True)
 class Backfill:
-    """What to fill, and with what; for the arguments see `backfill`."""
+    """The arguments of a backfill; see `backfill`."""
 
     spark: Any
     table: SparkTable
@@ -72,11 +72,11 @@ class Backfill:
     data_type: pa.DataType | None = None
     batch_size: int = BATCH_ROWS
     at_once: int | None = None
-    """How many tasks may run at the same time; as many as Spark likes by default."""
+    """How many tasks may run concurrently; unlimited by default."""
 
     @property
     def failure(self) -> str:
-        """What messages of a failure begin with."""
+        """The beginning of error messages."""
         return f"Column '{self.column}' of table '{self.table.address.name}' was not filled"
 
 
@@ -91,29 +91,30 @@ def backfill(
     data_type: pa.DataType | None = None,
     batch_size: int = BATCH_ROWS,
 ) -> Backfilled:
-    """Give a column new values, fragment by fragment on executors, in one commit.
+    """Set the values of a column, fragment by fragment on executors, in one commit.
 
-    Other columns and the indices on them stay as they are. An index on the column does not cover
-    the changed rows any more. A new column is streamed; of an existing column, a task holds
-    the new values of one fragment in memory.
+    Other columns and their indices do not change. An index on the column no longer covers the
+    changed rows. The values of a new column are streamed; for an existing column, a task holds the
+    new values of one fragment in memory.
 
     Args:
         table: ``catalog.db.table``, or a location.
-        column: A column of the table (no field inside one), or the name of a new one.
-        expression: SQL of Spark over the row, or a function that gets a `pyarrow.RecordBatch` and
-            returns as many values: an Arrow array, or what `pyarrow.array` takes, such as a
-            Series of pandas.
-        where: SQL of Lance that says for which rows. Others keep what they have, or null.
-        columns: Those that a function gets; all by default.
-        data_type: The type of a new column. A function has to have one.
+        column: A top-level column of the table, or the name of a new one.
+        expression: A Spark SQL expression over the row, or a function that gets a
+            `pyarrow.RecordBatch` and returns one value per row: an Arrow array, or an argument of
+            `pyarrow.array`, such as a pandas Series.
+        where: A Lance SQL condition that selects the rows to fill. Other rows keep their value; in
+            a new column it is null.
+        columns: The columns that a function gets; all by default.
+        data_type: The type of a new column. Required with a function.
         batch_size: Rows in a batch.
 
     Raises:
-        TableColumnNotFoundError: (12) the expression or ``where`` names one that does not exist.
-        InvalidInputError: (13) a bad expression, also one that fails on a row, or values that do
+        TableColumnNotFoundError: (12) the expression or ``where`` names an unknown column.
+        InvalidInputError: (13) an invalid expression, one that fails on a row, or values that do
             not fit the column.
         ConcurrentModificationError: (14) these rows were changed concurrently; nothing is
-            written. Appends are no conflict; to a new column, their rows get values, too.
+            written. Appends do not conflict; in a new column, appended rows get values, too.
         ServiceUnavailableError: (17) a task failed; nothing is changed.
     """
     with phases(f"backfill {table}.{column}", 3) as progress:
@@ -127,25 +128,25 @@ def backfill(
 
 
 def fill(order: Backfill, progress: Phases) -> Backfilled:
-    """Do a backfill of a table that has been found, on a branch if need be."""
+    """Run a backfill of a loaded table, optionally on a branch."""
     if order.batch_size < 1:
         raise invalid(f"batch_size must be 1 or more, not {order.batch_size}")
-    known: dict[int, tuple[Any, Filled]] = {}
+    known: dict[int, tuple[Any, FilledFragment]] = {}
     schema = ""
     for attempt in range(_ATTEMPTS):
         dataset = order.table.open(order.ref, write=True)
-        filling = _filling(order, dataset)
-        if attempt and not filling.is_new:
+        plan = _plan(order, dataset)
+        if attempt and not plan.is_new:
             # Another writer has added the column.
             raise concurrent_modification(order.table.path)
         if schema != str(dataset.lance_schema):
             known.clear()
             schema = str(dataset.lance_schema)
         try:
-            return _attempt(order, dataset, filling, known, progress)
+            return _attempt(order, dataset, plan, known, progress)
         except ConcurrentModificationError:
-            # A new column overwrites no values: what others changed is computed again.
-            if not filling.is_new or attempt == _ATTEMPTS - 1:
+            # A new column overwrites no values: compute it again for rows that changed.
+            if not plan.is_new or attempt == _ATTEMPTS - 1:
                 raise
     raise AssertionError("the last attempt raises")
 
@@ -153,25 +154,25 @@ def fill(order: Backfill, progress: Phases) -> Backfilled:
 def _attempt(
     order: Backfill,
     dataset: lance.LanceDataset,
-    filling: Filling,
-    known: dict[int, tuple[Any, Filled]],
+    plan: FillPlan,
+    known: dict[int, tuple[Any, FilledFragment]],
     progress: Phases,
 ) -> Backfilled:
     there = {each.fragment_id: each.metadata for each in dataset.get_fragments()}
     kept = {n: each[1] for n, each in known.items() if n in there and each[0] == there[n]}
     todo = [n for n in there if n not in kept]
     progress.begin(f"fill, {len(todo)} tasks")
-    new = _run(order, filling, dataset, todo)
+    new = _run(order, plan, dataset, todo)
     if kept and len({str(each.schema) for each in (*kept.values(), *new.values())}) > 1:
-        # Another writer changed the schema: the column has another number now.
-        new.update(_run(order, filling, dataset, list(kept)))
+        # Another writer changed the schema: the column has another field id now.
+        new.update(_run(order, plan, dataset, list(kept)))
         kept = {}
     filled = {**kept, **new}
     known.update({n: (there[n], done) for n, done in filled.items()})
     progress.begin("commit")
     transaction = lance.Transaction(
         read_version=int(dataset.version),
-        operation=_operation(order, dataset, filling, filled, len(there)),
+        operation=_operation(order, dataset, plan, filled, len(there)),
         uuid=str(uuid.uuid4()),
     )
     what = f"column '{order.column}' was not filled"
@@ -182,12 +183,12 @@ def _attempt(
 def _operation(
     order: Backfill,
     dataset: lance.LanceDataset,
-    filling: Filling,
-    filled: dict[int, Filled],
+    plan: FillPlan,
+    filled: dict[int, FilledFragment],
     fragments: int,
 ) -> Any:
     changed = [each.fragment for each in filled.values()]
-    if not filling.is_new:
+    if not plan.is_new:
         ids = field_ids(dataset, [order.column]) if changed else []
         return lance.LanceOperation.Update(updated_fragments=changed, fields_modified=ids)
     if not filled:
@@ -199,30 +200,28 @@ def _operation(
 
 
 def _run(
-    order: Backfill, filling: Filling, dataset: lance.LanceDataset, todo: list[int]
-) -> dict[int, Filled]:
+    order: Backfill, plan: FillPlan, dataset: lance.LanceDataset, todo: list[int]
+) -> dict[int, FilledFragment]:
     if isinstance(order.expression, str):
-        made = _by_sql(order, filling, dataset.schema, todo)
+        made = _run_sql(order, plan, dataset.schema, todo)
     else:
         by = order.expression
-        work = SqlFill(filling, by.sql) if isinstance(by, LanceSql) else UdfFill(filling, by)
+        work = SqlFill(plan, by.sql) if isinstance(by, LanceSql) else UdfFill(plan, by)
         made = dict(enumerate(run(order.spark, todo, work.fill, order.failure, order.at_once)))
     return {todo[i]: result for i, result in made.items() if result is not None}
 
 
-def _by_sql(
-    order: Backfill, filling: Filling, schema: pa.Schema, todo: list[int]
-) -> dict[int, Any]:
+def _run_sql(order: Backfill, plan: FillPlan, schema: pa.Schema, todo: list[int]) -> dict[int, Any]:
     if not todo:
         return {}
-    rows, batches = _schemas(schema, filling.columns)
+    rows, batches = _schemas(schema, plan.columns)
     value = f"CASE WHEN `{CHOSEN}` THEN ({order.expression}\n) END AS `{VALUE}`"
     with spark_failures(order.failure):
         frame = (
             numbers(order.spark, len(todo))
-            .mapInArrow(Reading(filling, todo, batches), rows)
+            .mapInArrow(Reading(plan, todo, batches), rows)
             .selectExpr(f"`{TASK}`", f"`{ROW}`", value)
-            .mapInArrow(Writing(filling, todo), RESULTS_DDL)
+            .mapInArrow(Writing(plan, todo), RESULTS_DDL)
         )
     return collect(frame, order.failure)
 
@@ -236,16 +235,16 @@ def _schemas(table: pa.Schema, columns: tuple[str, ...]) -> tuple[Any, pa.Schema
 # -- planning --------------------------------------------------------------------------------------
 
 
-def _filling(order: Backfill, dataset: lance.LanceDataset) -> Filling:
+def _plan(order: Backfill, dataset: lance.LanceDataset) -> FillPlan:
     schema = dataset.schema
     names: list[str] = schema.names
     name = order.table.address.name
     if order.where is not None:
         check_predicate(dataset, name, order.where, "where")
-    read = _columns(order, names)
+    read = _columns_to_read(order, names)
     is_new = order.column not in names
     if is_new:
-        _require_free(order.column, names)
+        _require_new_name(order.column, names)
     kind = None if is_new else schema.field(order.column).type
     if isinstance(order.expression, str):
         found = _sql_type(order, schema, read)
@@ -257,10 +256,10 @@ def _filling(order: Backfill, dataset: lance.LanceDataset) -> Filling:
         raise invalid(f"Column '{order.column}' is {kind} already, not {order.data_type}")
     field = pa.field(order.column, kind) if is_new else schema.field(order.column)
     access = order.table.access(dataset, branch=order.ref.branch, write=True)
-    return Filling(access, field, is_new, read, order.where, order.batch_size)
+    return FillPlan(access, field, is_new, read, order.where, order.batch_size)
 
 
-def _columns(order: Backfill, names: list[str]) -> tuple[str, ...]:
+def _columns_to_read(order: Backfill, names: list[str]) -> tuple[str, ...]:
     if isinstance(order.expression, LanceSql):
         return ()
     if isinstance(order.expression, str):
@@ -273,7 +272,7 @@ def _columns(order: Backfill, names: list[str]) -> tuple[str, ...]:
     return tuple(names) if order.columns is None else order.columns
 
 
-def _require_free(column: str, names: list[str]) -> None:
+def _require_new_name(column: str, names: list[str]) -> None:
     same = [name for name in names if name.lower() == column.lower()]
     if same:
         raise invalid(f"'{column}' differs from column '{same[0]}' by letter case only")
@@ -282,7 +281,7 @@ def _require_free(column: str, names: list[str]) -> None:
 
 
 def _sql_type(order: Backfill, schema: pa.Schema, columns: tuple[str, ...]) -> pa.DataType:
-    """Return the type that Spark computes, on no rows."""
+    """Return the type of the expression in Spark, without evaluating it on rows."""
     rows, _ = _schemas(schema, columns)
     with spark_failures(order.failure):
         empty = order.spark.createDataFrame([], rows)

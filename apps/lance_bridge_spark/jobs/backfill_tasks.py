@@ -1,4 +1,4 @@
-"""What the tasks of a backfill do: new values of one column, written beside each fragment."""
+"""The tasks of a backfill, which write new values of one column as files of each fragment."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from lance_bridge.errors import ErrorCapturingReader, invalid
 from ..addresses import Access
 from ..source.arrays import to_lance, to_spark
 from ..source.types import ROW_ADDRESS, ROW_ID
-from .tasks import answer, done
+from .tasks import result_row, run_task
 
 Function = Callable[[pa.RecordBatch], Any]
-"""Makes the new values of a batch of rows: an Arrow array, or what `pyarrow.array` takes."""
+"""Returns the new values of a batch of rows: an Arrow array, or an argument of `pyarrow.array`."""
 
 Values = Iterator[tuple[pa.Array, pa.Array]]
-"""Identifiers of rows and their new values, batch by batch."""
+"""Batches of row identifiers and their new values."""
 
 TASK = "__lance_bridge_task"
 ROW = "__lance_bridge_row"
@@ -33,16 +33,16 @@ VALUE = "__lance_bridge_value"
 
 
 @dataclass(frozen=True)
-class Filled:
-    """A fragment as it is with the new values; it has a schema if the column is new."""
+class FilledFragment:
+    """The metadata of a fragment with the new values, and its schema if the column is new."""
 
     fragment: lance.fragment.FragmentMetadata
     schema: Any = None
 
 
 @dataclass(frozen=True)
-class Filling:
-    """What is to be filled. Pickles."""
+class FillPlan:
+    """What a task needs to fill a column. Pickles."""
 
     access: Access
     field: pa.Field
@@ -52,10 +52,10 @@ class Filling:
     batch_size: int
 
     def batches(self, fragment: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a fragment: the columns that are read, `ROW`, and `CHOSEN`.
+        """Yield the rows of a fragment: the columns to read, `ROW`, and `CHOSEN`.
 
-        A new column needs a value for each row, so rows that are not chosen come, too. Its rows
-        have their places in the fragment for `ROW`, which show whether they stay in order.
+        For a new column, which needs a value in each row, rows that are not chosen are included,
+        and `ROW` is the row address, which shows whether rows stay in order.
         """
         wanted = {name: f"`{name.replace('`', '``')}`" for name in self.columns}
         chosen = "true"
@@ -69,30 +69,32 @@ class Filling:
         with translate_query_errors(f"Column '{self.field.name}' was not filled"):
             yield from scanner.to_batches()
 
-    def computed(self, fragment: int, sql: str) -> Iterator[pa.RecordBatch]:
-        """Yield what Lance computes for the chosen rows of a fragment: `ROW`, and `VALUE`."""
+    def compute_batches(self, fragment: int, sql: str) -> Iterator[pa.RecordBatch]:
+        """Yield Lance's values for the chosen rows of a fragment: `ROW` and `VALUE`."""
         scanner = self._fragment(fragment).scanner(
             columns={VALUE: sql, ROW: ROW_ID}, filter=self.where, batch_size=self.batch_size
         )
         with translate_query_errors(f"Column '{self.field.name}' was not filled"):
             yield from scanner.to_batches()
 
-    def fill(self, fragment: int, values: Values) -> Filled:
-        """Write values, each batch with the identifiers of its rows, in the order of the rows."""
-        source = ErrorCapturingReader(self._new(values) if self.is_new else self._keyed(values))
-        reader = pa.RecordBatchReader.from_batches(self._written(), source)
+    def fill(self, fragment: int, values: Values) -> FilledFragment:
+        """Write values; their batches contain the identifiers of their rows, in row order."""
+        source = ErrorCapturingReader(
+            self._in_row_order(values) if self.is_new else self._with_row_ids(values)
+        )
+        reader = pa.RecordBatchReader.from_batches(self._written_schema(), source)
         target = self._fragment(fragment)
         with source.reraise_source_error():
             if self.is_new:
-                return Filled(*target.merge_columns(reader))
-            return Filled(target.update_columns(reader, left_on=ROW_ID, right_on=ROW_ID)[0])
+                return FilledFragment(*target.merge_columns(reader))
+            return FilledFragment(target.update_columns(reader, left_on=ROW_ID, right_on=ROW_ID)[0])
 
-    def _written(self) -> pa.Schema:
-        # Lance fills rows that are left out with null, also where no value may be null.
+    def _written_schema(self) -> pa.Schema:
+        # Lance sets missing rows to null, even if the column is not nullable.
         field = self.field.with_nullable(True)
         return pa.schema([field] if self.is_new else [field, pa.field(ROW_ID, pa.uint64())])
 
-    def _new(self, values: Values) -> Iterator[pa.RecordBatch]:
+    def _in_row_order(self, values: Values) -> Iterator[pa.RecordBatch]:
         last = -1
         for rows, array in values:
             places = np.concatenate([[last], rows.to_numpy().astype(np.int64)])
@@ -103,17 +105,17 @@ class Filling:
                 )
             last = int(places[-1])
             column = to_lance(array, self.field)
-            yield pa.RecordBatch.from_arrays([column], schema=self._written())
+            yield pa.RecordBatch.from_arrays([column], schema=self._written_schema())
 
-    def fill_if_any(self, fragment: int, values: Values) -> Filled | None:
-        """Fill a fragment as `fill` does, or return None where there are no values."""
+    def fill_if_any(self, fragment: int, values: Values) -> FilledFragment | None:
+        """Fill a fragment as `fill` does, or return None if there are no values."""
         first = next(values, None)
         return None if first is None else self.fill(fragment, chain([first], values))
 
-    def _keyed(self, values: Values) -> Iterator[pa.RecordBatch]:
+    def _with_row_ids(self, values: Values) -> Iterator[pa.RecordBatch]:
         for rows, array in values:
             column = to_lance(array, self.field)
-            yield pa.RecordBatch.from_arrays([column, rows], schema=self._written())
+            yield pa.RecordBatch.from_arrays([column, rows], schema=self._written_schema())
 
     def _fragment(self, number: int) -> lance.LanceFragment:
         found = self.access.open().get_fragment(number)
@@ -124,28 +126,28 @@ class Filling:
 
 @dataclass(frozen=True)
 class UdfFill:
-    """What a task does with a fragment whose values a Python function makes."""
+    """Fills fragments with values that a Python function computes."""
 
-    filling: Filling
+    plan: FillPlan
     function: Function
 
-    def fill(self, fragment: int) -> Filled | None:
-        """Fill it, or return None where no row is chosen."""
-        return self.filling.fill_if_any(fragment, self._values(fragment))
+    def fill(self, fragment: int) -> FilledFragment | None:
+        """Fill a fragment, or return None if no row is chosen."""
+        return self.plan.fill_if_any(fragment, self._values(fragment))
 
     def _values(self, fragment: int) -> Values:
-        for batch in self.filling.batches(fragment):
+        for batch in self.plan.batches(fragment):
             if batch.num_rows:
                 yield batch.column(ROW), self._values_of(batch)
 
     def _values_of(self, batch: pa.RecordBatch) -> pa.Array:
         chosen = pc.fill_null(batch.column(CHOSEN), False)
-        rows = batch.select(list(self.filling.columns))
+        rows = batch.select(list(self.plan.columns))
         if pc.all(chosen).as_py():
             return self._call_function(rows)
         values = self._call_function(rows.filter(chosen)) if pc.any(chosen).as_py() else None
         if values is None:
-            return pa.nulls(len(batch), self.filling.field.type)
+            return pa.nulls(len(batch), self.plan.field.type)
         place = pc.subtract(pc.cumulative_sum(chosen.cast(pa.int64())), 1)
         return values.take(pc.if_else(chosen, place, pa.scalar(None, pa.int64())))
 
@@ -165,26 +167,26 @@ class UdfFill:
 
 @dataclass(frozen=True)
 class SqlFill:
-    """What a task does with a fragment whose values of an existing column Lance computes."""
+    """Fills fragments of an existing column with values that Lance SQL computes."""
 
-    filling: Filling
+    plan: FillPlan
     sql: str
 
-    def fill(self, fragment: int) -> Filled | None:
-        """Fill it, or return None where no row is chosen."""
-        return self.filling.fill_if_any(fragment, self._values(fragment))
+    def fill(self, fragment: int) -> FilledFragment | None:
+        """Fill a fragment, or return None if no row is chosen."""
+        return self.plan.fill_if_any(fragment, self._values(fragment))
 
     def _values(self, fragment: int) -> Values:
-        for batch in self.filling.computed(fragment, self.sql):
+        for batch in self.plan.compute_batches(fragment, self.sql):
             if batch.num_rows:
                 yield batch.column(ROW), batch.column(VALUE)
 
 
 class Reading:
-    """The first stage of a backfill by SQL: rows of fragments for Spark to compute with."""
+    """The first stage of a backfill by Spark SQL: read the rows of fragments."""
 
-    def __init__(self, filling: Filling, fragments: list[int], schema: pa.Schema) -> None:
-        self._filling = filling
+    def __init__(self, plan: FillPlan, fragments: list[int], schema: pa.Schema) -> None:
+        self._plan = plan
         self._fragments = fragments
         self._schema = schema
 
@@ -194,20 +196,20 @@ class Reading:
                 yield from self._rows(number)
 
     def _rows(self, number: int) -> Iterator[pa.RecordBatch]:
-        for batch in self._filling.batches(self._fragments[number]):
+        for batch in self._plan.batches(self._fragments[number]):
             count = batch.num_rows
             task = pa.array([number], pa.int64()).take(pa.nulls(count, pa.int64()).fill_null(0))
-            # Spark has no unsigned numbers; the bits stay the same.
+            # Spark has no unsigned integers; the bits stay the same.
             row = batch.column(ROW).view(pa.int64())
             signed = batch.set_column(batch.schema.get_field_index(ROW), ROW, row)
             yield to_spark(signed.append_column(TASK, task), self._schema)
 
 
 class Writing:
-    """The last stage: the values that Spark computed, of one fragment to a partition."""
+    """The last stage: write the values that Spark computed; a partition is one fragment."""
 
-    def __init__(self, filling: Filling, fragments: list[int]) -> None:
-        self._filling = filling
+    def __init__(self, plan: FillPlan, fragments: list[int]) -> None:
+        self._plan = plan
         self._fragments = fragments
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -218,7 +220,7 @@ class Writing:
         number = first.column(TASK)[0].as_py()
         values = self._values(number, chain([first], rows))
         fragment = self._fragments[number]
-        yield answer(number, done(lambda each: self._filling.fill(each, values), fragment))
+        yield result_row(number, run_task(lambda each: self._plan.fill(each, values), fragment))
 
     def _values(self, number: int, batches: Iterator[pa.RecordBatch]) -> Values:
         for batch in batches:

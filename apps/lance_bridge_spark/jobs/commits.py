@@ -1,4 +1,4 @@
-"""Committing what a job's tasks wrote: once, however often the commit is tried."""
+"""Committing the files of a job's tasks exactly once, even if the commit is retried."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
     from ..spark_tables import SparkTable
 
 _ATTEMPTS = 3
-"""How often a commit is sent whose failure was the storage's or the catalog's."""
+"""How often a commit is sent if the storage or the catalog fails."""
 
 IsOwn = Callable[[Any], bool]
-"""Whether a transaction of a version is the job's own."""
+"""Returns whether a version's transaction is the job's own."""
 
 
 def commit(
     table: SparkTable, dataset: lance.LanceDataset, transaction: lance.Transaction, what: str
 ) -> int:
-    """Commit a transaction through what manages the table's versions; return the version.
+    """Commit a transaction through the manager of the table's versions, and return the version.
 
     Args:
-        what: What did not happen where it fails, to go in the middle of a sentence.
+        what: What did not happen, for the middle of an error message.
 
     Raises:
-        ConcurrentModificationError: (14) another change came first and does not fit.
+        ConcurrentModificationError: (14) a concurrent change conflicts with it.
         ServiceUnavailableError: (17)
     """
 
@@ -53,10 +53,10 @@ def send_once(
     is_own: IsOwn,
     what: str,
 ) -> int:
-    """Send a commit until it is known to be there or to have failed.
+    """Send a commit until it is known to have succeeded or failed, and return its version.
 
-    A reply can be lost after the commit took effect. So a commit that failed is searched for among
-    the versions since the one that was read, and sent again only if it is missing.
+    A reply can be lost after the commit took effect. So a failed commit is searched for in the
+    versions after the one that was read, and sent again only if it is missing.
     """
     since = int(dataset.version)
     for attempt in range(_ATTEMPTS):
@@ -85,7 +85,7 @@ def _find_commit(
 
 
 def transactions(dataset: lance.LanceDataset, since: int) -> Iterator[tuple[int, Any]]:
-    """Yield each version after ``since`` and its transaction, or None where that is gone."""
+    """Yield each version after ``since`` and its transaction, or None if the file is missing."""
     for version in range(since + 1, max(int(dataset.version), latest_version(dataset)) + 1):
         try:
             yield version, transaction_at(dataset, version)

@@ -94,10 +94,10 @@ class SparkEngine:
 
 
 def address_in(namespace: LanceNamespace, path: Path) -> TableAddress:
-    """Return where executors find a table of a namespace, which they connect to themselves.
+    """Return the address of a namespace's table, from which executors can connect themselves.
 
     Raises:
-        InvalidInputError: (13) it is pylance's own namespace.
+        InvalidInputError: (13) the namespace is pylance's own.
     """
     own = require_lance_bridge(namespace, type(namespace).__name__)
     kind = type(own)

@@ -1,4 +1,4 @@
-"""Building an index by fragments: a model first where one is needed, then segments, one commit."""
+"""Building an index in parallel: train a model if needed, build segments, and commit once."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _SYSTEM = "__lance"
 
 @dataclass(frozen=True)
 class Indexed:
-    """An index that was built. ``rows`` existed when it began; later ones are not in it."""
+    """The result of an index build. ``rows`` is the number of rows when the build began."""
 
     version: int
     name: str
@@ -52,7 +52,7 @@ class Indexed:
 
 @dataclass(frozen=True)
 class _Segment:
-    """The part of an index that is over some fragments."""
+    """The part of an index that covers some fragments."""
 
     access: Access
     column: str
@@ -78,7 +78,7 @@ class _Segment:
 
 @dataclass(frozen=True)
 class _Merge:
-    """Segments to be written as one."""
+    """Segments to merge into one."""
 
     access: Access
     segments: tuple[Any, ...]
@@ -89,7 +89,7 @@ class _Merge:
 
 @dataclass(frozen=True)
 class _Plan:
-    """What index is to be built, checked."""
+    """The checked arguments of an index build."""
 
     table: SparkTable
     dataset: lance.LanceDataset
@@ -125,18 +125,18 @@ def create_index(
             BITMAP, LABEL_LIST, INVERTED, NGRAM, ZONEMAP, BLOOMFILTER, RTREE or MINHASHLSH.
         name: ``<column>_idx`` by default.
         metric: ``l2``, ``cosine``, ``dot`` or ``hamming``; for vectors only, ``l2`` by default.
-        replace: Whether an index of that name gives way; it serves until the commit.
-        rows_per_task: About as many rows are in a task: it bounds its memory.
-        merge: Whether one task joins the parts. Parts left apart cost less to build, and each
-            search looks into all of them. Some always stay apart, because each has a model of
-            its own: those of IVF_SQ and IVF_HNSW_SQ, of ``hamming``, of lists of vectors, and of
-            IVF_PQ and IVF_HNSW_PQ with ``dot``.
+        replace: Whether to replace an index of that name, which is used until the commit.
+        rows_per_task: The approximate number of rows in a task, which bounds its memory.
+        merge: Whether one task merges the parts. Without a merge the build is faster, and each
+            search reads all parts. Parts with their own models are never merged: those of IVF_SQ
+            and IVF_HNSW_SQ, of ``hamming``, of lists of vectors, and of IVF_PQ and IVF_HNSW_PQ
+            with ``dot``.
         parameters: Those of CreateTableIndex, such as ``num_partitions`` or ``base_tokenizer``.
 
     Raises:
         TableIndexAlreadyExistsError: (7)
         TableColumnNotFoundError: (12)
-        InvalidInputError: (13) a kind or parameter that is not known or does not fit.
+        InvalidInputError: (13) a kind or parameter is unknown or does not fit.
         ConcurrentModificationError: (14) the fragments were rewritten concurrently, or another
             job built an index of that name.
         ServiceUnavailableError: (17)
@@ -161,16 +161,16 @@ def build_index(
     rows_per_task: int = 1_000_000,
     merge: bool = True,
 ) -> Indexed:
-    """Do what `create_index` does, for a table of any catalog."""
+    """Build an index as `create_index` does, on a table of any catalog."""
     table, column = address.name, request.column
     with phases(f"index {table}.{column}", 5) as progress:
         progress.begin("plan")
         plan = _plan(find_table(address), request, replace=replace)
         access = plan.table.access(plan.dataset, write=True)
-        groups = grouped(plan.dataset, rows_per_task)
+        groups = group_fragments(plan.dataset, rows_per_task)
         what = f"No index was built on column '{column}' of table '{table}'"
         progress.begin("train")
-        model = _trained(spark, plan, access, groups, what)
+        model = _train_model(spark, plan, access, groups, what)
         progress.begin(f"build, {len(groups)} tasks")
         segments = run(spark, _segments(plan, access, groups, model), _Segment.build, what)
         progress.begin("merge")
@@ -186,10 +186,10 @@ def build_index(
 def index_request(
     column: str, kind: str, name: str | None, parameters: dict[str, Any]
 ) -> CreateTableIndexRequest:
-    """Return what is asked for as the namespace's own request has it.
+    """Return the namespace's request for an index.
 
     Raises:
-        InvalidInputError: (13) a parameter that is not known, or of another type.
+        InvalidInputError: (13) a parameter is unknown, or has the wrong type.
     """
     for each in parameters:
         if each not in CreateTableIndexRequest.model_fields:
@@ -210,30 +210,35 @@ def _plan(table: SparkTable, request: CreateTableIndexRequest, *, replace: bool)
         raise invalid(f"{wanted.name} is for {wanted.needs}; '{at.path}' is {field.type}")
     options = index_options(request, wanted, field)
     name = f"{at.path}_idx" if request.name is None else request.name
-    removed = _to_remove(table, dataset, name, replace)
+    removed = _segments_to_remove(table, dataset, name, replace)
     return _Plan(table, dataset, at, wanted, name, options, removed)
 
 
-def _to_remove(
+def _segments_to_remove(
     table: SparkTable, dataset: lance.LanceDataset, name: str, replace: bool
 ) -> tuple[Any, ...]:
-    """Return the parts of the index that has the name."""
+    """Return the segments of an existing index with the name.
+
+    Raises:
+        TableIndexAlreadyExistsError: (7) it exists, and ``replace`` is false.
+        InvalidInputError: (13) the name is invalid.
+    """
     if not name or "\0" in name or name.startswith(_SYSTEM):
         raise invalid(f"{name!r} cannot be an index's name")
     with translate_lance_errors(f"The indices of table '{table.address.name}' could not be read"):
         same = [each for each in describe_indices(dataset) if each.name == name]
     if same and not replace:
         raise TableIndexAlreadyExistsError(
-            f"Table '{table.name}' has an index '{name}' already: give "
-            "replace=True, or another name"
+            f"Table '{table.name}' already has an index '{name}': pass replace=True, or choose "
+            "another name"
         )
     return tuple(segment for each in same for segment in each.segments)
 
 
-def _trained(
+def _train_model(
     spark: Any, plan: _Plan, access: Access, groups: list[tuple[int, ...]], what: str
 ) -> Model | None:
-    """Train the model that tasks share; otherwise each trains its own."""
+    """Train the model that tasks share, or return None if each task trains its own."""
     if len(groups) < 2 or not _shares_model(plan):
         return None
     training = Training(access, plan.column.path, plan.kind.name, plan.options)
@@ -253,12 +258,12 @@ def _shares_model(plan: _Plan) -> bool:
 
 
 def _must_merge(plan: _Plan) -> bool:
-    """Return whether a part is no index yet: those of full text have only staged files."""
+    """Return whether segments are unusable before a merge: full-text ones are only staged files."""
     return plan.kind.name == _FULL_TEXT
 
 
 def _can_merge(plan: _Plan) -> bool:
-    """Return whether parts can become one: they have no model, or one without a scale each."""
+    """Return whether segments can be merged: they have no model, or share it entirely."""
     if not plan.kind.is_vector:
         return True
     return _shares_model(plan) and not plan.kind.name.endswith("_SQ")
@@ -275,7 +280,7 @@ def _segments(
 
 
 def _commit(plan: _Plan, segments: list[Any]) -> int:
-    """Make the segments the index, instead of the one that has the name."""
+    """Commit the segments as the index, replacing an existing index of that name."""
     dataset = plan.dataset
     if not segments:
         raise invalid(f"Table '{plan.table.name}' has no rows to build an index on")
@@ -303,14 +308,14 @@ _RABIT_BITS = 5
 
 @dataclass(frozen=True)
 class Model:
-    """What all tasks of one index share. Pickles."""
+    """The model that all tasks of one index share. Pickles."""
 
     centroids: pa.FixedSizeListArray
     codebook: pa.FixedSizeListArray | None = None
     rotation: str | None = None
 
     def arguments(self) -> dict[str, Any]:
-        """Return it as pylance takes it."""
+        """Return the model as arguments of pylance."""
         given: dict[str, Any] = {
             "ivf_centroids": self.centroids,
             "num_partitions": len(self.centroids),
@@ -332,7 +337,7 @@ class Training:
     options: dict[str, Any] = field(default_factory=dict)
 
     def train(self) -> Model:
-        """Train it; the sample bounds the memory, not the table."""
+        """Train the model; its memory depends on the sample, not on the table."""
         dataset = self.access.open()
         builder, rows = IndicesBuilder(dataset, self.column), dataset.count_rows()
         rate = int(self.options.get("sample_rate", _SAMPLE_RATE))
@@ -367,8 +372,8 @@ class Training:
         return max(1, rows // size)
 
 
-def grouped(dataset: lance.LanceDataset, rows_per_task: int) -> list[tuple[int, ...]]:
-    """Return the numbers of all fragments in groups of about as many rows, in order.
+def group_fragments(dataset: lance.LanceDataset, rows_per_task: int) -> list[tuple[int, ...]]:
+    """Return the ids of all fragments, in order, in groups of about ``rows_per_task`` rows.
 
     Raises:
         InvalidInputError: (13) ``rows_per_task`` is not positive.

@@ -1,4 +1,4 @@
-"""Keeping a table small: compaction on executors, and clean-up on the driver."""
+"""Maintenance of a table: compaction on executors, and clean-up on the driver."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from ..spark_tables import SparkTable
 
 _lance: Any = optimize
-"""Untyped: pylance's stub has not all that the module has."""
+"""Untyped, because pylance's stub is incomplete."""
 
 
 @dataclass(frozen=True)
 class Compacted:
-    """What a compaction did; its version is the one that it read where nothing was to do."""
+    """The result of a compaction; the version is the one it read if there was nothing to do."""
 
     version: int
     fragments_removed: int = 0
@@ -39,7 +39,7 @@ class Compacted:
 
 @dataclass(frozen=True)
 class _Rewrite:
-    """One group of fragments, to be written as one or a few."""
+    """A group of fragments to rewrite as one or a few."""
 
     access: Access
     task: str
@@ -61,22 +61,22 @@ def compact(
     max_source_fragments: int | None = None,
     threads_per_task: int = 1,
 ) -> Compacted:
-    """Rewrite small fragments, and those with many deleted rows, on executors; one commit.
+    """Rewrite small fragments, and those with many deleted rows, on executors in one commit.
 
     Args:
         table: ``catalog.db.table``, or a location.
-        target_rows_per_fragment: Rows of a fragment; smaller ones are joined.
-        materialize_deletions_threshold: The fraction of deleted rows from which on a fragment is
+        target_rows_per_fragment: Rows of a fragment; smaller fragments are joined.
+        materialize_deletions_threshold: The fraction of deleted rows above which a fragment is
             rewritten, if ``materialize_deletions``.
         batch_size: Rows that a task reads at once; with ``max_bytes_per_file`` it bounds memory.
-        max_source_fragments: Compact no more than these, the oldest first.
+        max_source_fragments: The maximum number of fragments to compact, the oldest first.
         threads_per_task: Threads that Lance uses in a task.
 
     Raises:
         TableNotFoundError: (4)
         InvalidInputError: (13) a number is not positive.
-        ConcurrentModificationError: (14) rows in these fragments changed meanwhile; the table is
-            as that change left it. Appends are no conflict.
+        ConcurrentModificationError: (14) rows in these fragments changed concurrently; nothing is
+            compacted. Appends do not conflict.
         ServiceUnavailableError: (17)
     """
     _require_positive(
@@ -142,7 +142,7 @@ def _commit(
 
 
 def _written_by(transaction: Any) -> set[str]:
-    """Return the files that a compaction wrote: Lance names its transaction, and their names."""
+    """Return the files that a compaction wrote; Lance chooses its transaction's identifier."""
     operation = transaction.operation
     if not isinstance(operation, lance.LanceOperation.Rewrite):
         return set()
@@ -166,25 +166,25 @@ def clean_up(
     keep_versions: int | None = None,
     dry_run: bool = False,
 ) -> Cleaned:
-    """Delete old versions, the files that only they have, and files that no version names.
+    """Delete old versions, the files that only they use, and unreferenced files.
 
-    The latest version and those with a tag always stay. So do files that no version names until
-    they are 7 days old: they may be of running jobs. It runs on the driver: it lists files and
-    reads manifests, and no data.
+    The latest version and tagged versions are kept. Unreferenced files are kept until they are 7
+    days old, because running jobs may have written them. It runs on the driver: it lists files and
+    reads manifests, but no data.
 
     Args:
         spark: The session whose settings name the catalog; None for a location, or a catalog of
             the configuration file.
         table: ``catalog.db.table``, or a location.
-        older_than: Versions go when the next one took their place that long ago; an hour at least,
-            because readers of an old version and running jobs need theirs.
-        keep_versions: Keep as many of the latest in any case.
-        dry_run: Whether to delete nothing, and only report what would be.
+        older_than: Delete versions that were replaced at least this long ago; an hour or more,
+            because readers of an old version and running jobs need it.
+        keep_versions: The number of latest versions to keep in any case.
+        dry_run: Whether to delete nothing, and only report what would be deleted.
 
     Raises:
         TableNotFoundError: (4)
-        InvalidInputError: (13) an age that is not safe.
-        ServiceUnavailableError: (17) some files may be gone; clean up again.
+        InvalidInputError: (13) the age is unsafe.
+        ServiceUnavailableError: (17) some files may be deleted; clean up again.
     """
     with phases(f"clean up {table}", 1) as progress:
         progress.begin("explain" if dry_run else "delete")

@@ -1,4 +1,4 @@
-"""The tables that a view's query reads: at which version, as DataFrames, and what came since."""
+"""The tables that a view's query reads: their versions, DataFrames, and appended fragments."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Source:
-    """A table of ours in a query, and the version that is read."""
+    """A Lance table in a query, and the version to read."""
 
     name: str
     table: SparkTable
@@ -44,9 +44,9 @@ class Source:
         return int(self.dataset.version)
 
     def made_by(self, version: int) -> str | None:
-        """Return the identifier of the transaction that made a version, or None if it is gone.
+        """Return the identifier of a version's transaction, or None if its file is missing.
 
-        It tells a recreated table, whose version numbers repeat, from the old one.
+        It distinguishes a recreated table, whose version numbers repeat, from the old one.
         """
         try:
             transaction = transaction_at(self.dataset, version)
@@ -56,7 +56,7 @@ class Source:
 
     @property
     def vectors(self) -> dict[str, int]:
-        """The lengths of its columns of vectors: Spark's lists have none."""
+        """The lengths of its vector columns, which Spark's arrays do not have."""
         fields: Sequence[pa.Field] = self.dataset.schema
         return {f.name: f.type.list_size for f in fields if pa.types.is_fixed_size_list(f.type)}
 
@@ -70,10 +70,10 @@ class Part:
 
 
 def find_sources(spark: Any, query: str, versions: Mapping[str, int] | None = None) -> list[Source]:
-    """Return the tables of ours that a query names, at a version or their latest.
+    """Return the Lance tables that a query names, at a given version or the latest.
 
-    They are those of catalogs of the session or the configuration file, and ``lance.`/a/path` ``.
-    All others are Spark's.
+    These are the tables of catalogs of the session or the configuration file, and
+    ``lance.`/a/path` ``. All other tables are Spark's.
     """
     found: dict[str, Source] = {}
     for mention in table_references(query):
@@ -98,16 +98,16 @@ def _address(spark: Any, name: str) -> TableAddress | None:
 def query_over(
     spark: Any, query: str, sources: Sequence[Source], parts: Sequence[Part] | None = None
 ) -> Iterator[Any]:
-    """Run a query over given versions of its sources, or over parts of its one source.
+    """Run a query over given versions of its sources, or over parts of its only source.
 
-    Works without the SQL catalog: views stand in for our tables while the query is planned.
+    This works without the SQL catalog: temporary views replace our tables while it is planned.
     """
     found: list[TableReference] = table_references(query)
     names: dict[str, str] = {}
     try:
         for source in sources:
             names[source.name] = f"lance_bridge_{uuid.uuid4().hex}"
-            frame = _frame(spark, query, source, parts)
+            frame = _load_source(spark, query, source, parts)
             frame.createOrReplaceTempView(names[source.name])
         yield spark.sql(replace_tables(query, found, names))
     finally:
@@ -115,7 +115,7 @@ def query_over(
             spark.catalog.dropTempView(name)
 
 
-def _frame(spark: Any, query: str, source: Source, parts: Sequence[Part] | None) -> Any:
+def _load_source(spark: Any, query: str, source: Source, parts: Sequence[Part] | None) -> Any:
     columns = read_columns(query, source.dataset.schema.names)
     columns = columns or tuple(source.dataset.schema.names[:1])
     schema = spark_schema(pa.schema([source.dataset.schema.field(name) for name in columns]))
@@ -136,18 +136,18 @@ def _read(spark: Any, address: TableAddress, schema: Any, part: Part) -> Any:
 
 
 def appended_since(source: Source, since: int) -> list[Part] | None:
-    """Return the fragments that came after a version, or None where more than that happened.
+    """Return the fragments appended after a version, or None if there were other changes.
 
-    They are read as they were when they came: what compaction did later does not matter.
+    They are read at the version that added them, so that later compactions do not matter.
     """
     if source.version < since:
         return None
     found: list[Part] = []
-    before = _state(source, since)
+    before = _open_state(source, since)
     for version, transaction in transactions(source.dataset, since):
         if version > source.version:
             break
-        now = _state(source, version)
+        now = _open_state(source, version)
         if transaction is None or before is None or now is None or before.schema != now.schema:
             return None
         if not isinstance(transaction.operation, lance.LanceOperation.Rewrite):
@@ -161,14 +161,14 @@ def appended_since(source: Source, since: int) -> list[Part] | None:
 
 @dataclass(frozen=True)
 class _State:
-    """What a table was at a version."""
+    """The schema and fragments of a table at a version."""
 
     schema: pa.Schema
     fragments: dict[int, Any]
 
 
-def _state(source: Source, version: int) -> _State | None:
-    """Return it, or None where the version was cleaned up."""
+def _open_state(source: Source, version: int) -> _State | None:
+    """Return the state of a source at a version, or None if the version was cleaned up."""
     try:
         dataset = source.table.open(Ref(version=version))
     except LanceNamespaceError:
@@ -201,7 +201,7 @@ _NONDETERMINISTIC = re.compile(
     r"shuffle|uuid|monotonically_increasing_id|spark_partition_id)\b",
     re.IGNORECASE,
 )
-"""What gives a row another value each time."""
+"""Functions that can return a different value for the same row each time."""
 _ROW_QUERY = re.compile(
     rf"\s*select\b.+?\bfrom\s+{_PART}(?:\s*\.\s*{_PART})+"
     rf"(?:\s+(?:as\s+)?(?!where\b){_PART})?\s*(?:\bwhere\b.*)?",
@@ -210,12 +210,12 @@ _ROW_QUERY = re.compile(
 
 
 def blank_literals(sql: str) -> str:
-    """Return SQL with its texts and comments as blanks of the same length; names stay."""
+    """Return SQL with string literals and comments replaced by blanks of the same length."""
     return _QUOTED.sub(lambda match: match[1] or " " * len(match[0]), sql)
 
 
 def read_columns(sql: str, names: list[str]) -> tuple[str, ...]:
-    """Return the columns that SQL may read: all where it has a star for columns."""
+    """Return the columns that SQL may read; all if it contains a star for columns."""
     if _STAR.search(blank_literals(sql)):
         return tuple(names)
     found = set(columns_in(sql, names))
@@ -224,7 +224,7 @@ def read_columns(sql: str, names: list[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class TableReference:
-    """A table of several parts that a query reads, and where the query names it."""
+    """A qualified table name in a query, and its position there."""
 
     name: str
     start: int
@@ -232,7 +232,7 @@ class TableReference:
 
 
 def table_references(query: str) -> list[TableReference]:
-    """Return the tables of several parts that stand after FROM or JOIN."""
+    """Return the qualified table names after FROM or JOIN."""
     return [
         TableReference(
             quoted(parts_of(re.sub(r"\s*\.\s*", ".", match[1]))), match.start(1), match.end(1)
@@ -242,7 +242,7 @@ def table_references(query: str) -> list[TableReference]:
 
 
 def replace_tables(query: str, found: list[TableReference], names: dict[str, str]) -> str:
-    """Return a query with views instead of tables, each under its old name."""
+    """Return a query with tables replaced by views, which have the tables' names as aliases."""
     for each in reversed(found):
         if each.name not in names:
             continue
@@ -259,9 +259,9 @@ def _has_alias(query: str, end: int) -> bool:
 
 
 def may_be_by_row(query: str) -> bool:
-    """Return whether a query may be one table's rows, one by one: columns, and a filter.
+    """Return whether a query may map one table's rows one by one: columns and a filter.
 
-    An aggregate looks the same; running it on no rows tells them apart.
+    An aggregate has the same form; running it on no rows distinguishes the two.
     """
     text = blank_literals(query)
     words = re.findall(r"\b(?:select|from|where)\b", text.lower())

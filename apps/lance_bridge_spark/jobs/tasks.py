@@ -1,7 +1,7 @@
 """Running the tasks of a job on Spark's executors: one row of a DataFrame is one task.
 
-There is no RDD in it, so it works on Spark Connect, too. What a task refuses comes back as a
-value: Spark would try it again, for nothing.
+It uses no RDD, so that it also works on Spark Connect. A task returns an error that a retry would
+not fix as a value, because Spark would retry a task that raises.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ RESULTS_DDL = "task bigint, result binary"
 
 _NO_SUCH_COLUMN = "42703"
 _REQUEST_ERRORS = ("22", "42")
-"""SQL states of what is wrong with an expression, or with the rows that it is computed of."""
+"""Classes of SQL states for errors of an expression, or of the rows it is evaluated on."""
 
 
 @dataclass(frozen=True)
 class Refused:
-    """Why a task cannot be done, however often it is tried."""
+    """The error of a task that a retry would not fix."""
 
     error: LanceNamespaceError
 
 
 class Work:
-    """What an executor does with the rows of task numbers that it gets."""
+    """The function that executors apply to rows of task numbers."""
 
     def __init__(self, tasks: Sequence[bytes], work: Callable[[Any], Any]) -> None:
         self._tasks = tasks
@@ -55,11 +55,11 @@ class Work:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield answer(number, done(self._work, pickle.loads(self._tasks[number])))
+                yield result_row(number, run_task(self._work, pickle.loads(self._tasks[number])))
 
 
-def done(work: Callable[[TaskT], ResultT], task: TaskT) -> ResultT | Refused:
-    """Do a task; return what no retry would fix, and raise everything else."""
+def run_task(work: Callable[[TaskT], ResultT], task: TaskT) -> ResultT | Refused:
+    """Run a task. Return an error that a retry would not fix, and raise all others."""
     try:
         return work(task)
     except ServiceUnavailableError:
@@ -72,8 +72,8 @@ def done(work: Callable[[TaskT], ResultT], task: TaskT) -> ResultT | Refused:
         return Refused(invalid(first_line(error)))
 
 
-def answer(number: int, result: Any) -> pa.RecordBatch:
-    """Return the row with which a task answers."""
+def result_row(number: int, result: Any) -> pa.RecordBatch:
+    """Return a task's result as a row."""
     return pa.RecordBatch.from_pydict(
         {"task": [number], "result": [pickle.dumps(result)]}, schema=RESULTS
     )
@@ -86,16 +86,16 @@ def run(
     what: str,
     at_once: int | None = None,
 ) -> list[ResultT]:
-    """Do every task on an executor, and return the results in the order of the tasks.
+    """Run tasks on executors, and return their results in the order of the tasks.
 
     Args:
-        work: A function that pickles.
+        work: A function that can be pickled.
         what: What failed, for messages.
-        at_once: How many tasks may run at the same time, if not as many as Spark likes.
+        at_once: How many tasks may run concurrently; unlimited by default.
 
     Raises:
-        LanceNamespaceError: What a task raised.
-        ServiceUnavailableError: (17) a task failed as often as Spark tries.
+        LanceNamespaceError: The error of a task.
+        ServiceUnavailableError: (17) a task failed in all of Spark's attempts.
     """
     if not tasks:
         return []
@@ -106,12 +106,12 @@ def run(
 
 
 def numbers(spark: Any, count: int, at_once: int | None = None) -> Any:
-    """Return a DataFrame of the numbers of tasks, one to a partition unless that is too many."""
+    """Return a DataFrame of task numbers, one per partition up to ``at_once`` partitions."""
     return spark.range(0, count, 1, max(1, min(count, at_once or count)))
 
 
 def collect(frame: Any, what: str) -> dict[int, Any]:
-    """Return what tasks answered, by their numbers; raise what one of them refused."""
+    """Return the results of tasks by their numbers. Raise the error that a task returned."""
     with spark_failures(what):
         rows = frame.collect()
     found: dict[int, Any] = {}
@@ -124,7 +124,7 @@ def collect(frame: Any, what: str) -> dict[int, Any]:
 
 
 def unpack(row: Any) -> Any:
-    """Return the result of a task; raise what it refused."""
+    """Return the result of a task. Raise the error that it returned."""
     result = pickle.loads(row["result"])
     if isinstance(result, Refused):
         raise result.error
@@ -132,8 +132,8 @@ def unpack(row: Any) -> Any:
 
 
 def write_rows(target: Target, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Write the rows of a task; the result is what `Target.write` returns."""
-    yield answer(0, done(target.write, batches))
+    """Write the rows of a task, and return the result of `Target.write`."""
+    yield result_row(0, run_task(target.write, batches))
 
 
 @contextmanager
@@ -149,7 +149,7 @@ def spark_failures(what: str) -> Iterator[None]:
         yield
     except PySparkException as error:
         state = error.getSqlState() or ""
-        message = f"{what}: {_brief(error)}"
+        message = f"{what}: {_summarize(error)}"
         if state == _NO_SUCH_COLUMN:
             raise TableColumnNotFoundError(message) from error
         if isinstance(error, AnalysisException) or state.startswith(_REQUEST_ERRORS):
@@ -157,8 +157,8 @@ def spark_failures(what: str) -> Iterator[None]:
         raise ServiceUnavailableError(message) from error
 
 
-def _brief(error: PySparkException) -> str:
-    """Return what Spark says in a few words; a Python task's own words are the last of them."""
+def _summarize(error: PySparkException) -> str:
+    """Return the main line of a Spark error; for a Python task, the last error of its traceback."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     trace = [line for line in lines if not line.startswith(("at ", "File ", "JVM", "..."))]
     if any(line.startswith("Traceback") for line in lines):
@@ -168,7 +168,7 @@ def _brief(error: PySparkException) -> str:
 
 
 class Phases:
-    """The phases of one job. Shows nothing without a terminal or without rich."""
+    """The phases of a job. Displays nothing without a terminal or without rich."""
 
     def __init__(self, bar: Any = None, task: Any = None) -> None:
         self._bar = bar
@@ -176,7 +176,7 @@ class Phases:
         self._begun = False
 
     def begin(self, what: str) -> None:
-        """Begin the next phase; the one before it is done."""
+        """Begin the next phase, and end the previous one."""
         if self._bar is not None:
             self._bar.update(self._task, description=what, advance=1 if self._begun else 0)
         self._begun = True
@@ -189,11 +189,11 @@ class Phases:
 
 @contextmanager
 def phases(job: str, count: int, *, stream: Any = None) -> Iterator[Phases]:
-    """Show a bar of ``count`` phases while a job runs.
+    """Show a progress bar of ``count`` phases while a job runs.
 
     Args:
-        job: What the bar begins with, such as ``compact prod.db.t``.
-        stream: Where the bar goes; standard error by default.
+        job: The label of the bar, such as ``compact prod.db.t``.
+        stream: Where to show the bar; standard error by default.
     """
     stream = sys.stderr if stream is None else stream
     if not stream.isatty() or importlib.util.find_spec("rich") is None:

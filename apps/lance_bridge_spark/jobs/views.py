@@ -1,6 +1,6 @@
-"""Materialized views: the rows of a Spark SQL query, kept as a table, and brought up to date.
+"""Materialized views: the rows of a Spark SQL query, stored as a table that can be refreshed.
 
-The query is in the metadata of the table's schema. The versions of its sources are in the
+The query is stored in the metadata of the table's schema. The versions of its sources are
 properties of the transaction that wrote the rows, so that both change in one commit.
 """
 
@@ -34,20 +34,20 @@ if TYPE_CHECKING:
     from ..spark_tables import SparkTable
 
 DEFINITION = "lance_bridge.view"
-"""The key in the schema's metadata that has the query."""
+"""The key of the query in the schema's metadata."""
 
 SOURCES = "lance_bridge.view.sources"
-"""The property of a refresh's transaction that has the versions it read, and what made them."""
+"""The transaction property with the source versions that a refresh read, and their transactions."""
 
 
 @dataclass(frozen=True)
 class Refreshed:
-    """A view as a refresh has left it.
+    """The result of a refresh.
 
     Attributes:
         is_full: Whether all rows were computed, and not only those of new fragments.
-        sources: The versions that the rows are of, by the name in the query.
-        transaction_id: That of the refresh that made the rows; None before the first.
+        sources: The versions of the sources, by the name in the query.
+        transaction_id: The transaction of the last refresh that wrote rows; None before the first.
     """
 
     version: int
@@ -58,14 +58,14 @@ class Refreshed:
 
 @dataclass(frozen=True)
 class Definition:
-    """What a view is computed by."""
+    """The definition of a view."""
 
     query: str
     by_row: bool
 
     @classmethod
     def of(cls, table: SparkTable, schema: pa.Schema) -> Definition:
-        """Return that of a view. Raises InvalidInput (13) if the table is no view."""
+        """Return a view's definition. Raise InvalidInput (13) if the table is not a view."""
         text = (schema.metadata or {}).get(DEFINITION.encode())
         if text is None:
             raise invalid(
@@ -75,8 +75,8 @@ class Definition:
         text = json.loads(text)
         return cls(text["query"], text["by_row"])
 
-    def kept_in(self, schema: pa.Schema) -> pa.Schema:
-        """Return the schema of the view's table."""
+    def add_to(self, schema: pa.Schema) -> pa.Schema:
+        """Return a schema with the definition in its metadata."""
         text = json.dumps({"query": self.query, "by_row": self.by_row})
         return schema.with_metadata({**(schema.metadata or {}), DEFINITION: text})
 
@@ -89,20 +89,20 @@ def create_materialized_view(
     with_data: bool = True,
     max_rows_per_fragment: int | None = None,
 ) -> Refreshed:
-    """Make a table of the rows of a query, which `refresh_materialized_view` brings up to date.
+    """Create a table with the rows of a query, which `refresh_materialized_view` updates.
 
     Args:
         table: ``catalog.db.table``, or a location; it must not exist yet.
-        query: SQL of Spark. It names Lance tables ``catalog.db.table``, or ``lance.`/a/path` ``;
-            these need no SQL catalog. All other tables are those that Spark knows.
-        with_data: Whether to compute the rows now; the view is empty otherwise.
-        max_rows_per_fragment: Rows in a file, at most.
+        query: A Spark SQL query. Its Lance tables are named ``catalog.db.table`` or
+            ``lance.`/a/path` ``, and need no SQL catalog. All other tables are Spark's.
+        with_data: Whether to compute the rows now; otherwise the view is empty.
+        max_rows_per_fragment: The maximum number of rows in a file.
 
     Raises:
         TableAlreadyExistsError: (5)
-        TableNotFoundError: (4) also of a source.
-        InvalidInputError: (13) a query that Spark does not understand, or a type that Lance has
-            no place for.
+        TableNotFoundError: (4) a source does not exist.
+        InvalidInputError: (13) Spark cannot parse or resolve the query, or Lance cannot store a
+            type.
         ServiceUnavailableError: (17) the rows could not be computed. The view exists and is empty.
     """
     with phases(f"create view {table}", 4 if with_data else 1) as progress:
@@ -115,7 +115,7 @@ def create_materialized_view(
 
 
 def create(spark: Any, address: TableAddress, query: str, schema: pa.Schema | None = None) -> None:
-    """Create the view's table, empty, with the query's schema or one that its rows fit."""
+    """Create the view's table, empty, with the query's schema or the given one."""
     what = f"Materialized view '{address.name}' was not created"
     sources = find_sources(spark, query)
     with spark_failures(what), query_over(spark, query, sources) as frame:
@@ -124,17 +124,17 @@ def create(spark: Any, address: TableAddress, query: str, schema: pa.Schema | No
     by_row = len(sources) == 1 and may_be_by_row(query) and _is_by_row(spark, query, sources, what)
     if schema is not None:
         _require_names(schema, made_schema, what)
-    create_table(address, Definition(query, by_row).kept_in(schema or made_schema))
+    create_table(address, Definition(query, by_row).add_to(schema or made_schema))
 
 
 def _is_by_row(spark: Any, query: str, sources: list[Source], what: str) -> bool:
-    """Return whether the query gives no rows for an empty source; an aggregate gives one."""
+    """Return whether the query has no rows for an empty source; an aggregate has one."""
     with spark_failures(what), query_over(spark, query, sources, []) as frame:
         return not frame.take(1)
 
 
 def _schema(made: Any, sources: list[Source]) -> pa.Schema:
-    """Return a query's schema; a column that keeps a source's name keeps its vectors' length."""
+    """Return a query's schema, in which columns with a source's name keep its vector lengths."""
     lists = {f.name for f in made.fields if f.dataType.typeName() == "array"}
     lengths = {n: size for each in sources for n, size in each.vectors.items() if n in lists}
     return pa.schema([f.with_nullable(True) for f in new_schema(made, lengths)])
@@ -148,20 +148,20 @@ def _require_names(schema: pa.Schema, made: pa.Schema, what: str) -> None:
 def refresh_materialized_view(
     spark: Any, table: str, *, full: bool = False, max_rows_per_fragment: int | None = None
 ) -> Refreshed:
-    """Bring a view up to date: readers see the old rows or the new ones, and nothing between.
+    """Update a view in one commit: readers see either the old rows or the new ones.
 
-    Where the query is columns and a filter of one table, and rows were only added to that since
-    the last refresh, only they are computed. Otherwise all are.
+    If the query is only columns and a filter of one table, and that table only had appends since
+    the last refresh, only the appended rows are computed. Otherwise all rows are.
 
     Args:
-        full: Whether to compute all in any case.
-        max_rows_per_fragment: Rows in a file, at most.
+        full: Whether to compute all rows in any case.
+        max_rows_per_fragment: The maximum number of rows in a file.
 
     Raises:
-        TableNotFoundError: (4) also of a source.
-        InvalidInputError: (13) it is no view, or its query does not fit its sources any more.
+        TableNotFoundError: (4) the view or a source does not exist.
+        InvalidInputError: (13) it is not a view, or its query no longer fits its sources.
         ConcurrentModificationError: (14) it was refreshed or changed concurrently.
-        ServiceUnavailableError: (17) the view is as it was.
+        ServiceUnavailableError: (17) the view is unchanged.
     """
     with phases(f"refresh view {table}", 3) as progress:
         address = address_of(spark, table)
@@ -177,7 +177,7 @@ def refresh(
     source_version: int | None = None,
     progress: Phases,
 ) -> Refreshed:
-    """Do what `refresh_materialized_view` does; from a version of the one source, if given."""
+    """Refresh a view as `refresh_materialized_view` does, optionally at a version of its source."""
     if rows is not None and rows < 1:
         raise invalid(f"max_rows_per_fragment must be 1 or more, not {rows}")
     progress.begin("plan")
@@ -192,8 +192,8 @@ def refresh(
         sources = find_sources(spark, definition.query, wanted)
     versions = {each.name: each.version for each in sources}
     read_versions = {each.name: (each.version, each.made_by(each.version)) for each in sources}
-    known = _last(dataset)
-    parts = None if full or not definition.by_row else _new(sources, known and known[0])
+    known = _last_refresh(dataset)
+    parts = None if full or not definition.by_row else _new_parts(sources, known and known[0])
     if known is not None and parts == [] and _version_in(known[0], sources) == sources[0].version:
         return Refreshed(int(dataset.version), sources=versions, transaction_id=known[1])
     job = _Job(spark, table, dataset, definition.query, sources, parts, rows)
@@ -212,11 +212,11 @@ def refresh(
 
 
 ReadVersions = Mapping[str, tuple[int, str | None]]
-"""Versions of sources, and what made them, by the name in the query."""
+"""Versions of sources and the identifiers of their transactions, by the name in the query."""
 
 
-def _last(dataset: lance.LanceDataset) -> tuple[ReadVersions, str] | None:
-    """Return the versions that the rows are of, and the refresh, or None where it is not known."""
+def _last_refresh(dataset: lance.LanceDataset) -> tuple[ReadVersions, str] | None:
+    """Return the source versions and the transaction of the last refresh, or None if unknown."""
     for version in range(int(dataset.version), 0, -1):
         try:
             transaction = transaction_at(dataset, version)
@@ -233,13 +233,13 @@ def _last(dataset: lance.LanceDataset) -> tuple[ReadVersions, str] | None:
     return None
 
 
-def _new(sources: list[Source], known: ReadVersions | None) -> list[Part] | None:
+def _new_parts(sources: list[Source], known: ReadVersions | None) -> list[Part] | None:
     version = None if known is None else _version_in(known, sources)
     return None if version is None else appended_since(sources[0], version)
 
 
 def _version_in(known: ReadVersions, sources: list[Source]) -> int | None:
-    """Return the version of the one source that the rows are of, if it is the same table still."""
+    """Return the last read version of the only source, or None if the table was recreated."""
     if len(sources) != 1 or sources[0].name not in known:
         return None
     version, made_by = known[sources[0].name]
@@ -249,7 +249,7 @@ def _version_in(known: ReadVersions, sources: list[Source]) -> int | None:
 
 @dataclass(frozen=True)
 class _Job:
-    """The computing of a view's rows: all, or those of parts of its one source."""
+    """A job that computes a view's rows: all, or those from parts of its only source."""
 
     spark: Any
     table: SparkTable
@@ -260,7 +260,7 @@ class _Job:
     rows: int | None
 
     def write(self) -> list[Any]:
-        """Have the tasks write their rows, and return the fragments."""
+        """Write the rows in tasks, and return the fragments."""
         what = f"Materialized view '{self.table.address.name}' was not refreshed"
         if self.parts is not None and not self.parts:
             return []
@@ -279,10 +279,10 @@ class _Job:
         return [FragmentMetadata.from_json(each) for each in written]
 
     def operation(self, fragments: list[Any]) -> Any:
-        """Return what makes the fragments the view's rows, or adds them to these.
+        """Return the operation that replaces the view's rows with the fragments, or appends them.
 
-        Both name a fragment, so that two refreshes of one state conflict. An overwrite would drop
-        the indices.
+        It always names a fragment, so that two refreshes of the same version conflict. An overwrite
+        would drop the indices.
         """
         there = [each.metadata for each in self.dataset.get_fragments()]
         gone = there if self.parts is None else []
@@ -290,6 +290,6 @@ class _Job:
             removed_fragment_ids=[each.id for each in gone] if there else [NO_FRAGMENT],
             updated_fragments=[] if gone else there[:1],
             new_fragments=fragments,
-            # None of the new rows is covered by an index.
+            # No index covers the new rows.
             fields_for_preserving_frag_bitmap=field_ids(self.dataset, self.dataset.schema.names),
         )

@@ -15,10 +15,10 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Aggregates that tasks compute before anything goes to the JVM: one row a task, or a row for each group of many rows,
- * which Spark then combines.
+ * Partial aggregates that tasks compute before rows reach the JVM: one row per task, or one row per group and batch of
+ * rows. Spark combines them.
  *
- * <p>Sums of BIGINT stay with Spark, whose overflow is an error; smaller integers cannot overflow within a task.
+ * <p>Spark computes sums of BIGINT, which may overflow; smaller integers cannot overflow within a task.
  */
 final class Aggregates {
   private final ArrayNode groups = Service.object().putArray("groups");
@@ -27,7 +27,7 @@ final class Aggregates {
 
   private Aggregates() {}
 
-  /** Return what the source has to compute, or null where one of the functions is Spark's to compute. */
+  /** Return the aggregates for the source to compute, or null if Spark must compute one of them. */
   static Aggregates of(Aggregation aggregation, Columns columns) {
     Aggregates aggregates = new Aggregates();
     for (Expression column : aggregation.groupByExpressions()) {
@@ -43,13 +43,13 @@ final class Aggregates {
     return aggregates.schema.isEmpty() ? null : aggregates;
   }
 
-  /** It asks for COUNT(*) and nothing else, which the table's metadata may know. */
+  /** Return whether it is COUNT(*) alone, which the table's metadata may contain. */
   static boolean isCountOfRows(Aggregation aggregation) {
     return aggregation.groupByExpressions().length == 0 && aggregation.aggregateExpressions().length == 1
         && aggregation.aggregateExpressions()[0] instanceof CountStar;
   }
 
-  /** The names of the columns whose values make groups. */
+  /** The names of the columns to group by. */
   ArrayNode groups() {
     return groups;
   }
@@ -62,7 +62,7 @@ final class Aggregates {
     return schema;
   }
 
-  /** Floats are not grouped here, since Spark takes 0.0 and -0.0 for one value. */
+  /** Add a column to group by. Floats are left to Spark, which treats 0.0 and -0.0 as equal. */
   private boolean group(Expression column, Columns columns) {
     DataType type = columns.typeOfTopLevel(column);
     boolean exact = type != null && (Literals.isIntegral(type) || type.equals(DataTypes.DateType)

@@ -15,7 +15,7 @@ import org.apache.spark.sql.vectorized.ArrowColumnVector;
 import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 
-/** Rows of Spark, of a stream of Arrow as tasks hand them over. */
+/** Converts an Arrow stream of rows to Spark's rows. */
 final class ArrowRows {
   private ArrowRows() {}
 
@@ -35,7 +35,7 @@ final class ArrowRows {
     return rows.toArray(new InternalRow[0]);
   }
 
-  /** The vectors belong to the reader, which releases them. */
+  /** Return the current batch. Its vectors belong to the reader, which releases them. */
   private static ColumnarBatch batch(VectorSchemaRoot root) {
     ColumnVector[] columns =
         root.getFieldVectors().stream().map(ArrowColumnVector::new).toArray(ColumnVector[]::new);

@@ -6,7 +6,7 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import org.apache.spark.sql.connector.catalog.NamespaceChange;
 import org.apache.spark.sql.connector.catalog.TableChange;
 
-/** ALTER TABLE and ALTER NAMESPACE as JSON; what Lance has no place for is refused by name. */
+/** The changes of ALTER TABLE and ALTER NAMESPACE as JSON; unsupported changes are refused by name. */
 final class Changes {
   private Changes() {}
 
@@ -93,7 +93,7 @@ final class Changes {
     return LanceException.unsupported("Lance tables do not support the change " + change.getClass().getSimpleName());
   }
 
-  /** Fill in what ALTER NAMESPACE sets and unsets. */
+  /** Add the properties that ALTER NAMESPACE sets and unsets to the arguments. */
   static ObjectNode ofNamespace(ObjectNode arguments, NamespaceChange... changes) {
     ObjectNode set = arguments.putObject("set");
     ArrayNode unset = arguments.putArray("unset");

@@ -10,7 +10,7 @@ import org.apache.spark.sql.util.ArrowUtils;
 import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 
-/** The rows of a scan, as columns in the memory that they were received into. */
+/** Reads a scan as columns, in the memory that they were received into. */
 final class ColumnarReader implements PartitionReader<ColumnarBatch> {
   private final ScanConnection connection;
   private final BufferAllocator allocator;
@@ -46,7 +46,7 @@ final class ColumnarReader implements PartitionReader<ColumnarBatch> {
     }
   }
 
-  /** All batches of a stream are loaded into the same vectors, which belong to it. */
+  /** Return the batch: all batches of a stream are loaded into the same vectors, which the stream owns. */
   private ColumnarBatch batch() throws IOException {
     if (batch == null) {
       batch = new ColumnarBatch(stream.getVectorSchemaRoot().getFieldVectors().stream()

@@ -16,21 +16,21 @@ import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 
 /**
- * Tasks that hand over columns, which the {@link ScanService} of their executor reads.
+ * Tasks that return columns, which the {@link ScanService} of their executor reads.
  *
- * <p>Spark's own tasks for data sources in Python make a row of each value, which costs more than all else.
+ * <p>Spark's own tasks for data sources in Python convert all values to rows, which takes most of their time.
  */
 final class ColumnarTasks implements Batch {
   private final Factory factory;
   private final List<byte[]> partitions;
 
-  /** @param function what Python does for each partition; it and they are pickled */
+  /** @param function the pickled function that Python calls for each pickled partition */
   ColumnarTasks(PythonSetup python, byte[] function, List<byte[]> partitions) {
     this.factory = new Factory(python, function, ServiceSettings.idle());
     this.partitions = partitions;
   }
 
-  /** Whether executors have what these tasks need, as far as the driver knows; a setting may say it. */
+  /** Return whether to use these tasks: by the setting, or by whether executors meet their requirements. */
   static boolean areChosen() {
     Optional<Boolean> chosen = ServiceSettings.columnar();
     SparkContext context = SparkSession.active().sparkContext();
@@ -38,7 +38,7 @@ final class ColumnarTasks implements Batch {
     return chosen.orElseGet(() -> hasUnixSockets && (context.isLocal() || executorsHaveJar(context)));
   }
 
-  /** Jars of the session; on YARN, and on the executors' own path, they are known by their settings alone. */
+  /** Return whether executors have this jar; on YARN, and on their own class path, only settings show it. */
   private static boolean executorsHaveJar(SparkContext context) {
     String location = ColumnarTasks.class.getProtectionDomain().getCodeSource().getLocation().getPath();
     String jar = location.substring(location.lastIndexOf('/') + 1);

@@ -8,25 +8,25 @@ import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
-/** The columns that a predicate or an aggregate may name in Lance's SQL, with the types that Spark sees. */
+/** The columns that predicates and aggregates can refer to in Lance's SQL, with their types in Spark. */
 final class Columns {
-  /** Lance's parser does not find every name again that Lance stores; these it does. */
+  /** Names that Lance's parser resolves; Lance can store others that it cannot resolve. */
   private static final Pattern SAFE = Pattern.compile("[\\p{L}\\p{N}_ -]+");
 
   private final StructType schema;
   private final Set<String> converted;
 
-  /** @param converted top-level columns whose stored values are not those that Spark sees */
+  /** @param converted top-level columns whose values in Spark differ from the stored ones */
   Columns(StructType schema, Set<String> converted) {
     this.schema = schema;
     this.converted = converted;
   }
 
-  /** A column with its name in SQL. */
+  /** A column with its name in Lance's SQL. */
   static final class Reference {
     final String sql;
     final DataType type;
-    /** Its stored values are those that Spark sees, so comparing them in Lance is comparing them in Spark. */
+    /** Whether its stored values equal those in Spark, so that Lance can compare them for Spark. */
     final boolean asStored;
 
     Reference(String sql, DataType type, boolean asStored) {
@@ -36,7 +36,7 @@ final class Columns {
     }
   }
 
-  /** Return the column, perhaps a field of structs, or null where it is none of the table's or has no safe name. */
+  /** Return the column or nested field, or null if it is not in the table or its name is not safe. */
   Reference find(Expression expression) {
     if (!(expression instanceof NamedReference)) {
       return null;
@@ -55,7 +55,7 @@ final class Columns {
     return new Reference(sql.toString(), type, !converted.contains(path[0]));
   }
 
-  /** Return the type of a top-level column whose stored values are those that Spark sees, or null. */
+  /** Return the type of a top-level column whose stored values equal those in Spark, or null. */
   DataType typeOfTopLevel(Expression expression) {
     Reference found = find(expression);
     boolean usable = found != null && found.asStored && ((NamedReference) expression).fieldNames().length == 1;

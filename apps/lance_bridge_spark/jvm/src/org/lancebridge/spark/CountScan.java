@@ -6,7 +6,7 @@ import org.apache.spark.sql.connector.read.LocalScan;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 
-/** COUNT(*) of a table, known from its metadata: no task runs. */
+/** COUNT(*) of a table, read from its metadata without tasks. */
 final class CountScan implements LocalScan {
   private final String table;
   private final long rows;

@@ -11,7 +11,7 @@ import org.apache.spark.sql.types.MetadataBuilder;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
-/** What CREATE and REPLACE TABLE ask for, checked: nothing that Lance would not keep is taken silently. */
+/** The checked definition of CREATE and REPLACE TABLE: clauses that Lance does not support are refused. */
 final class Definition {
   private final StructType schema;
   private final Map<String, String> properties;

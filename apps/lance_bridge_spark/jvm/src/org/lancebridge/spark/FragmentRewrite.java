@@ -21,11 +21,11 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * UPDATE, MERGE and those DELETEs that Lance's SQL cannot say: fragments with a matching row are read whole and
- * replaced.
+ * UPDATE, MERGE and those DELETEs that Lance's SQL cannot express: fragments with a matching row are read completely
+ * and replaced.
  *
- * <p>The commit names the version that was read and the fragments that go, so that a change of one of them by another
- * writer in between is a conflict, and no row is lost.
+ * <p>The commit names the version that was read and the fragments to remove, so that a concurrent change of one of
+ * them is a conflict, and no row is lost.
  */
 final class FragmentRewrite implements RowLevelOperation {
   private final LanceTable table;
@@ -47,7 +47,7 @@ final class FragmentRewrite implements RowLevelOperation {
     return "lance " + table.name() + " " + info.command();
   }
 
-  /** Without a metadata column, Spark 4.1 writes a column of its own instead of the table's first. */
+  /** Require a metadata column: without one, Spark 4.1 writes its own column instead of the table's first. */
   @Override
   public NamedReference[] requiredMetadataAttributes() {
     return new NamedReference[] {Expressions.column(MetadataColumns.ROW_ID)};
@@ -81,11 +81,11 @@ final class FragmentRewrite implements RowLevelOperation {
     ObjectNode request = Service.object().put("mode", "replace_fragments");
     request.set("version", table.state().path("version"));
     request.set("fragments", fragments);
-    // A row that MERGE inserts because it is missing must not have been added concurrently, in any fragment.
+    // MERGE inserts rows that are missing: they must not be added concurrently in any fragment.
     return request.put("guard", info.command() == Command.MERGE);
   }
 
-  /** Reads every row of the fragments that hold a matching one: those that do not match are written again. */
+  /** Reads all rows of the fragments with a matching row: the other rows are written again unchanged. */
   private final class WholeFragments implements SupportsPushDownRequiredColumns, SupportsPushDownV2Filters {
     private final List<String> filters = new ArrayList<>();
     private Predicate[] pushed = new Predicate[0];

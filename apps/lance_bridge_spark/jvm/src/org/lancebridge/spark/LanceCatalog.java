@@ -22,11 +22,11 @@ import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * A catalog of Lance tables by name: `spark.sql.catalog.prod=org.lancebridge.spark.LanceCatalog`, and beside it
+ * A catalog of Lance tables. It is configured by `spark.sql.catalog.prod=org.lancebridge.spark.LanceCatalog`,
  * `spark.sql.catalog.prod.impl=hive` (or glue, unity) and that catalog's properties.
  *
- * <p>It holds no Lance and no metastore client: every question goes to the Python half ({@link Service}), every read
- * and write to a Python data source of its own.
+ * <p>It contains neither Lance nor a metastore client: the Python half ({@link Service}) handles its calls, and a
+ * Python data source each read and write.
  */
 public final class LanceCatalog implements StagingTableCatalog, SupportsNamespaces {
   private Service service;
@@ -106,7 +106,7 @@ public final class LanceCatalog implements StagingTableCatalog, SupportsNamespac
     return table(table, created("create_table", table, definition));
   }
 
-  /** CREATE TABLE ... LIKE of Spark 4.2 and later, which 4.1 does not have: so nothing is overridden there. */
+  /** CREATE TABLE ... LIKE of Spark 4.2 and later; without Override, because 4.1 does not have the method. */
   public Table createTableLike(Identifier table, TableInfo info, Table source)
       throws TableAlreadyExistsException, NoSuchNamespaceException {
     return createTable(table, info);
@@ -144,7 +144,7 @@ public final class LanceCatalog implements StagingTableCatalog, SupportsNamespac
     }
   }
 
-  // Tables that readers see when all of their rows are written.
+  // Tables that become visible when all their rows are written.
 
   @Override
   public StagedTable stageCreate(Identifier table, TableInfo info)
@@ -244,7 +244,7 @@ public final class LanceCatalog implements StagingTableCatalog, SupportsNamespac
     }
   }
 
-  // What the above have in common.
+  // Helpers.
 
   private static ArrayNode path(Identifier table) {
     ArrayNode path = Service.object().putArray("table");

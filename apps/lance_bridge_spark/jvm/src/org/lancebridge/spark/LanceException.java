@@ -10,9 +10,8 @@ import scala.Option;
 /**
  * An error of the namespace in Spark's own style: a condition, an SQL state, a message.
  *
- * <p>Spark looks conditions up in files of its own, so the message comes ready made. The exception is checked (as all
- * of Spark's analysis errors are), while most methods of the catalog declare nothing: {@link #unchecked} throws it
- * there.
+ * <p>The message is complete, because Spark looks up conditions only in its own files. The exception is checked, like
+ * all of Spark's analysis errors. Most methods of the catalog do not declare it: they throw it by {@link #unchecked}.
  */
 final class LanceException extends AnalysisException {
   static final int UNSUPPORTED = 0;
@@ -25,7 +24,7 @@ final class LanceException extends AnalysisException {
   static final int SERVICE_UNAVAILABLE = 17;
   private static final int INTERNAL = 18;
 
-  /** Lance's error codes: the condition, and the SQL state of the standard's class that fits. */
+  /** The condition and the SQL state of each Lance error code. */
   private static final Map<Integer, String[]> CONDITIONS = Map.ofEntries(
       Map.entry(UNSUPPORTED, new String[] {"LANCE_UNSUPPORTED_OPERATION", "0A000"}),
       Map.entry(NAMESPACE_NOT_FOUND, new String[] {"LANCE_NAMESPACE_NOT_FOUND", "42704"}),
@@ -73,7 +72,7 @@ final class LanceException extends AnalysisException {
     return CONDITIONS.getOrDefault(code, CONDITIONS.get(INTERNAL));
   }
 
-  /** Return the error for what is not supported, raised before anything is changed. */
+  /** Throw the error of an unsupported operation; nothing must have been changed before. */
   static RuntimeException unsupported(String message) {
     return new LanceException(UNSUPPORTED, message).unchecked();
   }
@@ -90,7 +89,7 @@ final class LanceException extends AnalysisException {
     return new LanceException(INTERNAL, message).unchecked();
   }
 
-  /** Spark makes a copy with the place in the query, which would look the condition up and not find it. */
+  /** Return this exception: Spark's copy with a position would look up the condition and not find it. */
   @Override
   public AnalysisException withPosition(Origin place) {
     return this;
@@ -100,12 +99,12 @@ final class LanceException extends AnalysisException {
     return code == other;
   }
 
-  /** Throw it where it is not declared; the result only tells the compiler that nothing follows. */
+  /** Throw the exception without declaring it; the return type lets callers write {@code throw}. */
   RuntimeException unchecked() {
     return LanceException.<RuntimeException>hurl(TaskContext.get() == null ? this : ofSpark());
   }
 
-  /** The same as a class of Spark's own: the driver may have this jar where it does not look for a task's error. */
+  /** Return the error as Spark's own class: the driver may not find this class for the error of a task. */
   private AnalysisException ofSpark() {
     return new AnalysisException(
         getMessage(),
@@ -119,7 +118,7 @@ final class LanceException extends AnalysisException {
         Option.empty());
   }
 
-  @SuppressWarnings("unchecked") // The cast vanishes at run time, which is what it is for.
+  @SuppressWarnings("unchecked") // The cast is erased at run time, so that a checked exception passes.
   private static <E extends Throwable> E hurl(Throwable thrown) throws E {
     throw (E) thrown;
   }

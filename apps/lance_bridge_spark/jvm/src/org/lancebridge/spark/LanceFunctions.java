@@ -8,8 +8,8 @@ import scala.Tuple3;
 import scala.runtime.BoxedUnit;
 
 /**
- * The functions of lance-bridge in SQL: `spark.sql.extensions=org.lancebridge.spark.LanceFunctions` makes all sessions
- * know them; else a session knows them from the moment that it has loaded a catalog of lance-bridge.
+ * The SQL functions of lance-bridge: `spark.sql.extensions=org.lancebridge.spark.LanceFunctions` registers them in all
+ * sessions; otherwise a session registers them when it loads a catalog of lance-bridge.
  */
 public final class LanceFunctions implements Function1<SparkSessionExtensions, BoxedUnit> {
   @Override
@@ -18,13 +18,13 @@ public final class LanceFunctions implements Function1<SparkSessionExtensions, B
     return BoxedUnit.UNIT;
   }
 
-  /** Make the session of this thread know them. */
+  /** Register the functions in the active session. */
   static void register() {
     Option<SparkSession> active = SparkSession.getActiveSession();
     if (active.isDefined()) {
       SparkSessionExtensions extensions = new SparkSessionExtensions();
       new LanceFunctions().apply(extensions);
-      // How a registry wants its names differs between releases, and is known to the extensions.
+      // The names in a registry differ between releases; the extensions use the right ones.
       extensions.registerTableFunctions(
           ((org.apache.spark.sql.classic.SparkSession) active.get()).sessionState().tableFunctionRegistry());
     }

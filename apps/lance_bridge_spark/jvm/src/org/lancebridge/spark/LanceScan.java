@@ -16,7 +16,7 @@ import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** One read of one version, done by a Python source of its own that gets columns and request in its options. */
+/** A read of one version by its own Python data source, which gets the columns and the request as options. */
 final class LanceScan implements Scan, SupportsReportStatistics {
   private final LanceTable table;
   private final ScanOptions options;
@@ -37,7 +37,7 @@ final class LanceScan implements Scan, SupportsReportStatistics {
     return schema;
   }
 
-  /** Spark asks more than once, and plans the same partitions then. */
+  /** Return the same batch for every call: Spark calls this several times and expects the same partitions. */
   @Override
   public synchronized Batch toBatch() {
     if (batch == null) {
@@ -51,20 +51,20 @@ final class LanceScan implements Scan, SupportsReportStatistics {
     return new ColumnarTasks(python, plan().function(), plan().partitions());
   }
 
-  /** Spark's own tasks for data sources in Python, which need nothing of this jar. */
+  /** Return Spark's own tasks for data sources in Python, which do not need this jar. */
   private Batch rowTasks() {
     PythonDataSourceV2 provider = table.service().provider();
     provider.setReadInfo(plan().tasks());
     return source(provider, Map.of()).toBatch();
   }
 
-  /** A stream says itself which versions it reads; of which branch, the user does. */
+  /** A stream chooses the versions it reads; the user's options choose the branch. */
   @Override
   public MicroBatchStream toMicroBatchStream(String checkpoint) {
     return source(table.service().provider(), options.references()).toMicroBatchStream(checkpoint);
   }
 
-  /** What the data source of Python would read, with this provider's plan where it has one. */
+  /** Return the scan of Spark's Python data source, with the plan of this provider if it has one. */
   private Scan source(PythonDataSourceV2 provider, Map<String, String> more) {
     Map<String, String> all = table.options(options.given());
     all.putAll(more);
@@ -72,7 +72,7 @@ final class LanceScan implements Scan, SupportsReportStatistics {
         .newScanBuilder(new CaseInsensitiveStringMap(all)).build();
   }
 
-  /** Plan it now, when Spark has pushed down all that it will; the rows themselves come if they are few. */
+  /** Plan the read, after all pushdowns; if it has few rows, return a scan of the rows themselves. */
   Scan planned() {
     if (ServiceSettings.localRows() == 0) {
       return this;
@@ -107,7 +107,7 @@ final class LanceScan implements Scan, SupportsReportStatistics {
     JsonNode limit = request.path("limit");
     long left = options.rows() < 0 ? -1 : Math.max(options.rows() - request.path("offset").asLong(), 0);
     long all = limit.isInt() ? Math.min(left, limit.asLong()) : left;
-    // What an index knows of a condition.
+    // An index may know how many rows match the filter.
     long rows = plan == null || plan.countOfRows() < 0 ? all : Math.min(all, plan.countOfRows());
     return new Statistics() {
       @Override
@@ -141,7 +141,7 @@ final class LanceScan implements Scan, SupportsReportStatistics {
     return description();
   }
 
-  /** Equal scans give equal rows, so that Spark may read once where a plan has a scan twice. */
+  /** Equal scans return equal rows, so that Spark can reuse one if a plan contains it twice. */
   @Override
   public boolean equals(Object other) {
     if (!(other instanceof LanceScan)) {

@@ -17,11 +17,11 @@ import org.apache.spark.sql.connector.read.SupportsPushDownV2Filters;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
-/** Collects what Spark pushes down to one scan; the scan that it builds shares nothing with any other. */
+/** Collects what Spark pushes down to one scan, and builds the scan, which shares no state with others. */
 final class LanceScanBuilder
     implements SupportsPushDownRequiredColumns, SupportsPushDownV2Filters, SupportsPushDownLimit,
         SupportsPushDownOffset, SupportsPushDownTopN, SupportsPushDownAggregates {
-  /** Lance holds the keys of so many rows of each task while it sorts. */
+  /** The maximum limit to push down with a sort: Lance keeps the keys of this many rows per task in memory. */
   private static final int MOST_TOP_ROWS = 10_000;
 
   private final LanceTable table;
@@ -31,7 +31,7 @@ final class LanceScanBuilder
   private boolean filteredBySpark;
   private StructType required;
   private Integer limit;
-  /** How many rows of all are skipped; where it is set, the limit is of all rows, and not of each task. */
+  /** How many rows are skipped in total; if it is set, the limit is for all rows, and not per task. */
   private Integer offset;
   private ArrayNode order;
   private Aggregates aggregates;
@@ -67,7 +67,7 @@ final class LanceScanBuilder
     return pushed;
   }
 
-  /** Where rows are not counted beforehand, every task stops at the limit. */
+  /** If rows are not counted beforehand, every task stops at the limit. */
   @Override
   public boolean pushLimit(int rows) {
     if (options.searches() || countsRows || order != null || offset != null) {
@@ -78,7 +78,7 @@ final class LanceScanBuilder
     return true;
   }
 
-  /** Spark asks for it after the limit, which includes the rows to skip. */
+  /** Spark calls this after pushing the limit, which includes the rows to skip. */
   @Override
   public boolean pushOffset(int rows) {
     if (limit == null ? !rowsAreCounted() : offset == null) {
@@ -89,13 +89,13 @@ final class LanceScanBuilder
     return true;
   }
 
-  /** Metadata say which fragments have the first rows of a whole version. */
+  /** Return whether metadata show which fragments contain the first rows: the whole version is read. */
   private boolean rowsAreCounted() {
     return filters.isEmpty() && !filteredBySpark && !countsRows && aggregates == null && options.isPlain()
         && options.rows() >= 0;
   }
 
-  /** Every task gives its first rows. */
+  /** Every task returns its first rows. */
   @Override
   public boolean pushTopN(SortOrder[] orders, int rows) {
     if (options.searches() || aggregates != null || countsRows || offset != null || rows > MOST_TOP_ROWS) {
@@ -110,13 +110,13 @@ final class LanceScanBuilder
     return true;
   }
 
-  /** Spark keeps its own limit on top of those of tasks, and its own sort. */
+  /** If partially pushed, Spark keeps its own limit and sort on top of the tasks'. */
   @Override
   public boolean isPartiallyPushed() {
     return offset == null;
   }
 
-  /** Whole top-level columns only: nested fields are cheap in Lance's files, and Spark's types stay as analysed. */
+  /** Prune top-level columns only: nested fields are cheap to read, and Spark's analysed types are kept. */
   @Override
   public void pruneColumns(StructType wanted) {
     StructType columns = new StructType();
@@ -146,7 +146,7 @@ final class LanceScanBuilder
     return aggregates != null;
   }
 
-  /** COUNT(*) of a whole version stands in its metadata. */
+  /** Return whether metadata answer the aggregation: it is COUNT(*) of a whole version. */
   private boolean mayCount(Aggregation aggregation) {
     return Aggregates.isCountOfRows(aggregation) && !filteredBySpark && filters.isEmpty() && !isCut()
         && options.isPlain() && options.rows() >= 0;

@@ -23,7 +23,7 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** A table as the namespace described it: one version, which every read of this object sees. */
+/** A table as described by the namespace; all reads through this object see the same version. */
 final class LanceTable
     implements SupportsRead, SupportsWrite, SupportsDeleteV2, SupportsMetadataColumns, SupportsRowLevelOperations,
         Unpartitioned {
@@ -34,7 +34,7 @@ final class LanceTable
   private final StructType schema;
   private final Columns columns;
 
-  /** @param state what `load_table` answers */
+  /** @param state the response of `load_table` */
   LanceTable(Service service, JsonNode path, String name, JsonNode state) {
     this.service = service;
     this.path = path;
@@ -62,7 +62,7 @@ final class LanceTable
     return new Predicates(columns);
   }
 
-  /** The arguments of a metadata call on this table. */
+  /** Return the arguments of a metadata call on this table. */
   ObjectNode arguments() {
     ObjectNode arguments = Service.object();
     arguments.set("table", path);
@@ -126,7 +126,7 @@ final class LanceTable
     return writeBuilder(info).to(id()).withProperties(properties());
   }
 
-  /** A write of the table as it was loaded: to plan it takes no call of the catalog. */
+  /** Return a write to the table as loaded, which is planned without a call to the catalog. */
   LanceWriteBuilder writeBuilder(LogicalWriteInfo info) {
     return new LanceWriteBuilder(service, path, name, info).withEntry(state.path("entry"));
   }
@@ -164,7 +164,7 @@ final class LanceTable
     return () -> new FragmentRewrite(this, info);
   }
 
-  /** What some columns of some rows take, by the table's own bytes where they are known. */
+  /** Return the estimated size of some columns of some rows, by the table's size if known. */
   long bytesOf(StructType some, long rows) {
     long whole = Math.max(1, widthOf(schema));
     long known = state.path("bytes").asLong(-1);

@@ -17,7 +17,7 @@ import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** Appends and overwrites, which a Python writer of their own does. */
+/** Builds appends and overwrites, each with its own Python writer. */
 final class LanceWriteBuilder implements SupportsOverwriteV2, SupportsDynamicOverwrite {
   private final Service service;
   private final JsonNode path;
@@ -36,25 +36,25 @@ final class LanceWriteBuilder implements SupportsOverwriteV2, SupportsDynamicOve
     this.info = info;
   }
 
-  /** Say it in full: what to replace, or for which stage to write. */
+  /** Set the complete request: what to replace, or which stage to write. */
   LanceWriteBuilder asking(ObjectNode request) {
     this.request = request;
     return this;
   }
 
-  /** Say what the catalog has of the table; null where that must be loaded again. */
+  /** Set the table's catalog entry; null if it must be loaded again. */
   LanceWriteBuilder withEntry(JsonNode entry) {
     this.entry = entry;
     return this;
   }
 
-  /** Say which table it is, to find out whether the statement reads it, too. */
+  /** Set the table's id, to find out whether the statement also reads the table. */
   LanceWriteBuilder to(String table) {
     this.table = table;
     return this;
   }
 
-  /** Say which properties of the table may ask for an order of rows. */
+  /** Set the table's properties, which may require an order of rows. */
   LanceWriteBuilder withProperties(Map<String, String> properties) {
     this.properties = properties;
     return this;
@@ -69,7 +69,7 @@ final class LanceWriteBuilder implements SupportsOverwriteV2, SupportsDynamicOve
     return this;
   }
 
-  /** Only all rows: Lance has no commit that deletes some and appends others. */
+  /** Accept only a filter for all rows: Lance has no commit that deletes some rows and appends others. */
   @Override
   public WriteBuilder overwrite(Predicate[] predicates) {
     for (Predicate predicate : predicates) {
@@ -82,7 +82,7 @@ final class LanceWriteBuilder implements SupportsOverwriteV2, SupportsDynamicOve
     return truncate();
   }
 
-  /** A table without partitions has one part to replace, which is all of it. */
+  /** Replace the whole table, because it has no partitions. */
   @Override
   public WriteBuilder overwriteDynamicPartitions() {
     return truncate();
@@ -103,7 +103,7 @@ final class LanceWriteBuilder implements SupportsOverwriteV2, SupportsDynamicOve
     return OrderedWrite.of(write, name, info.schema(), properties);
   }
 
-  /** Rows that others add meanwhile must not be lost where the new rows are made of the old ones. */
+  /** Make concurrent changes a conflict if the new rows are computed from the old ones: none may be lost. */
   private void guardWhatWasRead() {
     if (table == null || !request.path("mode").asText().equals("overwrite")) {
       return;
@@ -114,7 +114,7 @@ final class LanceWriteBuilder implements SupportsOverwriteV2, SupportsDynamicOve
     }
   }
 
-  /** The write as Spark describes it, with our options. */
+  /** Spark's description of the write, with our options. */
   private static final class Info implements LogicalWriteInfo {
     private final LogicalWriteInfo info;
     private final CaseInsensitiveStringMap options;

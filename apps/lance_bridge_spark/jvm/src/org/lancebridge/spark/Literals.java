@@ -11,15 +11,15 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.Decimal;
 import org.apache.spark.sql.types.DecimalType;
 
-/** Values in Lance's SQL, of the very type that the column has; null where a value cannot be written exactly. */
+/** Literals in Lance's SQL with exactly the type of the column; null if a value cannot be written exactly. */
 final class Literals {
-  /** Dates that the parser takes: it has no years of five digits. */
+  /** The dates that Lance's parser accepts: it does not support years of five digits. */
   private static final long FIRST_DAY = LocalDate.of(1, 1, 1).toEpochDay();
   private static final long LAST_DAY = LocalDate.of(9999, 12, 31).toEpochDay();
 
   private Literals() {}
 
-  /** Return the value as SQL of a column's type, or null. Floating point values: see {@link #floating}. */
+  /** Return the value as SQL of a column's type, or null. For floating point values see {@link #floating}. */
   static String of(Expression expression, DataType type) {
     if (expression instanceof AlwaysTrue || expression instanceof AlwaysFalse) {
       return type.equals(DataTypes.BooleanType) ? Boolean.toString(expression instanceof AlwaysTrue) : null;
@@ -61,7 +61,7 @@ final class Literals {
     return type.equals(DataTypes.BinaryType) ? hexadecimal((byte[]) value) : null;
   }
 
-  /** Return a finite number that is not NaN, or null; the zeros are one. */
+  /** Return a finite number, or null; -0.0 is returned as 0.0. */
   static Double floating(Expression expression, DataType type) {
     if (!(expression instanceof Literal)) {
       return null;
@@ -90,7 +90,7 @@ final class Literals {
   }
 
   private static String quoted(String text) {
-    // A NUL ends the text for some of the parsers below.
+    // Some of Lance's parsers end a string at a NUL.
     return text.indexOf('\0') >= 0 ? null : "'" + text.replace("'", "''") + "'";
   }
 

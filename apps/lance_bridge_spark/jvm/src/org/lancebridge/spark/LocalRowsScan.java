@@ -10,7 +10,7 @@ import org.apache.spark.sql.connector.read.SupportsReportStatistics;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.types.StructType;
 
-/** A read of few rows, which are in the plan: no task runs. */
+/** A read of few rows, which the plan contains, so that no task runs. */
 final class LocalRowsScan implements LocalScan, SupportsReportStatistics {
   private final LanceScan scan;
   private final ReadPlan plan;
@@ -45,7 +45,7 @@ final class LocalRowsScan implements LocalScan, SupportsReportStatistics {
     };
   }
 
-  /** A stream that begins with few rows reads more later. */
+  /** A stream may read more rows later, so it uses the scan. */
   @Override
   public MicroBatchStream toMicroBatchStream(String checkpoint) {
     return scan.toMicroBatchStream(checkpoint);
@@ -71,7 +71,7 @@ final class LocalRowsScan implements LocalScan, SupportsReportStatistics {
     return description();
   }
 
-  /** Equal scans give equal rows. */
+  /** Equal scans return equal rows. */
   @Override
   public boolean equals(Object other) {
     return other instanceof LocalRowsScan && ((LocalRowsScan) other).scan.equals(scan);

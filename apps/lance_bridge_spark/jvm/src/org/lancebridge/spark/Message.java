@@ -7,7 +7,7 @@ import java.io.DataOutputStream;
 import java.io.IOException;
 import java.util.List;
 
-/** What goes to the Python service or comes from it: JSON, and byte arrays beside it. */
+/** A message to or from a Python process: JSON and byte arrays. */
 final class Message {
   private static final ObjectMapper JSON = new ObjectMapper();
 

@@ -4,7 +4,7 @@ import org.apache.spark.sql.connector.catalog.MetadataColumn;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 
-/** Columns that every table has and SELECT * leaves out: where a row is, and what a search says of it. */
+/** Columns that every table has and SELECT * omits: a row's id and address, and the result of a search. */
 final class MetadataColumns {
   static final String ROW_ID = "_rowid";
 
@@ -19,7 +19,7 @@ final class MetadataColumns {
     };
   }
 
-  /** The prefix of the options without which a column has no values, or null. */
+  /** Return the prefix of the search options that a column requires, or null. */
   static String searchOf(String column) {
     return column.equals("_distance") ? "nearest." : column.equals("_score") ? "full_text." : null;
   }

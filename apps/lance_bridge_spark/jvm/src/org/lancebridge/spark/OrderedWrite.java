@@ -29,11 +29,11 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import scala.jdk.javaapi.CollectionConverters;
 
-/** A write whose rows Spark distributes among tasks, and sorts in each, as properties of the table say. */
+/** A write whose rows Spark distributes among tasks and sorts within them, as the table's properties require. */
 final class OrderedWrite implements RequiresDistributionAndOrdering {
-  /** Columns as after ORDER BY: tasks get ranges of their values, and sort their rows by them. */
+  /** Columns as in ORDER BY: tasks get ranges of their values, and sort their rows by them. */
   static final String ORDER_BY = "write.order_by";
-  /** Columns as after DISTRIBUTE BY: rows with the same values go to one task; {@link #ORDER_BY} sorts within it. */
+  /** Columns as in DISTRIBUTE BY: rows with equal values go to the same task; {@link #ORDER_BY} sorts within it. */
   static final String DISTRIBUTE_BY = "write.distribute_by";
 
   private final Write inner;
@@ -46,7 +46,7 @@ final class OrderedWrite implements RequiresDistributionAndOrdering {
     this.distributed = distributed;
   }
 
-  /** Return the write as the properties have it, which is the write itself where there are none of these. */
+  /** Return the write with the order of the properties, or the write itself if they define none. */
   static Write of(Write inner, String table, StructType schema, Map<String, String> properties) {
     SortOrder[] order = parse(table, schema, properties, ORDER_BY);
     SortOrder[] distributed = parse(table, schema, properties, DISTRIBUTE_BY);
@@ -57,7 +57,7 @@ final class OrderedWrite implements RequiresDistributionAndOrdering {
     return new OrderedWrite(inner, order, columns);
   }
 
-  /** Fail where the properties name what the table cannot be written by. */
+  /** Throw an exception if the properties define an order that is not possible for the table. */
   static void check(String table, StructType schema, Map<String, String> properties) {
     parse(table, schema, properties, ORDER_BY);
     parse(table, schema, properties, DISTRIBUTE_BY);
@@ -81,7 +81,7 @@ final class OrderedWrite implements RequiresDistributionAndOrdering {
     return keys.toArray(new SortOrder[0]);
   }
 
-  /** Spark's own parser reads it, so that columns are quoted and directions are written as in any query. */
+  /** Parse sort keys with Spark's own parser, so that their syntax is the same as in a query. */
   private static List<org.apache.spark.sql.catalyst.expressions.SortOrder> sortKeys(
       String table, String property, String text) {
     LogicalPlan plan;
@@ -133,7 +133,7 @@ final class OrderedWrite implements RequiresDistributionAndOrdering {
     return order;
   }
 
-  /** It is for the layout of files alone, so Spark may split what would be too large for one task. */
+  /** The distribution only affects the layout of files, so Spark may split large partitions. */
   @Override
   public boolean distributionStrictlyRequired() {
     return false;

@@ -11,16 +11,16 @@ import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 
 /**
- * Spark's predicates in Lance's SQL.
+ * Translates Spark's predicates to Lance's SQL.
  *
- * <p>Only what gives precisely Spark's rows is translated, with nulls and under NOT as well; the rest is null here, and
- * stays with Spark. Where the two engines differ, on NaN (Spark: equal to itself, above all numbers; Lance: by its
- * sign) and -0.0, the translation says it in words of both.
+ * <p>A predicate is translated only if it selects exactly the same rows as in Spark, including nulls and under NOT;
+ * otherwise the result is null, and Spark evaluates it. The engines differ in NaN (Spark: equal to itself, greater than
+ * all numbers; Lance: by its sign) and -0.0, for which the translation adds conditions.
  */
 final class Predicates {
   private static final Map<String, String> COMPARISONS =
       Map.of("=", "=", "<>", "<>", "<", "<", "<=", "<=", ">", ">", ">=", ">=");
-  /** Lance's parser gives up on deeper nesting, and takes long over it. */
+  /** Lance's parser is slow for deep nesting, and fails if it is deeper than this. */
   private static final int MAX_DEPTH = 12;
   private static final int MAX_OPERANDS = 200;
   private static final int MAX_VALUES = 1000;
@@ -31,7 +31,7 @@ final class Predicates {
     this.columns = columns;
   }
 
-  /** Return the predicate as SQL, in parentheses, or null where Lance would not give the same rows. */
+  /** Return the predicate as SQL in parentheses, or null if Lance would not select the same rows. */
   String translate(Expression expression) {
     return translate(expression, 0);
   }
@@ -67,7 +67,7 @@ final class Predicates {
     }
   }
 
-  /** A chain of ANDs or ORs nests to one side; written flat it costs the parser no depth. */
+  /** Return a chain of ANDs or ORs as a flat list of operands, which the parser does not nest. */
   private String joined(Predicate predicate, int depth) {
     List<Expression> operands = new ArrayList<>();
     if (!collect(predicate, predicate.name(), operands)) {
@@ -166,7 +166,7 @@ final class Predicates {
     }
   }
 
-  /** A column, or one that is cast to a wider number without loss, so that Lance's cast is Spark's. */
+  /** Return a column, or a column cast to a wider number without loss, for which the engines' casts are equal. */
   private Columns.Reference operand(Expression expression) {
     if (!(expression instanceof Cast)) {
       return stored(expression);

@@ -3,7 +3,7 @@ package org.lancebridge.spark;
 import java.util.Map;
 import java.util.Objects;
 
-/** How a Python process is started on this machine: the interpreter, the module and its environment. */
+/** How to start a Python process on this machine: the interpreter, the module and its environment. */
 final class PythonLaunch {
   private final String executable;
   private final String module;
@@ -11,7 +11,7 @@ final class PythonLaunch {
   private final Map<String, String> environment;
   private final String need;
 
-  /** @param need what an error begins with where it cannot be started */
+  /** @param need the beginning of the error message if it cannot be started */
   PythonLaunch(String executable, String module, Map<String, String> environment, String need) {
     this.executable = executable;
     this.module = module;
@@ -19,7 +19,7 @@ final class PythonLaunch {
     this.need = need;
   }
 
-  /** Nothing secret is among the arguments, which every user of the machine can see. */
+  /** Return a builder of the process. Its arguments contain no secret: every user of the machine can see them. */
   ProcessBuilder process() {
     ProcessBuilder builder = new ProcessBuilder(executable, "-m", module);
     builder.environment().putAll(environment);

@@ -23,10 +23,10 @@ import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
 
 /**
- * One running Python process, which answers the calls of many threads.
+ * A running Python process, which handles the calls of many threads.
  *
- * <p>Calls go over its standard input and answers come over its standard output: no other user can reach these, and
- * Python sees the end of its input when this JVM ends in whatever way. Answers come in any order.
+ * <p>Calls are written to its standard input and responses are read from its standard output, in any order. No other
+ * user can access these, and Python sees the end of its input however this JVM exits.
  */
 final class PythonProcess {
   private static final Duration START = Duration.ofSeconds(120);
@@ -49,16 +49,16 @@ final class PythonProcess {
     this.calls = new DataOutputStream(new BufferedOutputStream(process.getOutputStream(), 1 << 16));
   }
 
-  /** A call that was sent: Python says when it begins with it. */
+  /** A call that was sent; Python sends a message when it begins with it. */
   private static final class Call {
     final CompletableFuture<Message> answer = new CompletableFuture<>();
     volatile boolean begun;
   }
 
-  /** The process ended before it answered. */
+  /** The process ended before it responded. */
   static final class EndedException extends Exception {
     private static final long serialVersionUID = 1L;
-    /** Whether it had begun with the call, so that parts of it may be done. */
+    /** Whether it had begun with the call, so that the call may have had effects. */
     final boolean begun;
 
     EndedException(boolean begun) {
@@ -67,7 +67,7 @@ final class PythonProcess {
     }
   }
 
-  /** @throws RuntimeException a {@link LanceException} that says why it does not run */
+  /** @throws RuntimeException a {@link LanceException} if the process does not start */
   static PythonProcess start(PythonLaunch launch) {
     PythonProcess started;
     try {
@@ -96,10 +96,10 @@ final class PythonProcess {
       throw LanceException.unavailable("The start of Python was interrupted");
     } catch (TimeoutException error) {
       end();
-      throw cannotRun(launch, "has not answered for " + START.toSeconds() + " s");
+      throw cannotRun(launch, "did not respond within " + START.toSeconds() + " s");
     } catch (ExecutionException error) {
       end();
-      throw cannotRun(launch, "ended at once" + lastError());
+      throw cannotRun(launch, "exited on start" + lastError());
     }
   }
 
@@ -120,7 +120,7 @@ final class PythonProcess {
     return !ended && process.isAlive();
   }
 
-  /** Wait for its end, and return whether it came. */
+  /** Wait for the process to end, and return whether it has ended. */
   boolean endsWithin(Duration time) {
     try {
       ended |= process.waitFor(time.toMillis(), TimeUnit.MILLISECONDS);
@@ -130,18 +130,18 @@ final class PythonProcess {
     return ended;
   }
 
-  /** Say that a call is to come. */
+  /** Mark the process as used, so that it is not idle when a call follows. */
   PythonProcess inUse() {
     lastUsed = System.nanoTime();
     return this;
   }
 
-  /** The socket in a private directory that it listens on, if it does. */
+  /** Return the path of the socket that the process listens on, in a private directory. */
   Path socket() {
     return Path.of(ready.join().json.path("socket").asText());
   }
 
-  /** Say that a connection to its socket begins, or ends. */
+  /** Count a connection to its socket that was opened (1) or closed (-1). */
   void countConnection(int change) {
     connections.addAndGet(change);
     lastUsed = System.nanoTime();
@@ -151,7 +151,7 @@ final class PythonProcess {
     return pending.isEmpty() && connections.get() == 0 && System.nanoTime() - lastUsed > time.toNanos();
   }
 
-  /** Send a call and wait for its answer. */
+  /** Send a call and wait for the response. */
   Message ask(ObjectNode json, List<byte[]> parts, Duration timeout) throws EndedException, TimeoutException {
     long id = ids.incrementAndGet();
     Call call = new Call();
@@ -159,7 +159,7 @@ final class PythonProcess {
     try {
       send(new Message(json.put("id", id), parts));
       if (ended) {
-        // The reader of answers may have looked for calls before this one was there.
+        // The reader may have failed the pending calls before this one was added.
         call.answer.completeExceptionally(new EndedException(call.begun));
       }
       return call.answer.get(timeout.toMillis(), TimeUnit.MILLISECONDS);
@@ -197,7 +197,7 @@ final class PythonProcess {
     }
   }
 
-  /** A process that was killed leaves its socket. */
+  /** Delete the socket, which a killed process leaves behind. */
   private void deleteSocket() {
     if (ready.isCompletedExceptionally() || !ready.join().json.has("socket")) {
       return;
@@ -213,7 +213,7 @@ final class PythonProcess {
   private void take(Message message) {
     Call call = pending.get(message.json.path("id").asLong());
     if (call == null) {
-      return; // nobody waits for it any more
+      return; // the call has timed out
     }
     if (message.json.path("begun").asBoolean()) {
       call.begun = true;
@@ -222,7 +222,7 @@ final class PythonProcess {
     }
   }
 
-  /** Pass on what Python logs, as Spark does with its workers, and keep the end of it for messages. */
+  /** Forward what Python logs, as Spark does for its workers, and keep the last part for error messages. */
   private void readErrors() {
     try (BufferedReader lines =
         new BufferedReader(new InputStreamReader(process.getErrorStream(), StandardCharsets.UTF_8))) {
@@ -236,13 +236,13 @@ final class PythonProcess {
     }
   }
 
-  /** End it: Python ends with its input. */
+  /** Close the input of the process, which makes it exit; kill it if it was never ready. */
   void end() {
     ended = true;
     try {
       process.getOutputStream().close();
     } catch (IOException error) {
-      // It has ended by itself.
+      // It has ended already.
     }
     if (!ready.isDone() || ready.isCompletedExceptionally()) {
       process.destroyForcibly();

@@ -8,8 +8,8 @@ import org.apache.spark.scheduler.SparkListenerApplicationEnd;
 import scala.Option;
 
 /**
- * Keeps a Python process for a launch: the first use starts it, and it ends with the application, with the JVM, or
- * after a while without use; the next use starts another.
+ * Manages the Python process of a launch: the first use starts it, and it ends with the application, with the JVM, or
+ * when it was idle for some time; the next use starts another.
  */
 final class PythonRunner {
   private final PythonLaunch launch;
@@ -20,7 +20,7 @@ final class PythonRunner {
     this.launch = launch;
   }
 
-  /** @param idle how long the process stays when it is not used */
+  /** @param idle how long an idle process is kept */
   synchronized PythonProcess running(Duration idle) {
     this.idle = idle;
     if (process == null || !process.isAlive()) {
@@ -31,7 +31,7 @@ final class PythonRunner {
     return process.inUse();
   }
 
-  /** An executor in a JVM of its own has no context, and ends with that JVM. */
+  /** End the process with the application. An executor's JVM has no context; its process ends with the JVM. */
   private static void endWithApplication(PythonProcess process) {
     Option<SparkContext> context = SparkContext$.MODULE$.getActive();
     if (context.isDefined()) {
@@ -58,7 +58,7 @@ final class PythonRunner {
     thread.start();
   }
 
-  /** Under the lock of {@link #running}, so that no use gets a process that is about to end. */
+  /** Synchronized with {@link #running}, so that no caller gets a process that is about to end. */
   private synchronized boolean endIfIdle(PythonProcess watched) {
     boolean done = watched.isIdle(idle);
     if (done) {

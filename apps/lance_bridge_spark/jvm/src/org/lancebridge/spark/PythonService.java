@@ -8,9 +8,9 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeoutException;
 
 /**
- * The Python that answers this driver: one process for all sessions that would run the same.
+ * The Python process that handles this driver's calls, shared by all sessions with the same {@link PythonLaunch}.
  *
- * <p>Calls carry all that they need, so that nothing is lost with a process.
+ * <p>Calls contain everything that they need, so that no state is lost when a process ends.
  */
 final class PythonService {
   private static final Map<PythonLaunch, PythonService> SERVICES = new ConcurrentHashMap<>();
@@ -28,8 +28,8 @@ final class PythonService {
   }
 
   /**
-   * Ask and wait for the answer; where the process ends in between, ask another one, unless that could do a change
-   * twice.
+   * Send a call and wait for the response. If the process ends first, retry with a new one, unless that could make a
+   * change twice.
    */
   Message ask(ObjectNode call, List<byte[]> parts, boolean repeatable) {
     Duration timeout = ServiceSettings.timeout();
@@ -42,7 +42,7 @@ final class PythonService {
             + " s (spark.lance_bridge.service.timeout)", repeatable);
       } catch (PythonProcess.EndedException error) {
         if (attempt == 2 || error.begun && !repeatable) {
-          throw unknown(operation, "was not answered, since the Python process on the driver ended", repeatable);
+          throw unknown(operation, "failed because the Python process on the driver ended", repeatable);
         }
       }
     }
@@ -51,7 +51,7 @@ final class PythonService {
   private static RuntimeException unknown(String operation, String problem, boolean repeatable) {
     return LanceException.unavailable(
         "Call " + operation + " " + problem
-            + (repeatable ? ": repeat the statement" : ", and whether its change was made is not known: check, then "
-                + "repeat the statement if it was not"));
+            + (repeatable ? ": repeat the statement" : ", and its outcome is unknown: check whether the change was "
+                + "made before you repeat the statement"));
   }
 }

@@ -14,7 +14,7 @@ import org.apache.spark.api.python.PythonUtils;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
 import scala.Option;
 
-/** What Spark runs as Python for the data source, on any machine: travels to executors. */
+/** Spark's Python for the data source: its executable, environment and files. It is sent to executors. */
 final class PythonSetup implements Serializable {
   private static final long serialVersionUID = 1L;
   private static final String PATH = "PYTHONPATH";
@@ -40,9 +40,9 @@ final class PythonSetup implements Serializable {
   }
 
   /**
-   * How to start a module on this machine.
+   * Return how to start a module on this machine.
    *
-   * @param need what an error begins with where it cannot be started
+   * @param need the beginning of the error message if it cannot be started
    */
   PythonLaunch launch(String module, String need) {
     Map<String, String> variables = new TreeMap<>(environment);
@@ -59,7 +59,7 @@ final class PythonSetup implements Serializable {
     return new PythonLaunch(executable, module, variables, need);
   }
 
-  /** Modules and archives that were added to the session, or to the client of Spark Connect. */
+  /** Return the modules and archives that were added to the session, or to the Spark Connect client. */
   private List<String> addedFiles() {
     File root = new File(SparkFiles.getRootDirectory());
     File directory = client == null ? root : new File(root, client);

@@ -8,7 +8,7 @@ import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceRead
 import org.apache.spark.sql.types.StructType;
 import scala.jdk.javaapi.CollectionConverters;
 
-/** What Python answers to a read: what its tasks do, or its rows where these are few. */
+/** Python's plan of a read: its tasks, or its rows if there are few. */
 final class ReadPlan {
   private final Message answer;
 
@@ -16,7 +16,7 @@ final class ReadPlan {
     this.answer = answer;
   }
 
-  /** @param local whether the rows may come in place of tasks */
+  /** @param local whether Python may return the rows instead of tasks */
   static ReadPlan of(LanceTable table, ScanOptions options, StructType schema, ObjectNode request, boolean local) {
     ObjectNode scan = request.deepCopy();
     scan.put("parallelism", SparkSession.active().sparkContext().defaultParallelism());
@@ -35,22 +35,22 @@ final class ReadPlan {
     return answer.json.path("answer").path("local").asBoolean();
   }
 
-  /** How many rows there are, or have to be read at most; negative where that is not known. */
+  /** The number of local rows, or the maximum number of rows to read; negative if unknown. */
   long countOfRows() {
     return answer.json.path("answer").path("rows").asLong(-1);
   }
 
-  /** The rows, as a stream of Arrow. */
+  /** The local rows, as an Arrow stream. */
   byte[] rows() {
     return answer.parts.get(0);
   }
 
-  /** What Python does for each partition, pickled. */
+  /** The pickled function that Python calls for each partition. */
   byte[] function() {
     return answer.parts.get(0);
   }
 
-  /** One for each task, pickled. */
+  /** The pickled partitions, one for each task. */
   List<byte[]> partitions() {
     return answer.parts.subList(1, answer.parts.size());
   }

@@ -7,7 +7,7 @@ import org.apache.spark.sql.connector.write.DataWriterFactory;
 import org.apache.spark.sql.connector.write.PhysicalWriteInfo;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
 
-/** A batch write whose writers take rows one by one, as UPDATE and MERGE hand them: see {@link RowAtATimeWriter}. */
+/** A batch write whose writers accept rows one by one, as UPDATE and MERGE need: see {@link RowAtATimeWriter}. */
 final class RowAtATimeWrite implements BatchWrite {
   private final BatchWrite inner;
 
@@ -40,7 +40,7 @@ final class RowAtATimeWrite implements BatchWrite {
     inner.abort(messages);
   }
 
-  /** Goes to executors, with the factory of the Python writer. */
+  /** Is sent to executors, with the factory of the Python writer. */
   private static final class Factory implements DataWriterFactory {
     private static final long serialVersionUID = 1L;
 

@@ -16,11 +16,11 @@ import org.apache.spark.sql.connector.write.DataWriter;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
 
 /**
- * Turns rows that are pushed into an iterator that is pulled.
+ * Passes rows that are written one by one to a writer that needs an iterator.
  *
- * <p>Spark's Python writer only takes an iterator of all rows: its `write(row)` drops the row, on some versions without
- * an error, so that an UPDATE would leave an empty table. A thread of its own runs that iterator beside the task; the
- * queue between the two holds a bounded number of rows.
+ * <p>Spark's Python writer only accepts an iterator of all rows: its `write(row)` drops the row, in some versions
+ * without an error, so that an UPDATE would leave an empty table. The writer runs in a separate thread, and reads the
+ * rows from a bounded queue.
  */
 final class RowAtATimeWriter implements DataWriter<InternalRow> {
   private static final int ROWS_AT_ONCE = 128;
@@ -40,7 +40,7 @@ final class RowAtATimeWriter implements DataWriter<InternalRow> {
 
   @Override
   public void write(InternalRow row) throws IOException {
-    collected.add(row.copy()); // Spark fills the same row again.
+    collected.add(row.copy()); // Spark reuses the row object.
     if (collected.size() == ROWS_AT_ONCE) {
       hand(collected);
       collected = new ArrayList<>(ROWS_AT_ONCE);

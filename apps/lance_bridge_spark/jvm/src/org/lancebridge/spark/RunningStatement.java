@@ -7,14 +7,14 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.execution.SQLExecution;
 
 /**
- * The statement that this thread runs, where Spark runs one and does not only analyse it.
+ * The statement that this thread executes, if Spark is executing one and not only analysing it.
  *
- * <p>Spark does not say to a catalog why it is called, and these are not its public interfaces.
+ * <p>Spark does not tell a catalog why it is called, so this uses internal interfaces.
  */
 final class RunningStatement {
   private RunningStatement() {}
 
-  /** It is an ALTER TABLE. */
+  /** Return whether the statement is an ALTER TABLE. */
   static boolean isAlterTable() {
     return plan().filter(plan -> plan instanceof AlterTableCommand).isPresent();
   }

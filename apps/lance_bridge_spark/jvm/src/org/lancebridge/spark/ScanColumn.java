@@ -5,7 +5,7 @@ import org.apache.arrow.vector.ValueVector;
 import org.apache.spark.sql.types.Decimal;
 import org.apache.spark.sql.vectorized.ArrowColumnVector;
 
-/** A column of a scan, whose batches all come into the same vector. */
+/** A column of a scan; all its batches are loaded into the same vector. */
 final class ScanColumn extends ArrowColumnVector {
   private final DecimalVector decimals;
 
@@ -14,13 +14,13 @@ final class ScanColumn extends ArrowColumnVector {
     this.decimals = vector instanceof DecimalVector ? (DecimalVector) vector : null;
   }
 
-  /** Spark frees the columns of a batch that it has read, and a struct that was freed has lost its fields. */
+  /** Do nothing: Spark frees the columns of a batch after reading it, and a freed struct loses its fields. */
   @Override
   public void closeIfFreeable() {
-    // The next batch comes into the same vector.
+    // The next batch is loaded into the same vector.
   }
 
-  /** The low half of a decimal is all of one of 18 digits: Spark's own way makes two objects of each. */
+  /** Read a decimal of up to 18 digits from its low 64 bits: Spark's own code allocates two objects per value. */
   @Override
   public Decimal getDecimal(int row, int precision, int scale) {
     if (decimals == null || precision > Decimal.MAX_LONG_DIGITS()) {

@@ -16,9 +16,9 @@ import java.util.concurrent.TimeUnit;
 import org.apache.spark.TaskContext;
 
 /**
- * One scan of Python's: a call goes out; a message, a stream of Arrow and another message come back.
+ * The connection of one scan: it sends a call, and receives a message, an Arrow stream and another message.
  *
- * <p>Only with the last message the stream is known to be whole, since a stream of Arrow may end anywhere.
+ * <p>The last message confirms that the stream is complete, because an Arrow stream may end anywhere.
  */
 final class ScanConnection implements AutoCloseable {
   private static final ScheduledThreadPoolExecutor CANCELLATION = cancellation();
@@ -53,9 +53,9 @@ final class ScanConnection implements AutoCloseable {
   }
 
   /**
-   * Read what Python says before the stream or after it.
+   * Read the message before or after the stream.
    *
-   * @throws RuntimeException the {@link LanceException} of its error
+   * @throws RuntimeException the {@link LanceException} of an error in the message
    */
   void readMessage() throws IOException {
     JsonNode error;
@@ -69,12 +69,12 @@ final class ScanConnection implements AutoCloseable {
     }
   }
 
-  /** What a task says where no more comes and the end has not come. */
+  /** Return the error of a task whose stream ended before its last message. */
   static IOException ended(IOException cause) {
     return new IOException("The Python process that reads Lance ended in the middle of a scan", cause);
   }
 
-  /** Spark does not always interrupt the thread of a task that it kills, which may wait here. */
+  /** Close the channel if the task is killed: Spark does not always interrupt its thread, which may wait here. */
   private void watchCancellation() {
     TaskContext task = TaskContext.get();
     if (task != null) {
@@ -100,7 +100,7 @@ final class ScanConnection implements AutoCloseable {
     try {
       channel.close();
     } catch (IOException error) {
-      // Nothing can be read any more, which is what was wanted.
+      // The channel is unusable, as intended.
     }
   }
 

@@ -10,12 +10,11 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * The options of one read, of SQL's `WITH (...)` or a DataFrame reader: which version, and whether a search is asked
- * for.
+ * The options of one read, from SQL's `WITH (...)` or a DataFrame reader: its version, and whether it is a search.
  */
 final class ScanOptions {
   private static final Set<String> REFERENCES = Set.of("version", "tag", "branch", "timestamp");
-  /** Options that say how to read, and not what. */
+  /** Options that do not change which rows are read. */
   private static final Set<String> READ_SETTINGS =
       Set.of("batch_size", "rows_per_task", "bytes_per_task", "path", "catalog", "with_row_id");
 
@@ -23,13 +22,13 @@ final class ScanOptions {
   private final Map<String, String> references = new TreeMap<>();
   private final JsonNode state;
 
-  /** @param options as the user spelled them */
+  /** @param options the options in the user's spelling */
   ScanOptions(LanceTable table, Map<String, String> options) {
     options.forEach((key, value) -> (REFERENCES.contains(key.toLowerCase(Locale.ROOT)) ? references : given).put(key, value));
     this.state = references.isEmpty() ? table.state() : referred(table, references);
   }
 
-  /** Spark has analysed the query with the table's schema before it hands over the options. */
+  /** Load the chosen version. Its schema must be the table's, with which Spark has analysed the query. */
   private static JsonNode referred(LanceTable table, Map<String, String> references) {
     ObjectNode arguments = table.arguments();
     arguments.set("options", Service.tree(references));
@@ -42,7 +41,7 @@ final class ScanOptions {
     return state;
   }
 
-  /** The options to hand on. */
+  /** The options to pass on. */
   Map<String, String> given() {
     return given;
   }
@@ -56,7 +55,7 @@ final class ScanOptions {
     return state.path("rows").asLong(-1);
   }
 
-  /** What Python calls the table as it has loaded it for this statement. */
+  /** The name by which Python keeps the table that it has loaded for this statement. */
   JsonNode loaded() {
     return state.path("loaded");
   }
@@ -68,7 +67,7 @@ final class ScanOptions {
     return version;
   }
 
-  /** Pass this version to the write of the same statement, unless the user chose it. */
+  /** Record this version for the write of the same statement, unless the user chose it. */
   void noteRead() {
     if (!state.path("chosen").asBoolean()) {
       StatementReads.add(keyOf(state.path("id").asText(), state.path("branch").asText(null)),
@@ -76,23 +75,23 @@ final class ScanOptions {
     }
   }
 
-  /** What one branch of a table is called. */
+  /** Return the key of one branch of a table. */
   static String keyOf(String table, String branch) {
     return table + "@" + (branch == null || branch.equals("main") ? "" : branch);
   }
 
-  /** The rows are those of a search or a sample: what the query asks besides applies to its result. */
+  /** Return whether it reads a search or a limited number of rows, so that nothing can be pushed down. */
   boolean searches() {
     return given.keySet().stream().map(String::toLowerCase)
         .anyMatch(key -> key.startsWith("nearest.") || key.startsWith("full_text.") || key.equals("limit"));
   }
 
-  /** All rows of the version are read, so that its metadata count them. */
+  /** Return whether all rows of the version are read, so that its metadata count them. */
   boolean isPlain() {
     return READ_SETTINGS.containsAll(given.keySet().stream().map(String::toLowerCase).toList());
   }
 
-  /** Refuse the columns of a search if the scan has no search. */
+  /** Throw an exception if the schema has columns of a search, and the scan is not that search. */
   void checkSearched(StructType schema) {
     for (StructField field : schema.fields()) {
       String needed = MetadataColumns.searchOf(field.name());

@@ -6,7 +6,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 
-/** The Python that reads for the tasks of this executor: one process, with a connection for each task. */
+/** The Python process that reads for the tasks of this executor, with one connection per task. */
 final class ScanService {
   private static final Map<PythonLaunch, ScanService> SERVICES = new ConcurrentHashMap<>();
 
@@ -23,10 +23,10 @@ final class ScanService {
   }
 
   /**
-   * Begin a scan.
+   * Start a scan.
    *
-   * @param call what Python does and for which partition, both pickled
-   * @throws RuntimeException a {@link LanceException} where Python cannot be started, or refuses it
+   * @param call the function and its partition, both pickled
+   * @throws RuntimeException a {@link LanceException} if Python cannot be started or refuses the call
    */
   ScanConnection open(List<byte[]> call, Duration idle) throws IOException {
     PythonProcess process = runner.running(idle);
@@ -36,7 +36,7 @@ final class ScanService {
       if (!process.endsWithin(Duration.ofSeconds(5))) {
         throw error;
       }
-      // It was ending when it was asked.
+      // The process was ending: use a new one.
       return ScanConnection.open(runner.running(idle), call);
     }
   }

@@ -14,16 +14,16 @@ import org.apache.spark.sql.types.DataType;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
-/** The arguments of `lance_search`: the table, and the others by name. */
+/** The arguments of `lance_search`: the table by position, all others by name. */
 final class SearchArguments {
   private static final String ADVICE =
       "lance_search('catalog.namespace.table', vector => array(...), text => '...', k => 10, ...)";
-  /** The option that each argument is for a search by vector. */
+  /** The read option for each argument of a search by vector. */
   private static final Map<String, String> OF_VECTOR = Map.of(
       "vector", "nearest.query", "vector_column", "nearest.column", "metric", "nearest.metric",
       "nprobes", "nearest.nprobes", "refine", "nearest.refine", "prefilter", "nearest.prefilter",
       "k", "nearest.k", "filter", "filter");
-  /** The same for a search by text. */
+  /** The read option for each argument of a search by text. */
   private static final Map<String, String> OF_TEXT = Map.of(
       "text", "full_text.query", "text_columns", "full_text.columns", "k", "full_text.k", "filter", "filter");
   private static final String TABLE = "table";

@@ -18,9 +18,9 @@ import scala.collection.immutable.Seq;
 import scala.runtime.AbstractPartialFunction;
 
 /**
- * `lance_search(table, ...)` in FROM: a query of the table with the options of a search, best rows first.
+ * `lance_search(table, ...)` in FROM: a query on the table with the options of a search, best rows first.
  *
- * <p>It stands for the query, so that scans, versions and options are those of any other read.
+ * <p>It is replaced with that query, so that scans, versions and options work as in any other read.
  */
 final class SearchFunction {
   static final FunctionIdentifier NAME = new FunctionIdentifier("lance_search");
@@ -28,7 +28,7 @@ final class SearchFunction {
 
   private static final String BY_VECTOR = "SELECT *, _distance FROM by_vector ORDER BY _distance";
   private static final String BY_TEXT = "SELECT *, _score FROM by_text ORDER BY _score DESC";
-  /** Reciprocal rank fusion, as the namespace's own: 1 / (60 + rank), ranks from 0. */
+  /** Reciprocal rank fusion, as in the namespace's own query: 1 / (60 + rank), with ranks from 0. */
   private static final String HYBRID =
       "SELECT found.*, _distance, _score, _relevance_score FROM ("
           + "SELECT id, first(found) AS found, max(_distance) AS _distance, max(_score) AS _score, "
@@ -63,7 +63,7 @@ final class SearchFunction {
         : new RelationTimeTravel(table, Option.apply(timestamp.orElse(null)), Option.apply(version.orElse(null)));
   }
 
-  /** Other tables would take no notice of the options. */
+  /** Refuse tables of other catalogs, which would ignore the options. */
   private static void requireLance(Seq<String> name) {
     String catalog = SQLConf.get().getConfString("spark.sql.catalog." + name.head(), null);
     boolean isOther = catalog != null && !catalog.equals(LanceCatalog.class.getName());
@@ -73,7 +73,7 @@ final class SearchFunction {
     }
   }
 
-  /** Parse a query and put what they stand for in place of its tables. */
+  /** Parse a query and replace its tables with plans. */
   @SuppressWarnings("unchecked") // B is a plan, as otherwise returns one.
   private static LogicalPlan parse(String query, Function<String, LogicalPlan> tables) {
     return CatalystSqlParser$.MODULE$.parsePlan(query).transformUp(

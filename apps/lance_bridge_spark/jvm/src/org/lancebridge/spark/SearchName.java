@@ -9,8 +9,8 @@ import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * The name of a table in one search: Spark before 4.3 takes all reads of one name in a statement for one, with the options
- * of only one of them, so that each search needs a name of its own there.
+ * The name of a table in one search. Before 4.3, Spark treats all reads of one name in a statement as the same read,
+ * with the options of one of them, so that each search needs a unique name.
  */
 final class SearchName {
   private static final AtomicLong COUNT = new AtomicLong();
@@ -29,7 +29,7 @@ final class SearchName {
     return CollectionConverters.asScala(parts).toSeq();
   }
 
-  /** Return the table that a name of {@link #of} or of a table means. */
+  /** Return the table for a name, with or without the ending that {@link #of} adds. */
   static Identifier table(Identifier name) {
     return Identifier.of(name.namespace(), ENDING.matcher(name.name()).replaceFirst(""));
   }

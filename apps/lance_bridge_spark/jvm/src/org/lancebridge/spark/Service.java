@@ -14,9 +14,9 @@ import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * One catalog's way to Python: calls to the {@link PythonService}, and the data source `lance` for tasks.
+ * A catalog's access to Python: calls to the {@link PythonService}, and the data source `lance` for tasks.
  *
- * <p>Spark's own classes for data sources in Python are not part of its public interfaces.
+ * <p>Spark's classes for data sources in Python, which this uses, are not public interfaces.
  */
 final class Service {
   static final String SOURCE = "lance";
@@ -28,7 +28,7 @@ final class Service {
   /** The word `secret` makes Spark redact the option wherever it shows options. */
   private static final String CATALOG = "lance_bridge.secret.catalog";
 
-  /** Operations that change nothing, or find what they have changed before. */
+  /** Operations that change nothing, or detect that they are repeated. */
   private static final Set<String> REPEATABLE = Set.of(
       "list_namespaces", "load_namespace", "list_tables", "table_exists", "load_table", "fragments",
       "plan_read", "plan_write", "commit_write", "abort_write", "abort_staged");
@@ -43,7 +43,7 @@ final class Service {
     this.catalog.set("properties", JSON.valueToTree(properties));
   }
 
-  /** What the catalog is called in the session. */
+  /** The catalog's name in the session. */
   String catalogName() {
     return name;
   }
@@ -56,12 +56,12 @@ final class Service {
     return JSON.valueToTree(value);
   }
 
-  /** The columns that an answer describes. */
+  /** Return the columns in a response. */
   static StructType schemaOf(JsonNode described) {
     return (StructType) DataType.fromJson(described.get("schema").asText());
   }
 
-  /** The properties that an answer describes. */
+  /** Return the properties in a response. */
   static Map<String, String> propertiesOf(JsonNode described) {
     Map<String, String> properties = new TreeMap<>();
     described.path("properties").fields()
@@ -69,12 +69,12 @@ final class Service {
     return properties;
   }
 
-  /** A new provider each time: Spark's keeps the state of one relation, and shared by scans it gives wrong rows. */
+  /** Return a new provider: it keeps the state of one relation, so that sharing it would return wrong rows. */
   PythonDataSourceV2 provider() {
     PythonDataSourceV2 provider = new PythonDataSourceV2();
     provider.setShortName(SOURCE);
     try {
-      provider.source(); // looks it up
+      provider.source(); // looks up the data source
     } catch (Throwable error) {
       if (error instanceof SparkThrowable && "DATA_SOURCE_NOT_EXIST".equals(((SparkThrowable) error).getCondition())) {
         throw LanceException.unsupported(
@@ -86,7 +86,7 @@ final class Service {
     return provider;
   }
 
-  /** The options of a relation on a table: what the user gave, and where the table is. */
+  /** Return the options of a relation: the user's options and the table's address. */
   Map<String, String> options(JsonNode table, Map<String, String> given) {
     Map<String, String> options = new HashMap<>();
     given.forEach((key, value) -> {
@@ -99,12 +99,12 @@ final class Service {
     return options;
   }
 
-  /** Ask the namespace; an error of its own comes as a {@link LanceException} with its code. */
+  /** Call the namespace; its errors are thrown as a {@link LanceException} with their code. */
   JsonNode call(String operation, ObjectNode arguments) throws LanceException {
     return call(operation, arguments, List.of()).json.path("answer");
   }
 
-  /** The same for operations that take or give bytes beside JSON. */
+  /** Call an operation that sends or returns bytes in addition to JSON. */
   Message call(String operation, ObjectNode arguments, List<byte[]> parts) throws LanceException {
     ObjectNode call = object().put("op", operation);
     call.set("catalog", catalog);
@@ -118,7 +118,7 @@ final class Service {
     return answer;
   }
 
-  /** The same where every error is the user's to see. */
+  /** Call the namespace, and throw all its errors to the user. */
   JsonNode ask(String operation, ObjectNode arguments) {
     try {
       return call(operation, arguments);
@@ -127,7 +127,7 @@ final class Service {
     }
   }
 
-  /** The same for bytes. */
+  /** Call an operation with bytes, and throw all its errors to the user. */
   Message ask(String operation, ObjectNode arguments, List<byte[]> parts) {
     try {
       return call(operation, arguments, parts);

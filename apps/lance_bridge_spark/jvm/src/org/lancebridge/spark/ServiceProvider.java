@@ -11,7 +11,7 @@ import org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDat
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** The data source `lance` whose writes the {@link PythonService} plans and commits; tasks are Spark's own. */
+/** The data source `lance` with writes that the {@link PythonService} plans and commits; tasks are Spark's own. */
 final class ServiceProvider extends PythonDataSourceV2 {
   private final UserDefinedPythonDataSource source;
 
@@ -35,7 +35,7 @@ final class ServiceProvider extends PythonDataSourceV2 {
       this.service = service;
     }
 
-    /** Executors get Spark's own class: they may lack this one, and have no use for it. */
+    /** Replace it with Spark's own class for executors, which may lack this one and do not need it. */
     private Object writeReplace() {
       return new UserDefinedPythonDataSource(dataSourceCls());
     }

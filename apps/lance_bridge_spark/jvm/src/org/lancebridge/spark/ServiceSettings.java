@@ -7,33 +7,33 @@ import java.util.Set;
 import org.apache.spark.network.util.JavaUtils;
 import org.apache.spark.sql.internal.SQLConf;
 
-/** The settings of a session about its Python service and what that answers without a task, and about its scans. */
+/** The settings of a session for its Python service, reads without tasks, and scans. */
 final class ServiceSettings {
   private static final String PREFIX = "spark.lance_bridge.";
 
   private ServiceSettings() {}
 
-  /** How long one call may take. */
+  /** The timeout of a call. */
   static Duration timeout() {
     return Duration.ofMillis(JavaUtils.timeStringAsMs(valueOf("service.timeout", "1h")));
   }
 
-  /** How long the process stays when nothing is asked. */
+  /** How long an idle process is kept. */
   static Duration idle() {
     return Duration.ofMillis(JavaUtils.timeStringAsMs(valueOf("service.idle", "30min")));
   }
 
-  /** How many rows a read may have that needs no task; 0 for none. */
+  /** The maximum number of rows of a read without tasks; 0 disables such reads. */
   static long localRows() {
     return Long.parseLong(valueOf("local.rows", "10000"));
   }
 
-  /** How many bytes these rows may have. */
+  /** The maximum size of these rows in bytes. */
   static long localBytes() {
     return JavaUtils.byteStringAsBytes(valueOf("local.bytes", "4m"));
   }
 
-  /** Whether tasks hand over columns; empty where that depends on what executors have. */
+  /** Whether tasks return columns; empty if that depends on the executors. */
   static Optional<Boolean> columnar() {
     String value = valueOf("columnar", "auto").toLowerCase(Locale.ROOT);
     if (!Set.of("auto", "true", "false").contains(value)) {

@@ -16,9 +16,9 @@ import org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDat
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Registers the data source `lance` with the catalogs of a session's settings whenever these have changed.
+ * Registers the data source `lance` with the catalogs of a session's settings when these have changed.
  *
- * <p>As a rule of the analyzer it sees every plan before Spark looks for its data source, and changes none.
+ * <p>As an analyzer rule it runs on every plan before Spark resolves its data source, and does not change the plan.
  */
 final class SessionCatalogs extends Rule<LogicalPlan> {
   private static final String PREFIX = "spark.sql.catalog.";
@@ -60,7 +60,7 @@ final class SessionCatalogs extends Rule<LogicalPlan> {
     DataSourceManager sources =
         ((org.apache.spark.sql.classic.SparkSession) session).sessionState().dataSourceManager();
     if (!sources.dataSourceExists(Service.SOURCE)) {
-      return; // The driver's Python lacks lance-bridge: Spark says so where the source is used.
+      return; // The driver's Python lacks lance-bridge: Spark reports that when the source is used.
     }
     PythonFunction known = sources.lookupDataSource(Service.SOURCE).dataSourceCls();
     PythonFunction source = new SimplePythonFunction(
@@ -69,17 +69,17 @@ final class SessionCatalogs extends Rule<LogicalPlan> {
     sources.registerDataSource(Service.SOURCE, new UserDefinedPythonDataSource(source));
   }
 
-  /** What Python reads as a call of a function with one text. */
+  /** Return a pickle that calls a Python function with one string. */
   private static byte[] pickle(String text) {
     byte[] argument = text.getBytes(StandardCharsets.UTF_8);
     ByteBuffer size = ByteBuffer.allocate(4).order(ByteOrder.LITTLE_ENDIAN).putInt(argument.length);
     ByteArrayOutputStream out = new ByteArrayOutputStream();
     out.writeBytes(new byte[] {(byte) 0x80, 2, 'c'}); // protocol 2; a global name
     out.writeBytes(MAKER.getBytes(StandardCharsets.US_ASCII));
-    out.write('X'); // a text
+    out.write('X'); // a string
     out.writeBytes(size.array());
     out.writeBytes(argument);
-    out.writeBytes(new byte[] {(byte) 0x85, 'R', '.'}); // a tuple of it; call; end
+    out.writeBytes(new byte[] {(byte) 0x85, 'R', '.'}); // a tuple with it; call; end
     return out.toByteArray();
   }
 }

@@ -10,15 +10,15 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.DecimalType;
 
 /**
- * The columns that rows are sorted by, where Lance sorts their values as Spark does.
+ * The sort keys of a scan, if Lance sorts their types in the same order as Spark.
  *
- * <p>It does not sort floating point numbers so: to Lance, -0.0 is less than 0.0, and a NaN may be the least of all.
- * Strings with a collation are of another type than those without.
+ * <p>Floating point numbers are excluded: in Lance, -0.0 is less than 0.0, and NaN may be the least value. Strings with
+ * a collation have another type than those without.
  */
 final class SortKeys {
   private SortKeys() {}
 
-  /** Return what the source has to sort by, or null where one of the keys is Spark's to sort by. */
+  /** Return the keys for the source to sort by, or null if Spark must sort by one of them. */
   static ArrayNode of(SortOrder[] orders, Columns columns) {
     ArrayNode keys = Service.object().putArray("order");
     for (SortOrder order : orders) {

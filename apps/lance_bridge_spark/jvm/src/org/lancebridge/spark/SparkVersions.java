@@ -2,13 +2,13 @@ package org.lancebridge.spark;
 
 import java.util.Set;
 
-/** The Spark versions that this catalog is tested on; Spark's connector interfaces move between minor versions. */
+/** The Spark versions that this catalog is tested on; Spark's connector interfaces change in minor versions. */
 final class SparkVersions {
   private static final Set<String> TESTED = Set.of("4.1", "4.2", "4.3");
 
   private SparkVersions() {}
 
-  /** Refuse any other version by name, rather than fail with a linkage error in the middle of a query. */
+  /** Refuse other versions with a clear message, instead of a linkage error during a query. */
   static void check(String version) {
     String[] parts = version.split("\\.", 3);
     if (parts.length < 2 || !TESTED.contains(parts[0] + "." + parts[1])) {

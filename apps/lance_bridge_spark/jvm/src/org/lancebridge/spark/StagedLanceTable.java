@@ -12,7 +12,7 @@ import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.types.StructType;
 
-/** A table that CREATE or REPLACE TABLE ... AS SELECT writes, which no reader sees before all of it is written. */
+/** A table of CREATE or REPLACE TABLE ... AS SELECT, which is not visible before all its rows are written. */
 final class StagedLanceTable implements StagedTable, SupportsWrite {
   private final Service service;
   private final JsonNode path;
@@ -23,7 +23,7 @@ final class StagedLanceTable implements StagedTable, SupportsWrite {
   private boolean written;
   private boolean maybeCommitted;
 
-  /** @param answer what `stage_create` or `stage_replace` answers */
+  /** @param answer the response of `stage_create` or `stage_replace` */
   StagedLanceTable(Service service, JsonNode path, String name, JsonNode answer, StructType asked) {
     this.service = service;
     this.path = path;
@@ -72,7 +72,7 @@ final class StagedLanceTable implements StagedTable, SupportsWrite {
     }
   }
 
-  /** Files stay where the reply to the commit is lost: a table may have them already, or soon. */
+  /** Delete the files, unless the commit's reply was lost: the table may use them, or may use them soon. */
   @Override
   public void abortStagedChanges() {
     if (!maybeCommitted) {

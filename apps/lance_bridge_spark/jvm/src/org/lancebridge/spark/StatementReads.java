@@ -11,8 +11,8 @@ import scala.Option;
 /**
  * The versions of tables that a statement reads, for the write of the same statement.
  *
- * <p>A writer does not learn from Spark which query its rows come from. It plans the scans of a statement and then its write
- * under one tracker, which is not part of its public interfaces.
+ * <p>Spark does not tell a writer which query its rows come from. It plans the scans of a statement and then its write
+ * with the same tracker, which is not a public interface.
  */
 final class StatementReads {
   private static final Map<QueryPlanningTracker, Map<String, Long>> VERSIONS =
@@ -20,7 +20,7 @@ final class StatementReads {
 
   private StatementReads() {}
 
-  /** The statement that this thread plans reads a table as it was when it was planned, not one that it asks for. */
+  /** Record that the statement that this thread plans reads a table at its latest version. */
   static void add(String table, long version) {
     Option<QueryPlanningTracker> statement = QueryPlanningTracker.get();
     if (statement.isDefined()) {
@@ -28,7 +28,7 @@ final class StatementReads {
     }
   }
 
-  /** The oldest version of a table that the statement reads which this thread plans. */
+  /** Return the oldest version of a table that the statement reads, which this thread plans. */
   static OptionalLong of(String table) {
     Option<QueryPlanningTracker> statement = QueryPlanningTracker.get();
     Long version = statement.isEmpty() ? null : VERSIONS.getOrDefault(statement.get(), Map.of()).get(table);

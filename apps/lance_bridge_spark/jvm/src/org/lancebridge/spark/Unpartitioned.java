@@ -6,8 +6,8 @@ import org.apache.spark.sql.connector.catalog.SupportsPartitionManagement;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * A table that could have partitions and has none, so that SHOW PARTITIONS says what it says of any such table:
- * that it is not partitioned, and not that partitions are unknown.
+ * A table that supports partitions and has none, so that SHOW PARTITIONS reports that it is not partitioned, instead of
+ * that it does not support partitions.
  */
 interface Unpartitioned extends SupportsPartitionManagement {
   @Override

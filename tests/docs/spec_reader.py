@@ -104,8 +104,8 @@ class Operation:
     @property
     def answer(self) -> str:
         """What it answers; nothing where that is not said."""
-        found = [text for text in paragraphs(self.text) if text.startswith("**Answer:** ")]
-        return found[0].removeprefix("**Answer:** ") if found else ""
+        found = [text for text in paragraphs(self.text) if text.startswith("**Response:** ")]
+        return found[0].removeprefix("**Response:** ") if found else ""
 
     @property
     def errors(self) -> list[ErrorParagraph]:

@@ -20,7 +20,7 @@ from .gateway_pages import PAGE, Block, Reader, blocks
 
 pytestmark = pytest.mark.server
 
-RUN = ["Try it", "TLS", "Who calls", "What they may do", "The configuration", "Call it"]
+RUN = ["Try it", "TLS", "Authentication", "Authorization", "The configuration", "Connect a client"]
 OTHERS = {"On Kubernetes", "Under systemd"}
 """Whose blocks are read by tests of `tests/deploy`."""
 NOT_RUN = ("pip install ", "lance-bridge metastore start ")

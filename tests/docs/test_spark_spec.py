@@ -36,8 +36,8 @@ from .test_readme import URI
 SPARK_SPEC = DOCUMENTS["spark"]
 TEXT = SPARK_SPEC.path.read_text(encoding="utf-8")
 OPTION_TABLES = [
-    "Which Table",
-    *(f"Options of {kind}" for kind in ("Reads", "Searches", "Writes", "Streams")),
+    "Choosing a Table",
+    *(f"{kind} Options" for kind in ("Read", "Search", "Write", "Stream")),
 ]
 DEFAULTS = {
     "batch_size": options.BATCH_ROWS,
@@ -95,7 +95,7 @@ def arrow_name(kind: pa.DataType) -> str:
 def test_types_are_read_as_the_spec_says() -> None:
     stated = {
         name: re.findall(r"`([^`]+)`", row[1])[0]
-        for row in SPARK_SPEC.rows("Types as Read", "in the table")
+        for row in SPARK_SPEC.rows("Reading Types", "in the table")
         for name in re.findall(r"`([^`]+)`", row[0])
     }
     read = types.spark_schema(pa.schema([(str(i), kind) for i, kind in enumerate(TYPES)]))
@@ -107,7 +107,7 @@ def test_types_are_read_as_the_spec_says() -> None:
 
 
 def test_types_that_are_refused_are_those_of_the_code() -> None:
-    stated = [row[0].strip("`") for row in SPARK_SPEC.rows("Types as Written", "refused")]
+    stated = [row[0].strip("`") for row in SPARK_SPEC.rows("Writing Types", "refused")]
 
     assert sorted(stated) == sorted(types._UNSTORABLE)
 

@@ -23,8 +23,8 @@ from .transport import ClientPool, Connection
 
 T = TypeVar("T")
 
-_READS = 10
-"""Attempts at a read that met rows being deleted; each meets fewer of them."""
+_MAX_READS = 10
+"""Attempts at a read while rows are being deleted; each attempt meets fewer of them."""
 _LONGEST_PAUSE = 0.2
 
 
@@ -35,9 +35,9 @@ class Calls:
         self._config = config
         self.pool = pool or ClientPool(config)
         self._has_catalogs = False
-        self._reading = Retrying(
+        self._retrying = Retrying(
             retry=retry_if_exception(is_vanished_row),
-            stop=stop_after_attempt(_READS) | stop_before_delay(config.retry_timeout),
+            stop=stop_after_attempt(_MAX_READS) | stop_before_delay(config.retry_timeout),
             wait=wait_random(0, _LONGEST_PAUSE),
             reraise=True,
         )
@@ -56,16 +56,16 @@ class Calls:
         self.pool.close()
 
     def read(self, name: str, operation: Callable[[Any], T]) -> T:
-        """Make a call that only reads, and may be repeated.
+        """Make a read-only call, which may be retried.
 
-        It is also repeated, within ``client.retry-timeout``, if a row vanished while the metastore
-        read it.
+        It is also retried, within ``client.retry-timeout``, if a row was deleted while the
+        metastore read it.
         """
-        answer: T = self._reading(self._call, name, operation, repeatable=True)
-        return answer
+        result: T = self._retrying(self._call, name, operation, repeatable=True)
+        return result
 
     def change(self, name: str, operation: Callable[[Any], T]) -> T:
-        """Make a call that changes something; raises OutcomeUnknownError, never repeats it."""
+        """Make a call that changes something. Raises OutcomeUnknownError if its reply is lost."""
         return self._call(name, operation, repeatable=False)
 
     def _call(self, name: str, operation: Callable[[Any], T], *, repeatable: bool) -> T:
@@ -77,7 +77,7 @@ class Calls:
         )
 
     def _require_catalogs(self) -> None:
-        """Refuse Hive 2, which ignores catalogs in requests and would use its only one."""
+        """Raise UnsupportedOperationError for Hive 2, which ignores catalogs in requests."""
         if self._has_catalogs:
             return
 

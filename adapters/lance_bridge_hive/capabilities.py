@@ -1,7 +1,7 @@
-"""What a Hive Metastore can do and hold: names, lengths, and locations of databases.
+"""Capabilities and limits of a Hive Metastore: names, lengths, and locations of databases.
 
 The lengths are the widths of columns in the metastore's own database schema, which is the same for
-all releases. A text that is too long would be an internal error there, or be lost silently.
+all releases. A longer value would cause an internal error or be lost silently.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ HIVE_CATALOG = "hive"
 _BUILTIN = ((DEFAULT_DATABASE,),)
 _BUILTIN_WITH_CATALOGS = ((HIVE_CATALOG,), (HIVE_CATALOG, DEFAULT_DATABASE))
 
-_ALLOWED = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*", re.ASCII)
-_SAYS = (
+_NAME_PATTERN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*", re.ASCII)
+_NAME_DESCRIPTION = (
     "letters, digits and underscores of ASCII (and hyphens, which Hive before 4.0 refuses), "
     "and not begin with a hyphen"
 )
 
-_CATALOG = NameRule("catalog", _ALLOWED, _SAYS, 256)
-_DATABASE = NameRule("database", _ALLOWED, _SAYS, 128)
-_TABLE = NameRule("table", _ALLOWED, _SAYS, 256)
+_CATALOG = NameRule("catalog", _NAME_PATTERN, _NAME_DESCRIPTION, 256)
+_DATABASE = NameRule("database", _NAME_PATTERN, _NAME_DESCRIPTION, 128)
+_TABLE = NameRule("table", _NAME_PATTERN, _NAME_DESCRIPTION, 256)
 
 DESCRIPTION = "database.description"
 LOCATION = "database.location-uri"
@@ -39,7 +39,7 @@ _DATABASE_WORDS = NamespaceWords(DESCRIPTION, LOCATION, OWNER)
 
 
 def capabilities(*, catalog_levels: bool) -> Capabilities:
-    """Return what a Hive Metastore can do, with or without the level of catalogs."""
+    """Return the capabilities of a Hive Metastore, with or without the level of catalogs."""
     return Capabilities(
         namespace_levels=(_CATALOG, _DATABASE) if catalog_levels else (_DATABASE,),
         table_rule=_TABLE,
@@ -68,13 +68,13 @@ def database_argument(namespace: Path) -> str:
     return f"@{catalog}#{database}"
 
 
-# -- what entries hold --------------------------------------------------------------------------
+# -- limits of entries --------------------------------------------------------------------------
 
 TEXT = 4000
 """Width of the columns for values, descriptions and locations, in UTF-16 units."""
 OWNER_LENGTH = 128
 _SEGMENT_BYTES = 255
-"""The longest name in a path on common file systems."""
+"""The maximum length of a name in a path on common file systems."""
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
 _TRANSACTIONAL = "transactional"
@@ -82,20 +82,20 @@ _TRANSACTIONAL = "transactional"
 
 @dataclass(frozen=True)
 class ParameterLimits:
-    """Longest key and value of a parameter; None if the limit depends on the release."""
+    """Maximum length of a parameter's key and value; None if it depends on the release."""
 
     key: int
     value: int | None
 
 
-OF_DATABASES = ParameterLimits(key=180, value=TEXT)
-OF_TABLES = ParameterLimits(key=256, value=None)
+DATABASE_LIMITS = ParameterLimits(key=180, value=TEXT)
+TABLE_LIMITS = ParameterLimits(key=256, value=None)
 
 
 def check_parameters(
     parameters: Mapping[str, str], limits: ParameterLimits, own: Collection[str]
 ) -> dict[str, str]:
-    """Return the parameters if Hive can hold them; ``own`` are keys of the metastore itself.
+    """Return the parameters if Hive can store them; ``own`` are the metastore's own keys.
 
     Raises:
         InvalidInputError: a key or value is too long, or has a meaning in Hive.
@@ -111,14 +111,14 @@ def check_parameters(
 
 
 def check_text(what: str, text: str | None, limit: int | None) -> None:
-    """Raises InvalidInputError if a text is longer than its column."""
+    """Raise InvalidInputError if a text is longer than its column."""
     length = len((text or "").encode("utf-16-le", "surrogatepass")) // 2
     if limit is not None and length > limit:
         raise invalid(f"{what} has {length} characters; Hive allows {limit}")
 
 
 def check_namespace_location(key: str, location: str) -> None:
-    """Check the location that a caller gives a database or catalog, on any file system.
+    """Check a caller's location for a database or catalog, on any file system.
 
     Raises:
         InvalidInputError: it is empty, relative, too long, or holds ``..`` or control
@@ -142,7 +142,7 @@ def check_namespace_location(key: str, location: str) -> None:
 
 
 def check_segments(what: str, location: str | None) -> None:
-    """Raises InvalidInputError if a local path has a name that file systems refuse."""
+    """Raise InvalidInputError if a local path has a name that file systems refuse."""
     found = _SCHEME.fullmatch(location or "")
     if found and found[1].lower() != "file":
         return

@@ -1,4 +1,4 @@
-"""A Hive Metastore behind the port: names, records and errors, over one pool of connections."""
+"""The catalog port on a Hive Metastore: names, records and errors, over one connection pool."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ _ABSENT = "NoSuchObjectException"
 _NO_DATABASE = (_ABSENT, "UnknownDBException")
 _BATCH = 500  # entries in one call of a scan of all entries
 _PAGE = 100  # in one call of a scan that may end after a page
-_READS = 20  # attempts at an entry that others keep changing
+_READS = 20  # attempts to read an entry that is modified concurrently
 _NO_FILTER_SECONDS = 300.0
-"""How long a metastore that failed to filter is not asked to again."""
+"""How long tables are listed without a filter after the metastore failed to filter."""
 
 
 class HiveCatalog(SharedLocations):
@@ -94,7 +94,7 @@ class HiveCatalog(SharedLocations):
     def describe_server(self) -> Mapping[str, str]:
         with translate_errors("ask for the version"):
             version = str(self._read("getVersion", lambda c: c.getVersion()))
-        # Every release before Hive 4 says 3.0.
+        # Every release before Hive 4 reports 3.0.
         return {"server": "Hive Metastore", "version": "2 or 3" if version == "3.0" else version}
 
     def close(self) -> None:
@@ -185,7 +185,7 @@ class HiveCatalog(SharedLocations):
             raise namespace_not_empty(path, text_of(error)) from error
         if is_a(error, _ABSENT):
             raise namespace_not_found(path) from error
-        # Hive 2 and 3 answer with a MetaException of a null pointer if the database does not exist.
+        # Hive 2 and 3 raise a MetaException (null pointer) if the database does not exist.
         self.load_namespace(path)
         if self._is_builtin(path):
             raise invalid(
@@ -218,7 +218,7 @@ class HiveCatalog(SharedLocations):
     def _filter_names(self, namespace: Path) -> list[str] | None:
         """Return the sorted names of the Lance tables, in one call.
 
-        None if the metastore cannot filter by parameter.
+        Return None if the metastore cannot filter by parameter.
         """
         if time.monotonic() < self._no_filter_until:
             return None
@@ -241,10 +241,10 @@ class HiveCatalog(SharedLocations):
         return sorted(set(found))
 
     def _unfiltered_names(self, namespace: Path) -> list[str]:
-        """Return all names, and do not ask the metastore to filter for a while."""
+        """Return all names, and list without a filter for a while."""
         names = self._all_names(namespace)
         now = time.monotonic()
-        if now >= self._no_filter_until:  # else the listings of a busy process prolong it forever
+        if now >= self._no_filter_until:  # otherwise a busy process extends it forever
             self._no_filter_until = now + _NO_FILTER_SECONDS
         return names
 
@@ -273,7 +273,7 @@ class HiveCatalog(SharedLocations):
             yield from sorted(records, key=lambda record: record.path)
 
     def _read_missing(self, path: Path) -> list[TableRecord]:
-        """Return an entry that an answer for a batch lacks; none if it no longer exists."""
+        """Return an entry that a batch's response lacks; nothing if it no longer exists."""
         try:
             return [self.load_table(path)]
         except TableNotFoundError:
@@ -286,11 +286,11 @@ class HiveCatalog(SharedLocations):
         request = self._types.GetTablesRequest(dbName=namespace[-1], tblNames=names)
         self._set_catalog(request, namespace)
         with map_errors(dict.fromkeys(_NO_DATABASE, namespace_not_found(namespace))):
-            answer = self._read(
+            response = self._read(
                 "get_table_objects_by_name_req", lambda c: c.get_table_objects_by_name_req(request)
             )
-        state_of = self._records.state_of
-        return [state_of((*namespace, each.tableName), each) for each in answer.tables or []]
+        apply_latest = self._records.apply_latest
+        return [apply_latest((*namespace, each.tableName), each) for each in response.tables or []]
 
     def load_table(self, path: Path) -> TableRecord:
         with translate_errors(f"read table '{display(path)}'"):
@@ -303,7 +303,7 @@ class HiveCatalog(SharedLocations):
     def _load_raw(self, path: Path) -> Any:
         """Read a consistent state of an entry.
 
-        If two reads return one revision, everything written with it was visible to the second.
+        If two reads return the same revision, the second saw everything written with it.
         """
         table = self._read_raw(path)
         earlier = None
@@ -311,7 +311,7 @@ class HiveCatalog(SharedLocations):
             if mapping.is_whole(table) or (
                 earlier and mapping.revision_of(earlier) == mapping.revision_of(table)
             ):
-                return self._records.state_of(path, table)
+                return self._records.apply_latest(path, table)
             earlier, table = table, self._read_raw(path)
         raise concurrent_modification(path)
 
@@ -375,7 +375,7 @@ class HiveCatalog(SharedLocations):
                 raise
 
     def _explain_failed_rename(self, path: Path, new_path: Path, error: TException) -> None:
-        """Raise the reason for an error that has several: find it by reading."""
+        """Raise the reason why a rename failed, if reads find one."""
         self.load_namespace(new_path[:-1])
         try:
             self._load_raw(new_path)

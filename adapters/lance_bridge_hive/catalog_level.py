@@ -1,4 +1,4 @@
-"""Hive catalogs, the level above databases: what `catalog_levels` adds."""
+"""Hive catalogs: the level above databases that `catalog_levels` adds."""
 
 from __future__ import annotations
 
@@ -64,20 +64,20 @@ class CatalogLevel:
         self._calls.change("create_catalog", lambda c: c.create_catalog(request))
 
     def alter(self, record: NamespaceRecord) -> None:
-        """Replace a catalog's description, and its location where one is given."""
+        """Replace a catalog's description, and its location if one is given."""
         (name,) = record.path
         current = self.load(name)
-        kept = {CATALOG_LOCATION: _before_drop(current.locationUri)}
+        kept = {CATALOG_LOCATION: _original_location(current.locationUri)}
         wanted = NamespaceRecord(record.path, {**kept, **record.properties})
         self._replace(name, mapping.catalog_fields(wanted, None))
 
     def drop(self, name: str) -> None:
-        """Drop a catalog that holds nothing but an empty `default`, and none of its files.
+        """Drop a catalog that contains nothing but an empty `default`, but keep its files.
 
-        Hive deletes the directory of a catalog that it drops. Therefore the catalog first gets the
-        location of a directory that does not exist. It gets its own back if it was certainly not
-        dropped. While that is unknown it does not, because a delayed drop would delete the
-        directory: the next drop completes it.
+        Hive deletes the directory of a catalog that it drops. Therefore the catalog's location is
+        first changed to a directory that does not exist. It is restored if the catalog was
+        certainly not dropped. It is not restored if the outcome is unknown, because a delayed drop
+        would then delete the directory: the next drop completes it.
 
         Raises:
             NamespaceNotEmptyError
@@ -88,30 +88,32 @@ class CatalogLevel:
             raise invalid(f"Catalog '{name}' is built into Hive and cannot be dropped")
         databases = set(self.databases_of(name))
         catalog = self.load(name)
-        location = _before_drop(catalog.locationUri)
+        location = _original_location(catalog.locationUri)
         unfinished = bool(location != catalog.locationUri)
-        missing = self._default_at(name, location) if unfinished else None
+        missing = self._new_default(name, location) if unfinished else None
         others = sorted(databases - {DEFAULT_DATABASE})
         if others:
             if unfinished:
-                self._release(catalog, location, None if DEFAULT_DATABASE in databases else missing)
+                self._undo_drop(
+                    catalog, location, None if DEFAULT_DATABASE in databases else missing
+                )
             raise namespace_not_empty((name,), f"It holds namespaces {', '.join(others[:5])}")
         default = self._drop_default(name) or missing
         try:
             if not unfinished:
-                self._move(catalog, f"{location.rstrip('/')}{_DROPPED}{uuid.uuid4().hex}")
+                self._set_location(catalog, f"{location.rstrip('/')}{_DROPPED}{uuid.uuid4().hex}")
             request = self._calls.types.DropCatalogRequest(name=name)
             self._calls.change("drop_catalog", lambda c: c.drop_catalog(request))
         except OutcomeUnknownError:
             raise
         except (TException, LanceNamespaceError):
-            self._release(catalog, location, default)
+            self._undo_drop(catalog, location, default)
             raise
 
-    def _release(self, catalog: Any, location: str, default: Any) -> None:
+    def _undo_drop(self, catalog: Any, location: str, default: Any) -> None:
         """Undo the first steps of a failed drop; if that fails too, the next drop completes it."""
         try:
-            self._move(catalog, location)
+            self._set_location(catalog, location)
             if default is not None:
                 self._calls.change("create_database", lambda c: c.create_database(default))
         except (TException, LanceNamespaceError) as error:
@@ -140,7 +142,7 @@ class CatalogLevel:
                 raise
         return database
 
-    def _default_at(self, name: str, location: str) -> Any:
+    def _new_default(self, name: str, location: str) -> Any:
         """Return the database `default` as Hive creates it for a new catalog."""
         return self._calls.types.Database(
             name=DEFAULT_DATABASE,
@@ -150,7 +152,7 @@ class CatalogLevel:
             catalogName=name,
         )
 
-    def _move(self, catalog: Any, location: str) -> None:
+    def _set_location(self, catalog: Any, location: str) -> None:
         fields = {"name": catalog.name, "description": catalog.description}
         self._replace(catalog.name, {**fields, "locationUri": location})
 
@@ -161,6 +163,6 @@ class CatalogLevel:
         self._calls.change("alter_catalog", lambda c: c.alter_catalog(request))
 
 
-def _before_drop(location: str) -> str:
+def _original_location(location: str) -> str:
     """Return the location that a catalog had before an unfinished drop moved it."""
     return _MOVED.sub("", location)

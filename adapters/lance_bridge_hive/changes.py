@@ -1,4 +1,4 @@
-"""Alters and renames of entries, compared and set by the guard of the entry if it has one."""
+"""Alters and renames entries, with compare-and-set by the entry's guard if it has one."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class TableChanges:
         self._records = records
 
     def commit_guard(self, record: TableRecord) -> str:
-        """Return how this metastore compares and sets the entry, which stays as it is.
+        """Return the guard that this metastore supports for the entry, without changing it.
 
         Raises:
             UnsupportedOperationError: it cannot.
@@ -99,15 +99,15 @@ class TableChanges:
             self._send(record.path, table, changed, required)
         except TException as error:
             if is_a(error, "InvalidOperationException"):
-                # Also the answer for a table that was renamed or dropped since it was loaded, and
-                # may exist again by now.
+                # Hive also raises this for a table that was renamed or dropped since it was
+                # loaded, and may have been recreated.
                 current = self._load(record.path)
                 if mapping.revision_of(current) != record.revision:
                     raise concurrent_modification(record.path) from error
             raise
 
     def rename(self, record: TableRecord, new_path: Path) -> None:
-        """Give an entry another name in the same catalog. Raises what :meth:`alter` does."""
+        """Rename an entry within its Hive catalog. Raises the errors of :meth:`alter`."""
         path = record.path
         loaded, asked = self._load_unchanged(record)
         required = asked if asked.guard else _requirements_without_guard(record, loaded)
@@ -119,9 +119,9 @@ class TableChanges:
     def _make_external(
         self, path: Path, table: Any, required: _Requirements
     ) -> tuple[Any, _Requirements]:
-        """Make the entry external: the metastore moves the files of a managed table.
+        """Make the entry external, because the metastore moves the files of a managed table.
 
-        Returns the entry and the requirements for its next change.
+        Return the entry and the requirements for its next change.
         """
         if mapping.is_external(table):
             return table, required
@@ -148,9 +148,9 @@ class TableChanges:
             raise concurrent_modification(path)
 
     def _require_settled(self, path: Path, table: Any) -> None:
-        """Read an entry without a revision again: the first read may have met a change.
+        """Read an entry without a revision again, in case the first read met a change.
 
-        It may hold the time of that change without the rest of it.
+        That read may have returned the time of the change without the rest of it.
         """
         again, key = self._load(path), mapping.comparison_key(table)
         known = (table.parameters or {}).get(key)
@@ -158,7 +158,7 @@ class TableChanges:
             raise concurrent_modification(path)
 
     def _condition(self, path: Path, table: Any, required: _Requirements) -> dict[str, str]:
-        """Return what the metastore itself shall compare; Hive 3.1 ignores it."""
+        """Return the condition that the metastore itself checks; Hive 3.1 ignores it."""
         if not required.guard:
             revision = required.revision
             return {} if revision is None else alter_condition(mapping.REVISION, revision)
@@ -172,9 +172,9 @@ class TableChanges:
         return alter_condition(key, value)
 
     def _send(self, path: Path, table: Any, changed: Any, required: _Requirements) -> str:
-        """Replace the entry ``table`` by ``changed`` if it meets these; return the revision."""
+        """Replace ``table`` by ``changed`` if it meets ``required``; return the revision."""
         if required.guard == PARTITION:
-            return self._record(path, table, changed)
+            return self._add_record(path, table, changed)
         context = self._calls.types.EnvironmentContext(
             properties=without_statistics(self._condition(path, table, required))
         )
@@ -198,11 +198,11 @@ class TableChanges:
                 ) from (error)
             raise
         except TException as error:
-            self._explain(path, changed, error)
+            self._raise_known_error(path, changed, error)
             raise
         return revision
 
-    def _record(self, path: Path, table: Any, changed: Any) -> str:
+    def _add_record(self, path: Path, table: Any, changed: Any) -> str:
         """Add a commit record, and alter the entry if other clients would see a difference."""
         if RECORDS not in table.parameters:
             table = self._create_records(path, table)
@@ -223,7 +223,7 @@ class TableChanges:
         return mapping.with_record_number(revision, number)
 
     def _create_records(self, path: Path, table: Any) -> Any:
-        """Add the location of its commit records to an entry; return it as before the first one."""
+        """Add the location of commit records to an entry; return the entry before the first one."""
         named = copy.copy(table)
         named.parameters = {**table.parameters, RECORDS: self._records.begin(path, table)}
         revision = self._alter_entry(path, named)
@@ -244,11 +244,11 @@ class TableChanges:
                 ),
             )
         except TException as error:
-            self._explain(path, changed, error)
+            self._raise_known_error(path, changed, error)
             raise
         return str(mapping.revision_of(changed))
 
-    def _explain(self, path: Path, changed: Any, error: TException) -> None:
+    def _raise_known_error(self, path: Path, changed: Any, error: TException) -> None:
         if text_of(error).startswith(MODIFIED):
             raise concurrent_modification(path) from error
         refuse_long_values(error, changed.parameters)

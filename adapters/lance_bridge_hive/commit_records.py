@@ -1,10 +1,10 @@
-"""Commit records: compare and set for entries on a metastore without conditional alters.
+"""Commit records: compare-and-set for entries on a metastore without conditional alters.
 
-Each state of an entry is a partition of a helper table that belongs to the entry; its name is a
-number. The metastore's database keeps the names of partitions unique, so that only one of several
-changes of the same state can be recorded, however late the others arrive. The record with the
-highest number is the current state. The entry itself is altered afterwards, for other clients; an
-alter that arrives late changes nothing that this library reads.
+Each state of an entry is a partition of the entry's helper table, named by a number. The
+metastore's database keeps the names of partitions unique, so only one of several changes of the
+same state can be recorded, even if requests arrive late. The record with the highest number is the
+current state. The entry itself is altered afterwards, for other clients; this library reads nothing
+that a late alter changes.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ from .errors import is_a, refuse_long_values, text_of
 logger = logging.getLogger(__name__)
 
 RECORDS = RESERVED_PREFIX + "commit_records"
-"""In an entry: the table of its commit records, as `database.table`."""
+"""Property of an entry: the table of its commit records, as `database.table`."""
 
 _TOKEN = RESERVED_PREFIX + "record"
-"""In a record: a random value by which its client recognises it."""
+"""Parameter of a record: a random value by which its client recognises it."""
 _SIZE = RESERVED_PREFIX + "record_size"
-"""How many other parameters a record has: a record that is read in part has fewer."""
+"""Parameter of a record: the number of the others, to detect a partial read."""
 _LOCATION = RESERVED_PREFIX + "record_location"
 _NAME = re.compile(r"lance_bridge_[0-9a-f]{32}")
 _KEY = "lance_bridge_record"
 _NO_TABLE = "table not found"
 """The end of Hive 3.1's MetaException about the partitions of a table that was dropped."""
-_KEPT = 50
-"""Records that are kept, so that a client finds its own after it was accepted."""
-_MOST = 2 * _KEPT
-_READS = 20
-"""Attempts at the latest record while others remove old ones."""
+_KEPT_RECORDS = 50
+"""The number of records to keep, so that a client finds its own after it was accepted."""
+_MAX_RECORDS = 2 * _KEPT_RECORDS
+_MAX_READS = 20
+"""Attempts to read the latest record while other clients remove old ones."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class CommitRecords:
         self._calls = calls
 
     def check_support(self, path: Path, table: Any) -> None:
-        """Check that a record cannot be added twice; creates the helper table.
+        """Create the helper table, and check that a record cannot be added to it twice.
 
         Raises:
             UnsupportedOperationError: it can, or the metastore cannot create the table.
@@ -86,22 +86,22 @@ class CommitRecords:
         try:
             self._create_helper_table(path, records)
             for _ in range(2):
-                answer = self._add_first(path, records)
+                refusal = self._add_first(path, records)
         except OutcomeUnknownError as error:
             raise ServiceUnavailableError(
                 f"{error}. It was a probe: nothing was changed"
             ) from error
         except TException as error:
-            answer = error
-        if answer is None:
+            refusal = error
+        if refusal is None:
             raise unsupported("it adds one partition twice")
-        if not is_a(answer, "AlreadyExistsException"):
+        if not is_a(refusal, "AlreadyExistsException"):
             raise unsupported(
-                f"it cannot hold commit records, which are partitions ({text_of(answer)})"
-            ) from answer
+                f"it cannot hold commit records, which are partitions ({text_of(refusal)})"
+            ) from refusal
 
-    def state_of(self, path: Path, table: Any) -> Any:
-        """Return the entry in the state of its latest record; unchanged if it has no records.
+    def apply_latest(self, path: Path, table: Any) -> Any:
+        """Return the entry with the values of its latest record; unchanged if it has no records.
 
         Properties that other clients added are kept.
         """
@@ -119,7 +119,7 @@ class CommitRecords:
             keeps_all = not mapping.is_whole(table)
             kept = {k: v for k, v in parameters.items() if keeps_all or mapping.is_own(k)}
             parameters = {**kept, **latest.properties, RECORDS: records}
-        return _entry_at(table, latest, parameters)
+        return _with_record(table, latest, parameters)
 
     def begin(self, path: Path, table: Any) -> str:
         """Create the table of records for an entry; return its name for the property `RECORDS`.
@@ -131,10 +131,10 @@ class CommitRecords:
         return _records_location(path, table)
 
     def commit(self, path: Path, table: Any, changed: Any) -> tuple[Any, int]:
-        """Record a change; return what the entry shall hold, and the number of the record.
+        """Record a change; return the entry to write, and the number of the record.
 
         Args:
-            table: The entry as `state_of` returned it.
+            table: The entry as `apply_latest` returned it.
             changed: Its new state.
 
         Raises:
@@ -160,8 +160,8 @@ class CommitRecords:
         return _NAME.fullmatch(name) is not None
 
     def drop(self, path: Path, records: str) -> None:
-        """Drop the records of a dropped entry; a failure is logged, as they do no harm."""
-        database, name = self._place(path, records)
+        """Drop the records of a dropped entry; only log a failure, as they do no harm."""
+        database, name = self._table_arguments(path, records)
         try:
             self._calls.change("drop_table", lambda c: c.drop_table(database, name, False))
         except (TException, LanceNamespaceError) as error:
@@ -192,9 +192,9 @@ class CommitRecords:
         unchanged: Record,
         lost: OutcomeUnknownError,
     ) -> None:
-        """After a lost reply: add a record that changes nothing, unless the number is taken.
+        """Add a record that changes nothing after a lost reply, unless the number is taken.
 
-        If the request still arrives, it is then refused.
+        The metastore then refuses the lost request if it still arrives.
         """
         try:
             if self._token_at(path, records, wanted) is None:
@@ -212,17 +212,17 @@ class CommitRecords:
     def _token_at(self, path: Path, records: str, wanted: Record) -> str | None:
         """Return the token of the record with this number; None if it does not exist yet."""
         numbers = self._numbers(path, records)
-        if max(numbers, default=0) > wanted.number + _KEPT:
-            raise _too_late(path)
+        if max(numbers, default=0) > wanted.number + _KEPT_RECORDS:
+            raise _outcome_unknown(path)
         if wanted.number not in numbers:
             return None
         found = self._read(path, records, wanted.number)
         if found is None:
-            raise _too_late(path)
+            raise _outcome_unknown(path)
         return found.token
 
     def _add_first(self, path: Path, records: str) -> TException | None:
-        """Add the record 0, which is no state; return the metastore's refusal, if any."""
+        """Add record 0, which holds no state; return the metastore's error, if any."""
         try:
             self._send(path, records, Record(0, uuid.uuid4().hex, None, {}))
         except TException as error:
@@ -232,7 +232,7 @@ class CommitRecords:
         return None
 
     def _send(self, path: Path, records: str, record: Record) -> None:
-        """Add a record; the metastore refuses one whose number is taken."""
+        """Add a record; the metastore refuses a number that is taken."""
         held = dict(record.properties)
         if record.location is not None:
             held[_LOCATION] = record.location
@@ -250,9 +250,9 @@ class CommitRecords:
     def _latest(self, path: Path, records: str) -> Record:
         """Return the record with the highest number.
 
-        It is read again if others have added so many meanwhile that it was removed.
+        It is read again if it was removed because other clients added many records concurrently.
         """
-        for _ in range(_READS):
+        for _ in range(_MAX_READS):
             numbers = self._numbers(path, records)
             if not numbers:
                 raise self._missing_records(path, records)
@@ -262,7 +262,7 @@ class CommitRecords:
         raise concurrent_modification(path)
 
     def _numbers(self, path: Path, records: str) -> list[int]:
-        database, name = self._place(path, records)
+        database, name = self._table_arguments(path, records)
         try:
             found = self._calls.read(
                 "get_partition_names", lambda c: c.get_partition_names(database, name, -1)
@@ -275,7 +275,7 @@ class CommitRecords:
 
     def _read(self, path: Path, records: str, number: int) -> Record | None:
         """Return one record; None if it does not exist, or was removed while it was read."""
-        (database, name), values = self._place(path, records), [str(number)]
+        (database, name), values = self._table_arguments(path, records), [str(number)]
         try:
             return _record_from(
                 self._calls.read("get_partition", lambda c: c.get_partition(database, name, values))
@@ -294,19 +294,19 @@ class CommitRecords:
     def _remove_old(self, path: Path, records: str, number: int) -> None:
         """Remove old records; check that the new one was not added after its successors.
 
-        A delayed request could use the number of a removed record again.
+        A delayed request could reuse the number of a removed record.
         """
         found = sorted(self._numbers(path, records))
-        if found[-1] > number + _KEPT:
-            raise _too_late(path)
-        if len(found) < _MOST:
+        if found[-1] > number + _KEPT_RECORDS:
+            raise _outcome_unknown(path)
+        if len(found) < _MAX_RECORDS:
             return
         for old in found:
-            if old < number - _KEPT:
+            if old < number - _KEPT_RECORDS:
                 self._remove(path, records, old)
 
     def _remove(self, path: Path, records: str, number: int) -> None:
-        database, name = self._place(path, records)
+        database, name = self._table_arguments(path, records)
         values = [str(number)]
         try:
             self._calls.change(
@@ -315,7 +315,7 @@ class CommitRecords:
         except (TException, LanceNamespaceError) as error:
             logger.info("record %d in %s could not be removed: %s", number, records, text_of(error))
 
-    # -- their table -----------------------------------------------------------------------------
+    # -- the helper table ------------------------------------------------------------------------
 
     def _create_helper_table(self, path: Path, records: str) -> None:
         """Create the table of records: a view, so that it has no directory."""
@@ -344,14 +344,14 @@ class CommitRecords:
                 raise error from None
 
     @staticmethod
-    def _place(path: Path, records: str) -> tuple[str, str]:
+    def _table_arguments(path: Path, records: str) -> tuple[str, str]:
         """Return the database and table as arguments of calls without a field for the catalog."""
         database, name = records.split(".", 1)
         return database_argument((*path[:-2], database)), name
 
 
 def _records_location(path: Path, table: Any) -> str:
-    """Return the table of an entry's records: the same for every client that creates it."""
+    """Return the table of an entry's records, which is the same for all clients."""
     parameters = table.parameters or {}
     if RECORDS in parameters:
         return str(parameters[RECORDS])
@@ -360,7 +360,7 @@ def _records_location(path: Path, table: Any) -> str:
     return f"{path[-2]}.lance_bridge_{hashlib.sha256(identity.encode()).hexdigest()[:32]}"
 
 
-def _too_late(path: Path) -> OutcomeUnknownError:
+def _outcome_unknown(path: Path) -> OutcomeUnknownError:
     return OutcomeUnknownError(
         f"Table '{display(path)}' was changed so often while this change was made that it cannot "
         "be known whether others came first"
@@ -373,7 +373,7 @@ def _record_of(number: int, table: Any) -> Record:
 
 
 def _record_from(partition: Any) -> Record | None:
-    """Return the record in a partition; None if it was read while it was removed."""
+    """Return the record in a partition; None if it was being removed."""
     found = {k: v for k, v in (partition.parameters or {}).items() if not mapping.is_own(k)}
     token, size = found.pop(_TOKEN, None), found.pop(_SIZE, None)
     if token is None or not partition.values or size != str(len(found)):
@@ -382,7 +382,7 @@ def _record_from(partition: Any) -> Record | None:
     return Record(int(partition.values[0]), token, location, found)
 
 
-def _entry_at(table: Any, latest: Record, parameters: Mapping[str, str]) -> Any:
+def _with_record(table: Any, latest: Record, parameters: Mapping[str, str]) -> Any:
     revision = mapping.with_record_number(str(mapping.revision_of(table)), latest.number)
     table = copy.copy(table)
     table.parameters = {**parameters, mapping.REVISION: revision}
@@ -393,7 +393,7 @@ def _entry_at(table: Any, latest: Record, parameters: Mapping[str, str]) -> Any:
 
 
 def without_latest_version(table: Any) -> Any:
-    """Return the entry without its latest version, which only records hold."""
+    """Return the entry without its latest version, which is stored only in records."""
     table = copy.copy(table)
     table.parameters = {k: v for k, v in table.parameters.items() if k != LATEST}
     return table

@@ -14,8 +14,8 @@ Scheme = Literal["thrift", "http", "https"]
 _DEFAULT_PORTS: dict[Scheme, int] = {"thrift": 9083, "http": 9083, "https": 9083}
 _HTTP_PATH = "/metastore"
 _EXAMPLE = "write thrift://host:9083, or http(s)://host:port/metastore"
-_REMEMBERED = 10.0
-"""Seconds for which a failure counts against an endpoint."""
+_FAILURE_SECONDS = 10.0
+"""How long a failed endpoint is tried last, in seconds."""
 
 
 @dataclass(frozen=True)
@@ -98,35 +98,36 @@ class Failover:
         self._lock = threading.Lock()
         self._order = list(endpoints)
         self._failed: dict[Endpoint, float] = {}
-        self._answered: set[Endpoint] = set()
+        self._replied: set[Endpoint] = set()
 
     def candidates(self) -> list[Endpoint]:
-        """Return all endpoints: the last that answered first, recent failures last."""
+        """Return all endpoints: the last that was reached first, recent failures last."""
         now = time.monotonic()
         with self._lock:
             return sorted(
-                self._order, key=lambda e: now - self._failed.get(e, -_REMEMBERED) < _REMEMBERED
+                self._order,
+                key=lambda e: now - self._failed.get(e, -_FAILURE_SECONDS) < _FAILURE_SECONDS,
             )
 
     def record_success(self, endpoint: Endpoint) -> None:
-        """Note that ``endpoint`` answered: it is asked first from now on."""
+        """Record that ``endpoint`` was reached: it is tried first from now on."""
         with self._lock:
             self._failed.pop(endpoint, None)
             if self._order[0] != endpoint:
                 self._order.remove(endpoint)
                 self._order.insert(0, endpoint)
 
-    def record_answer(self, endpoint: Endpoint) -> None:
-        """Note that ``endpoint`` answered a call."""
+    def record_reply(self, endpoint: Endpoint) -> None:
+        """Record that ``endpoint`` replied to a call."""
         with self._lock:
-            self._answered.add(endpoint)
+            self._replied.add(endpoint)
 
-    def has_answered(self, endpoint: Endpoint) -> bool:
-        """Return True if ``endpoint`` ever answered a call: then the settings fit it."""
+    def has_replied(self, endpoint: Endpoint) -> bool:
+        """Return True if ``endpoint`` ever replied to a call, so that the settings fit it."""
         with self._lock:
-            return endpoint in self._answered
+            return endpoint in self._replied
 
     def record_failure(self, endpoint: Endpoint) -> None:
-        """Note that ``endpoint`` failed."""
+        """Record that ``endpoint`` failed."""
         with self._lock:
             self._failed[endpoint] = time.monotonic()

@@ -1,7 +1,7 @@
 """Translates errors of a metastore to those of the Lance namespace.
 
-Hive uses its few error types loosely: most of them have a meaning only together with the call that
-raised them. `catalog.py` handles those; all others are translated here.
+Hive has few error types, and the meaning of most depends on the call that raised them. `catalog.py`
+handles those; this module translates all others.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _BAD_INPUT = re.compile(
     re.I,
 )
 _PARAMETERS_NOT_STORED = re.compile(r"\bTABLE_PARAMS\b|too long|truncation", re.I)
-_SURE_TO_FIT = 4000
-"""Characters of a parameter's value that every database schema of Hive can hold."""
+_ALWAYS_STORED = 4000
+"""The length of a parameter's value that every database schema of Hive can store."""
 _VANISHED_ROW = re.compile(
-    # DataNucleus, on an object whose row another transaction deleted after a query had found it:
-    # releases 4 and 5 (Hive up to 4.0), release 6, and any of them that names classes.
+    # DataNucleus, if another transaction deleted the row of an object after a query found it:
+    # releases 4 and 5 (Hive up to 4.0), release 6, and class names, which any release may print.
     r"No such database row"
     r"|Object with id \".*\" not found|No such object (?:for id|\(identity)"
     r"|(?:JDO|Nucleus)ObjectNotFoundException"
@@ -59,7 +59,7 @@ _BAD_REQUEST = {"InvalidObjectException", "InvalidInputException", "InvalidOpera
 
 
 def name_of(error: BaseException) -> str:
-    """Return the Thrift name of an error, which is a class in each set of bindings."""
+    """Return the Thrift name of an error, whose class differs between the bindings."""
     return type(error).__name__
 
 
@@ -84,10 +84,10 @@ def is_vanished_row(error: BaseException) -> bool:
 
 @contextmanager
 def map_errors(errors: Mapping[str, LanceNamespaceError]) -> Iterator[None]:
-    """Raise what an error of the metastore means together with the call; others pass.
+    """Raise the errors that errors of the metastore mean for this call; others pass.
 
     Args:
-        errors: By the Thrift names of the metastore's errors.
+        errors: What to raise, by the Thrift name of the metastore's error.
     """
     try:
         yield
@@ -114,37 +114,37 @@ def translate_errors(what: str) -> Iterator[None]:
             ) from error
         raise InternalError(f"The metastore failed to {what}: {text_of(error)}") from error
     except TException as error:
-        raise _classified(error, what) from error
+        raise _classify(error, what) from error
 
 
-def _classified(error: TException, what: str) -> Exception:
-    said = text_of(error)
-    scheme = _NO_FILE_SYSTEM.search(said)
+def _classify(error: TException, what: str) -> Exception:
+    text = text_of(error)
+    scheme = _NO_FILE_SYSTEM.search(text)
     if scheme:
         return UnsupportedOperationError(
             f"The metastore cannot {what}: it has no file system for '{scheme[1]}://'. Its "
             f"administrator must add the Hadoop connector for {scheme[1]} to its class path"
         )
-    if _REFUSED.search(said):
-        return PermissionDeniedError(f"The metastore refused to {what}: {said}")
+    if _REFUSED.search(text):
+        return PermissionDeniedError(f"The metastore refused to {what}: {text}")
     is_conflict = is_a(error, "MetaException") and _CONFLICT.search(_whole_text(error))
     if is_vanished_row(error) or is_conflict:
         return ConcurrentModificationError(
             f"The metastore could not {what}: its entries were modified concurrently; "
-            f"reload them and retry ({said})"
+            f"reload them and retry ({text})"
         )
     if name_of(error) in _BAD_REQUEST or _BAD_INPUT.search(_whole_text(error)):
-        return invalid(f"The metastore cannot {what}: {said}")
-    return InternalError(f"The metastore failed to {what}: {name_of(error)}: {said}")
+        return invalid(f"The metastore cannot {what}: {text}")
+    return InternalError(f"The metastore failed to {what}: {name_of(error)}: {text}")
 
 
 def refuse_long_values(error: TException, parameters: Mapping[str, str]) -> None:
     """Raise InvalidInputError if a value was too long for the metastore's own database.
 
-    The limit depends on the release and the database, so it only shows in a failure.
+    The limit depends on the release and the database, so only a failure reveals it.
     """
     longest = max(parameters, key=lambda key: len(parameters[key]), default=None)
-    if longest is None or len(parameters[longest]) <= _SURE_TO_FIT:
+    if longest is None or len(parameters[longest]) <= _ALWAYS_STORED:
         return
     if _PARAMETERS_NOT_STORED.search(_whole_text(error)):
         raise invalid(
@@ -157,23 +157,23 @@ def with_hmsclient_errors(operation: Callable[[Any], T], client: Any) -> T:
     """Run an operation with pymetastore's client, but raise hmsclient's errors.
 
     Errors of newer Thrift bindings are immutable, and contextlib sets attributes on an error that
-    passes through a context manager: it would become a TypeError.
+    passes through a context manager, which would raise a TypeError.
     """
     try:
         return operation(client)
     except TApplicationException:
         raise  # an error of Thrift itself; a new one would lack its type
     except TException as error:
-        familiar = getattr(hms_types, type(error).__name__, None)
-        if familiar is None:
+        error_type = getattr(hms_types, type(error).__name__, None)
+        if error_type is None:
             raise
-        raise familiar(message=getattr(error, "message", str(error))) from error
+        raise error_type(message=getattr(error, "message", str(error))) from error
 
 
 def lost_creation_race(catalog: Catalog, error: TException, path: Path) -> bool:
-    """Return True if a failed create lost against a concurrent one.
+    """Return True if a create failed because another client created the name concurrently.
 
-    The losers then get an error of the metastore's database.
+    The metastore may then return an error of its database.
     """
     if not is_a(error, "MetaException"):
         return False

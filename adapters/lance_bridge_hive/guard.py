@@ -1,8 +1,8 @@
-"""Whether a metastore supports conditional alters, and so compares and sets an entry itself.
+"""Detects whether a metastore supports conditional alters: compare-and-set of an entry.
 
-Probed with alters that every metastore refuses because they change the partition keys: one that
-supports the condition checks it first, and answers that the entry has been modified. All checks
-belong to one database transaction, which is rolled back, so that a probe changes nothing, even
+The probes are alters that every metastore refuses because they change the partition keys. A
+metastore that supports conditions checks them first, and reports that the entry has been modified.
+All checks run in one database transaction, which is rolled back, so a probe changes nothing, even
 while other clients change the entry.
 """
 
@@ -43,7 +43,7 @@ _IGNORED = "ignores the condition of an alter"
 _CHECKED_BEFORE = "checks the condition of an alter before it sets, and not while it sets"
 _ATTEMPTS = 5
 _PROVEN_SECONDS = 600.0
-"""How long the proof of a connection is valid: over HTTP it may reach another release later."""
+"""How long a probe of a connection is valid: over HTTP, it may reach another release later."""
 
 
 def alter_condition(key: str, value: str) -> dict[str, str]:
@@ -52,7 +52,7 @@ def alter_condition(key: str, value: str) -> dict[str, str]:
 
 
 def guard_of(table: Any, record: TableRecord) -> str:
-    """Return the guard of an entry, or else the one that a change gives it.
+    """Return the guard of an entry, or the guard that a change adds to it.
 
     Raises:
         InvalidTableStateError: this release of lance-bridge does not know one of them.
@@ -74,7 +74,7 @@ def guard_of(table: Any, record: TableRecord) -> str:
 
 @dataclass(frozen=True)
 class _ProbeResult:
-    """Why conditions do not work, or ``""``; not sure if another client may have interfered."""
+    """Why conditions do not work, or ``""``; unsure if another client may have interfered."""
 
     reason: str = ""
     is_sure: bool = True
@@ -85,7 +85,7 @@ class ParameterGuard:
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
-        # By connection: each reaches one of several metastores, maybe of another release.
+        # By connection, because each may reach another metastore, of another release.
         self._proven: WeakKeyDictionary[Any, float] = WeakKeyDictionary()
 
     def find_problem(self, path: Path, load: Callable[[Path], Any]) -> str:
@@ -102,7 +102,7 @@ class ParameterGuard:
         return found.reason
 
     def require(self, client: Any, path: Path, table: Any) -> None:
-        """Probe the connection on which an alter is about to be sent.
+        """Probe the connection that is about to send an alter.
 
         Raises:
             InvalidTableStateError: it ignores conditions, but the entry relies on them.
@@ -119,7 +119,7 @@ class ParameterGuard:
         self._proven[client] = time.monotonic()
 
     def _probe(self, path: Path, table: Any) -> Callable[[Any], _ProbeResult]:
-        def trial(client: Any) -> _ProbeResult:
+        def probe(client: Any) -> _ProbeResult:
             try:
                 found = self._check_comparison(client, path, table)
                 return found if found.reason else self._check_assignment(client, path, table)
@@ -128,44 +128,46 @@ class ParameterGuard:
                     raise
                 return _ProbeResult(f"answers a conditional alter with {text_of(error)!r}", False)
 
-        return trial
+        return probe
 
     def _check_comparison(self, client: Any, path: Path, table: Any) -> _ProbeResult:
-        """Try a wrong value, with a new value and without one.
+        """Probe with a wrong expected value, with a new value and without one.
 
-        Only releases that set the value together with the check require a new one.
+        Only releases that check and set the value in one step require a new one.
         """
         held = {key: value for key, value in table.parameters.items() if key != mapping.REVISION}
         wrong = alter_condition(mapping.REVISION, uuid.uuid4().hex)
         new = mapping.revision_of(table) or uuid.uuid4().hex
-        said = self._refused_alter(client, path, table, {**held, mapping.REVISION: new}, wrong)
-        if text_of(said).startswith(_OTHER_KEYS):
+        error = self._send_refused_alter(
+            client, path, table, {**held, mapping.REVISION: new}, wrong
+        )
+        if text_of(error).startswith(_OTHER_KEYS):
             return _ProbeResult(_IGNORED)
-        if not text_of(said).startswith(MODIFIED):
-            raise said
-        said = self._refused_alter(client, path, table, held, wrong)
-        if text_of(said).startswith((_OTHER_KEYS, MODIFIED)):
+        if not text_of(error).startswith(MODIFIED):
+            raise error
+        error = self._send_refused_alter(client, path, table, held, wrong)
+        if text_of(error).startswith((_OTHER_KEYS, MODIFIED)):
             return _ProbeResult(_CHECKED_BEFORE)
-        if not text_of(said).startswith(_NO_NEW_VALUE):
-            raise said
+        if not text_of(error).startswith(_NO_NEW_VALUE):
+            raise error
         return _ProbeResult()
 
     def _check_assignment(self, client: Any, path: Path, table: Any) -> _ProbeResult:
-        """Try the right value and keep it: does the database support that?
+        """Probe with the current value, to check that the database supports the condition.
 
-        The type of Lance tables is a value that no other client changes meanwhile.
+        No other client changes the type of a Lance table concurrently.
         """
         key = TABLE_TYPE if TABLE_TYPE in table.parameters else mapping.comparison_key(table)
         value = table.parameters.get(key)
         if value is None:
             return _ProbeResult(f"has no {key} in the entry to compare")
         right = alter_condition(key, value)
-        said = self._refused_alter(client, path, table, table.parameters, right)
-        if not text_of(said).startswith(_OTHER_KEYS):
-            raise said
+        error = self._send_refused_alter(client, path, table, table.parameters, right)
+        if not text_of(error).startswith(_OTHER_KEYS):
+            raise error
         return _ProbeResult()
 
-    def _refused_alter(
+    def _send_refused_alter(
         self,
         client: Any,
         path: Path,
@@ -183,7 +185,7 @@ class ParameterGuard:
             if is_a(error, "MetaException", "InvalidOperationException"):
                 return error
             raise
-        # No Hive does this. Take the probe's partition key back from whatever accepted it.
+        # No Hive does this. Remove the partition key that the probe added.
         client.alter_table(database, path[-1], table)
         raise InvalidTableStateError(
             f"The metastore accepted a change of the partition keys of table '{display(path)}', "

@@ -27,13 +27,13 @@ from lance_bridge.errors import invalid
 from .capabilities import (
     CATALOG_DESCRIPTION,
     CATALOG_LOCATION,
+    DATABASE_LIMITS,
     DESCRIPTION,
     LOCATION,
-    OF_DATABASES,
-    OF_TABLES,
     OWNER,
     OWNER_LENGTH,
     OWNER_TYPE,
+    TABLE_LIMITS,
     TEXT,
     check_namespace_location,
     check_parameters,
@@ -42,7 +42,7 @@ from .capabilities import (
 )
 
 REVISION = RESERVED_PREFIX + "revision"
-"""Changes with every alter by this adapter, so that concurrent ones are detected.
+"""Changes with every alter by this adapter, to detect concurrent alters.
 
 A random value, a hyphen, and a digest of the entry's other content: see :func:`is_whole`.
 """
@@ -105,7 +105,7 @@ def database_with(database: Any, properties: Mapping[str, str]) -> Any:
         if owner_type.upper() not in _OWNER_TYPES:
             raise invalid(f"{OWNER_TYPE} must be USER, ROLE or GROUP, not {owner_type[:60]!r}")
         database.ownerType = _OWNER_TYPES[owner_type.upper()]
-    database.parameters = check_parameters(parameters, OF_DATABASES, _OWN_PARAMETERS)
+    database.parameters = check_parameters(parameters, DATABASE_LIMITS, _OWN_PARAMETERS)
     return database
 
 
@@ -183,17 +183,17 @@ def table_from(types: Any, record: TableRecord, owner: str | None) -> Any:
 
 def _record_parameters(record: TableRecord) -> dict[str, str]:
     check_segments("The location", record.location)
-    return check_parameters(record.properties, OF_TABLES, _OWN_PARAMETERS)
+    return check_parameters(record.properties, TABLE_LIMITS, _OWN_PARAMETERS)
 
 
 def record_from(namespace: Path, table: Any) -> TableRecord:
     """Return the record of a Thrift Table; a view is never a Lance table."""
     parameters = table.parameters or {}
-    unseen = _OWN_PARAMETERS | ({TABLE_TYPE} if table.tableType in _VIEWS else set())
+    hidden = _OWN_PARAMETERS | ({TABLE_TYPE} if table.tableType in _VIEWS else set())
     return TableRecord(
         path=(*namespace, table.tableName),
         location=(table.sd.location or None) if table.sd else None,
-        properties={k: v for k, v in parameters.items() if k not in unseen},
+        properties={k: v for k, v in parameters.items() if k not in hidden},
         kind=table.tableType or "",
         revision=revision_of(table),
         identity=str(table.createTime) if table.createTime else None,
@@ -213,7 +213,7 @@ def columns_from(table: Any) -> list[CatalogColumn]:
 
 
 def is_own(key: str) -> bool:
-    """Return True for a parameter that is no property of the table."""
+    """Return True for a parameter of the metastore or this adapter, not a table property."""
     return key in _OWN_PARAMETERS
 
 
@@ -257,7 +257,7 @@ def visible_fields(table: Any) -> tuple[Any, ...]:
 
 
 def entry_fields(table: Any) -> tuple[Any, ...]:
-    """Return what only the entry holds: its name, and who owns its files."""
+    """Return the fields that commit records lack: the name, and who owns the files."""
     return table.dbName, table.tableName, ownership_of(table)
 
 
@@ -299,9 +299,9 @@ def with_new_revision(table: Any) -> Any:
 def is_whole(table: Any) -> bool:
     """Return False if an entry may mix two states, or other clients changed it after this library.
 
-    A read may see some parameters as before a change and others as after it, depending on the
-    metastore's database. With the new revision and an old value, the next change would silently
-    undo this one.
+    Depending on the metastore's database, a read may return some parameters from before a change
+    and others from after it. With the new revision and an old value, the next change would silently
+    revert this one.
     """
     digest = (revision_of(table) or "").partition("-")[2]
     return not digest or digest == _digest(table)
@@ -311,7 +311,7 @@ def _digest(table: Any) -> str:
     parameters = (table.parameters or {}).items()
     seen = sorted((key, value) for key, value in parameters if key not in _OWN_PARAMETERS)
     location = (table.sd.location if table.sd else None) or ""
-    # The metastore normalizes local paths, and removes a slash at the end.
+    # The metastore normalizes local paths, and removes a trailing slash.
     text = json.dumps([_LOCAL.sub("/", location).rstrip("/"), seen])
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
@@ -322,7 +322,7 @@ def _later_than(seconds: str) -> str:
 
 
 def with_probe_column(types: Any, table: Any, parameters: Mapping[str, str]) -> Any:
-    """Return a copy with another partition key, which no Hive accepts as an alter."""
+    """Return a copy with another partition key, which every Hive refuses in an alter."""
     refused = copy.copy(table)
     column = types.FieldSchema(name="lance_bridge_probe", type="string", comment="")
     refused.partitionKeys = [*(table.partitionKeys or []), column]

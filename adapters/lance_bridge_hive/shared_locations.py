@@ -27,7 +27,7 @@ _ALL = -1
 
 
 class SharedLocations(Catalog):
-    """What core asks a catalog before it deletes files."""
+    """The queries that core sends to a catalog before it deletes files."""
 
     _config: HiveConfig
     _calls: Calls
@@ -45,7 +45,7 @@ class SharedLocations(Catalog):
     def scan_hidden_tables(self) -> Iterable[TableRecord]:
         """Return the tables of the catalogs that this client does not list.
 
-        1 call if the metastore has one catalog, or is older than Hive 3.
+        Makes 1 call if the metastore has one catalog, or is older than Hive 3.
         """
         if self._config.catalog_levels or not self._has_catalogs:
             return
@@ -91,7 +91,7 @@ class SharedLocations(Catalog):
             except TException as error:
                 if is_a(error, "NoSuchObjectException", "UnknownDBException"):
                     return
-                # Hive 2 answers with an internal error for a table that does not exist.
+                # Hive 2 returns an internal error for a table that does not exist.
                 if not is_a(error, "TApplicationException") or source._has_table(record):
                     raise
 

@@ -38,11 +38,11 @@ class Connection:
     """
 
     def __init__(
-        self, endpoint: Endpoint, line: DeadlineSocket, protocol: CheckedProtocol, generation: int
+        self, endpoint: Endpoint, sock: DeadlineSocket, protocol: CheckedProtocol, generation: int
     ) -> None:
         self.endpoint = endpoint
         self.generation = generation
-        self._line = line
+        self._sock = sock
         self._protocol = protocol
         self._last_used = time.monotonic()
 
@@ -59,45 +59,45 @@ class Connection:
     @property
     def is_idle(self) -> bool:
         """True if the next call may begin."""
-        return self._protocol.is_idle and not self._line.ended
+        return self._protocol.is_idle and not self._sock.ended
 
     @property
     def awaits_reply(self) -> bool:
-        """True if a request is sent and its reply is not read to the end."""
-        return not self._protocol.is_idle and self._line.request_sent
+        """True if a request was sent and its reply was not read completely."""
+        return not self._protocol.is_idle and self._sock.request_sent
 
     @property
     def request_was_sent(self) -> bool:
         """True if a whole request was sent since :meth:`lend`."""
-        return self._line.any_request_sent
+        return self._sock.any_request_sent
 
     @property
     def first_bytes(self) -> bytes:
-        """The first bytes that the server ever sent."""
-        return self._line.first_bytes
+        """The first bytes that the server sent over this connection."""
+        return self._sock.first_bytes
 
     def lend(self) -> Connection:
-        """Note that a new user borrows it."""
-        self._line.any_request_sent = False
+        """Record that a new user borrows it."""
+        self._sock.any_request_sent = False
         return self
 
     def give_back(self) -> None:
-        """Note that its user is done."""
+        """Record that its user is done."""
         self._last_used = time.monotonic()
 
     def is_usable(self, max_idle: float) -> bool:
-        """Return False if it was idle for more than ``max_idle`` seconds, or was closed."""
-        return time.monotonic() - self._last_used <= max_idle and self._line.is_alive()
+        """Return False if it was idle for more than ``max_idle`` seconds, or is closed."""
+        return time.monotonic() - self._last_used <= max_idle and self._sock.is_alive()
 
     def close(self) -> None:
         """Close without waiting for the server."""
-        # Not through the layers above: Kerberos must not clean up an unfinished context.
-        self._line.close()
+        # Bypass the upper layers: Kerberos must not clean up an unfinished context.
+        self._sock.close()
 
 
 @cache
 def _hms_client() -> Any:
-    from hmsclient.genthrift.hive_metastore import (  # noqa: PLC0415 - a second's import, if needed
+    from hmsclient.genthrift.hive_metastore import (  # noqa: PLC0415 - takes a second to import
         ThriftHiveMetastore,
     )
 
@@ -106,7 +106,7 @@ def _hms_client() -> Any:
 
 @cache
 def _catalogs_client() -> Any:
-    from pymetastore.hive_metastore import (  # noqa: PLC0415 - two seconds' import, if needed
+    from pymetastore.hive_metastore import (  # noqa: PLC0415 - takes two seconds to import
         ThriftHiveMetastore,
     )
 
@@ -122,7 +122,7 @@ def open_connection(
         OSError, TException, EOFError, ValueError, struct.error: It failed; see :mod:`.faults`.
     """
     deadline = time.monotonic() + config.connect_timeout
-    line = connect(
+    sock = connect(
         endpoint.host,
         endpoint.port,
         timeout=config.connect_timeout,
@@ -130,31 +130,31 @@ def open_connection(
         tls=None if endpoint.scheme == "http" else tls,
     )
     try:
-        line.begin(max(deadline - time.monotonic(), 0.001))
+        sock.begin(max(deadline - time.monotonic(), 0.001))
         protocol = CheckedProtocol(
-            _build_transport(line, endpoint, config),
-            line,
+            _build_transport(sock, endpoint, config),
+            sock,
             timeout=config.timeout,
             max_bytes=config.max_message_size,
         )
-        connection = Connection(endpoint, line, protocol, generation)
+        connection = Connection(endpoint, sock, protocol, generation)
         _set_user(connection, protocol, config, deadline)
     except BaseException:
-        line.close()
+        sock.close()
         raise
     return connection
 
 
-def _build_transport(line: DeadlineSocket, endpoint: Endpoint, config: HiveConfig) -> Any:
+def _build_transport(sock: DeadlineSocket, endpoint: Endpoint, config: HiveConfig) -> Any:
     if endpoint.is_http:
         headers = http_headers(config)
-        http = HttpTransport(line, endpoint, headers, config.max_message_size)
+        http = HttpTransport(sock, endpoint, headers, config.max_message_size)
         return TBufferedTransport(http, _READ_BUFFER)
     if config.auth_mechanism != "none":
-        return sasl_transport(line, endpoint, config)
+        return sasl_transport(sock, endpoint, config)
     if config.framed:
-        return TFramedTransport(line, config.max_message_size)
-    return TBufferedTransport(line, _READ_BUFFER)
+        return TFramedTransport(sock, config.max_message_size)
+    return TBufferedTransport(sock, _READ_BUFFER)
 
 
 def _set_user(
@@ -182,7 +182,7 @@ class CheckedProtocol(TBinaryProtocolAccelerated):  # type: ignore[misc]  # thri
     """
 
     def __init__(
-        self, transport: Any, line: DeadlineSocket, *, timeout: float, max_bytes: int
+        self, transport: Any, sock: DeadlineSocket, *, timeout: float, max_bytes: int
     ) -> None:
         super().__init__(
             transport,
@@ -190,28 +190,28 @@ class CheckedProtocol(TBinaryProtocolAccelerated):  # type: ignore[misc]  # thri
             string_length_limit=max_bytes,
             container_length_limit=min(_MAX_CONTAINER, max_bytes),
         )
-        self._line = line
+        self._sock = sock
         self.timeout = timeout
         """Seconds that a call may take."""
         self._numbers = count(1)
-        self._asked: tuple[str, int] | None = None
+        self._pending_call: tuple[str, int] | None = None
 
     @property
     def is_idle(self) -> bool:
         """True if the next call may begin."""
-        return self._asked is None
+        return self._pending_call is None
 
     def writeMessageBegin(self, name: str, type: int, seqid: int) -> None:  # noqa: ARG002 - Thrift passes it
         """Begin a call; ``seqid`` is replaced by the number of the request."""
         number = next(self._numbers) & _SEQUENCE_LIMIT
-        self._asked = (name, number)
-        self._line.begin(self.timeout)
+        self._pending_call = (name, number)
+        self._sock.begin(self.timeout)
         super().writeMessageBegin(name, type, number)
 
     def readMessageBegin(self) -> tuple[str, int, int]:
         """Begin a reply. Raises ReplyMismatch if it belongs to another request."""
         name, message_type, number = super().readMessageBegin()
-        if self._asked != (name, number):
+        if self._pending_call != (name, number):
             raise ReplyMismatch(
                 TProtocolException.INVALID_DATA, "a reply came that answers another request"
             )
@@ -220,14 +220,14 @@ class CheckedProtocol(TBinaryProtocolAccelerated):  # type: ignore[misc]  # thri
     def readMessageEnd(self) -> None:
         """End a reply."""
         super().readMessageEnd()
-        self._asked = None
+        self._pending_call = None
 
 
 # -- HTTP -----------------------------------------------------------------------------------------
 
 
 class HttpRefused(TTransportException):  # type: ignore[misc]  # thrift ships no types
-    """The server answered with a status other than 200."""
+    """The server returned a status other than 200."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(TTransportException.UNKNOWN, f"HTTP status {status} {reason}".strip())
@@ -235,15 +235,15 @@ class HttpRefused(TTransportException):  # type: ignore[misc]  # thrift ships no
 
 
 class HttpTransport:
-    """Thrift messages as HTTP requests over one kept-alive connection: one POST per flush.
+    """Sends Thrift messages as HTTP requests over one kept-alive connection: one POST per flush.
 
     Thrift's own HTTP client opens a connection per call and ignores the status.
     """
 
     def __init__(
-        self, line: DeadlineSocket, endpoint: Endpoint, headers: Mapping[str, str], max_bytes: int
+        self, sock: DeadlineSocket, endpoint: Endpoint, headers: Mapping[str, str], max_bytes: int
     ) -> None:
-        self._line = line
+        self._sock = sock
         self._endpoint = endpoint
         self._headers = {
             "Content-Type": "application/x-thrift",
@@ -264,14 +264,14 @@ class HttpTransport:
 
     def close(self) -> None:
         """Close the connection."""
-        self._line.close()
+        self._sock.close()
 
     def write(self, data: bytes) -> None:
-        """Keep a message until :meth:`flush`."""
+        """Buffer a message until :meth:`flush`."""
         self._request += data
 
     def flush(self) -> None:
-        """Send what was written and take the whole reply.
+        """Send the buffered message and read the whole reply.
 
         Raises:
             HttpRefused: The status is not 200.
@@ -279,7 +279,7 @@ class HttpTransport:
                 server announced with its last reply that it closes the connection.
         """
         body, self._request = self._request, b""
-        if self._line.ended:
+        if self._sock.ended:
             raise TTransportException(
                 TTransportException.NOT_OPEN, "the server takes only one request per connection"
             )
@@ -298,19 +298,19 @@ class HttpTransport:
     def _send(self, body: bytes) -> None:
         request = http.client.HTTPConnection(self._endpoint.host, self._endpoint.port)
         request.auto_open = 0
-        request.sock = self._line
+        request.sock = self._sock
         request.request("POST", self._endpoint.path, body, self._headers)
-        self._line.mark_sent()
+        self._sock.mark_sent()
 
     def _receive(self) -> bytes:
         # HTTPConnection.getresponse would close the socket before the body is read if the server
         # closes the connection after this reply: only Python's own sockets stay open for that.
-        line: Any = self._line  # HTTPResponse needs no more of a socket than makefile()
-        response = http.client.HTTPResponse(line, method="POST")
+        sock: Any = self._sock  # HTTPResponse calls only makefile()
+        response = http.client.HTTPResponse(sock, method="POST")
         response.begin()
         if response.status != http.client.OK:
             raise HttpRefused(response.status, response.reason)
-        self._line.ended = response.will_close
+        self._sock.ended = response.will_close
         return response.read(self._max_bytes)
 
     def read(self, size: int) -> bytes:

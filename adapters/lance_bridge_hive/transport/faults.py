@@ -25,37 +25,39 @@ from .sockets import describe
 class Fault:
     """A failure of the connection, not of the call.
 
-    ``lasting``: another attempt would fail in the same way. ``refused``: the server rejected the
+    ``permanent``: another attempt would fail in the same way. ``refused``: the server rejected the
     call before it did anything.
     """
 
     text: str
     error: type[LanceNamespaceError] = ServiceUnavailableError
-    lasting: bool = False
+    permanent: bool = False
     refused: bool = False
 
 
-def opening_fault(error: Exception, endpoint: Endpoint, *, known: bool) -> Fault:
-    """Classify an error while a connection was opened.
+def classify_opening_error(error: Exception, endpoint: Endpoint, *, known: bool) -> Fault:
+    """Classify an error of opening a connection.
 
-    ``known``: ``endpoint`` has answered before, with the same settings.
+    ``known``: ``endpoint`` has replied before, with the same settings.
     """
     if isinstance(error, SaslRefused):
-        return Fault(str(error.message), UnauthenticatedError, lasting=True)
+        return Fault(str(error.message), UnauthenticatedError, permanent=True)
     if isinstance(error, OSError):
         return _os_fault(error, endpoint)
     if isinstance(error, TTransportException):
         return _transport_fault(error, endpoint, known)
     if isinstance(error, TException) and not isinstance(error, TProtocolException):
-        return Fault(f"set_ugi was refused: {error}", UnauthenticatedError, lasting=True)
-    return Fault(f"its reply cannot be parsed ({_error_name(error)})", lasting=True)
+        return Fault(f"set_ugi was refused: {error}", UnauthenticatedError, permanent=True)
+    return Fault(f"its reply cannot be parsed ({_error_name(error)})", permanent=True)
 
 
-def call_fault(error: BaseException, connection: Connection, *, known: bool) -> Fault | None:
-    """Classify an error of a call; return None if it is the metastore's answer.
+def classify_call_error(
+    error: BaseException, connection: Connection, *, known: bool
+) -> Fault | None:
+    """Classify an error of a call; return None if the metastore returned it.
 
-    The exceptions that the metastore declares, and TApplicationException, are answers. ``known`` as
-    for :func:`opening_fault`.
+    It returns TApplicationException and the exceptions that it declares. ``known`` as for
+    :func:`classify_opening_error`.
     """
     if isinstance(error, TTransportException):
         return _transport_fault(error, connection.endpoint, known or bool(connection.first_bytes))
@@ -70,12 +72,12 @@ def call_fault(error: BaseException, connection: Connection, *, known: bool) -> 
         guess = "" if connection.endpoint.is_http else _guess_server(connection.first_bytes)
         too_large = _TOO_LARGE if isinstance(error, OverflowError) else ""
         undecodable = f"its reply cannot be decoded ({_error_name(error)})"
-        return Fault(guess or too_large or undecodable, lasting=True)
+        return Fault(guess or too_large or undecodable, permanent=True)
     return None
 
 
 _TOO_LARGE = "its reply has, or announces, a size that client.max-message-size does not allow"
-_FITS: dict[Scheme, str] = {
+_HINTS: dict[Scheme, str] = {
     "thrift": "do client.framed, tls.enabled and auth.mechanism fit this metastore?",
     "http": "is it a metastore's HTTP transport, without TLS?",
     "https": "is it a metastore's HTTP transport?",
@@ -88,7 +90,7 @@ def _error_name(error: BaseException) -> str:
 
 def _hint(error: TTransportException, endpoint: Endpoint) -> str:
     """Return what to check if a server has never sent anything."""
-    fits = _FITS[endpoint.scheme]
+    fits = _HINTS[endpoint.scheme]
     if error.type == TTransportException.TIMED_OUT:
         return f" (is it stopped or overloaded? if not, {fits})"
     return f" ({fits})"
@@ -100,24 +102,26 @@ def _transport_fault(error: TTransportException, endpoint: Endpoint, known: bool
     if isinstance(error.inner, ssl.SSLError):
         return _os_fault(error.inner, endpoint)
     if error.type in (TTransportException.SIZE_LIMIT, TTransportException.NEGATIVE_SIZE):
-        return Fault(_TOO_LARGE, lasting=True)
+        return Fault(_TOO_LARGE, permanent=True)
     return Fault(f"{error.message}{'' if known else _hint(error, endpoint)}")
 
 
 def _http_fault(error: HttpRefused) -> Fault:
     text = str(error.message)
     if error.status == 401:
-        return Fault(f"{text}: check http.token", UnauthenticatedError, lasting=True, refused=True)
+        return Fault(
+            f"{text}: check http.token", UnauthenticatedError, permanent=True, refused=True
+        )
     if error.status == 403:
-        return Fault(text, PermissionDeniedError, lasting=True, refused=True)
+        return Fault(text, PermissionDeniedError, permanent=True, refused=True)
     if error.status < 500 and error.status not in (408, 429):
-        return Fault(f"{text}: check the path in uri", lasting=True, refused=True)
+        return Fault(f"{text}: check the path in uri", permanent=True, refused=True)
     return Fault(text)
 
 
 def _os_fault(error: OSError, endpoint: Endpoint) -> Fault:
     if isinstance(error, ssl.SSLCertVerificationError):
-        return Fault(f"{describe(error)} (check tls.ca-file and the host in uri)", lasting=True)
+        return Fault(f"{describe(error)} (check tls.ca-file and the host in uri)", permanent=True)
     if isinstance(error, ssl.SSLError):
         return _tls_fault(error, endpoint)
     return Fault(describe(error))
@@ -127,17 +131,17 @@ def _tls_fault(error: ssl.SSLError, endpoint: Endpoint) -> Fault:
     reason = (error.reason or "").upper()
     if "ALERT" in reason and ("CERT" in reason or "UNKNOWN_CA" in reason):
         text = f"it does not accept the client's certificate ({reason}): check tls.cert-file"
-        return Fault(text, UnauthenticatedError, lasting=True)
+        return Fault(text, UnauthenticatedError, permanent=True)
     if reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"):
         remedy = "write http://" if endpoint.is_http else "check tls.enabled"
-        return Fault(f"it does not speak TLS: {remedy}", lasting=True)
+        return Fault(f"it does not speak TLS: {remedy}", permanent=True)
     # With TLS 1.3 a server that rejects the certificate may close before its alert is read.
     setting = "https://" if endpoint.is_http else "tls.enabled"
     return Fault(f"{describe(error)} (check {setting} and tls.cert-file)")
 
 
 def _guess_server(first: bytes) -> str:
-    """Return what the first bytes of an answer say of the server, or an empty text."""
+    """Return what the first bytes of a reply reveal about the server, or an empty string."""
     if first.startswith(b"HTTP/"):
         return "it speaks HTTP, not Thrift: for Hive 4's HTTP transport write http://"
     if first[:2] == b"\x15\x03":

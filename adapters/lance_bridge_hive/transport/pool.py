@@ -29,7 +29,7 @@ from lance_bridge.errors import OutcomeUnknownError
 
 from ..endpoint import Endpoint, Failover
 from .connection import Connection, open_connection
-from .faults import Fault, call_fault, opening_fault
+from .faults import Fault, classify_call_error, classify_opening_error
 from .security import tls_context
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
 _OPENING_ERRORS = (TException, OSError, EOFError, ValueError, struct.error)
-_SPOILING_ERRORS = (TTransportException, TApplicationException, TProtocolException)
+_BREAKING_ERRORS = (TTransportException, TApplicationException, TProtocolException)
 
 
 class _AttemptFailed(Exception):
@@ -62,7 +62,7 @@ class _AttemptFailed(Exception):
         self.faults = faults
         self.unreachable = unreachable
         self.unknown = unknown
-        self.again = again and not all(fault.lasting for _, fault in faults)
+        self.again = again and not all(fault.permanent for _, fault in faults)
 
 
 class ClientPool:
@@ -91,8 +91,8 @@ class ClientPool:
     def call(self, operation: Callable[[Connection], T], *, name: str, repeatable: bool) -> T:
         """Run ``operation`` on a connection and return its result.
 
-        ``name`` is the call's, for messages. A ``repeatable`` operation is retried for
-        ``client.retry-timeout`` when the connection fails. Others are retried only if the request
+        ``name`` is the name of the call, for messages. A ``repeatable`` operation is retried for
+        ``client.retry-timeout`` if the connection fails. Others are retried only if the request
         cannot have reached a metastore.
 
         Takes at most ``client.retry-timeout`` plus, for the last attempt, ``client.timeout`` (wait
@@ -115,12 +115,12 @@ class ClientPool:
         try:
             return self._retry(first, operation, name, repeatable, started)
         finally:
-            # Its traceback refers to this frame: the cycle would keep the connections of a pool
-            # that is dropped open until the garbage is collected.
+            # Its traceback refers to this frame: the cycle would keep the connections of a
+            # discarded pool open until garbage collection.
             del first
 
     def close(self) -> None:
-        """Close idle connections now and lent ones when they come back. May be used again."""
+        """Close idle connections now, and lent ones when they are returned. Can be reused."""
         with self._lock:
             self._generation += 1
             idle = list(self._idle)
@@ -151,16 +151,16 @@ class ClientPool:
             reraise=True,
         )
         try:
-            answer: T = attempts(self._attempt, operation, repeatable)
+            result: T = attempts(self._attempt, operation, repeatable)
         except _AttemptFailed as failed:
             tried = 1 + attempts.statistics["attempt_number"]
             raise _final_error(name, failed, tried, started) from failed.__cause__
-        return answer
+        return result
 
     def _retry_warning(self, name: str) -> Callable[[BaseException | None], None]:
         """Return a function that logs, once, that no metastore can be reached.
 
-        Lost connections are replaced silently, as after a restart of the metastore.
+        Connections that a restart of the metastore closed are replaced silently.
         """
         logged, seconds = False, self._config.retry_timeout
 
@@ -184,7 +184,7 @@ class ClientPool:
         self._failover = Failover(self._endpoints)
 
     def _restart_in_child(self) -> None:
-        # The parent still uses these connections: two processes on one would mix their answers.
+        # The parent still uses these connections: two processes on one would mix up replies.
         # Closing the child's copies of the descriptors does not affect the server.
         inherited = self._idle
         self._generation += 1
@@ -196,18 +196,18 @@ class ClientPool:
         with self._slot():
             connection = self._acquire()
             try:
-                answer = operation(connection)
+                result = operation(connection)
             except BaseException as error:
-                known = self._failover.has_answered(connection.endpoint)
-                fault = call_fault(error, connection, known=known)
-                # Declared errors, and those of the operation itself, come between calls.
-                intact = isinstance(error, Exception) and not isinstance(error, _SPOILING_ERRORS)
+                known = self._failover.has_replied(connection.endpoint)
+                fault = classify_call_error(error, connection, known=known)
+                # Declared errors, and errors of the operation itself, leave the connection usable.
+                intact = isinstance(error, Exception) and not isinstance(error, _BREAKING_ERRORS)
                 self._release(connection, usable=intact)
                 if fault is None:
                     raise
                 raise self._attempt_failed(fault, connection, repeatable) from error
             self._release(connection, usable=True)
-            return answer
+            return result
 
     def _attempt_failed(
         self, fault: Fault, connection: Connection, repeatable: bool
@@ -254,8 +254,8 @@ class ClientPool:
                 raise
             except _OPENING_ERRORS as error:
                 self._failover.record_failure(endpoint)
-                known = self._failover.has_answered(endpoint)
-                faults.append((endpoint, opening_fault(error, endpoint, known=known)))
+                known = self._failover.has_replied(endpoint)
+                faults.append((endpoint, classify_opening_error(error, endpoint, known=known)))
                 cause = error
             else:
                 self._failover.record_success(endpoint)
@@ -264,7 +264,7 @@ class ClientPool:
 
     def _release(self, connection: Connection, *, usable: bool) -> None:
         if usable and connection.first_bytes:
-            self._failover.record_answer(connection.endpoint)
+            self._failover.record_reply(connection.endpoint)
         if usable and connection.is_idle:
             connection.give_back()
             with self._lock:
@@ -277,8 +277,8 @@ class ClientPool:
 class FairSlots:
     """A semaphore that serves waiting threads in order.
 
-    `threading.Semaphore` wakes whichever thread runs first: threads that call without a pause get
-    a slot again at once, and others wait for seconds.
+    With `threading.Semaphore`, threads that call without a pause get a slot again at once, while
+    other threads wait for seconds.
     """
 
     def __init__(self, count: int) -> None:
@@ -287,7 +287,7 @@ class FairSlots:
         self._waiting: deque[threading.Lock] = deque()
 
     def acquire(self, timeout: float) -> bool:
-        """Take a slot within ``timeout`` seconds; return False if none came free."""
+        """Take a slot within ``timeout`` seconds; return False if none became free."""
         with self._lock:
             if self._free:
                 self._free -= 1
@@ -296,16 +296,16 @@ class FairSlots:
             turn.acquire()
             self._waiting.append(turn)
         try:
-            came = turn.acquire(timeout=timeout)
+            acquired = turn.acquire(timeout=timeout)
         except BaseException:
-            # For example Ctrl-C: a slot that was given meanwhile goes to the next thread.
-            if not self._leave(turn):
+            # For example Ctrl-C: pass a slot that was just assigned to the next thread.
+            if not self._stop_waiting(turn):
                 self.release()
             raise
-        return came or not self._leave(turn)
+        return acquired or not self._stop_waiting(turn)
 
-    def _leave(self, turn: threading.Lock) -> bool:
-        """Stop waiting; return False if a slot was given just before."""
+    def _stop_waiting(self, turn: threading.Lock) -> bool:
+        """Stop waiting; return False if a slot was just assigned."""
         with self._lock:
             if turn in self._waiting:
                 self._waiting.remove(turn)
@@ -313,7 +313,7 @@ class FairSlots:
             return False
 
     def release(self) -> None:
-        """Give the slot to the thread that has waited longest, or keep it free."""
+        """Assign the slot to the thread that has waited longest, or mark it as free."""
         with self._lock:
             if self._waiting:
                 self._waiting.popleft().release()

@@ -1,4 +1,4 @@
-"""Authentication and encryption: TLS contexts, SASL, the headers of the HTTP transport."""
+"""Authentication and encryption: TLS contexts, SASL, and headers of the HTTP transport."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _reason(error: OSError | ValueError) -> str:
 
 
 def http_headers(config: HiveConfig) -> dict[str, str]:
-    """Return the headers that identify the caller: the token, else the name of the user."""
+    """Return the headers that identify the caller by the token, or else by the user's name."""
     if config.http_token is not None:
         return {"Authorization": f"Bearer {config.http_token.get_secret_value()}"}
     return {_ACTOR_HEADER: config.user[0] if config.user else _system_user()}
@@ -73,8 +73,8 @@ def _system_user() -> str:
         return "anonymous"
 
 
-def sasl_transport(line: DeadlineSocket, endpoint: Endpoint, config: HiveConfig) -> Any:
-    """Authenticate over ``line`` and return the transport that frames what follows.
+def sasl_transport(sock: DeadlineSocket, endpoint: Endpoint, config: HiveConfig) -> Any:
+    """Authenticate over ``sock`` and return the transport that frames later messages.
 
     Raises:
         SaslRefused: Either side refused; the message holds no secret.
@@ -92,7 +92,7 @@ def sasl_transport(line: DeadlineSocket, endpoint: Endpoint, config: HiveConfig)
         }
     try:
         transport = TSaslClientTransport(
-            line,
+            sock,
             host,
             config.kerberos_service,
             mechanism,

@@ -1,7 +1,7 @@
 """A TCP or TLS socket with a deadline and a size limit for every exchange.
 
-Thrift's own sockets limit the wait for each piece, not for the whole: a server that sends single
-bytes could block a caller for ever. They also log every failed connect as an error.
+Thrift's own sockets limit the wait for each read, not for the whole reply: a server that sends
+single bytes could block a caller forever. They also log every failed connect as an error.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ logger = logging.getLogger(__name__)
 A = TypeVar("A")
 R = TypeVar("R")
 
-_PIECE = 262_144
+_CHUNK = 262_144
 _KEPT = 16
 _SLACK = 1.1
 _SLOW_CONNECT = 1.5
-"""Seconds without an answer after which it is logged that a connection is waited for."""
+"""Seconds after which it is logged that a connection attempt is still waiting."""
 
 
 class DeadlineSocket:
@@ -35,8 +35,8 @@ class DeadlineSocket:
 
     A deadline may be exceeded by a tenth.
 
-    It serves one exchange at a time, between :meth:`begin` and the next. A request is sent once the
-    operating system has taken all its bytes: before that, the server cannot have understood it.
+    It handles one exchange at a time, which :meth:`begin` starts. A request counts as sent once the
+    operating system has accepted all its bytes: before that, the server cannot have processed it.
     """
 
     def __init__(self, sock: socket.socket, max_bytes: int) -> None:
@@ -48,13 +48,13 @@ class DeadlineSocket:
         self._allowed = 0.0
         self._received = 0
         self.request_sent = False
-        """The request of the current exchange is sent."""
+        """Whether the request of the current exchange was sent."""
         self.any_request_sent = False
-        """As ``request_sent``, for all exchanges since its user last set it to False."""
+        """Like ``request_sent``, for all exchanges since its user last set it to False."""
         self.first_bytes = b""
-        """The first bytes ever received, which show what server answers."""
+        """The first bytes received, which show the server's protocol."""
         self.ended = False
-        """The server has announced that it accepts no further request."""
+        """Whether the server has announced that it accepts no further request."""
 
     def begin(self, seconds: float) -> None:
         """Start an exchange that must end within ``seconds``."""
@@ -64,7 +64,7 @@ class DeadlineSocket:
         self.request_sent = False
 
     def mark_sent(self) -> None:
-        """Note that the whole current request was sent."""
+        """Record that the whole current request was sent."""
         self.request_sent = True
         self.any_request_sent = True
 
@@ -85,7 +85,7 @@ class DeadlineSocket:
             return False
         return False
 
-    # -- what Thrift's transports call ------------------------------------------------------------
+    # -- called by Thrift's transports ------------------------------------------------------------
 
     def isOpen(self) -> bool:
         """Return True: a closed connection is discarded."""
@@ -105,7 +105,7 @@ class DeadlineSocket:
             TTransportException: END_OF_FILE, TIMED_OUT, SIZE_LIMIT, or UNKNOWN with the socket's
                 error as ``inner``.
         """
-        chunk = self._within_deadline("reply", self._sock.recv, size)
+        chunk = self._run_within_deadline("reply", self._sock.recv, size)
         if not chunk:
             raise TTransportException(
                 TTransportException.END_OF_FILE, "the server closed the connection"
@@ -121,9 +121,9 @@ class DeadlineSocket:
         return chunk
 
     def readAll(self, size: int) -> bytes:
-        """Return exactly ``size`` bytes; errors as :meth:`read`.
+        """Return exactly ``size`` bytes, or raise as :meth:`read`.
 
-        Memory is allocated for bytes that were received, not for those that are announced.
+        Memory is allocated for the received bytes, not for the announced size.
         """
         if size > self._max_bytes:
             raise TTransportException(
@@ -132,7 +132,7 @@ class DeadlineSocket:
             )
         pieces = bytearray()
         while len(pieces) < size:
-            pieces += self.read(min(size - len(pieces), _PIECE))
+            pieces += self.read(min(size - len(pieces), _CHUNK))
         return bytes(pieces)
 
     def write(self, data: bytes) -> None:
@@ -143,11 +143,11 @@ class DeadlineSocket:
     def flush(self) -> None:
         """Do nothing: :meth:`write` has sent everything."""
 
-    # -- what http.client calls -------------------------------------------------------------------
+    # -- called by http.client --------------------------------------------------------------------
 
     def sendall(self, data: bytes) -> None:
         """Send all data, which may be a part of a request."""
-        self._within_deadline("request", self._sock.sendall, data)
+        self._run_within_deadline("request", self._sock.sendall, data)
 
     def makefile(self, mode: str) -> io.BufferedReader:  # noqa: ARG002 - http.client passes "rb"
         """Return a stream over :meth:`read`; closing it leaves the socket open."""
@@ -156,16 +156,16 @@ class DeadlineSocket:
     # ---------------------------------------------------------------------------------------------
 
     def _set_timeout(self, remaining: float) -> None:
-        """Limit the next wait; keep the limit of the last one if it is close enough.
+        """Set the timeout of the next wait, unless the current one is close enough.
 
-        Setting it costs a system call, and each call of the metastore waits twice.
+        Setting it costs a system call, and each metastore call waits twice.
         """
         current = self._sock.gettimeout() or 0.0
         if not remaining <= current <= remaining * _SLACK:
             self._sock.settimeout(remaining)
 
-    def _within_deadline(self, what: str, operation: Callable[[A], R], argument: A) -> R:
-        """Run a socket operation within the deadline; raise errors of Thrift."""
+    def _run_within_deadline(self, what: str, operation: Callable[[A], R], argument: A) -> R:
+        """Run a socket operation within the deadline; raise TTransportException."""
         remaining = self._deadline - time.monotonic()
         try:
             if remaining <= 0:
@@ -182,15 +182,15 @@ class DeadlineSocket:
 
 
 class _Stream(io.RawIOBase):
-    def __init__(self, line: DeadlineSocket) -> None:
-        self._line = line
+    def __init__(self, sock: DeadlineSocket) -> None:
+        self._sock = sock
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]  # what io passes
         try:
-            chunk = self._line.read(len(buffer))
+            chunk = self._sock.read(len(buffer))
         except TTransportException as error:
             if error.type == TTransportException.END_OF_FILE:
                 return 0
@@ -220,8 +220,8 @@ def connect(
 ) -> DeadlineSocket:
     """Open a connection to the first address of ``host`` that answers.
 
-    ``timeout`` (seconds) covers all addresses and the TLS handshake. The name look-up is the
-    operating system's, with its own limit.
+    ``timeout`` (seconds) covers all addresses and the TLS handshake. The operating system resolves
+    the name, with its own time limit.
 
     Raises:
         OSError: No address answered (the last one's error), or the TLS handshake failed.
@@ -244,7 +244,7 @@ def connect(
 
 
 def _connect(sock: socket.socket, address: Any, seconds: float, name: str) -> None:
-    """Connect within a time; log if that takes long, as when a firewall drops packets.
+    """Connect within ``seconds``; log if that is slow, as when a firewall drops packets.
 
     Raises:
         OSError: It failed, or took too long (TimeoutError).
@@ -255,7 +255,7 @@ def _connect(sock: socket.socket, address: Any, seconds: float, name: str) -> No
         sock.connect(address)
     except TimeoutError as error:
         left = seconds - (time.monotonic() - started)
-        if left <= 0 or error.errno is not None:  # only the system's own has a number
+        if left <= 0 or error.errno is not None:  # only the operating system's timeout has an errno
             raise
     else:
         return
@@ -264,7 +264,7 @@ def _connect(sock: socket.socket, address: Any, seconds: float, name: str) -> No
         "(client.connect-timeout)",
         name, _SLOW_CONNECT, seconds,
     )  # fmt: skip
-    # The operating system continues to connect; the socket is writable when that has ended.
+    # The operating system continues to connect; the socket becomes writable when it is done.
     done = select.poll()
     done.register(sock, select.POLLOUT)
     if not done.poll(left * 1000):

@@ -192,8 +192,8 @@ def test_old_records_are_removed_and_the_latest_stay(
     entry: TableRecord,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(commit_records, "_KEPT", 5)
-    monkeypatch.setattr(commit_records, "_MOST", 10)
+    monkeypatch.setattr(commit_records, "_KEPT_RECORDS", 5)
+    monkeypatch.setattr(commit_records, "_MAX_RECORDS", 10)
     for number in range(24):
         latest = straight.load_table(entry.path)
         straight.alter_table(with_property(latest, LATEST, str(number)))

@@ -22,7 +22,7 @@ class GlueNamespace(LanceBridgeNamespace):
         client: A Glue client of boto3 to use instead of one created from the properties. `close`
             leaves it open, its credentials are not used for storage, and the namespace cannot be
             pickled.
-        **properties: Those of :class:`GlueConfig`.
+        **properties: The properties of :class:`GlueConfig`.
     """
 
     impl = "glue"

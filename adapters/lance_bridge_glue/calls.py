@@ -1,4 +1,4 @@
-"""Calls to Glue: with the catalog's id, all pages, and changes whose outcome may be unknown."""
+"""Calls to Glue: adds the catalog's id, reads all pages, and detects unknown outcomes."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from .mapping import restrict_to_shape
 from .session import NEVER_SENT
 
 _PAGE = 100
-"""The largest page of Glue."""
+"""Glue's maximum page size."""
 
 _UNCERTAIN = ("OperationTimeoutException", "InternalServiceException", "RequestTimeout")
-# What botocore's parser raises for a reply of another shape than expected.
+# What botocore's parser raises for a reply of an unexpected shape.
 _UNREADABLE = (ResponseParserError, ValueError, LookupError, TypeError, AttributeError)
 
 
@@ -38,10 +38,10 @@ class _Attempts(threading.local):
 
     watching = False
     unsure = False
-    """The change may have been made by an attempt whose reply was lost."""
+    """An attempt whose reply was lost may have made the change."""
 
     @contextmanager
-    def watched(self) -> Iterator[None]:
+    def watch(self) -> Iterator[None]:
         self.watching, self.unsure = True, False
         try:
             yield
@@ -53,7 +53,7 @@ _attempts = _Attempts()
 
 
 def ask(client: Any, operation: str, members: Iterable[str], **arguments: Any) -> Mapping[str, Any]:
-    """Return the answer to an operation that changes nothing, which must have all these members.
+    """Return the response to a read-only operation, which must have all these members.
 
     Raises the errors of botocore, and UnreadableReplyError.
     """
@@ -79,9 +79,9 @@ class Calls:
         return self._client().meta.service_model.shape_for(name)
 
     def read(self, operation: str, member: str, **arguments: Any) -> Mapping[str, Any]:
-        """Return a member of an answer, which must have a name."""
-        answer = ask(self._client(), operation, (member,), **{**self._common, **arguments})
-        found: Mapping[str, Any] = answer[member]
+        """Return a member of a response, which must have a ``Name``."""
+        response = ask(self._client(), operation, (member,), **{**self._common, **arguments})
+        found: Mapping[str, Any] = response[member]
         if not found.get("Name"):
             raise UnreadableReplyError(operation)
         return found
@@ -97,17 +97,19 @@ class Calls:
             raise UnreadableReplyError(operation) from error
 
     def change(self, operation: str, **arguments: Any) -> None:
-        """Change something. botocore may send it several times.
+        """Send a change, which botocore may send several times.
 
         Raises:
-            LostReplyError: It may have been done by an attempt whose reply was lost; the answer to
-                a later attempt does not tell.
+            LostReplyError: An attempt whose reply was lost may have succeeded; the response to a
+                later attempt does not show it.
         """
         client = self._client()
         if client is not self._watched:
-            client.meta.events.register("needs-retry.glue", _note_attempt, "lance-bridge-attempts")
+            client.meta.events.register(
+                "needs-retry.glue", _record_attempt, "lance-bridge-attempts"
+            )
             self._watched = client
-        with _attempts.watched():
+        with _attempts.watch():
             try:
                 getattr(client, operation)(**{**self._common, **arguments})
             except _UNREADABLE as error:
@@ -120,14 +122,14 @@ class Calls:
                 raise LostReplyError(operation)
 
     def require_comparison(self, path: Path, table: Mapping[str, Any]) -> None:
-        """Check that the server compares the VersionId of UpdateTable: try one that no entry has.
+        """Check that the server compares the VersionId of UpdateTable, with one that no entry has.
 
-        The trial sends what the entry holds. Glue refuses it; a server that ignores a VersionId
-        accepts it, and the entry stays as it was.
+        The probe sends the entry's current content. Glue refuses it; a server that ignores a
+        VersionId accepts it, and the entry is unchanged.
 
         Raises:
             UnsupportedOperationError: there is nothing to compare, or commits could be lost.
-            ConcurrentModificationError: the reply to the trial was lost.
+            ConcurrentModificationError: the reply to the probe was lost.
             TableNotFoundError
         """
         version = table.get("VersionId")
@@ -156,14 +158,14 @@ class Calls:
         )
 
 
-def _note_attempt(
+def _record_attempt(
     caught_exception: Exception | None = None,
     response: tuple[Any, Mapping[str, Any]] | None = None,
     **_: object,
 ) -> None:
-    """Note for each attempt whether its outcome is unknown.
+    """Record whether the outcome of an attempt is unknown.
 
-    botocore calls this after each; at the end it raises the error of the last one only.
+    botocore calls this after each attempt, but raises only the error of the last one.
     """
     if not _attempts.watching:
         return
@@ -180,7 +182,7 @@ def _note_attempt(
 
 
 def _is_success(content: bytes) -> bool:
-    """Return False for a content that Glue never sends; botocore would accept it.
+    """Return False for content that Glue never sends, although botocore accepts it.
 
     It may come from a proxy, and the change may never have reached Glue.
     """
@@ -198,9 +200,9 @@ def name_of(entry: Mapping[str, Any]) -> str:
 
 
 def _check_members(
-    answer: Mapping[str, Any], members: Iterable[str], operation: str
+    response: Mapping[str, Any], members: Iterable[str], operation: str
 ) -> Mapping[str, Any]:
-    """Require members in an answer; botocore parses anything but JSON as an empty answer."""
-    if not all(member in answer for member in members):
+    """Require members in a response; botocore parses anything but JSON as an empty one."""
+    if not all(member in response for member in members):
         raise UnreadableReplyError(operation)
-    return answer
+    return response

@@ -1,4 +1,4 @@
-"""What AWS Glue can do and hold; lengths and characters are those of botocore's service model."""
+"""Capabilities and limits of AWS Glue; botocore's service model has lengths and characters."""
 
 from __future__ import annotations
 
@@ -9,26 +9,28 @@ from typing import Any
 from lance_bridge.catalog import Capabilities, NameRule, NamespaceWords
 from lance_bridge.errors import invalid
 
-_LONGEST = 255
-# Glue accepts nearly everything. Excluded is what has a meaning in paths, ARNs, filters or SQL, and
-# letters beyond ASCII, which can be folded to lower case in several ways.
-_ALLOWED = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", re.ASCII)
-_SAYS = "letters, digits, underscores, hyphens and dots of ASCII, and not begin with '-' or '.'"
+_MAX_LENGTH = 255
+# Glue accepts nearly everything. This pattern excludes characters with a meaning in paths, ARNs,
+# filters or SQL, and letters beyond ASCII, which can be folded to lower case in several ways.
+_NAME_PATTERN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", re.ASCII)
+_NAME_DESCRIPTION = (
+    "letters, digits, underscores, hyphens and dots of ASCII, and not begin with '-' or '.'"
+)
 _SHOWN = 60
 DESCRIPTION = "description"
-"""The property of a namespace that is the description of the database."""
+"""The namespace property for the description of the database."""
 _PAIRS = r"\uD800\uDC00-\uDBFF\uDFFF"
-"""How the model writes characters beyond U+FFFF: as pairs of UTF-16."""
+"""How the model writes characters beyond U+FFFF: as surrogate pairs of UTF-16."""
 
 
 def capabilities() -> Capabilities:
-    """Return what Glue can do: it renames no table, and drops databases that are not empty.
+    """Return Glue's capabilities: it cannot rename tables, and drops databases with their content.
 
-    Sources: UpdateTable, which accepts no other name; DeleteDatabase, which drops the content.
+    Sources: UpdateTable, which accepts no other name; DeleteDatabase.
     """
     return Capabilities(
-        namespace_levels=(NameRule("database", _ALLOWED, _SAYS, _LONGEST),),
-        table_rule=NameRule("table", _ALLOWED, _SAYS, _LONGEST),
+        namespace_levels=(NameRule("database", _NAME_PATTERN, _NAME_DESCRIPTION, _MAX_LENGTH),),
+        table_rule=NameRule("table", _NAME_PATTERN, _NAME_DESCRIPTION, _MAX_LENGTH),
         namespace_words=(NamespaceWords(comment=DESCRIPTION),),
         folds_case=True,
         renames_by_copy=True,
@@ -41,7 +43,7 @@ def check(shape: Any, value: Any, what: str) -> None:
 
     Args:
         shape: The shape of a text, or of a map of properties.
-        value: The text or the map; None passes.
+        value: The text or the map; None is accepted.
         what: Its name in the message.
 
     Raises:
@@ -51,8 +53,8 @@ def check(shape: Any, value: Any, what: str) -> None:
         return
     if shape.type_name == "map":
         for key, text in value.items():
-            check(shape.key, key, f"Property key {_short(key)}")
-            check(shape.value, text, f"The value of property {_short(key)}")
+            check(shape.key, key, f"Property key {_shorten(key)}")
+            check(shape.value, text, f"The value of property {_shorten(key)}")
         return
     limits = shape.metadata
     if not limits.get("min", 0) <= len(value) <= limits.get("max", len(value)):
@@ -69,5 +71,5 @@ def _pattern(text: str) -> re.Pattern[str]:
     return re.compile(text.replace(_PAIRS, r"\U00010000-\U0010FFFF"))
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "…")

@@ -1,4 +1,4 @@
-"""AWS Glue behind the port: names, records and errors, over one client of boto3."""
+"""The catalog port on AWS Glue: names, records and errors, over one client of boto3."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ logger = logging.getLogger(__name__)
 _PRESENT = ("AlreadyExistsException", "FederatedResourceAlreadyExistsException")
 _BY_VERSION_ID = "version-id"  # UpdateTable with VersionId compares and sets
 _TEMPLATE = "storage.location.template"
-"""Where Athena finds projected partitions, which are not in Glue."""
+"""The property that locates Athena's projected partitions, which are not stored in Glue."""
 _REFUSED = ("AccessDeniedException", "FederationSourceException")
 
 
@@ -54,7 +54,7 @@ class GlueCatalog(Catalog):
 
     Args:
         config: Checked properties.
-        client: A client to use instead of one made from them; it is never closed here.
+        client: A client to use instead of one created from them; it is never closed here.
     """
 
     def __init__(self, config: GlueConfig, client: Any = None) -> None:
@@ -98,14 +98,14 @@ class GlueCatalog(Catalog):
 
     def load_namespace(self, path: Path) -> NamespaceRecord:
         with translate_errors(f"read namespace '{display(path)}'"):
-            database = self._database(path)
+            database = self._get_database(path)
             location = database.get("LocationUri") or None
             target = database.get("TargetDatabase")
             if target and location is None:
                 location = self._target_location(path, target)
             return mapping.namespace_from(path, database, location)
 
-    def _database(self, path: Path) -> Mapping[str, Any]:
+    def _get_database(self, path: Path) -> Mapping[str, Any]:
         with map_errors({ABSENT: namespace_not_found(path)}):
             return self._calls.read("get_database", "Database", Name=path[-1])
 
@@ -135,7 +135,7 @@ class GlueCatalog(Catalog):
     def alter_namespace(self, record: NamespaceRecord) -> None:
         path = record.path
         with translate_errors(f"change namespace '{display(path)}'"):
-            database = self._database(path)
+            database = self._get_database(path)
             _refuse_namespace_link(path, database)
             shape = self._calls.shape("DatabaseInput")
             changed = mapping.database_input(shape, record, database)
@@ -156,12 +156,12 @@ class GlueCatalog(Catalog):
     def _refuse_functions(self, path: Path) -> None:
         """Raise NamespaceNotEmptyError if functions would be deleted with the database.
 
-        Those behind a link belong to its target, and stay.
+        The functions of a link belong to its target, and are not deleted.
         """
         if not self._config.drop_check_functions:
             return
         with translate_errors(f"list the functions of '{display(path)}'"):
-            if self._database(path).get("TargetDatabase"):
+            if self._get_database(path).get("TargetDatabase"):
                 return
             what = {"DatabaseName": path[-1], "Pattern": "*"}
             try:
@@ -187,13 +187,13 @@ class GlueCatalog(Catalog):
     def _records(self, namespace: Path) -> Iterator[TableRecord]:
         with translate_errors(f"list the tables of '{display(namespace)}'"):
             link: Mapping[str, Any] | None = None
-            for number, table in enumerate(self._tables(namespace)):
+            for number, table in enumerate(self._get_tables(namespace)):
                 name = name_of(table)
                 if number == 0:  # the same for all entries
                     link = self._link_to(namespace, table)
                 yield mapping.record_from((*namespace, name), table, self._region, link)
 
-    def _tables(self, namespace: Path) -> Iterator[Mapping[str, Any]]:
+    def _get_tables(self, namespace: Path) -> Iterator[Mapping[str, Any]]:
         # Pages are read one by one: `Expression`, which could split a listing, is only partly a
         # regular expression, so that entries could be missed.
         try:
@@ -201,15 +201,15 @@ class GlueCatalog(Catalog):
         except ClientError as error:
             if not is_a(error, ABSENT):
                 raise
-            # Either the database is missing, or the target of a link, or a federated source.
-            database = self._database(namespace)
+            # The database, the target of a link, or a federated source does not exist.
+            database = self._get_database(namespace)
             if not (database.get("TargetDatabase") or database.get("FederatedDatabase")):
                 raise namespace_not_found(namespace) from error
             logger.info("the target of '%s' does not exist: %s", display(namespace), error)
 
     def load_table(self, path: Path) -> TableRecord:
         with translate_errors(f"read table '{display(path)}'"):
-            table = self._table(path)
+            table = self._get_table(path)
             if table.get("TargetTable") and mapping.location_of(table) is None:
                 table = self._follow_link(path, table)
             link = self._link_to(path[:-1], table)
@@ -217,23 +217,23 @@ class GlueCatalog(Catalog):
 
     def load_columns(self, path: Path) -> Iterable[CatalogColumn]:
         with translate_errors(f"read the columns of table '{display(path)}'"):
-            table = self._table(path)
+            table = self._get_table(path)
             return mapping.columns_from(
                 self._follow_link(path, table) if table.get("TargetTable") else table
             )
 
     def _link_to(self, namespace: Path, table: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Return the database if it is a link to the one with the entry, else None.
+        """Return the database if it is a link to the database of the entry, else None.
 
-        An entry names its own database, so that only entries of another one need a call. One in a
-        database of the same name in another catalog is recognised only with `catalog_id`.
+        An entry names its own database, so a call is needed only if that is another one. A database
+        of the same name in another catalog is recognised only with `catalog_id`.
         """
         database, catalog = namespace[-1].lower(), self._config.catalog_id
         is_here = (table.get("DatabaseName") or database).lower() == database
         if is_here and (catalog is None or (table.get("CatalogId") or catalog) == catalog):
             return None
         try:
-            found = self._database(namespace)
+            found = self._get_database(namespace)
         except ClientError as error:
             if not is_a(error, *_REFUSED):
                 raise
@@ -241,12 +241,12 @@ class GlueCatalog(Catalog):
             return {"TargetDatabase": table}
         return found if found.get("TargetDatabase") else None
 
-    def _table(self, path: Path) -> Mapping[str, Any]:
+    def _get_table(self, path: Path) -> Mapping[str, Any]:
         with map_errors({ABSENT: table_not_found(path)}):
             return self._calls.read("get_table", "Table", DatabaseName=path[-2], Name=path[-1])
 
     def _follow_link(self, path: Path, link: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the target of a resource link, or the link itself if that does not exist."""
+        """Return the target of a resource link, or the link itself if the target does not exist."""
         target = link["TargetTable"]
         if not mapping.is_in_region(target, self._region):
             return link
@@ -268,14 +268,14 @@ class GlueCatalog(Catalog):
     def create_table(self, record: TableRecord) -> TableRecord:
         path = record.path
         with translate_errors(f"create table '{display(path)}' at {record.location}"):
-            self._require_own_locations(path)
+            self._refuse_s3_tables(path)
             shape = self._calls.shape("TableInput")
             self._create(path, mapping.table_input(shape, record))
         return record
 
-    def _require_own_locations(self, path: Path) -> None:
+    def _refuse_s3_tables(self, path: Path) -> None:
         """Raise NamespaceNotFoundError, or InvalidInputError in a database of S3 Tables."""
-        if mapping.is_s3_tables(self._database(path[:-1])):
+        if mapping.is_s3_tables(self._get_database(path[:-1])):
             raise invalid(
                 f"Table '{display(path)}' cannot be created: its database is one of S3 Tables, "
                 "which sets the location and format of tables itself"
@@ -291,7 +291,7 @@ class GlueCatalog(Catalog):
 
     def load_ownership(self, path: Path) -> Mapping[str, str]:
         with translate_errors(f"read table '{display(path)}'"):
-            return mapping.ownership_of(self._table(path))
+            return mapping.ownership_of(self._get_table(path))
 
     def alter_ownership(self, record: TableRecord, ownership: Mapping[str, str]) -> None:
         self._alter(record, ownership)
@@ -305,8 +305,8 @@ class GlueCatalog(Catalog):
             if ownership is not None:
                 changed = mapping.with_ownership(changed, ownership)
             version = {"VersionId": record.revision} if record.revision is not None else {}
-            absent, beaten = table_not_found(path), concurrent_modification(path)
-            with map_errors({ABSENT: absent, CHANGED: beaten}):
+            absent, conflict = table_not_found(path), concurrent_modification(path)
+            with map_errors({ABSENT: absent, CHANGED: conflict}):
                 # Without SkipArchive each change adds a version, and their number is limited.
                 self._calls.change(
                     "update_table",
@@ -329,7 +329,7 @@ class GlueCatalog(Catalog):
             ConcurrentModificationError
             InvalidInputError: it is a link: Glue would change its target.
         """
-        table = self._table(record.path)
+        table = self._get_table(record.path)
         if table.get("TargetTable"):
             target = mapping.name_of_target(table["TargetTable"])
             raise invalid(
@@ -344,15 +344,15 @@ class GlueCatalog(Catalog):
         return table
 
     def copy_table(self, record: TableRecord, copy: TableRecord) -> None:
-        """Copy all that CreateTable accepts, as :class:`~lance_bridge.catalog.Catalog` says.
+        """Copy all that CreateTable accepts; see :class:`~lance_bridge.catalog.Catalog`.
 
-        Not copied is what Glue and Lake Formation keep beside an entry: older versions, partitions,
-        statistics of columns, tags and permissions.
+        It does not copy what Glue and Lake Formation store outside of the entry: older versions,
+        partitions, column statistics, tags and permissions.
         """
         with translate_errors(f"copy table '{display(record.path)}' to '{display(copy.path)}'"):
             table = self._load_unchanged(record)
             if copy.path[:-1] != record.path[:-1]:
-                self._require_own_locations(copy.path)
+                self._refuse_s3_tables(copy.path)
             shape = self._calls.shape("TableInput")
             self._create(copy.path, mapping.updated_input(shape, table, copy))
 
@@ -365,7 +365,7 @@ class GlueCatalog(Catalog):
             self._calls.change("delete_table", DatabaseName=path[-2], Name=path[-1])
 
     def partition_locations(self, record: TableRecord) -> Iterable[str]:
-        """Return the locations of partitions, in 1 call for each 100; of a link, none."""
+        """Return the locations of partitions, or none for a link: 1 call for each 100."""
         if record.link_to:
             return
         template = record.properties.get(_TEMPLATE, "")
@@ -396,7 +396,7 @@ class GlueCatalog(Catalog):
 
 
 def _require_guard(record: TableRecord, table: Mapping[str, Any]) -> None:
-    """Raise InvalidTableStateError if an entry has a guard of another catalog."""
+    """Raise InvalidTableStateError if an entry has another catalog's guard."""
     for guard in (record.properties.get(GUARD), (table.get("Parameters") or {}).get(GUARD)):
         if guard is not None and (guard != _BY_VERSION_ID or record.revision is None):
             raise InvalidTableStateError(

@@ -152,7 +152,7 @@ class GlueConfig(CatalogConfig):
 
     @property
     def names_credentials(self) -> bool:
-        """True if the properties contain credentials, or name them."""
+        """True if the properties contain credentials, or refer to them."""
         return bool(self.access_key_id or self.profile_name or self.assume_role_arn)
 
     @field_validator("endpoint", "assume_role_endpoint", "lake_formation_endpoint")

@@ -1,7 +1,7 @@
 """Translates errors of Glue and botocore to those of the Lance namespace.
 
-"Not found" and "already exists" have a meaning only together with the call: `catalog.py` handles
-those; all others are translated here.
+The meaning of "not found" and "already exists" depends on the call: `catalog.py` handles those;
+this module translates all others.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ _BAD_CONFIGURATION = (
     boto.EndpointProviderError, boto.InvalidEndpointConfigurationError,
     boto.InvalidRetryConfigurationError, boto.MissingDependencyException, boto.UnknownRegionError,
 )  # fmt: skip
-_OUT_OF_REACH = (boto.ConnectionError, boto.HTTPClientError, boto.IncompleteReadError)
+_UNREACHABLE = (boto.ConnectionError, boto.HTTPClientError, boto.IncompleteReadError)
 
 _NOT_ALLOWED = re.compile(r"not authorized to perform: ?([\w-]+:\w+)")
 _LAKE_FORMATION = re.compile(r"Lake ?Formation|does not have any privilege", re.I)
@@ -125,16 +125,16 @@ def code_of(error: boto.ClientError) -> str:
 
 
 def is_unknown_operation(error: boto.ClientError) -> bool:
-    """Return True if a server does not have the operation at all.
+    """Return True if a server does not implement the operation.
 
-    AWS documents codes for it, and HTTP has the status 501. AWS's own status 500 means a failure.
+    AWS documents codes for it, and HTTP the status 501. A status 500 of AWS means a failure.
     """
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
-    return code_of(error) in _UNKNOWN_OPERATION or status == 501 or _is_page_of_moto(error)
+    return code_of(error) in _UNKNOWN_OPERATION or status == 501 or _is_moto_error_page(error)
 
 
-def _is_page_of_moto(error: boto.ClientError) -> bool:
-    """Return True for the answer of moto's server to operations that it does not implement.
+def _is_moto_error_page(error: boto.ClientError) -> bool:
+    """Return True for the reply of moto's server to an operation that it does not implement.
 
     moto raises NotImplementedError, and werkzeug serves its page for status 500. AWS sends an error
     code and a request id with every error.
@@ -143,7 +143,7 @@ def _is_page_of_moto(error: boto.ClientError) -> bool:
     headers: Mapping[str, str] = metadata.get("HTTPHeaders", {})
     return (
         metadata.get("HTTPStatusCode") == 500
-        and code_of(error) == "500"  # botocore's, where the reply names no code
+        and code_of(error) == "500"  # botocore's, if the reply has no code
         and "x-amzn-requestid" not in headers
         and headers.get("server", "").startswith("Werkzeug/")
         and headers.get("content-type", "").startswith("text/html")
@@ -160,7 +160,7 @@ def safe_cause(error: Exception) -> Exception | None:
 
 @contextmanager
 def map_errors(errors: Mapping[str, LanceNamespaceError]) -> Iterator[None]:
-    """Raise what an error code means together with the call; others pass."""
+    """Raise the errors that error codes mean for this call; others pass."""
     try:
         yield
     except boto.ClientError as error:
@@ -188,9 +188,9 @@ def translate_errors(what: str) -> Iterator[None]:
     except UnreadableReplyError as error:
         raise InternalError(f"Glue's reply to the request to {what} cannot be read") from error
     except boto.ClientError as error:
-        raise _of_client(error, what) from safe_cause(error)
+        raise _from_client_error(error, what) from safe_cause(error)
     except boto.BotoCoreError as error:
-        raise _of_botocore(error, what) from error
+        raise _from_botocore_error(error, what) from error
     except RuntimeError as error:
         if _STILL_EXPIRED not in str(error):
             raise
@@ -201,21 +201,21 @@ def _first_line(text: object) -> str:
     return str(text).strip().split("\n", 1)[0][:300]
 
 
-def _of_client(error: boto.ClientError, what: str) -> LanceNamespaceError:
+def _from_client_error(error: boto.ClientError, what: str) -> LanceNamespaceError:
     response: Mapping[str, Any] = error.response
     status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     error_type = _BY_CODE.get(code_of(error)) or _BY_STATUS.get(status) or InternalError
-    said = _first_line(response.get("Error", {}).get("Message") or f"HTTP status {status}")
+    text = _first_line(response.get("Error", {}).get("Message") or f"HTTP status {status}")
     if error.operation_name == "AssumeRole":
         return error_type(
-            f"The role could not be assumed to {what}: {said}. Check assume_role_arn, "
+            f"The role could not be assumed to {what}: {text}. Check assume_role_arn, "
             "assume_role_external_id and the role's trust policy"
         )
-    # Glue also answers so if it may not use an encryption key.
+    # Glue also returns this if it may not use an encryption key.
     if error_type is PermissionDeniedError or (
-        error_type is InternalError and _NOT_ALLOWED.search(said)
+        error_type is InternalError and _NOT_ALLOWED.search(text)
     ):
-        return PermissionDeniedError(_permission_message(what, said))
+        return PermissionDeniedError(_permission_message(what, text))
     advice = {
         UnauthenticatedError: ". Check the credentials: they are wrong, incomplete or expired",
         ThrottlingError: ". Repeat it later, or raise max_retries",
@@ -223,34 +223,34 @@ def _of_client(error: boto.ClientError, what: str) -> LanceNamespaceError:
     if code_of(error) == _QUOTA:
         advice = ". A quota of the account is used up: have it raised, or clean up"
     verb = "cannot" if error_type is InvalidInputError else "failed to"
-    return error_type(f"Glue {verb} {what}: {code_of(error)}: {said}{advice}")
+    return error_type(f"Glue {verb} {what}: {code_of(error)}: {text}{advice}")
 
 
-def _permission_message(what: str, said: str) -> str:
-    """Return a message that says who refused: IAM, or Lake Formation."""
-    action = _NOT_ALLOWED.search(said)
+def _permission_message(what: str, text: str) -> str:
+    """Return a message that names the service that refused: IAM, or Lake Formation."""
+    action = _NOT_ALLOWED.search(text)
     if action:
         return (
-            f"IAM does not allow the caller to {what}: {said}. Its policies must allow "
+            f"IAM does not allow the caller to {what}: {text}. Its policies must allow "
             f"{action[1]} on the catalog, the database and the table"
         )
-    if _LAKE_FORMATION.search(said):
+    if _LAKE_FORMATION.search(text):
         return (
-            f"Lake Formation does not allow the caller to {what}: {said}. The permission must be "
+            f"Lake Formation does not allow the caller to {what}: {text}. The permission must be "
             "granted in Lake Formation; a policy of IAM does not help"
         )
-    return f"AWS refused to {what}: {said}"
+    return f"AWS refused to {what}: {text}"
 
 
-def _of_botocore(error: boto.BotoCoreError, what: str) -> LanceNamespaceError:
-    said = _first_line(error)
+def _from_botocore_error(error: boto.BotoCoreError, what: str) -> LanceNamespaceError:
+    text = _first_line(error)
     if isinstance(error, _NO_CREDENTIALS):
         return UnauthenticatedError(
-            f"There are no credentials to {what}: {said}. Set access_key_id and "
+            f"There are no credentials to {what}: {text}. Set access_key_id and "
             "secret_access_key, profile_name, or what AWS's tools read from the environment"
         )
     if isinstance(error, _BAD_CONFIGURATION):
-        return InvalidInputError(f"The request to {what} cannot be sent: {said}")
-    if isinstance(error, _OUT_OF_REACH):
-        return ServiceUnavailableError(f"Glue could not be reached to {what}: {said}")
-    return InternalError(f"The request to {what} failed: {type(error).__name__}: {said}")
+        return InvalidInputError(f"The request to {what} cannot be sent: {text}")
+    if isinstance(error, _UNREACHABLE):
+        return ServiceUnavailableError(f"Glue could not be reached to {what}: {text}")
+    return InternalError(f"The request to {what} failed: {type(error).__name__}: {text}")

@@ -14,7 +14,7 @@ from lance_bridge.errors import invalid
 from .capabilities import DESCRIPTION, check
 
 LOCATION = "location"
-"""The property of a namespace that is the location of the database, not a parameter."""
+"""The namespace property for the location of the database, which is not a parameter."""
 
 EXTERNAL_TABLE = "EXTERNAL_TABLE"
 RESOURCE_LINK = "resource link"
@@ -29,12 +29,12 @@ _S3_TABLES = "aws:s3tables"
 def restrict_to_shape(shape: Any, value: Any) -> Any:
     """Return ``value`` with only the fields that ``shape`` has, at every depth.
 
-    An answer and the request that sends it back share most fields. Taking them from the model also
+    A response and the request that sends it back share most fields. Taking them from the model also
     keeps fields that later releases of botocore add.
 
     Args:
         shape: A shape of botocore's service model.
-        value: A parsed answer.
+        value: A parsed response.
     """
     if shape.type_name == "structure":
         return {
@@ -50,12 +50,12 @@ def restrict_to_shape(shape: Any, value: Any) -> Any:
 
 
 def database_input(shape: Any, record: NamespaceRecord, old: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a DatabaseInput with a record's properties, and the rest of the database as it was.
+    """Return a DatabaseInput with a record's properties, and the database's other fields.
 
     Args:
-        shape: That of a DatabaseInput.
-        record: What the database is to hold.
-        old: The database as GetDatabase gives it; empty for a new one.
+        shape: The shape of a DatabaseInput.
+        record: The new state of the database.
+        old: The database as GetDatabase returns it; empty for a new one.
 
     Raises:
         InvalidInputError: what Glue cannot hold.
@@ -93,7 +93,7 @@ def is_s3_tables(database: Mapping[str, Any]) -> bool:
 
 
 def table_input(shape: Any, record: TableRecord) -> dict[str, Any]:
-    """Return a TableInput for a new entry: external, and without columns of Glue's.
+    """Return a TableInput for a new entry: external, and without columns in Glue.
 
     Athena requires ``PartitionKeys``. Without formats, no engine reads Lance files as text.
 
@@ -112,7 +112,7 @@ def table_input(shape: Any, record: TableRecord) -> dict[str, Any]:
 def updated_input(shape: Any, table: Mapping[str, Any], record: TableRecord) -> dict[str, Any]:
     """Return the TableInput of an existing entry with a record's name, location and properties.
 
-    Everything else stays, and so do the parameters of other engines.
+    All other fields are kept, and so are the parameters of other engines.
 
     Raises:
         InvalidInputError: what Glue cannot hold.
@@ -190,28 +190,28 @@ def record_from(
 
     Args:
         path: The caller's name.
-        table: The entry as GetTable gives it.
-        region: Where the catalog is.
-        link: The database, if it is a link to the one with the entry.
+        table: The entry as GetTable returns it.
+        region: The region of the catalog.
+        link: The database, if it is a link to the database of the entry.
     """
     table_type = table.get("TableType") or ""
-    unseen = _OWN_PARAMETERS | ({TABLE_TYPE} if table_type in _VIEWS else set())
+    hidden = _OWN_PARAMETERS | ({TABLE_TYPE} if table_type in _VIEWS else set())
     parameters = table.get("Parameters") or {}
     target = table.get("TargetTable")
     if target is None and link is not None:
         target = {**link["TargetDatabase"], "Name": path[-1]}
-    home = (link or table).get("CatalogId")
+    catalog_id = (link or table).get("CatalogId")
     return TableRecord(
         path=path,
         location=location_of(table),
-        properties={k: v for k, v in parameters.items() if k not in unseen and v is not None},
+        properties={k: v for k, v in parameters.items() if k not in hidden and v is not None},
         kind=table_type or (RESOURCE_LINK if table.get("TargetTable") else ""),
         revision=table.get("VersionId"),
         identity=identity_of(table),
         is_external=_is_external(table),
         is_partitioned=bool(table.get("PartitionKeys")) and table_type not in _VIEWS,
         link_to=name_of_target(target) if target else "",
-        link_path=_path_of(target, home, region) if target else None,
+        link_path=_path_of(target, catalog_id, region) if target else None,
     )
 
 
@@ -221,9 +221,13 @@ def identity_of(table: Mapping[str, Any]) -> str:
     return str(created.isoformat()) if created else "unknown"
 
 
-def _path_of(target: Mapping[str, Any], home: str | None, region: str) -> Path | None:
-    """Return the path of a link's target if that is in the catalog ``home``."""
-    if home is None or target.get("CatalogId") != home or not is_in_region(target, region):
+def _path_of(target: Mapping[str, Any], catalog_id: str | None, region: str) -> Path | None:
+    """Return the path of a link's target if it is in the catalog ``catalog_id``."""
+    if (
+        catalog_id is None
+        or target.get("CatalogId") != catalog_id
+        or not is_in_region(target, region)
+    ):
         return None
     return (str(target.get("DatabaseName")).lower(), str(target.get("Name")).lower())
 
@@ -246,7 +250,7 @@ def location_of(table: Mapping[str, Any]) -> str | None:
 
 
 def name_of_target(target: Mapping[str, Any]) -> str:
-    """Return the target of a link, for messages."""
+    """Return the name of a link's target, for messages."""
     location = {"of catalog": target.get("CatalogId"), "in": target.get("Region")}
     names = ".".join(target[key] for key in ("DatabaseName", "Name") if target.get(key))
     return " ".join([names, *(f"{word} {text}" for word, text in location.items() if text)])

@@ -1,7 +1,7 @@
 """Sessions and clients of boto3, created from the properties when they are first used.
 
 Creating a client looks up credentials, maybe over the network (containers, instances). That must
-not happen when a namespace is connected; errors in the properties are found without it.
+not happen when a namespace is connected; errors in the properties are detected without it.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ from .config import GlueConfig, is_region
 logger = logging.getLogger(__name__)
 
 NEVER_SENT = (ConnectTimeoutError, EndpointConnectionError, ProxyConnectionError)
-"""What botocore raises without a connection on which the request could have been sent."""
+"""What botocore raises if it had no connection to send the request over."""
 
 _LONGEST_PAUSE = 20
-"""The longest wait of botocore between attempts, in seconds."""
+"""botocore's maximum wait between attempts, in seconds."""
 _GUARANTEED_SECONDS = 600
-"""botocore refreshes temporary credentials before they have less time left."""
+"""botocore refreshes temporary credentials before they are valid for less time."""
 
 
 class Session:
-    """Creates clients of AWS's services. Safe to share between threads, and with a forked child.
+    """Creates clients of AWS's services. Safe to share between threads, and across a fork.
 
     Raises:
         InvalidInputError: there is no region, or no such profile.
@@ -78,19 +78,19 @@ class Session:
         _sessions.add(self)
 
     def _reset(self) -> None:
-        """Start without connections and temporary credentials, as a forked child must."""
+        """Discard connections and temporary credentials, as a forked child must."""
         config = self._config
         self._lock = threading.RLock()
         self._clients: dict[str, Any] = {}
         self._role = _Role(config) if config.assume_role_arn else None
-        core = _session(config, self._role)
+        core = _create_session(config, self._role)
         self._boto = boto3.Session(botocore_session=core, region_name=config.region)
 
     def client(self, service: str, endpoint: str | None) -> Any:
         """Return the client of a service, the same for all threads.
 
         Raises:
-            botocore.exceptions.NoCredentialsError: none were found. The next call looks again.
+            botocore.exceptions.NoCredentialsError: none were found. The next call tries again.
         """
         with self._lock:
             if service not in self._clients:
@@ -165,14 +165,14 @@ def client_config(config: GlueConfig) -> Config:
     )
 
 
-def _session(config: GlueConfig, role: _Role | None = None) -> botocore.session.Session:
+def _create_session(config: GlueConfig, role: _Role | None = None) -> botocore.session.Session:
     """Return a session with the credentials of the properties, or with those of the role."""
     created = botocore.session.Session(profile=config.profile_name)
     created.register_component("data_loader", _models(created.get_config_variable("data_path")))
     if role is not None:
         created.register_component("credential_provider", CredentialResolver([role]))
     elif config.access_key_id is not None:
-        created.set_credentials(*_keys(config))
+        created.set_credentials(*_key_pair(config))
     return created
 
 
@@ -181,7 +181,7 @@ class _Models(Loader):  # type: ignore[misc]  # botocore has no types
 
     def __init__(self, directories: list[str]) -> None:
         super().__init__(extra_search_paths=directories)
-        self._one_reader = threading.RLock()
+        self._load_lock = threading.RLock()
 
     @property
     def search_paths(self) -> list[str]:
@@ -190,7 +190,7 @@ class _Models(Loader):  # type: ignore[misc]  # botocore has no types
 
     def load_service_model(self, *args: Any, **arguments: Any) -> Any:
         """Load one model at a time: botocore caches a model before it is complete."""
-        with self._one_reader:
+        with self._load_lock:
             return super().load_service_model(*args, **arguments)
 
 
@@ -200,7 +200,7 @@ def _models(data_path: str | None) -> _Models:
     return _Models(create_loader(data_path).search_paths if data_path else [])
 
 
-def _keys(config: GlueConfig) -> tuple[str, str, str | None]:
+def _key_pair(config: GlueConfig) -> tuple[str, str, str | None]:
     secret, token = config.secret_access_key, config.session_token
     return (
         config.access_key_id or "",
@@ -229,7 +229,7 @@ class _Role(CredentialProvider):  # type: ignore[misc]  # botocore has no types
         # With botocore's own limits (15 and 10 minutes before the end), short sessions would be
         # refreshed with every call.
         advisory = min(900, self._config.assume_role_timeout_sec // 4)
-        fetcher = self._fetcher(advisory)
+        fetcher = self._create_fetcher(advisory)
         refresh = partial(self._fetch, fetcher)
         return RefreshableCredentials.create_from_metadata(
             refresh(),
@@ -239,9 +239,9 @@ class _Role(CredentialProvider):  # type: ignore[misc]  # botocore has no types
             mandatory_timeout=min(_GUARANTEED_SECONDS, advisory // 2),
         )
 
-    def _fetcher(self, window: int) -> AssumeRoleCredentialFetcher:
+    def _create_fetcher(self, window: int) -> AssumeRoleCredentialFetcher:
         config = self._config
-        base = _session(config)
+        base = _create_session(config)
         source = base.get_credentials()
         if source is None:
             raise NoCredentialsError()
@@ -296,7 +296,7 @@ _NAMES = (
 _SECRET = re.compile(rf"((?:{_NAMES})['\"]?\s*[:=>]\s*b?['\"]?)[^\s'\"<&,;}}\]]+", re.IGNORECASE)
 
 
-class _WithoutCredentials(logging.Filter):
+class _RedactingFilter(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         text = record.getMessage()
         clean = _SECRET.sub(r"\1***", text)
@@ -305,13 +305,13 @@ class _WithoutCredentials(logging.Filter):
         return True
 
 
-_filter = _WithoutCredentials()
+_filter = _RedactingFilter()
 
 
 def redact_logs() -> None:
-    """Replace secret keys and session tokens by ``***`` in botocore's logs. Safe to repeat.
+    """Replace secret keys and session tokens by ``***`` in botocore's logs. Idempotent.
 
-    Loggers belong to the process, so that this affects all clients of botocore.
+    Loggers are global, so this affects all clients of botocore in the process.
     """
     for name in _LOGGERS:
         logging.getLogger(f"botocore.{name}").addFilter(_filter)

@@ -32,7 +32,7 @@ class StorageCredentials:
     def vend(self, record: TableRecord, *, write: bool) -> dict[str, str] | None:
         """Return options for a table's location; None without credentials in the properties.
 
-        Lance then looks them up itself, where AWS's tools do.
+        Lance then looks up credentials itself, in the same places as AWS's tools.
         """
         scheme = (record.location or "").partition(":")[0].lower()
         if scheme not in _SCHEMES or self._has_credentials:
@@ -55,7 +55,7 @@ class StorageCredentials:
         """
         client = self._session.client("lakeformation", self._config.lake_formation_endpoint)
         try:
-            answer = ask(
+            response = ask(
                 client,
                 "get_temporary_glue_table_credentials",
                 ("AccessKeyId", "SecretAccessKey", "SessionToken", "Expiration"),
@@ -70,10 +70,10 @@ class StorageCredentials:
             raise
         return TableCredentials(
             self._options(
-                answer["AccessKeyId"],
-                answer["SecretAccessKey"],
-                answer["SessionToken"],
-                int(answer["Expiration"].timestamp() * 1000),
+                response["AccessKeyId"],
+                response["SecretAccessKey"],
+                response["SessionToken"],
+                int(response["Expiration"].timestamp() * 1000),
             )
         )
 

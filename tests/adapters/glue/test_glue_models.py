@@ -70,5 +70,5 @@ def test_sessions_leave_nothing_behind_in_what_they_share() -> None:
 
 def test_models_of_the_callers_own_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_DATA_PATH", os.pathsep.join(["/mine", "/ours"]))
-    made = session._session(GlueConfig(region="us-east-1"))
+    made = session._create_session(GlueConfig(region="us-east-1"))
     assert made.get_component("data_loader").search_paths[:2] == ["/mine", "/ours"]

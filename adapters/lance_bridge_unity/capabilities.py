@@ -1,4 +1,4 @@
-"""What a Unity Catalog server can do, and the names that it accepts."""
+"""Capabilities of a Unity Catalog server, and the names that it accepts."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _WITHIN_SCHEMA = "Unity Catalog renames tables within their schema only"
 
 
 def capabilities(*, databricks: bool, pinned: bool, has_warehouse: bool) -> Capabilities:
-    """Return what a server can do.
+    """Return the capabilities of a server.
 
     Args:
         databricks: Whether it is Databricks, not the open-source server.
-        pinned: Whether a property sets the catalog, so that it is no part of identifiers.
-        has_warehouse: Whether SQL can be run.
+        pinned: Whether a property sets the catalog, so that identifiers do not contain it.
+        has_warehouse: Whether it can run SQL.
     """
     catalog, schema, table = (_rule(noun, databricks) for noun in ("catalog", "schema", "table"))
     no_sql = NO_WAREHOUSE if databricks and not has_warehouse else ""

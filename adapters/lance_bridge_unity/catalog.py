@@ -1,4 +1,4 @@
-"""Unity Catalog behind the port: names, records and errors, over one client."""
+"""The catalog port on Unity Catalog: names, records and errors, over one client."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _OTHER_CONTENT = {"volumes": "volumes", "functions": "functions", "models": "reg
 class UnityCatalog(Catalog):
     """See :class:`~lance_bridge.catalog.Catalog` for what each method does and raises.
 
-    A `path` is as the port has it; `full` always begins with the catalog.
+    A `path` is an identifier of the port; `full` always begins with the catalog.
     """
 
     def __init__(self, config: UnityConfig) -> None:
@@ -87,11 +87,11 @@ class UnityCatalog(Catalog):
     def _full(self, path: Path) -> Path:
         return (*self._pinned, *path)
 
-    def _at(self, *parts: str) -> str:
+    def _api_path(self, *parts: str) -> str:
         return self._config.api_path + "".join(parts)
 
-    def _object(self, full: Path) -> str:
-        return self._at(route(_COLLECTIONS[len(full) - 1], *full))
+    def _object_path(self, full: Path) -> str:
+        return self._api_path(route(_COLLECTIONS[len(full) - 1], *full))
 
     # -- namespaces ------------------------------------------------------------------------------
 
@@ -100,7 +100,7 @@ class UnityCatalog(Catalog):
         collection = _COLLECTIONS[len(full)]
         query = {"catalog_name": full[0]} if full else {}
         with translate_errors(f"list the {collection} of '{display(full)}'", full):
-            rows = list(self._client.pages(self._at("/", collection), collection, query))
+            rows = list(self._client.pages(self._api_path("/", collection), collection, query))
         names = {str(row["name"]) for row in rows if row.get("name")}
         hidden = _OWN_SCHEMA if full and self._config.is_databricks else None
         return sorted(names - {hidden})
@@ -108,7 +108,7 @@ class UnityCatalog(Catalog):
     def load_namespace(self, path: Path) -> NamespaceRecord:
         full = self._full(path)
         with translate_errors(f"read namespace '{display(full)}'", full):
-            return mapping.namespace_from(path, full, self._client.get(self._object(full)))
+            return mapping.namespace_from(path, full, self._client.get(self._object_path(full)))
 
     def location_for_tables(self, namespace: NamespaceRecord) -> str | None:
         """Return a directory for one schema: schemas and catalogs may share a storage root."""
@@ -120,7 +120,7 @@ class UnityCatalog(Catalog):
         full = (catalog,)
         try:
             with translate_errors(f"read catalog '{catalog}'", full):
-                info = self._client.get(self._object(full))
+                info = self._client.get(self._object_path(full))
         except PermissionDeniedError as error:
             logger.info("the location of catalog %s cannot be read: %s", catalog, error)
             return None
@@ -132,7 +132,7 @@ class UnityCatalog(Catalog):
         exists = namespace_already_exists(full)
         what = f"create namespace '{display(full)}'"
         with lock_names(full), translate_errors(what, full[:-1], duplicate=exists):
-            self._client.change("POST", self._at("/", _COLLECTIONS[len(full) - 1]), body)
+            self._client.change("POST", self._api_path("/", _COLLECTIONS[len(full) - 1]), body)
             read_back(full, lambda: self.load_namespace(record.path), record, exists)
 
     def alter_namespace(self, record: NamespaceRecord) -> None:
@@ -149,14 +149,14 @@ class UnityCatalog(Catalog):
         if wanted and wanted != self.load_namespace(record.path).properties.get(key):
             raise invalid(f"Property {key} of '{display(full)}' cannot be changed")
         with translate_errors(f"change namespace '{display(full)}'", full):
-            self._client.change("PATCH", self._object(full), body)
+            self._client.change("PATCH", self._object_path(full), body)
 
     def drop_namespace(self, path: Path) -> None:
         full = self._full(path)
         with lock_names(full), translate_errors(f"drop namespace '{display(full)}'", full):
             try:
                 # Without `force`, which would delete the tables inside and their files.
-                self._client.change("DELETE", self._object(full), silent=True)
+                self._client.change("DELETE", self._object_path(full), silent=True)
             except ErrorReply as error:
                 if error.is_not_empty:
                     raise namespace_not_empty(full, error.text) from error
@@ -169,16 +169,16 @@ class UnityCatalog(Catalog):
         query = {"catalog_name": full[0], "schema_name": full[1]}
         for collection, key in _OTHER_CONTENT.items():
             with translate_errors(f"list the {collection} of '{display(full)}'", full):
-                found = next(self._client.pages(self._at("/", collection), key, query), None)
+                found = next(self._client.pages(self._api_path("/", collection), key, query), None)
             if found is not None:
                 raise namespace_not_empty(
                     full, f"it holds {collection}, such as {found.get('name')}"
                 )
 
     def require_drop_permission(self, path: Path) -> None:
-        """Try the drop: the server checks permissions first, and then whether it is empty.
+        """Try the drop: the server checks permissions before it checks for content.
 
-        Permissions come from owners and grants on three levels; no call returns their result.
+        Permissions come from owners and grants on three levels; no call returns the result.
         """
         try:
             self.drop_namespace(path)
@@ -210,12 +210,12 @@ class UnityCatalog(Catalog):
         full = self._full(namespace)
         query = {"catalog_name": full[0], "schema_name": full[1], **omit}
         with translate_errors(f"list the tables of '{display(full)}'", full):
-            yield from self._client.pages(self._at("/tables"), "tables", query)
+            yield from self._client.pages(self._api_path("/tables"), "tables", query)
 
     def load_table(self, path: Path) -> TableRecord:
         record = self._load_table(path)
-        # The open-source server reads an entry, and then its properties. After a drop in between, a
-        # Lance table looks like a table of text without properties, and is not found again.
+        # The open-source server reads an entry, and then its properties. A Lance table that is
+        # dropped in between looks like a text table without properties; the next read fails.
         while (
             record.kind == mapping.EXTERNAL
             and not record.properties
@@ -229,12 +229,12 @@ class UnityCatalog(Catalog):
     def load_columns(self, path: Path) -> Iterable[CatalogColumn]:
         full = self._full(path)
         with translate_errors(f"read the columns of table '{display(full)}'", full):
-            return mapping.columns_from(self._client.get(self._object(full)))
+            return mapping.columns_from(self._client.get(self._object_path(full)))
 
     def _load_table(self, path: Path) -> TableRecord:
         full = self._full(path)
         with translate_errors(f"read table '{display(full)}'", full):
-            return mapping.record_from(path[:-1], self._client.get(self._object(full)))
+            return mapping.record_from(path[:-1], self._client.get(self._object_path(full)))
 
     def create_table(self, record: TableRecord) -> TableRecord:
         full = self._full(record.path)
@@ -246,7 +246,7 @@ class UnityCatalog(Catalog):
 
     def _create(self, full: Path, record: TableRecord) -> None:
         if not self._config.is_databricks:
-            self._client.change("POST", self._at("/tables"), mapping.table_body(full, record))
+            self._client.change("POST", self._api_path("/tables"), mapping.table_body(full, record))
             return
         properties, location = dict(record.properties), record.location or ""
         try:
@@ -264,7 +264,7 @@ class UnityCatalog(Catalog):
         found = self.load_table(record.path)
         if found.identity != record.identity:
             raise concurrent_modification(full)
-        statements = list(_changes(full, found, record))
+        statements = list(_alter_statements(full, found, record))
         with translate_errors(f"change table '{display(full)}'", full):
             try:
                 for statement in statements:
@@ -278,7 +278,7 @@ class UnityCatalog(Catalog):
         """Undo the statements that succeeded before one was refused."""
         full = self._full(record.path)
         try:
-            for statement in _changes(full, self.load_table(record.path), record):
+            for statement in _alter_statements(full, self.load_table(record.path), record):
                 self._run(statement)
         except (LostReply, ErrorReply, LanceNamespaceError) as error:
             logger.warning("table %s is changed in part: %s", display(full), error)
@@ -301,7 +301,7 @@ class UnityCatalog(Catalog):
             )
             try:
                 self._client.change(
-                    "POST", self._at("/delta/v1", *where, "/rename"), {"new-name": new[-1]}
+                    "POST", self._api_path("/delta/v1", *where, "/rename"), {"new-name": new[-1]}
                 )
             except ErrorReply as error:
                 if error.lacks_route:
@@ -314,7 +314,7 @@ class UnityCatalog(Catalog):
     def drop_table(self, record: TableRecord) -> None:
         full = self._full(record.path)
         with lock_names(full), translate_errors(f"drop table '{display(full)}'", full):
-            self._client.change("DELETE", self._object(full), silent=True)
+            self._client.change("DELETE", self._object_path(full), silent=True)
 
     def _run(self, statement: str) -> None:
         if self._warehouse is None:
@@ -330,7 +330,7 @@ class UnityCatalog(Catalog):
         call, body = mapping.credentials_request(record, write=write)
         try:
             with translate_errors(f"vend credentials for '{display(full)}'", full):
-                options = mapping.storage_options(self._client.ask(self._at("/", call), body))
+                options = mapping.storage_options(self._client.ask(self._api_path("/", call), body))
         except PermissionDeniedError as error:
             right = "EXTERNAL USE SCHEMA" if record.identity else "EXTERNAL USE LOCATION"
             raise PermissionDeniedError(
@@ -350,16 +350,16 @@ class UnityCatalog(Catalog):
         return options
 
 
-def _changes(full: Path, found: TableRecord, wanted: TableRecord) -> Iterator[str]:
-    """Yield the statements that change a table to the wanted one."""
+def _alter_statements(full: Path, found: TableRecord, wanted: TableRecord) -> Iterator[str]:
+    """Yield the statements that change the table ``found`` to ``wanted``."""
     old, new = found.properties, wanted.properties
     changed = {key: value for key, value in new.items() if old.get(key) != value}
     if found.is_lance and wanted.is_lance:
         changed.pop(TABLE_TYPE, None)  # only its letter case may differ
-    gone = sorted(set(old) - set(new))
+    removed = sorted(set(old) - set(new))
     if wanted.location and wanted.location != found.location:
         yield sql.set_location(full, wanted.location)
-    if gone:
-        yield sql.unset_properties(full, gone)
+    if removed:
+        yield sql.unset_properties(full, removed)
     if changed:
         yield sql.set_properties(full, changed)

@@ -1,4 +1,4 @@
-"""Requests to a Unity Catalog server, retried where that is safe.
+"""Requests to a Unity Catalog server, retried if that is safe.
 
 Databricks' SDK is used for authentication only (`login`): it repeats changes whose reply was lost
 and then reports "already exists", hides the status of errors, cannot parse the plain text with
@@ -46,7 +46,7 @@ Json = dict[str, Any]
 _CONNECTIONS = 32
 _SHOWN = 200
 _OBJECTS = re.compile(r"^.*?(?:\(host=.*?\)|object at 0x\w+>): ")
-"""The beginning of urllib3's messages: objects without a meaning for users."""
+"""The beginning of urllib3's messages: objects that mean nothing to users."""
 _backoff = wait_random_exponential(multiplier=0.1, max=5)
 
 
@@ -57,7 +57,7 @@ def route(collection: str, *names: str) -> str:
 
 @dataclass(frozen=True)
 class _Request:
-    """A request; the answer to a silent one is not read."""
+    """A request; the response to a ``silent`` one is not read."""
 
     method: str
     path: str
@@ -82,29 +82,29 @@ class Client:
         self._session: tuple[int, requests.Session] | None = None
 
     def get(self, path: str, query: Mapping[str, str] | None = None) -> Json:
-        """Read; retried within the configured limits."""
-        return self._send_with_retries(_Request("GET", path, query=query), _may_read_again)
+        """Send a GET request; retried within the configured limits."""
+        return self._send_with_retries(_Request("GET", path, query=query), _may_retry_read)
 
     def ask(self, path: str, body: Json) -> Json:
-        """Read with a POST that changes nothing."""
-        return self._send_with_retries(_Request("POST", path, body=body), _may_read_again)
+        """Send a POST request that changes nothing; retried like :meth:`get`."""
+        return self._send_with_retries(_Request("POST", path, body=body), _may_retry_read)
 
     def change(
         self, method: str, path: str, body: Json | None = None, *, silent: bool = False
     ) -> Json:
-        """Change something; retried only if the server did nothing.
+        """Send a request that changes something; retried only if the server did nothing.
 
         Args:
-            silent: Whether the answer may be anything, such as plain text; it is not read.
+            silent: Whether to ignore the content of the response, which may be plain text.
         """
         request = _Request(method, path, body=body, change=True, silent=silent)
-        return self._send_with_retries(request, _did_nothing)
+        return self._send_with_retries(request, _may_retry_change)
 
     def pages(self, path: str, key: str, query: Mapping[str, str]) -> Iterator[Json]:
         """Yield the rows of all pages. Databricks may send an empty page before the last."""
-        asked = {**query, "max_results": "0"}  # as many as the server allows
+        parameters = {**query, "max_results": "0"}  # as many as the server allows
         while True:
-            reply = self.get(path, asked)
+            reply = self.get(path, parameters)
             rows = reply.get(key) or []
             if not isinstance(rows, list):
                 raise LostReply(f"'{key}' is not a list in the reply", sent=True, change=False)
@@ -112,9 +112,9 @@ class Client:
             token = reply.get("next_page_token")
             if not token:
                 return
-            if token == asked.get("page_token"):
+            if token == parameters.get("page_token"):
                 raise LostReply("the server repeats a page without end", sent=True, change=False)
-            asked["page_token"] = str(token)
+            parameters["page_token"] = str(token)
 
     def close(self) -> None:
         """Close connections; the next request opens new ones."""
@@ -128,7 +128,7 @@ class Client:
             retry=retry_if_exception(may),
             stop=stop_after_attempt(1 + self._config.max_retries)
             | stop_before_delay(self._config.retry_timeout),
-            wait=_pause,
+            wait=_wait_seconds,
             before_sleep=self._warn_unreachable,
             reraise=True,
         )
@@ -148,7 +148,7 @@ class Client:
             )  # fmt: skip
 
     def _send_authenticated(self, request: _Request) -> Json:
-        """Send a request, and again with new credentials if these have expired."""
+        """Send a request; repeat it with new credentials if they have expired."""
         access = self._login.access()
         try:
             return self._send(request, access)
@@ -172,37 +172,37 @@ class Client:
                 allow_redirects=False,
             )
         except requests.RequestException as error:
-            raise _lost(error, access.address, change=change) from error
+            raise _to_lost_reply(error, access.address, change=change) from error
         if not 200 <= response.status_code < 300:
-            raise _refused(response, change=change)
+            raise _to_error_reply(response, change=change)
         if request.silent or response.status_code == 204:
             return {}
-        return _json(response, change=change)
+        return _parse_json(response, change=change)
 
     def _connections(self) -> requests.Session:
-        """Return the session of this process: after a fork, a shared one would mix up answers."""
+        """Return the session of this process: after a fork, a shared one would mix up replies."""
         with self._lock:
             if self._session is None or self._session[0] != os.getpid():
                 self._session = (os.getpid(), new_session())
             return self._session[1]
 
 
-def _may_read_again(error: BaseException) -> bool:
+def _may_retry_read(error: BaseException) -> bool:
     return isinstance(error, LostReply) or (isinstance(error, ErrorReply) and error.is_transient)
 
 
-def _did_nothing(error: BaseException) -> bool:
+def _may_retry_change(error: BaseException) -> bool:
     if isinstance(error, LostReply):
         return not error.may_have_changed
     return isinstance(error, ErrorReply) and error.is_throttled
 
 
-def _pause(state: RetryCallState) -> float:
+def _wait_seconds(state: RetryCallState) -> float:
     error = state.outcome.exception() if state.outcome else None
     return max(_backoff(state), error.retry_after if isinstance(error, ErrorReply) else 0.0)
 
 
-def _lost(error: requests.RequestException, address: str, *, change: bool) -> LostReply:
+def _to_lost_reply(error: requests.RequestException, address: str, *, change: bool) -> LostReply:
     sent = not (_is_unconnected(error) or isinstance(error, ValueError))
     text = _OBJECTS.sub("", str(_reason(error) or error))[:_SHOWN]
     return LostReply(f"{address}: {type(error).__name__}: {text}", sent=sent, change=change)
@@ -215,12 +215,12 @@ def _reason(error: requests.RequestException) -> Exception | None:
 
 
 def _is_unconnected(error: requests.RequestException) -> bool:
-    """Return True without a connection on which the request could have been sent."""
+    """Return True if there was no connection to send the request over."""
     early = (requests.ConnectTimeout, requests.exceptions.SSLError, requests.exceptions.ProxyError)
     return isinstance(error, early) or isinstance(_reason(error), NewConnectionError)
 
 
-def _json(response: requests.Response, *, change: bool) -> Json:
+def _parse_json(response: requests.Response, *, change: bool) -> Json:
     try:
         content = response.json()
     except ValueError:
@@ -230,14 +230,14 @@ def _json(response: requests.Response, *, change: bool) -> Json:
     return content
 
 
-def _refused(response: requests.Response, *, change: bool) -> ErrorReply:
-    """Return the error in an answer. Raises LostReply if it cannot be read."""
+def _to_error_reply(response: requests.Response, *, change: bool) -> ErrorReply:
+    """Return the error in a response. Raises LostReply if it cannot be read."""
     status = response.status_code
     if status < 400:
         text = f"redirects to {response.headers.get('Location', 'nowhere')}: set host to that"
         return ErrorReply(status, "", text, change=change)
     if response.headers.get("Content-Type", "").startswith("application/json"):
-        content = _json(response, change=change)
+        content = _parse_json(response, change=change)
     else:
         content = {"message": response.text}
     delta = content.get("error")
@@ -253,13 +253,13 @@ def _refused(response: requests.Response, *, change: bool) -> ErrorReply:
     )
 
 
-# -- sessions whose answers end in time: a socket's timeout starts again with every byte -----------
+# -- sessions with a deadline per response: a socket's timeout restarts with every byte ------------
 
 
 def new_session() -> requests.Session:
     """Return a session without credentials and retries.
 
-    An answer may take as long as the read timeout, from its first byte to its last.
+    A response may take as long as the read timeout, from its first byte to its last.
     """
     session = requests.Session()
     session.auth = lambda request: request  # otherwise a .netrc would replace the header
@@ -275,7 +275,7 @@ class _Adapter(HTTPAdapter):
 
 
 class _Stream(io.RawIOBase):
-    """The bytes from a socket until its timeout has passed, counted from now."""
+    """Reads from a socket until its timeout has passed, counted from the stream's creation."""
 
     def __init__(self, connection: socket.socket, raw: io.RawIOBase) -> None:
         self._socket = connection

@@ -1,9 +1,9 @@
-"""Concurrent changes of one name, which the open-source server does not serialize.
+"""Handles concurrent changes of one name, which the open-source server does not serialize.
 
-It checks whether a name is free, and takes it later: if two clients create a name or rename to it,
-both succeed, and the name is broken. If several clients rename or drop one table, several succeed.
-Within a process, changes of a name wait for each other. Changes by other processes are detected by
-reading back.
+It checks whether a name is free before it uses it, not atomically: if two clients create a name or
+rename to it, both succeed, and the name is broken. If several clients rename or drop one table,
+several succeed. Within a process, changes of a name wait for each other. Changes by other processes
+are detected by reading back.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ os.register_at_fork(after_in_child=_after_fork_in_child)
 def lock_names(*names: Path) -> Iterator[None]:
     """Keep other threads of this process from changing any of these names."""
     with ExitStack() as held:
-        # In one order for all threads, so that they cannot deadlock.
+        # All threads use the same order, to prevent deadlocks.
         for number in sorted({zlib.crc32(display(each).encode()) % len(_LOCKS) for each in names}):
             held.enter_context(_LOCKS[number])
         yield
@@ -53,7 +53,7 @@ def lock_names(*names: Path) -> Iterator[None]:
 def read_back(
     full: Path, load: Callable[[], RecordT], made: RecordT, exists: LanceNamespaceError
 ) -> RecordT:
-    """Return what was just created as the server has it, if this caller created it.
+    """Read back what was just created, and return it if this caller created it.
 
     Raises:
         LanceNamespaceError: ``exists``, if another client created it.
@@ -64,11 +64,11 @@ def read_back(
         try:
             found = load()
         except ServiceUnavailableError as error:
-            if not _is_failure(error):
+            if not _is_server_error(error):
                 raise
             found = load()  # a broken name fails again
     except LanceNamespaceError as error:
-        if _is_failure(error):
+        if _is_server_error(error):
             raise InternalError(
                 f"'{display(full)}' was created, and the server now fails to read it: another "
                 f"client created the same name at the same time, which breaks it. {error}"
@@ -79,6 +79,6 @@ def read_back(
     return found
 
 
-def _is_failure(error: LanceNamespaceError) -> bool:
+def _is_server_error(error: LanceNamespaceError) -> bool:
     cause = error.__cause__
     return isinstance(cause, ErrorReply) and cause.status == 500

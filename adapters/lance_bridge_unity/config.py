@@ -120,7 +120,7 @@ class UnityConfig(CatalogConfig):
 
     @property
     def address(self) -> str | None:
-        """The server's base URL without a slash at the end; None where only a profile has it."""
+        """The server's base URL without a trailing slash; None if only a profile has it."""
         given = self.host or self.endpoint or os.environ.get(HOST_VARIABLE)
         if not given:
             return None
@@ -138,7 +138,7 @@ class UnityConfig(CatalogConfig):
 
     @property
     def bearer(self) -> SecretStr | None:
-        """The token that the properties give."""
+        """The token in the properties."""
         return self.token or self.auth_token
 
     @property

@@ -76,7 +76,7 @@ _BROKEN_NAME = (
 
 
 class LostReply(Exception):
-    """A request without a readable answer.
+    """A request without a readable reply.
 
     Args:
         text: What happened, for messages.
@@ -90,7 +90,7 @@ class LostReply(Exception):
 
 
 class ErrorReply(Exception):
-    """An answer with an error. ``code`` is the server's, normalized to upper-case words.
+    """A reply with an error. ``code`` is the server's, normalized to upper-case words.
 
     Args:
         status: The HTTP status.
@@ -128,27 +128,27 @@ class ErrorReply(Exception):
 
     @property
     def is_not_empty(self) -> bool:
-        """True, in answer to a delete, if the object is not empty."""
-        said = self.status in (400, 409) and bool(_NOT_EMPTY_TEXT.search(self.text))
-        return self.code == "FAILED_PRECONDITION" or self.code.endswith("NOT_EMPTY") or said
+        """True if a delete failed because the object is not empty."""
+        matches = self.status in (400, 409) and bool(_NOT_EMPTY_TEXT.search(self.text))
+        return self.code == "FAILED_PRECONDITION" or self.code.endswith("NOT_EMPTY") or matches
 
     @property
     def is_ambiguous(self) -> bool:
-        """True if several objects have the name, because two clients took it at once."""
+        """True if several objects have the name, because two clients used it concurrently."""
         return self.status == HTTPStatus.INTERNAL_SERVER_ERROR and bool(
             _AMBIGUOUS.search(self.text)
         )
 
     @property
     def lacks_route(self) -> bool:
-        """True if the server does not have the call at all."""
+        """True if the server does not implement the call."""
         return self.status in (404, 405) and self.code in _NO_ROUTE
 
     @property
     def error_type(self) -> type[LanceNamespaceError]:
-        """The type of this error, unless another property says more."""
+        """The type of this error, unless another property is more specific."""
         if self.status == HTTPStatus.FORBIDDEN and _BAD_TOKEN.search(self.text):
-            return UnauthenticatedError  # Databricks sends no code of its own for it
+            return UnauthenticatedError  # Databricks sends no specific code for it
         if self.lacks_route:
             return UnsupportedOperationError
         if self.is_ambiguous:
@@ -159,11 +159,11 @@ class ErrorReply(Exception):
         return ServiceUnavailableError if self.status >= 500 else InternalError
 
     def not_found(self, path: Path) -> LanceNamespaceError | None:
-        """Return the error for the level of ``path`` that does not exist, if the answer says so.
+        """Return the error for the level of ``path`` that does not exist, if the reply says so.
 
         Args:
             path: Catalog, schema and table, or the first of them. Old servers do not say which
-                one is missing; then it is the last.
+                one is missing; then the last is assumed.
         """
         found = _ABSENT.fullmatch(self.code)
         if not path or (found is None and self.code not in _ABSENT_OF_ANY_LEVEL):

@@ -18,7 +18,7 @@ from .errors import LostReply
 _SHOWN = 300
 _WORKSPACE_HEADER = "X-Databricks-Workspace-Id"
 _CACHE_SECONDS = 1.0
-"""Seconds for which an answer of the SDK is reused; its tokens are valid for at least forty."""
+"""How long credentials of the SDK are reused; they are valid for at least 40 seconds."""
 
 _SDK_FAILURES = (OSError, ValueError, NotImplementedError, LookupError, TypeError, AttributeError)
 """What the SDK raises: OSError for its own errors, the others for unexpected replies."""
@@ -42,7 +42,7 @@ _OUTAGE_TEXT = re.compile(
 
 @dataclass(frozen=True)
 class Access:
-    """The server's address (without a slash at the end), and the headers with credentials."""
+    """The server's address (without a trailing slash), and the headers with credentials."""
 
     address: str
     headers: dict[str, str] = field(repr=False)
@@ -60,7 +60,7 @@ class Login:
         self._good_until = 0.0
 
     def access(self) -> Access:
-        """Return what each request needs; one thread fetches it for all.
+        """Return the address and headers for a request; one thread fetches them for all.
 
         Raises:
             UnauthenticatedError: there are no credentials, or they are refused.
@@ -92,34 +92,34 @@ class Login:
         return True
 
     def _authenticate(self) -> Access:
-        """Ask the SDK, with a limit of time, which it does not have for tokens."""
-        answers: list[tuple[Config, Access]] = []
+        """Authenticate with the SDK, within a time limit, which it lacks for tokens."""
+        results: list[tuple[Config, Access]] = []
         failures: list[Exception] = []
         known = self._sdk
 
-        def ask() -> None:
+        def authenticate() -> None:
             try:
                 sdk = known or self._sdk_config()
-                # As configured: the SDK removes a path.
+                # The configured address: the SDK removes its path.
                 address = self._config.address or str(sdk.host).rstrip("/")
                 headers = dict(sdk.authenticate())
                 if workspace := getattr(sdk, "workspace_id", None):  # missing in older releases
                     headers[_WORKSPACE_HEADER] = workspace
-                answers.append((sdk, Access(address, headers)))
+                results.append((sdk, Access(address, headers)))
             except _SDK_FAILURES as error:
                 failures.append(error)
 
-        # A daemon: a token server that never answers must not keep the process alive.
-        worker = threading.Thread(target=ask, name="unity-login", daemon=True)
+        # A daemon: a token server that never responds must not keep the process alive.
+        worker = threading.Thread(target=authenticate, name="unity-login", daemon=True)
         worker.start()
         worker.join(self._seconds)
-        # Not used again after a failure: it may have wrong addresses, or still wait.
+        # Discarded after a failure: it may have wrong addresses, or still be waiting.
         self._sdk = None
         if failures:
             raise self._to_error(failures[0]) from failures[0]
-        if not answers:
+        if not results:
             raise self._timed_out()
-        self._sdk, access = answers[0]
+        self._sdk, access = results[0]
         return access
 
     def _sdk_config(self) -> Config:
@@ -163,7 +163,7 @@ def _text(error: BaseException) -> str:
 
 
 def _is_outage(error: BaseException) -> bool:
-    """Return True if a server did not answer, or not readably; False if it refused credentials."""
+    """Return True if a server sent no readable reply; False if it refused the credentials."""
     if isinstance(error, _OUTAGES) or _OUTAGE_TEXT.match(str(error)):
         return True
     return error.__cause__ is not None and _is_outage(error.__cause__)

@@ -30,22 +30,22 @@ Json = dict[str, Any]
 
 EXTERNAL = "EXTERNAL"
 MANAGED_DIRECTORY = "/__unitystorage"
-"""Below a storage root: the directory of managed tables, where no external ones are allowed."""
+"""Below a storage root: the directory of managed tables, in which external ones are refused."""
 
 OTHER_TYPE_KEY = TABLE_TYPE.upper()
 """The key of a Lance table's type if SQL refuses the usual one: Spark 4.3 reserves it, but only
 in lower case."""
 
-_SPARKS_OWN = ("transient_lastDdlTime", "option.serialization.format")
+_SPARK_PROPERTIES = ("transient_lastDdlTime", "option.serialization.format")
 """Properties that Spark adds to tables created by SQL."""
 
 _TEXT_FORMAT = "TEXT"
 _LONGEST_PROPERTY = 255
-_LONGEST_COMMENT_OF = {False: 255, True: 65_535}
-"""Characters in the comment of a namespace: of the open-source server, and of Databricks."""
+_LONGEST_COMMENT = {False: 255, True: 65_535}
+"""Maximum length of a namespace's comment, by whether the server is Databricks."""
 _LONGEST_COLUMN_NAME = 255
 _LONGEST_STORAGE_ROOT = 255 - len(f"{MANAGED_DIRECTORY}/catalogs/{uuid.UUID(int=0)}")
-"""The open-source server stores it with a directory that it adds."""
+"""The open-source server appends a directory before it stores the root."""
 _UNSTATED_LIFE_MILLIS = 300_000
 """Credentials without an expiration are fetched again after this time."""
 
@@ -59,7 +59,7 @@ _SIMPLE_TYPES = {
 }  # fmt: skip
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _REFUSED_COLUMN = "lance_table_not_readable_as_text"
-"""In the entry only, never in the data."""
+"""A column of the entry only, never of the data."""
 _DECIMAL = re.compile(r"decimal\((\d+), ?(-?\d+)\)")
 
 
@@ -88,24 +88,24 @@ def namespace_body(full: Path, record: NamespaceRecord, *, databricks: bool = Fa
 def namespace_changes(
     full: Path, properties: Mapping[str, str], *, databricks: bool = False
 ) -> Json:
-    """Return the request that replaces comment and properties; the same errors."""
+    """Return the request that replaces comment and properties; raises the same errors."""
     comment, root = COMMENT[len(full) - 1], STORAGE_ROOT[len(full) - 1]
     own = {key: value for key, value in properties.items() if key not in (comment, root)}
     text = properties.get(comment, "")
-    _require_length(f"Property {comment}", text, _LONGEST_COMMENT_OF[databricks])
+    _require_length(f"Property {comment}", text, _LONGEST_COMMENT[databricks])
     return {"comment": text, "properties": check_properties(own)}
 
 
 def namespace_from(path: Path, full: Path, info: Json) -> NamespaceRecord:
-    """Return the record of a catalog or schema as the server has it."""
+    """Return the record of a catalog or schema that the server returned."""
     root = _text(info, "storage_root")
     fields = {COMMENT[len(full) - 1]: _text(info, "comment"), STORAGE_ROOT[len(full) - 1]: root}
     properties = {**_properties(info), **{k: v for k, v in fields.items() if v}}
-    location = root or _without_managed(_text(info, "storage_location"))
+    location = root or _without_managed_directory(_text(info, "storage_location"))
     return NamespaceRecord((*path[:-1], _name(info, full)), properties, location)
 
 
-def _without_managed(location: str | None) -> str | None:
+def _without_managed_directory(location: str | None) -> str | None:
     """Return a location without the directory that the open-source server adds for managed tables.
 
     It refuses external tables below that directory.
@@ -136,7 +136,7 @@ def table_body(full: Path, record: TableRecord) -> Json:
 
 
 def record_from(namespace: Path, info: Json) -> TableRecord:
-    """Return the record of a table as the server has it.
+    """Return the record of a table that the server returned.
 
     Only external tables are Lance tables: the server deletes the files of others.
 
@@ -145,7 +145,7 @@ def record_from(namespace: Path, info: Json) -> TableRecord:
     """
     type_ = _text(info, "table_type") or ""
     properties = _properties(info)
-    for key in _SPARKS_OWN:
+    for key in _SPARK_PROPERTIES:
         properties.pop(key, None)
     if OTHER_TYPE_KEY in properties:
         properties.setdefault(TABLE_TYPE, properties.pop(OTHER_TYPE_KEY))
@@ -162,7 +162,7 @@ def record_from(namespace: Path, info: Json) -> TableRecord:
 
 
 def columns_from(info: Json) -> list[CatalogColumn]:
-    """Return the columns of a table as the server has them."""
+    """Return the columns of a table that the server returned."""
     columns = sorted(info.get("columns") or [], key=_is_partition_column)
     return [
         CatalogColumn(
@@ -181,7 +181,7 @@ def _is_partition_column(column: Json) -> bool:
 
 
 def check_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties if the open-source server can hold them.
+    """Return the properties if the open-source server can store them.
 
     Raises:
         InvalidInputError: a key or value is too long, or no text.
@@ -214,10 +214,10 @@ def label(info: Json) -> str:
     return _text(info, "full_name") or _text(info, "table_id") or "an entry without a name"
 
 
-def _name(info: Json, where: Path) -> str:
+def _name(info: Json, path: Path) -> str:
     name = _text(info, "name")
     if name is None:
-        raise InternalError(f"Unity Catalog's answer about '{display(where)}' has no name in it")
+        raise InternalError(f"Unity Catalog's answer about '{display(path)}' has no name in it")
     return name
 
 
@@ -228,7 +228,7 @@ def _columns(columns: Sequence[Column]) -> list[Json]:
     """Return the columns of an entry, at least one of which Spark's text reader refuses.
 
     Without columns, or with strings only, it would find no text files in a Lance table and return
-    no rows, where it must fail.
+    no rows instead of failing.
     """
     if all(column.type == "string" for column in columns):
         name = _REFUSED_COLUMN
@@ -262,16 +262,16 @@ def type_name(spark: str | Mapping[str, Any]) -> str:
     if isinstance(spark, str):
         if spark.startswith("decimal"):
             return "DECIMAL"
-        return "INTERVAL" if spark.startswith("interval") else _simple(spark)[0]
+        return "INTERVAL" if spark.startswith("interval") else _simple_type(spark)[0]
     type_ = str(spark.get("type", "")).upper()
     return type_ if type_ in ("ARRAY", "MAP", "STRUCT") else "USER_DEFINED_TYPE"
 
 
 def type_text(spark: str | Mapping[str, Any]) -> str:
-    """Return a type in Spark's JSON form as SQL writes it."""
+    """Return the SQL name of a type in Spark's JSON form."""
     if isinstance(spark, str):
         own_word = spark.startswith(("decimal", "interval"))
-        return spark if own_word else _simple(spark)[1]
+        return spark if own_word else _simple_type(spark)[1]
     type_ = spark.get("type")
     if type_ == "array":
         return f"array<{type_text(spark['elementType'])}>"
@@ -279,18 +279,18 @@ def type_text(spark: str | Mapping[str, Any]) -> str:
         return f"map<{type_text(spark['keyType'])},{type_text(spark['valueType'])}>"
     if type_ == "struct":
         inner = (
-            f"{_quoted(field['name'])}:{type_text(field['type'])}" for field in spark["fields"]
+            f"{_quote_name(field['name'])}:{type_text(field['type'])}" for field in spark["fields"]
         )
         return f"struct<{','.join(inner)}>"
     return str(type_)
 
 
-def _quoted(name: str) -> str:
-    """Return the name of a field as SQL writes it."""
+def _quote_name(name: str) -> str:
+    """Return the name of a field, quoted for SQL if necessary."""
     return name if _PLAIN_NAME.fullmatch(name) else in_backticks(name)
 
 
-def _simple(spark: str) -> tuple[str, str]:
+def _simple_type(spark: str) -> tuple[str, str]:
     return _SIMPLE_TYPES.get(spark, ("USER_DEFINED_TYPE", spark))
 
 
@@ -300,7 +300,7 @@ def _simple(spark: str) -> tuple[str, str]:
 def credentials_request(record: TableRecord, *, write: bool) -> tuple[str, Json]:
     """Return the call for temporary credentials, and its body.
 
-    An existing table is named by its id, a new one by its location.
+    An existing table is identified by its id, a new one by its location.
     """
     if record.identity is not None:
         operation = "READ_WRITE" if write else "READ"

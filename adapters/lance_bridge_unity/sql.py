@@ -1,4 +1,4 @@
-"""SQL statements for Databricks, with every name and value quoted, and how they are run."""
+"""Builds SQL statements for Databricks, with every name and value quoted, and runs them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _SECONDS_TO_CANCEL = 10.0
 
 
 def literal(text: str) -> str:
-    r"""Return a text as a SQL string.
+    r"""Return a text as a SQL string literal.
 
     Characters that could end the string, or have a meaning in it (quotes, backslashes, ``$`` of
     variables, control characters), are written as ``\uXXXX``, which works with every setting of
@@ -56,12 +56,14 @@ def create_table(path: Path, location: str, properties: Mapping[str, str]) -> st
         InvalidInputError: Databricks reserves the key of a property.
     """
     statement = f"CREATE TABLE {quoted(path)} USING TEXT LOCATION {literal(location)}"
-    return f"{statement} TBLPROPERTIES ({_pairs(properties)})" if properties else statement
+    return (
+        f"{statement} TBLPROPERTIES ({_format_properties(properties)})" if properties else statement
+    )
 
 
 def set_properties(path: Path, properties: Mapping[str, str]) -> str:
-    """Return the statement that adds and replaces properties; the same errors."""
-    return f"ALTER TABLE {quoted(path)} SET TBLPROPERTIES ({_pairs(properties)})"
+    """Return the statement that adds and replaces properties; raises the same errors."""
+    return f"ALTER TABLE {quoted(path)} SET TBLPROPERTIES ({_format_properties(properties)})"
 
 
 def unset_properties(path: Path, keys: list[str]) -> str:
@@ -90,7 +92,7 @@ def is_key_refused(error: ErrorReply) -> bool:
     return error.code == "UNSUPPORTED_FEATURE" and f"{TABLE_TYPE} is a reserved" in error.text
 
 
-def _pairs(properties: Mapping[str, str]) -> str:
+def _format_properties(properties: Mapping[str, str]) -> str:
     reserved = sorted(_RESERVED & set(properties))
     if reserved:
         raise invalid(f"Property '{reserved[0]}' is reserved by Databricks: use another key")
@@ -108,7 +110,7 @@ class Warehouse:
         self._wait = f"{wait if wait >= _SHORTEST_WAIT else 0}s"
 
     def run(self, statement: str) -> None:
-        """Run a statement to its end.
+        """Run a statement, and wait until it has ended.
 
         Raises:
             ErrorReply: it failed; the code is that of SQL.
@@ -128,7 +130,7 @@ class Warehouse:
         except ErrorReply as error:
             if error.status not in (400, 404):
                 raise
-            # About the warehouse: errors of the statement itself are in its state.
+            # An error of the warehouse: errors of the statement itself are in its state.
             raise invalid(f"SQL warehouse '{self._id}' (warehouse_id) refuses: {error}") from error
         name = quote(str(reply.get("statement_id", "")), safe="")
         reply = self._wait_for(name, reply, deadline)

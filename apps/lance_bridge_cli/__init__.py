@@ -1,4 +1,4 @@
-"""The command ``lance-bridge``. It needs the extra ``cli``; `app` has the commands."""
+"""The command ``lance-bridge``. It needs the extra ``cli``; `app` defines the commands."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lance_bridge.exit_codes import INTERRUPTED
 
 
 def main() -> None:
-    """Run the command of the arguments. Ctrl-C ends it without a traceback at any time."""
+    """Run the command line. Ctrl-C always ends it without a traceback."""
     try:
         _require_typer()
         from .app import app  # noqa: PLC0415 - typer may be missing
@@ -20,7 +20,7 @@ def main() -> None:
 
 
 def _require_typer() -> None:
-    """Exit with the command that installs the extra, if it is missing."""
+    """Exit with the install command if the extra is missing."""
     if find_spec("typer") is not None:
         return
     from lance_bridge.extras import MissingExtraError, require  # noqa: PLC0415 - takes two seconds

@@ -1,4 +1,4 @@
-"""`lance_namespace`, imported when it is first used: that takes more than a second."""
+"""`lance_namespace`, imported when first used, because that takes more than a second."""
 
 from __future__ import annotations
 

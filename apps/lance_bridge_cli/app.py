@@ -14,8 +14,8 @@ from .groups import ProgramGroup, imported_app
 from .output import color_system, log_messages
 
 if color_system() is None:
-    # With NO_COLOR, help has no bold letters either: rich leaves those. What shows help takes a
-    # tenth of a second to import, and completion needs none of it.
+    # With NO_COLOR, rich still prints bold letters in help. Importing rich_utils takes a tenth of a
+    # second, and completion does not need it.
     from typer import rich_utils
 
     rich_utils.COLOR_SYSTEM = None
@@ -84,7 +84,7 @@ def quickstart(
     run(directory)
 
 
-# Options are passed on as they are, --help too.
+# Options are passed on unchanged, including --help.
 @app.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
 def check(
     arguments: Annotated[list[str] | None, typer.Argument(autocompletion=catalog_names)] = None,

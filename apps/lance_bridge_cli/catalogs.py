@@ -1,4 +1,4 @@
-"""Catalogs: installed implementations, and those of the configuration file."""
+"""Commands for installed implementations and for catalogs of the configuration file."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def list_catalogs(output: RowsOption = RowsOutput.TEXT) -> None:
 
 
 def _configured_row(name: str, impl: str) -> dict[str, str]:
-    """Return a catalog of the configuration file: what it connects to, or why it cannot."""
+    """Return the row of a configured catalog: its connection, or why it cannot connect."""
     row = {**_problem_row(name, ""), "impl": impl}
     try:
         row["connection"] = lance_bridge.connect(name).namespace_id()
@@ -92,33 +92,33 @@ def check_connection(
 
 
 def _time_call(namespace: LanceBridgeNamespace) -> float:
-    """Return the milliseconds that it takes to list the first of the outermost namespaces."""
+    """Return the milliseconds that it takes to list one top-level namespace."""
     started = time.perf_counter()
     namespace.list_namespaces(api.ListNamespacesRequest(limit=1))
     return round((time.perf_counter() - started) * 1000, 2)
 
 
-def _describe_capabilities(able: Capabilities) -> dict[str, str]:
-    """Return for each capability yes, or no and the reason."""
+def _describe_capabilities(capabilities: Capabilities) -> dict[str, str]:
+    """Return "yes" for each capability, or "no" with the reason."""
 
-    def answer(reason: str) -> str:
+    def describe(reason: str) -> str:
         return f"no: {reason}" if reason else "yes"
 
-    nouns = [rule.noun for rule in (*able.namespace_levels, able.table_rule)]
+    nouns = [rule.noun for rule in (*capabilities.namespace_levels, capabilities.table_rule)]
     return {
         "names_of_a_table": ".".join(nouns),
-        "case_of_names": "folded to lower case" if able.folds_case else "kept",
-        "change_namespaces": answer(able.no_namespace_changes),
-        "change_outer_namespaces": answer(able.no_outer_namespace_changes),
-        "rename_tables": answer(able.no_rename),
-        "rename_across_namespaces": answer(able.no_rename_across),
-        "change_entries": answer(able.no_alter),
-        "hold_versions_of_tables": answer(able.no_managed_tables),
+        "case_of_names": "folded to lower case" if capabilities.folds_case else "kept",
+        "change_namespaces": describe(capabilities.no_namespace_changes),
+        "change_outer_namespaces": describe(capabilities.no_outer_namespace_changes),
+        "rename_tables": describe(capabilities.no_rename),
+        "rename_across_namespaces": describe(capabilities.no_rename_across),
+        "change_entries": describe(capabilities.no_alter),
+        "hold_versions_of_tables": describe(capabilities.no_managed_tables),
     }
 
 
 class PropertiesOutput(str, Enum):
-    """For people, for programs, or for a document."""
+    """Output formats of the list of properties."""
 
     TEXT = "text"
     JSON = "json"

@@ -1,4 +1,4 @@
-"""What all commands share: their options, the catalog they connect to, and how they fail."""
+"""Options, connections and error handling that all commands share."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ _MAX_DIGITS = 6
 
 @contextmanager
 def exit_on_error() -> Iterator[None]:
-    """Print a failure as one message and exit, instead of a traceback."""
+    """Print an error as one message and exit, without a traceback."""
     try:
         yield
     except api.LanceNamespaceError as error:
@@ -90,9 +90,9 @@ def connected(catalog: str, properties: Sequence[str] | None) -> Iterator[LanceB
 def connected_or_federated(
     catalog: str, properties: Sequence[str] | None
 ) -> Iterator[api.LanceNamespace]:
-    """Connect to a catalog or to several as one, for commands that need only the namespace API.
+    """Connect to a catalog or a federation, for commands that need only the namespace API.
 
-    Both have ``query_table_reader`` besides.
+    Both also have ``query_table_reader``.
     """
     require_catalog(catalog, or_federation=True)
     with _connection(catalog, properties) as namespace:
@@ -109,9 +109,9 @@ def _connection(catalog: str, properties: Sequence[str] | None) -> Iterator[api.
 
 
 def require_catalog(name: str, *, or_federation: bool = False) -> None:
-    """Exit if a name is that of a namespace which is not lance-bridge's.
+    """Exit if a name refers to a namespace that is not lance-bridge's.
 
-    An unknown name passes: connecting to it says what is wrong.
+    An unknown name passes: connecting to it reports the error.
     """
     from lance_bridge import registry  # noqa: PLC0415 - takes seconds to import
 
@@ -129,14 +129,14 @@ def require_catalog(name: str, *, or_federation: bool = False) -> None:
 
 
 def load_table(namespace: LanceBridgeNamespace, names: Sequence[str]) -> Table:
-    """Return a table, with the one catalog call that this takes."""
+    """Return a table, with 1 catalog call."""
     return namespace.tables.load(namespace.tables.path_of(names))
 
 
 def read_rows(
     namespace: api.LanceNamespace, request: api.QueryTableRequest
 ) -> pa.RecordBatchReader:
-    """Answer a query with a reader, on what `connected_or_federated` returns."""
+    """Run a query on a namespace of `connected_or_federated`; return a reader of the rows."""
     reader: pa.RecordBatchReader = namespace.query_table_reader(request)  # type: ignore[attr-defined]  # not in the API
     return reader
 
@@ -150,7 +150,7 @@ def parse_key_values(given: Sequence[str] | None) -> dict[str, str]:
 
 
 def parse_name(name: str) -> list[str]:
-    """Return the identifier that a name stands for; exit if it is malformed."""
+    """Return the identifier in a name; exit if it is malformed."""
     from lance_bridge.names import parts_of  # noqa: PLC0415 - takes seconds to import
 
     try:
@@ -160,7 +160,7 @@ def parse_name(name: str) -> list[str]:
 
 
 def parse_duration(option: str, text: str) -> timedelta:
-    """Return the duration that an option gives, such as 90m or 14d; exit if it is malformed."""
+    """Return the duration in an option, such as 90m or 14d; exit if it is malformed."""
     number, unit = text[:-1], text[-1:]
     if unit not in _UNITS or not number.isdecimal() or len(number) > _MAX_DIGITS:
         raise usage_error(f"{option} is a number and a unit, such as 90m, 36h or 14d")

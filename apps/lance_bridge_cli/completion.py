@@ -1,7 +1,7 @@
-"""What the shell completes: catalogs, namespaces and tables.
+"""Shell completion of catalogs, namespaces and tables.
 
-The shell waits for this at each press of the key, so it imports little. What cannot be read
-completes nothing: the command itself will say what is wrong.
+The shell waits for it at each press of the key, so it imports little. Errors complete nothing: the
+command itself reports them.
 """
 
 from __future__ import annotations
@@ -21,17 +21,19 @@ from . import api
 _LIMIT = 1000
 """Names per listing."""
 _SECONDS = 5
-"""A catalog that takes longer to answer completes nothing."""
+"""A catalog that takes longer to respond completes nothing."""
 
 
 def catalog_names(incomplete: str) -> list[str]:
     """Return the matching catalogs that are installed or configured."""
-    return sorted({name for name in (*catalogs(), *configured("")) if name.startswith(incomplete)})
+    return sorted(
+        {name for name in (*catalogs(), *configured_names("")) if name.startswith(incomplete)}
+    )
 
 
-def configured(incomplete: str) -> list[str]:
+def configured_names(incomplete: str) -> list[str]:
     """Return the matching catalogs of the configuration file."""
-    import yaml  # noqa: PLC0415 - to complete the names of catalogs alone
+    import yaml  # noqa: PLC0415 - only for names of catalogs
 
     try:
         content: Any = yaml.safe_load(config_path().read_text(encoding="utf-8"))
@@ -51,18 +53,18 @@ def namespace_names(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def _complete(context: typer.Context, incomplete: str, *, with_tables: bool) -> list[str]:
-    """Ask the catalog that the command names; a slow one completes nothing."""
-    # Warnings must not appear in the line that is being typed.
+    """Return names from the command's catalog; a slow catalog completes nothing."""
+    # Warnings must not appear in the command line that the user types.
     logging.getLogger().addHandler(logging.NullHandler())
     found: list[str] = []
 
-    def ask() -> None:
+    def list_names() -> None:
         try:
             found.extend(_list_names(context.params, incomplete, with_tables=with_tables))
         except api.LanceNamespaceError:
             return
 
-    thread = threading.Thread(target=ask, daemon=True)
+    thread = threading.Thread(target=list_names, daemon=True)
     thread.start()
     thread.join(_SECONDS)
     return [] if thread.is_alive() else sorted(found)
@@ -83,15 +85,15 @@ def _list_names(given: dict[str, Any], incomplete: str, *, with_tables: bool) ->
         levels = len(namespace.capabilities.namespace_levels)
         while len(path) < levels:
             found = namespace.list_namespaces(api.ListNamespacesRequest(id=path, limit=_LIMIT))
-            matching = _matching(path, found.namespaces, incomplete)
+            matching = _find_matches(path, found.namespaces, incomplete)
             if not with_tables or len(matching) != 1:
                 return [f"{each}." for each in matching] if with_tables else matching
-            path = parts_of(matching[0])  # the only one: list what is in it
+            path = parts_of(matching[0])  # the only match: list its content
         tables = namespace.list_tables(api.ListTablesRequest(id=path, limit=_LIMIT)).tables
-        return _matching(path, tables, incomplete)
+        return _find_matches(path, tables, incomplete)
 
 
-def _matching(path: list[str], names: Iterable[str], incomplete: str) -> list[str]:
+def _find_matches(path: list[str], names: Iterable[str], incomplete: str) -> list[str]:
     from lance_bridge.names import written  # noqa: PLC0415 - takes seconds to import
 
     found = (written([*path, each]) for each in names)

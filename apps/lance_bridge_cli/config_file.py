@@ -1,4 +1,4 @@
-"""Changes to the configuration file: one catalog at a time, atomically, comments kept."""
+"""Changes the configuration file: one catalog at a time, atomically, keeping comments."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def _is_empty(text: str) -> bool:
 
 
 def change(path: Path, catalog: str, properties: Mapping[str, str | None] | None) -> None:
-    """Set properties of a catalog, which is added if it is new; None removes one, or the catalog.
+    """Set properties of a catalog, or add it; None removes a property, or the catalog.
 
-    The file is replaced atomically, and only its owner can read it from then on.
+    The file is replaced atomically, and afterwards only its owner can read it.
 
     Raises:
         InvalidInputError: (13) it cannot be read or written.
@@ -46,7 +46,7 @@ def change(path: Path, catalog: str, properties: Mapping[str, str | None] | None
     try:
         before = path.read_text(encoding="utf-8") if path.exists() else ""
         after = _edit(path, before, catalog, properties)
-        # A link to it stays a link.
+        # A symbolic link to the file is kept.
         _replace(path.resolve(), after)
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or str(error)  # without the temporary file's name
@@ -68,7 +68,7 @@ def _edit(path: Path, text: str, catalog: str, properties: Mapping[str, str | No
         return edited
     for problem in before.problems.values():
         raise invalid(f"{path} cannot be changed before this is corrected: {problem}")
-    # Flow style, for one, takes no inserted lines: the file is written as a whole.
+    # Lines cannot be inserted into flow style, for example: write the whole file.
     content: dict[str, Any] = {} if is_empty else yaml.safe_load(text)
     content["catalogs"] = expected
     return yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
@@ -86,7 +86,7 @@ def _edit_lines(text: str, catalog: str, properties: Mapping[str, str | None]) -
     try:
         for key, value in properties.items():
             edited = _edit_line(edited, catalog, key, value)
-    except yaml.YAMLError:  # the line does not fit there
+    except yaml.YAMLError:  # the edited text is not valid YAML
         return ""
     return edited
 
@@ -124,7 +124,7 @@ def _find_mapping(mapping: Any, key: str) -> Any:
 
 
 def _insert_after(text: str, mapping: Any, line: str) -> str:
-    """Insert a line after the last of a mapping, with the indentation of its first."""
+    """Insert a line after the last line of a mapping, indented like its first line."""
     column = int(mapping.value[0][0].start_mark.column)
     end = text.find("\n", _last_index(mapping))
     head, tail = (text + "\n", "") if end < 0 else (text[: end + 1], text[end + 1 :])
@@ -157,7 +157,7 @@ def _line(key: str, value: str | None) -> str:
 
 
 def _scalar(text: str) -> str:
-    """Return text as YAML reads it back, on one line."""
+    """Return text as a YAML scalar on one line."""
     dumped = str(yaml.safe_dump(text, width=100_000, allow_unicode=True))
     return dumped.removesuffix("\n").removesuffix("...").removesuffix("\n")
 

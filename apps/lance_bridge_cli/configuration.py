@@ -1,4 +1,4 @@
-"""The configuration file: show it without secrets, and change it."""
+"""Commands that show the configuration file without secrets, and change it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lance_bridge.user_files import config_path
 
 from . import api
 from .common import OutputOption, exit_on_error, usage_error
-from .completion import configured
+from .completion import configured_names
 from .output import Output, make_table, message, print_parts, print_result
 from .rows import RowsOption, RowsOutput, print_list
 
@@ -29,7 +29,8 @@ HIDDEN = "(hidden)"
 _USER = re.compile(r"(?<=//)[^/?#\s]*@")
 
 ConfiguredName = Annotated[
-    str, typer.Argument(help="A catalog of the configuration file.", autocompletion=configured)
+    str,
+    typer.Argument(help="A catalog of the configuration file.", autocompletion=configured_names),
 ]
 
 
@@ -62,7 +63,7 @@ def show(name: ConfiguredName = "", output: RowsOption = RowsOutput.TEXT) -> Non
 
 
 def _hide_secrets(name: str, properties: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """Return each property with its value, or that it is hidden, and where it comes from."""
+    """Return the value of each property, or `HIDDEN` for a secret, and its source."""
     config_type = _config_type(properties["impl"])
     shown = {key: {"value": value, "from": "file"} for key, value in properties.items()}
     if config_type is not None:
@@ -70,14 +71,14 @@ def _hide_secrets(name: str, properties: Mapping[str, str]) -> dict[str, dict[st
             shown[key] = {"value": value, "from": "environment"}
     for key, each in shown.items():
         each["value"] = _USER.sub(f"{HIDDEN}@", each["value"])
-        # Of another library's implementation, it is unknown which properties are secret.
+        # For another library's implementation, it is unknown which properties are secret.
         if key != "impl" and (config_type is None or config_type.is_secret(key)):
             each["value"] = HIDDEN
     return shown
 
 
 def _config_type(impl: str) -> type[CatalogConfig] | None:
-    """Return what declares an implementation's properties; None if it is not lance-bridge's."""
+    """Return the configuration class of an implementation; None if it is not lance-bridge's."""
     from lance_bridge.registry import find  # noqa: PLC0415 - takes seconds to import
 
     try:
@@ -119,7 +120,7 @@ def set_properties(
             raise lance_bridge.errors.invalid(
                 f"A catalog has an impl. To remove it: lance-bridge config remove {name}"
             )
-        _check(name, {k: v for k, v in {**before, **given}.items() if v is not None})
+        _check_catalog(name, {k: v for k, v in {**before, **given}.items() if v is not None})
         config_file.change(path, name, given)
     keys = ", ".join(given)
     print_result(output, f"{name}: {keys} set in {path}", {"catalog": name, "set": list(given)})
@@ -162,8 +163,8 @@ def _read_secret(name: str) -> str:
     return value
 
 
-def _check(name: str, properties: Mapping[str, str]) -> None:
-    """Check a catalog as connecting would, before it is written.
+def _check_catalog(name: str, properties: Mapping[str, str]) -> None:
+    """Check a catalog like connecting to it would, before it is written.
 
     Raises:
         InvalidInputError: (13) a property is unknown, missing or wrong.
@@ -179,14 +180,14 @@ def _check(name: str, properties: Mapping[str, str]) -> None:
         raise invalid(f"Catalog '{name}' is not in the file yet: give its impl=, too")
     found = registry.find(impl)
     if issubclass(found, lance_bridge.LanceBridgeNamespace):
-        around = lance_bridge.config.environment(found.config_type, name)
-        lance_bridge.config.load(found.config_type, impl, {**rest, **around})
+        overrides = lance_bridge.config.environment(found.config_type, name)
+        lance_bridge.config.load(found.config_type, impl, {**rest, **overrides})
     elif impl == "dir" and "://" not in rest.get("root", ""):
         _require_absolute(rest.get("root", ""))
 
 
 def _require_absolute(root: str) -> None:
-    if not Path(root).is_absolute():  # commands read the file in other directories
+    if not Path(root).is_absolute():  # commands may run in other directories
         raise lance_bridge.errors.invalid(
             f"root '{root}' is not an absolute path: give root={Path(root).absolute()}"
         )

@@ -1,9 +1,9 @@
 """Groups of commands that are imported when one of their commands is used, not to list them.
 
-The libraries that the commands work with take seconds to import; ``lance-bridge --help`` and the
-completion of a group's name need none of them. Other packages bring commands through entry points
-of the group ``lance_bridge.commands``: the name is the command's, and it points to a `typer.Typer`
-or to the function of one command.
+The libraries that the commands use take seconds to import; ``lance-bridge --help`` and the
+completion of a group's name need none of them. Other packages add commands with entry points of the
+group ``lance_bridge.commands``, which have the command's name and refer to a `typer.Typer` or to
+the function of one command.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 class ImportedGroup(TyperGroup):
-    """A group that imports its module when its commands are asked for."""
+    """A group that imports its module when its commands are first needed."""
 
     module: ClassVar[str]
     _imported: MutableMapping[str, Any] | None = None
@@ -37,29 +37,29 @@ class ImportedGroup(TyperGroup):
 
     @commands.setter
     def commands(self, _none: MutableMapping[str, Any]) -> None:
-        """Ignore what typer sets at first: it knows of no commands."""
+        """Ignore typer's initial value, which has no commands."""
 
 
 def imported_app(module: str, summary: str) -> typer.Typer:
-    """Return the commands of a module, which has them as ``app``, without importing it yet."""
+    """Return the commands in ``app`` of a module, without importing it yet."""
     group = type("Group", (ImportedGroup,), {"module": module})
     return typer.Typer(cls=group, help=summary, no_args_is_help=True)
 
 
 class ProgramGroup(TyperGroup):
-    """All commands: those of this package, and those of entry points, loaded when first used."""
+    """All commands: of this package, and of entry points, which are loaded when first used."""
 
     @cached_property
     def _entry_points(self) -> dict[str, metadata.EntryPoint]:
         return {each.name: each for each in metadata.entry_points(group=ENTRY_POINTS)}
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Return all names; no entry point is loaded for that."""
+        """Return all names, without loading entry points."""
         own = super().list_commands(ctx)
         return own + sorted(self._entry_points.keys() - set(own))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a command, or None if there is none of that name or it cannot be imported."""
+        """Return a command, or None if it does not exist or cannot be imported."""
         point = self._entry_points.get(cmd_name)
         if cmd_name not in self.commands and point is not None:
             try:

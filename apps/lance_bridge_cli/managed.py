@@ -1,4 +1,4 @@
-"""Who manages a table's versions, and what was written past the catalog."""
+"""Commands for implementation-managed tables, and for versions written past the catalog."""
 
 from __future__ import annotations
 

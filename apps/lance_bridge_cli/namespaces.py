@@ -73,8 +73,8 @@ def create(
         properties=parse_key_values(settings) or None,
     )
     with connected_or_federated(catalog, properties) as namespace:
-        answer = namespace.create_namespace(request)
-    fields = {"namespace": name, "properties": answer.properties or {}}
+        response = namespace.create_namespace(request)
+    fields = {"namespace": name, "properties": response.properties or {}}
     print_result(output, f"{name}: exists" if exist_ok else f"{name}: created", fields)
 
 

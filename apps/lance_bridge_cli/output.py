@@ -1,6 +1,6 @@
-"""Answers: tables and sentences for people, JSON for programs; and progress bars.
+"""Prints results (tables and text for people, JSON for programs) and progress bars.
 
-Standard output has the answer and nothing else; messages and bars go to standard error.
+Only results go to standard output; messages and bars go to standard error.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ from rich.table import Column, Table
 from rich.text import Text
 
 UNLIMITED = 10_000
-"""The width of a table that goes to a file or a program: nothing is cut."""
+"""The width of a table that is written to a file or a program: nothing is truncated."""
 MAX_CELL = 60
-"""Characters of a cell, unless a command shows all."""
+"""The maximum length of a cell, unless a command shows all of it."""
 _LINE_ENDS = str.maketrans({"\n": "\\n", "\r": "\\r", "\t": "\\t"})
 _BIDI = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
 _UNSAFE = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029{_BIDI}]")
-"""What a terminal obeys instead of showing: control characters but tab and line feed, and marks
-that reorder the text around them."""
+"""Characters that control a terminal: control characters except tab and line feed, and marks that
+reorder the text around them."""
 
 
 class Output(str, Enum):
-    """For people, or for programs."""
+    """Output formats of a result."""
 
     TEXT = "text"
     JSON = "json"
 
 
 def printable(text: str) -> str:
-    """Return text from a catalog in which no character acts on the terminal.
+    """Return text from a catalog with the characters escaped that control a terminal.
 
     Control characters (terminal escapes begin with one) and bidirectional marks become ``\\x1b`` or
-    ``\\u202e``. Tabs and ends of lines stay.
+    ``\\u202e``. Tabs and line feeds are kept.
     """
     return _UNSAFE.sub(_escape, text)
 
@@ -58,7 +58,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def one_line(text: str, longest: int = MAX_CELL) -> str:
-    """Return text as a cell prints it: one line, of ``longest`` characters at most."""
+    """Return text for a cell: one line of at most ``longest`` characters."""
     line = printable(text.translate(_LINE_ENDS))
     return line if len(line) <= longest else line[: longest - 1] + "…"
 
@@ -67,13 +67,13 @@ def one_line(text: str, longest: int = MAX_CELL) -> str:
 
 
 def message(text: str) -> None:
-    """Print a message, such as a failure, to standard error."""
+    """Print a message, such as an error, to standard error."""
     typer.echo(f"lance-bridge: {printable(text)}", err=True)
 
 
 @contextmanager
 def log_messages() -> Iterator[None]:
-    """Print what libraries log as a warning or worse, such as that a call is retried."""
+    """Print records that libraries log at WARNING or above, such as that a call is retried."""
     handler = _MessageHandler(logging.WARNING)
     logging.getLogger().addHandler(handler)
     try:
@@ -92,16 +92,16 @@ class _MessageHandler(logging.Handler):
 
 
 def to_json(value: Any) -> str:
-    """Return strict JSON, also of types that JSON lacks: see `plain`.
+    """Return strict JSON; types that JSON lacks are converted by `plain`.
 
-    Characters that act on a terminal are escaped, which changes no value.
+    Characters that control a terminal are escaped, which changes no value.
     """
     text = json.dumps(plain(value), ensure_ascii=False, allow_nan=False)
     return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def plain(value: Any) -> Any:
-    """Return a value in types of JSON.
+    """Return a value converted to JSON types.
 
     Bytes are in base64, times in ISO 8601, durations in seconds, decimals as text, and numbers that
     JSON lacks as "NaN", "Infinity" and "-Infinity".
@@ -136,12 +136,12 @@ _CONVERTERS: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
 
 
 def print_result(output: Output, text: str, fields: Mapping[str, Any]) -> None:
-    """Print a sentence, or its fields as one JSON object."""
+    """Print a text, or its fields as one JSON object."""
     print_parts(output, fields, [text])
 
 
 def print_parts(output: Output, fields: Mapping[str, Any], parts: Sequence[Table | str]) -> None:
-    """Print an answer that has several parts for people, and is one JSON object for programs."""
+    """Print a result that has several parts for people, and is one JSON object for programs."""
     if output is Output.JSON:
         sys.stdout.write(to_json(fields) + "\n")
         return
@@ -163,7 +163,7 @@ def make_table(
 ) -> Table:
     """Return a table for people. A column's name is its key in the rows, underscores as spaces.
 
-    Values of more than ``longest`` characters are cut.
+    Values of more than ``longest`` characters are truncated.
     """
     heads = [Column(Text(printable(each.replace("_", " ")))) for each in columns]
     table = Table(*heads, box=box.SIMPLE_HEAD)
@@ -176,7 +176,7 @@ def key_value_table(fields: Mapping[str, Any], *, as_written: bool = False) -> T
     """Return a table of names and values.
 
     Args:
-        as_written: Names are those of properties, and have no spaces for their underscores.
+        as_written: Whether to keep underscores in the names, because they are of properties.
     """
     table = Table(box=box.SIMPLE, show_header=False)
     for key, value in fields.items():
@@ -186,7 +186,7 @@ def key_value_table(fields: Mapping[str, Any], *, as_written: bool = False) -> T
 
 
 def format_value(value: Any, longest: int = MAX_CELL) -> str:
-    """Return the cell of a value in a list: one line, of ``longest`` characters at most."""
+    """Return the text of a cell in a list: one line of at most ``longest`` characters."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -216,7 +216,7 @@ def color_system() -> Literal["auto"] | None:
 
 @contextmanager
 def spinner(text: str) -> Iterator[None]:
-    """Show that something is in progress whose end is not known."""
+    """Show that an operation of unknown length is in progress."""
     console = Console(stderr=True, color_system=color_system())
     if not console.is_terminal:
         yield
@@ -227,12 +227,12 @@ def spinner(text: str) -> Iterator[None]:
 
 @contextmanager
 def progress_bar(text: str) -> Iterator[Callable[[int, int | None], None]]:
-    """Show a bar; yield what to call with the number done, and the total if it is known."""
+    """Show a bar; yield a function that takes the number done, and the total if known."""
     console = Console(stderr=True, color_system=color_system())
     if not console.is_terminal:
         yield lambda _done, _total: None
         return
-    # A tenth of what `--help` may take, and few commands need it.
+    # The import takes a tenth of the time that `--help` may take; few commands need it.
     from rich.progress import (  # noqa: PLC0415
         BarColumn,
         MofNCompleteColumn,

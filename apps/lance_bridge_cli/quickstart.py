@@ -1,4 +1,4 @@
-"""A first table in a directory: a program that is shown and run, without a catalog or a server."""
+"""Shows and runs a program that writes a first table, without a catalog or a server."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def run(directory: Path) -> None:
     """Show a program that writes a table into a directory and queries it, and run it.
 
     Args:
-        directory: A new or an empty one; the command exits if something is in it.
+        directory: A new or an empty directory; the command exits if it is not empty.
     """
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise usage_error(f"{directory} exists and is not an empty directory: give another one")

@@ -1,4 +1,4 @@
-"""Rows as an answer: a table for people, JSON or CSV for programs."""
+"""Prints rows: as a table for people, as JSON or CSV for programs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _GAP = 3
 """Characters that rich puts between two columns."""
 _VECTOR_NUMBERS = 3
 _SHORT_BYTES = 16
-"""Bytes that are shown; of more, only the number."""
+"""The maximum number of bytes to show; of longer values, only the length is shown."""
 _IMAGES = (
     (b"\x89PNG\r\n\x1a\n", "PNG"),
     (b"\xff\xd8\xff", "JPEG"),
@@ -52,7 +52,7 @@ Row = Mapping[str, Any]
 
 
 class RowsOutput(str, Enum):
-    """For people, or for programs."""
+    """Output formats of rows."""
 
     TEXT = "text"
     JSON = "json"
@@ -65,8 +65,8 @@ RowsOption = Annotated[RowsOutput, typer.Option("--output", "-o", help="text, js
 def print_data(output: RowsOutput, columns: Sequence[str], rows: Iterable[Row]) -> None:
     """Print a table's own rows.
 
-    JSON and CSV are written as the rows come. A table for people needs them all, to know its width;
-    columns that do not fit a terminal are left out, and a message says so.
+    JSON and CSV are streamed. A table for people needs all rows, to compute its width; columns that
+    do not fit a terminal are left out, and a message says so.
     """
     if output is RowsOutput.JSON:
         _write_array(rows)
@@ -107,7 +107,7 @@ def print_page(
 
 
 def print_markdown(columns: Sequence[str], rows: Iterable[Row]) -> None:
-    """Print a list as a table of Markdown."""
+    """Print a list as a Markdown table."""
     lines = [columns, ["---"] * len(columns)]
     lines += [[format_value(row.get(each), UNLIMITED) for each in columns] for row in rows]
     for cells in lines:
@@ -126,9 +126,9 @@ def _write_array(rows: Iterable[Row]) -> None:
 
 
 def _write_csv(columns: Sequence[str], rows: Iterable[Row]) -> None:
-    """Write CSV (RFC 4180); NULL is empty, and values have the forms that JSON has."""
+    """Write CSV (RFC 4180); NULL is empty, and values are formatted as in JSON."""
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    # A file gets values as they are; a terminal must not act on them.
+    # A file gets values unchanged; a terminal must not interpret them.
     form = printable if sys.stdout.isatty() else str
     writer.writerow([form(each) for each in columns])
     for row in rows:
@@ -161,7 +161,7 @@ def _print_data(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
 
 
 def _count_fitting(heads: Sequence[str], cells: Sequence[Sequence[str]], width: int) -> int:
-    """Return how many columns, the first ones, fit a terminal."""
+    """Return how many of the first columns fit a terminal."""
     left = width - 1
     for number, head in enumerate(heads):
         longest = max([len(head), *(len(row[number]) for row in cells)])
@@ -183,7 +183,7 @@ def format_cell(value: Any, longest: int = MAX_CELL) -> str:
 
 
 def _shorten(value: Any) -> Any:
-    """Return a value in types of JSON, with short descriptions of vectors and bytes in it."""
+    """Return a value converted to JSON types, with short descriptions of vectors and bytes."""
     if isinstance(value, bytes):
         return _describe_bytes(value)
     if isinstance(value, Mapping):

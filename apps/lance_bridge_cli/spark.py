@@ -1,4 +1,4 @@
-"""What a Spark cluster is configured with."""
+"""Commands for the configuration of a Spark cluster."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .common import exit_on_error
 app = typer.Typer()
 
 JARS = "lance_bridge.jars"
-"""The group of the entry points that return a jar's path: see `lance_bridge_spark.jvm.jar`."""
+"""The group of entry points that return a jar's path: see `lance_bridge_spark.jvm.jar`."""
 
 
 @app.command()

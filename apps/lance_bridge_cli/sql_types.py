@@ -1,4 +1,4 @@
-"""Arrow types as SQL writes them, with units, time zones and lengths."""
+"""SQL names of Arrow types, with units, time zones and lengths."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NAMES = {
 
 
 def sql_type(type_: pa.DataType) -> str:
-    """Return ``decimal(10,2)``, ``timestamp(us, UTC)``, ``array<int>`` or ``float[128]``."""
+    """Return a type's SQL name, such as ``decimal(10,2)``, ``array<int>`` or ``float[128]``."""
     if isinstance(type_, pa.BaseExtensionType):
         return f"{sql_type(type_.storage_type)} ({type_.extension_name})"
     for applies, form in _FORMS:

@@ -1,4 +1,4 @@
-"""What is in a table: rows, versions, tags and indices."""
+"""Commands for a table's content: rows, versions, tags and indices."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def _print_rows(
     with connected_or_federated(catalog, properties) as namespace:
         with spinner(f"read {table}"):
             reader = read_rows(namespace, request)
-            # Read before anything is printed: a query that fails prints no part of an answer.
+            # Read before anything is printed: a query that fails prints no partial result.
             first = next(iter(reader), None)
         print_data(output, reader.schema.names, _rows(reader, first))
 

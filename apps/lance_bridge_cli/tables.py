@@ -1,4 +1,4 @@
-"""Tables as entries of the catalog: list, describe, register, deregister, rename and drop."""
+"""Commands for tables: list, describe, register, deregister, rename and drop."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def list_tables(
 def _list_paths(
     namespace: api.LanceNamespace, request: api.ListTablesRequest
 ) -> tuple[list[tuple[str, ...]], str | None, dict[str, str]]:
-    """Return a page of paths, the token of the next, and catalogs that did not answer, with why."""
+    """Return a page of paths, the next page token, and why catalogs are unavailable."""
     if request.id:
         found = namespace.list_tables(request)
         return [(*request.id, name) for name in found.tables], found.page_token, {}
@@ -124,7 +124,7 @@ def describe(
 
 
 def _describe(namespace: api.LanceNamespace, names: list[str]) -> dict[str, Any]:
-    # Credentials are requested only by what reads the table, and never shown.
+    # Credentials are requested only to read the table, and never shown.
     request = api.DescribeTableRequest(id=names, load_detailed_metadata=True)
     found = namespace.describe_table(request)
     fields: dict[str, Any] = {
@@ -228,7 +228,7 @@ def register(
 def _warn_if_empty(
     namespace: api.LanceNamespace, catalog: str, names: list[str], location: str
 ) -> None:
-    """Say that the location of a new entry has no Lance table: it may be a typo."""
+    """Warn if the location of a new entry has no Lance table: it may be a typo."""
     table = written(names)
     try:
         is_empty = _is_only_declared(namespace, names)
@@ -302,8 +302,8 @@ def drop(
     with connected_or_federated(catalog, properties) as namespace, spinner(f"drop {table}"):
         if if_only_declared and not _is_only_declared(namespace, names):
             raise api.InvalidInputError(f"Table '{table}' has data by now, and was not dropped")
-        answer = namespace.drop_table(api.DropTableRequest(id=names))
-    print_result(output, f"{table}: dropped", {"table": table, "location": answer.location})
+        response = namespace.drop_table(api.DropTableRequest(id=names))
+    print_result(output, f"{table}: dropped", {"table": table, "location": response.location})
 
 
 def _is_only_declared(namespace: api.LanceNamespace, names: list[str]) -> bool:

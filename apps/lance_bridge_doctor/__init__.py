@@ -1,9 +1,9 @@
-"""What is wrong with a catalog and its tables, and the command that fixes each problem.
+"""Finds problems of a catalog and its tables, and the command that fixes each problem.
 
-`diagnose` changes nothing. It goes page by page. What cannot be known, because the catalog or the
-storage does not answer, is a finding itself, and never counts as absent.
+`diagnose` changes nothing and works page by page. If the catalog or the storage does not respond,
+that is a finding itself; what could not be read never counts as absent.
 
-A name is imported when it is first used: ``lance-bridge doctor --help`` needs none of them.
+Names are imported when first used: ``lance-bridge doctor --help`` needs none of them.
 """
 
 from importlib import import_module

@@ -1,7 +1,7 @@
-"""Clocks of servers, by the date of their HTTP responses, compared with this machine's.
+"""Compares the clocks of servers, from the date of their HTTP responses, with this machine's.
 
-A signed request is refused if clocks differ by minutes, and the age of a file tells what a crash
-left behind from what is being written.
+A signed request is refused if clocks differ by minutes, and the age of a file distinguishes what a
+crash left behind from what is being written.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 def check_servers(config: CatalogConfig) -> Iterator[Finding]:
     """Yield a finding for each server of a configuration whose clock differs.
 
-    Only servers with an HTTP address are checked; one that does not answer is skipped.
+    Only servers with an HTTP address are checked; one that does not respond is skipped.
     """
     for origin in sorted(_origins(config)):
         skew = measure_skew(origin)
@@ -57,7 +57,7 @@ def measure_skew(origin: str) -> float | None:
     finally:
         connection.close()
     try:
-        # A date has no fractions of a second: on average it is half of one behind.
+        # A date has no fractions of a second: on average it is half a second behind.
         return parsedate_to_datetime(date or "").timestamp() + 0.5 - middle
     except ValueError:
         return None

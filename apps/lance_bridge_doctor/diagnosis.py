@@ -26,7 +26,7 @@ from .orphans import Candidate, OccupiedLocations, Orphans
 from .tables import TableChecks
 
 MIN_IDLE = timedelta(hours=1)
-"""What changed more recently may be in progress."""
+"""More recent changes may be in progress."""
 
 _THREADS = 8
 _TABLES, _STORAGE = "1", "2"
@@ -40,7 +40,7 @@ Report = Callable[[int, int | None], None]
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What one page found. ``page_token`` is None if everything was checked."""
+    """The result of one page. ``page_token`` is None if everything was checked."""
 
     findings: tuple[Finding, ...]
     tables: int
@@ -59,13 +59,13 @@ def diagnose(
     idle: timedelta = MIN_IDLE,
     report: Report = lambda _done, _total: None,
 ) -> Diagnosis:
-    """Find what is wrong with a catalog and its tables. Nothing is changed.
+    """Find problems of a catalog and its tables. Nothing is changed.
 
     Args:
         catalog: As for `lance_bridge.connect`, with its properties.
         limit: Tables, and directories without an entry, to check. The connection and the clocks are
             checked each time, and all entries are read to compare storage with them.
-        page_token: That of an earlier diagnosis, to continue it.
+        page_token: The token of an earlier diagnosis, to continue it.
         idle: Declared tables without data, and data without an entry, are skipped if they changed
             more recently: they may be in progress.
         report: Called as the diagnosis proceeds.
@@ -78,7 +78,7 @@ def diagnose(
         commands = replace(commands, is_configured=_is_configured(catalog))
         found = connect(catalog, properties)
     except LanceNamespaceError as error:
-        return Diagnosis((reachability.from_properties(error, commands),), 0, 0)
+        return Diagnosis((reachability.properties_finding(error, commands),), 0, 0)
     namespace = require_lance_bridge(found, catalog)
     page = _page(namespace, limit, page_token)
     with namespace:
@@ -93,7 +93,7 @@ def diagnose_namespace(
     page_token: str | None = None,
     idle: timedelta = MIN_IDLE,
 ) -> Diagnosis:
-    """Find what is wrong with a catalog that is connected, as `diagnose`.
+    """Find problems of a connected catalog, like `diagnose`.
 
     Args:
         catalog: Its name, for the commands that fix what is found.
@@ -113,11 +113,11 @@ def diagnose_table(
     *,
     idle: timedelta = MIN_IDLE,
 ) -> tuple[Finding, ...]:
-    """Find what is wrong with one table of a catalog that is connected. Nothing is changed.
+    """Find problems of one table of a connected catalog. Nothing is changed.
 
     Args:
         catalog: Its name, for the commands that fix what is found.
-        identifier: The table, as for the namespace.
+        identifier: The identifier of the table in the namespace.
 
     Raises:
         InvalidInputError: (13) the catalog is pylance's own, or the identifier is malformed.
@@ -177,14 +177,14 @@ class _Page:
         self._findings += broken
         if not broken:
             self._check_tables()
-            if self._left() > 0:
+            if self._remaining() > 0:
                 self._check_storage()
         _, token = self._page.cut(self._keys)
         done = (self._counts[_TABLES], self._counts[_STORAGE])
         return Diagnosis(tuple(self._findings), *done, token)
 
-    def _left(self) -> int:
-        """Return how many objects may still be read: one more than a page, to know of the next."""
+    def _remaining(self) -> int:
+        """Return how many more objects to read: one more than a page, to know if it is the last."""
         return (self._page.limit or 0) + 1 - len(self._keys)
 
     def _check(
@@ -193,7 +193,7 @@ class _Page:
         """Check objects up to the page's end, and return the findings."""
         found: list[Finding] = []
         with ThreadPoolExecutor(_THREADS) as threads:
-            while chunk := list(islice(objects, min(self._left(), _THREADS * 4))):
+            while chunk := list(islice(objects, min(self._remaining(), _THREADS * 4))):
                 room = (self._page.limit or 0) - len(self._keys)
                 self._keys += [key for key, _ in chunk]
                 kept = chunk[:room]
@@ -234,7 +234,7 @@ class _Page:
             for path, entries in groupby(scan, key=lambda entry: entry.path):
                 yield (_TABLES, *path), list(entries)
         except NamespaceNotFoundError:
-            return  # dropped meanwhile
+            return  # dropped concurrently
         except LanceNamespaceError as error:
             name = written(namespace)
             self._findings.append(self._unreadable(name, error, ["table", "list"], name))
@@ -258,7 +258,7 @@ class _Page:
             if found:
                 self._findings += _recheck(found, self._orphans())
         except LanceNamespaceError as error:
-            # An entry that cannot be read could be for any of the directories.
+            # An entry that cannot be read may be for any of the directories.
             self._findings.append(self._unreadable(self._commands.catalog, error, ["doctor"]))
 
     def _orphans(self) -> Orphans:
@@ -273,7 +273,7 @@ class _Page:
 
 
 def _recheck(found: list[Finding], orphans: Orphans) -> Iterator[Finding]:
-    """Yield the findings that hold after entries were read again: some may be new."""
+    """Yield the findings that still apply after reading the entries again: some may be new."""
     candidates, _ = orphans.candidates()
     present = {each.location for each in candidates}
     for finding in found:

@@ -11,7 +11,7 @@ PROGRAM = "lance-bridge"
 
 
 class Kind(str, Enum):
-    """What is wrong."""
+    """The type of a problem."""
 
     MISSING_EXTRA = "missing-extra"
     CONFIGURATION = "configuration"
@@ -30,10 +30,10 @@ class Kind(str, Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong.
+    """One problem.
 
     ``subject`` names the object: a catalog, a namespace, a table or a location. ``command`` fixes
-    it when run in a shell; it may ask for what only the user knows, such as a password.
+    it when run in a shell; it may prompt for what only the user knows, such as a password.
     """
 
     kind: Kind
@@ -44,9 +44,9 @@ class Finding:
 
 @dataclass(frozen=True)
 class Commands:
-    """Builds commands for one catalog, as it was named and with the properties that were given.
+    """Builds commands for one catalog, with the name and the properties that the user gave.
 
-    A secret property is not shown: the user fills its value in.
+    The value of a secret property is not shown: the user fills it in.
     """
 
     catalog: str
@@ -68,7 +68,7 @@ class Commands:
         return self.on_catalog(["table", command], table, *arguments)
 
     def set(self, *keys: str) -> str:
-        """Return the command that asks for properties and stores them in the configuration."""
+        """Return the command that prompts for properties and stores them in the configuration."""
         if self.is_configured:
             return shlex.join([PROGRAM, "config", "set", self.catalog, *keys])
         placeholders = [part for key in keys for part in ("-p", f"{key}=<{key}>")]

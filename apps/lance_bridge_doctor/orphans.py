@@ -28,7 +28,7 @@ from .reachability import storage_finding
 
 _ENDING, _NAMESPACE_ENDING = ".lance", ".db"
 _PROBE = "lance_bridge_doctor"
-"""The name of a table that does not exist, to ask for credentials of a location."""
+"""The name of a table that does not exist, to get credentials for a location."""
 _DEFAULT = "default"
 _INVALID = re.compile(r"[^A-Za-z0-9_]")
 
@@ -36,21 +36,21 @@ _INVALID = re.compile(r"[^A-Za-z0-9_]")
 _THREADS = 8
 
 Key = tuple[str, ...]
-"""A location, as `location.key` spells it."""
+"""A location, as `location.key` returns it."""
 
 
 @dataclass(frozen=True)
 class OccupiedLocations:
-    """Locations and names of all entries of a catalog: what lies elsewhere has no entry.
+    """The locations and names of all entries of a catalog: other locations have no entry.
 
-    A single unknown entry could be for any location, so all of them must be readable.
+    A single unreadable entry may be for any location, so all of them must be readable.
     """
 
     namespaces: frozenset[Path]
     names: frozenset[Path]
     locations: frozenset[Key]
     parents: frozenset[Key]
-    """What contains a location, without the location itself."""
+    """Directories that contain a location, without the location itself."""
 
     @classmethod
     def read(cls, tables: Tables) -> OccupiedLocations:
@@ -75,14 +75,14 @@ class OccupiedLocations:
         )
 
     def covers(self, key: Key) -> bool:
-        """Return whether an entry is for a location, or for a directory that contains it."""
+        """Return whether a location, or a directory that contains it, has an entry."""
         return any(key[:end] in self.locations for end in range(1, len(key) + 1))
 
 
 def _scan(tables: Tables, namespace: Path) -> list[TableEntry]:
     try:
         return list(tables.scan(namespace))
-    except NamespaceNotFoundError:  # dropped meanwhile
+    except NamespaceNotFoundError:  # dropped concurrently
         return []
 
 
@@ -90,7 +90,8 @@ def _scan(tables: Tables, namespace: Path) -> list[TableEntry]:
 class TableDirectory:
     """A directory that has tables at some depth.
 
-    ``namespace`` is that of the tables directly in it; None if directories give the namespaces.
+    ``namespace`` is the namespace of the tables directly in it; None if its subdirectories are the
+    namespaces.
     """
 
     location: str
@@ -108,12 +109,12 @@ class Candidate:
 
     @property
     def location(self) -> str:
-        """As pylance spells it."""
+        """The location in pylance's form."""
         return locations.for_lance(locations.join(self.parent.location, *self.names))
 
     @property
     def key(self) -> Key:
-        """Equal for every spelling of the location."""
+        """The key of the location, equal for all its spellings."""
         return locations.key(self.location)
 
 
@@ -127,7 +128,7 @@ class Orphans:
     occupied: OccupiedLocations
 
     def candidates(self) -> tuple[list[Candidate], list[Finding]]:
-        """Return the directories without an entry, sorted, and what could not be listed."""
+        """Return the directories without an entry, sorted, and findings for failed listings."""
         found: dict[Key, Candidate] = {}
         failed: list[Finding] = []
         for parent in self._table_directories(failed):
@@ -141,7 +142,7 @@ class Orphans:
         return sorted(found.values(), key=lambda each: each.location), failed
 
     def _table_directories(self, failed: list[Finding]) -> Iterator[TableDirectory]:
-        """Yield where tables are created: the namespaces' locations first, whose names we know."""
+        """Yield the directories where tables are created, those of known namespaces first."""
         connection = self.tables.connection
         for namespace in sorted(self.occupied.namespaces):
             try:
@@ -204,15 +205,15 @@ class Orphans:
         return " && ".join([*create, register])
 
     def _choose_name(self, candidate: Candidate) -> Path:
-        """Return a free name for a table, as close to its directory's as the catalog allows."""
-        able = self.tables.connection.capabilities
+        """Return a free table name, as close to the directory's name as the catalog allows."""
+        capabilities = self.tables.connection.capabilities
         *outer, last = candidate.names
         namespace = candidate.parent.namespace
         if namespace is None:
             names = [name.removesuffix(_NAMESPACE_ENDING) for name in outer]
-            names += [_DEFAULT] * (able.levels - len(names))
-            namespace = tuple(map(self._valid_name, names, able.namespace_levels))
-        table = self._valid_name(last.removesuffix(_ENDING), able.table_rule)
+            names += [_DEFAULT] * (capabilities.levels - len(names))
+            namespace = tuple(map(self._valid_name, names, capabilities.namespace_levels))
+        table = self._valid_name(last.removesuffix(_ENDING), capabilities.table_rule)
         free, number = table, 1
         while (*namespace, free) in self.occupied.names:
             number += 1

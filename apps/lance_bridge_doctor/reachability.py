@@ -1,4 +1,4 @@
-"""Whether a catalog can be reached, and why not."""
+"""Checks whether a catalog can be reached, and finds the reason if not."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ _STORAGE_SECRETS = {
 }
 
 
-def from_properties(error: LanceNamespaceError, commands: Commands) -> Finding:
-    """Return what is wrong with properties that gave no namespace. Nothing was called.
+def properties_finding(error: LanceNamespaceError, commands: Commands) -> Finding:
+    """Return the problem of properties with which no namespace could be created, without a call.
 
-    The implementation may be unknown, and so which properties are secret: no value is repeated.
+    If the implementation is unknown, so are the secret properties: no value is repeated.
     """
     if isinstance(error, MissingExtraError):
         return Finding(Kind.MISSING_EXTRA, commands.catalog, str(error), error.command)
@@ -55,14 +55,14 @@ def from_properties(error: LanceNamespaceError, commands: Commands) -> Finding:
 
 
 def check_catalog(namespace: LanceBridgeNamespace, commands: Commands) -> Iterator[Finding]:
-    """Yield what is wrong if the catalog does not answer the smallest call."""
+    """Yield a finding if the smallest call to the catalog fails."""
     try:
         namespace.list_namespaces(ListNamespacesRequest(limit=1))
     except LanceNamespaceError as error:
-        yield _from_answer(error, namespace, commands)
+        yield _catalog_finding(error, namespace, commands)
 
 
-def _from_answer(
+def _catalog_finding(
     error: LanceNamespaceError, namespace: LanceBridgeNamespace, commands: Commands
 ) -> Finding:
     declared = list(namespace.config_type.declared())
@@ -85,7 +85,7 @@ def _from_answer(
 
 
 def _credentials(secret: Sequence[str], given: Mapping[str, str]) -> list[str]:
-    """Return the credentials that are set, or the first that could be."""
+    """Return the credential properties that are set, or the first that could be set."""
     used = [key for key in (*_IDENTITIES, *secret) if key in given]
     return used or list(secret[:1])
 
@@ -93,11 +93,11 @@ def _credentials(secret: Sequence[str], given: Mapping[str, str]) -> list[str]:
 def storage_finding(
     error: LanceNamespaceError, subject: str, location: str, commands: Commands
 ) -> Finding:
-    """Return a finding that storage does not answer: what it holds is unknown."""
+    """Return a finding that storage could not be read, so its content is unknown."""
     scheme = locations.key(location)[0]
     if scheme == "file" and isinstance(error, PermissionDeniedError):
         command = f"chmod -R u+rwX {shlex.quote(locations.for_lance(location))}"
-    elif scheme == "file":  # the disk or the mount: check again when it works
+    elif scheme == "file":  # the disk or the mount failed: check again when it works
         command = commands.on_catalog(["doctor"])
     elif isinstance(error, UnauthenticatedError | PermissionDeniedError):
         keys = _STORAGE_SECRETS.get(scheme, ())

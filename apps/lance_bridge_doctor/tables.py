@@ -1,4 +1,4 @@
-"""What is wrong with one table: its location, its entry, and its files in storage."""
+"""Finds problems of one table: its location, its entry, and its files in storage."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from .findings import Commands, Finding, Kind
 from .reachability import storage_finding
 
 _MANAGERS = (STORAGE, "catalog", IMPLEMENTATION)
-"""Values of `managed_by`; ``catalog`` is another implementation's word for storage."""
+"""Values of `managed_by`; ``catalog`` is another implementation's value for storage."""
 _OWNED = "MANAGED"
-"""Beginning of the types of tables whose files the catalog may delete."""
+"""The prefix of table types whose files the catalog may delete."""
 
 
 @dataclass(frozen=True)
 class TableChecks:
     """Checks tables, and changes nothing. ``idle`` is in seconds.
 
-    What a crash left is reported only after that time without changes: a first write, which has no
-    version until it ends, looks the same.
+    Leftovers of a crash are reported only after that time without changes: a first write, which has
+    no version until it ends, looks the same.
     """
 
     tables: Tables
@@ -46,7 +46,7 @@ class TableChecks:
     idle: float
 
     def check(self, entries: Sequence[TableEntry]) -> list[Finding]:
-        """Return what is wrong with a table; a broken name has more than one entry."""
+        """Return the problems of a table; a broken name has more than one entry."""
         first, *others = entries
         return self._check_broken_name(entries) if others else self._check_table(first)
 
@@ -54,7 +54,7 @@ class TableChecks:
         try:
             self.tables.load_entry(entries[0].path)
         except (TableNotFoundError, NamespaceNotFoundError):
-            return []  # dropped meanwhile
+            return []  # dropped concurrently
         except LanceNamespaceError as error:
             each_at = "; ".join(f"{e.record.identity} at {e.record.location}" for e in entries)
             again = self.commands.on_catalog(["doctor"])
@@ -138,7 +138,7 @@ class TableChecks:
         location, files, state = table.uri, table.files().list(""), table.managed
         properties = table.record.properties
         is_declared = DECLARED_AT in properties if state is None else state.version == 0
-        # A catalog that creates directories has one, with a reserved file, since the declaration.
+        # A catalog that creates directories creates one, with a reserved file, when it declares.
         is_lost = not files and self.tables.connection.capabilities.makes_directories
         left = [meta for meta in files if meta["path"] != RESERVED_FILE]
         if not is_declared or is_lost or _had_versions([meta["path"] for meta in files]):
@@ -197,9 +197,9 @@ class TableChecks:
 
 
 def _had_versions(paths: list[str]) -> bool:
-    """Return whether there are more files than an uncommitted first write leaves.
+    """Return whether there are more files than an uncommitted first write leaves behind.
 
-    It leaves data, and at most the record of its transaction.
+    It leaves data files, and at most one transaction file.
     """
     others = [each for each in paths if each != RESERVED_FILE and not each.startswith("data/")]
     return len(others) > 1 or any(not each.startswith("_transactions/") for each in others)

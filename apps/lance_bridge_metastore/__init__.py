@@ -1,6 +1,6 @@
 """A real Hive Metastore, started from Python: no Docker, no Maven, no downloads by hand.
 
-A name is imported when it is first used: ``lance-bridge --help`` needs none of them.
+Names are imported when first used: ``lance-bridge --help`` needs none of them.
 """
 
 from importlib import import_module

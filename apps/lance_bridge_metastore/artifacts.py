@@ -1,8 +1,8 @@
-"""The jars of each release: those of PySpark, or fetched once per user with the Ivy in PySpark.
+"""The jars of each release: from PySpark, or fetched once per user with the Ivy in PySpark.
 
 Fetched jars are kept in ``$LANCE_BRIDGE_CACHE`` or ``~/.cache/lance-bridge``, in a directory named
-after the release and a digest of its artifacts. A directory appears there complete or not at all,
-and two processes that need it at the same time fetch it once.
+after the release and a digest of its artifacts. A directory is created there atomically, and two
+processes that need it at the same time fetch it once.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .releases import Artifact, Release
 CACHE_VARIABLE = "LANCE_BRIDGE_CACHE"
 _MARKER = "complete.json"
 _IVY_MINIMUM_JAVA = 17
-"""PySpark 4 needs this much, and its jars are on the class path."""
+"""PySpark 4 requires this release, and its jars are on the class path."""
 _IVY_SETTINGS = (".ivy2/ivysettings.xml", ".ivy2.5.2/ivysettings.xml")
 _MAVEN_SETTINGS = ".m2/settings.xml"
 _MIRRORS_OF_EVERYTHING = {"*", "central", "external:*"}
@@ -41,7 +41,7 @@ _COMPILE_SECONDS = 120.0
 
 
 def cache_directory() -> Path:
-    """Return where fetched jars are kept; it need not exist."""
+    """Return the directory of fetched jars, which need not exist."""
     configured = os.environ.get(CACHE_VARIABLE)
     if configured:
         return Path(configured).expanduser().absolute()
@@ -65,7 +65,7 @@ def _cache_errors() -> Iterator[None]:
 def pyspark_jars() -> Path:
     """Return the directory of jars inside the installed PySpark.
 
-    Raises ArtifactsUnavailableError when PySpark is not installed.
+    Raises ArtifactsUnavailableError if PySpark is not installed.
     """
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
@@ -86,7 +86,7 @@ def pyspark_jars() -> Path:
 def jars_of(release: Release, *, java: str | None = None) -> Path:
     """Return the directory with the jars of ``release``, fetching them the first time.
 
-    ``java`` fetches them if it is new enough; by default one is found.
+    ``java`` is used to fetch them if it is new enough; by default one is found.
 
     Raises ArtifactsUnavailableError, JavaNotFoundError.
     """
@@ -97,14 +97,14 @@ def jars_of(release: Release, *, java: str | None = None) -> Path:
     if _is_complete(target):
         return target
     home.mkdir(parents=True, exist_ok=True)
-    with _exclusive(home / f"{target.name}.lock"):
+    with _lock_file(home / f"{target.name}.lock"):
         if not _is_complete(target):
             _fetch(release, target, java)
     return target
 
 
 def _fetch(release: Release, target: Path, java: str | None) -> None:
-    """Fill ``target``. What Ivy has downloaded survives an interruption, in its own cache."""
+    """Fill ``target``. Ivy's own cache keeps its downloads if this is interrupted."""
     ivy_cache = target.with_name(f"{target.name}.ivy")
     staging = Path(tempfile.mkdtemp(prefix=f"{target.name}.", suffix=".part", dir=target.parent))
     try:
@@ -143,7 +143,7 @@ def _retrieve(release: Release, destination: Path, ivy_cache: Path, java: str | 
 
 
 def _java_for_ivy(java: str | None) -> Java:
-    """Return the Java that was chosen, or another one if that is too old for Ivy."""
+    """Return the given Java, or another one if it is too old for Ivy."""
     try:
         return find_java(_IVY_MINIMUM_JAVA, java)
     except JavaNotFoundError:
@@ -151,7 +151,7 @@ def _java_for_ivy(java: str | None) -> Java:
 
 
 def _last_lines(output: str, limit: int = 30) -> str:
-    """Return the lines that say what failed, which Ivy prints last."""
+    """Return the last lines, in which Ivy prints what failed."""
     return "\n".join(output.strip().splitlines()[-limit:])
 
 
@@ -166,7 +166,7 @@ def _ivy_module(release: Release) -> str:
 
 
 def _ivy_dependency(artifact: Artifact) -> str:
-    # Ivy reads a pom as configurations: "master" is the artifact alone, "runtime" what it needs.
+    # Ivy maps a pom to configurations: "master" is only the artifact, "runtime" its dependencies.
     needed = "default" if artifact.itself else "runtime"
     wanted = needed if artifact.transitive else "master"
     excludes = "".join(f"<exclude org={quoteattr(org)}/>" for org in artifact.excluded)
@@ -187,7 +187,7 @@ def _mark_complete(directory: Path) -> None:
 
 
 def _is_complete(directory: Path) -> bool:
-    """Return whether every jar that was fetched still exists with its size."""
+    """Return whether every fetched jar still exists with its original size."""
     try:
         sizes = json.loads((directory / _MARKER).read_text(encoding="utf-8"))
         return all((directory / name).stat().st_size == size for name, size in sizes.items())
@@ -196,8 +196,8 @@ def _is_complete(directory: Path) -> bool:
 
 
 @contextmanager
-def _exclusive(path: Path) -> Iterator[None]:
-    """Hold a lock between processes; the system releases it when its holder dies."""
+def _lock_file(path: Path) -> Iterator[None]:
+    """Hold a lock between processes, which the system releases if its holder dies."""
     with path.open("a", encoding="utf-8") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
@@ -210,8 +210,8 @@ def ivy_settings(scratch: Path, home: Path | None = None) -> list[str]:
     """Return Ivy's ``-settings`` argument, or nothing if its defaults apply.
 
     Looks under ``home`` (the user's home directory) for Ivy settings, then for a mirror in Maven's
-    settings, for which it writes Ivy settings into ``scratch``. A mirror that asks for a password
-    has to be given as Ivy settings.
+    settings, for which it writes Ivy settings into ``scratch``. A mirror that requires a password
+    must be configured in Ivy settings.
     """
     home = home or Path.home()
     for name in _IVY_SETTINGS:
@@ -245,7 +245,7 @@ def _maven_mirror(settings: Path) -> str | None:
 
 
 def proxy_flags() -> list[str]:
-    """Return the proxies of the environment (``https_proxy``, ``no_proxy``) as Java takes them."""
+    """Return the proxies of the environment (``https_proxy``, ``no_proxy``) as Java flags."""
     proxies = urllib.request.getproxies()
     flags = []
     for scheme in ("http", "https"):
@@ -267,9 +267,9 @@ def proxy_flags() -> list[str]:
 def loopback_classes(java: str, jars: Path) -> Path:
     """Return the directory with a class that keeps a metastore 2.3 or 3.1 on the loopback address.
 
-    They have no setting for that. The class comes before one of Hive's on the class path. It is
-    compiled once per user and version of Thrift, with the compiler in PySpark's jars, so that a
-    Java without a JDK is enough.
+    These releases have no setting for that. The class precedes Hive's own one on the class path. It
+    is compiled once per user and version of Thrift, with the compiler in PySpark's jars, so no JDK
+    is needed.
 
     Raises MetastoreStartError, ArtifactsUnavailableError.
     """
@@ -286,7 +286,7 @@ def loopback_classes(java: str, jars: Path) -> Path:
             try:
                 os.rename(classes, target)
             except OSError:
-                if not target.is_dir():  # else another process was first
+                if not target.is_dir():  # otherwise another process was first
                     raise
     return target
 

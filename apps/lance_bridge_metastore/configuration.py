@@ -10,7 +10,7 @@ from .releases import Release
 
 TLS_SWITCHES = ("metastore.use.SSL", "hive.metastore.use.SSL")
 INSTANCE_KEY = "hive.metastore.lance.bridge.instance"
-"""Holds a new value for each start, which identifies our server."""
+"""The setting that identifies our server by a value that is new for each start."""
 
 
 def hive_site(
@@ -22,7 +22,7 @@ def hive_site(
 ) -> dict[str, str]:
     """Return the settings of a metastore that keeps its state in ``directory``.
 
-    ``settings`` override the others. ``instance`` goes under :data:`INSTANCE_KEY`.
+    ``settings`` override the others. ``instance`` is the value of :data:`INSTANCE_KEY`.
     """
     site = {
         "javax.jdo.option.ConnectionURL": f"jdbc:derby:{directory / 'metastore_db'};create=true",
@@ -41,10 +41,10 @@ def hive_site(
         # The default, BoneCP, is not among PySpark's jars: drop_database would end the connection.
         site["datanucleus.connectionPoolingType"] = "none"
     else:
-        site |= _standalone()
+        site |= _standalone_settings()
     if release.version == "3.1":
-        # Only this makes the tables for locks, which Hive's own schema tool would have made; and
-        # clients would have to say that they know of tests.
+        # Only this creates the tables for locks, which Hive's own schema tool would create. With
+        # it, clients would have to declare a capability for tests.
         site["hive.in.test"] = "true"
         site["metastore.client.capability.check"] = "false"
     if not release.is_hive_4:
@@ -61,14 +61,14 @@ def hive_site(
 
 
 def _without_prefix(name: str) -> str:
-    """Most settings have two names that mean the same, with and without ``hive.`` in front."""
+    """Return a setting's name without ``hive.``: most settings have both names."""
     return name.removeprefix("hive.")
 
 
-def _standalone() -> dict[str, str]:
-    """Return what a metastore without the rest of Hive needs, from 3.1 on."""
+def _standalone_settings() -> dict[str, str]:
+    """Return the settings that a metastore without the rest of Hive needs, from 3.1 on."""
     return {
-        # The defaults of these two name classes that only the rest of Hive has.
+        # The defaults of these two are classes that only the rest of Hive contains.
         "metastore.expression.proxy": (
             "org.apache.hadoop.hive.metastore.DefaultPartitionExpressionProxy"
         ),
@@ -89,5 +89,5 @@ def to_xml(site: Mapping[str, str]) -> str:
 
 
 def is_enabled(site: Mapping[str, str], *names: str) -> bool:
-    """Return whether a switch is on, under any of the names that releases have for it."""
+    """Return whether a switch is on, by any of its names in different releases."""
     return any(site.get(name, "").strip().lower() == "true" for name in names)

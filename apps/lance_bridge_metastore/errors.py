@@ -20,15 +20,15 @@ class ArtifactsUnavailableError(EmbeddedError):
 
 
 class MetastoreStartError(EmbeddedError):
-    """The server ended, or did not answer in time; the message ends with the tail of its log."""
+    """The server ended, or did not respond in time; the message ends with the tail of its log."""
 
 
 class DirectoryError(MetastoreStartError):
-    """The directory cannot hold the state of this metastore."""
+    """The directory cannot be used for the state of this metastore."""
 
 
 def directory_in_use(directory: Path) -> DirectoryError:
-    """Return the error for a directory that another metastore holds."""
+    """Return the error for a directory that another metastore has locked."""
     return DirectoryError(
         f"Directory {directory} is in use by another metastore: stop it, or choose another "
         "directory"

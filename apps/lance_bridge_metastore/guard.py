@@ -1,9 +1,9 @@
 """Runs one program and ends it when the parent process has ended.
 
-It is a separate program that uses only the standard library, to start at once with one thread:
+It is a separate program that uses only the standard library, to start fast and with one thread:
 ``python -I -S guard.py PARENT_PID PID_FILE remove|keep COMMAND...``. SIGTERM ends the program
-gracefully, SIGUSR1 kills it. A signal sent through its parent never reaches another process that
-was given the same process id later.
+gracefully, SIGUSR1 kills it. Because signals are sent to the guard, the program's parent, they
+never reach another process that reuses the program's process id.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ _PR_SET_PDEATHSIG = 1
 
 
 def _die_with_parent(parent: int) -> Callable[[], None]:
-    """Return a function for the child, so that on Linux even a killed guard leaves no child."""
+    """Return a function for the child, so that on Linux the child ends with a killed guard."""
     if not sys.platform.startswith("linux"):
         return lambda: None
     prctl = ctypes.CDLL(None).prctl
 
-    def ask_the_kernel() -> None:
+    def set_death_signal() -> None:
         prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(1)
 
-    return ask_the_kernel
+    return set_death_signal
 
 
 def _forward_signals(child: subprocess.Popen[bytes]) -> None:
@@ -47,7 +47,7 @@ def _forward_signals(child: subprocess.Popen[bytes]) -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGUSR1})
 
 
-def _unblocked(then: Callable[[], None]) -> Callable[[], None]:
+def _with_unblocked_signals(then: Callable[[], None]) -> Callable[[], None]:
     def prepare() -> None:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGUSR1})
         then()
@@ -58,13 +58,13 @@ def _unblocked(then: Callable[[], None]) -> Callable[[], None]:
 def main(parent: int, pid_file: str, orphaned: str, command: list[str]) -> int:
     """Run ``command`` until it ends or process ``parent`` does; return its exit code.
 
-    ``orphaned`` says whether to remove the directory of ``pid_file`` in the second case.
+    If the parent ends first, ``orphaned="remove"`` removes the directory of ``pid_file``.
     """
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGUSR1})
     if os.getppid() != parent:
         return 1
     # preexec_fn is unsafe with threads; this process has only one.
-    prepare = _unblocked(_die_with_parent(os.getpid()))
+    prepare = _with_unblocked_signals(_die_with_parent(os.getpid()))
     child = subprocess.Popen(command, preexec_fn=prepare)  # noqa: PLW1509 - this process has one thread
     with open(f"{pid_file}.part", "w", encoding="ascii") as file:
         file.write(str(child.pid))

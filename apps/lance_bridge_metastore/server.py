@@ -37,7 +37,7 @@ _JAVA_FLAGS = (
     "--add-opens=java.base/java.util=ALL-UNNAMED",
 )
 _NOT_DURABLE = ("-Dderby.system.durability=test",)
-"""Survives a killed JVM but not a crash of the machine, and saves seconds on busy disks."""
+"""State survives a killed JVM but not a crash of the machine; saves seconds on busy disks."""
 _LOGGING = """\
 status = error
 appender.console.type = Console
@@ -75,7 +75,7 @@ class Metastore:
         settings: properties of hive-site.xml, which override the defaults.
         java: the Java to run it with (path, or name on ``PATH``); by default one that is new enough
             is found, see :func:`~.java.find_java`.
-        heap_megabytes: the JVM's largest heap.
+        heap_megabytes: the JVM's maximum heap.
         start_timeout: seconds that :meth:`start` waits for a response.
 
     It listens on 127.0.0.1 only, except 2.3 and 3.1 with TLS, which listen on every address. It
@@ -136,7 +136,7 @@ class Metastore:
 
     @property
     def directory(self) -> Path:
-        """Where state, configuration and log are. Created on first use if it is temporary."""
+        """The directory of state, configuration and log. Created on first use if temporary."""
         if self._directory is None:
             self._directory = Path(tempfile.mkdtemp(prefix="lance-bridge-metastore-"))
         return self._directory
@@ -150,7 +150,7 @@ class Metastore:
 
     @property
     def log_path(self) -> Path:
-        """What the server printed, over all its starts."""
+        """The file with the server's output, over all its starts."""
         return self.directory / "metastore.log"
 
     def log_tail(self, lines: int = _TAIL_LINES) -> str:
@@ -165,7 +165,7 @@ class Metastore:
     # -- start and stop ----------------------------------------------------------------------------
 
     def start(self) -> Metastore:
-        """Start it, and return once it has answered a call.
+        """Start it, and return after it has responded to a call.
 
         State from an earlier start in the same directory is kept. Raises MetastoreStartError
         (DirectoryError if its directory cannot be used),
@@ -202,14 +202,14 @@ class Metastore:
     def stop(self) -> None:
         """End it gracefully, or by force after a few seconds. Its state is kept."""
         with self._lock:
-            if self._is_mine_and_running():
+            if self._may_stop():
                 self._running.stop(_STOP_SECONDS)
             self._release_directory()
 
     def kill(self) -> None:
         """End it at once, as a crash would. Its state is kept."""
         with self._lock:
-            if self._is_mine_and_running():
+            if self._may_stop():
                 self._running.kill()
             self._release_directory()
 
@@ -249,7 +249,7 @@ class Metastore:
         state = f"at {self.uri}" if self.is_running else "not running"
         return f"<Metastore {self.release.full_version} {state}>"
 
-    # -- how it starts ------------------------------------------------------------------------
+    # -- starting the process --------------------------------------------------------------------
 
     @property
     def _running(self) -> GuardedProcess:
@@ -257,8 +257,8 @@ class Metastore:
             raise MetastoreStartError("This metastore has not been started")
         return self._process
 
-    def _is_mine_and_running(self) -> bool:
-        """False in a process forked from the one that started it, which must not end it."""
+    def _may_stop(self) -> bool:
+        """Return False in a process forked from the one that started it, which must not end it."""
         return os.getpid() == self._owner and self.is_running
 
     def _release_directory(self) -> None:
@@ -269,7 +269,8 @@ class Metastore:
         if not _is_free(port):
             raise _PortTakenError(f"Port {port} is taken by another program")
         instance = uuid.uuid4().hex
-        command = self._command(java, jars, port)  # an error of the cache is not the directory's
+        # Before `directory_errors`, which would blame the directory for errors of the cache.
+        command = self._command(java, jars, port)
         with directory_errors(self.directory):
             site = self._configure(instance)
             self._log_offset = self.log_path.stat().st_size if self.log_path.exists() else 0
@@ -280,7 +281,7 @@ class Metastore:
                 directory_is_temporary=self._is_temporary,
             )
         try:
-            self._wait_for_answer(port, instance, site)
+            self._wait_until_ready(port, instance, site)
         except BaseException:
             self._process.kill()
             raise
@@ -312,11 +313,11 @@ class Metastore:
             *(_MAIN_CLASS, "-p", str(port)),
         ]
 
-    def _wait_for_answer(self, port: int, instance: str, site: Mapping[str, str]) -> None:
-        from .probe import answers  # noqa: PLC0415 - needs the packages checked before the start
+    def _wait_until_ready(self, port: int, instance: str, site: Mapping[str, str]) -> None:
+        from .probe import is_responding  # noqa: PLC0415 - needs the packages checked by _start
 
         deadline = time.monotonic() + self._start_timeout
-        while not answers(port, instance, site):
+        while not is_responding(port, instance, site):
             if not self.is_running:
                 raise self._start_error()
             if time.monotonic() > deadline:
@@ -338,7 +339,7 @@ class Metastore:
 
 
 class _PortTakenError(MetastoreStartError):
-    """Another program has the port."""
+    """Another program uses the port."""
 
 
 def _require_client() -> None:
@@ -353,7 +354,7 @@ def _require_client() -> None:
 
 def _is_free(port: int) -> bool:
     with socket.socket() as candidate:
-        # As Java does: lingering connections of an earlier server do not count.
+        # Like Java: closed connections of an earlier server do not count.
         candidate.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             candidate.bind(("", port))
@@ -363,10 +364,10 @@ def _is_free(port: int) -> bool:
 
 
 def _free_port() -> int:
-    """Return a free port below those that the system gives to outgoing connections.
+    """Return a free port below the system's range for outgoing connections.
 
-    From among those, a client that reconnects while the server is down could be given the
-    server's own port, be connected to itself, and keep the server from coming back.
+    With a port in that range, a client that reconnects while the server is down could be assigned
+    the server's own port, connect to itself, and keep the server from restarting.
     """
     for port in random.sample(_PORTS, len(_PORTS)):
         if _is_free(port):

@@ -1,12 +1,12 @@
 """A Lance namespace over several others: ``impl=federated``.
 
-The first name of an identifier is that of a catalog; the rest is passed on to that catalog.
+The first name of an identifier is a catalog's name; the rest is passed on to that catalog.
 
     ns = lance_bridge.connect("federated", {"catalogs": "prod, aws"})
     ns.describe_table(DescribeTableRequest(id=["prod", "sales", "orders"]))
 
 Programs can combine namespace objects: ``FederatedNamespace({"prod": hive, "files": directory})``.
-A name is imported when it is first used: ``lance-bridge search --help`` needs none of them.
+Names are imported when first used: ``lance-bridge search --help`` needs none of them.
 """
 
 from importlib import import_module

@@ -1,6 +1,6 @@
 """The catalogs of a federation. Each is connected when it is first used.
 
-A catalog that cannot be connected fails the requests for it, and no others.
+If a catalog cannot be connected, only the requests for it fail.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _HEADERS = ("header.", "headers.")
 
 
 class Child:
-    """One catalog: its namespace, which is made by the first call that needs it.
+    """One catalog, whose namespace is created by the first call that needs it.
 
     Args:
-        source: The namespace, or a function that makes it. A function that failed is called again
-            by the next request.
-        identity: What the namespace's `namespace_id` is, if that is known without making it.
+        source: The namespace, or a function that creates it. A function that failed is called
+            again by the next request.
+        identity: The namespace's `namespace_id`, if that is known without creating it.
     """
 
     def __init__(
@@ -39,18 +39,18 @@ class Child:
         self.name = name
         self._lock = threading.Lock()
         self._identity = identity
-        self._made = source if isinstance(source, LanceNamespace) else None
+        self._namespace = source if isinstance(source, LanceNamespace) else None
         self._source = source
 
     def namespace(self) -> LanceNamespace:
-        """Return the namespace; raises what making it raises."""
-        if self._made is None:
+        """Return the namespace. Raises the errors of creating it."""
+        if self._namespace is None:
             with self._lock:
-                if self._made is None:
-                    self._made = self._make()
-        return self._made
+                if self._namespace is None:
+                    self._namespace = self._create()
+        return self._namespace
 
-    def _make(self) -> LanceNamespace:
+    def _create(self) -> LanceNamespace:
         assert not isinstance(self._source, LanceNamespace)
         made: object = self._source()
         if not isinstance(made, LanceNamespace):
@@ -62,17 +62,19 @@ class Child:
         return self._identity or self.namespace().namespace_id()
 
     def close(self) -> None:
-        """Close the namespace if it was made and can be closed."""
-        if self._made is not None:
-            close_namespace(self._made)
+        """Close the namespace if it was created and can be closed."""
+        if self._namespace is not None:
+            close_namespace(self._namespace)
 
     def __deepcopy__(self, _memo: object) -> Child:
-        """Return this: a copy in the same process can share the connection."""
+        """Return self: a copy in the same process can share the connection."""
         return self
 
     def __reduce__(self) -> tuple[type[Child], tuple[Any, ...]]:
-        """Pickle the source by itself: one that cannot be loaded fails when it is first used."""
-        known = self._identity or (self._made.namespace_id() if self._made is not None else None)
+        """Pickle the source separately: one that cannot be loaded fails when it is first used."""
+        known = self._identity or (
+            self._namespace.namespace_id() if self._namespace is not None else None
+        )
         is_pickled = isinstance(self._source, Pickled)
         source = self._source if is_pickled else Pickled(pickle.dumps(self._source))
         return Child, (self.name, source, known)
@@ -87,7 +89,7 @@ def close_namespace(namespace: LanceNamespace) -> None:
 
 @dataclass(frozen=True)
 class Pickled:
-    """Loads a namespace, or a function that makes one, when it is called."""
+    """Loads a namespace, or a function that creates one, when it is called."""
 
     data: bytes = field(repr=False)
 
@@ -101,7 +103,7 @@ class Pickled:
 class NativeCatalog:
     """Connects one of pylance's own namespaces, or another library's.
 
-    Those objects cannot be pickled, so that this carries their properties, without the secret ones
+    Their objects cannot be pickled, so this pickles their properties, without the secret ones
     unless ``pickle_secrets``.
     """
 
@@ -121,7 +123,7 @@ class NativeCatalog:
 
     @property
     def identity(self) -> str:
-        """What this is connected to: its properties but for the secret ones."""
+        """What this is connected to: its properties except the secret ones."""
         shown = (f"{k}={redact(v)}" for k, v in sorted(self.properties.items()) if not hides(k))
         return f"{self.impl}({', '.join(shown)})"
 

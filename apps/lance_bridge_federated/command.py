@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .search import Match, Search
 
 _NAMED = 5
-"""Tables that a message names."""
+"""The maximum number of tables in a message."""
 
 
 def search(
@@ -75,7 +75,7 @@ def _print_text(found: Search) -> None:
 
 
 def _print_json(found: Search) -> None:
-    """Print one object, whose matches are written as they come."""
+    """Print one object, whose matches are written as they are found."""
     _print('{"matches": [')
     for number, row in enumerate(_rows(found)):
         _print((",\n " if number else "") + to_json(row))
@@ -102,7 +102,7 @@ def _print(text: str) -> None:
 
 
 def _exit_if_incomplete(found: Search) -> None:
-    """Name what could not be searched, and exit."""
+    """Print what could not be searched, and exit; return if everything was searched."""
     for catalog, why in found.unavailable.items():
         message(f"the catalog '{catalog}' could not be searched: {why}")
     if found.unread:

@@ -1,4 +1,4 @@
-"""The properties of ``impl=federated``: which catalogs it is made of."""
+"""The properties of ``impl=federated``: which catalogs it combines."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Entry = Mapping[str, str]
 
 
 def children_from(properties: Mapping[str, Any], refused: type[LanceNamespace]) -> dict[str, Child]:
-    """Return the catalogs that properties name, or all of the configuration file. None is called.
+    """Return the catalogs in properties, or all of the configuration file. None is called.
 
     Args:
         refused: A type of namespace that cannot be among them.
@@ -47,11 +47,13 @@ def children_from(properties: Mapping[str, Any], refused: type[LanceNamespace]) 
         listed = _all_configured(refused)
     configured = _configured_entries(listed or ())
     for name in inline.keys() & configured.keys():
-        raise _problem(f"catalog '{name}' is in `{CATALOGS}` and has `{PREFIX}{name}.impl` as well")
-    made = {name: _child(name, entry, {}, refused) for name, entry in configured.items()}
+        raise _config_error(
+            f"catalog '{name}' is in `{CATALOGS}` and has `{PREFIX}{name}.impl` as well"
+        )
+    made = {name: _create_child(name, entry, {}, refused) for name, entry in configured.items()}
     for name, entry in inline.items():
         given = {key: value for key, value in entry.items() if key != "impl"}
-        made[name] = _child(name, {"impl": entry["impl"]}, given, refused)
+        made[name] = _create_child(name, {"impl": entry["impl"]}, given, refused)
     return made
 
 
@@ -70,7 +72,7 @@ def _inline_entries(texts: Mapping[str, str]) -> dict[str, dict[str, str]]:
     for name, entry in entries.items():
         check_catalog_name(name)
         if "impl" not in entry:
-            raise _problem(
+            raise _config_error(
                 f"property '{PREFIX}{name}.impl' is required. A catalog of the configuration file "
                 f"is named in `{CATALOGS}` instead"
             )
@@ -82,7 +84,7 @@ def _all_configured(refused: type[LanceNamespace]) -> list[str]:
     # `named[name]` raises the problem of an entry that is invalid.
     names = [name for name in named if not issubclass(find(named[name]["impl"]), refused)]
     if not names:
-        raise _problem(
+        raise _config_error(
             f"it has no catalogs: set `{CATALOGS}`, `{_SHAPE}`, or add some to the configuration "
             "file"
         )
@@ -94,17 +96,17 @@ def _configured_entries(names: Iterable[str]) -> dict[str, Entry]:
     entries: dict[str, Entry] = {}
     for name in names:
         if name not in named:
-            raise _problem(
+            raise _config_error(
                 f"`{CATALOGS}` names '{name}', which the configuration file does not have"
             )
         if name in entries:
-            raise _problem(f"`{CATALOGS}` names '{name}' twice")
+            raise _config_error(f"`{CATALOGS}` names '{name}' twice")
         check_catalog_name(name)
         entries[name] = named[name]
     return entries
 
 
-def _child(name: str, entry: Entry, given: Entry, refused: type[LanceNamespace]) -> Child:
+def _create_child(name: str, entry: Entry, given: Entry, refused: type[LanceNamespace]) -> Child:
     try:
         kind = find(entry["impl"])
         if issubclass(kind, refused):
@@ -121,5 +123,5 @@ def _child(name: str, entry: Entry, given: Entry, refused: type[LanceNamespace])
     return Child(name, native, native.identity)
 
 
-def _problem(text: str) -> Exception:
+def _config_error(text: str) -> Exception:
     return invalid(f"impl={IMPL}: {text}")

@@ -1,7 +1,7 @@
-"""The operations of the trait that a catalog answers: made from the trait itself.
+"""Delegates operations of the trait to catalogs, with methods generated from the trait itself.
 
-A new operation of the trait is delegated as soon as the trait has it. What its models hold besides
-identifiers and page tokens is passed on unchanged.
+A new operation of the trait is delegated as soon as the trait has it. All fields of its models
+except identifiers and page tokens are passed on unchanged.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ class Delegating(Protocol):
     """A namespace that has `delegate`."""
 
     def delegate(self, operation: str, request: Any, *rows: Any) -> Any:
-        """Have the catalog that a request names answer it."""
+        """Send a request to the catalog that it names; return the response."""
 
 
 def operations() -> Iterator[str]:
-    """Yield the operations of the trait: its methods with a request."""
+    """Yield the operations of the trait: its methods with a ``request`` parameter."""
     for name, function in inspect.getmembers(LanceNamespace, inspect.isfunction):
         if not name.startswith("_") and "request" in inspect.signature(function).parameters:
             yield name
@@ -42,11 +42,11 @@ def delegates(cls: NamespaceT) -> NamespaceT:
     """Add each operation of the trait that a class does not define, as a call of `delegate`."""
     for name in operations():
         if name not in vars(cls):
-            setattr(cls, name, _delegation(name))
+            setattr(cls, name, _create_method(name))
     return cls
 
 
-def _delegation(name: str) -> Callable[..., Any]:
+def _create_method(name: str) -> Callable[..., Any]:
     function = getattr(LanceNamespace, name)
     if "request_data" in inspect.signature(function).parameters:
 

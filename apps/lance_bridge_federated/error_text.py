@@ -16,17 +16,17 @@ from lance_bridge.redaction import redact
 ErrorT = TypeVar("ErrorT", bound=LanceNamespaceError)
 
 _JOINERS = (".", "$")
-"""What joins names in messages: ours, and pylance's."""
+"""The separators of names in messages: ours, and pylance's."""
 _LONGEST = 300
 
 
 @contextmanager
 def errors_of(catalog: str, operation: str, ids: Sequence[Sequence[str]]) -> Iterator[None]:
-    """Raise errors of a catalog's own with the catalog's name in their messages.
+    """Add a catalog's name to the messages of the errors that it raises.
 
     Args:
         operation: For the message of an error that is not the API's; it becomes Internal (18).
-        ids: The identifiers of the request, as the catalog got them.
+        ids: The identifiers of the request, as sent to the catalog.
     """
     try:
         yield
@@ -48,10 +48,10 @@ def with_text(error: ErrorT, text: str) -> ErrorT:
 
 
 def qualify(text: str, catalog: str, ids: Sequence[Sequence[str]]) -> str:
-    """Return a message with the catalog's name before each name of a request in it.
+    """Return a message with the catalog's name before each name of the request in it.
 
-    Only what is quoted or follows a colon is a name. A message without one gets them at its end,
-    once.
+    Only quoted text, and text after a colon, is a name. A message without names gets them at its
+    end, once.
     """
     paths = {tuple(each[:end]) for each in ids for end in range(1, len(each) + 1)}
     names = {joiner.join(path): joiner for path in paths for joiner in _JOINERS}
@@ -60,20 +60,20 @@ def qualify(text: str, catalog: str, ids: Sequence[Sequence[str]]) -> str:
         choices = "|".join(re.escape(name) for name in longest_first)
         name = rf"(?:{choices})(?:[.$][\w-]+)*"  # a rename's new name is below one of them
         pattern = re.compile(rf"(?<=')(?:{name})(?=')|(?<=: )(?:{name})(?=[.,;:]? |$)", re.I)
-        full, count = pattern.subn(lambda found: _joined(catalog, found[0]), text)
+        full, count = pattern.subn(lambda found: _join(catalog, found[0]), text)
         if count:
             return full
-    place = f" (in {', '.join(sorted({display((catalog, *each)) for each in ids}))})"
-    return text.removesuffix(place) + place
+    suffix = f" (in {', '.join(sorted({display((catalog, *each)) for each in ids}))})"
+    return text.removesuffix(suffix) + suffix
 
 
-def _joined(catalog: str, name: str) -> str:
+def _join(catalog: str, name: str) -> str:
     joiner = "$" if "$" in name and "." not in name else "."
     return f"{catalog}{joiner}{name}"
 
 
 def describe(error: LanceNamespaceError) -> str:
-    """Return an error for an answer: its code and its message, without secrets."""
+    """Return an error's code and message for a response, without secrets."""
     code = ErrorCode(error.code)
     text = " ".join(redact(str(error)).split())[:_LONGEST]
     return f"{code.name} ({code.value}): {text}"

@@ -1,7 +1,7 @@
-"""Identifiers in requests and answers: the catalog's name is their first part.
+"""Identifiers in requests and responses: the catalog's name is their first part.
 
-A field is an identifier by its name, wherever in a model it is. The models of the API decide how
-deep they lie: a batch has a list of requests, a plan has a query.
+Whether a field is an identifier depends on its name, at any depth of a model: a batch has a list of
+requests, a plan has a query.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CATALOG_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,127}")
 
 
 def check_catalog_name(name: str) -> None:
-    """Refuse a name that no catalog of a federation can have.
+    """Raise an error for a name that no catalog of a federation can have.
 
     Raises:
         InvalidInputError: (13)
@@ -39,7 +39,7 @@ def check_catalog_name(name: str) -> None:
 
 
 def ids_in(model: BaseModel) -> Iterator[list[str]]:
-    """Yield each identifier in a request or an answer."""
+    """Yield each identifier in a request or a response."""
     for name, value in model:
         if name in ID_FIELDS and isinstance(value, list):
             yield value
@@ -49,7 +49,7 @@ def ids_in(model: BaseModel) -> Iterator[list[str]]:
 
 
 def map_ids(model: ModelT, change: Callable[[list[str]], list[str]]) -> ModelT:
-    """Return a copy of a request or an answer with each identifier in it changed."""
+    """Return a copy of a request or a response with each identifier in it changed."""
     changes: dict[str, Any] = {}
     for name, value in model:
         if name in ID_FIELDS and isinstance(value, list):
@@ -61,7 +61,7 @@ def map_ids(model: ModelT, change: Callable[[list[str]], list[str]]) -> ModelT:
 
 
 def split(request: ModelT) -> tuple[str, ModelT]:
-    """Return the catalog that a request is for, and the request as that catalog takes it.
+    """Return the catalog of a request, and the request with that catalog's identifiers.
 
     Raises:
         InvalidInputError: (13) no identifier, one of the root, or those of several catalogs.
@@ -78,15 +78,15 @@ def split(request: ModelT) -> tuple[str, ModelT]:
         check_catalog_name(name)
     if len(names) > 1:
         raise invalid(
-            f"One request works in one catalog: {first_names(_one_of_each(ids), _SHOWN)} are in "
+            f"One request works in one catalog: {first_names(_first_ids(ids), _SHOWN)} are in "
             f"different ones ({', '.join(sorted(names))})"
         )
     [catalog] = names
     return catalog, map_ids(request, lambda each: each[1:])
 
 
-def _one_of_each(ids: list[list[str]]) -> list[str]:
-    """Return the first identifier of each catalog, as messages have it."""
+def _first_ids(ids: list[list[str]]) -> list[str]:
+    """Return the first identifier of each catalog, formatted for messages."""
     firsts: dict[str, str] = {}
     for each in ids:
         firsts.setdefault(each[0], f"'{display(each)}'")
@@ -94,7 +94,7 @@ def _one_of_each(ids: list[list[str]]) -> list[str]:
 
 
 def _models_in(value: Any) -> list[BaseModel]:
-    """Return the models that a field holds and that have identifiers at any depth."""
+    """Return the models in a field that have identifiers at any depth."""
     values = value if isinstance(value, list) else [value]
     return [each for each in values if isinstance(each, BaseModel) and _has_ids(type(each))]
 

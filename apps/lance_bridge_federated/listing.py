@@ -1,6 +1,6 @@
 """ListAllTables over several catalogs, one after the other, page by page.
 
-A catalog that does not answer is left out, and every page from then on names it.
+A catalog that does not respond is left out, and all pages from then on name it.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _EARLIER = "not asked again: it did not answer for an earlier page"
 
 @dataclass
 class _Page:
-    """The page that is being filled."""
+    """A page that is being filled."""
 
     tables: list[str]
     left_out: dict[str, str]
-    """Catalog to why it is missing."""
+    """Catalogs that are missing, and why."""
     limit: int | None
 
     @property
@@ -62,19 +62,19 @@ def list_all(
         if name < catalog or (name == catalog and not token):
             continue
         if page.room == 0:
-            return _answer(page, (catalog, ""))
+            return _to_response(page, (catalog, ""))
         token = _fill(page, children[name], request, token if name == catalog else "")
         catalog = name
         if token:
-            return _answer(page, (catalog, token))
-    return _answer(page, None)
+            return _to_response(page, (catalog, token))
+    return _to_response(page, None)
 
 
 def _check_position(content: tuple[str, ...]) -> tuple[str, ...]:
-    """Return what a token holds: a catalog, its own token, and the catalogs that were left out.
+    """Return a token's content: a catalog, its own token, and the catalogs that were left out.
 
     Raises:
-        InvalidInputError: (13) it is not of this listing, or has more names than take little time.
+        InvalidInputError: (13) it is from another listing, or has too many names.
     """
     if not 2 <= len(content) <= _MOST_NAMES:
         raise bad_token()
@@ -87,11 +87,11 @@ def visible_token(
     """Return the page token of `list_all` without the catalogs that were left out and are hidden.
 
     Args:
-        token: That of another listing is returned as it is.
+        token: The token; one from another listing is returned unchanged.
         shows: Whether a catalog may be named. Names in a federation within this one follow its name
             and a dot.
-        skips_hidden: Whether the listing goes on after a hidden catalog, as if it did not exist.
-        parent: What names in the token follow.
+        skips_hidden: Whether the listing continues after a hidden catalog, as if it did not exist.
+        parent: The prefix of names in the token.
     """
     try:
         catalog, inner, *missing = _check_position(decode_token(_SCOPE, token))
@@ -106,12 +106,12 @@ def visible_token(
     return encode_token(_SCOPE, (catalog, inner, *kept))
 
 
-def _answer(page: _Page, position: tuple[str, str] | None) -> api.ListTablesResponse:
-    """Return a page.
+def _to_response(page: _Page, position: tuple[str, str] | None) -> api.ListTablesResponse:
+    """Return the response for a page.
 
     Args:
         position: For the next page's token: the catalog of this page's last table, and that
-            catalog's own token, or "" at its end. It names none that comes later.
+            catalog's own token, or "" at its end. It contains no later catalog.
     """
     token = None
     if position is not None:
@@ -121,7 +121,7 @@ def _answer(page: _Page, position: tuple[str, str] | None) -> api.ListTablesResp
 
 
 def _fill(page: _Page, child: Child, request: api.ListTablesRequest, token: str) -> str:
-    """Add tables of one catalog; return the catalog's own token if the page is full before it."""
+    """Add tables of one catalog; return its own token if the page is full before its end."""
     given = token
     while page.room is None or page.room > 0:
         asked = request.model_copy(update={"limit": page.room, "page_token": token or None})
@@ -143,7 +143,7 @@ def _fill(page: _Page, child: Child, request: api.ListTablesRequest, token: str)
 
 
 def _left_out_below(name: str, context: Mapping[str, str] | None) -> dict[str, str]:
-    """Return what a catalog that is a federation itself has left out."""
+    """Return the catalogs that a catalog which is a federation itself has left out."""
     return {
         f"{name}.{key.removeprefix(UNAVAILABLE)}": why
         for key, why in (context or {}).items()

@@ -90,10 +90,10 @@ class FederatedNamespace(LanceNamespace):
         return self._children[catalog]
 
     def table_path(self, names: Sequence[str]) -> Path:
-        """Return the path of the table that an identifier names, as its catalog understands it.
+        """Return the path of the table that an identifier names, as its catalog interprets it.
 
-        Identifiers of one table give one path. Those of a catalog that does not exist stay as they
-        are. Raises InvalidInput (13), and what connecting the catalog raises.
+        All identifiers of a table have the same path. Those of a catalog that does not exist are
+        unchanged. Raises InvalidInput (13), and the errors of connecting the catalog.
         """
         return self._path(names, "table_path")
 
@@ -119,12 +119,12 @@ class FederatedNamespace(LanceNamespace):
     # -- delegation --------------------------------------------------------------------------------
 
     def delegate(self, operation: str, request: Any, *rows: Any) -> Any:
-        """Have the catalog that a request names answer it.
+        """Send a request to the catalog that it names; return the response.
 
         Args:
             operation: The name of a method of the trait.
             request: Its request, as a model or a mapping.
-            rows: What else the operation takes.
+            rows: The operation's other argument, if it has one.
 
         Raises:
             InvalidInputError: (13) the request is malformed, has no identifier, or has identifiers
@@ -144,13 +144,13 @@ class FederatedNamespace(LanceNamespace):
         with errors_of(catalog, operation, list(ids_in(inner))):
             namespace = child.namespace()
             require_order(namespace, inner)
-            answer = getattr(namespace, operation)(inner, *rows)
-        return _with_catalog(answer, catalog) if isinstance(answer, BaseModel) else answer
+            response = getattr(namespace, operation)(inner, *rows)
+        return _with_catalog(response, catalog) if isinstance(response, BaseModel) else response
 
     def query_table_reader(self, request: api.QueryTableRequest) -> pa.RecordBatchReader:
-        """Answer a query with a reader, for answers larger than memory. Not in the specification.
+        """Return a reader of a query's result, which may exceed memory. Not in the specification.
 
-        The answer of a catalog that is not lance-bridge's own is in memory as a whole.
+        The result of a catalog that is not lance-bridge's own is in memory as a whole.
 
         Raises what `query_table` raises.
         """
@@ -159,8 +159,8 @@ class FederatedNamespace(LanceNamespace):
         if hasattr(self.child(catalog), "query_table_reader"):
             reader: pa.RecordBatchReader = self._delegate("query_table_reader", model)
             return reader
-        answer = self._delegate("query_table", model)
-        file = pa.ipc.open_file(getattr(answer, "data", answer))
+        response = self._delegate("query_table", model)
+        file = pa.ipc.open_file(getattr(response, "data", response))
         batches = (file.get_batch(number) for number in range(file.num_record_batches))
         return pa.RecordBatchReader.from_batches(file.schema, batches)
 
@@ -169,12 +169,12 @@ class FederatedNamespace(LanceNamespace):
     def list_namespaces(self, request: api.ListNamespacesRequest) -> api.ListNamespacesResponse:
         """List the names of child namespaces; those of the root are the catalogs.
 
-        A catalog that does not answer is among them. Raises: NamespaceNotFound, InvalidInput.
+        A catalog that does not response is among them. Raises: NamespaceNotFound, InvalidInput.
         """
         model = as_model(api.ListNamespacesRequest, request)
         if model.id:
-            answer: api.ListNamespacesResponse = self._delegate("list_namespaces", model)
-            return answer
+            response: api.ListNamespacesResponse = self._delegate("list_namespaces", model)
+            return response
         page = PageRequest.parse("catalogs", model.limit, model.page_token)
         names, token = page.cut_names(self.catalogs)
         return api.ListNamespacesResponse(namespaces=names, page_token=token)
@@ -189,35 +189,35 @@ class FederatedNamespace(LanceNamespace):
         model = as_model(api.DescribeNamespaceRequest, request)
         if not model.id:
             return api.DescribeNamespaceResponse(properties={})
-        answer: api.DescribeNamespaceResponse = self._delegate("describe_namespace", model)
-        return answer
+        response: api.DescribeNamespaceResponse = self._delegate("describe_namespace", model)
+        return response
 
     def namespace_exists(self, request: api.NamespaceExistsRequest) -> api.NamespaceExistsResponse:
         """Return normally where the namespace exists. Raises: NamespaceNotFound, InvalidInput."""
         model = as_model(api.NamespaceExistsRequest, request)
         if not model.id:
             return api.NamespaceExistsResponse()
-        answer: api.NamespaceExistsResponse = self._delegate("namespace_exists", model)
-        return answer
+        response: api.NamespaceExistsResponse = self._delegate("namespace_exists", model)
+        return response
 
     def create_namespace(self, request: api.CreateNamespaceRequest) -> api.CreateNamespaceResponse:
         """Create a namespace in a catalog. Raises what the catalog does, and Unsupported."""
         model = as_model(api.CreateNamespaceRequest, request)
         _refuse_to_change_catalogs("created", model.id)
-        answer: api.CreateNamespaceResponse = self._delegate("create_namespace", model)
-        return answer
+        response: api.CreateNamespaceResponse = self._delegate("create_namespace", model)
+        return response
 
     def drop_namespace(self, request: api.DropNamespaceRequest) -> api.DropNamespaceResponse:
         """Drop a namespace of a catalog. Raises what the catalog does, and Unsupported."""
         model = as_model(api.DropNamespaceRequest, request)
         _refuse_to_change_catalogs("dropped", model.id)
-        answer: api.DropNamespaceResponse = self._delegate("drop_namespace", model)
-        return answer
+        response: api.DropNamespaceResponse = self._delegate("drop_namespace", model)
+        return response
 
     def list_all_tables(self, request: api.ListTablesRequest) -> api.ListTablesResponse:
         """List the tables of all catalogs as identifiers joined with ``$``, by catalog.
 
-        A catalog that does not answer is left out: the answer's ``context`` has the key
+        A catalog that does not response is left out: the response's ``context`` has the key
         ``unavailable.<catalog>``, whose value says why.
 
         Raises: InvalidInput.
@@ -227,7 +227,7 @@ class FederatedNamespace(LanceNamespace):
             raise invalid("ListAllTables takes no identifier: use ListTables for one namespace")
         return listing.list_all(self._children, model)
 
-    # -- life --------------------------------------------------------------------------------------
+    # -- lifecycle ---------------------------------------------------------------------------------
 
     def namespace_id(self) -> str:
         """Return what this is connected to; equal for equal connections, without secrets."""
@@ -256,9 +256,9 @@ def _scope(catalog: str) -> str:
     return f"a listing of the catalog {catalog}"
 
 
-def _with_catalog(answer: BaseModel, catalog: str) -> BaseModel:
-    """Return a catalog's answer with its name in all identifiers, and in the page token."""
-    full = map_ids(answer, lambda each: [catalog, *each])
+def _with_catalog(response: BaseModel, catalog: str) -> BaseModel:
+    """Return a catalog's response with its name in all identifiers, and in the page token."""
+    full = map_ids(response, lambda each: [catalog, *each])
     token = getattr(full, "page_token", None)
     if token:
         full = full.model_copy(update={"page_token": encode_token(_scope(catalog), (token,))})

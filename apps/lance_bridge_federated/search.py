@@ -1,7 +1,7 @@
-"""Searching for a word in the names, columns and properties of all tables.
+"""Searches for a word in the names, columns and properties of all tables.
 
-Matches come while tables are read. What could not be searched is recorded, and never counts as
-having no match.
+Matches are yielded while tables are read. What could not be searched is recorded, and never counts
+as having no match.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LISTS = ("list", "large_list", "fixed_size_list")
 
 
 class Scope(str, Enum):
-    """What of a table is searched."""
+    """The part of a table to search."""
 
     NAME = "name"
     COLUMN = "column"
@@ -59,14 +59,14 @@ class Search:
         catalogs: Name to a function that returns the catalog's namespace.
         word: A part of a name of the table or of its namespaces, of a column's name, or of a
             property's key or value.
-        scopes: What to search. Columns take the opening of every table, properties a call for it.
+        scopes: What to search. Columns require opening every table, properties a call per table.
     """
 
     catalogs: Mapping[str, Callable[[], LanceNamespace]]
     word: str
     scopes: frozenset[Scope] = frozenset(Scope)
     unavailable: dict[str, str] = field(default_factory=dict)
-    """Catalogs that could not be searched, or not to the end, and why."""
+    """Catalogs that could not be searched, or not completely, and why."""
     unread: dict[tuple[str, Path], str] = field(default_factory=dict)
     """Tables of which only the name was searched, by catalog and path, and why."""
 
@@ -111,7 +111,7 @@ class Search:
     def _details(
         self, catalog: str, namespace: LanceNamespace, path: Path
     ) -> list[tuple[Scope, str]]:
-        """Return the columns and properties of a table, as far as it can be read."""
+        """Return the columns and properties of a table; nothing if it cannot be read."""
         try:
             with errors_of(catalog, "describe_table", [path]):
                 return list(self._describe(namespace, path))

@@ -1,6 +1,6 @@
-"""The tables of a namespace that cannot list them all, one namespace after the other.
+"""Lists the tables of a namespace that cannot list them all itself, one namespace after the other.
 
-pylance's own namespaces answer ListAllTables with the tables of the root alone, and without pages.
+ListAllTables of pylance's own namespaces returns only the tables of the root, without pages.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ def walk(
 ) -> Iterator[Path]:
     """Yield the tables under a namespace: its own, then those of its children, each sorted.
 
-    A namespace that vanishes meanwhile has none, and so has a level that cannot hold tables.
+    A namespace that is dropped concurrently has none, nor has a level that cannot hold tables.
 
     Args:
-        after: The table after which to begin; it may be gone.
+        after: The table after which to begin; it need not exist.
 
     Raises:
         LanceNamespaceError: a namespace cannot be listed.
@@ -64,7 +64,7 @@ def _list_tables(namespace: LanceNamespace, path: Path, include_declared: bool |
     try:
         return sorted(names_of_all_pages(namespace.list_tables, request, "tables"))
     except InvalidInputError:
-        return []  # this level holds namespaces alone
+        return []  # this level contains only namespaces
     except NamespaceNotFoundError:
         if not path:
             raise  # the root cannot be dropped
@@ -84,7 +84,7 @@ def _list_children(namespace: LanceNamespace, path: Path) -> list[str]:
 
 
 def all_paths(namespace: LanceNamespace) -> Iterator[Path]:
-    """Yield the tables of a namespace, of any kind.
+    """Yield the tables of a namespace of any implementation.
 
     Raises:
         LanceNamespaceError: they cannot be listed.

@@ -1,4 +1,4 @@
-"""The group of commands ``lance-bridge migrate``, imported when one of them is used."""
+"""The command group ``lance-bridge migrate``; its commands are imported on first use."""
 
 from lance_bridge_cli.groups import imported_app
 

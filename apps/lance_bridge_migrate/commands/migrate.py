@@ -1,4 +1,4 @@
-"""All commands of migrations: those that plan one, and those for one that is kept."""
+"""All migration commands: those that plan a migration, and those for saved ones."""
 
 from .planning import app
 from .saved import saved

@@ -1,4 +1,4 @@
-"""What happens at the end of a migration: a command of the user's, or a request to a URL."""
+"""Notifications at the end of a migration: run a user's command, or post to a URL."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _SECONDS = 10.0
 
 
 def run_when_done(command: str, record: Record) -> None:
-    """Run the user's command for the end of a migration; say if it fails."""
+    """Run the user's command, and print a message if it fails."""
     environment = {
         **os.environ,
         "LANCE_BRIDGE_MIGRATION": record.plan.id,
         "LANCE_BRIDGE_MIGRATION_STATE": record.state.value,
     }
-    # Its output is no part of this command's answer.
+    # Standard output is for the result of this command.
     done = subprocess.run(
         command, shell=True, check=False, env=environment, stdin=subprocess.DEVNULL, stdout=2
     )
@@ -37,7 +37,7 @@ def run_when_done(command: str, record: Record) -> None:
 
 
 def notify_when_done(url: str, record: Record) -> None:
-    """Post the result of a migration to a URL; if that fails, only say so."""
+    """Post the result of a migration to a URL, and print a message if that fails."""
     try:
         post_result(url, record)
     except ServiceUnavailableError as error:
@@ -48,8 +48,8 @@ def post_result(url: str, record: Record) -> None:
     """Post the result of a migration as JSON, once.
 
     Raises:
-        ServiceUnavailableError: (17) no answer in ten seconds, or one that is not 2xx. The message
-            names only the host, because the rest of such a URL is often a secret.
+        ServiceUnavailableError: (17) no response within ten seconds, or a status other than 2xx.
+            The message contains only the host, because the rest of such a URL is often secret.
     """
     request = urllib.request.Request(
         url,
@@ -70,7 +70,7 @@ def post_result(url: str, record: Record) -> None:
 
 
 def result_of(record: Record) -> dict[str, Any]:
-    """Return what is posted: names, states, counts and errors; no properties, options or facts."""
+    """Return the posted JSON: names, states, counts and errors; no properties, options or facts."""
     return {
         "migration": record.plan.id,
         "type": record.plan.type,
@@ -90,7 +90,7 @@ def result_of(record: Record) -> dict[str, Any]:
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """A redirected POST would become a GET, and another host would get the names of tables."""
+    """Refuses redirects, which turn POST into GET and may send table names to another host."""
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
         return None

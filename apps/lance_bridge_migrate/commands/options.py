@@ -1,7 +1,7 @@
-"""Options that several commands of migrations have, declared once as the fields of dataclasses.
+"""Options shared by several migration commands, declared as the fields of dataclasses.
 
-A command has a parameter of such a class, and `with_options` puts its fields into the command's
-signature in its place, where typer finds them.
+A command takes a parameter of such a class. `with_options` replaces it with the fields of the class
+in the command's signature, where typer finds them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Command = Callable[..., None]
 
 
 def with_options(command: Command) -> Command:
-    """Return a command that takes the fields of its dataclasses as options."""
+    """Decorate a command to take the fields of its dataclass parameters as options."""
     signature = inspect.signature(command)
     hints = get_type_hints(command, include_extras=True)
     groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
@@ -47,7 +47,7 @@ def with_options(command: Command) -> Command:
 
 
 def _parameters_of(group: Any) -> list[inspect.Parameter]:
-    """Return the fields of a dataclass as keyword parameters, those of its bases last."""
+    """Return the fields of a dataclass as keyword parameters, fields of base classes last."""
     hints = get_type_hints(group, include_extras=True)
     own = [name for each in group.__mro__ for name in inspect.get_annotations(each)]
     return [
@@ -65,7 +65,7 @@ def _parameters_of(group: Any) -> list[inspect.Parameter]:
 
 
 def migration_ids(context: typer.Context, incomplete: str) -> list[str]:
-    """Return the identifiers of migrations that begin so, the latest first."""
+    """Return the identifiers of migrations that start with `incomplete`, latest first."""
     state = context.params.get("state")
     directory = (Path(state) if state else default_directory()) / MIGRATIONS
     try:
@@ -113,7 +113,7 @@ NameTemplate = Annotated[
 
 
 def http_url(value: str | None) -> str | None:
-    """Return a URL that a result can be posted to; end the command where it is none."""
+    """Return the URL; exit with a usage error if its scheme is not http or https."""
     if value is not None and not value.lower().startswith(("http://", "https://")):
         raise usage_error("--when-done-url must begin with http:// or https://")
     return value
@@ -121,7 +121,7 @@ def http_url(value: str | None) -> str | None:
 
 @dataclass(frozen=True)
 class TargetNamespace:
-    """Where tables go in the target."""
+    """The namespace of new tables in the target."""
 
     namespace: Annotated[
         str | None,
@@ -139,7 +139,7 @@ class TargetNamespace:
 
 @dataclass(frozen=True)
 class Execution:
-    """How a plan is carried out. None stands for what the last run had, or for the default."""
+    """Options of a run. None means the value of the last run, or the default."""
 
     at_once: Parallelism = None
     verify: Annotated[
@@ -174,7 +174,7 @@ class Execution:
 
 @dataclass(frozen=True)
 class Reconnection:
-    """Options of a command for a migration that is kept."""
+    """Options of a command for a saved migration."""
 
     at_once: Parallelism = None
     source_properties: SourceProperties = None
@@ -185,7 +185,7 @@ class Reconnection:
 
 @dataclass(frozen=True)
 class Planning(Execution):
-    """Options of a command that plans, and may carry the plan out."""
+    """Options of a command that makes a plan and may execute it."""
 
     execute: Annotated[
         bool,
@@ -198,7 +198,7 @@ class Planning(Execution):
 
 @dataclass(frozen=True)
 class SelectedTables(Planning):
-    """Options of a command that plans for selected tables."""
+    """Options of a command that makes a plan for selected tables."""
 
     include: Annotated[
         list[str] | None,
@@ -234,7 +234,7 @@ class SparkSettings:
 
 @dataclass(frozen=True)
 class LanceFiles:
-    """Options of Lance's files."""
+    """Options of the Lance files to write."""
 
     data_storage_version: Annotated[
         str | None,

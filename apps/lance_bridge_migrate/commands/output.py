@@ -1,4 +1,4 @@
-"""How plans and records of migrations are shown to people."""
+"""Print plans and records of migrations."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 Parts = list[Table | str]
 
-_ITEMS = 50
-"""How many items of a plan or record people are shown; JSON has all."""
-_WHERE_KNOWN = ("format", "rows", "size")
-"""Columns of a plan that not all migrations have."""
+_MAX_ITEMS = 50
+"""The maximum number of items in text output; JSON has all."""
+_OPTIONAL_COLUMNS = ("format", "rows", "size")
+"""Columns of a plan that are omitted if no item has a value."""
 _BYTES_PER_SECOND, _SECONDS_PER_TABLE = 20e6, 1.0
-"""What a machine with two cores does; only an estimate."""
+"""Rough throughput of a machine with two cores."""
 
 
 def print_plan(plan: Plan, output: Output) -> None:
-    """Show what a plan will do."""
+    """Print a plan."""
     head = {
         "migration": plan.id,
         "from": str(plan.source),
@@ -39,8 +39,8 @@ def print_plan(plan: Plan, output: Output) -> None:
     parts: Parts = [key_value_table({**head, **_estimate(plan)})]
     if plan.items:
         rows = [_plan_row(item) for item in plan.items]
-        known = [name for name in _WHERE_KNOWN if any(row[name] is not None for row in rows)]
-        parts.append(make_table(["source", "target", *known, "plan"], rows[:_ITEMS]))
+        known = [name for name in _OPTIONAL_COLUMNS if any(row[name] is not None for row in rows)]
+        parts.append(make_table(["source", "target", *known, "plan"], rows[:_MAX_ITEMS]))
     parts += _more_items(len(plan.items))
     problems = [(item, each) for item in plan.items for each in item.problems]
     parts += [f"{each.severity.value}: {item.name}: {each.text}" for item, each in problems]
@@ -70,7 +70,7 @@ def _plan_row(item: Item) -> Mapping[str, Any]:
 
 
 def _estimate(plan: Plan) -> dict[str, str]:
-    """Return the size of the data to be moved, and about how long that takes."""
+    """Return the size of the data to move and the estimated time, if sizes are known."""
     sizes = [item.bytes for item in plan.to_do if item.bytes is not None]
     if not sizes:
         return {}
@@ -82,11 +82,11 @@ def _estimate(plan: Plan) -> dict[str, str]:
 
 
 def _more_items(count: int) -> Parts:
-    return [f"… and {count - _ITEMS} more: --output json has all"] if count > _ITEMS else []
+    return [f"… and {count - _MAX_ITEMS} more: --output json has all"] if count > _MAX_ITEMS else []
 
 
 def print_record(record: Record, output: Output) -> None:
-    """Show the state of a migration and of its items."""
+    """Print the state of a migration and of its items."""
     from ..record import leftover_messages  # noqa: PLC0415 - takes seconds to import
 
     parts: Parts = [key_value_table(summary(record))]
@@ -98,7 +98,7 @@ def print_record(record: Record, output: Output) -> None:
             "seconds": round(each.seconds, 3),
             "verified": each.verified,
         }
-        for each in states[:_ITEMS]
+        for each in states[:_MAX_ITEMS]
     ]
     if rows:
         parts.append(make_table(["target", "state", "seconds", "verified"], rows))
@@ -128,7 +128,7 @@ def _how_to_continue(record: Record) -> Parts:
 
 
 def as_fields(record: Record) -> dict[str, Any]:
-    """Return a record as JSON, with the states that follow from its events."""
+    """Return a record as JSON, including the computed states and counts."""
     fields = record.model_dump(mode="json")
     fields["state"] = record.state.value
     fields["counts"] = {state.value: count for state, count in record.counts.items()}
@@ -138,7 +138,7 @@ def as_fields(record: Record) -> dict[str, Any]:
 
 
 def summary(record: Record) -> dict[str, Any]:
-    """Return the fields of a migration that fit in a line."""
+    """Return the main fields of a migration, for one row of a table."""
     counts = ", ".join(f"{count} {state.value}" for state, count in record.counts.items())
     return {
         "migration": record.plan.id,

@@ -1,4 +1,4 @@
-"""The commands that plan a migration, one for each type, and carry the plan out with --execute."""
+"""The commands that plan a migration, one per type, and execute the plan with --execute."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def entries(
     Example: lance-bridge migrate entries prod backup --include 'sales.*'
     """
     options = {**into.as_options(), **planning.selection}
-    _between("entries", (source, source_properties), target, options, planning)
+    _migrate_between("entries", (source, source_properties), target, options, planning)
 
 
 @app.command()
@@ -108,17 +108,17 @@ def copy(
     Example: lance-bridge migrate copy prod backup --include 'sales.*'
     """
     options = {**into.as_options(), **planning.selection}
-    _between("copy", (source, source_properties), target, options, planning)
+    _migrate_between("copy", (source, source_properties), target, options, planning)
 
 
-def _between(
+def _migrate_between(
     migration: str,
     source: tuple[str, list[str] | None],
     target: str,
     options: Mapping[str, Any],
     planning: SelectedTables,
 ) -> None:
-    """Migrate from one catalog, given by its name and properties, into another."""
+    """Migrate from one catalog, given by name and properties, into another."""
     with connected(*source) as one, connected(target, planning.properties) as other:
         addresses = (migrations.address_of(one), migrations.address_of(other))
         endpoints = migrations.Endpoints(one, other, *addresses)
@@ -145,7 +145,7 @@ def properties(
     """
     style = {} if to == "ours" else {"table_type": table_type, "managed_by": managed_by}
     options = {"to": to, **style, **planning.selection}
-    _within("properties", catalog, options, planning)
+    _migrate_within("properties", catalog, options, planning)
 
 
 @app.command()
@@ -161,16 +161,16 @@ def management(
     Example: lance-bridge migrate management prod --to catalog --include sales.orders
     """
     options = {"to": to, **planning.selection}
-    _within("management", catalog, options, planning)
+    _migrate_within("management", catalog, options, planning)
 
 
-def _within(
+def _migrate_within(
     migration: str,
     catalog: str,
     options: Mapping[str, Any],
     planning: SelectedTables,
 ) -> None:
-    """Migrate inside one catalog, which is source and target."""
+    """Migrate within one catalog, which is both source and target."""
     with connected(catalog, planning.properties) as namespace:
         address = migrations.address_of(namespace)
         endpoints = migrations.Endpoints(namespace, namespace, address, address)
@@ -288,7 +288,7 @@ def convert(
 
 
 def _with_settings(given: Mapping[str, Any], file: Path | None) -> dict[str, Any]:
-    """Return options, with those of a settings file where the command has the default."""
+    """Return options that combine the settings file with the command's non-default options."""
     if file is None:
         return dict(given)
     from ..migrations.convert_options import ConvertOptions  # noqa: PLC0415 - it needs Spark

@@ -1,4 +1,4 @@
-"""The progress of a migration on standard error, and its log file."""
+"""The progress bar of a migration on standard error, and its log file."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _LOG = "log.txt"
 class ProgressBar(NullProgress):
     """A bar of the items that are done or failed, with the rows and bytes written so far.
 
-    Without a terminal there are only messages.
+    Without a terminal, only messages are printed.
     """
 
     def __init__(self, progress: Progress | None, task: TaskID) -> None:
@@ -70,7 +70,7 @@ class ProgressBar(NullProgress):
 
 @contextmanager
 def progress_bar(description: str) -> Iterator[ProgressBar]:
-    """Show a bar until the block ends, if standard error is a terminal."""
+    """Show a progress bar until the block ends, if standard error is a terminal."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield ProgressBar(None, TaskID(0))
@@ -89,10 +89,10 @@ def progress_bar(description: str) -> Iterator[ProgressBar]:
 
 @contextmanager
 def log_file(directory: Path) -> Iterator[Path]:
-    """Append all that is logged, with stack traces of failures, to a migration's log file."""
+    """Append log messages, with stack traces of failures, to a migration's log file."""
     path = directory / _LOG
     handler = logging.FileHandler(path, delay=True, encoding="utf-8")
-    handler.setFormatter(_Redacting("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler.setFormatter(_RedactingFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logger = logging.getLogger("lance_bridge_migrate")
     level = logger.level
     logger.setLevel(logging.INFO)
@@ -105,6 +105,6 @@ def log_file(directory: Path) -> Iterator[Path]:
         handler.close()
 
 
-class _Redacting(logging.Formatter):
+class _RedactingFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         return redact(super().format(record))

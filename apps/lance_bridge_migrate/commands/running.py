@@ -1,4 +1,4 @@
-"""Planning and running for commands: connections, progress and exit codes."""
+"""Plan and run migrations for commands, with connections, progress and exit codes."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def plan_and_run(
     planning: Planning,
     follows: str | None = None,
 ) -> None:
-    """Plan a migration, keep the plan, and show it or carry it out; exit by its state.
+    """Plan a migration, save the plan, and print or execute it.
 
     Args:
-        follows: The migration that this one continues.
+        follows: The identifier of the migration that this one continues.
 
-    Exit codes: 0 done, or planned; 1 tables failed, or something was refused; 3 the plan has tables
-    that are blocked, or verifying found a difference; 130 Ctrl-C.
+    Exit codes: 0 done, or planned; 1 tables failed, or something was refused; 3 the plan has
+    blocked tables, or verification found a difference; 130 Ctrl-C.
     """
     with exit_on_error():
         migration_type = migrations.migration_type(name)
@@ -54,7 +54,7 @@ def plan_and_run(
 def run(
     migration_type: MigrationType, endpoints: Endpoints, migration: Migration, execution: Execution
 ) -> None:
-    """Carry out a plan, or continue it; print the record, and exit by its state."""
+    """Execute or resume a plan, print the record, and exit with the code for its state."""
     # Takes seconds to import.
     from ..run import options_of_last_run  # noqa: PLC0415
     from .notifications import notify_when_done, run_when_done  # noqa: PLC0415
@@ -90,7 +90,7 @@ def run(
 def reconnected(
     migration: Migration, source: Sequence[str] | None, target: Sequence[str] | None
 ) -> Iterator[tuple[MigrationType, Endpoints]]:
-    """Connect the endpoints of a migration that is kept; the given properties are added."""
+    """Connect to the endpoints of a saved migration, with additional properties."""
     from ..endpoints import SPARK  # noqa: PLC0415 - takes seconds to import
     from .spark_session import spark_log  # noqa: PLC0415 - takes seconds to import
 
@@ -111,7 +111,7 @@ def reconnected(
 
 @contextmanager
 def interruptible(command: str) -> Iterator[None]:
-    """Say on Ctrl-C how to continue, and end the command."""
+    """On Ctrl-C, print the command that continues, and exit."""
     try:
         yield
     except KeyboardInterrupt:
@@ -120,7 +120,7 @@ def interruptible(command: str) -> Iterator[None]:
 
 
 def exit_by_state(record: Record) -> None:
-    """End the command with the exit code for a record's state."""
+    """Exit with the code for a record's state, unless it is 0."""
     if record.counts.get(migrations.State.FAILED):
         raise typer.Exit(FAILED)
     if record.counts.get(migrations.State.DIFFERS):

@@ -1,4 +1,4 @@
-"""The commands for migrations that are kept: resume, list, show, verify, undo and report."""
+"""The commands for saved migrations: resume, list, show, verify, undo and report."""
 
 from __future__ import annotations
 

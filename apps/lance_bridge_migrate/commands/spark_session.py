@@ -1,4 +1,4 @@
-"""The Spark session of a command, and the file that gets Spark's own messages."""
+"""The Spark session of a command, and the log file for Spark's own messages."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _STANDARD_ERROR = 2
 def spark_session(
     namespace: LanceBridgeNamespace | None, settings: SparkSettings, state: str | None
 ) -> Iterator[tuple[Any, migrations.Address]]:
-    """Yield a session, which ends with the block, and its address.
+    """Yield a session, which is stopped after the block, and its address.
 
     Args:
-        namespace: If this is a Hive Metastore and no other is given, Spark reads its tables.
-        state: The state directory, where Spark's log is.
+        namespace: A Hive Metastore whose tables Spark reads unless the settings name another.
+        state: The state directory, which contains Spark's log.
     """
     given = parse_key_values(settings.spark_conf)
     uri = settings.metastore or (None if namespace is None else _metastore_uri(namespace))
@@ -53,7 +53,7 @@ def spark_session(
 
 
 def has_temporary_catalog(spark: Any) -> bool:
-    """Return whether the session's own catalog is in memory, and ends with it."""
+    """Return whether the session's own catalog is in memory."""
     return bool(spark.conf.get(_IMPLEMENTATION, "in-memory") == "in-memory")
 
 
@@ -65,12 +65,12 @@ def _metastore_uri(namespace: LanceBridgeNamespace) -> str | None:
 
 @contextmanager
 def spark_log(state_directory: Path) -> Iterator[Path]:
-    """Redirect the standard error of processes that the block starts to a log file, for good.
+    """Redirect the standard error of processes that the block starts to a log file.
 
-    Log4j writes its first lines before any setting of the session counts, and the JVM writes lines
-    itself. This process writes to its standard error again when the block is left.
+    Session settings do not suffice: Log4j writes its first lines before they apply, and the JVM
+    writes lines itself. The processes stay redirected after the block; this process does not.
 
-    Secrets are replaced, line by line. A file that has grown too large is replaced.
+    Secrets are redacted line by line. A file that is too large is replaced.
 
     Raises:
         ServiceUnavailableError: (17) the file cannot be written.
@@ -97,7 +97,7 @@ def spark_log(state_directory: Path) -> Iterator[Path]:
 
 
 def _copy(reading: int, log: int) -> None:
-    """Write what comes until the last process has ended that could write more."""
+    """Copy lines, redacted, until the last process that can write to the pipe has ended."""
     with open(reading, errors="replace") as source, open(log, "w") as target:
         for line in source:
             target.write(redact(line))

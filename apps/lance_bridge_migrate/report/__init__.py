@@ -1,4 +1,4 @@
-"""The report of a migration: one page for people, with plots, and the same as JSON for programs.
+"""The report of a migration: an HTML page with plots, and the same data as JSON.
 
 report = report_of(Migrations().get(id).record())
 page, data = write(report, Path("report.html"))
@@ -8,7 +8,7 @@ from lance_bridge.extras import require
 
 require("report", "jinja2")
 
-from .model import Report  # noqa: E402 - its packages are checked first
+from .model import Report  # noqa: E402 - needs the extra
 from .page import write  # noqa: E402 - the same
 from .summary import report_of  # noqa: E402 - the same
 

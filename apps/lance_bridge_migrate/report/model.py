@@ -1,6 +1,6 @@
-"""What a report says, as plain fields: the page shows them, and JSON has them all.
+"""The model of a report, which is rendered as the page and written as JSON.
 
-Sizes are in bytes, times in ISO 8601 and UTC, durations in seconds. What is not known is None.
+Sizes are in bytes, times in ISO 8601 and UTC, durations in seconds. Unknown values are None.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from ..plan import ItemType, Model
 from ..record import State, StepState
 
 FORMAT: Final = 1
-"""Of the JSON."""
+"""The version of the JSON format."""
 GENERATOR: Final = "lance-bridge migrate report"
-"""Marks a file as a report, as a page and as JSON."""
+"""Identifies a page or JSON file as a report."""
 
 
 class StepLine(StepState):
-    """One step of one table; ``seconds`` is of the attempt that finished."""
+    """One step of one table; ``seconds`` is the duration of the completed attempt."""
 
     name: str
 
@@ -31,21 +31,21 @@ class ItemLine(Model):
     """One table, or one namespace that had to be created.
 
     Attributes:
-        source: Its names, or one location.
-        target: The same.
-        location: Of its data, if a step noted it.
+        source: The identifier of the source, or one location.
+        target: The identifier of the target, or one location.
+        location: The location of its data, if a step noted it.
         rows_before: Rows of the source.
-        rows_written: Those that the migration wrote.
-        rows_found: Those that verifying counted in the target.
+        rows_written: Rows that the migration wrote.
+        rows_found: Rows that verification counted in the target.
         bytes_before: Bytes of the source's data.
-        bytes_written: Those that the migration wrote.
+        bytes_written: Bytes that the migration wrote.
         bytes_after: Bytes of the target's data.
-        orphaned_bytes_deleted: Bytes of interrupted loads that a later run has deleted.
-        orphaned_bytes_left: Bytes of files that no version names, when the load was done.
-        version: Of the target, or of the source where that is what is copied.
-        seconds: Of all steps that finished; None if none did.
-        rows_per_second: Rows written in those seconds; bytes_per_second alike.
-        verified: How thoroughly it was verified.
+        orphaned_bytes_deleted: Bytes of interrupted loads that a later run deleted.
+        orphaned_bytes_left: Bytes of files that no version referenced after the load.
+        version: The version of the target, or, for copies, of the source.
+        seconds: The duration of all completed steps; None if there are none.
+        rows_per_second: Rows written per second of these steps; likewise bytes_per_second.
+        verified: The level of the last verification.
     """
 
     type: ItemType
@@ -72,26 +72,26 @@ class ItemLine(Model):
 
     @property
     def name(self) -> str:
-        """The name that people read."""
+        """The display name."""
         return display(self.target)
 
     @property
     def source_name(self) -> str:
-        """The name of the source; a namespace has none."""
+        """The display name of the source; "" for a namespace."""
         return "" if self.type is ItemType.NAMESPACE else display(self.source)
 
 
 class CheckLine(Check):
-    """One thing that verifying compared."""
+    """One comparison made by verification."""
 
     table: str
 
 
 class ProblemLine(Model):
-    """What keeps a table from being migrated, what may be unexpected about it, or what failed.
+    """A blocker or warning of the plan, or the error of a table.
 
     Attributes:
-        code: Of the error, as Lance numbers them.
+        code: The error code of the Lance namespace spec.
     """
 
     severity: Literal["error", "blocker", "warning"]
@@ -102,12 +102,12 @@ class ProblemLine(Model):
 
 
 class RunLine(Model):
-    """One run of the migration, or of its undoing.
+    """One run of the migration, or of its undo.
 
     Attributes:
         type: ``run`` or ``undo``.
-        end: ``stopped`` is Ctrl-C; ``not noted``: it was cut off, or still runs.
-        seconds: Up to its end, or else up to the last step that it noted.
+        end: ``stopped`` by Ctrl-C; ``not noted`` if it was cut off or still runs.
+        seconds: The time until its end, or else until the last recorded step.
     """
 
     type: str
@@ -124,9 +124,9 @@ class Total(Model):
     """A sum over tables.
 
     Attributes:
-        total: None if it is known for no table.
-        known: For how many tables it is known.
-        tables: Of how many there are.
+        total: The sum; None if the value is known for no table.
+        known: The number of tables whose value is known.
+        tables: The number of all tables.
     """
 
     total: int | None = None
@@ -138,12 +138,12 @@ class Totals(Model):
     """Sums over all tables.
 
     Attributes:
-        rows_planned: Of the tables that the plan has to do; bytes_planned alike.
-        rows_written: Of the tables that are done; the bytes alike.
-        size_ratio: Bytes after to bytes before, of the tables of which both are known.
-        seconds: Of all runs, verifying included; undoing is not.
-        step_seconds: Of all steps, several of which run at once.
-        rows_per_second: Rows written in the seconds of the runs; the other speeds alike.
+        rows_planned: Source rows of the tables to migrate; likewise bytes_planned.
+        rows_written: Rows of completed tables; likewise the bytes.
+        size_ratio: Bytes after divided by bytes before, for tables with both known.
+        seconds: The duration of all runs, including verification, without undo.
+        step_seconds: The duration of all steps, some of which ran in parallel.
+        rows_per_second: Rows written per second of the runs; likewise the other rates.
     """
 
     tables: int = 0
@@ -164,20 +164,20 @@ class Totals(Model):
 
 
 class CommandLine(Model):
-    """A command that can be run next."""
+    """A suggested next command."""
 
     purpose: str
     command: str
 
 
 class Report(Model):
-    """All that a report says about a migration; see `report_of`.
+    """The report of a migration; see `report_of`.
 
     Attributes:
-        made: When the report was made.
-        options: Those of the migration, without values that may be secret.
-        counts: How many items are in each state.
-        checks: Those that differ first.
+        made: The time at which the report was made.
+        options: The options of the migration, without values that may be secret.
+        counts: The number of items in each state.
+        checks: All checks, failed ones first.
     """
 
     generator: Literal["lance-bridge migrate report"] = GENERATOR

@@ -1,8 +1,8 @@
-"""The page of a report: one file that loads nothing, for screens of any size and for paper.
+"""The HTML page of a report: a self-contained file for screens of any size and for print.
 
-Plots are bars of the largest tables. Where the largest of them is far from the smallest, bars are
-logarithmic: else most of them could not be seen. Parts of a bar mean nothing there, so that a table
-has one bar for its whole time. Colours are those of Okabe and Ito, which people with colour
+Plots are bar charts of the largest tables. If the longest bar is much longer than the shortest, the
+scale is logarithmic, so that short bars stay visible. Bars are then not stacked, because parts of a
+logarithmic bar have no meaning. The colours are those of Okabe and Ito, which people with colour
 blindness can distinguish.
 """
 
@@ -27,18 +27,18 @@ from ..record import State
 from .model import GENERATOR, ItemLine, Report
 
 MAX_LINES: Final = 500
-"""Of each table of the page; JSON has all."""
+"""The maximum number of rows in each table of the page; JSON has all."""
 MAX_ROWS = 30
-"""Tables of a plot."""
+"""The maximum number of tables in a plot."""
 
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7")
 _OTHERS, _OTHERS_COLOUR = "other steps", "#999999"
 _MAX_RATIO = 30
-"""How many times the smallest bar the longest is where bars become logarithmic."""
+"""The ratio of the longest to the shortest bar above which the scale is logarithmic."""
 NOT_KNOWN = "not known"
 
 _HEAD = 2000
-"""Bytes in which a report says what it is."""
+"""The first bytes of a file, in which a report contains its generator."""
 _FIRST = (State.FAILED, State.DIFFERS, State.STARTED, State.UNDOING, State.BLOCKED, State.PLANNED)
 _MAX_NAME, _MAX_VALUE = 200, 300
 _BREAKS = re.compile(r"(?<=[./_\\-])(?=[^./_\\-])")
@@ -47,13 +47,14 @@ _MINUTE, _HOUR = 60, 3600
 
 
 def write(report: Report, page: Path) -> tuple[Path, Path]:
-    """Write a report as a page and as JSON of the same name; those of an earlier one are replaced.
+    """Write a report as a page and as JSON of the same name, replacing an earlier report.
 
     Args:
         page: A file ``*.html``.
 
     Raises:
-        InvalidInputError: (13) another name; an existing file is no report; it cannot be written.
+        InvalidInputError: (13) the name does not end with .html, an existing file is not a report,
+            or the files cannot be written.
     """
     if page.suffix.lower() not in (".html", ".htm"):
         raise invalid(f"The report is a page: its name must end with .html, not {page.name}")
@@ -70,7 +71,7 @@ def write(report: Report, page: Path) -> tuple[Path, Path]:
 
 
 def _require_report(path: Path) -> None:
-    """Raise InvalidInput (13) for an existing file that is no report."""
+    """Raise InvalidInput (13) if an existing file is not a report."""
     if not path.exists():
         return
     with path.open("rb") as file:
@@ -79,10 +80,10 @@ def _require_report(path: Path) -> None:
 
 
 def page_of(report: Report, data_name: str) -> str:
-    """Return the page of a report.
+    """Return the page of a report as HTML.
 
     Args:
-        data_name: The name of the file that has the same as JSON.
+        data_name: The name of the report's JSON file.
     """
     return (
         _environment()
@@ -100,7 +101,7 @@ def page_of(report: Report, data_name: str) -> str:
 
 
 def _rank(item: ItemLine) -> int:
-    """Return the position of an item: those first that need attention."""
+    """Return the sort key of an item; items that need attention come first."""
     return _FIRST.index(item.state) if item.state in _FIRST else len(_FIRST)
 
 
@@ -117,24 +118,24 @@ def _environment() -> Environment:
     return environment
 
 
-# -- how people read values ------------------------------------------------------------------------
+# -- formatting ------------------------------------------------------------------------------------
 
 
 def number(value: float | None) -> str:
-    """Return a number with separators of thousands: 12,345."""
+    """Format a number with thousands separators: 12,345."""
     if value is None:
         return NOT_KNOWN
     return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
 
 
 def _short(value: float) -> str:
-    """Return a number to three digits."""
+    """Format a number with three significant digits."""
     digits = 0 if value >= 100 or value == 0 else 1 if value >= 10 else 2
     return f"{value:,.{digits}f}"
 
 
 def size(value: float | None) -> str:
-    """Return bytes in powers of 1,000: 1.2 GB."""
+    """Format bytes in powers of 1,000: 1.2 GB."""
     if value is None:
         return NOT_KNOWN
     power = 0
@@ -144,17 +145,17 @@ def size(value: float | None) -> str:
 
 
 def speed(value: float | None) -> str:
-    """Return bytes per second: 12.3 MB/s."""
+    """Format bytes per second: 12.3 MB/s."""
     return NOT_KNOWN if value is None else f"{size(value)}/s"
 
 
 def rate(value: float | None, unit: str = "rows") -> str:
-    """Return how many per second: 1,234 rows/s."""
+    """Format a rate: 1,234 rows/s."""
     return NOT_KNOWN if value is None else f"{_short(value)} {unit}/s"
 
 
 def seconds(value: float | None) -> str:
-    """Return a duration: 0.123 s, 12.3 s, 2 min 5 s, 1 h 2 min."""
+    """Format a duration: 0.123 s, 12.3 s, 2 min 5 s, 1 h 2 min."""
     if value is None:
         return NOT_KNOWN
     if value < _MINUTE:
@@ -166,7 +167,7 @@ def seconds(value: float | None) -> str:
 
 
 def moment(text: str | None) -> str:
-    """Return a time without its fractions: 2026-01-31 12:34:56 UTC."""
+    """Format a time without fractions of a second: 2026-01-31 12:34:56 UTC."""
     if not text:
         return ""
     try:
@@ -177,19 +178,19 @@ def moment(text: str | None) -> str:
 
 
 def value(found: Any) -> str:
-    """Return what a check found, or an option's value, cut if it is long."""
+    """Format a value of a check or option, truncated if it is long."""
     if found is None:
         return "-"
     return cut(found if isinstance(found, str) else json.dumps(found, ensure_ascii=False))
 
 
 def cut(text: str, longest: int = _MAX_VALUE) -> str:
-    """Return the start of a long text."""
+    """Truncate a long text."""
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
 def name(text: str) -> Markup:
-    """Return a name that a browser may break behind a dot, a slash or an underscore."""
+    """Return a name with possible line breaks after dots, slashes, hyphens and underscores."""
     return Markup("<wbr>").join(_BREAKS.split(cut(text, _MAX_NAME)))
 
 
@@ -202,7 +203,7 @@ class Row:
 
     Attributes:
         bars: The value of each series, in seconds, bytes or rows.
-        rank: How large the table is: the largest are shown.
+        rank: The size of the table, by which the largest are chosen.
     """
 
     item: ItemLine
@@ -212,13 +213,13 @@ class Row:
 
 @dataclass(frozen=True)
 class Plot:
-    """Bars of tables, the largest ones.
+    """A bar chart of the largest tables.
 
     Attributes:
-        quantity: What the bars show, which says how the template writes the value of a row.
-        colours: Of each series, in the order in which bars are drawn.
-        left_out: How many tables are not shown.
-        is_stacked: Whether a table's bars are parts of one.
+        quantity: The quantity of the bars, by which the template formats the value of a row.
+        colours: The colour of each series, in drawing order.
+        left_out: The number of tables that are not shown.
+        is_stacked: Whether a table's bars are stacked.
     """
 
     title: str
@@ -231,31 +232,31 @@ class Plot:
 
     @property
     def lengths(self) -> list[float]:
-        """All bars that have a length; stacked ones count as one bar."""
+        """The lengths of all bars above 0; stacked bars count as one."""
         if self.is_stacked:
             return [total for row in self.rows if (total := sum(row.bars.values())) > 0]
         return [length for row in self.rows for length in row.bars.values() if length > 0]
 
     def width(self, length: float) -> float:
-        """Return the width of a bar, in percent of the longest one."""
+        """Return the width of a bar in percent of the longest."""
         longest = max(self.lengths, default=0.0)
         if not length:
             return 0.0
         if not self.is_logarithmic:
             return round(100 * length / longest, 2)
-        least = min(self.lengths) / 3  # so that the shortest bar has a width, too
+        least = min(self.lengths) / 3  # so that the shortest bar has a width
         return round(100 * math.log(length / least) / math.log(longest / least), 2)
 
 
 def plots_of(report: Report) -> list[Plot]:
-    """Return the plots for which there are values."""
+    """Return the plots that have values."""
     tables = [each for each in report.items if each.type is ItemType.TABLE]
     found = [_times(tables), _sizes(tables), _bytes_per_second(tables), _rows_per_second(tables)]
     return [plot for plot in found if plot.rows]
 
 
 def _times(tables: Sequence[ItemLine]) -> Plot:
-    """Return the time of each table, by step; the steps that took longest have colours."""
+    """Return the time of each table by step; the longest steps have their own colours."""
     steps = [
         (table, {step.name: step.seconds for step in table.steps if step.seconds is not None})
         for table in tables
@@ -307,7 +308,7 @@ def _rows_per_second(tables: Sequence[ItemLine]) -> Plot:
 
 
 def _largest(plot: Plot) -> Plot:
-    """Return a plot of the largest tables, the largest first."""
+    """Return a plot reduced to the largest tables, sorted by size."""
     ranked = sorted(plot.rows, key=lambda row: -row.rank)
     plot = replace(plot, rows=ranked[:MAX_ROWS], left_out=max(0, len(ranked) - MAX_ROWS))
     if not plot.lengths or max(plot.lengths) <= _MAX_RATIO * min(plot.lengths):

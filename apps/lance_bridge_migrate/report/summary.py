@@ -1,4 +1,4 @@
-"""Computing a report from a record, without secrets."""
+"""Compute a report from a record, without secrets."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from .model import (
 
 
 def report_of(record: Record, state_directory: str | None = None) -> Report:
-    """Return the report of a migration. Of facts, only those that are named here are taken over.
+    """Return the report of a migration. Only the facts named in this module are included.
 
     Args:
-        state_directory: For commands, if they have to name it.
+        state_directory: The state directory for the suggested commands, unless it is the default.
     """
     plan, states = record.plan, list(record.items.values())
     items = tuple(_item(each) for each in states)
@@ -81,11 +81,11 @@ def _item(state: ItemState) -> ItemLine:
         state=state.state,
         nothing_to_do=item.nothing_to_do,
         location=location if isinstance(location, str) and location else None,
-        rows_before=_first(item.rows, _rows(checks, lambda each: each.expected)),
+        rows_before=_first_known(item.rows, _rows(checks, lambda each: each.expected)),
         rows_written=rows_written,
         rows_deleted=_count(facts, "rows_deleted"),
         rows_found=_rows(checks, lambda each: each.found),
-        bytes_before=_first(_count(facts, "bytes_before"), item.bytes),
+        bytes_before=_first_known(_count(facts, "bytes_before"), item.bytes),
         bytes_written=bytes_written,
         bytes_after=_count(facts, "bytes_after"),
         orphaned_bytes_deleted=_count(facts, "orphaned_bytes_deleted"),
@@ -100,22 +100,22 @@ def _item(state: ItemState) -> ItemLine:
 
 
 def _count(facts: Facts, name: str) -> int | None:
-    return _whole(facts.get(name))
+    return _count_or_none(facts.get(name))
 
 
-def _whole(value: object) -> int | None:
-    """Return a number that counts something; None for whatever else may have been noted."""
+def _count_or_none(value: object) -> int | None:
+    """Return a non-negative integer, or None for any other value."""
     if isinstance(value, bool) or not isinstance(value, int):
         return None
     return value if value >= 0 else None
 
 
-def _first(*values: int | None) -> int | None:
+def _first_known(*values: int | None) -> int | None:
     return next((each for each in values if each is not None), None)
 
 
 def _rows(checks: Iterable[Check], side: Callable[[Check], object]) -> int | None:
-    return _first(*(_whole(side(each)) for each in checks if each.name == "rows"))
+    return _first_known(*(_count_or_none(side(each)) for each in checks if each.name == "rows"))
 
 
 def _per_second(amount: int | None, seconds: float | None) -> float | None:
@@ -156,13 +156,13 @@ def _runs(record: Record) -> Iterator[RunLine]:
         if time
     ]
     for run, following in zip_longest(record.runs, record.runs[1:]):
-        last = run.ended or _last_noted(run, following, times)
+        last = run.ended or _last_step_time(run, following, times)
         yield RunLine(
             type=run.event,
             started=run.started,
             ended=run.ended,
             end=_end_of(run),
-            seconds=_between(run.started, last) if last else None,
+            seconds=_seconds_between(run.started, last) if last else None,
             **{name: run.options.get(name) for name in ("at_once", "verify", "skip_blocked")},
         )
 
@@ -173,8 +173,8 @@ def _end_of(run: RunState) -> Literal["ended", "stopped", "not noted"]:
     return "stopped" if run.is_stopped else "ended"
 
 
-def _last_noted(run: RunState, following: RunState | None, times: Iterable[str]) -> str | None:
-    """Return when a run that was cut off noted its last step. Times sort as texts do."""
+def _last_step_time(run: RunState, following: RunState | None, times: Iterable[str]) -> str | None:
+    """Return the time of the last step of a run that was cut off. Times sort as text."""
     return max(
         (
             each
@@ -185,14 +185,14 @@ def _last_noted(run: RunState, following: RunState | None, times: Iterable[str])
     )
 
 
-def _between(started: str, ended: str) -> float | None:
-    first, last = _moment(started), _moment(ended)
+def _seconds_between(started: str, ended: str) -> float | None:
+    first, last = _parse_time(started), _parse_time(ended)
     if first is None or last is None:
         return None
     return round(max(0.0, (last - first).total_seconds()), 3)
 
 
-def _moment(text: str) -> datetime | None:
+def _parse_time(text: str) -> datetime | None:
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
@@ -254,16 +254,16 @@ _OVER = (State.DONE, State.DIFFERS, State.NOTHING_TO_DO)
 
 
 def _commands(record: Record, state_directory: str | None = None) -> Iterator[CommandLine]:
-    """Yield the commands that can be run next."""
+    """Yield suggested next commands."""
 
     def command(purpose: str, verb: str, *options: str) -> CommandLine:
         directory = ("--state", state_directory) if state_directory else ()
         words = ("lance-bridge", "migrate", verb, record.plan.id, *options, *directory)
         return CommandLine(purpose=purpose, command=shlex.join(words))
 
-    if _is_to_resume(record):
+    if _can_resume(record):
         purpose = "Resume what is not done" if record.runs else "Carry it out"
-        blocked = ("--skip-blocked",) if _needs_to_skip(record) else ()
+        blocked = ("--skip-blocked",) if _needs_skip_blocked(record) else ()
         yield command(purpose, "resume", *blocked)
     if any(each.is_done and not each.undo_started for each in record.items.values()):
         purpose = "Compare all values with the source"
@@ -274,14 +274,14 @@ def _commands(record: Record, state_directory: str | None = None) -> Iterator[Co
     yield command("Show its state", "show")
 
 
-def _is_to_resume(record: Record) -> bool:
-    """Return whether a run would have anything to do: an undone migration is not run again."""
+def _can_resume(record: Record) -> bool:
+    """Return whether a run would have anything to do. Undone migrations cannot run again."""
     to_do = [each for each in record.items.values() if each.item.is_to_do]
     return not record.undo_has_started and any(each.state not in _OVER for each in to_do)
 
 
-def _needs_to_skip(record: Record) -> bool:
-    """Return whether --skip-blocked must be given: a run has the options of the last one."""
+def _needs_skip_blocked(record: Record) -> bool:
+    """Return whether --skip-blocked must be given, because the last run did not have it."""
     runs = [each for each in record.runs if each.event == "run"]
     return bool(record.plan.blocked) and not (runs and runs[-1].options.get("skip_blocked"))
 
@@ -292,11 +292,11 @@ def _needs_to_skip(record: Record) -> bool:
 HIDDEN = "(not shown)"
 
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
-"""Controls except tabs and ends of lines, surrogates, and what XML forbids."""
+"""Control characters except tab and newline, surrogates, and characters forbidden in XML."""
 
 
 def without_secrets(value: Any) -> Any:
-    """Return JSON with the texts hidden whose keys say that they are secret."""
+    """Return JSON in which strings with secret keys are hidden."""
     if isinstance(value, dict):
         return {key: _hide_secret(str(key), each) for key, each in value.items()}
     if isinstance(value, list | tuple):
@@ -316,9 +316,9 @@ def _is_secret(key: str) -> bool:
 
 
 def sanitize(value: Any) -> Any:
-    """Return JSON that any page and any reader of JSON takes, without passwords in its texts.
+    """Return JSON that is valid in any page and parser, with secrets in strings redacted.
 
-    NaN and infinity become text; unprintable characters are replaced.
+    NaN and infinity become strings; unprintable characters are replaced.
     """
     if isinstance(value, dict):
         return {sanitize(key): sanitize(each) for key, each in value.items()}
@@ -326,8 +326,8 @@ def sanitize(value: Any) -> Any:
         return [sanitize(each) for each in value]
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
-    return _text(value) if isinstance(value, str) else value
+    return _sanitize_text(value) if isinstance(value, str) else value
 
 
-def _text(text: str) -> str:
+def _sanitize_text(text: str) -> str:
     return redact(_UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text))

@@ -1,11 +1,11 @@
-"""Migrations: planned by reading, shown, carried out, recorded, verified, and undone.
+"""Migrations: plan, execute, record, verify and undo them.
 
 endpoints = Endpoints(directory, namespace, directory.address, address_of(namespace))
 plan = make_plan(migration_type("register"), endpoints, {"namespace": ["sales"]})
 migration = Migrations().add(plan)
 record = execute(migration_type("register"), endpoints, migration)
 
-A name is imported when it is first used: ``lance-bridge migrate --help`` needs none of them.
+Names are imported on first use, because ``lance-bridge migrate --help`` needs none of them.
 """
 
 from importlib import import_module
@@ -39,7 +39,7 @@ _NAMES = {
     "run": ("RunOptions", "execute", "make_plan", "undo", "verify"),
     "store": ("Migration", "Migrations"),
 }  # fmt: skip
-"""Public names by the module that declares them."""
+"""The public names of each module."""
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 
 __all__ = [
@@ -73,7 +73,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used (PEP 562)."""
+    """Import a public name on first use (PEP 562)."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(f".{_MODULES[name]}", __name__), name)

@@ -1,4 +1,4 @@
-"""Source and target of a migration, connected now and found again later."""
+"""The source and target of a migration, and the addresses to reconnect to them."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from .plan import Address
 
 DIRECTORY = "dir"
 SPARK = "spark"
-"""What the address of a Spark session is named."""
+"""The name in the address of a Spark session."""
 _ROOT = "root"
 
 
 @dataclass(frozen=True)
 class Endpoints:
-    """Source and target, connected, and how a later run finds them again.
+    """A connected source and target, with the addresses that a later run reconnects to.
 
     Attributes:
-        source: A namespace, a `Directory` or a Spark session; the target alike.
+        source: A namespace, a `Directory` or a Spark session; likewise the target.
     """
 
     source: Any
@@ -38,19 +38,19 @@ class Endpoints:
 
     @property
     def source_tables(self) -> Tables:
-        """The tables of the source, where that is a catalog."""
+        """The tables of the source, which must be a catalog."""
         tables: Tables = self.source.tables
         return tables
 
     @property
     def target_tables(self) -> Tables:
-        """The tables of the target, where that is a catalog."""
+        """The tables of the target, which must be a catalog."""
         tables: Tables = self.target.tables
         return tables
 
 
 def address_of(namespace: LanceBridgeNamespace) -> Address:
-    """Return how a later run connects to the same catalog; without its secrets."""
+    """Return the address by which a later run connects to the same catalog, without secrets."""
     found = type(namespace)
     class_path = f"{found.__module__}.{found.__qualname__}"
     is_installed = catalogs().get(namespace.impl) == class_path
@@ -64,10 +64,10 @@ def address_of(namespace: LanceBridgeNamespace) -> Address:
 
 @contextmanager
 def catalog_at(address: Address, secrets: Mapping[str, str]) -> Iterator[LanceBridgeNamespace]:
-    """Connect to the catalog that a plan names.
+    """Connect to the catalog at the address of a plan.
 
     Raises:
-        InvalidInputError: (13) the same name and properties now lead to another catalog.
+        InvalidInputError: (13) the address now leads to another catalog.
     """
     given = {**address.properties, **secrets}
     found = require_lance_bridge(connect(address.name, given), address.name)
@@ -85,8 +85,8 @@ class Directory:
     """A directory of tables, local or in an object store.
 
     Attributes:
-        root: Its location in the spelling for Lance.
-        storage: The store, with its options.
+        root: Its location in the form that Lance uses.
+        storage: The store and its options.
     """
 
     root: str
@@ -97,15 +97,15 @@ class Directory:
         """Return a directory, which need not exist. Raises InvalidInput (13): a bad location.
 
         Args:
-            options: Those of the store, as Lance takes them.
+            options: Storage options, as Lance accepts them.
         """
-        # A whole bucket is allowed: the location of a table in it is checked.
+        # Check the location of a table in it, because the root may be a whole bucket.
         locations.check(locations.join(root, "table.lance"))
         return cls(locations.for_lance(root), TableStorage(options or {}))
 
     @property
     def address(self) -> Address:
-        """How a later run finds it; without the secrets among the options."""
+        """The address by which a later run finds the directory, without secret options."""
         options = {f"{STORAGE_PREFIX}{k}": v for k, v in self.storage.options.items()}
         shown = {k: v for k, v in options.items() if not CatalogConfig.is_secret(k)}
         return Address(name=DIRECTORY, properties={_ROOT: self.root, **shown}, connection=self.root)
@@ -113,7 +113,7 @@ class Directory:
 
 @contextmanager
 def directory_at(address: Address, secrets: Mapping[str, str]) -> Iterator[Directory]:
-    """Yield the directory that a plan names.
+    """Yield the directory at the address of a plan.
 
     Args:
         secrets: Properties ``storage.<option>``.

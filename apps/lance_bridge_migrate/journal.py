@@ -1,4 +1,4 @@
-"""The journal of a migration: one JSON object a line, appended, and on disk before it counts."""
+"""The append-only journal of a migration, with one JSON object per line."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ Name = Literal[
 
 
 _DEFERRED = ("done", "verified", "undo_done")
-"""Events that a crash may lose: what they say is found out again."""
+"""Events that a crash may lose, because the next run detects again what they say."""
 
 
 class Failure(Model):
-    """An error of the library: its code, and its message, which holds no secret."""
+    """The code and the message of an error; the message contains no secrets."""
 
     code: int
     message: str
 
 
 class Check(Model):
-    """One thing that verifying compared.
+    """One comparison made by verification.
 
     Attributes:
         name: What was compared: ``rows``, ``schema``, ``checksum``, ….
-        column: Of which column, or "" for the whole table.
+        column: The compared column, or "" for the whole table.
     """
 
     name: str
@@ -50,15 +50,16 @@ class Check(Model):
 
 
 class Event(Model):
-    """One line.
+    """One line of the journal.
 
     Attributes:
-        event: ``run`` and ``undo`` start a run; ``started``, ``note``, ``done`` and ``failed`` are
-            of one step of one item; ``verified`` of an item; ``ended`` and ``stopped`` end a run.
-        at: When, in ISO 8601 and UTC.
-        facts: What the step found out or is about to do; for ``run``, its options.
-        seconds: How long the step took.
-        is_last: Whether the item is done with this step.
+        event: ``run`` and ``undo`` start a run; ``started``, ``note``, ``done`` and ``failed``
+            belong to a step of an item; ``verified`` to an item; ``ended`` and ``stopped`` end a
+            run.
+        at: The time, in ISO 8601 and UTC.
+        facts: What the step found or is about to do; for ``run``, its options.
+        seconds: The duration of the step.
+        is_last: Whether this was the item's last step.
     """
 
     event: Name
@@ -79,7 +80,7 @@ class Event(Model):
 
 @contextmanager
 def file_errors(directory: Path) -> Iterator[None]:
-    """Translate errors of files in the state directory into ServiceUnavailable (17)."""
+    """Translate file errors in the state directory into ServiceUnavailable (17)."""
     try:
         yield
     except OSError as error:
@@ -90,7 +91,7 @@ def file_errors(directory: Path) -> Iterator[None]:
 
 
 def read(path: Path) -> list[Event]:
-    """Return all events; what a crash left of the last lines is left out.
+    """Return all events, without the incomplete last lines that a crash may leave.
 
     Raises:
         InvalidTableStateError: (19) a line before the last ones is not an event.
@@ -100,12 +101,12 @@ def read(path: Path) -> list[Event]:
 
 
 def _parse(path: Path) -> tuple[list[Event], int]:
-    """Return all events, and how many bytes they have."""
+    """Return all events and their size in bytes."""
     content = path.read_bytes() if path.exists() else b""
     events: list[Event] = []
     size, torn = 0, 0
     for number, line in enumerate(content.splitlines(keepends=True), 1):
-        event = _event(line)
+        event = _parse_line(line)
         if event is None:
             torn = torn or number
         elif torn:
@@ -119,7 +120,7 @@ def _parse(path: Path) -> tuple[list[Event], int]:
     return events, size
 
 
-def _event(line: bytes) -> Event | None:
+def _parse_line(line: bytes) -> Event | None:
     if not line.endswith(b"\n"):
         return None
     try:
@@ -129,7 +130,7 @@ def _event(line: bytes) -> Event | None:
 
 
 def sync_directory(directory: Path) -> None:
-    """Write the names of a directory's files to disk."""
+    """Sync a directory, so that the names of its files are on disk."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -138,15 +139,15 @@ def sync_directory(directory: Path) -> None:
 
 
 class Journal:
-    """Appends events. For one process, which holds the migration's lock, and its threads.
+    """Appends events. The process must hold the migration's lock; its threads may share a journal.
 
-    When `append` returns, the operating system has the event, so that it outlives the process. All
-    events but `_DEFERRED` are on disk then, to outlive the machine before the next change is made;
-    those go to disk with the next event, and at the end. Threads share a write to the disk.
+    When `append` returns, the operating system has the event, so that it survives the process.
+    Events that must also survive a crash of the machine are then on disk; those in `_DEFERRED` are
+    synced with a later event or on close. Threads share one fsync.
     """
 
     def __init__(self, path: Path) -> None:
-        """Open a journal; remove what a crash left of its last lines."""
+        """Open a journal, and remove incomplete last lines that a crash left."""
         self._path = path
         _, size = _parse(path)
         self._file = path.open("ab")
@@ -158,7 +159,7 @@ class Journal:
         self._synced = 0
 
     def append(self, event: Event) -> None:
-        """Add one event; see the class. Raises ServiceUnavailable (17)."""
+        """Append an event, as the class describes. Raises ServiceUnavailable (17)."""
         with file_errors(self._path.parent):
             with self._writing:
                 self._file.write(event.to_line())
@@ -171,13 +172,13 @@ class Journal:
     def _sync(self, wanted: int) -> None:
         with self._syncing:
             if self._synced >= wanted:
-                return  # another thread's write to the disk had this one in it
+                return  # another thread's fsync included this event
             with self._writing:
                 reached = self._written
             os.fsync(self._file.fileno())
             self._synced = reached
 
     def close(self) -> None:
-        """Write all to disk, and close the file. Raises ServiceUnavailable (17)."""
+        """Sync and close the file. Raises ServiceUnavailable (17)."""
         with file_errors(self._path.parent), self._file:
             self._sync(self._written)

@@ -1,4 +1,4 @@
-"""How thoroughly tables are verified: imported where a command only needs the choices."""
+"""The levels of verification, apart from `run` so that commands import them quickly."""
 
 from __future__ import annotations
 
@@ -17,6 +17,6 @@ class Level(str, Enum):
     """All rows, by a checksum of each column."""
 
     def includes(self, other: Level) -> bool:
-        """Return True where this level is `other` or a more thorough one."""
+        """Return whether this level is `other` or more thorough."""
         levels = list(Level)
         return levels.index(self) >= levels.index(other)

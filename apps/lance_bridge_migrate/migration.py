@@ -1,7 +1,7 @@
-"""A type of migration: a class that plans, names its steps, verifies, and can undo them.
+"""The base class of migration types, which plan, declare their steps, verify, and undo.
 
-It makes no threads, writes no journal and prints nothing: `run` and the command line do that for
-all types alike.
+A type starts no threads, writes no journal and prints nothing: `run` and the command line do that
+for all types.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ MIGRATION_TYPES = {
     "catch-up": "catchup.CatchUp",
     "export": "export.Export",
 }
-"""Name to module and class; a module is imported when its type is asked for."""
+"""Module and class of each type; a module is imported when its type is requested."""
 
 
 def migration_type(name: str) -> MigrationType:
     """Return the type of migration with a name.
 
     Raises:
-        InvalidInputError: (13) there is none of that name.
-        UnsupportedOperationError: (0) an extra is missing; with the command that installs it.
+        InvalidInputError: (13) the name is unknown.
+        UnsupportedOperationError: (0) an extra is missing; the message says how to install it.
     """
     if name not in MIGRATION_TYPES:
         known = ", ".join(sorted(MIGRATION_TYPES))
@@ -59,7 +59,7 @@ def migration_type(name: str) -> MigrationType:
 
 
 class Options(BaseModel):
-    """Base of a migration's options: a model that JSON holds, without secrets."""
+    """Base of a migration's options: a JSON model without secrets."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -71,11 +71,11 @@ def _without_password(text: str) -> str:
 
 
 PlainLocation = Annotated[str, AfterValidator(_without_password)]
-"""A path or URI among the options: one without a user and password."""
+"""An option that is a path or URI without a user and password."""
 
 
 class ItemFacts(BaseModel):
-    """Base of what a migration notes about an item when it plans, as `Item.facts` holds it."""
+    """Base of the facts that a migration stores in `Item.facts` when it plans."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -85,7 +85,7 @@ class ItemFacts(BaseModel):
         return cls.model_validate(item.facts)
 
     def to_json(self) -> Facts:
-        """Return the facts as an item holds them."""
+        """Return the facts in the form of `Item.facts`."""
         return self.model_dump(mode="json")
 
 
@@ -98,38 +98,38 @@ class Survey:
 
 
 class NullProgress:
-    """Ignores the progress of a run, which comes from many threads; the command line shows it."""
+    """Ignores the progress of a run. Subclasses that show it are called from many threads."""
 
     def announce(self, text: str) -> None:
-        """A part of the work starts that may take long."""
+        """Announce a part of the work that may take long."""
 
     def start(self, total: int) -> None:
-        """A run starts, with so many items to do."""
+        """Start a run of `total` items."""
 
     def step(self, item: Item, name: str) -> None:
-        """An item's step starts."""
+        """Start a step of an item."""
 
     def advance(self, item: Item, rows: int, size: int) -> None:
-        """So many more rows and bytes of an item are done."""
+        """Add to the rows and bytes that are done of an item."""
 
     def end(self, item: Item, error: LanceNamespaceError | None) -> None:
-        """An item is done, or failed."""
+        """End an item, which is done or failed with an error."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """What a step of one item works with, in one run.
+    """The context of one step of one item in one run.
 
     Attributes:
-        plan: The plan that the item is in.
-        options: Those of the migration: its `MigrationType.options_type`.
-        mark: What the migration writes where it can (`targets.MARK`), to recognise its own work.
-        facts: The item's, and what earlier steps and runs noted.
+        plan: The plan that contains the item.
+        options: The migration's options, of type `MigrationType.options_type`.
+        mark: Written by the migration where possible (`targets.MARK`) to recognise its own work.
+        facts: The item's facts and those that earlier steps and runs noted.
         keep: Writes facts to the journal.
-        stopping: Set once the run is to stop; a long step checks it between two parts of its work,
-            notes where it is, and raises `Stopped`.
+        stopping: Set when the run should stop. A long step checks it between two parts of its
+            work, notes its progress, and raises `Stopped`.
         is_repeated: Whether an earlier run started the step, even if it was undone since.
-        prefetched: What `MigrationType.prefetch` returned for the item, when it is verified.
+        prefetched: During verification, what `MigrationType.prefetch` returned for the item.
     """
 
     endpoints: Endpoints
@@ -146,43 +146,43 @@ class Work:
 
     @property
     def source_tables(self) -> Tables:
-        """The tables of the source, where that is a catalog."""
+        """The tables of the source, which must be a catalog."""
         return self.endpoints.source_tables
 
     @property
     def target_tables(self) -> Tables:
-        """The tables of the target, where that is a catalog."""
+        """The tables of the target, which must be a catalog."""
         return self.endpoints.target_tables
 
     def note(self, **facts: Any) -> None:
-        """Keep facts for the steps to come, for later runs and for undoing; they are on disk then.
+        """Write facts to disk for later steps, later runs and undo.
 
-        Note before a change what is needed to recognise it or to undo it.
+        Before a change, note what is needed to recognise it or to undo it.
         """
         self.facts.update(facts)
         self.keep(facts)
 
     def advance(self, rows: int = 0, size: int = 0) -> None:
-        """Report how many more rows and bytes are done."""
+        """Report additional rows and bytes that are done."""
         self.progress.advance(self.item, rows, size)
 
 
 class Stopped(Exception):
-    """A step ends early because the run is to stop. The next run starts the step again."""
+    """A step ended early because the run should stop. The next run starts the step again."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One change of the target. It may be started any number of times, and is done once.
+    """One change to the target. It may be started any number of times, and takes effect once.
 
     Attributes:
-        do: Makes the change, or finds by the mark or by the noted facts that an earlier run made
-            it, and then makes what is missing. Returns facts to keep, or None. Raises an error of
-            the library where it cannot.
-        undo: Undoes the change, as far as it was made; safe to repeat. None for a step that leaves
+        do: Makes the change. If the mark or the noted facts show that an earlier run made it, only
+            completes it. Returns facts to keep, or None. Raises a `LanceNamespaceError` if it
+            fails.
+        undo: Undoes the change as far as it was made; safe to repeat. None if the step leaves
             nothing to undo.
-        check_undo: Raises an error of the library where `undo` would undo what others did; reads
-            only. Called for all items before the first is undone.
+        check_undo: Raises a `LanceNamespaceError` if `undo` would revert changes of other writers.
+            Only reads. Called for all items before the first is undone.
     """
 
     name: str
@@ -192,77 +192,77 @@ class Step:
 
 
 class MigrationType(ABC):
-    """A type of migration, between two catalogs unless it says otherwise.
+    """A type of migration, between two catalogs by default.
 
-    It has no state of its own: all that lasts is in facts and options.
+    It is stateless: everything persistent is in facts and options.
     """
 
     name: ClassVar[str]
-    """Names it in plans and on the command line."""
+    """The name in plans and on the command line."""
     options_type: ClassVar[type[Options]]
     reading_step: ClassVar[str | None] = None
-    """The step that reads the source's data. Until it is done, later runs compare the source with
-    the plan again, too; without one that ends with the first step that is started."""
+    """The step that reads the source's data. Later runs compare the source with the plan until this
+    step is done, or, if it is None, until any step is started."""
 
     def connect_source(
         self, address: Address, secrets: Mapping[str, str]
     ) -> AbstractContextManager[Any]:
-        """Connect to the source again, for a run of a plan that is kept. Changes nothing there.
+        """Connect to the source of a saved plan. Does not change it.
 
         Args:
-            address: As the plan has it.
-            secrets: Properties that the caller gives again, for what the address leaves out.
+            address: The source's address in the plan.
+            secrets: Properties that the address omits.
 
         Raises:
-            InvalidInputError: (13) it is no longer what it was when the plan was made.
+            InvalidInputError: (13) it is no longer the source that the plan was made for.
         """
         return catalog_at(address, secrets)
 
     def connect_target(
         self, address: Address, secrets: Mapping[str, str]
     ) -> AbstractContextManager[Any]:
-        """Connect to the target again; the same errors."""
+        """Connect to the target of a saved plan. Raises the same errors."""
         return catalog_at(address, secrets)
 
     @abstractmethod
     def survey(self, endpoints: Endpoints, options: Any) -> Survey:
-        """Find out what is to be done, by reading only.
+        """Determine what has to be done, by reading only.
 
-        A table that cannot be migrated is an item with a blocker, and not an error.
+        A table that cannot be migrated is an item with a blocker, not an error.
         """
 
     def fingerprint(self, endpoints: Endpoints, item: Item) -> str:  # noqa: ARG002 - for subclasses
-        """Return what the source of an item is now, to be compared with the plan's fingerprint.
+        """Return the current fingerprint of an item's source, to compare it with the plan's.
 
-        Whatever would make the plan wrong belongs in it, and nothing else.
+        It covers everything that would make the plan invalid, and nothing else.
 
         Raises:
-            TableNotFoundError: (4) the source is gone.
+            TableNotFoundError: (4) the source no longer exists.
             NamespaceNotFoundError: (1) the same.
         """
         return item.fingerprint
 
     @abstractmethod
     def steps(self, item: Item) -> Sequence[Step]:
-        """Return the steps of an item, in order. The same for the same item, always."""
+        """Return the steps of an item, in order. Must be deterministic."""
 
     def prefetch(
         self,
         endpoints: Endpoints,  # noqa: ARG002 - for subclasses
         items: Sequence[Item],  # noqa: ARG002 - for subclasses
     ) -> Mapping[str, Any]:
-        """Read what verifying these items needs and one call returns for many; by item key.
+        """Read in bulk what `verify` needs for these items, and return it by item key.
 
-        `verify` finds it in `Work.prefetched`. The items are done.
+        `verify` gets it as `Work.prefetched`. The items are done.
         """
         return {}
 
     @abstractmethod
     def verify(self, work: Work, level: Level) -> Sequence[Check]:
-        """Compare an item that is done with its source, by reading only."""
+        """Compare a completed item with its source, by reading only."""
 
     def parse_options(self, given: Mapping[str, Any]) -> Any:
-        """Return options from JSON. Raises InvalidInput (13), naming what is wrong."""
+        """Return the options parsed from JSON. Raises InvalidInput (13), listing the problems."""
         try:
             return self.options_type.model_validate(dict(given))
         except ValidationError as error:

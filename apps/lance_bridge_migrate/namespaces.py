@@ -1,4 +1,4 @@
-"""Namespaces that a migration creates for its tables, and removes again when it is undone."""
+"""Namespaces that a migration creates for its tables, and removes on undo."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from .targets import MARK
 
 
 def missing_namespaces(connection: Connection, tables: Iterable[Path]) -> list[Item]:
-    """Return an item for each missing namespace of these tables, the outermost first.
+    """Return an item for each missing namespace of these tables, outermost first.
 
-    One that cannot be created is blocked.
+    The item is blocked if the namespace cannot be created.
     """
     wanted = {path[:depth] for path in tables for depth in range(1, len(path))}
     ordered = sorted(wanted, key=lambda path: (len(path), path))
@@ -55,7 +55,7 @@ def namespace_steps() -> list[Step]:
 def _create(work: Work) -> None:
     catalog = work.target_tables.connection.catalog
     record = NamespaceRecord(work.item.target, {MARK: work.mark})
-    # If another process has created it, that is fine: it exists.
+    # Another process may have created it.
     with suppress(NamespaceAlreadyExistsError):
         retry_after_readback(lambda: catalog.create_namespace(record), lambda: _is_own(work))
 
@@ -69,7 +69,7 @@ def _is_own(work: Work) -> bool:
 
 
 def _remove(work: Work) -> None:
-    """Drop a namespace that carries this migration's mark, unless it has content."""
+    """Drop a namespace that has this migration's mark, unless it has content."""
     connection, path = work.target_tables.connection, work.item.target
     with suppress(NamespaceNotFoundError, NamespaceNotEmptyError):
         if _is_own(work) and not _has_content(connection, path):

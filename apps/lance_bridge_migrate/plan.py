@@ -1,4 +1,4 @@
-"""A plan: what a migration will do, computed by reading only, shown first, and kept as JSON."""
+"""A plan: what a migration will do, computed by reading only and stored as JSON."""
 
 from __future__ import annotations
 
@@ -17,42 +17,42 @@ from lance_bridge.errors import display, invalid
 from lance_bridge.names import first_names
 
 FORMAT: Final = 1
-"""Of the JSON; a plan of another one is refused."""
+"""The version of the JSON format; plans in other formats are refused."""
 
 Facts = dict[str, Any]
-"""What a migration notes about one table: anything that JSON holds."""
+"""What a migration notes about one table; any JSON values."""
 
 _BLOCKED_ITEMS = 5
-"""How many blocked items a message names."""
+"""The maximum number of blocked items in a message."""
 
 
 class Model(BaseModel):
-    """What is kept as JSON: unchangeable, and without unknown fields."""
+    """Base of models stored as JSON: immutable, without unknown fields."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Severity(str, Enum):
-    """Whether a table can be migrated in spite of a problem."""
+    """Whether a problem prevents the migration of a table."""
 
     BLOCKER = "blocker"
     WARNING = "warning"
 
 
 class ItemType(str, Enum):
-    """What an item is. Namespaces come before the tables in them, and are undone after them."""
+    """The type of an item. Namespaces are created before their tables, and undone after them."""
 
     NAMESPACE = "namespace"
     TABLE = "table"
 
 
 class Address(Model):
-    """How a source or target is found again, without secrets.
+    """The information to reconnect to a source or target, without secrets.
 
     Attributes:
-        name: What `lance_bridge.connect` takes, ``dir`` for a directory, ``spark`` for a session.
-        properties: Those that are no secrets. Secrets come from the environment, the
-            configuration file or the caller, each time.
+        name: The name for `lance_bridge.connect`, ``dir`` for a directory, ``spark`` for a session.
+        properties: Those that are not secret. Each run reads the secrets from the environment,
+            the configuration file or the caller.
         connection: What it was connected to. A run that would connect to something else is refused.
     """
 
@@ -65,10 +65,10 @@ class Address(Model):
 
 
 class Problem(Model):
-    """What keeps a table from being migrated, or what may be unexpected about the result.
+    """A reason why a table cannot be migrated, or why the result may be unexpected.
 
     Attributes:
-        column: The path of the column with the problem, or "".
+        column: The path of the affected column, or "".
     """
 
     severity: Severity
@@ -77,17 +77,17 @@ class Problem(Model):
 
 
 def blocker(text: str, column: str = "") -> Problem:
-    """Return a problem that keeps a table from being migrated."""
+    """Return a problem that prevents the migration of a table."""
     return Problem(severity=Severity.BLOCKER, text=text, column=column)
 
 
 def warning(text: str, column: str = "") -> Problem:
-    """Return a problem that does not keep a table from being migrated."""
+    """Return a problem that does not prevent the migration of a table."""
     return Problem(severity=Severity.WARNING, text=text, column=column)
 
 
 def blockers_in(problems: Iterable[Problem]) -> list[Problem]:
-    """Return the problems that keep a table from being migrated."""
+    """Return the problems that prevent the migration of a table."""
     return [each for each in problems if each.severity is Severity.BLOCKER]
 
 
@@ -95,14 +95,14 @@ class Item(Model):
     """One table of a plan, or one namespace that has to be created.
 
     Attributes:
-        source: Its names where it is; one location for a table that has no name.
-        target: Its names where it is to be, or one location.
+        source: The identifier of the source; one location for a table without a name.
+        target: The identifier of the target, or one location.
         facts: What the migration noted for its steps; see `ItemFacts`.
-        fingerprint: What the source was when the plan was made. A plan whose source has another
-            one now is not carried out.
-        rows: Rows of the source, where they are known.
-        bytes: Bytes of the source's data, where they are known.
-        nothing_to_do: Why nothing is to be done, or "".
+        fingerprint: The fingerprint of the source when the plan was made. A plan is not executed
+            if the fingerprint has changed.
+        rows: Rows of the source, if known.
+        bytes: Bytes of the source's data, if known.
+        nothing_to_do: Why nothing has to be done, or "".
     """
 
     type: ItemType = ItemType.TABLE
@@ -117,14 +117,14 @@ class Item(Model):
 
     @property
     def key(self) -> str:
-        """The item's name in its plan and in the journal."""
+        """The key of the item in its plan and in the journal."""
         if self.type is ItemType.NAMESPACE:
             return f"namespace {'/'.join(self.target)}"
         return "/".join(self.source)
 
     @property
     def name(self) -> str:
-        """The name that people read."""
+        """The display name."""
         return display(self.target)
 
     @property
@@ -133,24 +133,24 @@ class Item(Model):
 
     @property
     def is_to_do(self) -> bool:
-        """True where something is to be done, and nothing keeps it from being done."""
+        """True if something has to be done, and no blocker prevents it."""
         return not self.nothing_to_do and not self.blockers
 
     def with_problems(self, *problems: Problem) -> Item:
-        """Return the same item with more problems."""
+        """Return a copy of the item with more problems."""
         return self.model_copy(update={"problems": (*self.problems, *problems)})
 
 
 class Plan(Model):
-    """A migration before it is carried out.
+    """A migration before it is executed.
 
     Attributes:
-        id: Names the migration; also its directory's name.
-        type: Name of the `MigrationType` that made it and carries it out.
-        created: When, in ISO 8601 and UTC.
-        options: Those of the migration, checked.
-        notes: For people; such as what was left out.
-        follows: The migration that this one continues: catching up with a table that changes.
+        id: The identifier of the migration, and the name of its directory.
+        type: Name of the `MigrationType` that made it and executes it.
+        created: The time of creation, in ISO 8601 and UTC.
+        options: The validated options of the migration.
+        notes: Notes for users, such as which tables were left out.
+        follows: The migration that this one continues, for increments of catch-up.
     """
 
     format: Literal[1] = FORMAT
@@ -166,7 +166,7 @@ class Plan(Model):
 
     @property
     def to_do(self) -> list[Item]:
-        """The items that are carried out, those that are blocked left out."""
+        """The items to execute, without blocked ones."""
         return [item for item in self.items if item.is_to_do]
 
     @property
@@ -174,19 +174,19 @@ class Plan(Model):
         return [item for item in self.items if item.blockers and not item.nothing_to_do]
 
     def phases(self) -> Iterator[list[Item]]:
-        """Yield what can be done in parallel: namespaces, the outermost first, and then tables."""
+        """Yield the items that can run in parallel: namespaces, outermost first, then tables."""
         namespaces = [item for item in self.to_do if item.type is ItemType.NAMESPACE]
         for depth in sorted({len(item.target) for item in namespaces}):
             yield [item for item in namespaces if len(item.target) == depth]
         yield [item for item in self.to_do if item.type is ItemType.TABLE]
 
     def mark(self, item: Item) -> str:
-        """Return what the work on an item is recognised by, also by later runs."""
+        """Return the mark by which this and later runs recognise the work on an item."""
         digest = hashlib.sha256(item.key.encode()).hexdigest()[:16]
         return f"{self.id}/{digest}"
 
     def require_startable(self, *, skip_blocked: bool) -> None:
-        """Raise InvalidInput (13) where tables are blocked and are not to be left out."""
+        """Raise InvalidInput (13) if items are blocked, unless `skip_blocked` leaves them out."""
         blocked = self.blocked
         if not blocked or skip_blocked:
             return
@@ -203,7 +203,7 @@ class Plan(Model):
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Plan:
-        """Raises InvalidInput (13) for what is no plan, or one of another format."""
+        """Return the parsed plan. Raises InvalidInput (13): not a plan, or another format."""
         try:
             found = json.loads(text)
             if isinstance(found, dict) and found.get("format") not in (None, FORMAT):
@@ -223,15 +223,15 @@ def new_id(type: str) -> str:
 
 
 def now() -> str:
-    """Return the time in ISO 8601 and UTC, to the millisecond."""
+    """Return the current time in ISO 8601 and UTC, with milliseconds."""
     return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
 
 
 def without_clashes(items: Iterable[Item]) -> tuple[Item, ...]:
-    """Return the items; those with the same target as another are blocked.
+    """Return the items, with a blocker on those that share a target.
 
     Raises:
-        InvalidInputError: (13) the plan has a source twice.
+        InvalidInputError: (13) the plan contains a source twice.
     """
     found = tuple(items)
     for key, count in Counter(item.key for item in found).items():

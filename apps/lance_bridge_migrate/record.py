@@ -22,10 +22,10 @@ class State(str, Enum):
     NOTHING_TO_DO = "nothing to do"
     BLOCKED = "blocked"
     STARTED = "started"
-    """Started, and neither done nor failed: it runs, or was interrupted."""
+    """Running or interrupted: started, but neither done nor failed."""
     FAILED = "failed"
     DIFFERS = "differs"
-    """Done, and verifying found a difference."""
+    """Done, but verification found a difference."""
     DONE = "done"
     UNDOING = "undoing"
     UNDONE = "undone"
@@ -45,10 +45,10 @@ class ItemState(BaseModel):
 
     Attributes:
         steps: By name, in the order in which they were started.
-        facts: Those of the plan, updated with all that steps noted.
-        error: Of the last attempt, if that failed.
-        checks: Of the last time it was verified.
-        verified: How thoroughly that was: a `Level`.
+        facts: The facts of the plan, updated with those that steps noted.
+        error: The error of the last attempt, if it failed.
+        checks: The checks of the last verification.
+        verified: The `Level` of the last verification.
     """
 
     item: Item
@@ -71,7 +71,7 @@ class ItemState(BaseModel):
 
     @property
     def seconds(self) -> float:
-        """How long all finished attempts of its steps took."""
+        """The duration of all completed steps."""
         return sum(step.seconds or 0.0 for step in self.steps.values())
 
     @property
@@ -82,20 +82,20 @@ class ItemState(BaseModel):
             return State.FAILED
         if self.is_done:
             return State.DONE if all(check.ok for check in self.checks) else State.DIFFERS
-        return State.STARTED if self.has_started else self._state_before()
+        return State.STARTED if self.has_started else self._planned_state()
 
-    def _state_before(self) -> State:
+    def _planned_state(self) -> State:
         if self.item.nothing_to_do:
             return State.NOTHING_TO_DO
         return State.BLOCKED if self.item.blockers else State.PLANNED
 
 
 class RunState(BaseModel):
-    """One run of the migration or of its undoing; ``ended`` is None for one that was cut off.
+    """One run of the migration or of its undo; ``ended`` is None if it was cut off.
 
     Attributes:
         is_stopped: Whether Ctrl-C ended it.
-        stop_reason: Why it began no more items before the last one, or "".
+        stop_reason: Why it started no more items, or "".
     """
 
     event: str
@@ -107,7 +107,7 @@ class RunState(BaseModel):
 
 
 class Record(BaseModel):
-    """All that is known about a migration."""
+    """The plan of a migration, and the state of its items and runs."""
 
     plan: Plan
     items: dict[str, ItemState]
@@ -115,7 +115,7 @@ class Record(BaseModel):
 
     @classmethod
     def of(cls, plan: Plan, events: Iterable[Event]) -> Record:
-        """Return the record that the events of a journal add up to."""
+        """Return the record that results from the events of a journal."""
         states = {item.key: ItemState(item=item, facts=dict(item.facts)) for item in plan.items}
         record = cls(plan=plan, items=states)
         for event in events:
@@ -123,7 +123,7 @@ class Record(BaseModel):
         return record
 
     def apply(self, event: Event) -> None:
-        """Apply one more event."""
+        """Apply an event."""
         if event.item is not None:
             _apply_to_item(self.items[event.item], event)
         elif event.event in ("run", "undo"):
@@ -139,7 +139,7 @@ class Record(BaseModel):
 
     @property
     def counts(self) -> dict[State, int]:
-        """How many items are in each state."""
+        """The number of items in each state."""
         return dict(Counter(each.state for each in self.items.values()))
 
     @property
@@ -180,7 +180,7 @@ def _apply_to_item(state: ItemState, event: Event) -> None:
 
 
 def leftover_messages(state: ItemState, target: Address) -> Iterator[str]:
-    """Yield messages about files that loads left and that no version of a table names."""
+    """Yield messages about orphaned files of loads, which no version of a table references."""
     if state.undo_started:
         return
     removed = state.facts.get("orphaned_bytes_deleted")

@@ -1,6 +1,6 @@
-"""Planning, carrying out, verifying and undoing a migration: item by item, step by step.
+"""Plan, execute, verify and undo a migration.
 
-What is done is in the journal, so that a later run continues wherever an earlier one ended.
+The journal records every completed step, so that a later run continues where an earlier one ended.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from .run_session import RunSession
 from .store import Migration
 
 _NAMES = 5
-"""How many items a message names."""
+"""The maximum number of items in a message."""
 
 
 class RunOptions(Options):
-    """How a plan is carried out; kept with each run, and the default of the next.
+    """The options of a run. They are stored with the run, and are the defaults of the next one.
 
     Attributes:
-        at_once: How many items are worked on at the same time.
-        verify: How thoroughly each item is verified once it is done.
-        skip_blocked: Leave out what is blocked, and carry out the rest.
-        stop_on_error: Start no other item once one has failed.
+        at_once: The number of items to process in parallel.
+        verify: How thoroughly to verify each completed item.
+        skip_blocked: Leave out blocked items, and execute the rest.
+        stop_on_error: Start no more items after the first failure.
     """
 
     at_once: int = Field(default=8, ge=1, le=64)
@@ -45,7 +45,7 @@ class RunOptions(Options):
 
 
 def options_of_last_run(record: Record) -> RunOptions:
-    """Return how the plan was carried out last, or the defaults."""
+    """Return the options of the last run, or the defaults."""
     runs = [run for run in record.runs if run.event == "run"]
     return RunOptions.model_validate(runs[-1].options) if runs else RunOptions()
 
@@ -56,10 +56,10 @@ def make_plan(
     options: dict[str, Any] | None = None,
     follows: str | None = None,
 ) -> Plan:
-    """Find out what a migration would do, by reading only.
+    """Return the plan of a migration, made by reading only.
 
     Args:
-        options: Those of the migration, as JSON has them.
+        options: The options of the migration, as in JSON.
         follows: The identifier of the migration that this one continues.
 
     Raises:
@@ -88,19 +88,20 @@ def execute(
     options: RunOptions | None = None,
     progress: NullProgress | None = None,
 ) -> Record:
-    """Carry out a plan, or continue one whose run ended early; what is done is not done again.
+    """Execute a plan, or continue one whose run ended early. Completed steps are not repeated.
 
-    An item that fails is noted, and the run continues with the others; the next run retries it.
+    If an item fails, the run records the error and continues with the other items. The next run
+    retries it.
 
     Args:
-        options: Those of the last run where there was one, else the defaults.
+        options: By default, those of the last run, if there was one.
 
     Raises:
         InvalidInputError: (13) items are blocked, or the migration was undone.
         ConcurrentModificationError: (14) another process runs it; or a source changed since the
             plan was made, so that nothing was started.
         ServiceUnavailableError: (17) the journal cannot be written.
-        KeyboardInterrupt: Ctrl-C; all is noted by then.
+        KeyboardInterrupt: Ctrl-C; the journal is complete.
     """
     with migration.journal() as journal:
         record = migration.record()
@@ -111,12 +112,16 @@ def execute(
         session = RunSession(
             migration_type, endpoints, record, journal, progress, stop_on_error=chosen.stop_on_error
         )
-        _run(session, chosen, _leave_out_changed(session, chosen))
+        _run(session, chosen, _fail_changed_items(session, chosen))
         return record
 
 
-def _leave_out_changed(session: RunSession, options: RunOptions) -> set[str]:
-    """Fail the items whose source has changed. Before the first run, any of them refuses it."""
+def _fail_changed_items(session: RunSession, options: RunOptions) -> set[str]:
+    """Fail the items whose source has changed, and return their keys.
+
+    Raises:
+        ConcurrentModificationError: (14) a source has changed, and this is the first run.
+    """
     waiting = [
         each.item
         for each in session.record.items.values()
@@ -124,8 +129,8 @@ def _leave_out_changed(session: RunSession, options: RunOptions) -> set[str]:
     ]
     count = sum(bool(item.fingerprint) for item in waiting)
     session.progress.announce(f"comparing {count} sources with the plan")
-    refused = session.changed(waiting, options.at_once)
-    error = _source_changed(refused)
+    refused = session.find_changed(waiting, options.at_once)
+    error = _source_changed_error(refused)
     if refused and not session.record.runs:
         raise error
     session.note(Event(event="run", facts=options.model_dump(mode="json")))
@@ -134,7 +139,7 @@ def _leave_out_changed(session: RunSession, options: RunOptions) -> set[str]:
     return {item.key for item in refused}
 
 
-def _source_changed(items: Sequence[Item]) -> ConcurrentModificationError:
+def _source_changed_error(items: Sequence[Item]) -> ConcurrentModificationError:
     names = first_names([item.name for item in items], _NAMES)
     return ConcurrentModificationError(
         f"The source has changed since the plan was made, of {names}: plan again"
@@ -142,7 +147,7 @@ def _source_changed(items: Sequence[Item]) -> ConcurrentModificationError:
 
 
 def _has_read(migration_type: MigrationType, state: ItemState) -> bool:
-    """Return whether an item no longer needs its source, or changes it itself."""
+    """Return whether an item no longer needs its source, or may have changed it."""
     if migration_type.reading_step is None or state.is_done:
         return state.has_started
     step = state.steps.get(migration_type.reading_step)
@@ -155,7 +160,7 @@ def _run(session: RunSession, options: RunOptions, left_out: set[str]) -> None:
         [
             item
             for item in phase
-            if item.key not in left_out and not _is_over(states[item.key], options)
+            if item.key not in left_out and not _is_finished(states[item.key], options)
         ]
         for phase in session.record.plan.phases()
     ]
@@ -175,30 +180,30 @@ def _run(session: RunSession, options: RunOptions, left_out: set[str]) -> None:
     )
 
 
-def _is_over(state: ItemState, options: RunOptions) -> bool:
-    # What differs is verified again: a storage that was gone for a while differs, too.
+def _is_finished(state: ItemState, options: RunOptions) -> bool:
+    # Verify differing items again: the storage may have been temporarily unavailable.
     has_passed = state.verified is not None and all(check.ok for check in state.checks)
     is_verified = has_passed or options.verify is Level.NONE
     return state.is_done and state.error is None and is_verified
 
 
 def _run_phase(session: RunSession, items: Sequence[Item], options: RunOptions) -> None:
-    """Carry items out, and verify those that are done then."""
+    """Run items, and verify those that are done afterwards."""
     states, verifies = session.record.items, options.verify is not Level.NONE
 
     def run(item: Item) -> None:
         _run_item(session, item, is_final=not verifies)
 
     left = [item for item in items if not states[item.key].is_done]
-    # Those that failed before come last: an earlier run may have stopped because of them.
+    # Failed items come last, because they may have stopped an earlier run.
     left.sort(key=lambda item: states[item.key].error is not None)
-    session.each(left, run, options.at_once)
+    session.for_each(left, run, options.at_once)
     done = [item for item in items if states[item.key].is_done]
     session.verify(done, options.verify, options.at_once)
 
 
 def _run_item(session: RunSession, item: Item, *, is_final: bool) -> None:
-    """Do an item's steps; with ``is_final``, nothing is left to do for it then."""
+    """Run an item's steps. With ``is_final``, the item ends with the last of them."""
     if session.stopping.is_set():
         return
     try:
@@ -215,7 +220,7 @@ def _run_item(session: RunSession, item: Item, *, is_final: bool) -> None:
 
 
 def _run_steps(session: RunSession, item: Item) -> bool:
-    """Do what is left of an item's steps; return False where the run is to stop before the end."""
+    """Run the remaining steps of an item; return False if the run should stop before the last."""
     steps = session.migration_type.steps(item)
     for step in steps:
         before = session.record.items[item.key].steps.get(step.name)
@@ -254,10 +259,10 @@ def verify(
     at_once: int = 8,
     progress: NullProgress | None = None,
 ) -> Record:
-    """Compare all items that are done with their sources again, and note the result.
+    """Compare all completed items with their sources, and record the result.
 
     Raises:
-        InvalidTableStateError: (19) nothing is done yet, or it was undone.
+        InvalidTableStateError: (19) no item is done, or the migration was undone.
         ConcurrentModificationError: (14) another process runs the migration.
     """
     with migration.journal() as journal:
@@ -287,15 +292,15 @@ def undo(
     at_once: int = 8,
     progress: NullProgress | None = None,
 ) -> Record:
-    """Undo what a migration did, the last steps first; continue where an earlier undo ended.
+    """Undo a migration in reverse order, or continue an earlier undo.
 
-    Items that no run has started are left as they are. The source is not changed.
+    Items that were never started are not changed, nor is the source.
 
     Args:
-        skip_changed: Skip what others have changed since, and undo the rest.
+        skip_changed: Skip targets that other writers have changed since, and undo the rest.
 
     Raises:
-        InvalidTableStateError: (19) others have changed a target since; then nothing is undone.
+        InvalidTableStateError: (19) other writers have changed a target since; nothing is undone.
         ConcurrentModificationError: (14) another process runs the migration.
         ServiceUnavailableError: (17) the journal cannot be written.
     """
@@ -304,9 +309,9 @@ def undo(
         session = RunSession(migration_type, endpoints, record, journal, progress)
         states = record.items.values()
         items = [each.item for each in states if each.has_started and not each.is_undone]
-        refused = _refused(session, items, at_once)
+        refused = _check_undo(session, items, at_once)
         if refused and not skip_changed:
-            raise _refusal(record, refused)
+            raise _undo_refused_error(record, refused)
         session.note(Event(event="undo"))
         for item, error in refused.values():
             session.fail(item, error, undoing=True)
@@ -315,17 +320,18 @@ def undo(
 
 
 def _steps_to_undo(session: RunSession, item: Item) -> list[Step]:
-    """Return the steps that were started and are not undone yet, the last one first."""
+    """Return the steps that were started and are not undone yet, in reverse order."""
     states = session.record.items[item.key].steps
     started = [step for step in session.migration_type.steps(item) if step.name in states]
     return [step for step in reversed(started) if states[step.name].undone is None]
 
 
-_Refused = dict[str, tuple[Item, LanceNamespaceError]]
+_Refusals = dict[str, tuple[Item, LanceNamespaceError]]
 
 
-def _refused(session: RunSession, items: Sequence[Item], at_once: int) -> _Refused:
-    found: _Refused = {}
+def _check_undo(session: RunSession, items: Sequence[Item], at_once: int) -> _Refusals:
+    """Return the items that cannot be undone, each with the error, by item key."""
+    found: _Refusals = {}
 
     def check(item: Item) -> None:
         try:
@@ -335,11 +341,11 @@ def _refused(session: RunSession, items: Sequence[Item], at_once: int) -> _Refus
         except LanceNamespaceError as error:
             found[item.key] = (item, error)
 
-    session.each(items, check, at_once)
+    session.for_each(items, check, at_once)
     return found
 
 
-def _refusal(record: Record, refused: _Refused) -> InvalidTableStateError:
+def _undo_refused_error(record: Record, refused: _Refusals) -> InvalidTableStateError:
     errors = first_names([str(error) for _, error in refused.values()], _NAMES, "; ")
     return InvalidTableStateError(
         f"Migration {record.plan.id} is not undone: {errors}. Nothing was undone; to undo the "
@@ -353,7 +359,7 @@ def _undo_items(session: RunSession, items: Sequence[Item], at_once: int) -> Non
     session.progress.start(len(items))
     try:
         for phase in reversed(phases):
-            session.each(phase, lambda item: _undo_item(session, item), at_once)
+            session.for_each(phase, lambda item: _undo_item(session, item), at_once)
     except KeyboardInterrupt:
         session.note(Event(event="stopped"))
         raise

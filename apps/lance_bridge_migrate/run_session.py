@@ -1,4 +1,4 @@
-"""One process at work on a migration: what running, verifying and undoing have in common."""
+"""The state of one process that runs, verifies or undoes a migration."""
 
 from __future__ import annotations
 
@@ -24,40 +24,39 @@ from .migration import MigrationType, NullProgress, Stopped, Work
 from .plan import Facts, Item
 from .record import Record
 
-_OF_ALL_TABLES = (ServiceUnavailableError, UnauthenticatedError)
+_OUTAGES = (ServiceUnavailableError, UnauthenticatedError)
 _MAX_CONSECUTIVE_FAILURES = 5
 _log = logging.getLogger(__name__)
 
 
 class FailureLimit:
-    """Counts failures in a row that would hit all tables: the catalog or storage does not answer.
+    """Counts consecutive failures because the catalog or the storage is unavailable.
 
-    Without it, a thousand tables would each wait for the same timeout. Safe to use from many
-    threads.
+    Without this limit, each of a thousand tables would wait for the same timeout. Thread-safe.
 
     Args:
-        stop_on_error: Whether one failure of any kind is the limit.
+        stop_on_error: Whether a single failure of any kind reaches the limit.
     """
 
     def __init__(self, *, stop_on_error: bool = False) -> None:
         self._stop_on_error = stop_on_error
-        self._in_a_row = 0
+        self._consecutive = 0
         self._lock = threading.Lock()
 
     def add_success(self) -> None:
-        """Note that something answers."""
+        """Reset the count of consecutive failures."""
         with self._lock:
-            self._in_a_row = 0
+            self._consecutive = 0
 
-    def is_reached_by(self, error: LanceNamespaceError) -> bool:
-        """Note a failure; return whether the run is to stop because of it."""
+    def add_failure(self, error: LanceNamespaceError) -> bool:
+        """Count a failure, and return whether it reaches the limit."""
         with self._lock:
-            self._in_a_row = self._in_a_row + 1 if isinstance(error, _OF_ALL_TABLES) else 0
-            return self._stop_on_error or self._in_a_row >= _MAX_CONSECUTIVE_FAILURES
+            self._consecutive = self._consecutive + 1 if isinstance(error, _OUTAGES) else 0
+            return self._stop_on_error or self._consecutive >= _MAX_CONSECUTIVE_FAILURES
 
 
 class RunSession:
-    """One process at work on one migration. Safe to use from many threads."""
+    """The work of one process on one migration. Thread-safe."""
 
     def __init__(
         self,
@@ -79,16 +78,16 @@ class RunSession:
         self._lock = threading.Lock()
         self._limit = FailureLimit(stop_on_error=stop_on_error)
         self.stop_reason = ""
-        """Why the run starts no more items, or ""."""
+        """Why the run starts no more items, or "" if it does."""
 
     def note(self, event: Event) -> None:
-        """Add an event to journal and record."""
+        """Add an event to the journal and the record."""
         self._journal.append(event)
         with self._lock:
             self.record.apply(event)
 
     def work(self, item: Item, step: str = "", prefetched: Any = None) -> Work:
-        """Return what a step of an item works with."""
+        """Return the context of a step of an item."""
         state = self.record.items[item.key]
 
         def keep(facts: Facts) -> None:
@@ -108,7 +107,7 @@ class RunSession:
             prefetched=prefetched,
         )
 
-    def changed(self, items: Sequence[Item], at_once: int) -> list[Item]:
+    def find_changed(self, items: Sequence[Item], at_once: int) -> list[Item]:
         """Return the items whose source has changed since the plan was made."""
 
         def is_changed(item: Item) -> bool:
@@ -121,15 +120,14 @@ class RunSession:
             return now != item.fingerprint
 
         with ThreadPoolExecutor(at_once) as pool:
-            # An error cancels the calls that have not begun: they would wait for it, too.
+            # An error cancels the calls that have not started, which may wait for the same timeout.
             found = list(pool.map(is_changed, items))
         return [item for item, changed in zip(items, found, strict=True) if changed]
 
-    def each(self, items: Iterable[Item], do: Callable[[Item], None], at_once: int) -> None:
-        """Call a function for all items, several at once.
+    def for_each(self, items: Iterable[Item], do: Callable[[Item], None], at_once: int) -> None:
+        """Call a function for all items in parallel.
 
-        Ctrl-C, or whatever else ends it early, lets items in progress end their current step, and
-        starts no more.
+        On Ctrl-C or an error, items in progress finish their current step, and no more are started.
         """
         with ThreadPoolExecutor(at_once) as pool:
             futures = [pool.submit(do, item) for item in items]
@@ -143,11 +141,11 @@ class RunSession:
                 raise
 
     def verify(self, items: Sequence[Item], level: Level, at_once: int) -> None:
-        """Verify items that are done, and note the result."""
+        """Verify completed items, and record the result."""
         if level is Level.NONE or not items:
             return
         found = self.migration_type.prefetch(self.endpoints, items)
-        self.each(items, lambda item: self._verify(item, level, found.get(item.key)), at_once)
+        self.for_each(items, lambda item: self._verify(item, level, found.get(item.key)), at_once)
 
     def _verify(self, item: Item, level: Level, prefetched: Any) -> None:
         if self.stopping.is_set():
@@ -166,7 +164,7 @@ class RunSession:
         self.progress.end(item, None)
 
     def fail(self, item: Item, error: LanceNamespaceError, *, undoing: bool = False) -> None:
-        """Note and report that an item failed."""
+        """Record and report the failure of an item."""
         event = Event(
             event="undo_failed" if undoing else "failed",
             item=item.key,
@@ -176,10 +174,10 @@ class RunSession:
         _log.info("'%s' failed", item.name, exc_info=error)
         self.progress.end(item, error)
         with self._lock:
-            if not undoing and not self.stop_reason and self._limit.is_reached_by(error):
+            if not undoing and not self.stop_reason and self._limit.add_failure(error):
                 self.stop_reason = f"stopped after the failure of '{item.name}': {error}"
                 self.stopping.set()
 
     def succeed(self) -> None:
-        """Note that an item is done: then not everything fails."""
+        """Count the success of an item, which resets the failure limit."""
         self._limit.add_success()

@@ -1,4 +1,4 @@
-"""Which tables a migration takes: by patterns on their names."""
+"""The selection of a migration's tables by patterns on their names."""
 
 from __future__ import annotations
 
@@ -16,46 +16,50 @@ from .migration import Options
 
 
 class Selection(Options):
-    """Options of migrations that take many tables.
+    """Options of migrations that select tables.
 
     Attributes:
-        include: Patterns of the shell (``*``, ``?``, ``[…]``) on a table's names joined with dots,
-            such as ``sales.*``; in any letter case. A table is taken that fits one of them.
-        exclude: The same; a table that fits one of them is left out.
+        include: Shell patterns (``*``, ``?``, ``[…]``) on a table's names joined with dots, such
+            as ``sales.*``; case-insensitive. Tables that match one of them are selected.
+        exclude: Patterns of the same form. Tables that match one of them are left out.
     """
 
     include: tuple[str, ...] = Field(default=("*",), min_length=1)
     exclude: tuple[str, ...] = ()
 
-    def takes(self, names: Iterable[str]) -> bool:
-        """Return whether a table of these names is taken."""
+    def selects(self, names: Iterable[str]) -> bool:
+        """Return whether a table with these names is selected."""
         name = display(tuple(names)).lower()
-        return _fits(name, self.include) and not _fits(name, self.exclude)
+        return _matches(name, self.include) and not _matches(name, self.exclude)
 
 
-def _fits(name: str, patterns: Iterable[str]) -> bool:
+def _matches(name: str, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(name, pattern.lower()) for pattern in patterns)
 
 
 def entries_of(
     tables: Tables, selection: Selection, *, lance_only: bool = False
 ) -> Iterator[TableEntry]:
-    """Yield the selected entries of a whole catalog, Lance's or not, by namespace and name."""
+    """Yield the selected entries of a catalog, by namespace and name.
+
+    Args:
+        lance_only: Whether to leave out entries that are not Lance tables.
+    """
     for namespace in tables.namespaces():
-        if may_hold(namespace, selection):
+        if may_match(namespace, selection):
             entries = tables.scan(namespace, lance_only=lance_only)
-            yield from (each for each in entries if selection.takes(each.path))
+            yield from (each for each in entries if selection.selects(each.path))
 
 
-def may_hold(namespace: Path, selection: Selection) -> bool:
-    """Return False where no table of the namespace can be selected: then it is not read.
+def may_match(namespace: Path, selection: Selection) -> bool:
+    """Return False if no table of the namespace can be selected, so that it need not be read.
 
-    A pattern that begins with the namespace's names and a dot, or with a wildcard, may fit.
+    A pattern may match if its text before the first wildcard is consistent with the namespace.
     """
     prefix = display(namespace).lower() + "."
-    return any(_may_begin(prefix, pattern.lower()) for pattern in selection.include)
+    return any(_may_match_prefix(prefix, pattern.lower()) for pattern in selection.include)
 
 
-def _may_begin(prefix: str, pattern: str) -> bool:
+def _may_match_prefix(prefix: str, pattern: str) -> bool:
     plain = pattern[: min((pattern.find(c) for c in "*?[" if c in pattern), default=len(pattern))]
     return plain.startswith(prefix) or prefix.startswith(plain)

@@ -1,4 +1,4 @@
-"""Where migrations are kept: ``<state directory>/migrations/<id>/``, one runner at a time."""
+"""The storage of migrations, in ``<state directory>/migrations/<id>/``."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ _PLAN, _JOURNAL, _LOCK = "plan.json", "journal.jsonl", "lock"
 
 
 class Migrations:
-    """All migrations of one state directory; `default_directory` unless one is given."""
+    """The migrations in a state directory, by default `default_directory`."""
 
     def __init__(self, directory: Path | str | None = None) -> None:
         self.directory = Path(directory or default_directory()) / MIGRATIONS
 
     def add(self, plan: Plan) -> Migration:
-        """Store a new plan. Raises ServiceUnavailable (17): nothing can be written."""
+        """Store a new plan. Raises ServiceUnavailable (17): it cannot be written."""
         migration = Migration(self._directory(plan.id))
         with file_errors(migration.directory):
             migration.directory.mkdir(mode=0o700, parents=True, exist_ok=False)
-            _write_whole(migration.directory / _PLAN, plan.to_json())
+            _write_atomically(migration.directory / _PLAN, plan.to_json())
             sync_directory(self.directory)
         return migration
 
     def get(self, id: str) -> Migration:
-        """Return a stored migration. Raises InvalidInput (13): there is none."""
+        """Return a stored migration. Raises InvalidInput (13): it does not exist."""
         migration = Migration(self._directory(id))
         if not (migration.directory / _PLAN).exists():
             raise invalid(
@@ -48,7 +48,7 @@ class Migrations:
         return migration
 
     def ids(self) -> list[str]:
-        """Return the identifiers of all migrations, sorted by the time of their plans."""
+        """Return the identifiers of all migrations, sorted by creation time."""
         with file_errors(self.directory):
             if not self.directory.exists():
                 return []
@@ -68,22 +68,22 @@ class Migration:
     directory: Path
 
     def plan(self) -> Plan:
-        """Return the plan. Raises InvalidInput (13): the file is not one."""
+        """Return the plan. Raises InvalidInput (13): the file is not a plan."""
         with file_errors(self.directory):
             return Plan.from_json((self.directory / _PLAN).read_bytes())
 
     def record(self) -> Record:
-        """Return its current record. Raises InvalidTableState (19): damaged."""
+        """Return the current record. Raises InvalidTableState (19): the journal is damaged."""
         plan = self.plan()
         with file_errors(self.directory):
             return Record.of(plan, read(self.directory / _JOURNAL))
 
     @contextmanager
     def journal(self) -> Iterator[Journal]:
-        """Open the journal, and lock out other processes until the block ends or this one dies.
+        """Open the journal, and lock the migration until the block ends or the process dies.
 
         Raises:
-            ConcurrentModificationError: (14) another process runs it.
+            ConcurrentModificationError: (14) another process holds the lock.
         """
         with self._locked():
             with file_errors(self.directory):
@@ -95,7 +95,7 @@ class Migration:
 
     @property
     def is_running(self) -> bool:
-        """True while a process runs it or undoes it."""
+        """True while a process holds the migration's lock."""
         try:
             with self._locked():
                 return False
@@ -104,7 +104,7 @@ class Migration:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        # The system gives the lock back when the process dies, however it does.
+        # The operating system releases the lock when the process dies.
         with file_errors(self.directory):
             lock = (self.directory / _LOCK).open("a")
         with lock:
@@ -118,8 +118,8 @@ class Migration:
             yield
 
 
-def _write_whole(path: Path, text: str) -> None:
-    """Write a file as a whole or not at all."""
+def _write_atomically(path: Path, text: str) -> None:
+    """Write a file atomically."""
     temporary = path.with_suffix(".new")
     with temporary.open("w", encoding="utf-8") as file:
         file.write(text)

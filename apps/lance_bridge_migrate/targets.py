@@ -1,7 +1,7 @@
 """Entries that a migration creates or changes in a catalog, each recognised by its mark.
 
-The mark is a property that core keeps for itself, so that no caller sees it. By it a later run, and
-undoing, recognise what this migration made, whatever happened to a reply or to the process.
+The mark is an internal property, which callers do not see. By the mark, later runs and undo
+recognise what this migration made, even after a lost reply or the death of the process.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ from .migration import Work
 from .plan import Facts, Item, ItemType
 
 MARK = RESERVED_PREFIX + "migration"
-"""The property of entries, and of namespaces, that holds `Plan.mark`."""
+"""The property of entries and namespaces that contains `Plan.mark`."""
 
 AFTER = "after"
-"""The fact that holds `entry_facts` of an entry when the step that made it was done."""
+"""The fact with `entry_facts` after the step that made the entry."""
 _DROPPED = "dropped"
-"""The fact that holds the location whose entry undoing is about to drop."""
-_CHANGING = (ENTRY_ID, LATEST, RESERVED_PREFIX + "revision", RESERVED_PREFIX + "declared_at")
-"""Properties that change without a change of the table's entry by hand."""
+"""The fact with the location whose entry undo is about to drop."""
+_VOLATILE = (ENTRY_ID, LATEST, RESERVED_PREFIX + "revision", RESERVED_PREFIX + "declared_at")
+"""Properties that change without an explicit change of the entry."""
 
 # -- reading -------------------------------------------------------------------------------------
 
 
 def find_entries(tables: Tables, items: Iterable[Item]) -> dict[str, TableEntry]:
-    """Return the entries that tables of a plan have in the target now, by the items' keys.
+    """Return the current entries of a plan's tables in the target, by item key.
 
-    Each namespace is read once, as a whole.
+    Each namespace is listed once.
     """
     keys = {item.target: item.key for item in items if item.type is ItemType.TABLE}
     found = entries_in(tables, {path[:-1] for path in keys})
@@ -53,7 +53,7 @@ def find_entries(tables: Tables, items: Iterable[Item]) -> dict[str, TableEntry]
 
 
 def entries_in(tables: Tables, namespaces: Iterable[Path]) -> dict[Path, TableEntry]:
-    """Return the entries of namespaces, Lance's or not; a namespace that is missing has none."""
+    """Return all entries of namespaces, Lance tables or not. Missing namespaces are skipped."""
     found: dict[Path, TableEntry] = {}
     for namespace in sorted(namespaces):
         with suppress(NamespaceNotFoundError):
@@ -62,10 +62,10 @@ def entries_in(tables: Tables, namespaces: Iterable[Path]) -> dict[Path, TableEn
 
 
 def find_own_table(work: Work) -> Table | None:
-    """Return the item's target where its entry carries the item's mark, else None.
+    """Return the item's target if its entry has the item's mark, else None.
 
     Raises:
-        InvalidInputError: (13) its entry was changed, and is not a Lance table's.
+        InvalidInputError: (13) the entry was changed, and is no longer a Lance table.
     """
     entry = work.target_tables.find(work.item.target)
     return Table.of(entry) if entry is not None and is_own(work, entry) else None
@@ -80,27 +80,27 @@ def load_own_table(work: Work) -> Table:
 
 
 def is_own(work: Work, entry: TableEntry) -> bool:
-    """Return True where an entry carries the item's mark."""
+    """Return whether an entry has the item's mark."""
     return entry.record.properties.get(MARK) == work.mark
 
 
 def entry_facts(entry: TableEntry) -> Facts:
-    """Return what an entry holds, as facts: to be compared with what it holds later.
+    """Return the location and properties of an entry, to detect later changes.
 
-    What changes without a change of the entry by hand is left out.
+    Properties that change without an explicit change of the entry are left out.
     """
-    kept = {k: v for k, v in sorted(entry.record.properties.items()) if k not in _CHANGING}
+    kept = {k: v for k, v in sorted(entry.record.properties.items()) if k not in _VOLATILE}
     return {"location": entry.uri if entry.location else None, "properties": kept}
 
 
 def entry_fingerprint(entry: TableEntry) -> str:
-    """Return a digest of `entry_facts` and of an entry's identity."""
+    """Return a digest of `entry_facts` and `entry_identity`."""
     text = json.dumps([entry_identity(entry), entry_facts(entry)], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def entry_identity(entry: TableEntry) -> str:
-    """Return what differs between an entry and a later one of its name; "" if nothing does."""
+    """Return an identifier that a recreated entry of the same name does not share, or ""."""
     return entry.entry_id or entry.record.identity or ""
 
 
@@ -118,13 +118,13 @@ def create_entry(
     """Create the entry of the item's target, or return the one that an earlier run made.
 
     Args:
-        location: Where its data is or will be. An earlier run's own entry keeps its location.
-        properties: The caller's, checked already.
-        declared: Whether the data is still to come.
-        columns: Those of the data, if they are known.
+        location: The location of its data. The entry of an earlier run keeps its location.
+        properties: The validated properties of the caller.
+        declared: Whether the table has no data yet.
+        columns: The columns of the data, if they are known.
 
     Raises:
-        TableAlreadyExistsError: (5) another entry has the name.
+        TableAlreadyExistsError: (5) the name is taken by another entry.
         NamespaceNotFoundError: (1)
     """
     path = work.item.target
@@ -144,9 +144,9 @@ def create_entry(
 
 
 def allocate_location(work: Work) -> str:
-    """Return the location that an earlier run noted, if it is still free, or else a free one.
+    """Return the location that an earlier run noted, if it is still free, or a new one.
 
-    Note it before the entry is made: an earlier run may have reserved it and died then.
+    The caller must note it before creating the entry: a run may reserve a location and then die.
     """
     tables, path = work.target_tables, work.item.target
     noted = str(work.facts.get("location") or "")
@@ -159,7 +159,7 @@ def allocate_location(work: Work) -> str:
 
 
 def require_unchanged(work: Work) -> None:
-    """Check that the target's entry is as this migration left it, or gone.
+    """Check that the target's entry is unchanged since this migration, or does not exist.
 
     Raises:
         InvalidTableStateError: (19) it was changed, renamed or replaced since.
@@ -171,7 +171,7 @@ def require_unchanged(work: Work) -> None:
         return
     if not is_own(work, entry):
         if not after:
-            return  # the name was taken before this migration made anything there
+            return  # this migration did not create the entry
         raise InvalidTableStateError(
             f"'{entry.name}' is not the entry that migration {work.plan.id} made: it was created "
             "since"
@@ -184,7 +184,7 @@ def require_unchanged(work: Work) -> None:
 
 
 def _require_not_renamed(work: Work) -> None:
-    """Raise InvalidTableState (19) where the entry has another name in its namespace now."""
+    """Raise InvalidTableState (19) if the entry was renamed within its namespace."""
     with suppress(NamespaceNotFoundError):
         for entry in work.target_tables.scan(work.item.target[:-1]):
             if is_own(work, entry):
@@ -195,17 +195,17 @@ def _require_not_renamed(work: Work) -> None:
 
 
 CheckFiles = Callable[[Table], None]
-"""Raises InvalidTableState (19) where others wrote some of a table's files."""
+"""Raises InvalidTableState (19) if other writers wrote some of a table's files."""
 
 
 def undo_entry(
     work: Work, *, check_files: CheckFiles | None = None, source: Tables | None = None
 ) -> None:
-    """Remove the entry that this migration made; one that is gone needs nothing.
+    """Remove the entry that this migration made, if it exists.
 
     Args:
-        check_files: Where this migration wrote the data, too. Then its files are deleted.
-        source: The catalog that the table comes from: one of its entries may be for the same files.
+        check_files: Given if this migration also wrote the data, which is then deleted.
+        source: The catalog of the source table, which may have an entry for the same files.
 
     Raises:
         InvalidTableStateError: (19) as `require_unchanged` and `check_files`; or another entry
@@ -228,18 +228,18 @@ def undo_entry(
 
 
 def _require_droppable(work: Work, table: Table, source: Tables | None) -> None:
-    """Raise InvalidTableState (19) where an entry of either catalog shares the location."""
+    """Raise InvalidTableState (19) if an entry of either catalog shares the location."""
     work.target_tables.require_droppable(table)
     if source is not None:
         source.require_unshared(table, work.item.source[:-1])
 
 
 def _delete_leftovers(work: Work, check_files: CheckFiles, source: Tables | None) -> None:
-    """Delete what is left at the location of an entry that does not exist.
+    """Delete what is left at the noted location if the entry does not exist.
 
-    That is the reservation of a run that died before it made the entry, or the files that an
-    earlier undo left, which died after it had dropped the entry. Or that one failed, and another
-    user has removed the entry to keep the files, and has written since: so they are checked again.
+    This is the reservation of a run that died before it created the entry, or the files of an undo
+    that died after it dropped the entry. The files are checked again, because the undo may have
+    failed instead, and a user may have removed the entry to keep the files, and written to them.
     """
     dropped = str(work.facts.get(_DROPPED) or "")
     location = dropped or str(work.facts.get("location") or "")
@@ -249,7 +249,7 @@ def _delete_leftovers(work: Work, check_files: CheckFiles, source: Tables | None
     try:
         _require_droppable(work, table, source)
     except InvalidTableStateError:
-        return  # another entry has them now
+        return  # the location now belongs to another entry
     storage = table.storage(write=True)
     has_data = storage.has_dataset(location)
     if dropped:
@@ -268,13 +268,13 @@ def replace_properties(
     properties: Mapping[str, str],
     ownership: Mapping[str, str] | None = None,
 ) -> TableEntry:
-    """Give an entry these properties, those of the table format included, for what it has.
+    """Replace all properties of an entry, including those of the table format.
 
     Args:
-        ownership: What `Catalog.load_ownership` returned, to be restored; None makes it external.
+        ownership: The result of `Catalog.load_ownership` to restore; None makes it external.
 
     Raises:
-        ConcurrentModificationError: (14) it was modified concurrently, as far as that is seen.
+        ConcurrentModificationError: (14) a concurrent modification was detected.
         UnsupportedOperationError: (0) the catalog cannot change entries.
     """
     entry.require_alterable("The entry of")

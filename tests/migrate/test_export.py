@@ -43,7 +43,7 @@ _CHANGES = (
     (files, "delete"),
     (files, "rename"),
     (parquet_tables, "create_table"),
-    (parquet_tables, "find_partitions"),
+    (parquet_tables, "add_partitions"),
 )
 
 

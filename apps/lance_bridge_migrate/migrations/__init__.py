@@ -1,1 +1,1 @@
-"""The types of migrations, one per module; `lance_bridge_migrate.migration` has their names."""
+"""The migration types, one per module; `lance_bridge_migrate.migration` lists their names."""

@@ -1,7 +1,7 @@
-"""``catch-up``: a table that was converted gets the rows that its source has received since.
+"""``catch-up``: adds to a converted table the rows that its source has received since.
 
-Each increment is a plan that follows the one before; `next_increment` makes its options. The last
-one can do the cutover: if the source has no other rows, the table gets its final name.
+Each increment is a plan that follows the previous one; `next_increment` makes its options. The last
+increment can do the cutover, which renames the table if it has all rows of the source.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from ..spark.sources import SourceTable
 from ..spark.writing import read_back, sample_of
 from ..targets import MARK, entry_identity
 from . import cutover, incremental
-from .incremental import CatchUpFacts, CatchUpOptions, Tracked, final_path, path_now
+from .incremental import CatchUpFacts, CatchUpOptions, Tracked, current_path, final_path
 from .provenance import origin_version
-from .verification import spread
+from .verification import sample_row_numbers
 
 _SWITCH = "switch"
 _NEEDS_KEY = "give a key, by which rows are updated and deleted"
@@ -45,42 +45,42 @@ _OTHER_TABLE = (
     "to another name"
 )
 _PARTITIONS = 5
-"""How many partitions a message names."""
+"""The maximum number of partitions in a message."""
 
 
 def next_increment(record: Record, **options: Any) -> dict[str, Any]:
-    """Return the options of the increment after a migration, to be given to `make_plan`.
+    """Return the options for `make_plan` of the increment that follows a migration.
 
-    Tables that the increment has left as they were are tracked from the one before.
+    Tables that the migration did not change keep their state from before it.
 
     Args:
-        record: Of the conversion, or of the increment before.
-        options: Those of `CatchUpOptions` without `tables`.
+        record: The record of the conversion or of the previous increment.
+        options: The fields of `CatchUpOptions` except `tables`.
 
     Raises:
         InvalidInputError: (13) there is no table to catch up with.
-        InvalidTableStateError: (19) the increment has started to write a table, and was cut off.
+        InvalidTableStateError: (19) the increment was cut off after it started to write a table.
     """
-    # A conversion has an option of this name, too, which is another one.
+    # The option `tables` of a conversion has another meaning.
     tracked = record.plan.options["tables"] if record.plan.type == CatchUp.name else ()
     before = {tuple(each["target"]): each for each in tracked}
-    found = [_tracked(record, state, before) for state in record.items.values()]
+    found = [_track_table(record, state, before) for state in record.items.values()]
     tables = [each for each in found if each is not None]
     if not tables:
         raise invalid(f"Migration {record.plan.id} has converted nothing to catch up with")
     return {**options, "tables": tables}
 
 
-def _tracked(
+def _track_table(
     record: Record, state: ItemState, before: Mapping[tuple[str, ...], dict[str, Any]]
 ) -> dict[str, Any] | None:
-    """Return the state of a table after an increment, as `Tracked` in JSON; None if unknown."""
+    """Return a table after a migration, as `Tracked` in JSON, or None if it was not converted."""
     facts, earlier = state.facts, before.get(state.item.target)
     version = facts.get("version_before" if state.item.nothing_to_do else "version")
     if version is not None and not state.undo_started:
         tracked = Tracked(
             source=facts["source"],
-            target=path_now(state.item, facts),
+            target=current_path(state.item, facts),
             version=version,
             mark=facts.get("mark_of_table", record.plan.mark(state.item)),
             casts=facts["casts"],
@@ -96,7 +96,7 @@ def _tracked(
 
 
 class CatchUp(MigrationType):
-    """See the module."""
+    """The migration type that this module describes."""
 
     name = "catch-up"
     options_type = CatchUpOptions
@@ -148,9 +148,9 @@ def _plan_table(
     endpoints: Endpoints, options: CatchUpOptions, tracked: Tracked, item: Item
 ) -> Item:
     spark, tables = endpoints.source, endpoints.target_tables
-    now = incremental.latest_of(spark, tracked.source)
+    now = incremental.describe_latest(spark, tracked.source)
     inventory = completeness.take_inventory(spark, now)
-    if inventory.missing:  # an increment would take their rows for deleted
+    if inventory.missing:  # an increment would treat their rows as deleted
         return item.with_problems(completeness.missing_problem(inventory))
     if not changes.same_columns(tracked.source, now):
         return item.with_problems(blocker("The columns of the source changed: convert it again"))
@@ -187,7 +187,7 @@ def _fingerprint(source: SourceTable, entry: TableEntry, version: int) -> str:
 def _target_problems(
     tables: Tables, item: Item, dataset: lance.LanceDataset, before: int
 ) -> list[Problem]:
-    """Return what is wrong with the table: with its rows, and with its final name."""
+    """Return problems of the table's rows and of its final name."""
     is_renamed = CatchUpFacts.of(item).switch_to
     found = cutover.name_problems(tables, item.target, final_path(item)) if is_renamed else []
     version = origin_version(dataset, before)
@@ -203,7 +203,7 @@ def _target_problems(
 def _find_range(
     options: CatchUpOptions, before: SourceTable, source: Any, target: Any, now: SourceTable
 ) -> tuple[RangeSize, list[Problem]]:
-    """Return the range of an increment, and what keeps it from being taken."""
+    """Return the range of an increment, and the problems that prevent it."""
     if options.by == "column":
         return _column_range(str(options.column), source, target)
     if options.by == "partition":
@@ -250,7 +250,7 @@ def _partition_range(
 
 
 def _count(spark: Any, options: CatchUpOptions, item: Item, found: RangeSize, target: Any) -> Item:
-    """Return the item with the number of rows that the increment takes, and what that means."""
+    """Return the item with the number of rows in the increment, and problems with them."""
     if item.blockers:
         return item
     facts = CatchUpFacts.of(item)
@@ -271,14 +271,14 @@ def _count(spark: Any, options: CatchUpOptions, item: Item, found: RangeSize, ta
     # With a key, partitions and snapshots are compared as a whole.
     is_counted = not item.blockers and (not options.key or options.by == "column")
     if is_counted and found.source != found.target + added:
-        item = item.with_problems(_unseen(options, found.source, found.target + added))
+        item = item.with_problems(_missed_changes(options, found.source, found.target + added))
     item = item.model_copy(update={"rows": rows})
     if not rows and not facts.switch_to and not item.problems:
         return item.model_copy(update={"nothing_to_do": "There are no new rows"})
     return item
 
 
-def _unseen(options: CatchUpOptions, total: int, expected: int) -> Problem:
+def _missed_changes(options: CatchUpOptions, total: int, expected: int) -> Problem:
     text = f"The source has {total} rows, and the table would have {expected}: some were "
     if options.by == "snapshot":
         return blocker(f"{text}changed or deleted; {_NEEDS_KEY}")
@@ -292,9 +292,9 @@ def _unseen(options: CatchUpOptions, total: int, expected: int) -> Problem:
 
 
 def _checks(work: Work, level: Level) -> Iterator[Check]:
-    """Compare all of the source, as the increment read it, with the table."""
+    """Compare the whole source, as the increment read it, with the table."""
     spark = work.endpoints.source
-    path, version = path_now(work.item, work.facts), int(work.facts["version"])
+    path, version = current_path(work.item, work.facts), int(work.facts["version"])
     dataset = work.target_tables.load(path).open(Ref(version=version))
     target = read_back(spark, address_in(work.endpoints.target, path), version)
     source = _source_as_read(work, target)
@@ -306,11 +306,11 @@ def _checks(work: Work, level: Level) -> Iterator[Check]:
     count = dataset.count_rows()
     yield Check(name="rows", ok=rows == count, expected=rows, found=count)
     if level.includes(Level.SAMPLE):
-        yield checksums.compare_sample(source, sample_of(spark, dataset, spread(count)))
+        yield checksums.compare_sample(source, sample_of(spark, dataset, sample_row_numbers(count)))
 
 
 def _source_as_read(work: Work, target: Any) -> Any:
-    """Return the rows of the source that the table is to have; not those that came later."""
+    """Return the source rows that the table should have, without those that came later."""
     facts = CatchUpFacts.of(work.item)
     source, increment = facts.read(work.endpoints.source), facts.increment(work.options)
     if increment.by == "column":

@@ -1,7 +1,7 @@
-"""``convert``: what Spark reads, in any format, becomes tables of Lance.
+"""``convert``: converts what Spark can read, in any format, to Lance tables.
 
-The source is a table of one of the session's catalogs, or a path. All that can be wrong is in the
-plan: types, names, lengths of vectors. Sources with snapshots are read at the one of the plan.
+The source is a table of one of the session's catalogs, or a path. The plan reports all problems
+with types, names and vector lengths, and pins the snapshot of sources that have snapshots.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ from ..targets import load_own_table
 from .convert_options import ConvertFacts, ConvertOptions, index_problems, indices_on
 from .loading import LOAD, loading_steps
 from .registration import Candidate, EntryFacts, plan_items
-from .verification import spread
+from .verification import sample_row_numbers
 
 Names = tuple[str, ...]
 Describe = Callable[[], SourceTable | None]
-"""Describes one source; None for what is not to be converted."""
+"""Describes one source, or returns None if it should not be converted."""
 
 _THREADS = 8
-"""How many sources are read at the same time."""
+"""The number of sources to read in parallel."""
 _NAMES = 20
-"""How many left out tables a note names."""
+"""The maximum number of left out tables in a note."""
 
 
 class Convert(MigrationType):
-    """See the module."""
+    """The migration type that this module describes."""
 
     name = "convert"
     reading_step = LOAD
@@ -66,10 +66,10 @@ class Convert(MigrationType):
         tables, spark = endpoints.target_tables, endpoints.source
         if "{table}" not in options.name and len(options.paths) != 1:
             raise invalid("The option name must contain {table}, so that names of tables differ")
-        completeness.require_all_read(spark)
+        completeness.require_no_skipped_files(spark)
         found = _survey_all(spark, options, tables.connection.capabilities.levels)
         candidates = [each for _, each in found if each is not None]
-        notes = _unused(options, candidates) if candidates else ["Nothing was selected"]
+        notes = _unused_notes(options, candidates) if candidates else ["Nothing was selected"]
         left_out = [display(names) for names, each in found if each is None]
         if left_out:
             names = first_names(left_out, _NAMES)
@@ -98,7 +98,7 @@ class Convert(MigrationType):
 
 
 def _sources(spark: Any, options: ConvertOptions) -> Iterator[tuple[Names, Describe]]:
-    """Yield the names of each source, and what describes it."""
+    """Yield the names of each source, with a function that describes it."""
     if options.paths:
         for each in options.paths:
             find = partial(sources.at_path, spark, each.path, each.format, each.read_options)
@@ -120,7 +120,7 @@ def _target_of(names: Names, options: ConvertOptions, levels: int) -> Names:
 
 
 def _space_notes(root: str | None, items: Sequence[Item]) -> list[str]:
-    """Say where a root on this machine's disks has less space than the sources take."""
+    """Return a note if a local root has less free space than the size of the sources."""
     root = locations.for_lance(root) if root else ""
     if not root.startswith("/"):
         return []
@@ -135,7 +135,7 @@ def _space_notes(root: str | None, items: Sequence[Item]) -> list[str]:
 def _survey_all(
     spark: Any, options: ConvertOptions, levels: int
 ) -> list[tuple[Names, Candidate | None]]:
-    """Return the names of each source, and its candidate; None for what is left out."""
+    """Return the names of each source with its candidate, or None if it is left out."""
     limit = FailureLimit()
 
     def survey(source: tuple[Names, Describe]) -> Candidate | None:
@@ -147,7 +147,7 @@ def _survey_all(
             described = describe()
             found = None if described is None else _candidate(spark, described, target, own)
         except LanceNamespaceError as error:
-            if limit.is_reached_by(error):
+            if limit.add_failure(error):
                 raise
             shown = names[:1] if options.paths else names
             return Candidate(shown, target, EntryFacts(), problems=(blocker(str(error)),))
@@ -160,8 +160,8 @@ def _survey_all(
     return [(names, each) for (names, _), each in zip(sources_found, found, strict=True)]
 
 
-def _unused(options: ConvertOptions, candidates: Sequence[Candidate]) -> list[str]:
-    """Return notes on columns that options name and no table has."""
+def _unused_notes(options: ConvertOptions, candidates: Sequence[Candidate]) -> list[str]:
+    """Return notes about columns in the options that no table has."""
     existing = {
         name.lower()
         for each in candidates
@@ -183,8 +183,8 @@ def _candidate(
     source = source.model_copy(update={"columns": read.schema.json()})
     frame = schema.as_target(read, options.casts, options.renames)
     unread = sources.unread_problems(spark, source, frame)
-    # Footers also count files that Spark lists below a partition, and then leaves out.
-    is_whole = found_footers is not None and found_footers.are_all and not unread
+    # Footers also count files below a partition that Spark lists but does not read.
+    is_whole = found_footers is not None and found_footers.is_complete and not unread
     rows, vectors, problems = _count(frame, source, options, found_footers if is_whole else None)
     inventory = completeness.take_inventory(spark, source)
     problems += unread
@@ -245,7 +245,7 @@ def _facts(
 def _count(
     frame: Any, source: SourceTable, options: ConvertOptions, whole: Footers | None
 ) -> tuple[int | None, dict[str, int], list[Problem]]:
-    """Return how many rows there are, the lengths of vectors, and what is wrong with these.
+    """Return the number of rows, the lengths of vector columns, and problems with the vectors.
 
     Args:
         whole: Footers that count all rows, or None.
@@ -263,11 +263,11 @@ def _count(
 
 
 def _read(spark: Any, source: SourceTable) -> tuple[Any, Footers | None]:
-    """Return the rows of a source, and what its files' footers say."""
+    """Return the rows of a source, and the footers of its files."""
     source.refresh_files(spark)
     frame = source.read(spark, refresh=False)
     found = footers.read(spark, source, frame)
-    if found is None:  # the rows are counted, and those that the session caches may be outdated
+    if found is None:  # Spark counts the rows, and rows cached by the session may be outdated
         frame = source.read(spark)
     return frame, found
 
@@ -276,7 +276,7 @@ def _read(spark: Any, source: SourceTable) -> tuple[Any, Footers | None]:
 
 
 def _checks(work: Work, level: Level) -> Iterator[Check]:
-    """Compare rows of the source with the version that the migration wrote."""
+    """Compare the source with the version that the migration wrote."""
     spark, facts = work.endpoints.source, ConvertFacts.of(work.item)
     source = facts.read(spark)
     version = int(work.facts["version"])
@@ -295,4 +295,4 @@ def _checks(work: Work, level: Level) -> Iterator[Check]:
     rows = source.count()
     yield Check(name="rows", ok=rows == count, expected=rows, found=count)
     if level.includes(Level.SAMPLE):
-        yield checksums.compare_sample(source, sample_of(spark, dataset, spread(count)))
+        yield checksums.compare_sample(source, sample_of(spark, dataset, sample_row_numbers(count)))

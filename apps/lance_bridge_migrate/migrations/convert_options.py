@@ -1,4 +1,4 @@
-"""The options of ``convert``, and what it notes about each table."""
+"""The options of ``convert``, and the facts that it notes about each table."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from .registration import EntryFacts
 
 
 class IndexOptions(Options):
-    """An index to be built on each table that has the column.
+    """An index to build on each table that has the column.
 
     Attributes:
-        kind: As for `lance_bridge_spark.create_index`; parameters alike.
+        kind: As for `lance_bridge_spark.create_index`; likewise parameters.
         name: ``<column>_idx`` by default.
     """
 
@@ -41,7 +41,7 @@ class IndexOptions(Options):
 
 
 def indices_on(indices: Sequence[IndexOptions], columns: Sequence[str]) -> tuple[IndexOptions, ...]:
-    """Return indices with the names of their columns in the letter case that a table has."""
+    """Return indices with column names in the letter case of the table."""
     cases = {name.lower(): name for name in columns}
     return tuple(
         each.model_copy(update={"column": cases.get(each.column.lower(), each.column)})
@@ -50,7 +50,7 @@ def indices_on(indices: Sequence[IndexOptions], columns: Sequence[str]) -> tuple
 
 
 def index_problems(indices: Sequence[IndexOptions], columns: pa.Schema) -> list[Problem]:
-    """Return what is wrong with indices for a table of these columns."""
+    """Return the problems of indices for a table with these columns."""
     found: list[Problem] = []
     for each in indices:
         if each.column not in columns.names:
@@ -70,7 +70,7 @@ class PathSource(Options):
 
     Attributes:
         table: The table's name.
-        read_options: Those of Spark's reader, such as ``header`` of CSV.
+        read_options: Options of Spark's reader, such as ``header`` for CSV.
     """
 
     path: PlainLocation
@@ -80,10 +80,10 @@ class PathSource(Options):
 
 
 class TableOptions(Options):
-    """What is different for the tables of one pattern; None leaves it to `ConvertOptions`.
+    """Options that override `ConvertOptions` for the tables of one pattern; None keeps those.
 
     Attributes:
-        name: Of the new table, or with ``{table}``; see `ConvertOptions` for the others.
+        name: The name of the new table, or with ``{table}``; see `ConvertOptions` for the others.
     """
 
     name: str | None = None
@@ -97,29 +97,29 @@ class TableOptions(Options):
 
 
 class ConvertOptions(Selection):
-    """What is converted, and what the new tables are like.
+    """What to convert, and the settings of the new tables.
 
     Attributes:
-        catalog: Spark's catalog of the tables that are selected.
-        paths: Directories and files; where there are any, no tables of the catalog are taken.
-        namespace: Where all tables go. By default each goes into the namespace of its own name,
-            with the last names where the target has fewer levels.
-        name: The name of each table, with ``{table}`` for the one that it has.
-        make_namespaces: Creates namespaces that do not exist.
-        casts: Types of Spark's SQL for columns of these names: for types that do not fit.
-        renames: New names for columns of these names. All options but ``casts`` use the new ones.
-        vectors: Lengths of vectors, for columns of these names.
-        find_vectors: Reads columns of lists of floats, and makes those vectors whose lists
-            all have one length.
+        catalog: The Spark catalog of the selected tables.
+        paths: Directories and files to convert instead of tables of the catalog.
+        namespace: The namespace of all new tables. By default each goes into the namespace of its
+            own name; if the target has fewer levels, only the last names are used.
+        name: The name of each new table, with ``{table}`` for the name of the source.
+        make_namespaces: Creates missing namespaces.
+        casts: Spark SQL types by column, for types that Lance does not support.
+        renames: New names by column. All options except ``casts`` use the new names.
+        vectors: Vector lengths by column.
+        find_vectors: Reads all columns that are lists of floats, and converts those whose lists
+            have the same length to vectors.
         count_rows: Counts the rows for the plan.
-        ignore_statistics: Takes a catalog's statistics for outdated if they count more than exists,
-            and not for a sign that files are missing.
-        sort_by: Columns that the rows are sorted by, where a table has all of them.
-        indices: What is built on each table that has the column.
-        properties: Of the new tables.
-        data_storage_version: Of Lance's files; max_rows_per_file alike.
-        tables: What is different for some tables, by patterns as in ``include``; the first that
-            fits a table counts.
+        ignore_statistics: Treats statistics of the catalog that count more data than exists as
+            outdated, not as a sign of missing files.
+        sort_by: Columns to sort by, if a table has all of them.
+        indices: Indices to build on each table that has the column.
+        properties: Properties of the new tables.
+        data_storage_version: The version of the Lance files; likewise max_rows_per_file.
+        tables: Overrides for some tables, by patterns as in ``include``; the first matching
+            pattern applies.
     """
 
     catalog: str = OWN_CATALOG
@@ -159,13 +159,13 @@ class ConvertOptions(Selection):
 
 
 class ConvertFacts(EntryFacts):
-    """What is noted about a table that is converted.
+    """The facts about a table to convert.
 
     Attributes:
-        source: The source, as it was when the plan was made.
+        source: The source when the plan was made.
         columns: The schema that Spark reads, with casts and renames, in JSON.
-        casts: See `ConvertOptions`; the others of its options alike.
-        files: How many files the source has, and their bytes; None if they are not known.
+        casts: See `ConvertOptions`; likewise its other options.
+        files: The number of files of the source and their bytes; None if unknown.
     """
 
     source: SourceTable
@@ -181,7 +181,7 @@ class ConvertFacts(EntryFacts):
 
     @property
     def schema_of_table(self) -> pa.Schema:
-        """The schema of the table to be."""
+        """The schema of the new table."""
         return schema.schema_for(schema.from_json(self.columns), self.vectors)
 
     def read(self, spark: Any) -> Any:

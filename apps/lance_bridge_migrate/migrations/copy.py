@@ -1,9 +1,9 @@
-"""``copy``: the Lance tables of one catalog become tables of another, with their files.
+"""``copy``: copies the Lance tables of one catalog, with their files, into another.
 
-The files are copied as they are, without Spark: all versions up to the one of the plan, their
-tags, branches and indices. Lance never changes an existing file, so that copies of single files are
-a copy of the table if the manifests, which name all others, come last. No copy is seen before it is
-whole.
+The files are copied unchanged, without Spark: all versions up to that of the plan, their tags and
+indices. Lance never changes an existing file, so that the files can be copied one by one. The
+manifests, which reference all other files, are copied last, so that no version is visible before it
+is complete.
 """
 
 from __future__ import annotations
@@ -57,26 +57,26 @@ from .verification import compare
 
 _VERSIONS = "_versions/"
 _MANIFEST = re.compile(r"_versions/(\d+)\.manifest")
-_LARGEST = 2**64 - 1
-"""Names of manifests count down from it in Lance's second scheme, which has 20 digits."""
+_MAX_VERSION = 2**64 - 1
+"""In Lance's second naming scheme, with 20 digits, manifest names count down from it."""
 _DIGITS = 20
 _THREADS = 8
 _COPIED_MANIFESTS = "manifests"
-"""The fact with the digests of the manifests that are copied. Others are of other writers."""
+"""The fact with the digests of copied manifests. Other writers made all other manifests."""
 _NAMES = 3
-"""How many files a message names."""
+"""The maximum number of files in a message."""
 
 
 class CopyOptions(EntriesOptions):
-    """What is copied, and where to; see `EntriesOptions`."""
+    """What to copy, and where to; see `EntriesOptions`."""
 
 
 class CopyFacts(EntryFacts):
-    """What is noted about a table that is copied.
+    """The facts about a table to copy.
 
     Attributes:
-        version: The latest one that is copied.
-        bytes_before: Of the files that are copied.
+        version: The latest version to copy.
+        bytes_before: The size of the files to copy.
     """
 
     version: int = 0
@@ -84,7 +84,7 @@ class CopyFacts(EntryFacts):
 
 
 class Copy(MigrationType):
-    """See the module."""
+    """The migration type that this module describes."""
 
     name = "copy"
     reading_step = "files"
@@ -150,7 +150,7 @@ def _plan_data(table: Table, found: Candidate) -> Candidate:
 
 
 def _has_other_bases(dataset: lance.LanceDataset) -> bool:
-    """Return whether the latest version, or the first one that is kept, has files elsewhere."""
+    """Return whether the latest or the oldest existing version has files at other locations."""
     with translate_lance_errors(f"The versions of {dataset.uri} could not be read"):
         first = min(int(each["version"]) for each in dataset.versions())
         fragments = [*dataset.get_fragments(), *dataset.checkout_version(first).get_fragments()]
@@ -198,7 +198,7 @@ def _copy(work: Work) -> Facts:
 
 
 def _check_undo(work: Work) -> None:
-    """Raise InvalidTableState (19) where the entry was changed, or others wrote to the table."""
+    """Raise InvalidTableState (19) if other writers changed the entry or wrote to the table."""
     require_unchanged(work)
     table = find_own_table(work)
     if table is not None:
@@ -206,7 +206,7 @@ def _check_undo(work: Work) -> None:
 
 
 def _require_own_files(work: Work, table: Table) -> None:
-    """Raise InvalidTableState (19) where the table has versions that were not copied."""
+    """Raise InvalidTableState (19) if the table has versions or branches that were not copied."""
     if table.is_declared():
         return
     others = foreign_manifests(table.files(), work.facts.get(_COPIED_MANIFESTS, {}))
@@ -230,9 +230,9 @@ def _sizes(files: TableFiles) -> dict[str, int]:
 
 
 def files_of(source: TableFiles, version: int) -> dict[str, int]:
-    """Return the bytes of each file of a table, by path, without manifests after a version.
+    """Return the size of each file of a table by path, without manifests after a version.
 
-    Files that are not the table's are left out.
+    Files that do not belong to the table are left out.
 
     Raises:
         InvalidTableStateError: (19) a manifest cannot be read.
@@ -247,7 +247,7 @@ def files_of(source: TableFiles, version: int) -> dict[str, int]:
 
 
 def _is_wanted(path: str, version: int) -> bool:
-    """Return False for manifests that are later or not final, and for hints of the latest."""
+    """Return False for later or unfinished manifests, and for hints of the latest version."""
     if not path.startswith(_VERSIONS):
         return True
     match = _MANIFEST.fullmatch(path)
@@ -255,11 +255,11 @@ def _is_wanted(path: str, version: int) -> bool:
 
 
 def _version_of(digits: str) -> int:
-    return _LARGEST - int(digits) if len(digits) == _DIGITS else int(digits)
+    return _MAX_VERSION - int(digits) if len(digits) == _DIGITS else int(digits)
 
 
 def manifests_of(source: TableFiles, wanted: Iterable[str]) -> dict[str, str]:
-    """Return a digest of each manifest among some files, by path.
+    """Return the digest of each manifest among some files, by path.
 
     Raises:
         ServiceUnavailableError: (17) or another error of the storage.
@@ -270,10 +270,10 @@ def manifests_of(source: TableFiles, wanted: Iterable[str]) -> dict[str, str]:
 
 
 def foreign_manifests(target: TableFiles, own: Mapping[str, str]) -> list[str]:
-    """Return the manifests of a directory that are not those that are copied there.
+    """Return the manifests of a directory that were not copied there.
 
     Args:
-        own: As `manifests_of` returns it.
+        own: The digests of the copied manifests, as from `manifests_of`.
     """
     present = [path for path in _sizes(target) if _MANIFEST.fullmatch(path) is not None]
     found = manifests_of(target, present)
@@ -288,16 +288,16 @@ def copy_files(
     stopping: threading.Event,
     advance: Callable[[int], None],
 ) -> int:
-    """Copy files, except those that exist in full, and return the bytes of all.
+    """Copy files, except those that exist with the same size, and return the size of all.
 
-    No manifest is ever overwritten.
+    Manifests are never overwritten.
 
     Args:
-        wanted: As `files_of` returns it.
-        advance: Is called with the bytes of each file that is copied.
+        wanted: The files, as from `files_of`.
+        advance: Called with the size of each copied file.
 
     Raises:
-        Stopped: The run is to stop; what was copied stays, and is not copied again.
+        Stopped: The run should stop; copied files remain, and are not copied again.
         ConcurrentModificationError: (14) another writer made one of the versions.
         ServiceUnavailableError: (17) or another error of a storage.
     """
@@ -309,32 +309,32 @@ def copy_files(
     manifests = sorted(path for path in wanted if path.startswith(_VERSIONS))
     others = [path for path in left if not path.startswith(_VERSIONS)]
 
-    def one(path: str, write: Callable[[TableFiles, str], None]) -> int:
+    def copy_one(path: str, write: Callable[[TableFiles, str], None]) -> int:
         if stopping.is_set():
             raise Stopped
         write(source, path)
         return wanted[path]
 
     with ThreadPoolExecutor(_THREADS) as pool:
-        # An error cancels the copies that have not begun.
-        for size in pool.map(partial(one, write=target.copy_from), others):
+        # An error cancels the copies that have not started.
+        for size in pool.map(partial(copy_one, write=target.copy_from), others):
             advance(size)
-    # The first version first: a concurrent reader finds a table that is whole.
-    for path in sorted(manifests, key=_order):
-        size = one(path, partial(_copy_once, target))
+    # Oldest version first, so that a concurrent reader always finds a complete table.
+    for path in sorted(manifests, key=_version_of_path):
+        size = copy_one(path, partial(_copy_manifest, target))
         if path in left:
             advance(size)
     return sum(wanted.values())
 
 
-def _order(path: str) -> int:
+def _version_of_path(path: str) -> int:
     match = _MANIFEST.fullmatch(path)
     return _version_of(match[1]) if match else 0
 
 
-def _copy_once(target: TableFiles, source: TableFiles, path: str) -> None:
-    """Write a file that does not exist; one that exists must be the same."""
-    content = _content(source, path)
+def _copy_manifest(target: TableFiles, source: TableFiles, path: str) -> None:
+    """Copy a manifest that does not exist; an existing one must have the same content."""
+    content = _read(source, path)
     if not target.put_new(path, content) and target.read(path) != content:
         raise ConcurrentModificationError(
             f"{path} already exists and is another version: another writer has written to the "
@@ -342,7 +342,7 @@ def _copy_once(target: TableFiles, source: TableFiles, path: str) -> None:
         )
 
 
-def _content(files: TableFiles, path: str) -> bytes:
+def _read(files: TableFiles, path: str) -> bytes:
     content = files.read(path)
     if content is None:
         raise ConcurrentModificationError(f"{path} at {files.location} was deleted concurrently")
@@ -350,4 +350,4 @@ def _content(files: TableFiles, path: str) -> bytes:
 
 
 def _digest(files: TableFiles, path: str) -> str:
-    return hashlib.sha256(_content(files, path)).hexdigest()
+    return hashlib.sha256(_read(files, path)).hexdigest()

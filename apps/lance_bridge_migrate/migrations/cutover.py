@@ -1,4 +1,4 @@
-"""The cutover: a table gets its final name once it has all rows of its source."""
+"""The cutover: rename a table to its final name once it has all rows of its source."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from ..spark import changes
 from ..spark.session import become_active, spark_errors
 from ..spark.sources import SourceTable
 from ..spark.writing import read_back
-from .incremental import CatchUpFacts, CatchUpOptions, final_path, is_table_of, latest_of
+from .incremental import CatchUpFacts, CatchUpOptions, describe_latest, final_path, is_table_of
 
 _NEXT = "Stop the writers of the source, and run another increment with --switch-to"
 
 
 def name_problems(tables: Tables, path: Path, final: Path) -> list[Problem]:
-    """Return what keeps a table from getting its final name."""
+    """Return the problems that prevent renaming a table to its final name."""
     if path == final:
         return [blocker(f"It already has the name '{final[-1]}': choose another to switch to")]
     if tables.find(tables.path_of(final)) is not None:
@@ -32,15 +32,15 @@ def name_problems(tables: Tables, path: Path, final: Path) -> list[Problem]:
 
 
 def _is_at(work: Work, path: Path) -> bool:
-    """Return whether a name is that of the table of the plan."""
+    """Return whether the entry at a path is that of the plan's table."""
     return is_table_of(work.item, work.target_tables.find(path))
 
 
 def switch(work: Work) -> Facts:
-    """Rename the table, or find that an earlier run did.
+    """Rename the table, unless an earlier run did.
 
     Raises:
-        ConcurrentModificationError: (14) the source has other rows than the table.
+        ConcurrentModificationError: (14) source and table have different rows.
         LanceNamespaceError: What renaming raises.
     """
     path, final = work.item.target, final_path(work.item)
@@ -55,10 +55,10 @@ def switch(work: Work) -> Facts:
 
 
 def _rename(tables: Tables, path: Path, new_path: Path, *, has_both: bool) -> None:
-    """Rename a table, or finish that where an earlier run died before dropping the old entry.
+    """Rename a table, or drop its old entry if an earlier run died before that.
 
     Args:
-        has_both: Whether the table has both names.
+        has_both: Whether both names have entries of the table.
     """
     if has_both:
         tables.load(path).remove()
@@ -67,10 +67,10 @@ def _rename(tables: Tables, path: Path, new_path: Path, *, has_both: bool) -> No
 
 
 def _require_nothing_new(work: Work) -> None:
-    """Raise ConcurrentModification (14) where source and table have different rows."""
+    """Raise ConcurrentModification (14) if source and table have different rows."""
     spark, item, facts = work.endpoints.source, work.item, CatchUpFacts.of(work.item)
     become_active(spark)
-    now = latest_of(spark, facts.source)
+    now = describe_latest(spark, facts.source)
     address = address_in(work.endpoints.target, item.target)
     target = read_back(spark, address, int(work.facts["version"]))
     difference, advice = _difference(spark, facts, work.options, now, target)
@@ -84,7 +84,7 @@ def _require_nothing_new(work: Work) -> None:
 def _difference(
     spark: Any, facts: CatchUpFacts, options: CatchUpOptions, now: SourceTable, target: Any
 ) -> tuple[str, str]:
-    """Return how source and table differ, and what to do; or ""."""
+    """Return how source and table differ, or "", and advice for the user."""
     if now.snapshot != facts.source.snapshot:
         return (
             f"snapshot {now.snapshot} is newer than {facts.source.snapshot}, which was read",
@@ -93,7 +93,7 @@ def _difference(
     if not changes.same_columns(facts.source, now):
         return "its columns changed", _NEXT
     source = facts.as_target(now.read(spark))
-    found = _visible_difference(options, source, target, now)
+    found = _pending_changes(options, source, target, now)
     if found:
         return found, _NEXT
     with spark_errors(f"The rows of '{now.name}' cannot be counted"):
@@ -104,8 +104,8 @@ def _difference(
     return text, _advice(options, now, here - there)
 
 
-def _visible_difference(options: CatchUpOptions, source: Any, target: Any, now: SourceTable) -> str:
-    """Return what the next increment would take, or ""."""
+def _pending_changes(options: CatchUpOptions, source: Any, target: Any, now: SourceTable) -> str:
+    """Return a description of what the next increment would add, or ""."""
     if options.by == "column":
         found = changes.column_range(source, target, str(options.column))
         if found.rows:
@@ -122,7 +122,7 @@ def _visible_difference(options: CatchUpOptions, source: Any, target: Any, now: 
 
 
 def _advice(options: CatchUpOptions, now: SourceTable, more: int) -> str:
-    """Return what to do about rows that no increment of this kind would find."""
+    """Return advice about a difference that an increment of this kind may not detect."""
     if options.by != "column":
         return _NEXT
     if more > 0:
@@ -143,7 +143,7 @@ def _advice(options: CatchUpOptions, now: SourceTable, more: int) -> str:
 
 
 def check_switch_back(work: Work) -> None:
-    """Raise InvalidTableState (19) where another table has the name that it would get back."""
+    """Raise InvalidTableState (19) if another table has taken the original name."""
     path = work.item.target
     is_switched = _is_at(work, final_path(work.item)) and not _is_at(work, path)
     if is_switched and work.target_tables.find(path) is not None:
@@ -151,7 +151,7 @@ def check_switch_back(work: Work) -> None:
 
 
 def switch_back(work: Work) -> None:
-    """Give the table its name back."""
+    """Rename the table back to its original name."""
     path, final = work.item.target, final_path(work.item)
     check_switch_back(work)
     if _is_at(work, final):

@@ -1,4 +1,4 @@
-"""``entries``: the Lance tables of one catalog get entries in another; no data is moved."""
+"""``entries``: registers the Lance tables of one catalog in another, without moving data."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from .registration import (
 
 
 class EntriesOptions(Selection):
-    """What is taken over, and where to.
+    """Which tables to register, and where.
 
     Attributes:
-        namespace: Where the target has fewer names than it has levels: what its tables' own
-            namespaces are put into, as in ``main`` for ``sales.t`` to become ``main.sales.t``.
-            Where it has as many names as levels: the one namespace of all tables.
-        make_namespaces: Creates namespaces that do not exist.
+        namespace: With as many names as the target has levels, the namespace of all tables. With
+            fewer names, the parent of the tables' own namespaces: with ``main``, ``sales.t``
+            becomes ``main.sales.t``.
+        make_namespaces: Creates missing namespaces.
     """
 
     namespace: tuple[str, ...] = ()
@@ -41,7 +41,7 @@ class EntriesOptions(Selection):
 
 
 class Entries(MigrationType):
-    """See the module."""
+    """The migration type that this module describes."""
 
     name = "entries"
     options_type = EntriesOptions
@@ -80,7 +80,7 @@ class Entries(MigrationType):
 def find_candidates(
     endpoints: Endpoints, options: EntriesOptions
 ) -> tuple[list[tuple[TableEntry, Candidate]], list[str]]:
-    """Return the selected Lance tables, with a candidate for each, and notes about other tables.
+    """Return the selected Lance tables with their candidates, and notes about other tables.
 
     Raises:
         InvalidInputError: (13) the namespace has more names than the target has levels.

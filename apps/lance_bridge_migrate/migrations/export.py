@@ -1,7 +1,7 @@
-"""``export``: tables of Lance are written as Parquet, for whatever reads that.
+"""``export``: writes Lance tables as Parquet.
 
-Each table becomes a directory, and, with the option ``database``, an external table of Spark's. The
-version of the plan is what is written.
+Each table becomes a directory and, with the option ``database``, an external Spark table. The
+version of the plan is written.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ from ..targets import entry_fingerprint
 from .loading import bytes_of
 
 _CLEANED_UP = "cleaned up"
-"""The fingerprint of a table without the version of the plan."""
+"""The fingerprint of a table that no longer has the plan's version."""
 _FILES = "files"
-"""The step that writes the files, and the fact with the name and size of each."""
+"""The step that writes the files, and the fact with their names and sizes."""
 
 
 class ExportOptions(Selection):
-    """What is exported, and where to.
+    """What to export, and where to.
 
     Attributes:
-        directory: Gets a directory ``<namespace>/<table>`` for each table.
-        database: Of Spark's own catalog: gets an external table for each of them. It must exist.
-        name: The name of each table there, with ``{table}`` for the one that it has.
-        partition_by: Columns that a table's directory is partitioned by, where it has all of them.
-        compression: Of the files, as Spark calls it.
+        directory: The parent of the directories ``<namespace>/<table>``, one per table.
+        database: An existing database of Spark's own catalog for an external table per directory.
+        name: The name of each external table, with ``{table}`` for the name of the source.
+        partition_by: Columns to partition by, if a table has all of them.
+        compression: The compression of the files, by Spark's name.
     """
 
     directory: PlainLocation
@@ -64,10 +64,10 @@ class ExportOptions(Selection):
 
 
 class ExportFacts(ItemFacts):
-    """What is noted about a table that is exported.
+    """The facts about a table to export.
 
     Attributes:
-        table: The database and name of the table of Spark's that it becomes, or None.
+        table: The database and name of the external Spark table, or None.
     """
 
     version: int
@@ -77,7 +77,7 @@ class ExportFacts(ItemFacts):
 
 
 class Export(MigrationType):
-    """See the module."""
+    """The migration type that this module describes."""
 
     name = "export"
     reading_step = _FILES
@@ -154,9 +154,9 @@ def _directory(work: Work) -> str:
 
 
 def _staging(work: Work) -> str:
-    """Return where the files are written: beside the directory, by a unique name.
+    """Return the staging directory: a unique sibling of the target directory.
 
-    What reads the directory above leaves out names that start with a dot.
+    Its name starts with a dot, so that readers of the parent directory ignore it.
     """
     above, _, _ = _directory(work).rpartition("/")
     return locations.join(above, f".{work.mark.replace('/', '-')}")
@@ -168,28 +168,28 @@ def _read_source(work: Work) -> Any:
 
 
 def _write(work: Work) -> Facts:
-    """Write the files beside the directory, and rename that; or find that a run has done so."""
+    """Write the files to the staging directory and rename it, unless an earlier run did."""
     spark, directory = work.endpoints.target, _directory(work)
     found = files.listing(spark, directory)
     if found is not None and not _is_own(work, found):
-        raise _taken(directory)
+        raise _already_exists(directory)
     if found is not None and _is_staged(work):
-        # Object stores rename by copying file after file: it was cut off.
+        # A rename was interrupted: object stores rename by copying file by file.
         files.delete(spark, directory)
         found = None
     if found is None:
         found = _write_staged(work)
-        # On disk before the rename: the content of the directory is recognised by it.
+        # Noted before the rename, to recognise the content of the directory.
         work.note(**{_FILES: found})
         if not files.rename(spark, _staging(work), directory):
-            raise _taken(directory)
+            raise _already_exists(directory)
     size = sum(found.values())
     work.advance(rows=work.item.rows or 0, size=size)
     return {"rows_written": work.item.rows, "bytes_written": size, "bytes_after": size}
 
 
 def _write_staged(work: Work) -> files.Listing:
-    """Write all files beside the directory, unless an earlier run has, and return them."""
+    """Write all files to the staging directory, unless an earlier run did, and return them."""
     spark, staging = work.endpoints.target, _staging(work)
     made = files.listing(spark, staging)
     if made is not None and made == work.facts.get(_FILES):
@@ -201,7 +201,7 @@ def _write_staged(work: Work) -> files.Listing:
     return files.listing(spark, staging) or {}
 
 
-def _taken(directory: str) -> TableAlreadyExistsError:
+def _already_exists(directory: str) -> TableAlreadyExistsError:
     return TableAlreadyExistsError(f"{directory} was created after the plan was made")
 
 
@@ -210,10 +210,10 @@ def _is_staged(work: Work) -> bool:
 
 
 def _is_own(work: Work, found: files.Listing) -> bool:
-    """Return whether this migration put the files into the directory, or a part of them.
+    """Return whether this migration put the files, or a part of them, into the directory.
 
-    While they are beside the directory, at most a part of them is in it. That is recognised by the
-    names of files with rows, which Spark chooses at random.
+    While the staging directory exists, the target has at most a part of the files. They are
+    recognised by the names of data files, which Spark chooses at random.
     """
     made = work.facts.get(_FILES)
     if made is None:
@@ -224,7 +224,7 @@ def _is_own(work: Work, found: files.Listing) -> bool:
 
 
 def _require_same_files(work: Work) -> None:
-    """Raise InvalidTableState (19) where the content of the directory was changed."""
+    """Raise InvalidTableState (19) if the content of the directory was changed."""
     found = files.listing(work.endpoints.target, _directory(work))
     made = work.facts.get(_FILES)
     if found is None or made is None or found == made or _is_staged(work):
@@ -261,12 +261,12 @@ def _create_table(work: Work) -> Facts:
             spark, table, columns, _directory(work), partition_by=by, mark=work.mark
         )
     if by:
-        parquet_tables.find_partitions(spark, table)
+        parquet_tables.add_partitions(spark, table)
     return {}
 
 
 def _require_own_table(work: Work) -> None:
-    """Raise InvalidTableState (19) where the table of that name is not this migration's."""
+    """Raise InvalidTableState (19) if this migration did not create the table of that name."""
     found = parquet_tables.mark_of(work.endpoints.target, _table(work))
     if found not in (None, work.mark):
         raise InvalidTableStateError(
@@ -285,7 +285,7 @@ def _drop_table(work: Work) -> None:
 
 
 def _read_target(work: Work, columns: Any) -> Any:
-    """Return the rows that were written; types of partition columns are the source's, unguessed."""
+    """Return the written rows. Partition columns have the source's types, not inferred ones."""
     spark, facts = work.endpoints.target, ExportFacts.of(work.item)
     if facts.table is not None:
         return spark.table(quoted((OWN_CATALOG, *facts.table)))

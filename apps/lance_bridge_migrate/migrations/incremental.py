@@ -1,4 +1,4 @@
-"""One increment of catching up: what it reads of a source, its rows, and how they are undone."""
+"""One increment of catch-up: read the changes of a source, write them, and undo that."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ from .loading import writing_options
 from .provenance import origin_version
 
 ROWS = "rows"
-"""The step that writes an increment's rows, and the name of its transaction."""
+"""The step that writes the rows of an increment, and the name in its transaction."""
 
 
 class Tracked(Options):
-    """One table to catch up with: its source as the increment before read it, and its target.
+    """One table to catch up: the source as the previous increment read it, and the target.
 
     Attributes:
         version: The version of the target that has these rows.
-        mark: What the target's entry carries (`targets.MARK`) since it was made.
+        mark: The mark of the target's entry (`targets.MARK`), which its conversion set.
     """
 
     source: SourceTable
@@ -58,21 +58,22 @@ class Tracked(Options):
 
 
 class CatchUpOptions(Options):
-    """Which tables are brought up to date, and how new rows are found.
+    """Which tables to bring up to date, and how new rows are found.
 
     Attributes:
         tables: See `next_increment`.
         by: ``column``: rows with a greater value than any in the target. ``partition``: partitions
-            that the target lacks, or of which it has another number of rows. ``snapshot``: the
-            difference of two snapshots of Delta or Iceberg.
-        column: With ``column``: such as an increasing id, or the time of the last change. It and
-            `key` have the table's names where columns were renamed.
-        key: Columns that identify rows and are never null. With them rows are updated, too, and
-            deleted where the source no longer has them (not by ``column``, which does not show it).
-            Without them rows may only be added.
-        switch_to: The name that each table gets at the end, with ``{table}`` for the source's; by
+            that are missing in the target or have another number of rows there. ``snapshot``: the
+            difference between two snapshots of Delta or Iceberg.
+        column: With ``column``, for example an increasing id or the time of the last change. Like
+            `key`, it is the column's name in the target.
+        key: Columns that identify rows and are never null. With a key, rows are also updated, and
+            deleted if the source no longer has them (except by ``column``, which cannot detect
+            that). Without a key, rows are only added.
+        switch_to: The final name of each table, with ``{table}`` for the name of the source; by
             default tables keep their names.
-        data_storage_version: Of Lance's files, without a key; max_rows_per_file alike.
+        data_storage_version: The version of the Lance files written without a key; likewise
+            max_rows_per_file.
     """
 
     tables: tuple[Tracked, ...]
@@ -85,12 +86,12 @@ class CatchUpOptions(Options):
 
 
 class CatchUpFacts(ItemFacts):
-    """What is noted about a table that is brought up to date.
+    """The facts about a table to bring up to date.
 
     Attributes:
-        source: As the plan pins it.
-        range: What the increment takes.
-        version_before: The version of the table that the plan was made for.
+        source: The source, pinned by the plan.
+        range: The range of the increment.
+        version_before: The version of the table when the plan was made.
         mark_of_table: See `Tracked.mark`.
         switch_to: The table's final name, or None.
     """
@@ -108,11 +109,11 @@ class CatchUpFacts(ItemFacts):
         return schema.as_target(frame, self.casts, self.renames)
 
     def read(self, spark: Any) -> Any:
-        """Return all rows of the source, as the plan pins it."""
+        """Return all rows of the pinned source."""
         return self.as_target(self.source.read(spark))
 
     def increment(self, options: CatchUpOptions) -> Increment:
-        """Return what the plan has the increment take."""
+        """Return the increment of the plan."""
         partitions = schema.renamed(self.source.partitions, self.renames)
         columns = [str(options.column)] if options.by == "column" else partitions
         return Increment(self.range, options.by, columns, options.key)
@@ -121,17 +122,17 @@ class CatchUpFacts(ItemFacts):
         """Return the rows of the increment; see `changes.changed_rows`.
 
         Args:
-            target: The table as the plan found it, where `Increment.needs_target`.
+            target: The table when the plan was made, if `Increment.needs_target`.
         """
         if increment.by != "snapshot":
             return changes.changed_rows(self.read(spark), target, increment)
         found = snapshots.difference(spark, self.source, self.range.snapshot)
-        gone = None if found.deleted is None else self.as_target(found.deleted)
-        return changes.changed_rows(self.as_target(found.added), gone, increment)
+        deleted = None if found.deleted is None else self.as_target(found.deleted)
+        return changes.changed_rows(self.as_target(found.added), deleted, increment)
 
 
-def latest_of(spark: Any, source: SourceTable) -> SourceTable:
-    """Return a source as it is now. Raises TableNotFound (4)."""
+def describe_latest(spark: Any, source: SourceTable) -> SourceTable:
+    """Return the current description of a source. Raises TableNotFound (4)."""
     if not source.catalog:
         return sources.at_path(spark, source.location, source.format, source.read_options)
     found = listing.describe(spark, source.catalog, source.names)
@@ -141,17 +142,17 @@ def latest_of(spark: Any, source: SourceTable) -> SourceTable:
 
 
 def final_path(item: Item) -> Path:
-    """Return the names that a table has after the cutover."""
+    """Return the path of a table after the cutover."""
     return (*item.target[:-1], item.facts["switch_to"])
 
 
-def path_now(item: Item, facts: Mapping[str, Any]) -> Path:
-    """Return the names that a table has, by what its increment has noted."""
+def current_path(item: Item, facts: Mapping[str, Any]) -> Path:
+    """Return the current path of a table, according to the facts of its increment."""
     return final_path(item) if facts.get("switched") else item.target
 
 
 def is_table_of(item: Item, entry: TableEntry | None) -> bool:
-    """Return whether an entry is that of the table that the plan is for."""
+    """Return whether an entry is that of the plan's table."""
     mark = CatchUpFacts.of(item).mark_of_table
     return entry is not None and entry.record.properties.get(MARK) == mark
 
@@ -160,10 +161,10 @@ def is_table_of(item: Item, entry: TableEntry | None) -> bool:
 
 
 def apply(work: Work) -> Facts:
-    """Add the rows of the increment, or merge them by key; once, however often it is started.
+    """Append the rows of the increment, or merge them by key, unless an earlier run did.
 
     Raises:
-        ConcurrentModificationError: (14) others have written to the table, or it was recreated.
+        ConcurrentModificationError: (14) another writer changed the table, or it was recreated.
         LanceNamespaceError: What reading and writing raise.
     """
     spark, facts = work.endpoints.source, CatchUpFacts.of(work.item)
@@ -225,12 +226,12 @@ def _merge(work: Work, rows: Any, version: int) -> Facts:
 
 
 def check_undo(work: Work) -> None:
-    """Raise InvalidTableState (19) where others have written since."""
+    """Raise InvalidTableState (19) if other writers have changed rows since."""
     _table_to_restore(work)
 
 
 def restore(work: Work) -> None:
-    """Restore the rows of the version before the increment, as a new version."""
+    """Restore the version before the increment, as a new version."""
     table = _table_to_restore(work)
     if table is None:
         return
@@ -241,10 +242,10 @@ def restore(work: Work) -> None:
 
 
 def _table_to_restore(work: Work) -> Table | None:
-    """Return the table if the increment has changed rows that still exist, or None.
+    """Return the table if the increment has changes to undo, or None.
 
     Raises:
-        InvalidTableStateError: (19) others have changed rows since.
+        InvalidTableStateError: (19) other writers have changed rows since.
     """
     table = _find_table(work)
     if table is None:
@@ -259,7 +260,7 @@ def _table_to_restore(work: Work) -> Table | None:
     found = origin_version(dataset, before)
     if found == before:
         return None
-    # Rows that others wrote between the two would be undone with the increment's.
+    # Restoring would also undo rows that other writers wrote between the two versions.
     if found == made == before + 1:
         return table
     raise InvalidTableStateError(
@@ -269,7 +270,7 @@ def _table_to_restore(work: Work) -> Table | None:
 
 
 def _find_table(work: Work) -> Table | None:
-    """Return the table by the name that it has now; None where it is gone."""
+    """Return the table under its original or final name, or None if it does not exist."""
     names = [work.item.target]
     if CatchUpFacts.of(work.item).switch_to:
         names.append(final_path(work.item))
@@ -281,7 +282,7 @@ def _find_table(work: Work) -> Table | None:
 
 
 def _version_written(work: Work, dataset: lance.LanceDataset) -> int | None:
-    """Return the version that a run of the step has made, or None."""
+    """Return the version that an earlier run of the step committed, or None."""
     before = CatchUpFacts.of(work.item).version_before
     transaction = transaction_of(work.mark, ROWS)
     return find_commit(dataset, lambda each: each.uuid == transaction, before)

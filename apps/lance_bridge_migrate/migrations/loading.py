@@ -1,4 +1,4 @@
-"""The steps of a table that is written from a DataFrame, and how they are undone."""
+"""The steps of a table that is written from a DataFrame, and their undo."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ from .provenance import origin_version
 _log = logging.getLogger(__name__)
 
 LOAD = "load"
-"""The step that writes the rows, and the name of its transaction."""
+"""The step that writes the rows, and the name in its transaction."""
 
 
 def loading_steps(item: Item) -> list[Step]:
-    """Return the steps of a table: its entry, its rows, its indices."""
+    """Return the steps of a table, which create its entry, rows and indices."""
     indices = ConvertFacts.of(item).indices
     built = [Step(f"index {each.index_name}", partial(_build_index, each)) for each in indices]
     return [Step("entry", _create, _undo, _check_undo), Step(LOAD, _load), *built]
@@ -88,7 +88,7 @@ def _load(work: Work) -> Facts:
     if facts.max_rows_per_file is not None:
         options["max_rows_per_file"] = facts.max_rows_per_file
     loaded = append(
-        schema.ordered(facts.read(spark), facts.sort_by),
+        schema.sort(facts.read(spark), facts.sort_by),
         address_in(work.endpoints.target, work.item.target),
         version=FIRST_VERSION,
         transaction=transaction_of(work.mark, LOAD),
@@ -104,8 +104,8 @@ def _load(work: Work) -> Facts:
 
 
 def _written_facts(work: Work, loaded: Loaded) -> Facts:
-    """Return what a report says about a write."""
-    # The entry itself may say which version is the latest.
+    """Return the facts of a write for the report."""
+    # Load the entry again, because it may contain the latest version.
     table = work.target_tables.load(work.item.target)
     size = bytes_of(table.open(Ref(version=loaded.version)))
     return {
@@ -118,10 +118,10 @@ def _written_facts(work: Work, loaded: Loaded) -> Facts:
 
 
 def _orphans_left(table: Table) -> Facts:
-    """Return how many files of data no version names, and their bytes; nothing if there are none.
+    """Return the number and size of orphaned data files, or no facts if there are none.
 
-    They are of tasks that failed and were repeated. They stay: the table is visible now, and
-    another writer's files look the same before its commit.
+    Tasks that failed and were repeated wrote them. They are not deleted, because the table is now
+    visible, and uncommitted files of another writer look the same.
     """
     fragments = table.open().get_fragments()
     named = {f"data/{file.path}" for each in fragments for file in each.data_files()}
@@ -133,11 +133,11 @@ def _orphans_left(table: Table) -> Facts:
 
 
 def _delete_orphans(table: Table, work: Work) -> int:
-    """Delete what attempts that were interrupted have written; return its bytes.
+    """Delete the data files of interrupted attempts, and return their size.
 
-    The journal says that there was an attempt. As long as the table, which is this migration's own,
-    has no version but the first, without rows, all files of data in it are of such attempts. Where
-    the catalog holds the versions, the last commit of one may be in progress: its files stay.
+    While the table, which this migration made, has only its empty first version, all its data files
+    belong to such attempts. If the catalog holds the versions, nothing is deleted, because the
+    commit of an earlier attempt may be in progress.
     """
     if not work.is_repeated or table.managed is not None:
         return 0
@@ -158,7 +158,7 @@ def _delete_orphans(table: Table, work: Work) -> int:
 
 
 def writing_options(options: Any) -> Mapping[str, Any]:
-    """Return the options that the writer takes."""
+    """Return the options for the writer."""
     return {
         "data_storage_version": options.data_storage_version,
         "max_rows_per_file": options.max_rows_per_file,
@@ -166,13 +166,13 @@ def writing_options(options: Any) -> Mapping[str, Any]:
 
 
 def bytes_of(dataset: lance.LanceDataset) -> int:
-    """Return the bytes of a version's data files, as far as its manifest knows them."""
+    """Return the size of a version's data files, as far as its manifest contains it."""
     files = [file for each in dataset.get_fragments() for file in each.metadata.files]
     return sum(int(file.file_size_bytes or 0) for file in files)
 
 
 def _make_first_version(table: Table, columns: pa.Schema, work: Work) -> None:
-    """Make version 1, empty; or find the one that an earlier run made."""
+    """Create the empty version 1, unless an earlier run did."""
     if table.is_declared():
         try:
             write_first(table, Rows.from_data(columns.empty_table()))
@@ -218,7 +218,7 @@ def _check_undo(work: Work) -> None:
 
 
 def _require_own_rows(work: Work, table: Table) -> None:
-    """Raise InvalidTableState (19) unless all rows of a table are this migration's."""
+    """Raise InvalidTableState (19) unless this migration wrote all rows of a table."""
     if table.is_declared():
         return
     dataset = table.open()

@@ -1,4 +1,4 @@
-"""``management``: the versions of tables are held by their storage, or by their catalog."""
+"""``management``: moves the versions of tables into their catalog, or back to storage."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NOTES = {
 
 
 class ManagementOptions(Selection):
-    """Which tables, and what is to hold their versions.
+    """Which tables to convert, and what will manage their versions.
 
     Attributes:
         to: ``catalog`` makes tables implementation-managed, ``storage`` storage-managed.
@@ -39,18 +39,18 @@ class ManagementOptions(Selection):
 
     @property
     def opposite(self) -> ManagementOptions:
-        """The options of the way back."""
+        """The options of the reverse conversion."""
         return ManagementOptions(to="storage" if self.to == "catalog" else "catalog")
 
 
 class ManagementFacts(ItemFacts):
-    """What is noted about a table: `entry_identity` of its entry."""
+    """The facts about a table: the `entry_identity` of its entry."""
 
     identity: str
 
 
 class Management(MigrationType):
-    """See the module."""
+    """The migration type that this module describes."""
 
     name = "management"
     options_type = ManagementOptions
@@ -68,7 +68,7 @@ class Management(MigrationType):
     def verify(self, work: Work, level: Level) -> Sequence[Check]:
         to, before = work.options.to, work.facts.get("version", 0)
         table = work.target_tables.load(work.item.target)
-        now = _holder(table)
+        now = _managed_by(table)
         checks = [Check(name="versions", ok=now == to, expected=to, found=now)]
         if level.includes(Level.COUNTS) and before:
             version = int(table.open().version)
@@ -77,12 +77,12 @@ class Management(MigrationType):
         return checks
 
 
-def _holder(entry: TableEntry) -> str:
+def _managed_by(entry: TableEntry) -> str:
     return "storage" if entry.managed is None else "catalog"
 
 
 def _fingerprint(entry: TableEntry) -> str:
-    text = json.dumps([entry_identity(entry), entry.record.location, _holder(entry)])
+    text = json.dumps([entry_identity(entry), entry.record.location, _managed_by(entry)])
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
@@ -96,7 +96,7 @@ def _item(entry: TableEntry, options: ManagementOptions) -> Item:
     try:
         table = Table.of(entry)
         table.require_own_versions()
-        if _holder(table) == options.to:
+        if _managed_by(table) == options.to:
             return item.model_copy(update={"nothing_to_do": f"Its {options.to} holds its versions"})
         return item.with_problems(*_problems(table, options))
     except LanceNamespaceError as error:
@@ -104,7 +104,7 @@ def _item(entry: TableEntry, options: ManagementOptions) -> Item:
 
 
 def _problems(table: Table, options: ManagementOptions) -> list[Problem]:
-    """Return what keeps a table from being converted. Raises what the conversion would raise."""
+    """Return problems that prevent the conversion. Raises what the conversion would raise."""
     if options.to == "catalog":
         table.connection.require_manageable(f"Table '{table.name}'")
         table.latest_in_storage()
@@ -121,46 +121,46 @@ def _problems(table: Table, options: ManagementOptions) -> list[Problem]:
 
 
 def _convert(work: Work) -> Facts:
-    table = _same_table(work)
+    table = _find_planned_table(work)
     if table is None:
         raise concurrent_modification(work.item.target)
-    if _holder(table) == work.options.to:
-        # An earlier run did it, or else another user: then there is nothing to undo.
+    if _managed_by(table) == work.options.to:
+        # If another user converted it, not an earlier run, there is nothing to undo.
         return {} if work.is_repeated else {"by_others": True}
     if "version" not in work.facts:
         state = table.managed  # a table without data has version 0
         work.note(version=table.latest_in_storage() if state is None else state.version)
-    _change_holder(work, table, work.options.to)
+    _change_management(work, table, work.options.to)
     return {}
 
 
-def _change_holder(work: Work, table: Table, to: str) -> None:
-    """Convert a table; the lock of an earlier run that died is taken over."""
+def _change_management(work: Work, table: Table, to: str) -> None:
+    """Convert a table, taking over the lock of an earlier run that died."""
     if to == "catalog":
         table.manage()
     else:
         table.release(holder=work.mark.rpartition("/")[2])
 
 
-def _same_table(work: Work) -> Table | None:
-    """Return the table of the plan; None where it is gone or another has its name."""
+def _find_planned_table(work: Work) -> Table | None:
+    """Return the plan's table, or None if it was dropped or replaced."""
     entry = work.target_tables.find(work.item.target)
     expected = ManagementFacts.of(work.item).identity
     return Table.of(entry) if entry is not None and entry_identity(entry) == expected else None
 
 
 def _check_undo(work: Work) -> None:
-    """Raise InvalidTableState (19) where going back would show or hide what others wrote."""
+    """Raise InvalidTableState (19) if undo would show or hide versions of other writers."""
     entry = work.target_tables.find(work.item.target)
     if entry is None or work.facts.get("by_others"):
         return
-    table = _same_table(work)
+    table = _find_planned_table(work)
     if table is None:
         raise InvalidTableStateError(
             f"'{entry.name}' is not the table that migration {work.plan.id} converted"
         )
     back = work.options.opposite
-    if _holder(table) == back.to:
+    if _managed_by(table) == back.to:
         return
     problems = _problems(table, back)
     if problems:
@@ -169,7 +169,7 @@ def _check_undo(work: Work) -> None:
 
 def _convert_back(work: Work) -> None:
     _check_undo(work)
-    table = _same_table(work)
-    if table is None or work.facts.get("by_others") or _holder(table) != work.options.to:
+    table = _find_planned_table(work)
+    if table is None or work.facts.get("by_others") or _managed_by(table) != work.options.to:
         return
-    _change_holder(work, table, work.options.opposite.to)
+    _change_management(work, table, work.options.opposite.to)

@@ -1,8 +1,8 @@
-"""``properties``: entries get the table-format properties of this implementation, or of others.
+"""``properties``: sets the table-format properties of this or of other implementations.
 
-These are `table_type` in its letter case, `managed_by`, and what keeps the
-catalog from taking a table's files for its own. With ``others``, tables stay external: only undoing
-makes an entry again what it was, managed by its catalog or not.
+These are `table_type` with its letter case, `managed_by`, and whether the table is external, so
+that the catalog does not delete its files. With ``others``, tables stay external: only undo
+restores whether the catalog owned a table.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from ..targets import (
 
 
 class PropertiesOptions(Selection):
-    """Which tables, and which table-format properties they get.
+    """Which entries to change, and the table-format properties to set.
 
     Attributes:
         to: ``ours`` for what this implementation writes: ``table_type=lance``,
             ``managed_by=storage``, external. ``others`` for `table_type` and `managed_by`.
-        table_type: With ``others``: the letter case.
-        managed_by: With ``others``: the value, or "" for none.
+        table_type: With ``others``, the value in its letter case.
+        managed_by: With ``others``, the value, or "" for none.
     """
 
     to: Literal["ours", "others"] = "ours"
@@ -55,19 +55,19 @@ class PropertiesOptions(Selection):
     managed_by: Literal["storage", "catalog", ""] = "storage"
 
     def wanted(self) -> dict[str, str]:
-        """Return the properties that tables are to have; "" for one that they are not to have."""
+        """Return the properties to set; "" for a property to remove."""
         if self.to == "ours":
             return {TABLE_TYPE: LANCE, MANAGED_BY: STORAGE}
         return {TABLE_TYPE: self.table_type, MANAGED_BY: self.managed_by}
 
 
 class PropertiesFacts(ItemFacts):
-    """What is noted about an entry that is changed.
+    """The facts about an entry to change.
 
     Attributes:
         wanted: See `PropertiesOptions.wanted`.
         before: `entry_facts` when the plan was made.
-        ownership: What the catalog itself keeps: `Catalog.load_ownership`.
+        ownership: The result of `Catalog.load_ownership` when the plan was made.
     """
 
     wanted: dict[str, str]
@@ -76,7 +76,7 @@ class PropertiesFacts(ItemFacts):
 
 
 class Properties(MigrationType):
-    """See the module."""
+    """The migration type that this module describes."""
 
     name = "properties"
     options_type = PropertiesOptions
@@ -139,7 +139,7 @@ def _change(work: Work) -> Facts:
         return {AFTER: entry_facts(entry)}
     if entry_facts(entry) != facts.before:
         raise concurrent_modification(entry.path)
-    # On disk before the change: what the entry was, whatever other migration had marked it.
+    # Noted before the change, also for an entry that another migration marked.
     work.note(identity=entry_identity(entry))
     kept = {k: v for k, v in entry.record.properties.items() if k not in facts.wanted}
     new = {**kept, **{k: v for k, v in facts.wanted.items() if v}, MARK: work.mark}
@@ -151,7 +151,7 @@ def _check_undo(work: Work) -> None:
 
 
 def _entry_to_change_back(work: Work) -> TableEntry | None:
-    """Return the entry if it is as this migration left it; None if nothing is left to undo.
+    """Return the entry if it is unchanged since this migration, or None if nothing is to undo.
 
     Raises:
         InvalidTableStateError: (19) it was changed or replaced since.

@@ -1,4 +1,4 @@
-"""Which version a table's rows come from: a migration's own, or one of others."""
+"""Find the version that a table's current rows come from."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from lance_bridge.lance_datasets import keeps_rows, transaction_at
 
 
 def origin_version(dataset: lance.LanceDataset, floor: int) -> int | None:
-    """Return the version that the rows of a dataset, at its latest version, come from.
+    """Return the version that the rows of the dataset's latest version come from.
 
-    That is the version that wrote them, or the one that they were restored from; `floor` where
-    nothing has changed a row since.
+    That is the version that last changed rows or, after a restore, the restored version; `floor`
+    if no row has changed since.
 
     Args:
-        floor: Where the search ends: a version whose rows are known.
+        floor: The version at which the search ends.
 
     Returns:
-        None where a version on the way was cleaned up, or its transaction is unknown.
+        None if a version in between was cleaned up, or its transaction is unknown.
 
     Raises:
         ServiceUnavailableError: (17)

@@ -1,9 +1,9 @@
-"""``register``: a directory of Lance tables gets entries in a catalog; no data is moved.
+"""``register``: registers a directory of Lance tables in a catalog, without moving data.
 
 Lance's directory namespace has two layouts. Version 1 is a directory ``<name>.lance`` for each
 table. Version 2 is a manifest: a Lance table ``__manifest`` with a row for each table and
 namespace, whose tables may be anywhere below the root. A directory may have both. Source: Lance
-Directory Namespace spec, and what pylance writes.
+Directory Namespace spec, and the files that pylance writes.
 """
 
 from __future__ import annotations
@@ -45,22 +45,22 @@ from .registration import (
 _HAS_DATA = "has data"
 MANIFEST = "__manifest"
 DELIMITER = "$"
-"""Joins the names of an identifier in the manifest."""
+"""The delimiter of identifiers in the manifest."""
 _DEREGISTERED_FILE = ".lance-deregistered"
 _SUFFIX = ".lance"
 _THREADS = 16
 
 
 class RegisterOptions(Selection):
-    """What is registered, and where.
+    """Which tables to register, and where.
 
     Attributes:
-        namespace: Namespace of the tables in the root of the directory. Tables of its
-            child namespaces go into namespaces of their own names; where the catalog has more
-            levels than the directory, the first of these names go before.
-        flatten: Puts all tables into `namespace`; names of child namespaces are joined with the
-            table's by ``_``.
-        make_namespaces: Creates namespaces that do not exist.
+        namespace: The namespace of tables in the root of the directory. Tables of child namespaces
+            keep their namespaces; if the catalog has more levels than these, they are prefixed
+            with the first names of `namespace`.
+        flatten: Puts all tables into `namespace`, with the names of child namespaces and table
+            joined by ``_``.
+        make_namespaces: Creates missing namespaces.
     """
 
     namespace: tuple[str, ...] = Field(min_length=1)
@@ -69,7 +69,7 @@ class RegisterOptions(Selection):
 
 
 class Register(MigrationType):
-    """See the module."""
+    """The migration type that this module describes."""
 
     name = "register"
     options_type = RegisterOptions
@@ -83,7 +83,7 @@ class Register(MigrationType):
         tables, source = endpoints.target_tables, endpoints.source
         capabilities = tables.connection.capabilities
         parse_table_namespace(options.namespace, capabilities)
-        found = [each for each in tables_in(source) if options.takes(each.names)]
+        found = [each for each in tables_in(source) if options.selects(each.names)]
         candidates = [_candidate(each, options, capabilities.levels) for each in found]
         items = plan_items(tables, candidates, make_namespaces=options.make_namespaces)
         return Survey(items, () if found else (f"There are no tables in {source.root}",))
@@ -141,7 +141,7 @@ def _target_of(
     return (*options.namespace[: levels - len(inner)], *names) if len(inner) <= levels else None
 
 
-# -- what a directory has --------------------------------------------------------------------------
+# -- reading a directory ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -149,12 +149,12 @@ class DirectoryTable:
     """One table of a directory.
 
     Attributes:
-        names: As the directory has them: those of its namespaces, and its own.
-        location: As Lance spells it.
-        properties: Those that the manifest has.
+        names: The names of its namespaces in the directory, and its own name.
+        location: Its location in the form that Lance uses.
+        properties: The properties in the manifest.
         has_data: Whether it has a version.
         is_reserved: Whether it was declared.
-        problem: Why it cannot be a table of a catalog, or "".
+        problem: Why it cannot be registered, or "".
     """
 
     names: tuple[str, ...]
@@ -166,16 +166,16 @@ class DirectoryTable:
 
 
 def tables_in(directory: Directory) -> list[DirectoryTable]:
-    """Return all tables of a directory, sorted by their names.
+    """Return all tables of a directory, sorted by name.
 
-    What was deregistered there is left out. A table that both the manifest and the listing have is
-    returned once, as the manifest has it.
+    Deregistered tables are left out. For a table in both the manifest and the listing, the manifest
+    takes precedence.
 
     Raises:
         InvalidTableStateError: (19) the manifest cannot be read.
-        ServiceUnavailableError: (17) the storage does not answer.
+        ServiceUnavailableError: (17) the storage is unavailable.
     """
-    named = list(_in_manifest(directory))
+    named = list(_read_manifest(directory))
     known = {locations.key(each.location) for each in named}
     listed = (each for each in _list_tables(directory) if locations.key(each.location) not in known)
     with ThreadPoolExecutor(_THREADS) as pool:
@@ -192,7 +192,7 @@ def _list_tables(directory: Directory) -> Iterator[DirectoryTable]:
 
 
 def _inspect(directory: Directory, found: DirectoryTable) -> DirectoryTable | None:
-    """Return a table with what its location has; None where it was deregistered."""
+    """Return a table with the state of its location, or None if it was deregistered."""
     if found.problem:
         return found
     directories, files = _children(directory, found.location)
@@ -213,9 +213,9 @@ def _children(directory: Directory, location: str) -> tuple[list[str], list[str]
     with store_errors(location):
         if locations.is_local(location):
             return _local_children(FilePath(locations.for_lance(location)))
-        answer = obstore.list_with_delimiter(directory.storage.store_at(location))
-        directories = [path.rstrip("/").rsplit("/", 1)[-1] for path in answer["common_prefixes"]]
-        return directories, [meta["path"].rsplit("/", 1)[-1] for meta in answer["objects"]]
+        listed = obstore.list_with_delimiter(directory.storage.store_at(location))
+        directories = [path.rstrip("/").rsplit("/", 1)[-1] for path in listed["common_prefixes"]]
+        return directories, [meta["path"].rsplit("/", 1)[-1] for meta in listed["objects"]]
 
 
 def _local_children(directory: FilePath) -> tuple[list[str], list[str]]:
@@ -227,7 +227,7 @@ def _local_children(directory: FilePath) -> tuple[list[str], list[str]]:
     return directories, [each.name for each in children if not each.is_dir()]
 
 
-def _in_manifest(directory: Directory) -> Iterator[DirectoryTable]:
+def _read_manifest(directory: Directory) -> Iterator[DirectoryTable]:
     location = locations.join(directory.root, MANIFEST)
     if not directory.storage.has_dataset(location):
         return

@@ -1,4 +1,4 @@
-"""Planning entries for tables in a catalog, and the steps of tables that are not moved."""
+"""Plan entries for tables in a catalog, and register tables without moving them."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ NO_DATA = "It is declared and has no data yet"
 
 
 class EntryFacts(ItemFacts):
-    """What is noted about a table that gets an entry.
+    """The facts about a table that gets an entry.
 
     Attributes:
-        location: Where it is and stays; "" where a step allocates one.
-        properties: What its entry is to hold, as far as callers see it.
-        managed: Whether the catalog is to hold its versions.
+        location: Its existing location, or "" if a step allocates one.
+        properties: The properties of its entry that callers see.
+        managed: Whether the catalog will manage its versions.
     """
 
     location: str = ""
@@ -53,13 +53,13 @@ class EntryFacts(ItemFacts):
 
 @dataclass(frozen=True)
 class Candidate:
-    """A table that is to get an entry.
+    """A table that should get an entry.
 
     Attributes:
-        source: Its names where it is.
-        target: Its names in the catalog, not checked yet; empty where there are none for it.
-        facts: Not checked yet.
-        fingerprint: See `Item`; nothing_to_do, rows and bytes alike.
+        source: Its identifier in the source.
+        target: Its identifier in the catalog, not validated yet.
+        facts: The facts, not validated yet.
+        fingerprint: See `Item`; likewise nothing_to_do, rows and bytes.
         hints: Notes for the plan.
     """
 
@@ -77,10 +77,10 @@ class Candidate:
 def plan_items(
     tables: Tables, candidates: Iterable[Candidate], *, make_namespaces: bool
 ) -> list[Item]:
-    """Return the items of a plan: the namespaces that are missing, and the tables.
+    """Return the items of a plan: missing namespaces and the tables.
 
     Args:
-        make_namespaces: Whether missing namespaces are created, or else block their tables.
+        make_namespaces: Whether to create missing namespaces; otherwise their tables are blocked.
     """
     planned = [_plan_table(tables, each) for each in candidates]
     wanted = {item.target for item in planned if item.is_to_do}
@@ -145,14 +145,14 @@ def _require_namespace(item: Item, absent: set[Path]) -> Item:
 
 
 def _manages_versions(tables: Tables, namespace: Path) -> bool:
-    """Return whether the catalog is to hold the versions of a namespace's new tables."""
+    """Return whether the catalog manages the versions of new tables in a namespace."""
     with suppress(NamespaceNotFoundError):
         return tables.wants_management((*namespace, ""))
     return False
 
 
 def _compare_with_entry(item: Item, entry: TableEntry | None) -> Item:
-    """Return an item with what the entry means for it that has its name already."""
+    """Return the item, blocked or with nothing to do if its name already has an entry."""
     if entry is None or not item.is_to_do:
         return item
     location = item.facts["location"] and locations.key(item.facts["location"])
@@ -167,7 +167,7 @@ def _compare_with_entry(item: Item, entry: TableEntry | None) -> Item:
 
 
 def registration_steps(item: Item) -> Sequence[Step]:
-    """Return the steps of a namespace, or of a table that stays where it is."""
+    """Return the steps of a namespace, or of a table that keeps its location."""
     if item.type is ItemType.NAMESPACE:
         return namespace_steps()
     steps = [Step("entry", _create, undo_entry, require_unchanged)]
@@ -182,19 +182,19 @@ def _create(work: Work) -> Facts:
 
 
 def manage_versions(work: Work) -> Facts:
-    """Have the catalog hold the versions of the table."""
+    """Make the catalog manage the versions of the table."""
     return {AFTER: entry_facts(load_own_table(work).manage())}
 
 
 def verify_registration(
     work: Work, level: Level, open_source: Callable[[int], lance.LanceDataset]
 ) -> list[Check]:
-    """Compare an entry with what the plan says, and its table with the source.
+    """Compare an entry with the plan, and its table with the source.
 
-    `Work.prefetched` is the entry, as `targets.find_entries` returns it.
+    `Work.prefetched` must be the entry from `targets.find_entries`.
 
     Args:
-        open_source: Opens the source at a version, with the source's own means.
+        open_source: Opens a version of the source through the source's own catalog or store.
     """
     if work.item.type is ItemType.NAMESPACE:
         return []

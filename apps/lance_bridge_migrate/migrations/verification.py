@@ -1,4 +1,4 @@
-"""Comparing two Lance datasets: schema, rows, and values of some rows or of all."""
+"""Compare two Lance datasets: schema, number of rows, and values of some or all rows."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _BATCH = 4096
 def compare(source: lance.LanceDataset, target: lance.LanceDataset, level: Level) -> list[Check]:
     """Compare two datasets, whose rows must be in the same order.
 
-    `SAMPLE` reads rows spread over the tables, `CHECKSUMS` all of them: values are compared by
-    column.
+    Values are compared by column: at level `SAMPLE` those of evenly spaced rows, at `CHECKSUMS`
+    those of all rows.
 
     Raises:
         ServiceUnavailableError: (17) one of them cannot be read.
@@ -47,15 +47,15 @@ def _checks(
     if rows[0] != rows[1] or schemas[0] != schemas[1]:
         return
     if level.includes(Level.CHECKSUMS):
-        yield from _values("values", _batches(source), _batches(target), source.schema.names)
+        yield from _value_checks("values", _batches(source), _batches(target), source.schema.names)
     elif level.includes(Level.SAMPLE):
-        chosen = spread(rows[0])
+        chosen = sample_row_numbers(rows[0])
         pair = ([source.take(chosen)], [target.take(chosen)])
-        yield from _values("sample", iter(pair[0]), iter(pair[1]), source.schema.names)
+        yield from _value_checks("sample", iter(pair[0]), iter(pair[1]), source.schema.names)
 
 
-def spread(rows: int) -> list[int]:
-    """Return row numbers from the first to the last, evenly apart."""
+def sample_row_numbers(rows: int) -> list[int]:
+    """Return evenly spaced row numbers, including the first and the last."""
     count = min(rows, _SAMPLE)
     return [] if not count else sorted({i * (rows - 1) // max(count - 1, 1) for i in range(count)})
 
@@ -64,7 +64,7 @@ def _batches(dataset: lance.LanceDataset) -> Iterator[pa.RecordBatch]:
     return iter(dataset.scanner(batch_size=_BATCH, scan_in_order=True).to_batches())
 
 
-def _values(
+def _value_checks(
     name: str,
     source: Iterator[pa.RecordBatch | pa.Table],
     target: Iterator[pa.RecordBatch | pa.Table],

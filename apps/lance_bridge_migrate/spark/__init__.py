@@ -1,4 +1,4 @@
-"""Reading and writing with Spark."""
+"""Read and write tables with Spark."""
 
 from lance_bridge.extras import require
 

@@ -1,7 +1,7 @@
-"""The rows of a source that changed since a table of Lance was made of it.
+"""Find the rows of a source that changed since it was converted to a Lance table.
 
-Every way of tracking gives a range with both limits fixed by the plan, so that an increment that is
-run again reads the same rows again.
+Each tracking method returns a range whose limits the plan fixes, so that a repeated increment reads
+the same rows.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .session import spark_errors
 from .sources import SourceTable
 
 DELETED = "__deleted"
-"""The column that is true in rows that the source no longer has."""
+"""The column that is true in rows that were deleted in the source."""
 
 _COUNT = "__count"
 Partition = tuple[str | None, ...]
@@ -30,14 +30,14 @@ Partition = tuple[str | None, ...]
 
 @dataclass(frozen=True)
 class ChangeRange:
-    """A range of a source: JSON in a plan.
+    """A range of a source, stored as JSON in a plan.
 
     Attributes:
-        low: The greatest value that the target has; None where it has none. As text.
-        high: The greatest value that the source had when the plan was made; None where it had none.
-        new: Values of the partition columns of partitions that the target does not have.
-        changed: The same of partitions of which it has another number of rows.
-        snapshot: The one that the target has.
+        low: The greatest value in the target as text, or None.
+        high: The greatest value in the source when the plan was made as text, or None.
+        new: The partition values of partitions that are missing in the target.
+        changed: The partition values of partitions with another number of rows in the target.
+        snapshot: The snapshot of the source that the target contains.
     """
 
     low: str | None = None
@@ -49,14 +49,14 @@ class ChangeRange:
 
 @dataclass(frozen=True)
 class RangeSize:
-    """A range, and how many rows source and target have.
+    """A range, and the numbers of rows in it, in the source and in the target.
 
     Attributes:
-        rows: In the range; None where they were not counted.
-        source: All of the source when the range was found.
-        target: All of the target.
-        nulls: In the source, by a column: rows in which it is null, which no range takes.
-        target_nulls: The same in the target.
+        rows: Rows in the range; None if they were not counted.
+        source: Rows of the source when the range was found.
+        target: Rows of the target.
+        nulls: Rows of the source whose tracking column is null; no range includes them.
+        target_nulls: The same rows of the target.
     """
 
     range: ChangeRange
@@ -71,7 +71,7 @@ class RangeSize:
 
 
 def column_range(source: DataFrame, target: DataFrame, column: str) -> RangeSize:
-    """Return the values that are greater than any in the target; each side is read once.
+    """Return the range of values greater than any in the target, reading each side once.
 
     Raises:
         InvalidInputError: (13) there is no such column. And as `spark_errors` does.
@@ -90,13 +90,13 @@ def _count_if(condition: Column) -> Column:
 
 
 def is_above_nan(source: DataFrame, column: str, range: ChangeRange) -> bool:
-    """Return whether `low` is NaN: for Spark no value is greater."""
+    """Return whether `low` is NaN, which Spark orders above all other values."""
     data_type = column_type(source, column)
     return range.low == "NaN" and isinstance(data_type, (spark.FloatType, spark.DoubleType))
 
 
 def column_type(frame: DataFrame, column: str) -> spark.DataType:
-    """Return a column's type. Raises InvalidInput (13) where there is no such column."""
+    """Return a column's type. Raises InvalidInput (13): there is no such column."""
     for field in frame.schema.fields:
         if field.name.lower() == column.lower():
             return field.dataType
@@ -104,7 +104,7 @@ def column_type(frame: DataFrame, column: str) -> spark.DataType:
 
 
 def above(frame: DataFrame, column: str, range: ChangeRange) -> DataFrame:
-    """Return the rows with values after `low` and up to `high`."""
+    """Return the rows with values above `low`, up to and including `high`."""
     if range.high is None:
         return frame.where(F.lit(False))
     data_type, value = column_type(frame, column), F.col(quoted((column,)))
@@ -113,7 +113,7 @@ def above(frame: DataFrame, column: str, range: ChangeRange) -> DataFrame:
 
 
 def up_to(frame: DataFrame, column: str, range: ChangeRange) -> DataFrame:
-    """Return the rows that a table has after an increment: none with a value after `high`."""
+    """Return the rows that a table has after an increment: null or up to `high`."""
     value = F.col(quoted((column,)))
     if range.high is None:
         return frame.where(value.isNull())
@@ -123,14 +123,14 @@ def up_to(frame: DataFrame, column: str, range: ChangeRange) -> DataFrame:
 def _changed_at_low(
     source: DataFrame, target: DataFrame, column: str, range: ChangeRange
 ) -> DataFrame | None:
-    """Return the rows with the value `low` that are not in the target as they are."""
+    """Return the rows with the value `low` that are missing or different in the target."""
     if range.low is None:
         return None
     is_low = F.col(quoted((column,))) == _value(range.low, column_type(source, column))
     rows = source.where(is_low)
     if any(_has_map(field.dataType) for field in source.schema.fields):
-        return rows  # Spark does not compare maps: these rows are merged again.
-    return rows.exceptAll(_like(source, target.where(is_low)))
+        return rows  # Spark cannot compare maps, so that these rows are merged again.
+    return rows.exceptAll(_select_like(source, target.where(is_low)))
 
 
 def _has_map(data_type: spark.DataType) -> bool:
@@ -141,11 +141,11 @@ def _has_map(data_type: spark.DataType) -> bool:
     return isinstance(data_type, spark.MapType)
 
 
-def _like(source: DataFrame, target: DataFrame) -> DataFrame:
+def _select_like(source: DataFrame, target: DataFrame) -> DataFrame:
     return target.select(*[F.col(quoted((name,))) for name in source.columns])
 
 
-# Timestamps as numbers do not depend on the zone of a session. Bytes need not be UTF-8.
+# As numbers, timestamps do not depend on the session's time zone. Bytes may not be UTF-8.
 
 
 def _text(value: Column, data_type: spark.DataType) -> Column:
@@ -167,7 +167,7 @@ def _value(text: str, data_type: spark.DataType) -> Column:
 
 
 def partition_range(source: DataFrame, target: DataFrame, columns: Sequence[str]) -> RangeSize:
-    """Return which partitions the target lacks, and which have another number of rows there."""
+    """Return the partitions that are missing in the target or have another number of rows there."""
     there, here = partitions_of(target, columns), partitions_of(source, columns)
     new = tuple(sorted((p for p in here if p not in there), key=repr))
     changed = {p for p in there if here.get(p) != there[p]}
@@ -177,7 +177,7 @@ def partition_range(source: DataFrame, target: DataFrame, columns: Sequence[str]
 
 
 def partitions_of(frame: DataFrame, columns: Sequence[str]) -> dict[Partition, int]:
-    """Return the number of rows of each partition; nothing but the partition columns is read."""
+    """Return the number of rows of each partition, reading only the partition columns."""
     texts = [_text(F.col(quoted((c,))), column_type(frame, c)).alias(c) for c in columns]
     with spark_errors("The partitions cannot be counted"):
         rows = frame.groupBy(*texts).agg(F.count(F.lit(1)).alias(_COUNT)).collect()
@@ -187,14 +187,17 @@ def partitions_of(frame: DataFrame, columns: Sequence[str]) -> dict[Partition, i
 def in_partitions(
     frame: DataFrame, columns: Sequence[str], values: Iterable[Partition]
 ) -> DataFrame:
-    """Return the rows of some partitions. Values are compared by type, so that others are pruned.
+    """Return the rows of some partitions.
 
-    The condition for many partitions of several columns is wide, and not deep.
+    Values are compared with the column's type, so that Spark prunes other partitions. The condition
+    for many partitions with several columns is wide, not deep.
     """
-    return frame.where(_are_of(frame, columns, values))
+    return frame.where(_in_any_partition(frame, columns, values))
 
 
-def _are_of(frame: DataFrame, columns: Sequence[str], values: Iterable[Partition]) -> Column:
+def _in_any_partition(
+    frame: DataFrame, columns: Sequence[str], values: Iterable[Partition]
+) -> Column:
     data_types = [column_type(frame, column) for column in columns]
     return _is_one_of(list(zip(columns, data_types, strict=True)), list(values))
 
@@ -221,7 +224,7 @@ def _is_one_of(
 
 
 def _any(conditions: list[Column]) -> Column:
-    """Return whether one of them holds, as a balanced tree: Spark walks trees recursively."""
+    """Combine conditions with OR as a balanced tree, because Spark walks trees recursively."""
     if not conditions:
         return F.lit(False)
     if len(conditions) == 1:
@@ -233,25 +236,25 @@ def _any(conditions: list[Column]) -> Column:
 def without_later_partitions(
     source: DataFrame, target: DataFrame, columns: Sequence[str], range: ChangeRange
 ) -> DataFrame:
-    """Return the source without partitions that came after the plan."""
+    """Return the source without partitions that were added after the plan was made."""
     known = {*partitions_of(target, columns), *range.new}
     later = [each for each in partitions_of(source, columns) if each not in known]
-    # Comparing null gives null, not false.
-    is_later = F.coalesce(_are_of(source, columns, later), F.lit(False))
+    # Comparisons with null return null, not false.
+    is_later = F.coalesce(_in_any_partition(source, columns, later), F.lit(False))
     return source.where(~is_later) if later else source
 
 
-# -- all ways --------------------------------------------------------------------------------------
+# -- increments ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Increment:
-    """What an increment takes of a source.
+    """The part of a source that an increment reads.
 
     Attributes:
         by: See `CatchUpOptions.by`.
-        columns: The one to track by, or the partition columns.
-        key: Columns that identify rows; without them no row may be deleted.
+        columns: The tracking column, or the partition columns.
+        key: Columns that identify rows; without them, deletions cannot be applied.
     """
 
     range: ChangeRange
@@ -265,19 +268,20 @@ class Increment:
 
     @property
     def needs_target(self) -> bool:
-        """Whether the table as it was when the plan was made has to be read."""
+        """Whether the target version of the plan has to be read."""
         return bool(self.key) and self.by != "snapshot"
 
 
 def changed_rows(source: DataFrame, other: DataFrame | None, increment: Increment) -> DataFrame:
-    """Return the rows that are new or changed, and with a key those that are deleted.
+    """Return new and changed rows, and with a key also deleted rows.
 
-    With a key there is a column `DELETED`, and of a row that is gone only its key.
+    With a key, the result has the column `DELETED`. Deleted rows have only the key; their other
+    columns are null.
 
     Args:
-        source: As the plan pins it; for snapshots, what came since the one that the target has.
-        other: The target as it was when the plan was made, where `Increment.needs_target`; for
-            snapshots, what went, if anything did.
+        source: The pinned source; for snapshots, the rows added since the target's snapshot.
+        other: The target version of the plan, if `Increment.needs_target`; for snapshots, the
+            deleted rows, if any.
 
     Raises:
         InvalidInputError: (13) rows cannot be compared, or there is no such column.
@@ -286,15 +290,19 @@ def changed_rows(source: DataFrame, other: DataFrame | None, increment: Incremen
         increment.by
     ]
     with spark_errors("The changes cannot be read"):
-        rows, gone = find(source, other, increment)
+        rows, deleted = find(source, other, increment)
         if not increment.key:
             return rows
         marked = rows.withColumn(DELETED, F.lit(False))
-        return marked if gone is None else marked.unionByName(_as_gone(gone, source, increment.key))
+        return (
+            marked
+            if deleted is None
+            else marked.unionByName(_as_deleted(deleted, source, increment.key))
+        )
 
 
 Changes = tuple[DataFrame, "DataFrame | None"]
-"""The rows that are new or changed, and the keys of those that are gone."""
+"""New and changed rows, and the keys of deleted rows."""
 
 
 def _by_column(source: DataFrame, target: DataFrame | None, increment: Increment) -> Changes:
@@ -311,23 +319,23 @@ def _by_partition(source: DataFrame, target: DataFrame | None, increment: Increm
     if target is None or not range.changed:
         return rows, None
     left = in_partitions(target, increment.columns, range.changed).select(*keys)
-    # A row may be in another partition now.
+    # A row may have moved to another partition.
     return rows, left.join(source.select(*keys), list(increment.key), "left_anti")
 
 
-def _by_snapshot(came: DataFrame, went: DataFrame | None, increment: Increment) -> Changes:
-    if went is None:
-        return came, None
-    rows = came.exceptAll(went)
+def _by_snapshot(added: DataFrame, deleted: DataFrame | None, increment: Increment) -> Changes:
+    if deleted is None:
+        return added, None
+    rows = added.exceptAll(deleted)
     if not increment.key:
         return rows, None
     keys = increment.key_columns
-    left = went.exceptAll(came).select(*keys)
-    # A row whose key still exists has only changed.
+    left = deleted.exceptAll(added).select(*keys)
+    # A row whose key still exists was changed, not deleted.
     return rows, left.join(rows.select(*keys), list(increment.key), "left_anti")
 
 
-def _as_gone(keys: DataFrame, source: DataFrame, key: Sequence[str]) -> DataFrame:
+def _as_deleted(keys: DataFrame, source: DataFrame, key: Sequence[str]) -> DataFrame:
     folded = {name.lower() for name in key}
     columns = [
         F.col(quoted((field.name,)))
@@ -340,7 +348,7 @@ def _as_gone(keys: DataFrame, source: DataFrame, key: Sequence[str]) -> DataFram
 
 @dataclass(frozen=True)
 class KeyStats:
-    """How many rows there are, how many have a null in their key, and how many share one."""
+    """Numbers of rows: all, those with a null in their key, and those that share a key."""
 
     rows: int
     null: int
@@ -361,7 +369,7 @@ def count_keys(frame: DataFrame, key: Sequence[str]) -> KeyStats:
 
 
 def count_new_keys(frame: DataFrame, target: DataFrame, key: Sequence[str]) -> int:
-    """Count the rows whose key a table does not have. Raises as `spark_errors` does."""
+    """Count the rows whose key is not in a table. Raises as `spark_errors` does."""
     columns = [F.col(quoted((name,))) for name in key]
     with spark_errors("The keys of the rows cannot be compared with those of the table"):
         rows = frame.select(*columns).join(target.select(*columns), list(key), "left_anti")

@@ -1,9 +1,10 @@
-"""Comparing two DataFrames in any order of rows: by checksums, or by some rows.
+"""Compare two DataFrames regardless of row order, by checksums or by a sample of rows.
 
-The checksum of a column is how many values are not null, the xor of their hashes, and the sum of
-the upper 28 bits of these, which detects what xor does not: duplicate rows. The hash is
-Spark's `xxhash64`: all NaN are one value, and so are 0.0 and -0.0. Inside of arrays, maps and
-structs it would skip nulls, so that these are marked; in arrays of numbers only the length is.
+The checksum of a column consists of the number of non-null values, the xor of their hashes, and the
+sum of the upper 28 bits of the hashes. The sum detects duplicate rows, which xor does not. The hash
+is Spark's `xxhash64`, which treats all NaN as equal, and 0.0 and -0.0 as equal. It skips nulls
+within arrays, maps and structs, so that flags for nulls are hashed as well; of arrays of numbers,
+only the length is added.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from .session import spark_errors
 _UPPER_BITS = 28
 _HASH = "__row"
 _BATCH_COLUMNS = 100
-"""How many columns are in one aggregate: more make code that Spark does not compile."""
+"""The maximum number of columns in one aggregate; Spark cannot compile code for more."""
 
 
-def hashed(field: spark.StructField) -> Column:
-    """Return the hash of a column's value; a value that is null has none."""
+def hash_column(field: spark.StructField) -> Column:
+    """Return the hash of a column's value; null for a null value."""
     value = F.col(quoted((field.name,)))
     return F.when(value.isNotNull(), F.xxhash64(*_parts(value, field.dataType)))
 
@@ -57,7 +58,7 @@ def _marked(value: Column, data_type: spark.DataType) -> list[Column]:
 
 
 def checksums(frame: DataFrame, what: str) -> dict[str, Any]:
-    """Return the number of rows, by the key "", and a checksum of each column.
+    """Return the checksum of each column, and the number of rows under the key "".
 
     Raises:
         ServiceUnavailableError: (17) it cannot be read.
@@ -77,14 +78,14 @@ def checksums(frame: DataFrame, what: str) -> dict[str, Any]:
 
 def _aggregates(fields: list[spark.StructField]) -> Iterator[Column]:
     for field in fields:
-        value = hashed(field)
+        value = hash_column(field)
         yield F.count(F.col(quoted((field.name,))))
         yield F.bit_xor(value)
         yield F.sum(F.shiftrightunsigned(value, 64 - _UPPER_BITS))
 
 
 def compare_checksums(source: DataFrame, target: DataFrame) -> Iterator[Check]:
-    """Compare rows and all values, column by column."""
+    """Compare the number of rows and, by column, all values."""
     expected = checksums(source, "the source")
     found = checksums(target.select(*[F.col(quoted((c,))) for c in source.columns]), "the target")
     yield Check(name="rows", ok=expected[""] == found[""], expected=expected[""], found=found[""])
@@ -97,7 +98,7 @@ def compare_checksums(source: DataFrame, target: DataFrame) -> Iterator[Check]:
 
 
 def compare_sample(source: DataFrame, sample: DataFrame) -> Check:
-    """Search the source for rows of the target, by the hash of all of their columns.
+    """Search the source for rows of the target, by the hash of all columns.
 
     Args:
         sample: Some rows of the target.
@@ -119,7 +120,7 @@ def _row_hashes(frame: DataFrame) -> DataFrame:
 
 
 def schema_check(expected: pa.Schema, found: pa.Schema) -> Check:
-    """Compare the planned schema with the actual one; comments do not count."""
+    """Compare the planned schema with the actual one, ignoring metadata."""
     same = expected.remove_metadata().equals(found.remove_metadata())
     texts = [json.dumps({f.name: str(f.type) for f in each}) for each in (expected, found)]
     return Check(name="schema", ok=same, expected=texts[0], found=texts[1])

@@ -1,6 +1,6 @@
-"""Whether all files of a source exist: its catalog's paths and statistics against the storage.
+"""Check that all files of a source exist, by comparing its catalog with the storage.
 
-Spark reads a table or partition whose directory is gone as one without rows, without an error.
+Spark reads a table or partition whose directory is missing as empty, without an error.
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ from .sources import (
 )
 
 _HIVE = "hive"
-"""What `listing` calls tables of Hive with files of another format."""
+"""The format that `listing` returns for Hive tables in formats not listed in `FORMATS`."""
 _LOCATION = re.compile(r"^\tLocation: (.*)$", re.MULTILINE)
 _STATISTICS = re.compile(r"^\tPartition Statistics: (.*)$", re.MULTILINE)
 _LAST_CHANGE = re.compile(r"\btransient_lastDdlTime=(\d+)")
 _PARTITION = re.compile(r"^CatalogPartition\(", re.MULTILINE)
 _THREADS = 16
 _NAMES = 3
-"""How many directories a message names."""
+"""The maximum number of directories in a message."""
 _MAX_LISTED = 20
-"""Of how many directories the files' times are compared with those of the statistics."""
-_LEAVING_OUT = ("spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles")
-"""Settings with which Spark leaves rows out without an error."""
+"""The maximum number of directories whose files are compared with the statistics by time."""
+_SKIPPING_SETTINGS = ("spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles")
+"""Settings with which Spark omits rows without an error."""
 
 
 @dataclass(frozen=True)
 class SourceDirectory:
-    """A directory that a catalog names: a table's, or a partition's.
+    """The directory of a table or partition in a catalog.
 
     Attributes:
-        expected: What the catalog's statistics say.
-        found: Files and bytes below it; None where it does not exist.
+        expected: The catalog's statistics.
+        found: Files and bytes below it; None if it does not exist.
     """
 
     path: str
@@ -61,7 +61,7 @@ class SourceDirectory:
 
     @property
     def is_short(self) -> bool:
-        """True where there are fewer bytes than the statistics say."""
+        """True if it has fewer bytes than the statistics count."""
         return self.found is not None and self.found.bytes < (self.expected.bytes or 0)
 
 
@@ -70,8 +70,8 @@ class Inventory:
     """The directories of one source.
 
     Attributes:
-        directories: Empty for sources that name their own files, or have none.
-        is_hidden: Whether directories cannot be seen: through Spark Connect.
+        directories: Empty for sources that list their own files, or have none.
+        is_hidden: Whether directories cannot be read, because the session is Spark Connect.
     """
 
     directories: tuple[SourceDirectory, ...] = ()
@@ -83,7 +83,7 @@ class Inventory:
 
     @property
     def size(self) -> files.Size | None:
-        """All files and bytes; None where they are not known."""
+        """The number of files and bytes; None if unknown."""
         found = [each.found for each in self.directories if each.found is not None]
         if not self.directories:
             return None
@@ -91,14 +91,14 @@ class Inventory:
 
     @property
     def expected_rows(self) -> int | None:
-        """The rows that the statistics of all directories count; None where one has none."""
+        """The sum of rows in the statistics of all directories; None if one has none."""
         rows = [each.expected.rows for each in self.directories]
         return None if not rows or None in rows else sum(each or 0 for each in rows)
 
 
-def require_all_read(spark: Any) -> None:
-    """Raise InvalidInput (13) for a session that leaves out files which it cannot read."""
-    for key in _LEAVING_OUT:
+def require_no_skipped_files(spark: Any) -> None:
+    """Raise InvalidInput (13) if the session skips files that it cannot read."""
+    for key in _SKIPPING_SETTINGS:
         if str(spark.conf.get(key, "false")).lower() == "true":
             raise invalid(
                 f"The session has {key}=true, with which Spark leaves rows out without an error: "
@@ -107,7 +107,7 @@ def require_all_read(spark: Any) -> None:
 
 
 def take_inventory(spark: Any, table: SourceTable) -> Inventory:
-    """Read the size of all directories that a catalog names for a source; reads no rows.
+    """Return the sizes of all directories that a catalog lists for a source. Reads no rows.
 
     Raises:
         TableNotFoundError: (4)
@@ -135,13 +135,13 @@ def take_inventory(spark: Any, table: SourceTable) -> Inventory:
 
 
 def _partitions(spark: Any, table: SourceTable) -> list[tuple[str, Statistics]]:
-    """Return the location and the statistics of each partition that the catalog has."""
+    """Return the location and the statistics of each partition in the catalog."""
     if table.catalog != OWN_CATALOG or not table.partitions:
         return []
     with spark_errors(f"The partitions of '{table.name}' cannot be listed"):
         name = table_identifier(spark, table.names)
         found_all = session_catalog(spark).listPartitions(name, spark._jvm.scala.Option.empty())
-        # One text for all of them: a call for each property of each would take minutes.
+        # Read all partitions as one string: a call per property would take minutes.
         text = str(found_all.mkString("\n"))
     found = []
     for block in _PARTITION.split(text)[1:]:
@@ -167,11 +167,11 @@ def problems_of(
     *,
     ignore_statistics: bool = False,
 ) -> list[Problem]:
-    """Return why a source may not be read as a whole.
+    """Return problems that indicate missing or unread files of a source.
 
     Args:
-        rows: How many rows Spark reads; None where they were not counted.
-        ignore_statistics: Take statistics that count more than exists for outdated.
+        rows: The number of rows that Spark reads; None if they were not counted.
+        ignore_statistics: Treat statistics that count more than exists as outdated.
     """
     if inventory.is_hidden and rows == 0 and not ignore_statistics:
         return [
@@ -184,9 +184,9 @@ def problems_of(
     if inventory.missing:
         return [missing_problem(inventory)]
     size = inventory.size
-    found = [*_short(spark, inventory, ignore=ignore_statistics)]
+    found = [*_missing_bytes(spark, inventory, ignore=ignore_statistics)]
     if not found:
-        found += _fewer_rows(spark, inventory, rows, ignore=ignore_statistics)
+        found += _missing_rows(spark, inventory, rows, ignore=ignore_statistics)
     if found or size is None:
         return found
     if size.bytes and not rows and not _has_files(frame):
@@ -208,7 +208,7 @@ def problems_of(
 
 
 def missing_problem(inventory: Inventory) -> Problem:
-    """Return the blocker of a source some of whose directories do not exist."""
+    """Return the blocker for a source with missing directories."""
     missing = inventory.missing
     return blocker(
         f"{len(missing)} of its {len(inventory.directories)} directories do not exist: "
@@ -217,7 +217,7 @@ def missing_problem(inventory: Inventory) -> Problem:
     )
 
 
-def _short(spark: Any, inventory: Inventory, *, ignore: bool) -> Iterator[Problem]:
+def _missing_bytes(spark: Any, inventory: Inventory, *, ignore: bool) -> Iterator[Problem]:
     short = [each for each in inventory.directories if each.is_short]
     if not short:
         return
@@ -228,7 +228,7 @@ def _short(spark: Any, inventory: Inventory, *, ignore: bool) -> Iterator[Proble
     yield _disagreement(spark, text, short, is_empty=not actual, ignore=ignore)
 
 
-def _fewer_rows(
+def _missing_rows(
     spark: Any, inventory: Inventory, rows: int | None, *, ignore: bool
 ) -> Iterator[Problem]:
     expected = inventory.expected_rows
@@ -241,7 +241,7 @@ def _fewer_rows(
 def _disagreement(
     spark: Any, text: str, directories: Sequence[SourceDirectory], *, is_empty: bool, ignore: bool
 ) -> Problem:
-    """Return a blocker; a warning where the statistics are older than the files, or are ignored."""
+    """Return a blocker, or a warning if the statistics are outdated or ignored."""
     if is_empty:
         return blocker(
             f"{text}: its files are gone. Check that the storage is mounted; restore the files, or "
@@ -278,14 +278,14 @@ def _has_files(frame: DataFrame) -> bool:
 def require_complete(
     spark: Any, source: SourceTable, planned: files.Size | None, *, ignore_statistics: bool
 ) -> None:
-    """Check that no file is missing that the plan or the catalog counts.
+    """Check that no file that the plan or the catalog counts is missing.
 
     Raises:
-        InvalidInputError: (13) the session leaves out files that it cannot read.
+        InvalidInputError: (13) the session skips files that it cannot read.
         InvalidTableStateError: (19) files are missing.
-        ConcurrentModificationError: (14) there is less than when the plan was made.
+        ConcurrentModificationError: (14) there are fewer bytes than when the plan was made.
     """
-    require_all_read(spark)
+    require_no_skipped_files(spark)
     missing, now = _missing_files(spark, source, ignore_statistics=ignore_statistics)
     if missing:
         raise InvalidTableStateError(f"'{source.name}' is not complete. {missing}")
@@ -298,7 +298,7 @@ def require_complete(
 
 
 def files_check(spark: Any, source: SourceTable, *, ignore_statistics: bool) -> Check:
-    """Check again that no file is missing: without it, Spark may read no rows now."""
+    """Verify that no file is missing, because Spark reads missing files as no rows."""
     missing, _ = _missing_files(spark, source, ignore_statistics=ignore_statistics)
     return Check(name="missing files", ok=not missing, expected="none", found=missing or "none")
 
@@ -306,8 +306,8 @@ def files_check(spark: Any, source: SourceTable, *, ignore_statistics: bool) -> 
 def _missing_files(
     spark: Any, source: SourceTable, *, ignore_statistics: bool
 ) -> tuple[str, files.Size | None]:
-    """Return what is missing of a source's files, or "", and the size of those that exist."""
-    if source.has_snapshots:  # the snapshot names its files, and reading fails without them
+    """Return a message about missing files of a source, or "", and the size of existing files."""
+    if source.has_snapshots:  # reading fails if a file of the snapshot is missing
         return "", None
     become_active(spark)
     found = listing.describe(spark, source.catalog, source.names) if source.catalog else source

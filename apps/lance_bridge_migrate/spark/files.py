@@ -1,7 +1,7 @@
-"""Directories in Spark's own file systems: listed, renamed and deleted.
+"""List, rename and delete directories in Spark's file systems.
 
-Functions that take a session raise UnsupportedOperation (0) for one of Spark Connect, and
-ServiceUnavailable (17) where the file system fails.
+Functions that take a session raise UnsupportedOperation (0) for Spark Connect, and
+ServiceUnavailable (17) if the file system fails.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from lance_bridge.errors import invalid, unsupported
 from .session import java_class, spark_errors
 
 _ABSOLUTE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:/")
-_OF_PATTERNS = re.compile(r"[*?{}\[\]\\]")
+_GLOB_CHARACTERS = re.compile(r"[*?{}\[\]\\]")
 _HIDDEN = re.compile(r"\.|_(?!.*=)")
-"""Names that Spark leaves out, as those who write them expect."""
+"""Names that Spark ignores by convention."""
 
 _NO_FILE = "java.io.FileNotFoundException"
 
 Listing = dict[str, int]
-"""Bytes of each file, by its path relative to the directory."""
+"""The size of each file, by its path relative to the directory."""
 
 
 @dataclass(frozen=True)
 class Size:
-    """How many files are below a directory, and their bytes."""
+    """The number of files below a directory, and their bytes."""
 
     files: int
     bytes: int
 
 
 def require_files(spark: Any) -> None:
-    """Raise UnsupportedOperation (0) for a session of Spark Connect, which has no file system."""
+    """Raise UnsupportedOperation (0) for Spark Connect, which gives no access to file systems."""
     if getattr(spark, "_jvm", None) is None:
         raise unsupported(
             "This needs the file systems of Spark's driver, which Spark Connect lacks: use a "
@@ -48,13 +48,13 @@ def require_files(spark: Any) -> None:
 
 
 def require_absolute(directory: str) -> None:
-    """Raise InvalidInput (13) for a directory that would be another one for another process."""
+    """Raise InvalidInput (13) for a relative path, which differs between processes."""
     if _ABSOLUTE.match(directory) is None:
         raise invalid(f"Directory {directory!r} is relative: give an absolute path or a URI")
 
 
 def listing(spark: Any, directory: str) -> Listing | None:
-    """Return all files below a directory; None where it does not exist."""
+    """Return all files below a directory, or None if it does not exist."""
     with _file_system(spark, directory, f"{directory} cannot be read") as (system, path):
         if not system.exists(path):
             return None
@@ -68,7 +68,7 @@ def listing(spark: Any, directory: str) -> Listing | None:
 
 
 def size_of(spark: Any, directory: str) -> Size | None:
-    """Return the size of a directory, or of a file; None where it does not exist."""
+    """Return the size of a directory or file, or None if it does not exist."""
     with _file_system(spark, directory, f"{directory} cannot be read") as (system, path):
         try:
             found = system.getContentSummary(path)
@@ -79,16 +79,16 @@ def size_of(spark: Any, directory: str) -> Size | None:
         return Size(int(found.getFileCount()), int(found.getLength()))
 
 
-def in_plain_directories(spark: Any, directory: str, partitions: int) -> list[str]:
+def list_plain_subdirectories(spark: Any, directory: str, partitions: int) -> list[str]:
     """Return the paths in sub-directories that are neither partitions nor hidden.
 
-    Nothing is returned for a directory whose name has characters of patterns.
+    Returns nothing if the directory's name contains glob characters.
 
     Args:
-        partitions: How many levels of directories are partitions, whatever their names.
+        partitions: The number of directory levels that are partitions, whatever their names.
     """
     require_files(spark)
-    if _OF_PATTERNS.search(directory):
+    if _GLOB_CHARACTERS.search(directory):
         return []
     with _file_system(spark, directory, f"{directory} cannot be read") as (system, _):
         pattern = _path(spark, directory, "/".join("*" * (partitions + 2)))
@@ -102,13 +102,13 @@ def in_plain_directories(spark: Any, directory: str, partitions: int) -> list[st
 
 
 def rename(spark: Any, directory: str, to: str) -> bool:
-    """Rename a directory; return False where the new name exists already."""
+    """Rename a directory; return False if the new name already exists."""
     with _file_system(spark, directory, f"{directory} cannot be renamed to {to}") as (system, path):
         target = _path(spark, to)
         if system.exists(target):
             return False
         is_renamed = bool(system.rename(path, target))
-        # HDFS moves it into a directory that is created at this moment.
+        # HDFS moves it into the target if that was created concurrently.
         inside = _path(spark, to, path.getName())
         if is_renamed and system.exists(inside):
             system.rename(inside, path)
@@ -130,7 +130,7 @@ def _path(spark: Any, *names: str) -> Any:
 
 @contextmanager
 def _file_system(spark: Any, directory: str, failed: str) -> Iterator[tuple[Any, Any]]:
-    """Yield a directory's file system and path; errors start with the message."""
+    """Yield a directory's file system and path; error messages start with `failed`."""
     require_files(spark)
     with spark_errors(failed):
         path = _path(spark, directory)

@@ -1,8 +1,8 @@
-"""The footers of Parquet and ORC files: numbers of rows, and types.
+"""Read the numbers of rows and the types from the footers of Parquet and ORC files.
 
-They replace two jobs of Spark: a plan of a thousand tables spends most of its time on starting
-jobs. Types are compared for all files that are read, because a later file may
-have a type that Spark cannot read as the declared one.
+This replaces two Spark jobs per table: a plan of a thousand tables would spend most of its time on
+starting jobs. The types of all read files are compared, because a later file may have a type that
+Spark cannot read as the declared one.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from .sources import SourceTable
 _FORMATS = ("parquet", "orc")
 _SOURCES = "org.apache.spark.sql.execution.datasources"
 MAX_FILES = 100
-"""How many footers are read of one table."""
+"""The maximum number of footers to read per table."""
 
 
 @dataclass(frozen=True)
 class Footers:
-    """What the footers of some files say.
+    """The content of the footers of some files.
 
     Attributes:
-        files: How many files the table has.
-        files_read: Of how many of them the footers were read.
-        rows: Of the files that were read.
-        schemas: A file of each schema, with that as Spark understands it.
+        files: The number of files of the table.
+        files_read: The number of files whose footers were read.
+        rows: The number of rows of the files that were read.
+        schemas: One file of each distinct schema, with the schema as Spark converts it.
     """
 
     files: int
@@ -44,15 +44,15 @@ class Footers:
     schemas: Mapping[str, spark.StructType]
 
     @property
-    def are_all(self) -> bool:
+    def is_complete(self) -> bool:
         return self.files_read == self.files
 
 
 def read(session: Any, table: SourceTable, frame: DataFrame) -> Footers | None:
-    """Read the footers of a table's files, or of a sample from the first to the last.
+    """Read the footers of a table's files, or of an evenly spaced sample.
 
-    None where they cannot be read: other formats, Spark Connect, damaged files, and tables whose
-    files Spark does not list.
+    Returns None if they cannot be read: for other formats, Spark Connect, damaged files, and tables
+    whose files Spark does not list.
     """
     if table.format not in _FORMATS or getattr(session, "_jvm", None) is None:
         return None
@@ -81,7 +81,7 @@ def _sample(files: Sequence[str]) -> list[str]:
 
 
 class _Reader:
-    """Reads footers with the libraries that Spark itself reads files with."""
+    """Reads footers with Spark's own Java libraries."""
 
     def __init__(self, session: Any, format: str) -> None:
         self._session = session
@@ -123,7 +123,7 @@ class _Reader:
 
 
 def path_of(session: Any, uri: str) -> Any:
-    """Return Hadoop's path for a URI whose characters are quoted."""
+    """Return Hadoop's path for a percent-encoded URI."""
     return java_class(session, "org.apache.hadoop.fs.Path")(
         java_class(session, "java.net.URI")(uri)
     )
@@ -132,25 +132,25 @@ def path_of(session: Any, uri: str) -> Any:
 def check_types(
     session: Any, table: SourceTable, columns: spark.StructType, footers: Footers
 ) -> Iterator[Problem]:
-    """Check that a table's files can be read with its types; yield how many were read.
+    """Check that a table's files can be read with its types; warn if only a sample was checked.
 
-    Where a file has another type, Spark reads a row of it: it can widen some of them.
+    If a type differs in a file, Spark reads a row of the file, because it can widen some types.
 
     Args:
-        columns: What Spark reads the table as.
+        columns: The schema with which Spark reads the table.
 
     Raises:
-        InvalidInputError: (13) a file cannot be read; it is named.
+        InvalidInputError: (13) a file cannot be read; the message names it.
         ServiceUnavailableError: (17)
     """
     declared = {field.name.lower(): _type(field) for field in columns.fields}
     for file, found in footers.schemas.items():
         names = {field.name.lower(): _type(field) for field in found.fields}
         common = set(names) & set(declared)
-        # Without a common name there may be positions for names, as in ORC files of Hive's.
+        # Without common names, columns may be matched by position, as in ORC files of Hive.
         if not common or any(names[name] != declared[name] for name in common):
             _read_one(session, table, columns, file)
-    if not footers.are_all:
+    if not footers.is_complete:
         yield warning(
             f"The types of {footers.files_read} of its {footers.files:,} files were compared with "
             "those of its columns"

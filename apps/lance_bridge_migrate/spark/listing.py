@@ -1,4 +1,4 @@
-"""The tables of a Spark catalog, listed and described."""
+"""List and describe the tables of a Spark catalog."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 from lance_bridge.errors import display, unsupported
 from lance_bridge.names import parts_of, quoted
 
-from ..selection import Selection, may_hold
+from ..selection import Selection, may_match
 from .session import spark_errors
 from .sources import (
     DELTA,
@@ -23,7 +23,7 @@ from .sources import (
     OWN_CATALOG,
     SourceTable,
     Statistics,
-    pinned,
+    pin_snapshot,
     requiring_package,
     session_catalog,
     table_identifier,
@@ -32,16 +32,16 @@ from .sources import (
 
 _OWN_IMPLEMENTATION = f"spark.sql.catalog.{OWN_CATALOG}"
 _TABLES_OF_A_CALL = 100
-_BETWEEN = "\x1e"
+_SEPARATOR = "\x1e"
 _DETAILS = "# Detailed Table Information"
 _PARTITIONS = "# Partition Information"
 _PARTITIONING = "# Partitioning"
 _FILES = (("parquet", "parquet"), ("orc", "orc"), ("avro", "avro"), ("json", "json"),
           ("text", "csv"))  # fmt: skip
-"""What the input format of a table of Hive's contains, and what it is called here."""
-_HANDLED = "storage_handler="
+"""Substrings of the input format of Hive tables, with the format's name in Spark."""
+_STORAGE_HANDLER = "storage_handler="
 _HUDI = ("hoodie", "hudi")
-"""What the names of Hudi's input formats contain."""
+"""Substrings of the names of Hudi's input formats."""
 _TRANSACTIONAL = re.compile(r"\btransactional=true\b")
 _LAST_CHANGE = re.compile(r"\btransient_lastDdlTime=(\d+)")
 _SKIPPED_LINES = re.compile(r"\bskip\.(?:header|footer)\.line\.count=(?!0+\b)[^,\]]*")
@@ -55,15 +55,15 @@ def tables_in(spark: Any, catalog: str, selection: Selection) -> Iterator[tuple[
         ServiceUnavailableError: (17)
     """
     for namespace in _namespaces(spark, catalog):
-        if not may_hold(namespace, selection):
+        if not may_match(namespace, selection):
             continue
         where = quoted((catalog, *namespace))
         with spark_errors(f"The tables of {where} cannot be listed"):
             rows = spark.sql(f"SHOW TABLES IN {where}").collect()
-        # A temporary view is listed with those of every namespace.
+        # Spark lists temporary views in every namespace.
         names = [row["tableName"] for row in rows if not row["isTemporary"]]
         for name in sorted(names):
-            if selection.takes((*namespace, name)):
+            if selection.selects((*namespace, name)):
                 yield (*namespace, name)
 
 
@@ -79,10 +79,10 @@ def _namespaces(spark: Any, catalog: str, outer: tuple[str, ...] = ()) -> list[t
 
 @dataclass(frozen=True)
 class Description:
-    """What a catalog says of a table.
+    """A catalog's description of a table.
 
     Attributes:
-        details: What DESCRIBE TABLE EXTENDED calls the detailed table information.
+        details: The detailed table information of DESCRIBE TABLE EXTENDED.
         partitions: The partition columns.
     """
 
@@ -93,10 +93,10 @@ class Description:
 def describe_all(
     spark: Any, catalog: str, tables: Sequence[tuple[str, ...]]
 ) -> dict[tuple[str, ...], Description]:
-    """Return the descriptions of many tables by one call of the metastore for a hundred of them.
+    """Return the descriptions of many tables, with one metastore call per hundred tables.
 
-    Those that are left out have to be described one by one: of other catalogs than Spark's own,
-    through Spark Connect, and where one of the hundred has columns that Spark does not know.
+    Tables missing in the result have to be described one by one: those of catalogs other than
+    Spark's own, of Spark Connect, and of a call in which a table has columns unknown to Spark.
     """
     is_own = catalog == OWN_CATALOG and not spark.conf.get(_OWN_IMPLEMENTATION, "")
     if not is_own or getattr(spark, "_jvm", None) is None:
@@ -115,18 +115,18 @@ def _describe_many(
 ) -> dict[tuple[str, ...], Description]:
     names = [table_identifier(spark, each) for each in tables]
     wanted = spark._jvm.PythonUtils.toSeq(names)
-    answer = session_catalog(spark).getTablesByName(wanted)
-    # Scala's collections are read as text, by one call each.
+    described = session_catalog(spark).getTablesByName(wanted)
+    # Read Scala collections as strings, with one call each.
     found = {}
-    for number in range(answer.size()):
-        table = answer.apply(number)
-        text = str(table.toLinkedHashMap().mkString(_BETWEEN))
-        parts = [each.partition(" -> ") for each in text.split(_BETWEEN)]
-        columns = str(table.partitionColumnNames().mkString(_BETWEEN))
+    for number in range(described.size()):
+        table = described.apply(number)
+        text = str(table.toLinkedHashMap().mkString(_SEPARATOR))
+        parts = [each.partition(" -> ") for each in text.split(_SEPARATOR)]
+        columns = str(table.partitionColumnNames().mkString(_SEPARATOR))
         key = (*tables[0][:-1], str(table.identifier().table()))
         found[key] = Description(
             {name: value for name, _, value in parts},
-            tuple(columns.split(_BETWEEN)) if columns else (),
+            tuple(columns.split(_SEPARATOR)) if columns else (),
         )
     return found
 
@@ -137,16 +137,16 @@ def describe(
     names: tuple[str, ...],
     description: Description | None = None,
 ) -> SourceTable | None:
-    """Describe a table, without its schema; None for a view and for a table of Lance.
+    """Return a table without its schema, or None for a view or a Lance table.
 
     Args:
-        description: Of `describe_all`; by default Spark is asked.
+        description: A result of `describe_all`; by default Spark describes the table.
 
     Raises:
         TableNotFoundError: (4)
         InvalidInputError: (13) Spark cannot describe it.
-        UnsupportedOperationError: (0) the session lacks what reads its format; or Spark would read
-            other rows than Hive or Hudi do.
+        UnsupportedOperationError: (0) the session lacks the package for its format; or Spark would
+            read other rows than Hive or Hudi do.
     """
     name = quoted((catalog, *names))
     shown = display(names)
@@ -163,12 +163,12 @@ def describe(
         catalog=catalog,
         names=names,
         format=_format(details, properties),
-        # A storage handler's table has no files, though it may have a location.
-        location="" if _HANDLED in properties else details.get("Location", ""),
+        # Tables of a storage handler have no files, but may have a location.
+        location="" if _STORAGE_HANDLER in properties else details.get("Location", ""),
         partitions=description.partitions,
         statistics=_statistics(details),
     )
-    return pinned(spark, table)
+    return pin_snapshot(spark, table)
 
 
 def _statistics(details: Mapping[str, str]) -> Statistics:
@@ -184,10 +184,10 @@ def _details(rows: list[Any]) -> dict[str, str]:
 
 
 def _require_read_whole(name: str, details: Mapping[str, str], properties: str) -> None:
-    """Raise UnsupportedOperation (0) for tables of which Spark reads other rows without an error.
+    """Raise UnsupportedOperation (0) for tables that Spark reads wrongly without an error.
 
-    Spark takes all files for plain ones: it knows neither the directories that Hive's transactions
-    and Hudi write changes to, nor which lines Hive skips.
+    Spark ignores the delta directories of Hive transactions and Hudi, and reads lines that Hive
+    skips.
     """
     if _format(details, properties) in (DELTA, ICEBERG):
         return
@@ -223,11 +223,11 @@ def _format(details: Mapping[str, str], properties: str) -> str:
 
 
 def _partitions(rows: list[Any]) -> tuple[str, ...]:
-    """Return the partition columns, as Spark's own catalog and others list them."""
+    """Return the partition columns, in the format of Spark's own or of other catalogs."""
     names = [row["col_name"] for row in rows]
     if _PARTITIONS in names:
         found = []
-        for row in rows[names.index(_PARTITIONS) + 2 :]:  # a line of headings comes first
+        for row in rows[names.index(_PARTITIONS) + 2 :]:  # after the header line
             if not row["col_name"]:
                 break
             found.append(row["col_name"])
@@ -241,13 +241,13 @@ def _partitions(rows: list[Any]) -> tuple[str, ...]:
 
 
 def describe_again(spark: Any, table: SourceTable) -> SourceTable:
-    """Return a source as it is now, at the snapshot that it was pinned to.
+    """Return the current description of a source at its pinned snapshot.
 
     Raises:
-        TableNotFoundError: (4) it is gone, or its snapshot is.
+        TableNotFoundError: (4) the source or the snapshot no longer exists.
     """
     if not table.catalog:
-        now = pinned(spark, table.model_copy(update={"columns": ""}))
+        now = pin_snapshot(spark, table.model_copy(update={"columns": ""}))
     else:
         found = describe(spark, table.catalog, table.names)
         if found is None:

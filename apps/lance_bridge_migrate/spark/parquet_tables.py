@@ -1,4 +1,4 @@
-"""External tables of Parquet that a migration creates in Spark, each recognised by its mark."""
+"""External Parquet tables that a migration creates in Spark, each recognised by its mark."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from .session import spark_errors
 from .sources import OWN_CATALOG
 
 _UNWRITABLE = ("void",)
-"""Types of Spark that Parquet cannot hold."""
+"""Spark types that Parquet cannot store."""
 
 
 def column_problems(columns: pa.Schema) -> list[Problem]:
-    """Return which columns of Lance Parquet cannot hold, and which get another type."""
+    """Return problems of columns that Parquet cannot store or stores with another type."""
     found: list[Problem] = []
     for field in columns:
         try:
@@ -46,7 +46,7 @@ def _is_plain_list(data_type: pa.DataType) -> bool:
 
 
 def partition_problems(columns: pa.Schema, by: Sequence[str]) -> list[Problem]:
-    """Return what keeps a table from being partitioned by columns, and what changes in those."""
+    """Return problems of partitioning a table by columns."""
     missing = [name for name in by if name not in columns.names]
     if missing:
         lacks = ", ".join(missing)
@@ -76,7 +76,7 @@ def partition_problems(columns: pa.Schema, by: Sequence[str]) -> list[Problem]:
 
 
 def table_problems(spark: Any, database: str, table: str) -> list[Problem]:
-    """Return what keeps a table from being made."""
+    """Return problems that prevent creating a table."""
     with spark_errors(f"Database '{database}' cannot be read"):
         if not spark.catalog.databaseExists(f"{OWN_CATALOG}.{quoted((database,))}"):
             return [blocker(f"Database '{database}' does not exist: create it first")]
@@ -94,25 +94,25 @@ def create_table(
     partition_by: Sequence[str],
     mark: str,
 ) -> None:
-    """Create an external table of existing Parquet files, without its partitions yet.
+    """Create an external table for existing Parquet files, without adding its partitions.
 
     Raises:
-        InvalidInputError: (13) there is one of that name, or Spark refuses a name or type.
+        InvalidInputError: (13) the table already exists, or Spark refuses a name or type.
         ServiceUnavailableError: (17)
     """
     name = quoted((OWN_CATALOG, *path))
     parts = f"PARTITIONED BY ({', '.join(quoted((c,)) for c in partition_by)})"
-    place = location.replace("\\", "\\\\").replace("'", "\\'")
+    escaped = location.replace("\\", "\\\\").replace("'", "\\'")
     with spark_errors(f"Table '{display(tuple(path))}' is not created"):
         spark.sql(
             f"CREATE TABLE {name} ({columns.toDDL()}) USING parquet "
-            f"{parts if partition_by else ''} LOCATION '{place}' "
+            f"{parts if partition_by else ''} LOCATION '{escaped}' "
             f"TBLPROPERTIES ('{MARK}' = '{mark}')"
         )
 
 
-def find_partitions(spark: Any, path: Sequence[str]) -> None:
-    """Add all partitions in a table's directory to it; safe to repeat.
+def add_partitions(spark: Any, path: Sequence[str]) -> None:
+    """Add all partitions in a table's directory to the table. Idempotent.
 
     Raises:
         ServiceUnavailableError: (17)
@@ -122,7 +122,7 @@ def find_partitions(spark: Any, path: Sequence[str]) -> None:
 
 
 def mark_of(spark: Any, path: Sequence[str]) -> str | None:
-    """Return the mark of a table, "" for one without, or None where there is no such table."""
+    """Return the mark of a table, "" if it has none, or None if the table does not exist."""
     name = quoted((OWN_CATALOG, *path))
     with spark_errors(f"Table '{display(tuple(path))}' cannot be read"):
         if not spark.catalog.tableExists(name):

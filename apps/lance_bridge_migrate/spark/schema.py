@@ -1,4 +1,4 @@
-"""The schema of a Lance table for what Spark reads: types, names, and lengths of vectors."""
+"""Map Spark's schema to that of a Lance table: types, names, and vector lengths."""
 
 from __future__ import annotations
 
@@ -24,47 +24,47 @@ from .session import spark_errors
 
 _NUMBERS = (spark.FloatType, spark.DoubleType)
 FIRST_ROWS = 20
-"""How many rows a plan reads to check that they can be read."""
+"""The number of rows that a plan reads to check that they can be read."""
 _TEXTS = ("char", "varchar")
 _NOT_IN_NAMES = (".", "`", "\0")
 _FIRST_FILES = ("legacy", "0.1")
 
 
 def schema_for(columns: spark.StructType, vectors: Mapping[str, int]) -> pa.Schema:
-    """Return the schema of the Lance table. Raises InvalidInput (13): a type that does not fit."""
+    """Return the schema of the Lance table. Raises InvalidInput (13): an unsupported type."""
     return schema_compat.new_schema(nullable(columns), vectors)
 
 
 def problems_of(
     columns: spark.StructType, vectors: Mapping[str, int], storage_version: str | None = None
 ) -> list[Problem]:
-    """Return why columns do not fit into Lance, one by one, and what changes in those that do.
+    """Return problems of columns that Lance does not support or changes.
 
     Args:
-        storage_version: That of the files; Lance's default where it is None.
+        storage_version: The version of the files; None for Lance's default.
     """
     found: list[Problem] = []
     for field in columns.fields:
-        found += _bad_name(field.name)
+        found += _name_problems(field.name)
         try:
             given = {k: v for k, v in vectors.items() if k.lower() == field.name.lower()}
             schema_for(spark.StructType([field]), given)
         except InvalidInputError as error:
             found.append(blocker(f"{error}, with the option casts", field.name))
-        found += _changes(field)
+        found += _type_warnings(field)
     if blockers_in(found):
         return found
-    return found + _refused_by_lance(schema_for(columns, vectors), storage_version)
+    return found + _problems_in_lance(schema_for(columns, vectors), storage_version)
 
 
-def _bad_name(name: str) -> Iterable[Problem]:
+def _name_problems(name: str) -> Iterable[Problem]:
     bad = [character for character in _NOT_IN_NAMES if character in name]
     if bad:
         yield blocker(f"Lance cannot write to a column with {bad[0]!r} in its name: rename it in "
                       "the source, or with --rename-column", name)  # fmt: skip
 
 
-def _changes(field: spark.StructField) -> Iterable[Problem]:
+def _type_warnings(field: spark.StructField) -> Iterable[Problem]:
     data_type = (field.metadata or {}).get(
         "__CHAR_VARCHAR_TYPE_STRING"
     ) or field.dataType.typeName()
@@ -72,16 +72,16 @@ def _changes(field: spark.StructField) -> Iterable[Problem]:
         yield warning(f"{data_type} becomes a string without a limit to its length", field.name)
 
 
-def _refused_by_lance(schema: pa.Schema, storage_version: str | None) -> list[Problem]:
-    """Have Lance itself make a table of the columns, in memory: with one row, of nulls."""
+def _problems_in_lance(schema: pa.Schema, storage_version: str | None) -> list[Problem]:
+    """Return the error of Lance, if any, on writing a row of nulls to a table in memory."""
     if storage_version in _FIRST_FILES:
         return [blocker(f"Files of version {storage_version} cannot be mixed with later ones")]
     try:
         row = pa.Table.from_arrays([pa.nulls(1, each.type) for each in schema], schema=schema)
         rows = Rows.from_data(row)
         rows.require_storable()
-        asked: dict[str, Any] = {"data_storage_version": storage_version}
-        lance.write_dataset(rows.reader(), "memory://plan", **asked)
+        options: dict[str, Any] = {"data_storage_version": storage_version}
+        lance.write_dataset(rows.reader(), "memory://plan", **options)
     except InvalidInputError as error:
         return [blocker(str(error))]
     except LANCE_ERRORS as error:
@@ -95,16 +95,16 @@ def _refused_by_lance(schema: pa.Schema, storage_version: str | None) -> list[Pr
 def count(
     frame: DataFrame, name: str, *, find_vectors: bool
 ) -> tuple[int, dict[str, int], list[Problem]]:
-    """Return how many rows there are, and the lengths of columns that are vectors, by one pass.
+    """Return the number of rows, the lengths of vector columns, and problems, in one pass.
 
-    A column of lists of float or double holds vectors where all lists are of one length, and no
-    number in them is null.
+    A column of lists of float or double contains vectors if all lists have the same length and no
+    null elements.
     """
     columns = _candidates(frame.schema) if find_vectors else []
     parts = [F.count(F.lit(1)).alias("rows")]
     for number, column in enumerate(columns):
         value = F.col(quoted((column,)))
-        # In some sessions the size of a list that is null is -1.
+        # Depending on the session's settings, the size of a null list is -1.
         size = F.when(value.isNotNull(), F.size(value))
         has_gap = (F.size(F.array_compact(value)) != size).cast("int")
         parts += [
@@ -127,9 +127,10 @@ def count(
 
 
 def check_first_rows(frame: DataFrame, name: str) -> None:
-    """Read some rows, as types that files do not have are only found by reading.
+    """Read some rows, because only reading detects files with other types than the table's.
 
-    Such as a Parquet file's integer that its table declares as text. Spark Connect is not asked.
+    An example is a Parquet file with integers in a column that the table declares as text. Does
+    nothing with Spark Connect.
 
     Raises:
         InvalidInputError: (13)
@@ -143,10 +144,10 @@ def check_first_rows(frame: DataFrame, name: str) -> None:
 
 
 def vector_hints(frame: DataFrame, vectors: Mapping[str, int], name: str) -> list[str]:
-    """Return texts about columns whose first lists all have one length, and may be vectors.
+    """Return hints about possible vector columns, whose first lists all have the same length.
 
     Args:
-        vectors: Those that are known already.
+        vectors: The columns that are known to be vectors.
     """
     known = {each.lower() for each in vectors}
     columns = [each for each in _candidates(frame.schema) if each.lower() not in known]
@@ -171,11 +172,11 @@ def _candidates(columns: spark.StructType) -> list[str]:
 
 
 def cast(frame: DataFrame, casts: Mapping[str, str]) -> DataFrame:
-    """Return a frame with some columns as other types. Raises InvalidInput (13)."""
+    """Return a frame with some columns cast to other types. Raises InvalidInput (13)."""
     if not casts:
         return frame
     wanted = {name.lower(): data_type for name, data_type in casts.items()}
-    # Spark reads the name of a type as soon as a cast is made.
+    # Spark parses the name of a type when the cast is created.
     with spark_errors("The option casts cannot be applied"):
         chosen: list[Any] = []
         for field in frame.schema.fields:
@@ -186,7 +187,7 @@ def cast(frame: DataFrame, casts: Mapping[str, str]) -> DataFrame:
 
 
 def rename(frame: DataFrame, renames: Mapping[str, str]) -> DataFrame:
-    """Return a frame in which some columns have other names. Raises InvalidInput (13)."""
+    """Return a frame with some columns renamed. Raises InvalidInput (13)."""
     if not renames:
         return frame
     names = renamed(frame.columns, renames)
@@ -196,21 +197,21 @@ def rename(frame: DataFrame, renames: Mapping[str, str]) -> DataFrame:
 
 
 def renamed(names: Sequence[str], renames: Mapping[str, str]) -> list[str]:
-    """Return the names that columns get."""
+    """Return column names after the renames."""
     new = {name.lower(): other for name, other in renames.items()}
     return [new.get(name.lower(), name) for name in names]
 
 
 def as_target(frame: DataFrame, casts: Mapping[str, str], renames: Mapping[str, str]) -> DataFrame:
-    """Return rows of a source with the types and the names of the target."""
+    """Return the rows of a source with the types and names of the target."""
     return rename(cast(frame, casts), renames)
 
 
-def ordered(frame: DataFrame, by: Sequence[str]) -> DataFrame:
-    """Return a frame sorted by columns, or as it is where there are none."""
+def sort(frame: DataFrame, by: Sequence[str]) -> DataFrame:
+    """Return a frame sorted by columns, if there are any."""
     return frame.orderBy(*[F.col(quoted((name,))) for name in by]) if by else frame
 
 
 def from_json(text: str) -> spark.StructType:
-    """Return a schema that was written as JSON."""
+    """Return a schema parsed from JSON."""
     return spark.StructType.fromJson(json.loads(text))

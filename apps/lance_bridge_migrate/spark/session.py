@@ -1,4 +1,4 @@
-"""A Spark session as source or target: found again by a later run, used by many threads."""
+"""A Spark session as source or target, which later runs recreate and many threads use."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _KEPT = ("spark.sql.", "spark.hadoop.", "spark.jars", "spark.master", "spark.dri
          "spark.executor.", "spark.dynamicAllocation.", "spark.default.parallelism",
          "spark.remote")  # fmt: skip
 _NEVER_KEPT = "extraJavaOptions"
-"""The end of settings that hold options of Java, any of which may be a secret."""
+"""The suffix of settings with Java options, any of which may be secret."""
 _PACKAGES = ("pandas", "pyarrow")
-"""What PySpark itself imports to run functions of Python; it does not install them."""
+"""Packages that PySpark needs to run Python functions, but does not install."""
 _MASTER, _REMOTE = "spark.master", "spark.remote"
 _URIS = "spark.hadoop.hive.metastore.uris"
 _CANCELLED = "[SPARK_JOB_CANCELLED]"
@@ -45,10 +45,10 @@ _NOT_FOUND = ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND", "PATH_NOT_FOUND")
 
 
 def address_of_session(spark: SparkSession) -> Address:
-    """Return how a later run makes a session like this one: its settings without secrets."""
+    """Return the address of a session: the settings to recreate it, without secrets."""
     settings: dict[str, str] = dict(spark.conf.getAll)
     if _REMOTE in settings:
-        # What follows the address may be a token.
+        # The parameters after the address may contain a token.
         settings[_REMOTE] = settings[_REMOTE].partition(";")[0]
     kept = {key: value for key, value in sorted(settings.items()) if _is_kept(key, str(value))}
     return Address(name=SPARK, properties=kept, connection=_connection(spark))
@@ -70,16 +70,16 @@ def _connection(spark: SparkSession) -> str:
 
 @contextmanager
 def session_at(address: Address, secrets: Mapping[str, str]) -> Iterator[SparkSession]:
-    """Yield the session that this process has, or a new one with the settings of a plan.
+    """Yield the active session of this process, or a new one with the settings of a plan.
 
-    A session that is made here ends with the block.
+    A new session is stopped after the block.
 
     Args:
-        secrets: Settings that the plan does not keep.
+        secrets: Settings that the plan does not contain.
 
     Raises:
-        InvalidInputError: (13) the session has other tables than the one that the plan is of.
-        MissingExtraError: (0) a package is missing without which Spark runs no Python.
+        InvalidInputError: (13) the session has other tables than that of the plan.
+        MissingExtraError: (0) a package that Spark needs to run Python is missing.
     """
     extras.require("spark", *_PACKAGES)
     existing = _session_of_process()
@@ -106,13 +106,13 @@ def _session_of_process() -> SparkSession | None:
 
 def _new_session(settings: Mapping[str, str]) -> SparkSession:
     builder: Any = SparkSession.builder.config("spark.log.level", "ERROR")
-    # Its bars would overwrite the messages of the command.
+    # Its progress bars would overwrite the messages of the command.
     builder = builder.config("spark.ui.showConsoleProgress", "false")
     if settings.get(_MASTER, "local").startswith("local") and _REMOTE not in settings:
-        # Workers beside this process run as it does; by default they are the PATH's python3.
+        # Local workers use this interpreter; the default is the python3 on the PATH.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if _REMOTE not in settings:
-        # A server of Spark Connect has its own patterns, which no client may change.
+        # Clients of Spark Connect cannot change the server's redaction patterns.
         settings = with_patterns(settings)
     redact_logs()
     for key, value in settings.items():
@@ -136,7 +136,7 @@ def _first_line(error: Exception) -> str:
 def become_active(spark: Any) -> None:
     """Make a session the active one of this thread, which Spark uses to find data sources.
 
-    A session of Spark Connect does not need it.
+    Spark Connect does not need it.
     """
     jvm = getattr(spark, "_jvm", None)
     if jvm is not None:
@@ -146,24 +146,24 @@ def become_active(spark: Any) -> None:
 def java_class(spark: Any, name: str) -> Any:
     """Return a class of the JVM by its full name.
 
-    Attributes of `_jvm` ask the JVM for each part of the name, every time.
+    Attribute access on `_jvm` would call the JVM for each part of the name, every time.
     """
     return JavaClass(name, spark._jvm._gateway_client)
 
 
 @contextmanager
 def spark_errors(what: str) -> Iterator[None]:
-    """Translate what Spark raises into errors of Lance.
+    """Translate Spark errors into errors of the Lance namespace.
 
     Args:
-        what: What failed: the start of the message.
+        what: What failed, as the start of the message.
 
     Raises:
-        Stopped: The job was cancelled, which is what Spark does with all of them on Ctrl-C.
+        Stopped: The job was cancelled. On Ctrl-C, Spark cancels all jobs.
         TableNotFoundError: (4) the table, its database or its path does not exist.
         TableColumnNotFoundError: (12)
         InvalidInputError: (13)
-        ConcurrentModificationError: (14) files are gone that were there when it began.
+        ConcurrentModificationError: (14) files were deleted while Spark read them.
         ServiceUnavailableError: (17)
     """
     try:

@@ -1,7 +1,7 @@
-"""The rows that differ between two snapshots of a table of Delta or Iceberg.
+"""Read the rows that differ between two snapshots of a Delta or Iceberg table.
 
-If the format itself has them, only these are read: the files that Iceberg's appends added, or
-Delta's change data feed. Otherwise all rows of both snapshots are.
+If possible, only changes are read: the files of Iceberg's appends, or Delta's change data feed.
+Otherwise all rows of both snapshots are read.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from .session import spark_errors
 from .sources import ICEBERG, SourceTable, delta_name
 
 _APPENDS = ("append", "replace")
-"""Operations of Iceberg that remove no row; ``replace`` adds none either."""
+"""Iceberg operations that delete no rows; ``replace`` also adds none."""
 _KEEP_FEED = ("WRITE", "STREAMING UPDATE", "DELETE", "UPDATE", "MERGE", "OPTIMIZE", "VACUUM START",
         "VACUUM END")  # fmt: skip
-"""Operations of Delta that do not change whether there is a change data feed, nor the columns."""
+"""Delta operations that change neither the change data feed setting nor the columns."""
 _FEED = "delta.enableChangeDataFeed"
 _TYPE = "_change_type"
-_CAME = ("insert", "update_postimage")
+_ADDED = ("insert", "update_postimage")
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Rows that were added, and rows that were deleted; unchanged ones may be in both.
+    """Added rows and deleted rows; unchanged rows may be in both.
 
     Attributes:
-        deleted: None where no row was.
+        deleted: None if no rows were deleted.
     """
 
     added: DataFrame
@@ -40,13 +40,13 @@ class Difference:
 
 
 def difference(spark: Any, source: SourceTable, since: int | None) -> Difference:
-    """Return the difference between the snapshot of a source and an earlier one.
+    """Return the difference between a source's snapshot and an earlier one.
 
     Args:
-        since: The earlier snapshot; None is one without rows.
+        since: The earlier snapshot; None if the source had no snapshot, and thus no rows.
 
     Raises:
-        TableVersionNotFoundError: (11) one of them no longer exists.
+        TableVersionNotFoundError: (11) one of the snapshots no longer exists.
         LanceNamespaceError: What `SourceTable.read` raises.
     """
     now = source.read(spark)
@@ -54,18 +54,20 @@ def difference(spark: Any, source: SourceTable, since: int | None) -> Difference
         return Difference(now)
     before = source.model_copy(update={"snapshot": since}).read(spark)
     with spark_errors(f"The changes of '{source.name}' cannot be read"):
-        find = _appended if source.format == ICEBERG else _fed
+        find = _appended_rows if source.format == ICEBERG else _feed_rows
         return find(spark, source, since, now.columns) or Difference(now, before)
 
 
-def _appended(spark: Any, table: SourceTable, since: int, columns: list[str]) -> Difference | None:
-    """Return the rows of Iceberg's appends, or None where rows were deleted, too."""
+def _appended_rows(
+    spark: Any, table: SourceTable, since: int, columns: list[str]
+) -> Difference | None:
+    """Return the rows added by Iceberg appends, or None if there were other operations."""
     if table.snapshot is None or not _are_appends(spark, table, since):
         return None
     reader = spark.read.format(ICEBERG).option("start-snapshot-id", str(since))
     name = table.sql_name if table.catalog else table.location
     added = reader.option("end-snapshot-id", str(table.snapshot)).load(name)
-    # These rows have the columns that the table has now, and not those of the snapshot.
+    # These rows have the current columns of the table, not those of the snapshot.
     return Difference(added) if added.columns == columns else None
 
 
@@ -86,8 +88,8 @@ def _are_appends(spark: Any, table: SourceTable, since: int) -> bool:
     return True
 
 
-def _fed(spark: Any, table: SourceTable, since: int, columns: list[str]) -> Difference | None:
-    """Return the rows of Delta's change data feed, or None where there is none for all versions."""
+def _feed_rows(spark: Any, table: SourceTable, since: int, columns: list[str]) -> Difference | None:
+    """Return the rows of Delta's change data feed, or None if it lacks some of the versions."""
     if not _has_feed(spark, table, since):
         return None
     reader = spark.read.format(table.format).option("readChangeFeed", "true")
@@ -96,9 +98,9 @@ def _fed(spark: Any, table: SourceTable, since: int, columns: list[str]) -> Diff
     fed = reader.table(table.sql_name) if table.catalog else reader.load(table.location)
     if [name for name in fed.columns if name in columns] != columns:
         return None
-    came, went = F.col(_TYPE).isin(*_CAME), ~F.col(_TYPE).isin(*_CAME)
+    added, deleted = F.col(_TYPE).isin(*_ADDED), ~F.col(_TYPE).isin(*_ADDED)
     chosen = [F.col(quoted((name,))) for name in columns]
-    return Difference(*(fed.where(each).select(*chosen) for each in (came, went)))
+    return Difference(*(fed.where(each).select(*chosen) for each in (added, deleted)))
 
 
 def _has_feed(spark: Any, table: SourceTable, since: int) -> bool:

@@ -1,4 +1,4 @@
-"""Tables and directories that Spark reads: what they are, their snapshots, and their rows."""
+"""Tables and directories that Spark reads, with their snapshots and rows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from .session import java_class, spark_errors
 
 DELTA, ICEBERG = "delta", "iceberg"
 OWN_CATALOG = "spark_catalog"
-"""The catalog that every session has."""
+"""The name of every session's own catalog."""
 FORMATS = ("parquet", "orc", "avro", "csv", "json", DELTA, ICEBERG)
 _PACKAGES = {
     "avro": "org.apache.spark:spark-avro_2.13 of the session's release",
@@ -44,23 +44,23 @@ _MISSING = (
     "DELTA_CONFIGURE", "ClassNotFoundException", "PARSE_SYNTAX_ERROR",
     "REQUIRES_SINGLE_PART_NAMESPACE",
 )  # fmt: skip
-"""What Spark says without a format's package: the last but one for Delta's own statements, the last
-for the tables that describe one of Iceberg."""
+"""Parts of Spark's errors if a format's package is missing: the last but one is for Delta's own
+statements, the last for Iceberg's metadata tables."""
 _NOT_FOUND = re.compile(r"Failed to find the data source: (\w+)")
 _NO_SNAPSHOT = ("[DELTA_VERSION_NOT_FOUND]", "Cannot find snapshot with ID")
 _INFERRED = ("csv", "json")
 _UNKNOWN_SIZE = 2**60
-"""Spark's guess for what it has no statistics of is more."""
+"""Spark's default size without statistics is larger."""
 
 
 _STATISTICS = re.compile(r"(\d+) bytes(?:, (\d+) rows)?")
 
 
 class Statistics(Model):
-    """What a catalog counts in a table or partition; None for what it does not.
+    """A catalog's statistics of a table or partition; unknown values are None.
 
     Attributes:
-        at: When its entry was changed last, in seconds since 1970.
+        at: The time of the last change of its entry, in seconds since 1970.
     """
 
     bytes: int | None = None
@@ -69,7 +69,7 @@ class Statistics(Model):
 
     @classmethod
     def of(cls, text: str, at: int | None) -> Statistics:
-        """Return statistics as Spark describes them: ``2973 bytes, 30 rows``."""
+        """Return statistics parsed from Spark's description: ``2973 bytes, 30 rows``."""
         found = _STATISTICS.match(text)
         if found is None:
             return cls()
@@ -77,19 +77,20 @@ class Statistics(Model):
 
 
 class SourceTable(Model):
-    """One source, with all that is needed to read the same rows again.
+    """One source, with everything needed to read the same rows again.
 
     Attributes:
         catalog: Spark's name of the catalog; "" for a path.
-        names: Those of its namespace and its own, or the location alone.
-        format: As Spark calls it; for a table of Hive's, that of its files.
-        location: Its location, as far as Spark says.
-        read_options: Those of Spark's reader, for a path.
-        snapshot: The version of Delta or the snapshot of Iceberg that is read; None for formats
-            that have none, and for tables without a snapshot.
-        identity: Identifies a table of Delta among those of its name; "" for others.
+        names: The names of its namespace and its own, or the location alone.
+        format: Spark's name of the format; for a Hive table, that of its files.
+        location: Its location, if Spark describes one.
+        read_options: Options of Spark's reader, for a path.
+        snapshot: The Delta version or Iceberg snapshot to read; None for formats without
+            snapshots, and for tables that have none yet.
+        identity: The identifier of a Delta table, which a recreated table does not share; "" for
+            other formats.
         columns: The schema that Spark reads, in JSON.
-        statistics: Those of the table's entry; they change with its rows.
+        statistics: The statistics of the table's entry, which change with its rows.
     """
 
     catalog: str = ""
@@ -120,21 +121,21 @@ class SourceTable(Model):
         return self.format in (DELTA, ICEBERG)
 
     def fingerprint(self) -> str:
-        """Return a digest of all that the plan rests on."""
+        """Return a digest of everything that the plan depends on."""
         parts = self.model_dump(mode="json", exclude={"statistics"})
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
 
     def read(self, spark: Any, *, refresh: bool = True) -> DataFrame:
-        """Return the rows, of the pinned snapshot where there is one.
+        """Return the rows, at the pinned snapshot if there is one.
 
         Args:
-            refresh: Whether Spark forgets what it has kept of the table; see `refresh`.
+            refresh: Whether to discard cached metadata of the table; see `refresh`.
 
         Raises:
             TableNotFoundError: (4)
             TableVersionNotFoundError: (11) the snapshot no longer exists.
             InvalidInputError: (13) Spark cannot read it.
-            UnsupportedOperationError: (0) the session lacks what reads the format.
+            UnsupportedOperationError: (0) the session lacks the package for the format.
         """
         with (
             spark_errors(f"'{self.name}' cannot be read"),
@@ -166,22 +167,22 @@ class SourceTable(Model):
             found = spark.table(self.sql_name)
         else:
             found = self._reader(spark).load(self.location)
-        # A table without a snapshot had no rows when it was planned.
+        # A table without a snapshot had no rows when the plan was made.
         is_empty = self.has_snapshots and self.snapshot is None
         return found.where("false") if is_empty else found
 
     def refresh(self, spark: Any) -> None:
-        """Have Spark read a table's metadata again: others may have written since.
+        """Make Spark reload a table's metadata, because other writers may have changed it.
 
-        Spark keeps the list of a table's files, and Iceberg's catalogs the table as it was.
+        Spark caches the list of a table's files, and Iceberg's catalogs cache the table.
         """
         if self.catalog == OWN_CATALOG or (self.catalog and self.has_snapshots):
             spark.sql(f"REFRESH TABLE {self.sql_name}")
 
     def refresh_files(self, spark: Any) -> None:
-        """Have Spark list a table's files again; rows that a session caches stay cached.
+        """Make Spark list a table's files again; rows that the session caches remain cached.
 
-        That is what `refresh` does in a tenth of the time, for tables of the session's own catalog.
+        For tables of the session's own catalog, this takes a tenth of the time of `refresh`.
         """
         if self.catalog != OWN_CATALOG or getattr(spark, "_jvm", None) is None:
             self.refresh(spark)
@@ -204,7 +205,7 @@ def session_catalog(spark: Any) -> Any:
 
 
 def table_identifier(spark: Any, names: tuple[str, ...]) -> Any:
-    """Return the JVM's name of a table of the session's own catalog."""
+    """Return the JVM's identifier of a table in the session's own catalog."""
     database = java_class(spark, "scala.Option").apply(names[-2])
     identifier = java_class(spark, "org.apache.spark.sql.catalyst.TableIdentifier")
     return identifier(names[-1], database)
@@ -212,10 +213,10 @@ def table_identifier(spark: Any, names: tuple[str, ...]) -> Any:
 
 @contextmanager
 def requiring_package(format: str, name: str) -> Iterator[None]:
-    """Name the package that a session lacks to read a format (UnsupportedOperation, 0).
+    """Raise UnsupportedOperation (0) if the session lacks a format's package, which is named.
 
     Args:
-        format: "" where it is not known yet.
+        format: "" if it is not known yet.
     """
     try:
         yield
@@ -241,8 +242,8 @@ def at_path(spark: Any, path: str, format: str, read_options: Mapping[str, str])
 
     Raises:
         TableNotFoundError: (4)
-        InvalidInputError: (13) not a format that is known, or Spark cannot read it.
-        UnsupportedOperationError: (0) the session lacks what reads the format.
+        InvalidInputError: (13) the format is unknown, or Spark cannot read it.
+        UnsupportedOperationError: (0) the session lacks the package for the format.
     """
     if format not in FORMATS:
         raise invalid(f"'{format}' is not one of these formats: {', '.join(FORMATS)}")
@@ -254,18 +255,18 @@ def at_path(spark: Any, path: str, format: str, read_options: Mapping[str, str])
         )
     table = SourceTable(names=(path,), format=format, location=path,
                         read_options=dict(read_options))  # fmt: skip
-    return with_schema(spark, pinned(spark, table))
+    return with_schema(spark, pin_snapshot(spark, table))
 
 
 def with_schema(spark: Any, table: SourceTable) -> SourceTable:
-    """Return a source with the schema that it has."""
+    """Return a source with its current schema."""
     table.refresh_files(spark)
     columns = table.read(spark, refresh=False).schema.json()
     return table.model_copy(update={"columns": columns})
 
 
-def pinned(spark: Any, table: SourceTable) -> SourceTable:
-    """Return a source with its latest snapshot, if its format has snapshots."""
+def pin_snapshot(spark: Any, table: SourceTable) -> SourceTable:
+    """Return a source pinned to its latest snapshot, if its format has snapshots."""
     if not table.has_snapshots:
         return table
     with (
@@ -274,16 +275,16 @@ def pinned(spark: Any, table: SourceTable) -> SourceTable:
     ):
         table.refresh(spark)
         if table.format == DELTA:
-            return _pinned_delta(spark, table)
+            return _pin_delta_version(spark, table)
         return table.model_copy(update={"snapshot": _iceberg_snapshot(spark, table)})
 
 
 def delta_name(table: SourceTable) -> str:
-    """Return what SQL calls a table or directory of Delta."""
+    """Return the SQL name of a Delta table or directory."""
     return table.sql_name if table.catalog else f"delta.{quoted((table.location,))}"
 
 
-def _pinned_delta(spark: Any, table: SourceTable) -> SourceTable:
+def _pin_delta_version(spark: Any, table: SourceTable) -> SourceTable:
     name = delta_name(table)
     version = spark.sql(f"DESCRIBE HISTORY {name} LIMIT 1").collect()[0]["version"]
     detail = spark.sql(f"DESCRIBE DETAIL {name}").collect()[0]
@@ -302,7 +303,7 @@ def _iceberg_snapshot(spark: Any, table: SourceTable) -> int | None:
 
 
 def size_of(frame: DataFrame) -> int | None:
-    """Return the bytes of the files that Spark would read, or None where that is not known."""
+    """Return the size of the files that Spark would read, or None if unknown."""
     plan = getattr(frame, "_jdf", None)
     if plan is None:
         return None
@@ -311,19 +312,19 @@ def size_of(frame: DataFrame) -> int | None:
 
 
 def unread_problems(spark: Any, table: SourceTable, frame: DataFrame) -> list[Problem]:
-    """Warn of files in a table's directory that Spark leaves out, and Hive may not.
+    """Return a warning if Spark ignores files in a table's directory that Hive may read.
 
-    Those are in sub-directories that are not partitions, such as Hive's for a UNION ALL. Through
-    Spark Connect, which has no file systems, they are not seen.
+    They are in sub-directories that are not partitions, such as those that Hive writes for UNION
+    ALL. They are not detected through Spark Connect, which gives no access to file systems.
     """
     is_of_files = table.format in FORMATS and not table.has_snapshots
     if not is_of_files or getattr(spark, "_jvm", None) is None:
         return []
-    there = files.in_plain_directories(spark, table.location, len(table.partitions))
-    if not there or _has_no_list(table, frame):
+    found = files.list_plain_subdirectories(spark, table.location, len(table.partitions))
+    if not found or _reads_whole_directory(table, frame):
         return []
     read = _directories_read(table, frame)
-    left_out = [each for each in there if PurePosixPath(each).parent not in read]
+    left_out = [each for each in found if PurePosixPath(each).parent not in read]
     if not left_out:
         return []
     return [
@@ -334,19 +335,19 @@ def unread_problems(spark: Any, table: SourceTable, frame: DataFrame) -> list[Pr
     ]
 
 
-def _has_no_list(table: SourceTable, frame: DataFrame) -> bool:
-    """Return whether a reader of Hive's is handed the directory, and takes all of it, or fails."""
+def _reads_whole_directory(table: SourceTable, frame: DataFrame) -> bool:
+    """Return whether a Hive reader gets the directory itself, and reads all files or fails."""
     with spark_errors(f"The files of '{table.name}' cannot be listed"):
-        return _path_in(table.location) in map(_path_in, frame.inputFiles())
+        return _parse_path(table.location) in map(_parse_path, frame.inputFiles())
 
 
 def _directories_read(table: SourceTable, frame: DataFrame) -> set[PurePosixPath]:
-    """Return where files with rows are, and what is above; by a pass that reads no columns."""
+    """Return the parent directories of all files with rows, by a pass that reads no columns."""
     with spark_errors(f"The files of '{table.name}' cannot be listed"):
         path = frame.metadataColumn("_metadata").getField("file_path")
         rows = frame.select(path).distinct().collect()
-    return {above for row in rows for above in _path_in(row[0]).parents}
+    return {above for row in rows for above in _parse_path(row[0]).parents}
 
 
-def _path_in(uri: str) -> PurePosixPath:
+def _parse_path(uri: str) -> PurePosixPath:
     return PurePosixPath(unquote(urlsplit(uri).path))

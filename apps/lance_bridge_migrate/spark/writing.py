@@ -1,7 +1,7 @@
-"""Writing rows from Spark into a Lance table, once, however often it is started again.
+"""Write rows from Spark into a Lance table exactly once.
 
-The transaction of a write has an identifier that follows from the migration's mark. A write that
-was committed is recognised by it, in whichever process that was.
+The identifier of a write's transaction is derived from the migration's mark, so that any process
+can detect that the write was committed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from .session import become_active, spark_errors
 
 @dataclass(frozen=True)
 class Loaded:
-    """What a write made."""
+    """The version and the number of rows of a write."""
 
     version: int
     rows: int
@@ -55,21 +55,21 @@ def append(
     options: Mapping[str, Any],
     alone: bool = False,
 ) -> Loaded:
-    """Append the rows of a DataFrame to a table, in one commit, unless that was done.
+    """Append the rows of a DataFrame to a table in one commit, unless that was done already.
 
-    Without rows there is no commit, and the version is the one that was given.
+    Without rows, nothing is committed, and the given version is returned.
 
     Args:
-        version: The one to append to; later ones are searched for the transaction.
-        transaction: Its identifier.
-        mark: Goes into the properties of the transaction.
-        options: Of `WriteOptions`.
+        version: The version to append to; later versions are searched for the transaction.
+        transaction: The identifier of the transaction.
+        mark: The mark to store in the properties of the transaction.
+        options: The fields of `WriteOptions`.
         alone: Whether any later version of another writer is a conflict.
 
     Raises:
         TableSchemaValidationError: (20) the columns do not fit the table.
         InvalidInputError: (13) values that the table cannot hold.
-        ConcurrentModificationError: (14) another writer wrote to it, and `alone`.
+        ConcurrentModificationError: (14) `alone`, and another writer has written to the table.
         LanceNamespaceError: What finding, opening and committing raises.
     """
     dataset = find_table(address).open()
@@ -95,8 +95,8 @@ def _rows_added(address: TableAddress, version: int) -> int:
 
 
 def _run(frame: DataFrame, target: Target, what: str) -> list[Written]:
-    """Have tasks write the rows. Only what a task finally returned counts."""
-    # PySpark looks columns up by their names unquoted, which are not always those of columns.
+    """Write the rows in Spark tasks. Only the results that tasks returned count."""
+    # PySpark looks up columns by unquoted names, which fails for some column names.
     plain = {name: f"c{number}" for number, name in enumerate(frame.columns)}
     names = {column: plain[name] for column, name in target.names.items()}
     task = partial(write_rows, replace(target, names=names))
@@ -109,7 +109,7 @@ def _run(frame: DataFrame, target: Target, what: str) -> list[Written]:
 
 
 def read_back(spark: Any, address: TableAddress, version: int) -> DataFrame:
-    """Return a table's rows at a version as a DataFrame."""
+    """Return the rows of a table's version as a DataFrame."""
     become_active(spark)
     with spark_errors(f"'{address.name}' cannot be read"):
         return requests.load(spark, address, {"version": str(version)})

@@ -223,4 +223,4 @@ def _check_endpoint(endpoint: str) -> None:
         raise ValueError("must begin with http:// or https:// and a host")
     has_more = parts.username is not None or parts.query or parts.fragment
     if has_more or not is_visible_ascii(endpoint):
-        raise ValueError("must not hold a user, '?', '#', spaces or what is not ASCII")
+        raise ValueError("must not contain a user, '?', '#', spaces or non-ASCII characters")

@@ -290,7 +290,7 @@ class _Stream(io.RawIOBase):
         if self._deadline is not None:
             left = self._deadline - time.monotonic()
             if left <= 0:
-                raise TimeoutError("timed out within an answer")
+                raise TimeoutError("timed out while reading a response")
             self._socket.settimeout(left)
         return self._raw.readinto(buffer)
 

@@ -71,7 +71,7 @@ _BY_STATUS: dict[int, type[LanceNamespaceError]] = {
 _BROKEN_NAME = (
     ". Several entries of the server have this name, because two clients created it or renamed to "
     "it at the same time: every call about it fails until all but one are removed from the "
-    "server's database. Use another name meanwhile; `lance-bridge doctor` lists the entries"
+    "server's database. Use another name until then; `lance-bridge doctor` lists the entries"
 )
 
 

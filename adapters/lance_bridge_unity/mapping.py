@@ -217,7 +217,7 @@ def label(info: Json) -> str:
 def _name(info: Json, path: Path) -> str:
     name = _text(info, "name")
     if name is None:
-        raise InternalError(f"Unity Catalog's answer about '{display(path)}' has no name in it")
+        raise InternalError(f"Unity Catalog's response about '{display(path)}' has no name")
     return name
 
 

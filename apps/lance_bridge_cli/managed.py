@@ -67,7 +67,7 @@ def check(
     properties: Properties = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """List versions that were written past the catalog. The exit code is 3 if there are any.
+    """List versions that bypassed the catalog. The exit code is 3 if there are any.
 
     Example: lance-bridge managed check prod sales.embeddings
     """
@@ -103,7 +103,7 @@ def adopt(
     properties: Properties = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Add versions that were written past the catalog to the table.
+    """Add versions that bypassed the catalog to the table.
 
     Example: lance-bridge managed adopt prod sales.embeddings
     """
@@ -121,7 +121,7 @@ def discard(
     output: OutputOption = Output.TEXT,
     yes: Yes = False,
 ) -> None:
-    """Delete versions that were written past the catalog. This cannot be undone.
+    """Delete versions that bypassed the catalog. This cannot be undone.
 
     Example: lance-bridge managed discard prod sales.embeddings --yes
     """

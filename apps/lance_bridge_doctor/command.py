@@ -43,7 +43,7 @@ def doctor(
     """Find problems, and print the command that fixes each. Nothing is changed.
 
     It checks the connection and clocks, and finds tables whose data is gone, tables that were
-    declared and never written, inconsistent entries, versions written past the catalog, and data
+    declared and never written, inconsistent entries, versions that bypassed the catalog, and data
     without an entry. The exit code is 3 if it finds anything.
 
     Example: lance-bridge doctor prod --limit 100

@@ -102,15 +102,15 @@ class TableChecks:
         if manager not in _MANAGERS or (manager == IMPLEMENTATION and state is None):
             yield self._inconsistent(
                 entry,
-                f"Its entry has {MANAGED_BY}={manager}, but no version of ours: nothing can be "
-                "written through this catalog",
+                f"Its entry has {MANAGED_BY}={manager}, but no version that lance-bridge "
+                "committed: nothing can be written through this catalog",
             )
         elif state is None and LATEST in record.properties:
             yield Finding(
                 Kind.INCONSISTENT_ENTRY,
                 written(record.path),
                 f"Its entry has its latest version, as for a table that the catalog manages, but "
-                f"{MANAGED_BY}={manager}: commits go past the catalog",
+                f"{MANAGED_BY}={manager}: commits bypass the catalog",
                 self.commands.on_catalog(["managed", "begin"], written(record.path)),
             )
         if record.kind.upper().startswith(_OWNED):
@@ -191,7 +191,7 @@ class TableChecks:
         return Finding(
             Kind.OUT_OF_BAND,
             name,
-            f"Written past the catalog{writers}, and not visible: {what}{other}",
+            f"Not visible, because committed without the catalog{writers}: {what}{other}",
             adopt if can_adopt else discard,
         )
 

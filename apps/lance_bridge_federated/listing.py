@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 _SCOPE = "all tables of all catalogs"
 _MOST_NAMES = 1000
 _WALK = "all tables of one catalog"
-_EARLIER = "not asked again: it did not answer for an earlier page"
+_EARLIER = "skipped: it failed on an earlier page"
 
 
 @dataclass

@@ -213,7 +213,7 @@ class Plan(Model):
                 )
             return cls.model_validate(found)
         except (ValueError, ValidationError) as error:
-            raise invalid(f"This is no plan of a migration: {error}") from error
+            raise invalid(f"This is not a plan of a migration: {error}") from error
 
 
 def new_id(type: str) -> str:

@@ -142,7 +142,7 @@ def _fail_changed_items(session: RunSession, options: RunOptions) -> set[str]:
 def _source_changed_error(items: Sequence[Item]) -> ConcurrentModificationError:
     names = first_names([item.name for item in items], _NAMES)
     return ConcurrentModificationError(
-        f"The source has changed since the plan was made, of {names}: plan again"
+        f"The source of {names} has changed since the plan was made: plan again"
     )
 
 

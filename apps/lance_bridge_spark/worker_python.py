@@ -180,7 +180,7 @@ def _find_problem(executable: str, path: str) -> str:
             timeout=_TIMEOUT,
         )
     except subprocess.TimeoutExpired:
-        logger.warning("%s has not answered for %g s, and was not checked", executable, _TIMEOUT)
+        logger.warning("%s did not respond for %g s, and was not checked", executable, _TIMEOUT)
         return ""
     except OSError as error:
         return f"cannot be run: {error.strerror}"

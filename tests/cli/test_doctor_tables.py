@@ -116,7 +116,7 @@ def test_a_managed_table_marked_as_storage_managed_is_managed_again(lake: Lake) 
     lake.create("orders", managed_by="impl")
     mark(lake, "orders", managed_by="storage")
     found = the_only(Kind.INCONSISTENT_ENTRY)
-    assert "commits go past the catalog" in found["message"]
+    assert "commits bypass the catalog" in found["message"]
     fix(found)
     assert answer_of("table", "describe", "prod", lake.name("orders"))["managed_versioning"]
 

@@ -96,7 +96,9 @@ def test_rows_of_others_are_not_undone(scene: Scene) -> None:
         assert failed(run.execute()) == []
         dataset = scene.dataset("orders")
         dataset.delete("id = 1")
-        with pytest.raises(InvalidTableStateError, match="undoing could delete what others wrote"):
+        with pytest.raises(
+            InvalidTableStateError, match="undoing could delete rows of other writers"
+        ):
             run.undo()
     assert scene.dataset("orders").count_rows() == 29
 
@@ -132,7 +134,7 @@ def test_files_that_others_took_over_are_not_deleted(scene: Scene) -> None:
             namespace.deregister_table(request)
         lance.write_dataset(dataset.to_table().slice(0, 1), dataset.uri, mode="append")
         [refused] = failed(run.undo())
-        assert "undoing could delete what others wrote" in refused
+        assert "undoing could delete rows of other writers" in refused
     assert lance.dataset(dataset.uri).count_rows() == before + 1
 
 
@@ -270,7 +272,9 @@ def test_a_table_that_others_write_to_before_the_load_is_not_touched(scene: Scen
             record = run.execute()
         assert "another writer" in failed(record)[0]
         assert "another writer has written" in failed(run.execute())[0]
-        with pytest.raises(InvalidTableStateError, match="undoing could delete what others wrote"):
+        with pytest.raises(
+            InvalidTableStateError, match="undoing could delete rows of other writers"
+        ):
             run.undo()
     assert scene.dataset("orders").to_table().to_pylist() == [{"theirs": 1}]
 

@@ -151,7 +151,7 @@ def test_tables_whose_versions_the_catalog_holds_and_changed_entries_are_refused
         with pytest.raises(ConcurrentModificationError, match="plan again"):
             run.execute()
         plan = run.plan(**_options(source, target))
-        assert "The source catalog holds its versions" in plan.blocked[0].blockers[0].text
+        assert "The source catalog manages its versions" in plan.blocked[0].blockers[0].text
 
 
 def test_files_of_others_are_neither_copied_nor_deleted(

@@ -243,5 +243,5 @@ def test_a_lost_reply_to_the_commit_of_a_managed_table_doubles_nothing(
 
 def test_a_table_of_a_catalog_is_no_view(spark: SparkSession, ns: MemoryNamespace) -> None:
     create(ns, TABLE, 3)
-    with pytest.raises(errors.InvalidInputError, match="is no materialized view"):
+    with pytest.raises(errors.InvalidInputError, match="is not a materialized view"):
         refresh_materialized_view(spark, ".".join([CATALOG, *TABLE]))

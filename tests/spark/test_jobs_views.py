@@ -198,7 +198,7 @@ def test_what_is_no_view_or_no_query_is_refused(
     spark: SparkSession, source: str, view: str, tmp_path: Path
 ) -> None:
     new = str(tmp_path / "new")
-    with pytest.raises(errors.InvalidInputError, match="is no materialized view"):
+    with pytest.raises(errors.InvalidInputError, match="is not a materialized view"):
         refresh_materialized_view(spark, source)
     with pytest.raises(errors.TableAlreadyExistsError):
         create_materialized_view(spark, view, f"SELECT id AS n FROM lance.`{source}`")

@@ -171,7 +171,7 @@ def test_columns_of_text_and_filters_have_batches_of_a_set_size(
     [
         ({"colums": "id"}, "did you mean 'columns'"),
         ({"columns": "wird"}, "no column 'wird': did you mean 'word'"),
-        ({"columns": "id,id"}, "'id' is asked for twice"),
+        ({"columns": "id,id"}, "'id' is listed twice"),
         ({"columns": "[1]"}, "JSON list of names"),
         ({"version": "0"}, "'version' must be a whole number from 1"),
         ({"version": "1_0"}, "'version' must be a whole number"),
@@ -283,7 +283,10 @@ def test_text_is_searched_with_a_score(vectors: str) -> None:
         ({"nearest.query": "near"}, "'nearest.query' is not JSON"),
         ({"nearest.query": '["a"]'}, "must be a JSON list of numbers"),
         ({"nearest.query": "[1, 2]", "nearest.column": "w"}, "LANCE_TABLE_COLUMN_NOT_FOUND"),
-        ({"nearest.query": "[1, 2]", "nearest.metric": "far"}, "Distance type 'far' is none of"),
+        (
+            {"nearest.query": "[1, 2]", "nearest.metric": "far"},
+            "Distance type 'far' must be one of",
+        ),
         ({"nearest.query": "[1, 2]", "full_text.query": "x"}, "cannot be used together"),
     ],
 )

@@ -213,7 +213,7 @@ class CheckedProtocol(TBinaryProtocolAccelerated):  # type: ignore[misc]  # thri
         name, message_type, number = super().readMessageBegin()
         if self._pending_call != (name, number):
             raise ReplyMismatch(
-                TProtocolException.INVALID_DATA, "a reply came that answers another request"
+                TProtocolException.INVALID_DATA, "received a reply to another request"
             )
         return name, message_type, number
 

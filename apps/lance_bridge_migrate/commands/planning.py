@@ -230,7 +230,7 @@ def convert(
         bool,
         typer.Option(
             "--ignore-statistics",
-            help="Do not take files for missing because the catalog's statistics count more.",
+            help="Ignore statistics of the catalog that count more rows or files than exist.",
         ),
     ] = False,
     sort_by: Annotated[

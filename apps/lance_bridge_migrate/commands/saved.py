@@ -125,7 +125,7 @@ def undo(
     ] = False,
     again: Reconnection,
 ) -> None:
-    """Undo what a migration did, unless others have changed it since. The source stays.
+    """Undo what a migration did, unless another writer has changed it since. The source is kept.
 
     Example: lance-bridge migrate undo 20260101-120000-register-0a1b2c
     """

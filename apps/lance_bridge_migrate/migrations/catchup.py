@@ -239,7 +239,7 @@ def _partition_range(
         return nothing, [blocker("It has no partitions: catch up by a column")]
     others = [name for name in now.partitions if name not in source.columns]
     if others:
-        text = f"It is partitioned by {', '.join(others)}, which are no columns: catch up by a"
+        text = f"It is partitioned by {', '.join(others)}, which are not columns: catch up by a"
         return nothing, [blocker(f"{text} column or by snapshot")]
     found = changes.partition_range(source, target, now.partitions)
     if found.range.changed and not options.key:
@@ -282,7 +282,7 @@ def _missed_changes(options: CatchUpOptions, total: int, expected: int) -> Probl
     text = f"The source has {total} rows, and the table would have {expected}: some were "
     if options.by == "snapshot":
         return blocker(f"{text}changed or deleted; {_NEEDS_KEY}")
-    late = "or came late with a value that was passed"
+    late = "or arrived late, with a value below the last one"
     if options.key:
         return warning(f"{text}deleted, {late}, which a column does not show")
     return warning(f"{text}changed, deleted, {late}; {_NEEDS_KEY}")

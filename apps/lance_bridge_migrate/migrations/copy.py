@@ -140,7 +140,8 @@ def _plan_data(table: Table, found: Candidate) -> Candidate:
         problems.append(blocker("It is a shallow clone: some of its files are another table's"))
     if branches_of(dataset):
         text = (
-            "It has branches, whose versions name files where they are: delete the branches first"
+            "It has branches, whose versions refer to files by absolute location: delete the "
+            "branches first"
         )
         problems.append(blocker(text))
     size = sum(files_of(table.files(), version).values())

@@ -127,8 +127,8 @@ def _advice(options: CatchUpOptions, now: SourceTable, more: int) -> str:
         return _NEXT
     if more > 0:
         return (
-            f"{_NEXT}. If that fails in the same way, rows came with values that were passed "
-            "already, which a column does not show: convert the table again, to another name"
+            f"{_NEXT}. If that fails in the same way, rows arrived late, with values that were "
+            "passed already, which a column does not show: convert the table again, to another name"
         )
     ways = []
     if now.has_snapshots:

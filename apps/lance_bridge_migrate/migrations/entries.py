@@ -120,7 +120,7 @@ def _problems(entry: TableEntry) -> list[Problem]:
     if entry.record.properties.get(MANAGED_BY, "").lower() == IMPLEMENTATION:
         problems.append(
             blocker(
-                "The source catalog holds its versions, which would not be seen through the "
+                "The source catalog manages its versions, which are not visible through the "
                 "target: leave them to its storage first (management --to storage)"
             )
         )

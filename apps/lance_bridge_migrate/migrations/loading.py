@@ -234,8 +234,8 @@ def _require_own_rows(work: Work, table: Table) -> None:
         return
     raise InvalidTableStateError(
         f"The rows of '{table.name}' are not known to be those of migration "
-        f"{work.plan.id} ({reason}): undoing could delete what others wrote. Skip the table, or "
-        "drop it"
+        f"{work.plan.id} ({reason}): undoing could delete rows of other writers. Skip the table, "
+        "or drop it"
     )
 
 

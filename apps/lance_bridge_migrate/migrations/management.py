@@ -23,7 +23,7 @@ from ..targets import entry_identity
 
 _NOTES = {
     "catalog": "Stop all writers first: those that opened a table before continue to write to its "
-    "storage, and what they write is not shown",
+    "storage, and those commits are not visible",
     "storage": "Writers may continue: they commit to the storage once they open a table again",
 }
 

@@ -201,7 +201,7 @@ def _require_read_whole(name: str, details: Mapping[str, str], properties: str) 
         return
     if any(word in details.get("InputFormat", "").lower() for word in _HUDI):
         raise unsupported(
-            f"'{name}' is a table of Hudi's, of which Spark would read outdated rows, too: write "
+            f"'{name}' is a Hudi table, of which Spark would also read outdated rows: write "
             "its latest state to a table of Parquet with Hudi, and convert that"
         )
     skipped = _SKIPPED_LINES.search(f"{properties} {details.get('Storage Properties', '')}".lower())

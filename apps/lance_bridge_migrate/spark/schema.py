@@ -85,7 +85,7 @@ def _problems_in_lance(schema: pa.Schema, storage_version: str | None) -> list[P
     except InvalidInputError as error:
         return [blocker(str(error))]
     except LANCE_ERRORS as error:
-        return [blocker(f"Lance does not take these columns: {first_line(error)}")]
+        return [blocker(f"Lance does not accept these columns: {first_line(error)}")]
     return []
 
 
@@ -122,7 +122,7 @@ def count(
             sizes[column] = int(most)
         elif most:
             why = "some numbers are null" if gap else f"they have {least} to {most} numbers"
-            problems.append(warning(f"Its lists are no vectors of one length: {why}", column))
+            problems.append(warning(f"Its lists are not vectors of one length: {why}", column))
     return int(found["rows"]), sizes, problems
 
 

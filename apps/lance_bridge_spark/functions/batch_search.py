@@ -260,4 +260,4 @@ def _require_vector(vector: Sequence[float | None], search: Search) -> None:
     if len(vector) != search.size:
         raise invalid(f"A query has {len(vector)} numbers, and the vectors have {search.size}")
     if any(each is None for each in vector) or not np.isfinite(np.array(vector, float)).all():
-        raise invalid("A query has a number that is null, infinite or none")
+        raise invalid("A query has a number that is null, infinite or NaN")

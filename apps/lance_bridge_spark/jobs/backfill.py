@@ -192,7 +192,9 @@ def _operation(
         ids = field_ids(dataset, [order.column]) if changed else []
         return lance.LanceOperation.Update(updated_fragments=changed, fields_modified=ids)
     if not filled:
-        raise invalid(f"Table '{order.table.address.name}' has no rows: add the column without")
+        raise invalid(
+            f"Table '{order.table.address.name}' has no rows: add the column without a backfill"
+        )
     if len(filled) != fragments:
         raise invalid(f"{order.failure}: Spark gave the rows of {len(filled)} fragments only")
     schema = next(iter(filled.values())).schema

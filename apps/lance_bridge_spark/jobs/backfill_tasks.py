@@ -225,5 +225,7 @@ class Writing:
     def _values(self, number: int, batches: Iterator[pa.RecordBatch]) -> Values:
         for batch in batches:
             if pc.any(pc.not_equal(batch.column(TASK), number)).as_py():
-                raise invalid("The expression is not one of a row: Spark mixed the fragments' rows")
+                raise invalid(
+                    "The expression must be computed row by row: Spark mixed the fragments' rows"
+                )
             yield batch.column(ROW).view(pa.uint64()), batch.column(VALUE)

@@ -69,8 +69,8 @@ class Definition:
         text = (schema.metadata or {}).get(DEFINITION.encode())
         if text is None:
             raise invalid(
-                f"Table '{table.address.name}' is no materialized view: create_materialized_view "
-                "makes one"
+                f"Table '{table.address.name}' is not a materialized view: create one with "
+                "create_materialized_view"
             )
         text = json.loads(text)
         return cls(text["query"], text["by_row"])

@@ -23,7 +23,7 @@ def check(wanted: Sequence[Aggregate]) -> None:
     """Raise InvalidInput (13) for a function that is not one of `FUNCTIONS`."""
     for each in wanted:
         if each.function not in FUNCTIONS:
-            raise invalid(f"Aggregate '{each.function}' is none of {', '.join(FUNCTIONS)}")
+            raise invalid(f"Aggregate '{each.function}' must be one of {', '.join(FUNCTIONS)}")
 
 
 def columns_of(wanted: Sequence[Aggregate], groups: Sequence[str] = ()) -> list[str]:

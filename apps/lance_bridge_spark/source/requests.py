@@ -132,7 +132,7 @@ def write_of(options: Mapping[str, str]) -> Write | None:
     entry = entry_from_json(_json(options, ENTRY)) if ENTRY in options else None
     write = Write(**{**fields, "fragments": fragments, "may_create": False, "entry": entry})
     if write.mode not in MODES:
-        raise invalid(f"Mode {write.mode!r} is none of {', '.join(MODES)}")
+        raise invalid(f"Mode {write.mode!r} must be one of {', '.join(MODES)}")
     return write
 
 

@@ -171,7 +171,7 @@ def read_schema(
     if options.columns is not None:
         for each in options.columns:
             if options.columns.count(each) > 1:
-                raise invalid(f"Column '{each}' is asked for twice")
+                raise invalid(f"Column '{each}' is listed twice")
         found = [_require_column(schema, each, name) for each in options.columns]
         schema = StructType(found)
     if options.with_row_id and ROW_ID not in schema.fieldNames():

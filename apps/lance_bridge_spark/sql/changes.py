@@ -127,7 +127,7 @@ def _names_in(dataset: Any, table: Table, parents: tuple[str, ...]) -> list[str]
     if parents:
         parent = find_column(dataset, table, canonical(parents))
         if not pa.types.is_struct(_type_of(dataset, parents)):
-            raise invalid(f"Column '{parent.path}' is no struct: nothing can be added to it")
+            raise invalid(f"Column '{parent.path}' is not a struct: no field can be added to it")
     return siblings(dataset, parents)
 
 

@@ -144,7 +144,7 @@ def commit(catalog: CatalogAddress, args: Args) -> Answer:
     kept = kept_fragments(catalog, stage)
     if kept is None and args.get("written"):
         raise InternalError(
-            f"Table '{display(stage.table)}' is not made: there is no record of its rows at "
+            f"Table '{display(stage.table)}' was not created: the record of its rows is missing at "
             f"{stage.location}. Repeat the statement"
         )
     if stage.replaces:

@@ -52,7 +52,7 @@ def adopt_next(table: EntryT) -> EntryT | None:
     staged = f"{name_of(version, Scheme.V2)}-{digest}"
     directory.files.put_own(directory.within(staged), data)
     adopted = compare_and_set.swap(table, State(version, staged))
-    logger.info("version %s of %s, written past the catalog, is adopted", version, table.name)
+    logger.info("version %s of %s, which bypassed the catalog, is adopted", version, table.name)
     return adopted
 
 

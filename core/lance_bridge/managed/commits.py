@@ -209,7 +209,7 @@ def prepare(table: TableEntry, staged: Staged) -> CatalogCommit:
     if directory.may_be_based_on_quarantined(path, checked):
         raise ConcurrentModificationError(
             f"Version {staged.version} of table '{table.name}' may be based on a version "
-            f"{state.version} that was written past the catalog: retry in a moment"
+            f"{state.version} that bypassed the catalog: retry in a moment"
         )
     return commit(checked, exists=False)
 

@@ -224,7 +224,7 @@ class ManagementOperations(Operations):
         conversion.end(self.tables.load_by_id(id))
 
     def list_out_of_band_versions(self, id: Sequence[str]) -> OutOfBand:
-        """List what was written past the catalog, and is not shown.
+        """List versions that bypassed the catalog, and are not visible.
 
         Raises: NamespaceNotFound, TableNotFound, InvalidInput, InvalidTableState.
         """

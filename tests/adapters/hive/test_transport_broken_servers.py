@@ -112,8 +112,8 @@ def test_a_correct_reply_is_read(serve: Serve, pool_of: PoolOf) -> None:
         (b"\x15\x03\x03\x00\x02\x02\x0a", r"set tls\.enabled=true"),
         (b"\x03\0\0\0\x14Unexpected status -128", r"set auth\.mechanism"),
         (b"220 mail.example ESMTP\r\n", "cannot be decoded"),
-        (header(b"get_table") + names(b"a"), "answers another request"),
-        (header(number=7) + names(b"a"), "answers another request"),
+        (header(b"get_table") + names(b"a"), "a reply to another request"),
+        (header(number=7) + names(b"a"), "a reply to another request"),
         (
             header() + struct.pack("!bhbi", _LIST, 0, _STRING, 0x7FFFFFFF),
             _TOO_LARGE,

@@ -163,7 +163,7 @@ def test_comments_of_columns_are_set_and_removed(catalog: CatalogAddress) -> Non
         (add("ID"), 13, "exists already"),
         (add("_rowid"), 13, "_rowid"),
         (add("a.b"), 12, "'a'"),
-        (add("id.b"), 13, "no struct"),
+        (add("id.b"), 13, "not a struct"),
         (add("x", nullable=False), 13, "NOT NULL"),
         (add("x", position={"first": True}), 0, "Lance appends columns"),
         (add("x", "interval year to month"), 13, "interval"),

@@ -159,7 +159,7 @@ def _options(dataset: lance.LanceDataset, request: Request) -> dict[str, Any]:
 
 def _distance_type(name: str | None) -> str | None:
     if name is not None and name.lower() not in index_types.DISTANCES:
-        raise invalid(f"Distance type {name!r} is none of {', '.join(index_types.DISTANCES)}")
+        raise invalid(f"Distance type {name!r} must be one of {', '.join(index_types.DISTANCES)}")
     return name
 
 

@@ -70,7 +70,7 @@ final class Definition {
     if (what != null) {
       throw LanceException.unsupported(
           "Column " + column.name() + " of table " + table + " cannot have " + what
-              + ": Lance tables keep values only; write them with each INSERT");
+              + ": Lance tables do not support it; write the values with each INSERT");
     }
   }
 

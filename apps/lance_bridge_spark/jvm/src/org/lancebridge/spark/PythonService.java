@@ -38,7 +38,7 @@ final class PythonService {
       try {
         return runner.running(ServiceSettings.idle()).ask(call, parts, timeout);
       } catch (TimeoutException error) {
-        throw unknown(operation, "has not been answered for " + timeout.toSeconds()
+        throw unknown(operation, "had no response for " + timeout.toSeconds()
             + " s (spark.lance_bridge.service.timeout)", repeatable);
       } catch (PythonProcess.EndedException error) {
         if (attempt == 2 || error.begun && !repeatable) {

@@ -1,7 +1,7 @@
-"""What LanceDB's remote clients send and expect, where it is not as the specification says.
+"""Differences between the protocol of LanceDB's remote clients and the specification.
 
-Source: the remote client of LanceDB 0.40 and 0.41 (Rust, on which those for Python and TypeScript
-stand), read and recorded. Requests of other clients pass unchanged.
+Source: code and recorded requests of the remote client of LanceDB 0.40 and 0.41. It is in Rust; the
+Python and TypeScript clients wrap it. Requests of other clients are not changed.
 """
 
 from .answers import translate_answer, version_of

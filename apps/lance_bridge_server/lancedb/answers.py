@@ -1,4 +1,4 @@
-"""Answers as LanceDB's client expects them."""
+"""Translates responses for LanceDB's client."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ Answer = dict[str, Any]
 
 
 def translate_answer(namespace: LanceNamespace, operation: str, request: Any, answer: Any) -> Any:
-    """Return an answer's fields as the client expects them.
+    """Return a response's fields as the client expects them.
 
     Raises:
-        InvalidTableStateError: (19) a description of a table that has no data, and so neither the
-            version nor the schema that the client needs.
+        InvalidTableStateError: (19) the described table has no data, and so lacks the version and
+            the schema that the client needs.
     """
     if operation == "describe_table":
-        return _described(namespace, request, answer)
+        return _translate_description(namespace, request, answer)
     translate = _ANSWERS.get(operation)
     return answer if translate is None else translate(answer)
 
 
 def version_of(answer: Any) -> int | None:
-    """Return the version of the table that an answer states."""
+    """Return the table's version in a response, if any."""
     version = answer.get("version") if isinstance(answer, dict) else None
     return version if isinstance(version, int) else None
 
 
-def _described(namespace: LanceNamespace, request: Any, answer: Answer) -> Answer:
+def _translate_description(namespace: LanceNamespace, request: Any, answer: Answer) -> Answer:
     if answer.get("schema") is None:
         raise InvalidTableStateError(
             f"Table '{display(request.id)}' is declared, but has no data yet: create it with rows"
@@ -47,7 +47,7 @@ def _described(namespace: LanceNamespace, request: Any, answer: Answer) -> Answe
 
 
 def _read_schema(namespace: LanceNamespace, request: Any, version: int) -> pa.Schema:
-    """Return a table's schema: that of an empty answer to a query, which any namespace gives."""
+    """Return a table's schema, from a query without results, which any namespace supports."""
     query = api.QueryTableRequest(
         id=request.id,
         branch=request.branch,
@@ -64,20 +64,20 @@ def _read_schema(namespace: LanceNamespace, request: Any, version: int) -> pa.Sc
     return pa.ipc.open_file(pa.py_buffer(data)).schema
 
 
-def _tags(answer: Answer) -> Answer:
+def _translate_tags(answer: Answer) -> Answer:
     return {
         name: {"version": tag["version"], "manifestSize": tag.get("manifestSize", 0), **tag}
         for name, tag in answer["tags"].items()
     }
 
 
-def _merged(answer: Answer) -> Answer:
+def _translate_merge(answer: Answer) -> Answer:
     counts = (answer.get(f"num_{name}_rows") or 0 for name in ("updated", "inserted"))
     return {**answer, "num_rows": sum(counts)}
 
 
 _ANSWERS: dict[str, Callable[[Answer], Answer]] = {
-    "list_table_tags": _tags,
+    "list_table_tags": _translate_tags,
     "update_table": lambda answer: {**answer, "rows_updated": answer.get("updated_rows", 0)},
-    "merge_insert_into_table": _merged,
+    "merge_insert_into_table": _translate_merge,
 }

@@ -1,8 +1,8 @@
-"""How new what LanceDB's client reads has to be, and how new it is.
+"""The oldest version that LanceDB's client accepts, and the version that it gets.
 
-The client keeps the versions that it has written and read, and asks for them or later ones, so that
-another server does not answer with older rows. Here every read opens the latest version; a catalog
-may be behind all the same, where it is a replica, or have another table by now.
+The client remembers the versions that it has written and read, and asks for them or later ones, so
+that no server returns older rows. This server always reads the latest version, but a replicated
+catalog may lag behind, or the table may have been recreated.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NUMBER = re.compile(r"[0-9]{1,19}")
 
 
 def min_version(headers: Mapping[str, str]) -> int:
-    """Return the oldest version that a request accepts; 0 for any.
+    """Return the oldest version that a request accepts, or 0 for any.
 
     Raises:
         InvalidInputError: (13) it is not a number.
@@ -33,10 +33,10 @@ def min_version(headers: Mapping[str, str]) -> int:
 
 
 def require_min_version(wanted: int, read: int | None) -> None:
-    """Refuse to answer from an older version than the request asks for. The client asks again.
+    """Check that the version is not older than the request accepts. The client retries an error.
 
     Args:
-        read: The latest version of the table; None if the catalog does not say it.
+        read: The latest version of the table; None if it is unknown.
 
     Raises:
         ServiceUnavailableError: (17)
@@ -49,5 +49,5 @@ def require_min_version(wanted: int, read: int | None) -> None:
 
 
 def version_header(version: int | None) -> dict[str, str]:
-    """Return the header for the version of the table that an answer is of."""
+    """Return the header with the table's version in a response."""
     return {} if version is None else {_VERSION_HEADER: str(version)}

@@ -1,4 +1,4 @@
-"""The names of a database's tables, in pages that begin after a name (``table_names``)."""
+"""Lists a database's tables in pages that start after a name (``table_names``)."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from lance_bridge.paging import names_of_all_pages
 from ..operations import OPERATIONS
 
 TABLE_NAMES = replace(next(each for each in OPERATIONS if each.name == "list_tables"))
-"""The listing of the tables of one database, at the path where the specification lists all. Its
-``page_token`` is the name of a table."""
+"""Lists the tables of one database, on the specification's route for all tables. Its ``page_token``
+is the name of a table."""
 
 ListPage = Callable[[Any], api.ListTablesResponse]
 
 
 def pages_by_name(list_page: ListPage) -> ListPage:
-    """Return a listing whose page tokens are names, from one whose tokens are its own.
+    """Return a listing method whose page tokens are names.
 
-    Raises InvalidInput (13) for a limit below 1, and what the other raises.
+    It raises InvalidInput (13) for a limit below 1, and what ``list_page`` raises.
     """
 
     def page_after(request: api.ListTablesRequest) -> api.ListTablesResponse:

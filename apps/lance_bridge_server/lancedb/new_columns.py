@@ -1,4 +1,4 @@
-"""Columns of nulls, which LanceDB's client adds by sending their Arrow schema."""
+"""Columns of nulls, for which LanceDB's client sends an Arrow schema."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 from lance_bridge.errors import invalid, unsupported
 
 NEW_COLUMNS = "alter_table_add_columns"
-"""The operation that takes a schema as well as JSON."""
+"""The operation that accepts a schema as well as JSON."""
 
 _NAMES = {
     "bool": "Boolean",
@@ -29,11 +29,11 @@ _UNITS = {"s": "Second", "ms": "Millisecond", "us": "Microsecond", "ns": "Nanose
 
 
 def new_columns(body: bytes) -> dict[str, Any]:
-    """Return the fields of a request that adds the columns of a schema, as an Arrow IPC stream.
+    """Return the request fields that add the columns of a schema, given as an Arrow IPC stream.
 
     Raises:
         InvalidInputError: (13) the body is not a schema.
-        UnsupportedOperationError: (0) a column of a type, or with metadata, that no expression has.
+        UnsupportedOperationError: (0) a column has metadata, or a type that no expression has.
     """
     try:
         schema = pa.ipc.read_schema(pa.py_buffer(body))

@@ -7,17 +7,17 @@ from starlette.requests import HTTPConnection
 DATABASE_HEADER = "x-lancedb-database"
 VERSION_HEADER = "phalanx-version"
 VERSION = "0.3.0"
-"""The protocol's version that the answers state: several vectors and structured full-text queries.
-0.4 is uploads in parts, which no operation of a namespace can commit together."""
+"""The protocol version in responses: it has several vectors and structured full-text queries.
+0.4 adds uploads in parts, which no operation of a namespace can commit together."""
 
 _AGENTS = "lancedb-"
 
 
 def is_lancedb(connection: HTTPConnection) -> bool:
-    """Return whether a request is of LanceDB's remote client.
+    """Return whether a request comes from LanceDB's remote client.
 
-    pylance's client has the header of the database too where LanceDB made it, but speaks the
-    specification; it always sends the delimiter, which LanceDB's client does not.
+    A pylance client that LanceDB creates also sends the database header, but follows the
+    specification. It always sends the delimiter, which LanceDB's client does not.
     """
     headers = connection.headers
     if headers.get("user-agent", "").lower().startswith(_AGENTS):

@@ -1,4 +1,4 @@
-"""Requests of LanceDB's client as the specification has them."""
+"""Translates requests of LanceDB's client to the specification's."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from .types import type_from_json
 Fields = dict[str, Any]
 
 _MOST_ROWS = 2**31 - 1
-"""The largest k of the specification, an int32."""
+"""The largest k in the specification, an int32."""
 
 
 def translate_request(operation: str, fields: Fields) -> Fields:
-    """Return a request's fields as the specification has them.
+    """Return a request's fields as in the specification.
 
     Raises:
         InvalidInputError: (13) it is malformed.
-        UnsupportedOperationError: (0) it asks for what the specification has no field for.
+        UnsupportedOperationError: (0) the specification has no field for one of its options.
     """
     translate = _REQUESTS.get(operation)
     return fields if translate is None else translate(dict(fields))
@@ -42,7 +42,7 @@ def _query(fields: Fields) -> Fields:
         fields["full_text_query"] = _full_text(text)
     if fields.get("minimum_nprobes") is not None:
         fields.pop("nprobes", None)
-    if isinstance(fields.get("k"), int):  # without a limit, the client sends an int64's or more
+    if isinstance(fields.get("k"), int):  # without a limit, the client sends a maximum beyond int32
         fields["k"] = min(fields["k"], _MOST_ROWS)
     if not fields.get("maximum_nprobes"):  # 0 is no limit
         fields.pop("maximum_nprobes", None)
@@ -64,7 +64,7 @@ def _full_text(text: Fields) -> Fields:
 
 
 def _structured(query: Any) -> Any:
-    """Return a full-text query whose searches of several columns have one part for each."""
+    """Return a full-text query with searches of several columns split into one for each."""
     if isinstance(query, list):
         return [_structured(each) for each in query]
     if not isinstance(query, dict):
@@ -72,11 +72,11 @@ def _structured(query: Any) -> Any:
     found = {name: _structured(each) for name, each in query.items()}
     several = found.get("multi_match")
     if isinstance(several, dict) and isinstance(several.get("columns"), list):
-        found["multi_match"] = {"match_queries": _of_each_column(several)}
+        found["multi_match"] = {"match_queries": _match_queries(several)}
     return found
 
 
-def _of_each_column(several: Fields) -> list[Fields]:
+def _match_queries(several: Fields) -> list[Fields]:
     columns = several["columns"]
     rest = {name: several[name] for name in ("operator",) if name in several}
     boosts = several.get("boost") or [1.0] * len(columns)
@@ -123,8 +123,8 @@ def _alteration(alteration: Any) -> Any:
 # -- indices ---------------------------------------------------------------------------------------
 
 _OWN_OPTIONS: Fields = {"min_ngram_length": 3, "max_ngram_length": 3, "block_size": 128}
-"""Options of an index that the specification has no field for, and LanceDB's defaults. Those of
-others are false or null."""
+"""LanceDB's defaults of index options that the specification lacks. Other defaults are false or
+null."""
 _TRANSLATED = {"metric_type", "train"}
 
 

@@ -1,7 +1,7 @@
-"""The HTTP status of an error, for a client that repeats requests and reads meaning into statuses.
+"""The HTTP status of an error, for a client that retries requests and interprets errors by status.
 
-The client repeats most requests, writes too, after 409, 429, 500, 502, 503 and 504, and takes 404
-for a missing table, index, branch or database, as the operation is.
+The client retries most requests, including writes, after 409, 429, 500, 502, 503 and 504, and reads
+404 as a missing table, index, branch or database, depending on the operation.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from ..errors import STATUS_BY_CODE
 from ..operations import Operation
 
 OUTCOME_UNKNOWN = 424
-"""The status of a write that failed, and may have changed something: a status that the client does
-not repeat. Failed Dependency, as it is a catalog or a storage that failed."""
+"""The status of a failed write that may have changed something: the client does not retry it. It
+means Failed Dependency, which fits a failure of a catalog or storage."""
 
 _MISSING = frozenset({1, 4})  # a namespace or a table
 _MISSING_BY_OPERATION = {
@@ -23,17 +23,17 @@ _MISSING_BY_OPERATION = {
     "drop_table_index": frozenset({6}),
     "describe_table_index_stats": frozenset({6}),
 }
-"""The codes that the client reads rightly from a 404. Others get 400, and the client shows the
-error's text."""
+"""The codes that the client interprets correctly if their status is 404. Others get 400, and the
+client shows the error's message."""
 
-_CONFLICTS = frozenset({14})  # nothing was changed: the client may repeat it
+_CONFLICTS = frozenset({14})  # nothing was changed: the client may retry it
 _CONFLICTS_BY_OPERATION = {
     "create_namespace": _CONFLICTS | {2},
     "drop_namespace": _CONFLICTS | {3},
     "create_table_branch": _CONFLICTS | {23},
 }
-"""The codes that the client reads rightly from a 409, in operations that it does not repeat, or
-that may be repeated."""
+"""The codes that the client interprets correctly if their status is 409, in operations that it does
+not retry or that may be retried."""
 
 _FAILURES = frozenset({17, 18, 21})
 
@@ -42,8 +42,8 @@ def status_of(code: ErrorCode, operation: Operation | None, *, is_started: bool)
     """Return the status for an error.
 
     Args:
-        operation: The operation of the request, if it has come so far.
-        is_started: Whether a thread carries it out, so that a write may have an effect.
+        operation: The operation of the request, if it is known.
+        is_started: Whether a thread has started it, so that a write may have had an effect.
     """
     status = STATUS_BY_CODE[code]
     name = operation.name if operation else ""

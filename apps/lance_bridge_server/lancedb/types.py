@@ -1,7 +1,7 @@
-"""Arrow types as Lance's own JSON has them, which LanceDB's client reads and writes.
+"""Arrow types in Lance's own JSON, which LanceDB's client reads and writes.
 
-It differs from the specification's JSON in the names of types, and has the units, time zones and
-dictionaries that the specification leaves out. Source: ``arrow/json.rs`` and ``datatypes.rs`` of
+It names types differently from the specification's JSON, and has units, time zones and
+dictionaries, which the specification lacks. Source: ``arrow/json.rs`` and ``datatypes.rs`` of
 Lance 13.
 """
 
@@ -30,22 +30,22 @@ Json = dict[str, Any]
 
 
 def schema_to_json(specified: Json, schema: pa.Schema) -> Json:
-    """Return the specification's JSON of a schema as Lance's own.
+    """Translate the specification's JSON of a schema to Lance's own.
 
     Args:
-        schema: The same columns, with what the JSON lacks. A column of another type there (a blob,
-            which is read as a description of its bytes) is written as the JSON has it.
+        schema: The same columns, with the details that the JSON lacks. If a column has another type
+            there (a blob, which is read as a description of its bytes), the JSON's type is used.
     """
     fields = zip(specified["fields"], schema, strict=True)
     return {**specified, "fields": [_field_to_json(each, field) for each, field in fields]}
 
 
 def _field_to_json(specified: Json, field: pa.Field | None) -> Json:
-    kind = None if field is None else _stored(field.type)
+    kind = None if field is None else _storage_type(field.type)
     return {**specified, "type": _type_to_json(specified["type"], kind)}
 
 
-def _stored(kind: pa.DataType) -> pa.DataType:
+def _storage_type(kind: pa.DataType) -> pa.DataType:
     return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
 
 
@@ -53,7 +53,7 @@ def _type_to_json(specified: Json, kind: pa.DataType | None) -> Json:
     name = specified["type"]
     if kind is not None and pa.types.is_dictionary(kind):
         names = [
-            _type_to_json(_specified(each), each) for each in (kind.value_type, kind.index_type)
+            _type_to_json(_type_to_spec(each), each) for each in (kind.value_type, kind.index_type)
         ]
         return {"type": f"dict:{names[0]['type']}:{names[1]['type']}:false"}
     if name in _WITH_UNIT and kind is not None and hasattr(kind, "unit"):
@@ -79,8 +79,8 @@ def _fields_to_json(specified: list[Json], kind: pa.DataType | None) -> list[Jso
     return [_field_to_json(each, field) for each, field in zip(specified, found, strict=True)]
 
 
-def _specified(kind: pa.DataType) -> Json:
-    """Return the specification's JSON of a type without parameters, or as `_type_to_json` reads."""
+def _type_to_spec(kind: pa.DataType) -> Json:
+    """Return the specification's JSON of a type, with the parameters that `_type_to_json` reads."""
     if pa.types.is_decimal(kind):
         return {"type": f"decimal{kind.bit_width}", "length": kind.precision * 1000 + kind.scale}
     name = str(kind).partition("[")[0]
@@ -91,7 +91,7 @@ def _specified(kind: pa.DataType) -> Json:
 
 
 def type_from_json(data_type: Json) -> Json:
-    """Return Lance's JSON of a type as the specification's.
+    """Translate Lance's JSON of a type to the specification's.
 
     Raises:
         InvalidInputError: (13) it is malformed.

@@ -1,6 +1,6 @@
-"""Routes of LanceDB's client that are not served, each with its reason.
+"""Routes of LanceDB's client that are not served, and why.
 
-They are refused as not supported: the client takes a 404 there for a missing table.
+The error is "not supported", because the client would read a 404 as a missing table.
 """
 
 from __future__ import annotations

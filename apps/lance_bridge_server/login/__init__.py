@@ -1,4 +1,4 @@
-"""Signing in to the catalog page: by an API key or an identity provider; sessions in cookies."""
+"""Signing in to the catalog page by an API key or an identity provider; sessions in cookies."""
 
 from .identities import Identity
 from .login import Login

@@ -20,7 +20,7 @@ class Login:
     address: str | None = None
     """The server's address in browsers, without a path; None takes it from each request."""
     keys: Sequence[bytes] = field(default=(), repr=False)
-    """What cookies are encrypted with; none takes the key of the process."""
+    """The keys that encrypt cookies; by default the key of the process."""
     seconds: int = 43_200
     idle_seconds: int = 3_600
     failures: str = "30/minute"
@@ -32,6 +32,6 @@ class Login:
         return bool(self.api_keys or self.providers)
 
     def sessions(self, seal: Seal) -> Sessions:
-        """Return the sessions, which a seal encrypts."""
+        """Return the sessions, encrypted by a seal."""
         issuers = [each.issuer for each in self.providers]
         return Sessions(seal, self.api_keys, issuers, self.seconds, self.idle_seconds)

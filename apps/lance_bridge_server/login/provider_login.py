@@ -1,6 +1,6 @@
 """Signing in at an OpenID Connect provider: authorization code with PKCE, state and nonce.
 
-Sources: OpenID Connect Core 1.0, section 3.1; RFC 7636 (PKCE); RFC 9207 (``iss`` in answers).
+Sources: OpenID Connect Core 1.0, section 3.1; RFC 7636 (PKCE); RFC 9207 (``iss`` in responses).
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ _LONGEST_ERROR = 80
 
 @dataclass(frozen=True)
 class ProviderClient:
-    """What this server is to an identity provider."""
+    """This server's client registration at an identity provider."""
 
     client_id: str
     secret: str | None = field(default=None, repr=False)
     scopes: tuple[str, ...] = ("openid", "profile")
     label: str = ""
-    """What the button is called."""
+    """The label of the button."""
 
 
 @dataclass(frozen=True)
 class LoginAttempt:
-    """What the browser keeps, encrypted, while its user is at the provider."""
+    """The state of an attempt to sign in, which the browser keeps in an encrypted cookie."""
 
     state: str
     nonce: str
@@ -46,12 +46,12 @@ class LoginAttempt:
 
     @classmethod
     def make(cls) -> LoginAttempt:
-        """Return a new one."""
+        """Return a new attempt with random values."""
         return cls(*(secrets.token_urlsafe(32) for _ in range(3)))
 
     @property
     def challenge(self) -> str:
-        """That of PKCE, by the method S256."""
+        """The code challenge of PKCE, by the method S256."""
         return urlsafe_b64encode(hashlib.sha256(self.verifier.encode()).digest()).decode()
 
 
@@ -60,7 +60,7 @@ class ProviderLogin:
 
     Args:
         keys: The provider's documents and keys.
-        tokens: Checks its ID tokens, which are for the client.
+        tokens: Verifies the ID tokens that the provider issues to the client.
     """
 
     def __init__(self, client: ProviderClient, keys: ProviderKeys, tokens: OidcTokens) -> None:
@@ -71,13 +71,13 @@ class ProviderLogin:
         self._tokens = tokens
 
     async def address(self, attempt: LoginAttempt, callback: str) -> str:
-        """Return the provider's address to which the browser is sent.
+        """Return the URL at the provider to which the browser is redirected.
 
         Args:
-            callback: The address that the provider sends the browser back to.
+            callback: The URL to which the provider redirects the browser back.
 
         Raises:
-            ServiceUnavailableError: (17) the provider does not answer.
+            ServiceUnavailableError: (17) the provider does not respond.
         """
         endpoint = await self._endpoint("authorization_endpoint")
         query = {
@@ -95,16 +95,16 @@ class ProviderLogin:
     async def finish(
         self, attempt: LoginAttempt, answer: Mapping[str, str], callback: str
     ) -> Identity:
-        """Return who has signed in.
+        """Return the identity of the user who has signed in.
 
         Args:
-            answer: The parameters with which the provider has sent the browser back.
+            answer: The query parameters of the provider's redirect back.
             callback: As for `address`.
 
         Raises:
-            UnauthenticatedError: (16) the provider has refused, the answer is not that to this
+            UnauthenticatedError: (16) the provider has refused, the parameters belong to another
                 attempt, or the token is not valid.
-            ServiceUnavailableError: (17) the provider does not answer.
+            ServiceUnavailableError: (17) the provider does not respond.
         """
         code = self._code(attempt, answer)
         token = await self._exchange(attempt, code, callback)
@@ -122,11 +122,11 @@ class ProviderLogin:
         if answer.get("iss", self.issuer) != self.issuer:
             raise UnauthenticatedError("The answer is of another identity provider")
         if "code" not in answer:
-            raise UnauthenticatedError(f"The identity provider refused: {_error_in(answer)}")
+            raise UnauthenticatedError(f"The identity provider refused: {_error_code(answer)}")
         return answer["code"]
 
     async def _exchange(self, attempt: LoginAttempt, code: str, callback: str) -> str:
-        """Return the ID token for a code."""
+        """Exchange a code for an ID token."""
         endpoint = await self._endpoint("token_endpoint")
         form = {
             "grant_type": "authorization_code",
@@ -138,7 +138,7 @@ class ProviderLogin:
         if status >= _SERVER_ERROR:
             raise self._failure(f"the token endpoint answers with status {status}")
         if status != _OK:
-            raise UnauthenticatedError(f"The identity provider refused: {_error_in(content)}")
+            raise UnauthenticatedError(f"The identity provider refused: {_error_code(content)}")
         token = content.get("id_token")
         if not isinstance(token, str):
             raise UnauthenticatedError("The identity provider sent no ID token: is openid a scope?")
@@ -147,7 +147,7 @@ class ProviderLogin:
     async def _credentials(
         self, form: dict[str, str]
     ) -> tuple[dict[str, str], tuple[str, str] | None]:
-        """Return the form, and the user and password, with which the client names itself."""
+        """Return the form, and the client's credentials in it or as user and password."""
         client = self.client
         document = await self._keys.document()
         methods = document.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
@@ -167,8 +167,8 @@ class ProviderLogin:
         return ServiceUnavailableError(f"The identity provider {self.issuer}: {reason}")
 
 
-def _error_in(answer: Mapping[str, Any]) -> str:
-    """Return the code of an error, such as ``access_denied``; anyone could set its text."""
+def _error_code(answer: Mapping[str, Any]) -> str:
+    """Return the code of an error, such as ``access_denied``, without its untrusted text."""
     code = str(answer.get("error", ""))[:_LONGEST_ERROR]
     is_plain = code.isascii() and code.replace("_", "").isalnum()
     return code if is_plain else "no reason is given"

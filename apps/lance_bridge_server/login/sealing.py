@@ -1,4 +1,4 @@
-"""Content of cookies and forms, encrypted so that only servers with the key can read or make it."""
+"""Encrypts cookies and form tokens, so that only servers with the key can read or create them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Seal:
     """Encrypts content with AES-256-GCM, as a JSON Web Token that expires.
 
     Args:
-        keys: Keys of 32 bytes. The first one encrypts; each of them decrypts.
+        keys: Keys of 32 bytes. The first one encrypts; all of them decrypt.
     """
 
     def __init__(self, keys: Sequence[bytes], clock: Callable[[], float] = time.time) -> None:
@@ -33,13 +33,13 @@ class Seal:
         self._registry = JWERegistry(algorithms=list(_HEADER.values()))
 
     def close(self, purpose: str, content: Mapping[str, Any], seconds: float) -> str:
-        """Return content as a text that `open` takes for the same purpose, for some seconds."""
+        """Encrypt content. `open` accepts the result for the same purpose, for some seconds."""
         now = self.now()
         claims = {**content, "aud": purpose, "iat": now, "exp": now + int(seconds)}
         return jwt.encode(_HEADER, claims, self._keys[0], registry=self._registry)
 
     def open(self, purpose: str, text: str | None) -> dict[str, Any] | None:
-        """Return the content of a text; None if it is not one of `close`, or has expired."""
+        """Decrypt the result of `close`. Return None if it is invalid or has expired."""
         if not text:
             return None
         found = (self._claims(text, key) for key in self._keys)
@@ -60,10 +60,10 @@ class Seal:
 
 
 def read_keys(file: Path) -> list[bytes]:
-    """Return the keys of a file, which has one in each line, in Base64.
+    """Return the keys in a file, which contains one in Base64 in each line.
 
     Raises:
-        InvalidInputError: (13) it cannot be read, or a line is no key.
+        InvalidInputError: (13) it cannot be read, or a line is not a key.
     """
     try:
         lines = [each.strip() for each in file.read_text("ascii").splitlines() if each.strip()]

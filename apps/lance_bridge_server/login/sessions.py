@@ -1,4 +1,4 @@
-"""Sessions: the server keeps none of them; all of a session is in the cookie of its browser."""
+"""Sessions, which are stored entirely in the cookies of browsers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .sealing import Seal
 
 _PURPOSE = "session"
 _RENEWALS = 10
-"""A session that is used is renewed when this part of its idle time has passed."""
+"""A session in use is renewed after this fraction (1/n) of its idle time."""
 
 
 @dataclass(frozen=True)
@@ -24,21 +24,21 @@ class Session:
     id: str
     principal: Principal
     ends: int
-    """When it ends at the latest, in seconds since 1970."""
+    """The latest end of the session, in seconds since 1970."""
     renewed: str | None
-    """What its cookie is to have from now on; None leaves it as it is."""
+    """The new value of its cookie; None if it does not change."""
 
 
 @dataclass(frozen=True)
 class Sessions:
-    """Begins sessions, and finds them in cookies.
+    """Starts sessions, and finds them in cookies.
 
     Args:
-        seal: Encrypts them.
-        api_keys: Say at each request whether the key of a session is still valid.
-        issuers: Those of the identity providers by which users can sign in.
+        seal: Encrypts the cookies.
+        api_keys: Check at each request whether the key of a session is still valid.
+        issuers: The issuers of the identity providers at which users can sign in.
         seconds: How long a session lasts.
-        idle_seconds: How long it lasts without a request.
+        idle_seconds: How long a session lasts without a request.
     """
 
     seal: Seal
@@ -48,12 +48,12 @@ class Sessions:
     idle_seconds: int
 
     def begin(self, identity: Identity) -> str:
-        """Return what the cookie of a new session is to have."""
+        """Return the cookie's value for a new session."""
         ends = self.seal.now() + self.seconds
         return self._close({"id": secrets.token_urlsafe(16), "ends": ends, **identity.to_json()})
 
     def find(self, cookie: str | None) -> Session | None:
-        """Return the session of a cookie; None if it has ended, or what it began with is revoked.
+        """Return the session of a cookie; None if it ended, or its API key or issuer is not valid.
 
         Raises:
             ServiceUnavailableError: (17) the file of API keys cannot be read.

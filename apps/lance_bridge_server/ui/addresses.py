@@ -1,4 +1,4 @@
-"""Addresses of pages: a page, and after it the names of what it shows, each percent-encoded."""
+"""Addresses of pages: the page's name, and the percent-encoded names of the object it shows."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def address(page: str, names: Sequence[str] = (), /, **query: object) -> str:
 
     Args:
         page: Such as ``table``; empty for the first page.
-        names: Those of the namespace or table that it shows.
-        query: Parameters; empty ones and None are left out.
+        names: The names of the namespace or table that it shows.
+        query: Parameters; empty strings, False and None are left out.
     """
     parts = [ROOT, *([page] if page else []), *(quote(each, safe="") for each in names)]
     given = {key: value for key, value in query.items() if value not in (None, "", False)}
@@ -24,7 +24,7 @@ def address(page: str, names: Sequence[str] = (), /, **query: object) -> str:
 
 
 def names_in(path: str) -> list[str]:
-    """Return the names in the path of a request, which is as it was sent.
+    """Return the names in the undecoded path of a request.
 
     Raises:
         InvalidInputError: (13) it is not UTF-8.

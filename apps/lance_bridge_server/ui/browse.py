@@ -25,7 +25,7 @@ _STATES_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class Listing:
-    """A page of names, with where they lead."""
+    """A page of names with their links."""
 
     links: list[tuple[str, str]] = field(default_factory=list)
     """Names with addresses."""
@@ -34,7 +34,7 @@ class Listing:
     unavailable: dict[str, str] = field(default_factory=dict)
     """Catalogs that are left out, and why."""
     message: str = ""
-    """Why there is none."""
+    """Why there are no names."""
 
 
 async def show_namespace(ui: UiRequest) -> Response:
@@ -67,16 +67,16 @@ async def show_namespace(ui: UiRequest) -> Response:
 
 
 def _failure(namespaces: Part[Any], tables: Part[Any]) -> LanceNamespaceError | None:
-    """Return why there is nothing to show; None if one of the two was listed."""
+    """Return the error if neither listing succeeded, else None."""
     if namespaces.error is None or tables.error is None:
         return None
     return tables.error if is_no_level(namespaces) else namespaces.error
 
 
 async def _states(ui: UiRequest) -> dict[str, str]:
-    """Return those of the catalogs that do not answer, with what they are.
+    """Return the states of the catalogs that do not respond.
 
-    A page does not wait for a catalog that hangs: the next one has its state.
+    A page does not wait for a catalog that hangs: the next page shows its state.
     """
     states = asyncio.ensure_future(ui.gateway.health.states())
     done, _ = await asyncio.wait({states}, timeout=_STATES_SECONDS)
@@ -93,7 +93,7 @@ async def _list(ui: UiRequest, operation: str, path: Sequence[str]) -> Part[Any]
 
 
 async def _properties(ui: UiRequest, path: Sequence[str]) -> dict[str, str]:
-    """Return the properties of a namespace; none if they cannot be read, or it is the root."""
+    """Return the properties of a namespace, or none for the root or if they cannot be read."""
     if not path:
         return {}
     found = await ui.attempt("describe_namespace", {"id": list(path)})

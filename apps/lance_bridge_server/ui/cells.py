@@ -1,4 +1,4 @@
-"""Values of rows as cells of a table: text that is cut, images, and vectors as lines."""
+"""Cells of the table of rows: shortened text, images, and vectors as line plots."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ SPARK_WIDTH, SPARK_HEIGHT = 96, 20
 _LONGEST = 140
 """Characters of a text that are shown."""
 _WIDE = 40
-"""Characters of a text that take a wide column."""
+"""The length of text that needs a wide column."""
 _TAGS = 60
-"""Bytes of the tags around a value, about."""
+"""The approximate bytes of the tags around a value."""
 _MOST_POINTS = 32
-"""Points of a vector's line."""
+"""The largest number of points in a vector's line."""
 _IMAGES = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
@@ -29,12 +29,12 @@ _IMAGES = (
     (b"GIF89a", "image/gif"),
 )
 LARGEST_IMAGE = 4 << 20
-"""Bytes of an image that is shown."""
+"""The largest image that is shown, in bytes."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A value as a page shows it."""
+    """The display of a value on a page."""
 
     kind: str
     """``null``, ``text``, ``number``, ``vector``, ``image`` or ``binary``."""
@@ -42,17 +42,17 @@ class Cell:
     rest: int = 0
     """Characters of the text that are left out."""
     points: str = ""
-    """A vector's line, for a polyline."""
+    """The points of a vector's polyline."""
     is_long: bool = False
     """Whether a text needs a wide column."""
     source: str = ""
     """The address of an image."""
     similar: str = ""
-    """The page of the rows nearest to this vector."""
+    """The address of the rows nearest to this vector."""
 
     @property
     def weight(self) -> int:
-        """About how many bytes it takes in a page."""
+        """The approximate number of bytes that it adds to a page."""
         texts = (self.text, self.points, self.source, self.similar)
         return _TAGS + sum(len(str(escape(each)).encode()) for each in texts)
 
@@ -62,9 +62,9 @@ def make_cell(value: Any, kind: str, similar: str = "", source: str = "") -> Cel
 
     Args:
         value: As ``pyarrow.Scalar.as_py`` returns it.
-        kind: That of its column, see `columns.ColumnLine.kind`.
+        kind: The kind of its column, see `columns.ColumnLine.kind`.
         similar: See `Cell.similar`.
-        source: Where the value is served, if it is an image.
+        source: The address of the value, if it is an image.
     """
     if value is None:
         return Cell("null", "null")
@@ -96,15 +96,15 @@ def _nested_text(value: Any) -> str:
 
 def _vector(values: Sequence[Any], similar: str) -> Cell:
     numbers = [math.nan if each is None else float(each) for each in values]
-    points = line_points(_thin(numbers), SPARK_WIDTH, SPARK_HEIGHT)
+    points = line_points(_sample_numbers(numbers), SPARK_WIDTH, SPARK_HEIGHT)
     head = ", ".join(f"{each:.3g}" for each in numbers[:4])
     return Cell(
         "vector", f"[{head}{', …' if len(numbers) > 4 else ''}]", points=points, similar=similar
     )
 
 
-def _thin(numbers: Sequence[float]) -> list[float]:
-    """Return numbers at equal distances, as many as a line shows."""
+def _sample_numbers(numbers: Sequence[float]) -> list[float]:
+    """Return every n-th number, at most as many as a line shows."""
     step = max(1, math.ceil(len(numbers) / _MOST_POINTS))
     return list(numbers[::step])
 
@@ -120,7 +120,7 @@ def _binary(data: bytes, source: str) -> Cell:
 
 
 def image_type(data: bytes) -> str | None:
-    """Return the media type of an image that browsers show without running any of it, or None."""
+    """Return the media type of an image that cannot contain scripts, or None."""
     for magic, media_type in _IMAGES:
         if data.startswith(magic):
             return media_type

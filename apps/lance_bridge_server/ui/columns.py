@@ -1,4 +1,4 @@
-"""Columns of a schema as lines of a table: nested ones are indented, types are in plain words."""
+"""Columns of a schema as lines of a table, with nested columns and readable types."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def _lines(
 
 
 def _inner_fields(type_: JsonArrowDataType) -> list[JsonArrowField]:
-    """Return the named fields in a type; a list's item has no name of its own."""
+    """Return the named fields in a type, also inside lists, whose items have no name."""
     while type_.type in _LISTS and type_.fields:
         type_ = type_.fields[0].type
     return list(type_.fields or ()) if type_.type == "struct" else []
 
 
 def kind_of(field: JsonArrowField) -> str:
-    """Return what a column is to people, see `ColumnLine.kind`."""
+    """Return the kind of a column, see `ColumnLine.kind`."""
     metadata = field.metadata or {}
     name = field.type.type
     if metadata.get(_BLOB_KEY) == "true" or metadata.get(_EXTENSION, "").startswith(
@@ -74,7 +74,7 @@ def kind_of(field: JsonArrowField) -> str:
 
 
 def dimension_of(type_: JsonArrowDataType) -> int | None:
-    """Return the dimension of a type of vectors; None for other types."""
+    """Return the dimension of a vector type, or None for other types."""
     is_vector = (
         type_.type == "fixed_size_list"
         and type_.fields is not None
@@ -89,7 +89,7 @@ def _item_name(item: JsonArrowField) -> str:
 
 
 def type_text(type_: JsonArrowDataType, metadata: dict[str, str] | None = None) -> str:
-    """Return a type in plain words: ``vector[768] of float32``, ``list of struct``."""
+    """Return a readable type: ``vector[768] of float32``, ``list of struct``."""
     extension = (metadata or {}).get(_EXTENSION)
     if extension:
         return extension

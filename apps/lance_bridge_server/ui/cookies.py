@@ -1,4 +1,4 @@
-"""Cookies of the catalog page, and the server's address as the browser has it."""
+"""Cookies of the catalog page, and the server's address in the browser."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _SECURE = "__Secure-"
 
 
 class Cookies:
-    """The cookies of one request, and those that its answer sets.
+    """The cookies of one request and its response.
 
-    Scripts cannot read them, other sites do not have them sent with what they load, and browsers
-    send them to the catalog page alone: the API takes none.
+    Scripts cannot read them, browsers do not send them with resources that other sites load, and
+    they are sent only to the catalog page: the API accepts none.
 
     Args:
-        address: The server's address in browsers, if the configuration has it.
+        address: The server's address in browsers, if it is configured.
     """
 
     def __init__(self, request: Request, address: str | None) -> None:
@@ -49,7 +49,7 @@ class Cookies:
         self._set[name] = ("", 0)
 
     def apply(self, response: Response) -> None:
-        """Write the cookies that were set into an answer."""
+        """Add the cookies that were set to a response."""
         for name, (value, seconds) in self._set.items():
             response.set_cookie(
                 self._full_name(name),
@@ -70,7 +70,7 @@ class Cookies:
 
 
 def _origin(request: Request) -> str:
-    """Return the origin of a request, without a host if its own is malformed."""
+    """Return the origin of a request, without the host if that is malformed."""
     scheme, host = request.scope["scheme"], request.headers.get("host", "")
     origin = f"{scheme}://{host}"
     try:

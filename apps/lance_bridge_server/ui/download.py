@@ -1,4 +1,4 @@
-"""Rows as a file: Parquet, CSV or Arrow, of what the page of rows shows."""
+"""Downloads the rows of the page of rows as a Parquet, CSV or Arrow file."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _MAX_BYTES = 64 << 20
 
 
 async def send_rows(ui: UiRequest) -> Response:
-    """Return the rows that the page of the same query shows, as a file.
+    """Return the rows of a query as a file: the same rows that the page of rows shows.
 
     Raises:
         InvalidInputError: (13) the format is unknown, or the rows are too large or take too long
@@ -61,7 +61,7 @@ async def send_rows(ui: UiRequest) -> Response:
 
 
 def _file_name(table: str) -> str:
-    """Return a table's name as every system takes it for a file."""
+    """Return a table's name in a form that is a valid file name on every system."""
     plain = "".join(each if each.isascii() and each.isalnum() else "_" for each in table)
     return plain[:80] or "rows"
 
@@ -77,7 +77,7 @@ def _to_file(format_: str, result: Any) -> bytes:
         if format_ == "parquet":
             parquet.write_table(sample.table, sink)
         elif format_ == "csv":
-            csv.write_csv(_flat(sample.table), sink)
+            csv.write_csv(_flatten(sample.table), sink)
         else:
             with pa.ipc.new_file(sink, sample.table.schema) as writer:
                 writer.write_table(sample.table)
@@ -86,8 +86,8 @@ def _to_file(format_: str, result: Any) -> bytes:
     return sink.getvalue()
 
 
-def _flat(table: pa.Table) -> pa.Table:
-    """Return a table that CSV can have: lists and structs as JSON, bytes in Base64."""
+def _flatten(table: pa.Table) -> pa.Table:
+    """Return a table that CSV can represent: lists and structs as JSON, bytes in Base64."""
     columns = [
         pa.array([_as_text(each.as_py()) for each in column], pa.string())
         if pa.types.is_nested(column.type) or _is_bytes(column.type)
@@ -108,10 +108,10 @@ def _is_bytes(type_: pa.DataType) -> bool:
 def _as_text(value: Any) -> str | None:
     if value is None or isinstance(value, str):
         return value
-    return _base64(value) if isinstance(value, bytes) else json.dumps(value, default=_plain)
+    return _base64(value) if isinstance(value, bytes) else json.dumps(value, default=_json_default)
 
 
-def _plain(value: Any) -> str:
+def _json_default(value: Any) -> str:
     return _base64(value) if isinstance(value, bytes) else str(value)
 
 

@@ -1,4 +1,4 @@
-"""The page of an error, and what it leaves in the audit log and metrics."""
+"""The page of an error, whose code is recorded for the audit log and metrics."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def error_page(
     """Return the page of an error.
 
     Args:
-        status: Another status than that of the error's code.
-        tree: What is beside it, if that is known.
+        status: Overrides the status of the error's code.
+        tree: The tree beside the page, if it is known.
     """
     code = ErrorCode(error.code)
     status = status or STATUS_BY_CODE[code]

@@ -1,7 +1,7 @@
-"""Entries of a catalog that are not Lance's: their names, and what the catalog says of them.
+"""Tables of a catalog that are not Lance tables: their names and descriptions.
 
-The API has no operation for them. They are listed and read as tables are: `list_tables` and
-`describe_table` are what a principal must be allowed.
+The API has no operations for them. Listing and reading them requires the same rights as for Lance
+tables: `list_tables` and `describe_table`.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ _HIDDEN = "(not shown)"
 
 @dataclass(frozen=True)
 class ForeignTable:
-    """An entry that is not Lance's."""
+    """A table that is not a Lance table, unless `is_lance` is set."""
 
     is_lance: bool
     type: str
-    """What the catalog calls it."""
+    """The catalog's name of its type."""
     location: str
     properties: Mapping[str, str]
-    """Without secrets, and without the schema."""
+    """The properties without secrets and the schema."""
     columns: list[ForeignColumn]
-    """Those that its properties have, or else the catalog; none if neither has any."""
+    """The columns in its properties, or else in the catalog; empty if neither has any."""
 
 
 def list_foreign(namespace: LanceNamespace, request: Any) -> api.ListTablesResponse:
-    """Return a page of the names of a namespace's entries that are not Lance's.
+    """Return a page of the names of a namespace's tables that are not Lance tables.
 
     Raises:
         InvalidInputError: (13) the token is of another listing.
@@ -62,7 +62,7 @@ def list_foreign(namespace: LanceNamespace, request: Any) -> api.ListTablesRespo
 
 
 def describe_foreign(namespace: LanceNamespace, request: Any) -> ForeignTable | None:
-    """Return an entry; None in catalogs that have no other entries than Lance's.
+    """Return a table, or None if its catalog contains only Lance tables.
 
     Raises:
         TableNotFoundError: (4)
@@ -93,6 +93,6 @@ def describe_foreign(namespace: LanceNamespace, request: Any) -> ForeignTable | 
 
 
 def _catalog_at(namespace: LanceNamespace, names: list[str]) -> tuple[Any, list[str]]:
-    """Return the catalog that an identifier is for, and the identifier in that catalog."""
+    """Return the catalog of an identifier, and the identifier in that catalog."""
     child = catalog_of(namespace, tuple(names))
     return (child, names) if child is namespace else (child, names[1:])

@@ -1,4 +1,4 @@
-"""The pages of tables that are not Lance's: those of a namespace, and one of them."""
+"""The pages of tables that are not Lance tables: a listing, and a page for each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PAGE_SIZE = 100
 
 
 async def show_others(ui: UiRequest) -> Response:
-    """Return the page with the names of a namespace's tables that are not Lance's."""
+    """Return the page with the names of a namespace's tables that are not Lance tables."""
     path = ui.names
     fields = {"id": path, "limit": _PAGE_SIZE, "page_token": ui.text("page") or None}
     tree, answer = await together(
@@ -38,7 +38,7 @@ async def show_others(ui: UiRequest) -> Response:
 
 
 async def show_foreign(ui: UiRequest) -> Response:
-    """Return the page of a table that is not Lance's.
+    """Return the page of a table that is not a Lance table.
 
     Raises:
         InvalidInputError: (13) the catalog has no such tables.

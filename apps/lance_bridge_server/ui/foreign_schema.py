@@ -1,4 +1,4 @@
-"""The schema of a table that is not Lance's, as Spark and Iceberg keep it in properties."""
+"""The schema of a table that is not a Lance table, from properties of Spark or Iceberg."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ICEBERG = "current-schema"
 _MOST_PARTS = 1000
 _MOST_LEVELS = 20
 _CHILDREN = ("elementType", "element", "valueType", "value")
-"""Where the two formats have the type of what is in a list or a map."""
+"""The keys of the type of items in a list or of values in a map, in both formats."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class ForeignColumn:
 
 
 def columns_in(properties: Mapping[str, str]) -> tuple[list[ForeignColumn], set[str]]:
-    """Return the columns that properties have, and the keys of the properties that have them."""
+    """Return the columns in properties, and the keys of the properties that contain them."""
     for keys in (_spark_keys(properties), [_ICEBERG]):
         text = "".join(properties.get(each, "") for each in keys)
         try:
@@ -58,7 +58,7 @@ def _columns(struct: Mapping[str, Any], depth: int) -> Iterator[ForeignColumn]:
 
 
 def _struct_in(type_: Any) -> Mapping[str, Any] | None:
-    """Return the struct that a type is, or has in its lists and maps."""
+    """Return the struct in a type: the type itself, or nested in its lists and maps."""
     while isinstance(type_, dict) and type_.get("type") != "struct":
         type_ = next((type_[each] for each in _CHILDREN if each in type_), None)
     return type_ if isinstance(type_, dict) else None

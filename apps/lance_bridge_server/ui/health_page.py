@@ -1,4 +1,4 @@
-"""The health of a server and its catalogs, and running the doctor on them."""
+"""The pages with the health of a server and its catalogs, and with the doctor's findings."""
 
 from __future__ import annotations
 
@@ -75,14 +75,14 @@ class HealthPages:
         )
 
     async def ask_doctor(self, ui: UiRequest) -> Response:
-        """Return the page that asks whether the doctor is to run."""
+        """Return the page that asks for confirmation to run the doctor."""
         return self._doctor_page(ui, self._catalogs_for_doctor(ui))
 
     async def run_doctor(self, ui: UiRequest) -> Response:
-        """Run the doctor on all catalogs for which the principal may, or go on in one of them."""
+        """Run the doctor on all catalogs where the principal may, or continue in one catalog."""
         fields = await self._forms.read(ui.http)
         catalogs = self._catalogs_for_doctor(ui)
-        if "catalog" in fields:  # one that has more to check than was checked
+        if "catalog" in fields:  # continue in this catalog, with the next page of its tables
             catalogs = [each for each in catalogs if each == fields["catalog"]]
             if not catalogs:
                 raise PermissionDeniedError(f"{ui.principal.name} may not run the doctor on it")
@@ -91,7 +91,7 @@ class HealthPages:
         return self._doctor_page(ui, catalogs, dict(zip(catalogs, parts, strict=True)))
 
     async def send_report(self, ui: UiRequest) -> Response:
-        """Send the report of a migration as a file: its own style would not be allowed here."""
+        """Send the report of a migration as a file: the security headers would block its style."""
         self._require(ui, LIST_MIGRATIONS, ())
         [identifier] = ui.names[:1] or [""]
         path: Path = await self._run(partial(_report_file, identifier))
@@ -104,7 +104,7 @@ class HealthPages:
         return self._gateway.authorizer.check(ui.principal, right, path).allowed
 
     def _require(self, ui: UiRequest, right: str, path: tuple[str, ...]) -> None:
-        """Check a right, and record that.
+        """Check a right, and record the decision.
 
         Raises:
             PermissionDeniedError: (15)
@@ -123,7 +123,7 @@ class HealthPages:
         return [name for name in names if (name,) in seen]
 
     def _with_doctor(self, catalogs: Iterable[str]) -> list[str]:
-        """Return the catalogs that the doctor knows."""
+        """Return the catalogs that the doctor supports."""
         known = self._gateway.catalogs
         return [each for each in catalogs if isinstance(known[each], LanceBridgeNamespace)]
 
@@ -132,11 +132,11 @@ class HealthPages:
         return (catalog,) if is_child else ()
 
     def _catalogs_for_doctor(self, ui: UiRequest) -> list[str]:
-        """Return the catalogs on which the principal may run it.
+        """Return the catalogs on which the principal may run the doctor.
 
         Raises:
             PermissionDeniedError: (15) there are none.
-            UnsupportedOperationError: (0) the doctor knows none of them.
+            UnsupportedOperationError: (0) the doctor supports none of them.
         """
         visible = self._visible_catalogs(ui)
         allowed = [each for each in visible if self._may(ui, RUN_DOCTOR, self._path(each))]
@@ -152,7 +152,7 @@ class HealthPages:
     # -- work --------------------------------------------------------------------------------------
 
     async def _part(self, ui: UiRequest, right: str, work: Callable[[], T]) -> Part[T] | None:
-        """Return a part of the page; None for those who may not see it."""
+        """Return a part of the page, or None if the principal may not see it."""
         try:
             self._require(ui, right, ())
         except PermissionDeniedError:
@@ -160,7 +160,7 @@ class HealthPages:
         return await as_part(self._run(work))
 
     async def _run(self, work: Callable[[], T], seconds: float = _SECONDS) -> T:
-        """Do work in one of the threads for operations."""
+        """Run work in one of the threads for operations."""
         return await self._gateway.work(work, OPERATION_BY_NAME["list_namespaces"], seconds)
 
     def _last_lines(self) -> list[dict[str, Any]]:
@@ -195,7 +195,7 @@ class HealthPages:
 
 
 def _list_migrations() -> list[tuple[str, Record | str, bool]]:
-    """Return the latest migrations: the identifier, the record or its problem, has a report."""
+    """Return the latest migrations: identifier, record or its problem, whether it has a report."""
     kept = Migrations()
     return [_load_migration(kept, each) for each in reversed(kept.ids()[-_MIGRATIONS:])]
 

@@ -1,4 +1,4 @@
-"""An image in a column of a table, which the page of rows shows."""
+"""Serves the images that the page of rows shows."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ def image_address(path: list[str], state: State, version: int | None, row: int, 
     """Return the address of a value.
 
     Args:
-        state: That of the page.
-        version: Of the table in that state: rows have other identifiers in later ones.
+        state: The state of the table on the page.
+        version: The table's version in that state. Row identifiers differ between versions.
     """
     at = f"v{version}" if version is not None and state.branch is None else state.text
     return address("image", path, at=at, column=column, row=str(row))
 
 
 async def send_image(ui: UiRequest) -> Response:
-    """Return an image that is a value of a table.
+    """Return the image in a cell of a table.
 
     Raises:
         InvalidInputError: (13) the row, or an image in its column, does not exist.

@@ -27,7 +27,7 @@ CALLBACK_PAGE = f"{LOGIN_PAGE}/callback"
 
 
 class LoginPages:
-    """Signing in by an API key or at an identity provider, the account, and signing out."""
+    """The pages for signing in, by API key or identity provider, the account, and signing out."""
 
     def __init__(self, sign_in: SignIn, admission: Admission) -> None:
         self._sign_in = sign_in
@@ -39,7 +39,7 @@ class LoginPages:
         return self._login_page(ui, ui.text("next"))
 
     async def log_in_by_key(self, ui: UiRequest) -> Response:
-        """Begin a session for the holder of an API key."""
+        """Start a session for an API key."""
         fields = await self._sign_in.forms.read(ui.http)
         target = fields.get("next", "")
         self._check_failures(ui.http)
@@ -52,7 +52,7 @@ class LoginPages:
         return self._begin(ui.http, identity, target)
 
     async def start_at_provider(self, ui: UiRequest) -> Response:
-        """Send the browser to an identity provider."""
+        """Redirect the browser to an identity provider."""
         provider = self._provider(ui.text("issuer"))
         attempt = LoginAttempt.make()
         target = await provider.address(attempt, _callback(ui.http))
@@ -68,12 +68,12 @@ class LoginPages:
         return redirect(target)
 
     async def finish_at_provider(self, ui: UiRequest) -> Response:
-        """Begin a session for a user whom an identity provider sent back."""
+        """Start a session for a user whom an identity provider redirected back."""
         self._check_failures(ui.http)
         cookies: Cookies = ui.http.state.cookies
         kept = self._sign_in.seal.open(_ATTEMPT, cookies.get(LOGIN))
         cookies.delete(LOGIN)
-        if kept is None:  # does not count: any web page can have a browser send this
+        if kept is None:  # not counted: any web page can make a browser send this
             raise UnauthenticatedError("The attempt to sign in is too old; sign in again")
         attempt = LoginAttempt(kept["state"], kept["nonce"], kept["verifier"])
         provider = self._provider(kept["issuer"])
@@ -86,7 +86,7 @@ class LoginPages:
         return self._begin(ui.http, identity, kept["next"])
 
     async def show_account(self, ui: UiRequest) -> Response:
-        """Return the page that says who is signed in."""
+        """Return the page that shows who is signed in."""
         session = ui.http.state.session
         return html_page(
             "account.html",

@@ -1,4 +1,4 @@
-"""Pages from templates, and the headers that every answer of the catalog page has."""
+"""Renders pages from templates, with the headers of all responses of the catalog page."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SECURITY_HEADERS: Final[Mapping[str, str]] = {
     ),
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    # Not "no-referrer", with which browsers send forms with the origin "null".
+    # With "no-referrer", browsers would send forms with the origin "null".
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -29,7 +29,7 @@ SECURITY_HEADERS: Final[Mapping[str, str]] = {
 }
 _DASH = "\N{EN DASH}"
 PRIVATE_HEADERS: Final[Mapping[str, str]] = {**SECURITY_HEADERS, "Cache-Control": "no-store"}
-"""Those of answers that are for one principal."""
+"""The headers of responses for one principal."""
 _KEPT = {"Cache-Control": "public, max-age=31536000, immutable"}
 
 _MEDIA_TYPES = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
@@ -53,7 +53,7 @@ NAVIGATION = (
 def html_page(
     template: str, *, status: int = 200, section: str = "Catalogs", **context: Any
 ) -> Response:
-    """Return a page. Everything in the context is escaped.
+    """Render a page. All values of the context are escaped.
 
     Args:
         section: The entry of `NAVIGATION` that it belongs to.
@@ -71,7 +71,7 @@ def static_file(name: str) -> Response | None:
 
 
 def format_bytes(count: float) -> str:
-    """Return a size in the units of files: ``1.5 MB``."""
+    """Return a size in decimal units: ``1.5 MB``."""
     for unit in ("B", "kB", "MB", "GB", "TB"):
         if count < 1000:
             return f"{count:.3g} {unit}" if unit != "B" else f"{count:.0f} B"
@@ -87,7 +87,7 @@ def format_seconds(seconds: float | None) -> str:
 
 
 def format_count(count: int | None) -> str:
-    """Return a number with its thousands apart; a dash for None."""
+    """Return a number with thousands separators; a dash for None."""
     return _DASH if count is None else f"{count:,}"
 
 

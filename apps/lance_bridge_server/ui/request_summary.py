@@ -1,4 +1,4 @@
-"""The requests of a server in numbers: how many, how many failed, and how long they took."""
+"""Summarizes the requests of a server: count, errors and duration."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ class OperationSummary:
     operation: str
     requests: int
     errors: dict[str, int]
-    """How many had which code, of those that failed."""
+    """The number of failed requests, by code."""
     median: float | None
-    """Seconds that half of them took at most, about; None if it is not known."""
+    """The approximate median duration in seconds; None if unknown."""
     slowest: float | None
-    """Seconds that 95 % of them took at most, about."""
+    """The approximate 95th percentile of the duration in seconds; None if unknown."""
 
 
 def summarize(metrics: Metrics) -> list[OperationSummary]:
-    """Return the numbers of each operation, those with most requests first."""
+    """Return the summary of each operation, ordered by the number of requests."""
     codes: dict[str, dict[str, int]] = defaultdict(dict)
     for each in metrics.samples("lance_bridge_requests"):
         if each.name.endswith("_total"):
@@ -54,7 +54,7 @@ def quantile(buckets: Mapping[float, float], share: float) -> float | None:
     """Return a quantile of a histogram, as Prometheus' ``histogram_quantile`` does.
 
     Args:
-        buckets: How many values are not above each limit, infinity among them.
+        buckets: How many values are at most each limit, including infinity.
     """
     limits = sorted(buckets)
     wanted = share * buckets[limits[-1]] if limits else 0.0

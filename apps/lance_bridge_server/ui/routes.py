@@ -1,4 +1,4 @@
-"""The routes of the catalog page: authentication, limits and errors of every page are here."""
+"""The routes of the catalog page, with the authentication, limits and errors of every page."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ Show = Callable[[UiRequest], Awaitable[Response]]
 
 @dataclass(frozen=True)
 class Page:
-    """A page: its name for metrics and the audit log, its route, and what makes it."""
+    """A page: its name for metrics and the audit log, its route, and its function."""
 
     name: str
     path: str
     show: Show
     method: str = "GET"
     is_public: bool = False
-    """Whether it is for those, too, who have not signed in."""
+    """Whether it is also served to users who have not signed in."""
     is_read: bool = True
     """Whether it changes nothing in a catalog."""
 
     def operation(self) -> Operation:
-        """Return the page as an operation, which metrics and the audit log record."""
+        """Return the operation that metrics and the audit log record for the page."""
         method, is_read = self.method, self.is_read
         return Operation(self.name, self.path, BaseModel, Body.NONE, method=method, is_read=is_read)
 
@@ -140,7 +140,7 @@ def _route(
 
 
 async def _show(sign_in: SignIn, ui: UiRequest, process: Process, page: Page) -> Response:
-    """Return a page for its principal, which `SignIn.identify` finds."""
+    """Authenticate and admit a request, and return its page."""
     state = ui.http.state
     await sign_in.identify(ui.http, is_required=not page.is_public)
     if state.principal is not None:

@@ -1,4 +1,4 @@
-"""Which rows a page shows, as its address says it."""
+"""The query in the address of a page of rows."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ METRICS = ("l2", "cosine", "dot", "hamming")
 
 @dataclass(frozen=True)
 class RowQuery:
-    """Which rows are read, and in which order."""
+    """The rows to read, and their order."""
 
     filter: str = ""
     """An SQL predicate."""
     text: str = ""
     """Words for a full-text search."""
     near: str = ""
-    """A vector, or ``row:ID`` for that of a row: the rows nearest to it are found."""
+    """A vector to search for the nearest rows, or ``row:ID`` for the vector of a row."""
     column: str = ""
-    """The column of vectors that is searched; empty for the default."""
+    """The vector column to search; empty for the default."""
     metric: str = ""
-    """How distances are measured; empty for the default."""
+    """The distance metric; empty for the default."""
     sort: str = ""
     """A column, with ``-`` before it for a descending order."""
     size: int = 20
@@ -33,7 +33,7 @@ class RowQuery:
 
     @property
     def is_search(self) -> bool:
-        """Whether rows are found by a vector or a text."""
+        """Whether it searches by a vector or a text."""
         return bool(self.text or self.near)
 
     @property
@@ -47,8 +47,8 @@ class RowQuery:
         """Return the fields of QueryTable.
 
         Args:
-            vector: What `near` stands for.
-            count: How many rows are wanted.
+            vector: The vector of `near`.
+            count: How many rows to read.
         """
         fields: dict[str, Any] = {"k": count, "offset": self.offset, "vector": {}}
         if self.filter:
@@ -65,21 +65,21 @@ class RowQuery:
         return fields
 
     def order_of(self, column: str) -> str:
-        """Return in which order a column is sorted, as ``aria-sort`` has it; or an empty text."""
+        """Return the value of ``aria-sort`` for a column; empty if it is not sorted."""
         if self.sort == column:
             return "ascending"
         return "descending" if self.sort == f"-{column}" else ""
 
     def sorted_by(self, column: str) -> RowQuery:
-        """Return the query sorted by a column: descending if it is ascending already."""
+        """Return the query sorted by a column, descending if it is already sorted ascending."""
         return replace(self, sort=f"-{column}" if self.sort == column else column, offset=0)
 
     def at_offset(self, offset: int) -> RowQuery:
-        """Return the query from another row on."""
+        """Return the query with another offset."""
         return replace(self, offset=max(0, offset))
 
     def near_row(self, row: int, column: str) -> RowQuery:
-        """Return the query for the rows nearest to one of the table."""
+        """Return the query for the rows nearest to a row of the table."""
         return replace(self, near=f"row:{row}", column=column, text="", sort="", offset=0)
 
 
@@ -87,7 +87,7 @@ _TEXTS = ("filter", "text", "near", "column", "metric", "sort")
 
 
 def requested_rows(ui: UiRequest) -> RowQuery:
-    """Return the query in the address of a page. Sizes that no form has become the next one."""
+    """Return the query in the address of a page. The size is rounded up to one of `SIZES`."""
     given: dict[str, Any] = {name: ui.text(name) for name in _TEXTS}
     return replace(
         RowQuery(**given), size=_size(ui.text("size")), offset=_number(ui.text("offset"))

@@ -1,4 +1,4 @@
-"""Rows of a query, as many as a page can show: limited in number, bytes and time."""
+"""Reads the rows of a query for a page, limited in number, bytes and time."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from .time_travel import State
 from .ui_request import UiRequest
 
 ROW_ID = "_rowid"
-"""The column of the identifiers of rows, in filters and results."""
+"""The column of row identifiers, in filters and results."""
 
 MAX_BYTES = 8 << 20
-"""Of the rows of a page, in memory."""
+"""The largest size of a page's rows in memory."""
 _SECONDS = 15.0
 
 
@@ -30,10 +30,10 @@ class Sample:
 
 
 def read_sample(result: Any, max_bytes: int = MAX_BYTES) -> Sample:
-    """Return the rows of a query's result; fewer if they are too large or take too long.
+    """Return the rows of a query's result, or fewer if they are too large or take too long.
 
     Args:
-        result: A reader, the answer of another library's namespace, or its bytes.
+        result: A reader, the response of another library's namespace, or its bytes.
         max_bytes: The size of the rows in memory.
 
     Raises:
@@ -57,12 +57,12 @@ def read_sample(result: Any, max_bytes: int = MAX_BYTES) -> Sample:
 
 
 def _rows_that_fit(batch: pa.RecordBatch, room: int) -> int:
-    """Return how many rows of a batch are in a number of bytes, about, and at least one."""
+    """Return approximately how many rows of a batch fit in ``room`` bytes; at least one."""
     return max(1, int(batch.num_rows * room / max(batch.nbytes, 1)))
 
 
 async def read_value(ui: UiRequest, state: State, column: str, row: str) -> Any:
-    """Return a value of the table that the page shows; None if the row does not exist.
+    """Return a value of the page's table, or None if the row does not exist.
 
     Args:
         row: The identifier of the row, in digits.

@@ -1,4 +1,4 @@
-"""Finding the rows of a query: with the vector that it means, and its errors by field."""
+"""Runs the query of a page of rows, and finds the field of the form that an error is about."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from .ui_request import Part, UiRequest, error_text
 
 _ROW = re.compile(r"row:([0-9]{1,20})")
 _MOST_NUMBERS = 100_000
-_OF_THE_QUERY = (InvalidInputError, TableColumnNotFoundError)
-"""Errors that a change of the query can fix; others are about no field of it."""
+_QUERY_ERRORS = (InvalidInputError, TableColumnNotFoundError)
+"""Errors that a change of the query can fix. Others are about no field of the form."""
 _FIELDS = ("filter", "near", "text", "sort")
-"""Those of the form that a query can be wrong in."""
+"""The fields of the form that can be wrong."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a query found, or why it found nothing."""
+    """The result of a query, or its error."""
 
     found: Part[Any]
     field: str = ""
@@ -40,7 +40,7 @@ class Outcome:
 
     @property
     def message(self) -> str:
-        """The error's message, without the operation's name; empty where there is none."""
+        """The error's message; empty if there is no error."""
         return error_text(self.found.error) if self.found.error else ""
 
 
@@ -54,18 +54,18 @@ async def find_rows(
     count: int,
     with_row_id: bool = False,
 ) -> Outcome:
-    """Read the rows of a query on the table of a page.
+    """Read the rows of a query on a page's table.
 
     Args:
-        vector_columns: The table's columns of vectors.
-        read: Makes of the result what is wanted, in the operation's thread.
+        vector_columns: The table's vector columns.
+        read: Converts the result, in the operation's thread.
         count: How many rows to read.
     """
     if query.near and not query.column:
         query = replace(query, column=_default_column(vector_columns))
     try:
         vector = await _vector_of(ui, state, query, vector_columns)
-    except _OF_THE_QUERY as error:
+    except _QUERY_ERRORS as error:
         return Outcome(Part(error=error), "near")
     except LanceNamespaceError as error:
         return Outcome(Part(error=error))
@@ -76,19 +76,19 @@ async def find_rows(
         **query.fields(vector, count),
     }
     found = await ui.attempt("query_table", fields, read)
-    if not isinstance(found.error, _OF_THE_QUERY):
+    if not isinstance(found.error, _QUERY_ERRORS):
         return Outcome(found)
-    return await _with_field(ui, fields, query, vector, found)
+    return await _find_wrong_field(ui, fields, query, vector, found)
 
 
-async def _with_field(
+async def _find_wrong_field(
     ui: UiRequest,
     fields: Mapping[str, Any],
     query: RowQuery,
     vector: Sequence[float] | None,
     failed: Part[Any],
 ) -> Outcome:
-    """Return a query's error with the field that is wrong: with it alone, a query fails as well."""
+    """Return a query's error with the wrong field: a query with only that field fails, too."""
     given = [each for each in _FIELDS if getattr(query, each)]
     if len(given) == 1:
         return Outcome(failed, given[0])
@@ -98,7 +98,7 @@ async def _with_field(
         alone = replace(query, **others, offset=0)
         of_field = alone.fields(vector if name == "near" else None, 1)
         found = await ui.attempt("query_table", {**kept, **of_field}, _read_nothing)
-        if isinstance(found.error, _OF_THE_QUERY):
+        if isinstance(found.error, _QUERY_ERRORS):
             return Outcome(found, name)
     return Outcome(failed)
 
@@ -108,17 +108,17 @@ def _read_nothing(result: Any) -> None:
 
 
 def _default_column(columns: Sequence[str]) -> str:
-    """Return the column of vectors that is searched by default, as the API has it; or empty."""
+    """Return the vector column that the API searches by default, or an empty string."""
     return "vector" if "vector" in columns else next(iter(columns), "")
 
 
 async def _vector_of(
     ui: UiRequest, state: State, query: RowQuery, columns: Sequence[str]
 ) -> list[float] | None:
-    """Return the vector that a query searches by, or None.
+    """Return the vector to search for, or None.
 
     Raises:
-        InvalidInputError: (13) it is no vector, or a row that does not exist or has none.
+        InvalidInputError: (13) it is not a vector, or its row does not exist or has no vector.
         LanceNamespaceError: The row cannot be read.
     """
     if not query.near:
@@ -136,10 +136,10 @@ async def _vector_of(
 
 
 def parse_vector(text: str) -> list[float]:
-    """Return the numbers in a text: as JSON, or separated by commas or white space.
+    """Return the numbers in a text, as JSON or separated by commas or white space.
 
     Raises:
-        InvalidInputError: (13) it has anything else, or too many numbers.
+        InvalidInputError: (13) it contains anything else, or too many numbers.
     """
     inner = text.strip().removeprefix("[").removesuffix("]").replace(",", " ").split()
     if not 0 < len(inner) <= _MOST_NUMBERS:

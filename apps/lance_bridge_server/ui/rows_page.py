@@ -1,4 +1,4 @@
-"""The page of a table's rows: a sample of any state of it, filtered, searched and sorted."""
+"""The page of a table's rows, of any version, filtered, searched and sorted."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SORTED_KINDS = ("text", "number", "other")
 _RANKS = ("_distance", "_score", "_relevance_score")
 """Columns that a search adds; they are shown first."""
 _MOST_BYTES = 120_000
-"""Of the cells of a page."""
+"""The largest size of a page's cells."""
 _MOST_COLUMNS = 50
 _MOST_SORTED = 100
 """Columns that the form offers to sort by; headings have links."""
@@ -43,23 +43,23 @@ class Heading:
     name: str
     type: str
     sort_address: str = ""
-    """The page sorted by it; empty if it cannot be sorted by."""
+    """The address of the page sorted by it; empty if that is not possible."""
     order: str = ""
     """``ascending`` or ``descending`` if rows are sorted by it."""
 
 
 @dataclass(frozen=True)
 class RowsView:
-    """What the page of a query links to, and how its rows are shown."""
+    """The links and the displayed rows of a query's page."""
 
     path: list[str]
     state: State
     query: RowQuery
     columns: dict[str, ColumnLine]
-    """The table's outermost columns by name."""
+    """The table's top-level columns by name."""
     sample: Sample | None
     version: int | None
-    """That of the table in its state."""
+    """The table's version in the state."""
 
     def page_of(self, query: RowQuery) -> str:
         """Return the address of the page of another query."""
@@ -67,19 +67,19 @@ class RowsView:
 
     @property
     def downloads(self) -> list[tuple[str, str]]:
-        """The formats of files, each with the address of the rows in it."""
+        """The file formats, each with the address of the download."""
         given = {"at": self.state.text, **self.query.parameters}
         return [(each, address("download", self.path, format=each, **given)) for each in FORMATS]
 
     @property
     def previous_page(self) -> str:
-        """The address of the rows before; empty if there are none."""
+        """The address of the previous rows; empty if there are none."""
         query = self.query
         return self.page_of(query.at_offset(query.offset - query.size)) if query.offset else ""
 
     @property
     def next_page(self) -> str:
-        """The address of the rows after; empty if there are none."""
+        """The address of the next rows; empty if there are none."""
         query = self.query
         shown = len(self.lines)
         has_more = self.sample is not None and self.sample.table.num_rows > shown
@@ -92,7 +92,7 @@ class RowsView:
 
     @cached_property
     def lines(self) -> list[list[Cell]]:
-        """The cells of each row, of as many rows as a page has room for; at least one."""
+        """The cells of each row, for as many rows as fit on a page, but at least one."""
         if self.sample is None:
             return []
         table = self.sample.table.slice(0, self.query.size)
@@ -108,7 +108,7 @@ class RowsView:
 
     @property
     def notes(self) -> list[str]:
-        """What is left out of the page, for the room that it takes."""
+        """Notes about rows and columns that do not fit on the page."""
         notes = []
         if self.sample and len(self.lines) < min(self.sample.table.num_rows, self.query.size):
             notes.append("A page has no room for more of these rows")
@@ -150,7 +150,7 @@ class RowsView:
 
 
 async def show_rows(ui: UiRequest) -> Response:
-    """Return the page of rows. A query that fails leaves the page with its form and the error."""
+    """Return the page of rows. If the query fails, the page shows its form and the error."""
     path = ui.names
     state = await requested_state(ui, path)
     query = requested_rows(ui)
@@ -189,7 +189,7 @@ async def show_rows(ui: UiRequest) -> Response:
 
 
 def _values(column: Any) -> list[Any]:
-    """Return the values of a column; those that Python cannot have as text."""
+    """Return the values of a column, as text if Python cannot represent them."""
     values = []
     for each in column:
         try:

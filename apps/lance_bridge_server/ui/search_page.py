@@ -21,14 +21,14 @@ from .visible_namespace import VisibleNamespace
 
 _SECONDS = 15.0
 _GRACE_SECONDS = 15.0
-"""For the calls that are running when the time is over."""
+"""Extra time for calls that are running when the time is over."""
 _MOST_MATCHES = 200
 _LONGEST = 300
 
 
 @dataclass(frozen=True)
 class Found:
-    """A table with what matched in it."""
+    """A table with its matching text."""
 
     name: str
     address: str
@@ -38,13 +38,13 @@ class Found:
 
 @dataclass(frozen=True)
 class Results:
-    """What a search found, and what it could not search."""
+    """The tables that a search found, and the catalogs and tables that it could not search."""
 
     found: list[Found] = field(default_factory=list)
     has_more: bool = False
     unavailable: Mapping[str, str] = field(default_factory=dict)
     unread: int = 0
-    """Tables of which only the name was searched."""
+    """The number of tables of which only the name was searched."""
 
 
 async def show_search(ui: UiRequest) -> Response:

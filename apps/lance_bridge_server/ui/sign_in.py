@@ -1,4 +1,4 @@
-"""Who asks for a page: a request's own credentials, or the session of its browser."""
+"""Authenticates requests for pages, by their own credentials or by a session."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from .rendering import PRIVATE_HEADERS
 LOGIN_PAGE = "login"
 _SEE_OTHER = 303
 _MAX_COOKIE = 3_800
-"""Bytes; browsers keep 4096 with the name and the attributes."""
+"""In bytes. Browsers allow 4096 with the name and the attributes."""
 
 
 class SignIn:
-    """Finds who asks for pages, and begins and ends sessions."""
+    """Finds the principal of pages, and starts and ends sessions."""
 
     def __init__(self, gateway: Gateway, process: Process) -> None:
         self.login = gateway.login
@@ -37,14 +37,14 @@ class SignIn:
         self._authenticator = gateway.authenticator
 
     async def identify(self, request: Request, *, is_required: bool = True) -> None:
-        """Find who asks for a page: ``principal`` and ``session`` of the request's state.
+        """Set ``principal`` and ``session`` of the request's state.
 
-        That is the principal that the API would find for the same request; without credentials,
-        the one of the session cookie.
+        The principal is the same that the API would find for the request; without credentials, it
+        is the principal of the session cookie.
 
         Raises:
             UnauthenticatedError: (16) the request has wrong credentials, or none and needs some.
-            ServiceUnavailableError: (17) what could check them does not answer.
+            ServiceUnavailableError: (17) the service that checks them does not respond.
         """
         state = request.state
         state.cookies = cookies = Cookies(request, self.login.address)
@@ -59,10 +59,10 @@ class SignIn:
             raise UnauthenticatedError("This server needs credentials, and the request has none")
 
     def begin(self, request: Request, identity: Identity, target: str) -> Response:
-        """Begin a session, and go to a page.
+        """Start a session, and return a redirect to a page.
 
         Raises:
-            InvalidInputError: (13) what the session must keep is too much for a cookie.
+            InvalidInputError: (13) the session is too large for a cookie.
         """
         content = self._sessions.begin(identity)
         if len(content) > _MAX_COOKIE:
@@ -77,14 +77,14 @@ class SignIn:
         return redirect(safe_target(target))
 
     def end(self, request: Request) -> Response:
-        """End the session, and go to the page for signing in."""
+        """End the session, and return a redirect to the page for signing in."""
         cookies: Cookies = request.state.cookies
         cookies.delete(SESSION)
         cookies.delete(FORM)
         return redirect(address(LOGIN_PAGE))
 
     def ask(self, request: Request) -> Response | None:
-        """Return the way to the page for signing in, and from there back; None if there is none."""
+        """Return a redirect to the page for signing in, which leads back; None if not possible."""
         if not self.login.is_offered or request.method not in ("GET", "HEAD"):
             return None
         observed(request.scope).code = ErrorCode.UNAUTHENTICATED.value
@@ -94,12 +94,12 @@ class SignIn:
 
 
 def redirect(target: str) -> Response:
-    """Return the way to another page, which is got by GET."""
+    """Return a redirect to another page, with the method GET."""
     return RedirectResponse(target, _SEE_OTHER, PRIVATE_HEADERS)
 
 
 def safe_target(target: str) -> str:
-    """Return the address of a page of this server; any other becomes that of the first page."""
+    """Return an address if it is a page of this server, else the address of the first page."""
     path = target.partition("?")[0]
     parts = [unquote(each) for each in path.split("/")]
     is_page = path == ROOT or path.startswith(f"{ROOT}/")

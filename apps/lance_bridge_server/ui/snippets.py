@@ -1,4 +1,4 @@
-"""Lines that read a table through this server, to paste into other programs."""
+"""Code that reads a table through this server, to paste into other programs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _KEY = "LANCE_KEY"
 
 @dataclass(frozen=True)
 class Snippet:
-    """Lines for one program."""
+    """Code for one program."""
 
     title: str
     note: str
@@ -32,14 +32,14 @@ def snippets_for(
     database: str | None,
     has_catalog: bool,
 ) -> list[Snippet]:
-    """Return the lines for each program.
+    """Return the code for each program.
 
     Args:
         base: The address of this server.
-        location: That of the table, for Spark.
+        location: The location of the table, for Spark.
         method: How the principal was authenticated: an anonymous one needs no key.
-        database: What LanceDB calls the table's namespace; without a name it has no lines.
-        has_catalog: Whether the path begins with the name of a catalog, which Spark may know, too.
+        database: LanceDB's name of the table's namespace; None leaves LanceDB out.
+        has_catalog: Whether the path begins with the name of a catalog, which Spark may also have.
     """
     has_key = method != "anonymous"
     lancedb = []
@@ -61,7 +61,7 @@ def snippets_for(
 
 
 def _text(value: object) -> str:
-    """Return a value as Python and Spark's Python write it."""
+    """Return a value as a Python literal."""
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -88,7 +88,7 @@ def _lancedb(base: str, database: str, table: str, has_key: bool) -> str:
 
 
 def _spark(path: Sequence[str], location: str) -> str:
-    """Return lines that load by name where the session has a catalog of the same name."""
+    """Return code that loads by name if the session has a catalog of the same name."""
     load = f"table = {_text(location)}\n"
     if path:
         setting = _text(f"spark.sql.catalog.{path[0]}.impl")

@@ -1,4 +1,4 @@
-"""Numbers of small plots, which templates draw as SVG."""
+"""The data of small plots, which templates draw as SVG."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ BAR_HEIGHT = 40
 
 @dataclass(frozen=True)
 class Bar:
-    """A bar of a plot, from the bottom of a plot that is `BAR_HEIGHT` high."""
+    """A bar of a plot that is `BAR_HEIGHT` high."""
 
     label: str
     value: int
@@ -21,13 +21,13 @@ class Bar:
 
 @dataclass(frozen=True)
 class FragmentPlot:
-    """How rows are spread over fragments."""
+    """The distribution of rows over fragments."""
 
     bars: list[Bar]
 
     @classmethod
     def of(cls, stats: Any) -> FragmentPlot | None:
-        """Return the plot of the statistics of fragments; None without fragments."""
+        """Return the plot of fragment statistics, or None without fragments."""
         if not stats.num_fragments:
             return None
         largest = max(stats.lengths.max, 1)
@@ -36,7 +36,7 @@ class FragmentPlot:
 
 
 def share_percent(part: int | None, rest: int | None) -> float:
-    """Return which part of a whole a number is, in percent, given the other part."""
+    """Return the percentage of a part in its sum with the rest."""
     whole = (part or 0) + (rest or 0)
     return round(100 * (part or 0) / whole, 1) if whole else 0.0
 
@@ -44,7 +44,7 @@ def share_percent(part: int | None, rest: int | None) -> float:
 def line_points(values: Sequence[float], width: float, height: float) -> str:
     """Return numbers as points of an SVG polyline, from left to right, lowest at the bottom.
 
-    Not finite numbers are left out.
+    Numbers that are not finite are left out.
     """
     finite = [each for each in values if abs(each) < float("inf")]
     if not finite:

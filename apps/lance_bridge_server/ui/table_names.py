@@ -1,6 +1,7 @@
-"""Names of tables for pages. A listing that takes long is kept for a while.
+"""Names of tables for pages. Slow listings are cached.
 
-Catalogs list all names of a namespace in one call, so that each page of a large one costs the same.
+Catalogs list all names of a namespace in one call, so each page of a large namespace would cost as
+much as the whole listing.
 """
 
 from __future__ import annotations
@@ -28,30 +29,30 @@ from ..authorization.accesses import catalog_of
 _log = logging.getLogger(__name__)
 
 _LONG_SECONDS = 0.2
-"""What takes less is listed each time."""
+"""Faster listings are not cached."""
 _FRESH_SECONDS = 30.0
-"""How long names are shown without listing them again."""
+"""How long names are used without listing them again."""
 _MOST_SECONDS = 600.0
-"""How long they are shown at most, while they are listed in the background."""
+"""How long they are used at most, while they are listed in the background."""
 _MOST_LISTINGS = 16
 
 
 @dataclass
-class _Kept:
-    """The names of one namespace."""
+class _CachedNames:
+    """The cached names of one namespace."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
-    """Held while they are listed, so that requests at the same time list once."""
+    """Held while they are listed, so that concurrent requests list only once."""
     names: list[str] = field(default_factory=list)
     listed_at: float = float("-inf")
     """By `time.monotonic`."""
 
     def age(self) -> float:
-        """Return for how many seconds the names are known."""
+        """Return the age of the names in seconds."""
         return time.monotonic() - self.listed_at
 
     def list_again(self, namespace: LanceBridgeNamespace, path: Path) -> list[str]:
-        """List the names, and keep them if that took long. Raises what the catalog raises."""
+        """List the names, and cache them if that took long. Raises what the catalog raises."""
         started = time.monotonic()
         page = PageRequest("names", None, None)
         names, _ = namespace.tables.list(path, page)
@@ -64,13 +65,12 @@ class _Kept:
 class TableNames:
     """The names of Lance tables, by catalog and namespace. Safe to share between threads.
 
-    They are the catalog's for one of its namespace objects: what a principal may see of them is
-    filtered after each call.
+    They are cached for each namespace object, and filtered for the principal after each call.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: weakref.WeakKeyDictionary[Any, OrderedDict[Path, _Kept]]
+        self._kept: weakref.WeakKeyDictionary[Any, OrderedDict[Path, _CachedNames]]
         self._kept = weakref.WeakKeyDictionary()
 
     def list_tables(self, namespace: LanceNamespace, request: Any) -> api.ListTablesResponse:
@@ -88,26 +88,26 @@ class TableNames:
         return api.ListTablesResponse(tables=found[start:end], page_token=token)
 
     def _names(self, namespace: LanceBridgeNamespace, path: Path) -> list[str]:
-        kept = self._of(namespace, path)
+        kept = self._cached_names(namespace, path)
         if _FRESH_SECONDS < kept.age() <= _MOST_SECONDS:
             self._refresh(kept, namespace, path)
         if kept.age() <= _MOST_SECONDS:
             return kept.names
         with kept.lock:
-            fresh = kept.age() <= _FRESH_SECONDS  # another request has listed them meanwhile
+            fresh = kept.age() <= _FRESH_SECONDS  # another request may have listed them
             return kept.names if fresh else kept.list_again(namespace, path)
 
-    def _of(self, namespace: LanceBridgeNamespace, path: Path) -> _Kept:
+    def _cached_names(self, namespace: LanceBridgeNamespace, path: Path) -> _CachedNames:
         with self._lock:
             listings = self._kept.setdefault(namespace, OrderedDict())
-            found = listings.setdefault(path, _Kept())
+            found = listings.setdefault(path, _CachedNames())
             listings.move_to_end(path)
             if len(listings) > _MOST_LISTINGS:
                 listings.popitem(last=False)
             return found
 
-    def _refresh(self, kept: _Kept, namespace: LanceBridgeNamespace, path: Path) -> None:
-        """List names in the background, unless that is being done."""
+    def _refresh(self, kept: _CachedNames, namespace: LanceBridgeNamespace, path: Path) -> None:
+        """List names in the background, unless that is already running."""
         if kept.lock.acquire(blocking=False):
             context = contextvars.copy_context()
             threading.Thread(
@@ -115,7 +115,7 @@ class TableNames:
             ).start()
 
 
-def _list_and_release(kept: _Kept, namespace: LanceBridgeNamespace, path: Path) -> None:
+def _list_and_release(kept: _CachedNames, namespace: LanceBridgeNamespace, path: Path) -> None:
     try:
         kept.list_again(namespace, path)
     except LanceNamespaceError as error:

@@ -1,4 +1,4 @@
-"""The pages about a table but its rows: overview, versions, and lines to connect with."""
+"""The pages about a table except its rows: overview, versions, and code to connect."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from .versions import load_history, load_references
 _MOST_INDICES = 100
 _DOCTOR_SECONDS = 5.0
 _CATALOG = "CATALOG"
-"""The name, in commands, of a catalog that is the root: the server knows none."""
+"""The placeholder in commands for the name of a root catalog, which the server does not know."""
 
 
 def describe(ui: UiRequest, path: Sequence[str], state: State) -> Any:
-    """Return the description of a table with its schema, when it is awaited."""
+    """Return an awaitable of the description of a table with its schema."""
     fields = {
         "id": list(path),
         "load_detailed_metadata": True,
@@ -53,7 +53,7 @@ async def show_overview(ui: UiRequest) -> Response:
         ui.attempt("describe_table", {"id": path}, seconds=_DOCTOR_SECONDS, method=_diagnose),
     )
     if state.version is not None:
-        stats = Part()  # they are those of the latest version
+        stats = Part()  # they are about the latest version only
     return html_page(
         "table.html",
         principal=ui.principal,
@@ -77,7 +77,7 @@ async def show_overview(ui: UiRequest) -> Response:
 
 
 def _diagnose(namespace: LanceNamespace, request: Any) -> tuple[Finding, ...] | None:
-    """Return what the doctor finds about a table; None for catalogs that it does not know."""
+    """Return the doctor's findings about a table, or None for unsupported catalogs."""
     names = list(request.id)
     child = catalog_of(namespace, tuple(names))
     if not isinstance(child, LanceBridgeNamespace):
@@ -91,7 +91,7 @@ def _count_of(result: Any) -> int:
 
 
 def _deleted_share(table: Any, rows: Part[int]) -> float:
-    """Return which part of the rows in files is deleted, in percent."""
+    """Return the percentage of deleted rows in the files."""
     if table.stats is None or rows.value is None:
         return 0.0
     deleted = int(table.stats.num_deleted_rows)
@@ -123,7 +123,7 @@ async def show_versions(ui: UiRequest) -> Response:
 
 
 async def show_connect(ui: UiRequest) -> Response:
-    """Return the page with lines to read a table from other programs."""
+    """Return the page with code to read a table from other programs."""
     path = ui.names
     tree, table = await together(
         load_tree(ui, path, is_table=True),

@@ -1,4 +1,4 @@
-"""Creating a tag: a form, a page that says what will be done, and the tag."""
+"""The pages for creating a tag: the form, and its confirmation."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from .time_travel import State
 from .tree import load_tree
 from .ui_request import UiRequest, error_text, together
 
-_OF_THE_FIELDS = (InvalidInputError, TableTagAlreadyExistsError, TableVersionNotFoundError)
-"""Errors that the form shows; others have pages of their own."""
+_FORM_ERRORS = (InvalidInputError, TableTagAlreadyExistsError, TableVersionNotFoundError)
+"""Errors that the form shows. Others have their own pages."""
 _MOST_DIGITS = 18
 
 
 @dataclass(frozen=True)
 class TagPages:
-    """The pages of creating a tag."""
+    """The pages for creating a tag."""
 
     forms: Forms
 
@@ -41,14 +41,14 @@ class TagPages:
         return await self._page(ui, ui.text("name"), ui.text("version"))
 
     async def create(self, ui: UiRequest) -> Response:
-        """Create the tag, and go to the table's versions."""
+        """Create the tag, and return a redirect to the table's versions."""
         fields = await self.forms.read(ui.http)
         name, version = fields.get("name", ""), fields.get("version", "")
         path = ui.names
         try:
             request = {"id": path, "tag": name, "version": _version(version)}
             await ui.call("create_table_tag", request)
-        except _OF_THE_FIELDS as error:
+        except _FORM_ERRORS as error:
             return await self._page(ui, name, version, error)
         return redirect(address("versions", path))
 

@@ -1,6 +1,6 @@
-"""Which state of a table a page shows: the latest, a version, a tag or a branch.
+"""The state of a table that a page shows: the latest, a version, a tag or a branch.
 
-In an address it is the parameter ``at``: ``v5``, ``tag:stable`` or ``branch:trial``.
+In an address, it is the parameter ``at``: ``v5``, ``tag:stable`` or ``branch:trial``.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ class State:
     """A state of a table."""
 
     text: str = ""
-    """As in an address; empty for the latest."""
+    """The value in an address; empty for the latest."""
     version: int | None = None
     branch: str | None = None
 
     @property
     def fields(self) -> dict[str, Any]:
-        """The fields of requests that can read it."""
+        """The fields of requests that read the state."""
         return {"version": self.version, "branch": self.branch}
 
     @property
@@ -41,7 +41,7 @@ async def requested_state(ui: UiRequest, path: Sequence[str]) -> State:
     """Return the state of a table that the address of a page names.
 
     Raises:
-        InvalidInputError: (13) it is none of the forms.
+        InvalidInputError: (13) it has none of the forms.
         TableTagNotFoundError: (8)
     """
     text = ui.text("at")

@@ -1,4 +1,4 @@
-"""The tree beside each page: the catalogs, opened down to what the page shows."""
+"""The tree beside each page: the catalogs, opened down to the object on the page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .addresses import address
 from .ui_request import Part, UiRequest, together
 
 _NAMES = 50
-"""How many names of a level are shown; its page has the others."""
+"""How many names of a level are shown. The level's page has the others."""
 _SECONDS = 5.0
 
 
@@ -28,10 +28,10 @@ class Node:
     message: str = ""
     """Why its children are missing."""
     more: str = ""
-    """The address of the page with all its children, if some are left out."""
+    """The address of the page with all children, if some are left out."""
 
     def add_tables(self, path: Sequence[str], names: Sequence[str], *, has_more: bool) -> None:
-        """Add tables to the innermost opened namespace, whose path is given."""
+        """Add tables to the innermost opened namespace, which has the given path."""
         inner = self
         while opened := [each for each in inner.children or () if each.children is not None]:
             inner = opened[0]
@@ -54,16 +54,16 @@ async def load_tree(ui: UiRequest, path: Sequence[str], *, is_table: bool = Fals
     """Return the root of the tree, opened down to a path.
 
     Args:
-        path: That of the page.
-        is_table: Whether it is that of a table. Its siblings are not listed: there may be many.
+        path: The path of the object on the page.
+        is_table: Whether that is a table. Its siblings are not listed, because there may be many.
     """
     opened = list(path[:-1] if is_table else path)
-    levels = await together(*(_level(ui, opened[:depth]) for depth in range(len(opened) + 1)))
+    levels = await together(*(_load_level(ui, opened[:depth]) for depth in range(len(opened) + 1)))
     root = node = _node([], levels[0], opened[:1])
     for depth, level in enumerate(levels[1:], 1):
         at = opened[:depth]
         inner = _node(at, level, opened[depth : depth + 1])
-        _replace(node, inner)
+        _replace_child(node, inner)
         node = inner
     if is_table:
         node.children = [*(node.children or ()), Node(path[-1], "", True, True)]
@@ -74,7 +74,7 @@ async def load_tree(ui: UiRequest, path: Sequence[str], *, is_table: bool = Fals
     return root
 
 
-async def _level(ui: UiRequest, path: Sequence[str]) -> _Level:
+async def _load_level(ui: UiRequest, path: Sequence[str]) -> _Level:
     fields = {"id": list(path), "limit": _NAMES}
     part = await ui.attempt("list_namespaces", fields, seconds=_SECONDS)
     if part.error is not None:
@@ -84,12 +84,12 @@ async def _level(ui: UiRequest, path: Sequence[str]) -> _Level:
 
 
 def is_no_level(part: Part[object]) -> bool:
-    """Return whether a listing failed as the level holds no objects of its kind."""
+    """Return whether a listing failed because the level cannot contain such objects."""
     return isinstance(part.error, (InvalidInputError, UnsupportedOperationError))
 
 
 def _node(path: Sequence[str], level: _Level, shown: Iterable[str]) -> Node:
-    """Return an opened namespace. Args: shown: A name in it that may come after the first ones."""
+    """Return an opened namespace. Args: shown: Names to show even if they are not in the level."""
     names = [*(each for each in shown if each not in level.names), *level.names]
     return Node(
         path[-1] if path else "",
@@ -100,6 +100,6 @@ def _node(path: Sequence[str], level: _Level, shown: Iterable[str]) -> Node:
     )
 
 
-def _replace(node: Node, inner: Node) -> None:
-    """Put an opened namespace in the place of the same one that is not."""
+def _replace_child(node: Node, inner: Node) -> None:
+    """Replace a closed child by the same namespace opened."""
     node.children = [inner if each.name == inner.name else each for each in node.children or ()]

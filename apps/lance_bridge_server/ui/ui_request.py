@@ -1,4 +1,4 @@
-"""A request for a page, and the operations that the page is made of."""
+"""A request for a page, and the operations that the page runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 OPERATION_BY_NAME = {each.name: each for each in OPERATIONS}
 _SECONDS = 20.0
-"""How long an operation may take; a page without the part that it is for comes then."""
+"""How long an operation may take. After that, the page lacks its part."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Part(Generic[T]):
 
     @property
     def message(self) -> str:
-        """Why it is missing, as the principal may read it; empty where it is not."""
+        """Why it is missing, without secrets and addresses; empty if it is not missing."""
         return error_text(self.error) if self.error else ""
 
     def require(self) -> T:
@@ -45,7 +45,7 @@ class Part(Generic[T]):
 
 @dataclass(frozen=True)
 class UiRequest:
-    """A request for a page, by a principal that is authenticated."""
+    """A request for a page."""
 
     gateway: Gateway
     http: Request
@@ -58,11 +58,11 @@ class UiRequest:
 
     @property
     def names(self) -> list[str]:
-        """Those of the namespace or table that the page shows. Raises InvalidInput (13)."""
+        """The names of the namespace or table that the page shows. Raises InvalidInput (13)."""
         return names_in(self.http.path_params.get("path", ""))
 
     def text(self, name: str) -> str:
-        """Return a parameter of the query without white space around it, or an empty text."""
+        """Return a parameter of the query, stripped of white space, or an empty string."""
         return self.http.query_params.get(name, "").strip()
 
     async def call(
@@ -74,11 +74,11 @@ class UiRequest:
         *,
         method: Method | None = None,
     ) -> Any:
-        """Carry out an operation for the principal; see `Gateway.call`.
+        """Run an operation for the principal; see `Gateway.call`.
 
         Args:
             operation: The method of `lance_namespace.LanceNamespace`.
-            method: What carries it out in place of that.
+            method: Replaces that method.
 
         Raises:
             LanceNamespaceError: What the operation raises.
@@ -95,12 +95,12 @@ class UiRequest:
         *,
         method: Method | None = None,
     ) -> Part[Any]:
-        """Carry out an operation for a part of the page that can be left out."""
+        """Run an operation for a part of the page, and return its result or error."""
         return await as_part(self.call(operation, fields, read, seconds, method=method))
 
 
 async def as_part(work: Awaitable[T]) -> Part[T]:
-    """Return what work has as its result, or its error of the API."""
+    """Await work, and return its result or its error of the API."""
     try:
         return Part(await work)
     except LanceNamespaceError as error:
@@ -108,9 +108,9 @@ async def as_part(work: Awaitable[T]) -> Part[T]:
 
 
 async def together(*parts: Awaitable[Any]) -> list[Any]:
-    """Do the work for several parts of a page at the same time; return their results in order.
+    """Await several parts of a page concurrently, and return their results in order.
 
-    The first error is raised when all have ended: none goes on after the request was answered.
+    The first error is raised after all have ended, so that none outlives the request.
     """
     results = await asyncio.gather(*parts, return_exceptions=True)
     for each in results:
@@ -120,10 +120,10 @@ async def together(*parts: Awaitable[Any]) -> list[Any]:
 
 
 def public_finding(text: str) -> str:
-    """Return a text of the doctor as clients may read it."""
+    """Return a text of the doctor without secrets and addresses."""
     return public_text(text, ErrorCode.INVALID_INPUT)
 
 
 def error_text(error: LanceNamespaceError) -> str:
-    """Return the message of an error as clients may read it."""
+    """Return the message of an error without secrets and addresses."""
     return public_text(str(error), ErrorCode(error.code))

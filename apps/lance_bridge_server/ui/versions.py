@@ -1,4 +1,4 @@
-"""The history of a table: its versions and what made them, its tags and branches."""
+"""The history of a table: its versions with their transactions, its tags and branches."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from .ui_request import Part, UiRequest, together
 
 _PAGE_SIZE = 20
 _AT_ONCE = 4
-"""How many versions are read at the same time for one page."""
+"""How many versions are read concurrently for one page."""
 _FACTS = {"uuid", "version", "read_version", "operation", "branch"}
-"""Properties that describe a transaction, and are not its writer's."""
+"""Properties of transactions that are not set by writers."""
 _MESSAGE = "__lance_commit_message"
 """The property of a transaction with its writer's message. Source: pylance."""
 _KNOWN = {*_FACTS, PRINCIPAL, _MESSAGE}
@@ -32,7 +32,7 @@ PLOT_WIDTH, PLOT_HEIGHT = 240, 36
 
 @dataclass(frozen=True)
 class VersionLine:
-    """A version, and what its transaction says about it."""
+    """A version with the details of its transaction."""
 
     version: int
     time_millis: int | None
@@ -40,15 +40,15 @@ class VersionLine:
     """Empty if it is not recorded."""
     rows: int | None = None
     added: int | None = None
-    """Rows that are new in it; None if that is not known."""
+    """The number of rows that it added; None if unknown."""
     removed: int | None = None
-    """Rows of the version before that are not in it; None if that is not known."""
+    """The number of rows that it removed; None if unknown."""
     principal: str = ""
-    """For whom a server made it."""
+    """The principal for whom a server created it."""
     message: str = ""
-    """What its writer says about it."""
+    """Its writer's message."""
     properties: Mapping[str, str] = field(default_factory=dict)
-    """What its writer recorded besides, such as who it is."""
+    """Further properties that its writer recorded."""
     tags: Sequence[str] = ()
 
 
@@ -60,7 +60,7 @@ class History:
     next_page: str = ""
     first_page: str = ""
     points: str = ""
-    """The number of rows over the versions, for a polyline."""
+    """The points of a polyline of the number of rows by version."""
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ async def _read_lines(
 async def _read_version(
     ui: UiRequest, slots: asyncio.Semaphore, path: Sequence[str], branch: str | None, version: int
 ) -> tuple[int | None, VersionChange]:
-    """Return the number of rows of a version, and what it changed, as far as they are known."""
+    """Return the number of rows of a version and its change, as far as they are known."""
     async with slots:
         fields = {"id": list(path), "version": version, "branch": branch}
         rows = await ui.attempt("count_table_rows", fields)
@@ -166,9 +166,9 @@ async def _read_version(
 
 
 def _describe_change(namespace: LanceNamespace, request: Any, branch: str | None) -> VersionChange:
-    """Return what a version changed. The identifier is the table's, with the version after it.
+    """Return the change of a version. The identifier is the table's, followed by the version.
 
-    The API has no name for transactions of branches, and does not say how many rows they add.
+    The API cannot identify transactions of branches, and does not report the number of added rows.
     """
     *names, version = request.id
     child: Any = catalog_of(namespace, tuple(names))

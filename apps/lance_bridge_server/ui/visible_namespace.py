@@ -16,9 +16,9 @@ from .ui_request import OPERATION_BY_NAME, UiRequest
 
 @dataclass
 class VisibleNamespace(LanceNamespace):
-    """Lists and describes what is in one namespace, with identifiers that begin there.
+    """Lists and describes the objects in one namespace, with identifiers relative to it.
 
-    Each call is authorized and recorded as one of the API. It is made in the thread of the caller.
+    Each call is authorized and recorded like a call of the API, and runs in the calling thread.
     """
 
     ui: UiRequest
@@ -28,7 +28,7 @@ class VisibleNamespace(LanceNamespace):
     """By `time.monotonic`. No call is made after it."""
 
     def namespace_id(self) -> str:
-        """Return what identifies the namespace."""
+        """Return the id of the namespace."""
         return f"VisibleNamespace {{ parent: {self.parent} }}"
 
     def list_namespaces(self, request: api.ListNamespacesRequest) -> api.ListNamespacesResponse:

@@ -1,7 +1,7 @@
 """lance-bridge serve: the Lance REST specification and LanceDB's remote protocol over catalogs.
 
-`app_from_environment` makes the application for another ASGI server. It is imported when it is
-first used: ``lance-bridge serve --help`` needs none of what it imports.
+`app_from_environment` creates the application for another ASGI server. It is imported on first use,
+so that ``lance-bridge serve --help`` does not wait for its imports.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -1,7 +1,7 @@
-"""Addresses of what is behind the server: its log has them, and its answers do not.
+"""Network addresses of backends: they are logged, and removed from responses.
 
-Errors of catalogs and of storage name what could not be reached, which may be the names of internal
-hosts. Locations of tables stay: they are part of answers.
+Errors of catalogs and of storage name the address that could not be reached, which may be an
+internal host. Locations of tables are kept, because responses contain them anyway.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ HOSTS = SecretValues(_SHOWN)
 
 
 def hosts_of(namespace: LanceNamespace, properties: Mapping[str, str]) -> Iterator[str]:
-    """Yield the names of the hosts in a catalog's properties; in quotes if they could be words."""
+    """Yield the host names in a catalog's properties, in quotes if they could be common words."""
     for key, value in property_texts_of(namespace, properties).items():
         found = _HOST.findall(value) or ([value] if key == "host" else [])
         yield from (each if "." in each else f"'{each}'" for each in found)
 
 
 def hide_addresses(text: str, *, repeats_request: bool = False) -> str:
-    """Return a text without addresses.
+    """Return a text with its addresses replaced.
 
     Args:
-        repeats_request: Whether it is about what the client has sent, such as a wrong location:
-            only addresses that are known to be of a catalog are hidden.
+        repeats_request: Whether the text repeats a part of the request, such as a wrong location.
+            If so, only thrift addresses and the hosts of catalogs are hidden.
     """
     text = _THRIFT.sub(_SHOWN, text)
     if not repeats_request:

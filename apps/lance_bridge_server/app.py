@@ -47,7 +47,7 @@ def create_app(gateway: Gateway, process: Process | None = None) -> Starlette:
     """Return the application that serves a gateway.
 
     Args:
-        process: The state of this process; by default one that nothing else shares.
+        process: The state of this process; by default a new one.
     """
     process = process or Process()
     routes = [_route(gateway, operation, process) for operation in OPERATIONS]
@@ -143,7 +143,7 @@ async def _on_refused_body(status: int, request: Request, error: Exception) -> R
 
 
 async def _on_fault(request: Request, error: Exception) -> Response:
-    # Outside of all middleware.
+    # Starlette calls this outside of all middleware, so the header is added here.
     headers = {_REQUEST_ID.decode(): request.state.request_id}
     return _answer(request, internal("The request", error), headers)
 
@@ -164,7 +164,7 @@ def _answer(
 
 
 class RawPaths:
-    """Routes by the path as it was sent, so that an encoded slash stays part of a name."""
+    """Routes by the undecoded path, so that an encoded slash stays part of a name."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -178,7 +178,7 @@ class RawPaths:
 
 
 class ResponseHeaders:
-    """Adds the request's id and LanceDB's version of the protocol to every answer."""
+    """Adds the request's id and LanceDB's protocol version to every response."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -198,7 +198,7 @@ class ResponseHeaders:
 
 
 class RequestCount:
-    """Counts a gateway's requests, and releases their rate-limit slots once they are answered."""
+    """Counts a gateway's active requests, and releases their rate-limit slots at their end."""
 
     def __init__(self, app: ASGIApp, gateway: Gateway) -> None:
         self._app = app
@@ -220,7 +220,7 @@ class RequestCount:
 
 
 def _release(scope: Scope) -> None:
-    """Release what a request holds of its principal's limits, if it still does."""
+    """Release the request's rate-limit slot, unless it has been released."""
     release = scope.get("state", {}).pop("release", None)
     if release is not None:
         release()

@@ -1,7 +1,7 @@
-"""Limits for an Arrow IPC stream, checked while it arrives and before memory is taken for it.
+"""Limits for an Arrow IPC stream, checked while it arrives and before memory is allocated for it.
 
-pyarrow allocates as much for a batch as the stream claims: a few bytes can claim gigabytes, and
-compressed zeros become them. So the sizes are read here first, from the flatbuffers of messages.
+pyarrow allocates the size that the stream states for a batch. A few bytes can state gigabytes, and
+compressed zeros can expand to them. So the sizes in the flatbuffers of messages are read first.
 
 Source: Arrow's columnar format, "Encapsulated message format"; Message.fbs.
 """
@@ -20,22 +20,22 @@ _METADATA_BYTES = 16 << 20
 _CONTINUATION = 0xFFFFFFFF
 _DICTIONARY_BATCH, _RECORD_BATCH = 2, 3
 _PREFIX = 8
-"""How many bytes of a compressed buffer say its size before compression."""
+"""Bytes at the start of a compressed buffer that state its uncompressed size."""
 
 
 @dataclass(frozen=True)
 class _Skip:
-    """So many bytes are not needed."""
+    """A number of bytes to skip."""
 
     count: int
 
 
 _Frames = Generator["int | _Skip", bytes, None]
-"""Yields how many bytes it needs next."""
+"""Yields how many bytes it needs or skips next, and is sent the bytes that it needs."""
 
 
 class BatchLimits:
-    """Follows a stream from message to message. Gets each part before it is used."""
+    """Checks a stream message by message. Feed each part to it before the part is used."""
 
     def __init__(self, batch_bytes: int) -> None:
         """Args: batch_bytes: The size of the largest batch, without compression."""
@@ -84,10 +84,10 @@ class BatchLimits:
                     f"A message of the Arrow stream has {size} bytes of metadata; the limit is "
                     f"{_METADATA_BYTES}"
                 )
-            yield from self._pass_body(_Message((yield size)))
+            yield from self._check_body(_Message((yield size)))
 
-    def _pass_body(self, message: _Message) -> _Frames:
-        self._check(message.body_bytes)
+    def _check_body(self, message: _Message) -> _Frames:
+        self._check_size(message.body_bytes)
         position = 0
         total = 0
         for offset, times in sorted(Counter(message.compressed_buffers()).items()):
@@ -98,11 +98,11 @@ class BatchLimits:
             (size,) = struct.unpack("<q", (yield _PREFIX))
             position = offset + _PREFIX
             total += max(size, 0) * times
-            self._check(total)
+            self._check_size(total)
         if message.body_bytes > position:
             yield _Skip(message.body_bytes - position)
 
-    def _check(self, size: int) -> None:
+    def _check_size(self, size: int) -> None:
         if not 0 <= size <= self._batch_bytes:
             raise invalid(
                 f"A batch has {size} bytes without compression; the limit is {self._batch_bytes}: "
@@ -111,7 +111,7 @@ class BatchLimits:
 
 
 class _Message:
-    """What the metadata of a message says of its body."""
+    """The sizes in the metadata of a message."""
 
     def __init__(self, data: bytes) -> None:
         message = _Table(data, struct.unpack_from("<I", data)[0])
@@ -140,38 +140,40 @@ class _Table:
     def __init__(self, data: bytes, position: int) -> None:
         self._data = data
         self._position = position
-        self._vtable = position - self._at(position, "<i")
-        self._size = self._at(self._vtable, "<H")
+        self._vtable = position - self._read(position, "<i")
+        self._size = self._read(self._vtable, "<H")
 
     def number(self, field: int, form: str) -> int:
-        place = self._place(field)
-        return 0 if place is None else self._at(place, form)
+        position = self._field_position(field)
+        return 0 if position is None else self._read(position, form)
 
     def table(self, field: int) -> _Table | None:
-        place = self._place(field)
-        return None if place is None else _Table(self._data, place + self._at(place, "<I"))
+        position = self._field_position(field)
+        return (
+            None if position is None else _Table(self._data, position + self._read(position, "<I"))
+        )
 
     def pairs(self, field: int) -> list[tuple[int, int]]:
         """Return a vector of structs of two integers."""
-        place = self._place(field)
-        if place is None:
+        position = self._field_position(field)
+        if position is None:
             return []
-        start = place + self._at(place, "<I")
-        count = self._at(start, "<I")
+        start = position + self._read(position, "<I")
+        count = self._read(start, "<I")
         data = self._data[start + 4 : start + 4 + 16 * count]
         if len(data) < 16 * count:
             raise struct.error
         return list(struct.iter_unpack("<qq", data))
 
-    def _place(self, field: int) -> int | None:
+    def _field_position(self, field: int) -> int | None:
         entry = 4 + 2 * field
         if entry + 2 > self._size:
             return None
-        offset = self._at(self._vtable + entry, "<H")
+        offset = self._read(self._vtable + entry, "<H")
         return self._position + offset if offset else None
 
-    def _at(self, position: int, form: str) -> int:
+    def _read(self, position: int, form: str) -> int:
         if position < 0:
-            raise struct.error  # which Python would count from the end
+            raise struct.error  # Python would count a negative position from the end
         found: int = struct.unpack_from(form, self._data, position)[0]
         return found

@@ -1,7 +1,7 @@
-"""Catalogs that see the caller instead of the server: one namespace object for each caller.
+"""Catalogs that are called as the principal instead of as the server: one namespace object each.
 
-A namespace object has connections, temporary credentials and caches of its own. None is ever used
-for another caller: a request gets those of its principal, by name, groups and token.
+A namespace object has its own connections, temporary credentials and caches. It is never used for
+another caller: a request gets the object of its principal, by name, groups and token.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SOURCE_IDENTITY = re.compile(r"[\w+=,.@-]{2,64}", re.ASCII)
 
 @dataclass(frozen=True)
 class _Method:
-    """How one implementation learns of the caller."""
+    """How one implementation is told the caller: by which properties."""
 
     properties: Callable[[Principal], dict[str, str]]
     """Raises what `CallerNamespaces.of` does."""
@@ -43,7 +43,7 @@ class _Method:
 
 def _hive_user(principal: Principal) -> dict[str, str]:
     if not _USER.fullmatch(principal.name):
-        raise _unfit(principal)
+        raise _name_not_accepted(principal)
     groups = sorted(each for each in principal.groups if _USER.fullmatch(each))
     return {"ugi": f"{principal.name}:{','.join(groups)}" if groups else principal.name}
 
@@ -58,14 +58,14 @@ def _unity_token(principal: Principal) -> dict[str, str]:
 
 def _glue_session(principal: Principal) -> dict[str, str]:
     if not _SOURCE_IDENTITY.fullmatch(principal.name):
-        raise _unfit(principal)
+        raise _name_not_accepted(principal)
     return {
         "assume_role_source_identity": principal.name,
         "assume_role_session_name": principal.name,
     }
 
 
-def _unfit(principal: Principal) -> PermissionDeniedError:
+def _name_not_accepted(principal: Principal) -> PermissionDeniedError:
     return PermissionDeniedError(f"The catalog does not accept the user name '{principal.name}'")
 
 
@@ -77,19 +77,19 @@ _METHODS = {
 
 
 class CallerNamespaces:
-    """The namespace objects of one catalog, one for each caller. Safe to share between threads."""
+    """Keeps a namespace object of one catalog for each caller. Safe to share between threads."""
 
     def __init__(self, name: str, own: LanceNamespace, connect: Connect, most: int) -> None:
-        """Check that the catalog can learn of callers.
+        """Check that the catalog supports caller identity.
 
         Args:
-            own: The catalog as the server itself sees it.
-            most: How many objects are kept; those that were not used for longest are closed.
+            own: The namespace object of the server itself.
+            most: How many objects are kept; the least recently used ones are closed.
 
         Raises:
-            InvalidInputError: (13) it cannot, or not with its properties.
+            InvalidInputError: (13) the catalog or its properties do not support it.
         """
-        self._method = _method_of(name, own)
+        self._method = _find_method(name, own)
         self._connect = connect
         self._most = most
         self._lock = threading.Lock()
@@ -99,7 +99,7 @@ class CallerNamespaces:
         """Return the namespace object of a caller.
 
         Raises:
-            UnauthenticatedError: (16) the caller is anonymous, or has no token where one is needed.
+            UnauthenticatedError: (16) the caller is anonymous, or lacks a token that is needed.
             PermissionDeniedError: (15) the catalog does not accept the name.
         """
         if principal.method == ANONYMOUS.method:
@@ -125,7 +125,7 @@ class CallerNamespaces:
             close_namespace(each)
 
 
-def _method_of(name: str, own: LanceNamespace) -> _Method:
+def _find_method(name: str, own: LanceNamespace) -> _Method:
     is_ours = isinstance(own, LanceBridgeNamespace)
     method = _METHODS.get(own.impl) if is_ours else None  # type: ignore[attr-defined]
     if method is None:
@@ -145,7 +145,7 @@ def _method_of(name: str, own: LanceNamespace) -> _Method:
 
 
 class RootNamespaces:
-    """The root namespace as each caller has it."""
+    """Creates the root namespace of each caller."""
 
     def __init__(
         self,
@@ -156,8 +156,8 @@ class RootNamespaces:
         """Create one.
 
         Args:
-            catalogs: All catalogs, as the server itself sees them.
-            callers: Those that see who calls.
+            catalogs: The namespace objects of all catalogs for the server itself.
+            callers: The catalogs that are called as the principal.
             root: The catalog that is the root itself.
         """
         self._catalogs = catalogs
@@ -167,8 +167,8 @@ class RootNamespaces:
     def of(self, principal: Principal) -> LanceNamespace:
         """Return the root for a caller. Raises what `CallerNamespaces.of` does for a single one.
 
-        A federation is made for each request, in microseconds: connections are kept by its
-        catalogs. One that was kept would hold on to objects that `CallerNamespaces` has closed.
+        A federation is created for each request, which takes microseconds: its catalogs keep their
+        connections. A cached one could refer to objects that `CallerNamespaces` has closed.
         """
         if self._root is not None:
             return self._callers[self._root].of(principal)

@@ -1,4 +1,4 @@
-"""A call: one request for an operation, read from HTTP."""
+"""Reads a call, which is one request for an operation, from HTTP."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ T = TypeVar("T")
 
 _ARROW = "application/vnd.apache.arrow.stream"
 _JSON = "application/json"
-_NOT_OF_THE_QUERY = {"id", "identity", "context"}
-_PASSED_ON = ("traceparent", "tracestate")
-_NOT_PASSED_ON = {"identity", "storage_options"}
+_NOT_IN_QUERY = {"id", "identity", "context"}
+_FORWARDED_HEADERS = ("traceparent", "tracestate")
+_NOT_FORWARDED = {"identity", "storage_options"}
 _MAX_QUERY_PARAMETERS = 1000
 _DELETE = "batch_delete_table_versions"
 _BATCHES = {
@@ -40,10 +40,10 @@ _BATCHES = {
     "batch_commit_tables": "operations",
     _DELETE: "ranges",
 }
-"""The field of each batch with its entries."""
-_MOST_CONTAINERS = 100_000
+"""The name of each batch's field with its entries."""
+_MAX_CONTAINERS = 100_000
 _NO_BODY = (b"", b"null")
-_LARGE = 64 << 10
+_LARGE_BYTES = 64 << 10
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 
 
@@ -53,24 +53,24 @@ class Call:
 
     operation: Operation
     fields: dict[str, Any]
-    """The request's fields, as JSON has them."""
+    """The request's fields as JSON values."""
     delimiter: str
     context: Mapping[str, str]
-    """What is passed on to the catalog: the request's id and its trace, as headers."""
+    """Headers for the catalog: the request's id and its trace."""
     size: int = 0
-    """Bytes of the JSON body."""
+    """The size of the JSON body, in bytes."""
 
     @property
     def id(self) -> list[str] | None:
-        """The namespace or table that it is for, if the operation has one."""
+        """The identifier of the namespace or table, if the operation has one."""
         return self.fields.get("id")
 
     def model(self) -> BaseModel:
         """Return the request model for a namespace.
 
-        Credentials in the body are dropped: the specification sends them in headers only. Storage
-        options are dropped too: with an endpoint chosen by the client, this server would send its
-        own credentials there.
+        Credentials in the body are dropped, because the specification sends them in headers only.
+        Storage options are dropped too: this server would send its own credentials to an endpoint
+        that the client chooses.
 
         Raises:
             InvalidInputError: (13) a field is missing or has a wrong value.
@@ -78,8 +78,8 @@ class Call:
         try:
             model = as_model(self.operation.request, self.fields)
         except InvalidInputError:
-            model = as_model(self.operation.request, _as_models_have_it(self.fields))
-        dropped = dict.fromkeys(_NOT_PASSED_ON & type(model).model_fields.keys())
+            model = as_model(self.operation.request, _normalize_json(self.fields))
+        dropped = dict.fromkeys(_NOT_FORWARDED & type(model).model_fields.keys())
         return model.model_copy(update={**dropped, "context": dict(self.context)})
 
 
@@ -90,30 +90,30 @@ async def read_call(
     max_seconds: float,
     threads: anyio.CapacityLimiter,
 ) -> Call:
-    """Read a request, but not the rows that it carries.
+    """Read a request, except for the rows in its body.
 
     Args:
         max_bytes: The limit for a JSON body.
         max_seconds: How long a JSON body may take to arrive.
-        threads: How many large ones are parsed at once.
+        threads: Limits how many large bodies are parsed at once.
 
     Raises:
-        InvalidInputError: (13) it is malformed, or says different things in different places.
+        InvalidInputError: (13) it is malformed, or its path, query, headers and body disagree.
         MediaTypeError: its body is of another media type.
         BodyTooLargeError: its body is too large.
         ServiceUnavailableError: (17) its body did not arrive in time, or the client disconnected.
     """
     _require_no_encoding(request)
     query = _read_query(request)
-    delimiter = _single(query, "delimiter") or DELIMITER
+    delimiter = _single_value(query, "delimiter") or DELIMITER
     fields, size = await _read_body(request, operation, max_bytes, max_seconds, threads)
-    fields = _merged(fields, _query_fields(operation.request, query), "query")
+    fields = _merge_fields(fields, _query_fields(operation.request, query), "query")
     if operation.name == "create_table":
-        fields = _merged(fields, _header_fields(request.headers), "headers")
+        fields = _merge_fields(fields, _header_fields(request.headers), "headers")
     for name, text in request.path_params.items():
-        decoded = _decoded(name, text)
+        decoded = _decode_parameter(name, text)
         value = parse_id(decoded, delimiter) if name == "id" else decoded
-        fields = _merged(fields, {name: value}, "path")
+        fields = _merge_fields(fields, {name: value}, "path")
     if not operation.has_id and fields.get("id"):
         raise invalid(f"{operation.name} takes no identifier")
     return Call(operation, fields, delimiter, request_context(request), size)
@@ -124,7 +124,7 @@ def parse_id(text: str, delimiter: str) -> list[str]:
     return [] if text == delimiter else text.split(delimiter)
 
 
-def _decoded(name: str, text: str) -> str:
+def _decode_parameter(name: str, text: str) -> str:
     try:
         return unquote(text, errors="strict")
     except UnicodeDecodeError:
@@ -132,8 +132,8 @@ def _decoded(name: str, text: str) -> str:
 
 
 def request_context(request: Request) -> dict[str, str]:
-    """Return what of a request is passed on to the catalog, see `Call.context`."""
-    found = {name: request.headers[name] for name in _PASSED_ON if name in request.headers}
+    """Return the headers that are passed on to the catalog, see `Call.context`."""
+    found = {name: request.headers[name] for name in _FORWARDED_HEADERS if name in request.headers}
     found.update(trace_headers())
     found["x-request-id"] = request.state.request_id
     return {f"header.{name}": value for name, value in found.items()}
@@ -143,11 +143,11 @@ def request_context(request: Request) -> dict[str, str]:
 
 
 class BodyTooLargeError(Exception):
-    """A request's body is larger than the server takes."""
+    """A request's body is larger than the server accepts."""
 
 
 class MediaTypeError(Exception):
-    """A request's body is of a media type that the operation does not take."""
+    """A request's body has a media type that the operation does not accept."""
 
 
 async def _read_body(
@@ -161,8 +161,8 @@ async def _read_body(
     if operation.body is Body.ROWS:
         _require_media_type(request, _ARROW)
         return {}, 0
-    with sending_client(max_seconds):
-        body = await limited_body(request, max_bytes)
+    with receive_within(max_seconds):
+        body = await read_limited_body(request, max_bytes)
     if body.strip() in _NO_BODY:
         if operation.requires_body:
             raise invalid("The body is missing; this operation takes a JSON object")
@@ -172,17 +172,17 @@ async def _read_body(
 
 
 async def run_by_size(size: int, work: Callable[[], T], threads: anyio.CapacityLimiter) -> T:
-    """Do work on a JSON body: of a large one in a thread, as other requests would wait for it."""
-    return work() if size <= _LARGE else await anyio.to_thread.run_sync(work, limiter=threads)
+    """Run work on a JSON body, in a thread if it is large, so that other requests need not wait."""
+    return work() if size <= _LARGE_BYTES else await anyio.to_thread.run_sync(work, limiter=threads)
 
 
 def _parse_body(request: Request, operation: Operation, body: bytes) -> dict[str, Any]:
     if operation.name == lancedb.NEW_COLUMNS and media_type(request) == _ARROW:
         return lancedb.new_columns(body)
     _require_media_type(request, _JSON)
-    # The parser keeps all threads waiting, and takes longest for these.
-    if body.count(b"[") + body.count(b"{") > _MOST_CONTAINERS:
-        raise invalid(f"The body has more than {_MOST_CONTAINERS} arrays and objects")
+    # The parser holds the GIL, and arrays and objects take the most time.
+    if body.count(b"[") + body.count(b"{") > _MAX_CONTAINERS:
+        raise invalid(f"The body has more than {_MAX_CONTAINERS} arrays and objects")
     found = _parse_json(body)
     return {"metadata": found} if operation.body is Body.METADATA else found
 
@@ -195,7 +195,7 @@ def _require_media_type(request: Request, wanted: str) -> None:
 
 
 def _require_no_encoding(request: Request) -> None:
-    """Refuse compressed bodies, as a few bytes could become any number of them."""
+    """Refuse compressed bodies, because a few bytes can expand to any size."""
     found = request.headers.get("content-encoding", "identity").strip().lower()
     if found != "identity":
         raise MediaTypeError(
@@ -205,13 +205,13 @@ def _require_no_encoding(request: Request) -> None:
 
 
 def media_type(request: Request) -> str:
-    """Return the media type of a body, in lower case and without parameters; or an empty text."""
+    """Return the media type of a body, in lower case and without parameters, or an empty string."""
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 @contextmanager
-def sending_client(max_seconds: float) -> Iterator[None]:
-    """Raise ServiceUnavailable (17) if a client takes longer to send something, or goes away."""
+def receive_within(max_seconds: float) -> Iterator[None]:
+    """Raise ServiceUnavailable (17) if receiving from a client takes longer, or it disconnects."""
     try:
         with anyio.fail_after(max_seconds):
             yield
@@ -222,11 +222,11 @@ def sending_client(max_seconds: float) -> Iterator[None]:
         raise ServiceUnavailableError("The client went away; nothing was changed") from None
 
 
-async def limited_body(request: Request, max_bytes: int) -> bytes:
+async def read_limited_body(request: Request, max_bytes: int) -> bytes:
     """Return the body of a request.
 
     Raises:
-        BodyTooLargeError: it is larger; the rest is not read.
+        BodyTooLargeError: it is larger than the limit; the rest is not read.
     """
     parts, size = [], 0
     async for part in request.stream():
@@ -248,7 +248,7 @@ def _parse_json(body: bytes) -> dict[str, Any]:
 
 
 def check_batch(call: Call, most: int) -> None:
-    """Refuse a batch with more entries than it may have.
+    """Refuse a batch with too many entries.
 
     Raises:
         BodyTooLargeError:
@@ -282,7 +282,7 @@ def _read_query(request: Request) -> QueryParams:
         raise invalid(f"The query has more than {_MAX_QUERY_PARAMETERS} parameters") from None
 
 
-def _single(query: QueryParams, name: str) -> str | None:
+def _single_value(query: QueryParams, name: str) -> str | None:
     """Return the only value of a query parameter, or None for a missing one."""
     values = set(query.getlist(name))
     if len(values) > 1:
@@ -290,14 +290,14 @@ def _single(query: QueryParams, name: str) -> str | None:
     return values.pop() if values else None
 
 
-# -- fields in other places ------------------------------------------------------------------------
+# -- fields outside of the body --------------------------------------------------------------------
 
 
-def _merged(fields: dict[str, Any], others: Mapping[str, Any], place: str) -> dict[str, Any]:
-    """Return fields with those from elsewhere.
+def _merge_fields(fields: dict[str, Any], others: Mapping[str, Any], place: str) -> dict[str, Any]:
+    """Return fields merged with those from the path, query or headers.
 
-    Nulls and empty lists in a body are not given. An option that is on in one place is on: clients
-    say true in the query of describe, and leave its default in the body.
+    Nulls and empty lists in a body count as missing. A boolean is true if either value is: clients
+    set it in the query of describe, and leave its default in the body.
     """
     merged = {**fields, **others}
     for name, value in others.items():
@@ -321,26 +321,26 @@ def _header_fields(headers: Mapping[str, str]) -> dict[str, Any]:
 def _query_fields(request: type[BaseModel], query: QueryParams) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in query:
-        if name not in request.model_fields or name in _NOT_OF_THE_QUERY:
+        if name not in request.model_fields or name in _NOT_IN_QUERY:
             continue
         type_name = _type_name(request, name)
         if type_name == "list":
             found[name] = query.getlist(name)
         else:
-            found[name] = _READERS[type_name](name, _single(query, name) or "")
+            found[name] = _READERS[type_name](name, _single_value(query, name) or "")
     return found
 
 
-def _as_models_have_it(value: Any) -> Any:
-    """Return JSON in the form of the models, which are stricter than the specification.
+def _normalize_json(value: Any) -> Any:
+    """Return JSON that the models accept: they are stricter than the specification.
 
     They reject 1.0 for an integer, and null for a missing vector.
     """
     if isinstance(value, dict):
-        changed = {name: _as_models_have_it(each) for name, each in value.items()}
+        changed = {name: _normalize_json(each) for name, each in value.items()}
         return {**changed, "vector": {}} if changed.get("vector", value) is None else changed
     if isinstance(value, list):
-        return [_as_models_have_it(each) for each in value]
+        return [_normalize_json(each) for each in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -357,19 +357,19 @@ def _type_name(request: type[BaseModel], name: str) -> str:
     return "str"
 
 
-def _bool(name: str, text: str) -> bool:
+def _parse_bool(name: str, text: str) -> bool:
     if text not in ("true", "false"):
         raise invalid(f"The query parameter {name} is neither true nor false")
     return text == "true"
 
 
-def _int(name: str, text: str) -> int:
+def _parse_int(name: str, text: str) -> int:
     if not _INTEGER.fullmatch(text):
         raise invalid(f"The query parameter {name} is not an integer")
     return int(text)
 
 
-def _map(name: str, text: str) -> dict[str, Any]:
+def _parse_map(name: str, text: str) -> dict[str, Any]:
     try:
         found = from_json(text, allow_inf_nan=False)
     except ValueError:
@@ -381,13 +381,13 @@ def _map(name: str, text: str) -> dict[str, Any]:
 
 _READERS: dict[str, Callable[[str, str], Any]] = {
     "str": lambda _, text: text,
-    "int": _int,
-    "bool": _bool,
-    "dict": _map,
+    "int": _parse_int,
+    "bool": _parse_bool,
+    "dict": _parse_map,
 }
 
 _HEADERS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "location": ("x-lance-table-location", lambda _, text: text),
-    "properties": ("x-lance-table-properties", _map),
+    "properties": ("x-lance-table-properties", _parse_map),
 }
-"""Fields of CreateTable in headers, as the specification's text on REST has them."""
+"""CreateTable's fields that are sent in headers. Source: the specification's text on REST."""

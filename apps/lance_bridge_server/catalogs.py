@@ -1,4 +1,4 @@
-"""The namespace that a server serves, made of the catalogs of its configuration."""
+"""Creates the namespace that a server serves from the catalogs of its configuration."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def connect_catalogs(settings: ServerSettings, given: Properties) -> dict[str, L
     """Connect to the catalogs of a server. No catalog is called.
 
     Args:
-        given: Properties that go before those of the configuration and of the environment.
+        given: Properties that override those of the configuration and of the environment.
 
     Raises:
         InvalidInputError: (13) a catalog or one of its properties is unknown or wrong.
@@ -50,14 +50,14 @@ def connect_catalogs(settings: ServerSettings, given: Properties) -> dict[str, L
 def connect_callers(
     settings: ServerSettings, given: Properties, catalogs: Mapping[str, LanceNamespace]
 ) -> RootNamespaces | None:
-    """Return the namespaces of callers; None if no catalog sees who calls.
+    """Return the namespaces of callers, or None if no catalog is called as the principal.
 
     Args:
         given: As for `connect_catalogs`.
-        catalogs: What that has returned.
+        catalogs: The result of `connect_catalogs`.
 
     Raises:
-        InvalidInputError: (13) a catalog has no way to see callers.
+        InvalidInputError: (13) a catalog does not support it.
     """
     callers = {}
     for name in settings.caller_identity.catalogs:
@@ -79,7 +79,7 @@ def _connect_as(
 def root_namespace(
     settings: ServerSettings, catalogs: Mapping[str, LanceNamespace]
 ) -> LanceNamespace:
-    """Return one catalog if it is to be the root, else a namespace whose children they are."""
+    """Return the catalog that is configured as the root, or a federation of all catalogs."""
     return catalogs[settings.root] if settings.root else FederatedNamespace(catalogs)
 
 
@@ -97,7 +97,7 @@ def _connect(
         if is_own:
             stored = {_PUBLIC: ",".join(public), **stored}
         made = connect_configured(name, stored, more)
-        if not is_caller:  # tokens of callers are many, and have a form that is recognised
+        if not is_caller:  # tokens of callers are many, and are recognised by their form
             SECRETS.add(secrets_of(made, {**stored, **more}))
             HOSTS.add(hosts_of(made, {**stored, **more}))
         return made if is_own else PublicAnswers(made, option_names(",".join(public)))
@@ -108,7 +108,7 @@ def _connect(
 def _properties(
     name: str, stored: Mapping[str, str], given: Mapping[str, str]
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the properties that go after those of the environment, and those that go before."""
+    """Return the properties that the environment overrides, and those that override it."""
     impl = given.get("impl") or stored.get("impl")
     more = {key: value for key, value in given.items() if key != "impl"}
     if impl:

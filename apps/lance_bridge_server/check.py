@@ -1,4 +1,4 @@
-"""``lance-bridge serve --check``: whether the catalogs and identity providers answer."""
+"""``lance-bridge serve --check``: whether the catalogs and identity providers respond."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from .monitoring.health import probe
 def check(
     settings: ServerSettings, catalogs: Mapping[str, LanceNamespace], seconds: float
 ) -> list[dict[str, str]]:
-    """Ask every catalog and identity provider once, all at the same time.
+    """Call every catalog and identity provider once, all of them concurrently.
 
     Args:
         seconds: How long they may take.
 
     Returns:
-        What was asked, and its problem, which is empty if it answers.
+        The type and name of each, and its problem, which is empty if it responds.
     """
     asked: dict[tuple[str, str], Callable[[], Any]] = {
         ("catalog", name): partial(_require_answer, each) for name, each in catalogs.items()
@@ -59,7 +59,7 @@ def _fetch_keys(tokens: OidcTokens) -> None:
 def _run_all(
     calls: Mapping[tuple[str, str], Callable[[], Any]], seconds: float
 ) -> dict[tuple[str, str], str]:
-    """Return the problem of each call; one that takes too long is left behind."""
+    """Run calls in threads, and return the problem of each. Abandon calls that take too long."""
     done: queue.Queue[tuple[tuple[str, str], str]] = queue.Queue()
     for key, call in calls.items():
         threading.Thread(target=_run, args=(key, call, done), daemon=True).start()

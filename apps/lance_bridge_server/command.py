@@ -133,7 +133,7 @@ def _given(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def parse_catalogs(catalogs: Sequence[str], properties: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Return the properties that options give, by catalog; exit if one has another form."""
+    """Return the properties in the options, by catalog, or exit if an option is malformed."""
     found: dict[str, dict[str, str]] = {}
     for each in catalogs:
         name, equals, rest = each.partition("=")

@@ -1,4 +1,4 @@
-"""Requests of web pages of other origins, which browsers make only where a server allows it."""
+"""Requests of web pages of other origins, which browsers send only if the server allows them."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class CorsSettings:
     __pydantic_config__ = ConfigDict(extra="forbid")
 
     origins: Annotated[list[Annotated[str, Field(pattern=_ORIGIN)]], Field(min_length=1)]
-    """Such as ``https://app.example.com``; ``*`` for all. Cookies are never taken."""
+    """Such as ``https://app.example.com``; ``*`` for all. Cookies are never accepted."""
     max_age: Annotated[int, Field(ge=0, le=86_400)] = 600
-    """Seconds that a browser keeps the answer."""
+    """Seconds that a browser caches the response."""
 
     def middleware(self) -> Middleware:
-        """Return the middleware that answers browsers."""
+        """Return the middleware."""
         return Middleware(
             CORSMiddleware,
             allow_origins=self.origins,

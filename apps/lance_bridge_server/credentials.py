@@ -1,4 +1,4 @@
-"""Storage credentials in answers: for whom, with which rights, and kept by no cache."""
+"""Storage credentials in responses: for whom, with which rights, and never cached."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from .principals import Principal
 
 _READING = {"query_table"}
 _WRITING = {"insert_into_table", "delete_from_table"}
-"""Who can write a table's files can delete its rows."""
+"""Write access to a table's files is enough to delete its rows."""
 
 
 def caller_of(authorizer: Authorizer, principal: Principal, accesses: Sequence[Access]) -> Caller:
-    """Return in whose name, and with which rights, credentials for a request's tables are made.
+    """Return the caller, and its rights, for whom credentials for a request's tables are vended.
 
-    Credentials that write also read: who gets them may do both to all of the tables.
+    Credentials that write can also read: they need both rights on all of the tables.
     """
 
     def allows(write: bool) -> bool:
@@ -32,10 +32,10 @@ def caller_of(authorizer: Authorizer, principal: Principal, accesses: Sequence[A
 def hide_storage_options(
     authorizer: Authorizer, principal: Principal, accesses: Sequence[Access], result: Any
 ) -> Any:
-    """Return an answer without storage options that its principal has no use for.
+    """Remove storage options from a result if the principal may not use them.
 
-    Those of a description are for reading the table, and those of a table that was created for
-    writing it. Credentials among them follow `caller_of`; those of other namespaces follow this.
+    Those of a description are for reading the table, and those of a new table are for writing it.
+    `caller_of` has limited the credentials of our own namespaces; this limits those of others.
     """
     answers = [getattr(each, "declare_table", None) for each in getattr(result, "results", ())]
     if not any(getattr(each, "storage_options", None) for each in (result, *answers)):
@@ -57,7 +57,7 @@ def _may(
 
 
 def no_store(content: Any) -> dict[str, str]:
-    """Return the header that keeps an answer out of caches, if it has storage options."""
+    """Return the header that prevents caching if a response has storage options."""
     if not isinstance(content, dict):
         return {}
     answers = [content, *(each.get("declare_table") or {} for each in content.get("results", ()))]

@@ -1,4 +1,4 @@
-"""Errors as the Lance REST protocol has them: flat JSON with a ``code``, and the status for it."""
+"""Errors of the Lance REST protocol: flat JSON with a ``code``, and the HTTP status for it."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ _CODE_BY_STATUS = {
 
 
 def error_of_status(status: int, message: str) -> LanceNamespaceError:
-    """Return the error for what HTTP itself refuses: a route, a method, a size, a media type."""
+    """Return the error for an HTTP status: an unknown route, a wrong method, size or media type."""
     return _CODE_BY_STATUS.get(status, InvalidInputError)(message)
 
 
 def public_text(text: str, code: ErrorCode) -> str:
-    """Return an error's message as clients may read it."""
+    """Return an error's message without secrets and addresses, as clients may read it."""
     text = SECRETS.hide(text)
     shown = hide_addresses(text, repeats_request=code is ErrorCode.INVALID_INPUT)
     if shown == text:
@@ -64,7 +64,7 @@ def public_text(text: str, code: ErrorCode) -> str:
 
 
 def error_headers(error: LanceNamespaceError) -> dict[str, str]:
-    """Return the headers that HTTP has for an error."""
+    """Return the HTTP headers of an error."""
     if isinstance(error, UnauthenticatedError):
         return {"WWW-Authenticate": "Bearer"}
     if isinstance(error, ThrottlingError):
@@ -79,10 +79,10 @@ def error_answer(
     status: int | None = None,
     headers: dict[str, str] | None = None,
 ) -> JSONResponse:
-    """Return the answer to a request for an error.
+    """Return the response to a request that failed.
 
     Args:
-        status: Another status than that of the error's code.
+        status: Overrides the status of the error's code.
     """
     code = ErrorCode(error.code)
     content = {

@@ -1,4 +1,4 @@
-"""The gateway: a namespace behind authentication, authorization, limits and an audit log."""
+"""The gateway: a namespace with authentication, authorization, limits and an audit log."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from . import lancedb
 from .audit import AuditLog, AuditTrail, trail_of
 from .authorization.accesses import LISTINGS, Access, NamesAsGiven, accesses_of
 from .authorization.cascade import authorize_cascade
-from .authorization.hiding import answer_hidden, without_others
+from .authorization.hiding import answer_hidden, hide_other_objects
 from .authorization.port import AllowAll, Authorizer, HiddenError, authorize, sees_namespace
 from .authorization.visible_listing import VisibleListing
 from .callers import RootNamespaces
@@ -52,15 +52,15 @@ from .streams import ARROW_FILE, ARROW_STREAM, RowsResponse, UploadedFile, with_
 
 T = TypeVar("T")
 Method = Callable[[LanceNamespace, Any], Any]
-"""Carries out a request on a namespace."""
+"""Runs a request on a namespace."""
 
 _READERS = 4
-"""How many large JSON bodies are read at once: Python runs one thread at a time."""
+"""How many large JSON bodies are parsed at once: Python runs one thread at a time."""
 
 
 @dataclass
 class Gateway:
-    """Answers requests. Safe to share between threads."""
+    """Handles requests. Safe to share between threads."""
 
     namespace: LanceNamespace
     authenticator: Authenticator = field(default_factory=Anonymous)
@@ -68,9 +68,9 @@ class Gateway:
     audit: AuditLog | None = None
     limits: Limits = field(default_factory=Limits)
     databases: lancedb.DatabasePaths = field(default_factory=lancedb.DatabasePaths)
-    """Which namespaces LanceDB's databases are."""
+    """The paths of LanceDB's databases."""
     catalogs: Mapping[str, LanceNamespace] = field(default_factory=dict)
-    """The catalogs by name; without any, the namespace is one, and its name is root."""
+    """The catalogs by name; by default the namespace itself, as ``root``."""
     readiness: ReadinessSettings = field(default_factory=ReadinessSettings)
     anonymous_metrics: bool = False
     """Whether metrics are served without credentials."""
@@ -80,11 +80,11 @@ class Gateway:
     """How users sign in to it."""
     cors: CorsSettings | None = None
     hosts: Collection[str] | None = None
-    """Names that requests may be for beside localhost and addresses; None for all."""
+    """Host names that are served besides localhost and IP addresses; None for all."""
     callers: RootNamespaces | None = None
-    """The namespace for each principal, if catalogs are to see who calls."""
+    """The namespace of each principal, if any catalog is called as the principal."""
     requests: int = 0
-    """How many requests are being answered."""
+    """The number of active requests."""
 
     def __post_init__(self) -> None:
         self._operations = OperationThreads(self.limits.threads)
@@ -95,7 +95,7 @@ class Gateway:
 
     @property
     def running(self) -> int:
-        """How many operations run in threads, with those whose request was answered."""
+        """How many operations run in threads, including those whose request has timed out."""
         return self._operations.running
 
     def close(self) -> None:
@@ -107,11 +107,11 @@ class Gateway:
             self.audit.close()
 
     async def authenticate(self, request: Request) -> Principal:
-        """Return who sends a request.
+        """Return the principal of a request.
 
         Raises:
             UnauthenticatedError: (16) its credentials are wrong, or it has none and needs some.
-            ServiceUnavailableError: (17) what could check them does not answer.
+            ServiceUnavailableError: (17) the service that checks them does not respond.
         """
         principal = await self.authenticator.authenticate(request)
         if principal is None:
@@ -119,10 +119,10 @@ class Gateway:
         return principal
 
     async def answer(self, request: Request, operation: Operation) -> Response:
-        """Carry out one request.
+        """Handle one request, and return its response.
 
         Raises:
-            LanceNamespaceError: What the operation raises; for what may not be seen, not found.
+            LanceNamespaceError: What the operation raises; not found for hidden objects.
         """
         principal: Principal = request.state.principal
         limits = self.limits
@@ -137,7 +137,7 @@ class Gateway:
             upload = UploadedFile(request, limits.stall_seconds, limits.batch_bytes)
             small = await upload.read_small()
             arguments.append(upload if small is None else small)
-        run = self._run_of(request, call, arguments, is_lancedb=is_lancedb)
+        run = self._make_run(request, call, arguments, is_lancedb=is_lancedb)
         seconds = min(limits.operation_seconds, requested_seconds(request.headers))
         work = partial(run.carry_out, run.respond)
         return await self._operations.run(work, call.operation, seconds)
@@ -152,15 +152,15 @@ class Gateway:
         *,
         method: Method | None = None,
     ) -> T:
-        """Carry out one of the operations that a page needs, as `answer` does for clients.
+        """Run one of the operations that a page needs, as `answer` does for clients.
 
         Args:
-            fields: Those of the operation's request, as JSON has them.
-            read: Returns what the page shows of a result. It is called in the operation's thread,
-                as rows are read there.
+            fields: The fields of the operation's request as JSON values.
+            read: Converts the result for the page. It is called in the operation's thread, because
+                it reads rows.
             seconds: How long both may take.
-            method: Carries it out in place of the namespace's own method. It must do the same to
-                the same object: that is what is authorized.
+            method: Replaces the namespace's own method. It must have the same effect on the same
+                object, because only that is authorized.
 
         Raises:
             LanceNamespaceError: As `answer`.
@@ -177,14 +177,14 @@ class Gateway:
         *,
         method: Method | None = None,
     ) -> T:
-        """Carry out an operation as `call` does, in the thread of the caller.
+        """Run an operation as `call` does, in the calling thread.
 
         Raises:
             LanceNamespaceError: As `answer`.
         """
         call = Call(operation, dict(fields), DELIMITER, request_context(request))
         refuse_functions(call.fields)
-        run = replace(self._run_of(request, call, [call.model()]), method=method)
+        run = replace(self._make_run(request, call, [call.model()]), method=method)
         return run.carry_out(read)
 
     async def work(self, work: Callable[[], T], operation: Operation, seconds: float) -> T:
@@ -200,7 +200,7 @@ class Gateway:
         limit = min(seconds, self.limits.operation_seconds)
         return await self._operations.run(work, operation, limit)
 
-    def _run_of(
+    def _make_run(
         self, request: Request, call: Call, arguments: list[Any], *, is_lancedb: bool = False
     ) -> _Run:
         principal: Principal = request.state.principal
@@ -211,13 +211,13 @@ class Gateway:
 
     def _prepare(self, request: Request, call: Call, *, is_lancedb: bool) -> tuple[Call, Any]:
         """Return the call translated for the namespace, and its request model."""
-        call = self._of_lancedb(request, call, is_lancedb=is_lancedb)
+        call = self._translate_lancedb(request, call, is_lancedb=is_lancedb)
         check_batch(call, self.limits.batch_entries)
         refuse_functions(call.fields)
         return call, call.model()
 
-    def _of_lancedb(self, request: Request, call: Call, *, is_lancedb: bool) -> Call:
-        """Return a call of LanceDB's client as the specification has it, with the whole path."""
+    def _translate_lancedb(self, request: Request, call: Call, *, is_lancedb: bool) -> Call:
+        """Translate a call of LanceDB's client, and prepend the path of its database."""
         operation, fields = call.operation, call.fields
         if is_lancedb:
             fields = lancedb.translate_request(operation.name, fields)
@@ -232,11 +232,11 @@ class Gateway:
 
 @dataclass(frozen=True)
 class _Run:
-    """One operation, as a thread carries it out."""
+    """One operation that runs in a thread."""
 
     gateway: Gateway
     namespace: LanceNamespace
-    """That of the gateway, as the principal has it."""
+    """The namespace object of the gateway for the principal."""
     principal: Principal
     call: Call
     arguments: list[Any]
@@ -244,16 +244,16 @@ class _Run:
     min_version: int
     """The oldest version that LanceDB's client accepts."""
     state: State
-    """That of the HTTP request."""
+    """The state of the HTTP request."""
     trail: AuditTrail
     method: Method | None = None
-    """In place of the namespace's own method."""
+    """Replaces the namespace's own method."""
 
     def carry_out(self, finish: Callable[[Any], T]) -> T:
-        """Carry it out, and return what a function makes of the result."""
+        """Run the operation, and return the result of a function on its result."""
         self.state.is_started = True
         try:
-            return finish(self._authorized())
+            return finish(self._authorize_and_run())
         except LanceNamespaceError:
             raise
         except BaseException as error:
@@ -261,18 +261,18 @@ class _Run:
                 raise
             raise internal(self.call.operation.name, error) from error
 
-    def _authorized(self) -> Any:
-        """Authorize the request, then do what it asks for."""
+    def _authorize_and_run(self) -> Any:
+        """Authorize the request, then run it."""
         gateway = self.gateway
         try:
-            accesses = self._accesses()
+            accesses = self._find_accesses()
             authorize(gateway.authorizer, self.principal, accesses, self.trail.record)
             authorize_cascade(
                 gateway.authorizer, self.principal, self.call, accesses, self.namespace
             )
         except HiddenError as hidden:
             operation, namespace = self.call.operation, self.namespace
-            method = self._with_its_pages(getattr(namespace, operation.name))
+            method = self._with_client_pages(getattr(namespace, operation.name))
             return answer_hidden(namespace, method, operation, self.arguments[0], hidden)
         self.trail.begin()
         try:
@@ -280,9 +280,9 @@ class _Run:
                 acting_for(caller_of(gateway.authorizer, self.principal, accesses)),
                 self.trail.recording_versions() as changes,
             ):
-                result = self._result(accesses[0] if accesses else None)
+                result = self._call_namespace(accesses[0] if accesses else None)
         except LanceNamespaceError as error:
-            answer = without_others(gateway.authorizer, error, accesses)
+            answer = hide_other_objects(gateway.authorizer, error, accesses)
             if answer is error:
                 raise
             raise answer from error
@@ -291,10 +291,10 @@ class _Run:
         return hide_storage_options(gateway.authorizer, self.principal, accesses, result)
 
     def _require_fresh(self, version: int | None) -> None:
-        """Check that LanceDB's client reads what it asks for; keep the version for the answer.
+        """Check that LanceDB's client reads a new enough version; record it for the response.
 
         Raises:
-            ServiceUnavailableError: (17) the table has no version as late as that.
+            ServiceUnavailableError: (17) the latest version of the table is older.
         """
         fields = self.call.fields
         is_latest = not (fields.get("version") or fields.get("tag") or fields.get("branch"))
@@ -302,11 +302,11 @@ class _Run:
             lancedb.require_min_version(self.min_version, version)
             self.state.read_version = version
 
-    def _accesses(self) -> list[Access]:
-        """Return what the request would do.
+    def _find_accesses(self) -> list[Access]:
+        """Return the accesses of the request.
 
         Raises:
-            HiddenError: The catalog that it names is hidden. Its error would reveal that it exists.
+            HiddenError: The catalog that it names is hidden. Its own error would reveal it.
             LanceNamespaceError: Any other error of the catalog.
         """
         gateway, request = self.gateway, self.arguments[0]
@@ -321,7 +321,7 @@ class _Run:
                         authorize(gateway.authorizer, self.principal, [each], self.trail.record)
             raise
 
-    def _result(self, access: Access | None) -> Any:
+    def _call_namespace(self, access: Access | None) -> Any:
         operation, namespace = self.call.operation, self.namespace
         require_order(namespace, self.arguments[0])
         if operation.answer is Answer.ROWS and hasattr(namespace, "query_table_reader"):
@@ -332,18 +332,18 @@ class _Run:
         if operation.name == "create_table" and self.call.fields.get("location"):
             self._declare()
         if operation.name in LISTINGS and access is not None:
-            method = self._with_its_pages(self._visible_only(method, access))
+            method = self._with_client_pages(self._filter_listing(method, access))
         return method(*self.arguments)
 
-    def _visible_only(self, method: Callable[..., Any], access: Access) -> Callable[..., Any]:
-        """Return a listing without what the principal may not see."""
+    def _filter_listing(self, method: Callable[..., Any], access: Access) -> Callable[..., Any]:
+        """Return a listing method that removes the names that the principal may not see."""
         authorizer, name = self.gateway.authorizer, self.call.operation.name
         if type(authorizer) is AllowAll:  # filtering can cost a second call
             return method
         return VisibleListing(authorizer, self.principal, name, access.path, method).page
 
-    def _with_its_pages(self, method: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a method of a namespace with the page tokens of the client's protocol."""
+    def _with_client_pages(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a listing method with the page tokens of the client's protocol."""
         is_by_name = self.call.operation is lancedb.TABLE_NAMES
         return lancedb.pages_by_name(method) if is_by_name else method
 
@@ -366,13 +366,13 @@ class _Run:
                 raise invalid(f"The table exists at {found}") from None
 
     def respond(self, result: Any) -> Response:
-        """Return the answer to a client of the API."""
+        """Return the response for a client of the API."""
         operation = self.call.operation
         if operation.answer is Answer.EMPTY:
             return Response(status_code=operation.status)
         if operation.answer is Answer.ROWS:
-            return self._rows(result)
-        content = _plain(result)
+            return self._rows_response(result)
+        content = _to_json(result)
         if operation.name == "list_all_tables" and self.call.delimiter != DELIMITER:
             content["tables"] = [
                 name.replace(DELIMITER, self.call.delimiter) for name in content["tables"]
@@ -393,7 +393,7 @@ class _Run:
         version = lancedb.version_of(answer) or getattr(self.state, "read_version", None)
         return lancedb.version_header(version)
 
-    def _rows(self, result: Any) -> Response:
+    def _rows_response(self, result: Any) -> Response:
         if isinstance(result, pa.RecordBatchReader):
             media_type = ARROW_STREAM if self.is_lancedb else ARROW_FILE
             gateway = self.gateway
@@ -406,10 +406,10 @@ class _Run:
 _DECLARED = ("id", "location", "properties")
 
 
-def _plain(result: Any) -> Any:
+def _to_json(result: Any) -> Any:
     if hasattr(result, "model_dump"):
         content = result.model_dump(mode="json", by_alias=True, exclude_none=True)
-        context = content.get("context")  # where a federation says why a catalog is left out
+        context = content.get("context")  # where a federation reports unavailable catalogs
         if context:
             unavailable = ErrorCode.SERVICE_UNAVAILABLE
             content["context"] = {

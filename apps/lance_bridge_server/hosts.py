@@ -1,7 +1,7 @@
-"""Hosts that a server without authentication answers for.
+"""Host names that a server without authentication serves.
 
-A web page whose name resolves to an address of this machine later (DNS rebinding) is of the same
-origin as the server for the browser that shows it: only the name in its requests is another.
+If the name of a web page is changed to resolve to this machine (DNS rebinding), browsers treat the
+server as the page's own origin. Only the name in the requests shows the difference.
 """
 
 from __future__ import annotations
@@ -13,17 +13,18 @@ from lance_namespace.errors import LanceNamespaceError, PermissionDeniedError
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 Answer = Callable[[Scope, LanceNamespaceError], ASGIApp]
-"""Returns the answer to a request that is refused."""
+"""Returns the response to a refused request."""
 
 
 class LocalHosts:
-    """Refuses requests for a host that is no address, ``localhost`` or one of some names.
+    """Refuses requests for hosts other than IP addresses, ``localhost`` and some names.
 
-    Requests by a unix socket pass, as no web page can make them, and so do those without a host.
+    Requests by a unix socket pass, because web pages cannot send them, and so do requests without a
+    host.
 
     Args:
         names: Other names that are served, in lower case.
-        answer: Makes the answer to what is refused.
+        answer: Creates the response to a refused request.
     """
 
     def __init__(self, app: ASGIApp, names: Collection[str], answer: Answer) -> None:

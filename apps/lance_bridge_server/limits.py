@@ -1,4 +1,4 @@
-"""How much one request, and one principal, may take."""
+"""The limits of each request and each principal."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def _check_rate(text: str) -> str:
 
 
 Rate = Annotated[str, Field(max_length=40), AfterValidator(_check_rate)]
-"""A number and a time: ``100/second``, ``1000/minute``, ``10 per 2 seconds``."""
+"""A number of requests and a period: ``100/second``, ``1000/minute``, ``10 per 2 seconds``."""
 Count = Annotated[int, Field(gt=0)]
 
 
 @dataclass(frozen=True)
 class PrincipalLimits:
-    """Limits of one principal that differ from those of all."""
+    """Limits of one principal that override the general ones."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
@@ -42,7 +42,7 @@ class PrincipalLimits:
 
 @dataclass(frozen=True)
 class Limits:
-    """How much one request may take. Its fields are keys of the configuration."""
+    """The limits of requests. The fields are keys of the configuration."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
@@ -51,35 +51,35 @@ class Limits:
     batch_entries: Count = 1000
     """How many entries a batch of operations may have."""
     batch_bytes: Count = 256 << 20
-    """The largest batch of rows that is sent, without compression: each is held as a whole."""
+    """The largest uncompressed batch of rows in a request: each is held in memory as a whole."""
     stall_seconds: Seconds = 120.0
-    """How long a client may send or read nothing while rows are sent, and send a JSON body."""
+    """How long a client may stall while rows are sent, and take to send a JSON body."""
     operation_seconds: Seconds = 3600.0
-    """How long an operation may take until the answer is that its outcome is unknown."""
+    """How long an operation may take; after that, its outcome is reported as unknown."""
     connections: Count | None = None
-    """How many connections may be open in a process. By default half of the files that may be."""
+    """How many connections a process may have open. By default half of its limit of open files."""
     threads: Annotated[int, Field(gt=0, le=1024)] = 64
-    """How many operations are carried out at once, and to how many clients rows are sent."""
+    """How many operations run at once, and to how many clients rows are sent at once."""
     rate: Rate | None = None
-    """How many requests a principal may make in a time, of all worker processes together."""
+    """How many requests a principal may send in a period, to all worker processes together."""
     concurrent_requests: Count | None = None
-    """How many requests of a principal are answered at once, by all of them together."""
+    """How many requests of a principal may run at once, in all worker processes together."""
     principals: Mapping[str, PrincipalLimits] = field(default_factory=dict)
     """Other limits for some principals, by name."""
 
     def body_bytes_of(self, principal: Principal) -> int:
         """Return the largest JSON body that a principal may send."""
-        return self._own(principal).body_bytes or self.body_bytes
+        return self._limits_of(principal).body_bytes or self.body_bytes
 
     def rate_of(self, principal: Principal) -> str | None:
-        """Return the rate of a principal; None for none."""
-        return self._own(principal).rate or self.rate
+        """Return the rate of a principal, or None if it has none."""
+        return self._limits_of(principal).rate or self.rate
 
     def concurrent_requests_of(self, principal: Principal) -> int | None:
-        """Return how many requests of a principal are answered at once; None for any number."""
-        return self._own(principal).concurrent_requests or self.concurrent_requests
+        """Return how many requests of a principal may run at once; None for any number."""
+        return self._limits_of(principal).concurrent_requests or self.concurrent_requests
 
-    def _own(self, principal: Principal) -> PrincipalLimits:
+    def _limits_of(self, principal: Principal) -> PrincipalLimits:
         return self.principals.get(principal.name, _NONE)
 
 
@@ -87,10 +87,10 @@ _NONE = PrincipalLimits()
 
 
 class TooManyRequestsError(ThrottlingError):
-    """A principal makes more requests than it may. Nothing was done."""
+    """A principal exceeded a limit of requests. Nothing was done."""
 
     def __init__(self, message: str, seconds: float) -> None:
-        """Args: seconds: After which another request may be made."""
+        """Args: seconds: How long to wait before the next request."""
         super().__init__(message)
         self.retry_after = max(1, math.ceil(seconds))
 
@@ -99,22 +99,22 @@ _parse = cache(rates.parse)
 
 
 class Admission:
-    """Counts the requests of principals. For one thread: that of the event loop."""
+    """Counts the requests of principals. Call only in the thread of the event loop."""
 
     def __init__(self, counts: RequestCounts | None = None) -> None:
-        """Args: counts: Those of all worker processes; by default those of this one."""
+        """Args: counts: The counters of all worker processes; by default of this process alone."""
         self._counts = counts or RequestCounts()
 
     def admit(self, limits: Limits, principal: Principal) -> Callable[[], None]:
-        """Count a request; return a function to call when it was answered.
+        """Count a request, and return a function to call at its end.
 
         Raises:
-            TooManyRequestsError: (21) the principal has too many, or too many at once.
+            TooManyRequestsError: (21) the principal sends too many, or too many at once.
             ServiceUnavailableError: (17) as `RequestCounts`.
         """
         key = (principal.method, principal.name)
         most = limits.concurrent_requests_of(principal)
-        running = _counter("running", *key)
+        running = _counter_name("running", *key)
         if most is not None and not self._counts.begin(running, most):
             raise TooManyRequestsError(
                 f"{principal.name} already has {most} concurrent requests, the limit; "
@@ -133,7 +133,7 @@ class Admission:
 
     def _count(self, rate: str, principal: Principal, key: tuple[str, str]) -> None:
         item = _parse(rate)
-        wait = self._counts.add(_counter(rate, *key), item.amount, item.get_expiry())
+        wait = self._counts.add(_counter_name(rate, *key), item.amount, item.get_expiry())
         if wait:
             raise TooManyRequestsError(
                 f"{principal.name} exceeded {item.amount} requests per {item.get_expiry()} s; "
@@ -142,23 +142,23 @@ class Admission:
             )
 
     def check_failures(self, rate: str, address: str) -> None:
-        """Refuse another attempt to sign in from an address where too many have failed.
+        """Refuse an attempt to sign in if too many from its address have failed.
 
         Raises:
             TooManyRequestsError: (21)
             ServiceUnavailableError: (17) as `RequestCounts`.
         """
-        wait = self._counts.wait(_counter("failures", rate, address), _parse(rate).amount)
+        wait = self._counts.wait(_counter_name("failures", rate, address), _parse(rate).amount)
         if wait:
             raise TooManyRequestsError("Too many attempts to sign in have failed", wait)
 
     def count_failure(self, rate: str, address: str) -> None:
-        """Count an attempt to sign in that has failed."""
+        """Count a failed attempt to sign in."""
         item = _parse(rate)
-        self._counts.add(_counter("failures", rate, address), item.amount, item.get_expiry())
+        self._counts.add(_counter_name("failures", rate, address), item.amount, item.get_expiry())
 
 
-def _counter(*parts: str) -> str:
+def _counter_name(*parts: str) -> str:
     return json.dumps(parts)
 
 

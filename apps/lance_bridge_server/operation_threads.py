@@ -1,4 +1,4 @@
-"""Operations in threads, with a limit on how many at once and how long each may take."""
+"""Runs operations in threads, with limits on their number and time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MILLISECONDS = re.compile(r"[0-9]{1,15}")
 
 
 def requested_seconds(headers: Mapping[str, str]) -> float:
-    """Return the timeout that a client states in its headers, in seconds; infinity without one.
+    """Return the timeout in a client's headers, in seconds, or infinity if there is none.
 
     Raises:
         InvalidInputError: (13) the header is not a positive integer.
@@ -36,31 +36,31 @@ def requested_seconds(headers: Mapping[str, str]) -> float:
 
 
 class OperationThreads:
-    """Carries out operations in threads.
+    """Runs operations in threads.
 
-    A thread cannot be stopped. One that takes too long goes on after its request was answered, and
+    A thread cannot be stopped. One that takes too long continues after its request has failed, and
     counts as running until it ends.
     """
 
     def __init__(self, count: int) -> None:
-        """Args: count: How many operations are carried out at once; others wait."""
+        """Args: count: How many operations run at once; others wait."""
         self._limiter = anyio.CapacityLimiter(count)
         self._running: set[asyncio.Task[Any]] = set()
 
     @property
     def running(self) -> int:
-        """How many operations have begun or wait, with those whose request was answered."""
+        """How many operations run or wait, including those whose request has timed out."""
         return len(self._running)
 
     async def run(self, work: Callable[[], T], operation: Operation, seconds: float) -> T:
-        """Carry out an operation in a thread, and return its answer.
+        """Run an operation in a thread, and return its result.
 
         Args:
-            seconds: How long it may take, with the time until a thread is free.
+            seconds: How long it may take, including the wait for a free thread.
 
         Raises:
             ServiceUnavailableError: (17) it took too long. It changed nothing and will not.
-            OutcomeUnknownError: (17) it took too long. What it changes, it changes later.
+            OutcomeUnknownError: (17) it took too long, and may still make its change.
         """
         has_begun = False
 
@@ -77,7 +77,7 @@ class OperationThreads:
             return task.result()
         if not has_begun:
             task.cancel()
-        raise _too_late(operation, seconds, has_begun=has_begun)
+        raise _timeout_error(operation, seconds, has_begun=has_begun)
 
     def _forget(self, task: asyncio.Task[Any]) -> None:
         self._running.discard(task)
@@ -85,19 +85,21 @@ class OperationThreads:
             task.exception()  # asyncio would log it as never retrieved after a timeout
 
 
-def _too_late(operation: Operation, seconds: float, *, has_begun: bool) -> ServiceUnavailableError:
+def _timeout_error(
+    operation: Operation, seconds: float, *, has_begun: bool
+) -> ServiceUnavailableError:
     late = f"{operation.name} did not finish within {seconds:g} seconds"
     if not has_begun:
         late += ": the server is busy"
-    return unfinished(late, "its outcome", may_change=has_begun and not operation.is_read)
+    return unfinished_error(late, "its outcome", may_change=has_begun and not operation.is_read)
 
 
-def unfinished(why: str, outcome: str, *, may_change: bool) -> ServiceUnavailableError:
-    """Return the error for a request that is answered before its operation has ended.
+def unfinished_error(why: str, outcome: str, *, may_change: bool) -> ServiceUnavailableError:
+    """Return the error for a request whose operation has not ended.
 
     Args:
-        outcome: What is unknown then, as the message says it.
-        may_change: Whether a thread goes on that may change something.
+        outcome: The part of the message that says what is unknown.
+        may_change: Whether a thread is still running that may change something.
     """
     if not may_change:
         return ServiceUnavailableError(f"{why}; nothing was changed")

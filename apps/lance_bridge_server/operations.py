@@ -1,4 +1,4 @@
-"""The operations of the Lance REST specification: path, request, and the form of the answer.
+"""The operations of the Lance REST specification: path, request and response.
 
 Source: the OpenAPI document of lance-namespace, and the routes of pylance's RestAdapter that it
 lacks (``refresh`` of a table).
@@ -21,25 +21,25 @@ from lance_bridge.extended_requests import (
 
 
 class Body(Enum):
-    """What a request carries."""
+    """The type of a request's body."""
 
     JSON = "json"
-    """The request's model. Clients leave it out of requests that read, such as describe."""
+    """The request's model. Clients may omit it in requests that read, such as describe."""
     NONE = "none"
-    """Nothing: the path and the query say all."""
+    """No body: all fields are in the path and the query."""
     ROWS = "rows"
-    """Rows, as an Arrow IPC stream; the path and the query say the rest."""
+    """Rows, as an Arrow IPC stream; the other fields are in the path and the query."""
     METADATA = "metadata"
-    """The bare map of a schema's metadata."""
+    """The map of a schema's metadata, not wrapped in an object."""
 
 
 class Answer(Enum):
-    """What an answer carries."""
+    """The type of a response's body."""
 
     JSON = "json"
     EMPTY = "empty"
     VALUE = "value"
-    """A bare JSON number or string."""
+    """A JSON number or string, not wrapped in an object."""
     ROWS = "rows"
     """An Arrow IPC file or stream."""
     METADATA = "metadata"
@@ -47,7 +47,7 @@ class Answer(Enum):
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation of `lance_namespace.LanceNamespace`, as REST has it."""
+    """The REST route of one operation of `lance_namespace.LanceNamespace`."""
 
     name: str
     """The method of a namespace."""
@@ -58,16 +58,16 @@ class Operation:
     status: int = 200
     method: str = "POST"
     is_read: bool = False
-    """Whether it changes nothing, so that clients may repeat it after any failure."""
+    """Whether it changes nothing, so that clients may retry it after any failure."""
 
     @property
     def requires_body(self) -> bool:
-        """Whether a request without a body is malformed, as the specification says."""
+        """Whether the specification requires a body."""
         return self.body in (Body.JSON, Body.METADATA) and not self.is_read
 
     @property
     def has_id(self) -> bool:
-        """Whether the path names a namespace, a table or a transaction."""
+        """Whether the path contains the identifier of a namespace, table or transaction."""
         return "{id}" in self.path
 
 

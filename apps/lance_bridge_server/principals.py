@@ -1,4 +1,4 @@
-"""Who calls: principals, and what finds them in a request."""
+"""Principals, and the protocol of authenticators that find them in requests."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from starlette.requests import HTTPConnection
 
 @dataclass(frozen=True)
 class Principal:
-    """Who calls, as authentication found it."""
+    """The caller of a request, as authentication found it."""
 
     name: str
     groups: frozenset[str] = frozenset()
     method: str = "anonymous"
     """How it was authenticated: api_key, oidc, certificate, proxy or anonymous."""
     claims: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
-    """What its token says besides; empty for other methods."""
+    """The claims of its token; empty for other methods."""
     token: str | None = field(default=None, compare=False, repr=False)
-    """Its bearer token, for catalogs that take it. A secret."""
+    """Its bearer token, for catalogs that accept it. A secret."""
 
 
 ANONYMOUS = Principal("anonymous")
@@ -29,11 +29,11 @@ _MAX_NAME = 256
 
 
 def check_principal_name(name: object) -> str:
-    """Return a name that a token, a certificate or a proxy gives.
+    """Return a name from a token, a certificate or a proxy, if it is valid.
 
     Raises:
         UnauthenticatedError: (16) it is not a string, is empty, is longer than 256 characters, or
-            has control characters: it goes into logs and policies.
+            has control characters. Names are used in logs and policies.
     """
     if not isinstance(name, str) or not 0 < len(name) <= _MAX_NAME or not name.isprintable():
         raise UnauthenticatedError("The credentials are valid, but the user name in them is not")
@@ -44,16 +44,16 @@ class Authenticator(Protocol):
     """Finds the principal of a request."""
 
     async def authenticate(self, connection: HTTPConnection) -> Principal | None:
-        """Return who calls, or None where a request has no credentials of this kind.
+        """Return the principal, or None if a request has no credentials for this method.
 
         Raises:
-            UnauthenticatedError: (16) it has some, and they are not valid.
-            ServiceUnavailableError: (17) what could check them does not answer.
+            UnauthenticatedError: (16) the credentials are not valid.
+            ServiceUnavailableError: (17) the service that checks them does not respond.
         """
 
 
 class Anonymous:
-    """Takes every request as anonymous, for servers that only this machine reaches."""
+    """Treats every request as anonymous, for servers that only this machine can reach."""
 
     async def authenticate(self, connection: HTTPConnection) -> Principal:  # noqa: ARG002
         return ANONYMOUS

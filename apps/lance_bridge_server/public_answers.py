@@ -1,7 +1,7 @@
-"""Answers of namespaces that are not lance-bridge's own, without credentials.
+"""Removes credentials from the responses of other libraries' namespaces.
 
-The scope of the credentials in such a namespace's answers is unknown: they may be the server's own.
-lance-bridge's own namespaces know it (`lance_bridge.TableCredentials`).
+The scope of the credentials in such responses is unknown: they may be the server's own.
+lance-bridge's own namespaces know the scope (`lance_bridge.TableCredentials`).
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from lance_bridge_federated.delegation import delegates
 
 @delegates
 class PublicAnswers(LanceNamespace):
-    """A namespace whose answers have no storage options but public ones."""
+    """A namespace whose responses contain only public storage options."""
 
     def __init__(self, namespace: LanceNamespace, public: Collection[str]) -> None:
-        """Args: public: The names of options that answers may have, without their stores' names."""
+        """Args: public: The names of public options, without the prefixes of their stores."""
         self._namespace = namespace
         self._public = public
 
     def delegate(self, operation: str, request: Any, *rows: Any) -> Any:
-        """Have the namespace answer a request."""
+        """Call the namespace, and remove private storage options from its response."""
         answer = getattr(self._namespace, operation)(request, *rows)
-        _limit(answer, self._public)
+        _remove_private_options(answer, self._public)
         return answer
 
     def namespace_id(self) -> str:
@@ -39,11 +39,11 @@ class PublicAnswers(LanceNamespace):
         return getattr(self._namespace, name)
 
 
-def _limit(answer: Any, public: Collection[str]) -> None:
-    """Take storage options out of an answer, and out of the answers in it."""
+def _remove_private_options(answer: Any, public: Collection[str]) -> None:
+    """Remove private storage options from a response, and from the responses in it."""
     if isinstance(answer, list):
         for each in answer:
-            _limit(each, public)
+            _remove_private_options(each, public)
     elif isinstance(answer, dict):
         if isinstance(answer.get("storage_options"), dict):
             answer["storage_options"] = public_only(answer["storage_options"], public)
@@ -53,4 +53,4 @@ def _limit(answer: Any, public: Collection[str]) -> None:
             if name == "storage_options":
                 setattr(answer, name, public_only(value or {}, public) or None)
             else:
-                _limit(value, public)
+                _remove_private_options(value, public)

@@ -1,7 +1,7 @@
-"""How many requests each principal makes, counted for all worker processes of a server together.
+"""Request counters that all worker processes of a server share.
 
-They share a file of SQLite: a process that is killed leaves it whole, and locks nothing. It holds
-nothing that a restart needs, so nothing waits for the disk.
+They are in an SQLite file: a killed process leaves it intact and unlocked. A restart needs none of
+its content, so no write waits for the disk.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lance_namespace.errors import ServiceUnavailableError
 _log = logging.getLogger(__name__)
 
 _LOCK_SECONDS = 2.0
-"""How long to wait for other processes. Each keeps the lock for less than a millisecond."""
+"""How long to wait for other processes. Each holds the lock for less than a millisecond."""
 _SCHEMA = """
 PRAGMA journal_mode = WAL;
 PRAGMA synchronous = OFF;
@@ -34,14 +34,14 @@ CREATE TABLE IF NOT EXISTS running (
 
 
 class RequestCounts:
-    """Counters by name. For one thread of each process.
+    """Counters by name. Use in one thread of each process.
 
     Raises:
         ServiceUnavailableError: (17) the file cannot be used; nothing was counted.
     """
 
     def __init__(self, file: Path | None = None) -> None:
-        """Args: file: What processes share; created if necessary. None for this process alone."""
+        """Args: file: The shared file, created if missing; None counts for this process alone."""
         target = str(file) if file else ":memory:"
         self._database = sqlite3.connect(
             target, timeout=_LOCK_SECONDS, isolation_level=None, check_same_thread=False
@@ -50,10 +50,10 @@ class RequestCounts:
         self._running: Counter[str] = Counter()
 
     def add(self, counter: str, most: int, seconds: float) -> float:
-        """Count one, unless there were ``most`` of them within so many seconds.
+        """Count an event, unless there were ``most`` of them in the last ``seconds``.
 
         Returns:
-            0 if it was counted, else the seconds until another one can be.
+            0 if it was counted, else the seconds until the next one can be.
         """
         with self._transaction() as database:
             wait = self.wait(counter, most)
@@ -64,7 +64,7 @@ class RequestCounts:
         return wait
 
     def wait(self, counter: str, most: int) -> float:
-        """Return the seconds until another one can be counted; 0 if that is now."""
+        """Return the seconds until the next event can be counted, or 0 if it can be now."""
         with _translate_errors():
             found = self._database.execute(
                 "SELECT expires FROM recent WHERE counter = ? "
@@ -74,7 +74,7 @@ class RequestCounts:
         return max(0.0, found[0] - time.time()) if found else 0.0
 
     def begin(self, counter: str, most: int) -> bool:
-        """Count one that runs until `end`, unless ``most`` of them do; return whether it was."""
+        """Count an event that lasts until `end`, unless ``most`` do. Return whether it counted."""
         with self._transaction() as database:
             query = "SELECT sum(count) FROM running WHERE counter = ?"
             (running,) = database.execute(query, [counter]).fetchone()
@@ -85,7 +85,7 @@ class RequestCounts:
         return True
 
     def end(self, counter: str) -> None:
-        """Uncount one that was begun by this process; later, if the file cannot be used now."""
+        """Uncount an event that this process began; if that fails, the next change corrects it."""
         self._running[counter] -= 1
         try:
             with self._transaction():
@@ -97,7 +97,7 @@ class RequestCounts:
                 del self._running[counter]
 
     def forget_process(self, process: int) -> None:
-        """Uncount all that a process has begun that has ended."""
+        """Uncount all events of a process that has ended."""
         try:
             with self._transaction() as database:
                 database.execute("DELETE FROM running WHERE process = ?", [process])
@@ -105,14 +105,14 @@ class RequestCounts:
             _log.error("%s", error)
 
     def _store(self, counter: str, running: int) -> None:
-        # The number itself, so that it is right again after a change that was not written.
+        # The absolute number corrects the count after a change that could not be written.
         row = [counter, os.getpid(), running]
         self._database.execute("INSERT OR REPLACE INTO running VALUES (?, ?, ?)", row)
         self._database.execute("DELETE FROM running WHERE count = 0")
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """Keep other processes from writing meanwhile."""
+        """Lock the file against writes by other processes."""
         with _translate_errors(), self._database:
             self._database.execute("BEGIN IMMEDIATE")
             yield self._database

@@ -1,7 +1,7 @@
-"""The secrets of this process's catalogs, to take them out of what others have written.
+"""The secrets of this process's catalogs, to remove them from texts of other libraries.
 
-A catalog's error may repeat what it was sent. Patterns (`lance_bridge.redaction`) recognise many
-secrets in it; these are known by their values.
+A catalog's error may repeat what it was sent. `lance_bridge.redaction` recognises many secrets by
+patterns; the ones here are recognised by their values.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from lance_bridge_federated.children import hides
 
 _SECRET = "secret."
 _SHORTEST = 6
-"""Shorter values are words of messages too."""
+"""Shorter values could also be words in messages."""
 
 
 class SecretValues:
     """Replaces known values in texts. Safe to share between threads.
 
     Args:
-        shown: What stands for them.
+        shown: The text that replaces them.
     """
 
     def __init__(self, shown: str = HIDDEN) -> None:
@@ -38,7 +38,7 @@ class SecretValues:
         self._pattern = re.compile(r"(?!)")
 
     def add(self, values: Iterable[str]) -> None:
-        """Add values; those of a former configuration stay secret."""
+        """Add values. Those of earlier configurations stay secret."""
         known = {each for each in values if len(each) >= _SHORTEST}
         self._values |= known | {quote(each, safe="") for each in known}
         longest_first = sorted(self._values, key=len, reverse=True)
@@ -50,7 +50,7 @@ class SecretValues:
 
 
 SECRETS = SecretValues()
-"""Those of this process, which has one log."""
+"""The secrets of this process, which has one log."""
 
 
 def secrets_of(namespace: LanceNamespace, properties: Mapping[str, str]) -> Iterator[str]:
@@ -71,7 +71,7 @@ def secrets_of(namespace: LanceNamespace, properties: Mapping[str, str]) -> Iter
 def property_texts_of(
     namespace: LanceNamespace, properties: Mapping[str, str]
 ) -> Mapping[str, str]:
-    """Return the properties of a catalog by their names, those of the environment among them.
+    """Return the properties of a catalog by name, including those of the environment.
 
     Args:
         properties: Those that it was connected with; lance-bridge's own know theirs.
@@ -95,7 +95,7 @@ def _texts(config: Any) -> Iterator[tuple[str, str]]:
 
 
 def _is_secret_of_ours(key: str) -> bool:
-    """Return whether one of `_texts` is a secret, which the declarations say, and not the names."""
+    """Return whether a key of `_texts` is a secret, by its declaration rather than its name."""
     if key.startswith(STORAGE_PREFIX):
         return may_be_credential(key.removeprefix(STORAGE_PREFIX))
     return key.startswith(_SECRET) or CatalogConfig.is_secret(key)

@@ -1,12 +1,12 @@
-"""SQL functions that a server refuses: a value of theirs can be far larger than their arguments.
+"""SQL functions that a server refuses: their results can be far larger than their arguments.
 
-Its length is a number in the request, the product of two arguments' lengths, or a multiple of one
-that calls inside calls raise to a power. Lance evaluates them in memory that nothing limits. An
-allocation that fails ends the process, with the requests of everyone else, and reading a table is
-enough to ask for one.
+The length of a result can be a number in the request, the product of two arguments' lengths, or
+grow exponentially with nested calls. Lance evaluates expressions without a memory limit. A failed
+allocation ends the process with all of its requests, and the right to read a table is enough to
+cause one.
 
-Not refused is an expression that names a column of large values many times, such as with ``||``:
-its values are at most as many times larger as the expression is long.
+An expression that repeats a column of large values, such as with ``||``, is not refused: its result
+grows only linearly with the length of the expression.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ REFUSED = (
     "regexp_replace", "repeat", "replace", "rpad",
 )  # fmt: skip
 MAX_FIXED_SIZE = 8192
-"""How many values a type of fixed size may have in a cast: each null takes that space too."""
+"""How many values a fixed-size type may have in a cast: each null takes that space too."""
 _EXPRESSIONS = {
     "column_aliases", "computed", "expression", "filter", "predicate", "updates",
     "when_matched_update_all_filt", "when_not_matched_by_source_delete_filt", "where",
 }  # fmt: skip
-"""Fields of requests with SQL: a text, or texts in a list or a map."""
+"""Fields of requests that contain SQL: a string, or strings in a list or a map."""
 
 _CALL = re.compile(rf"\b({'|'.join(REFUSED)})[`\"]?\s*(?:\(|--|/\*)", re.IGNORECASE)
-"""A call. A comment may be before its bracket."""
+"""A call. A comment may precede its bracket."""
 _CAST = re.compile(r"\b(arrow_cast|arrow_try_cast)[`\"]?\s*(?:\(|--|/\*)", re.IGNORECASE)
 _TYPE = re.compile(r",\s*'([^']*)'\s*\)\Z")
-"""The last argument of a call, if it is a text."""
+"""The last argument of a call, if it is a string literal."""
 _TEXT = re.compile(r"'[^']*'")
 _AMBIGUOUS = re.compile(r"--|/\*|[\\`\"]")
-"""With one of these, it takes a parser to say where a text begins."""
+"""If one of these occurs, only a parser could find where string literals begin."""
 
 
 def refuse_functions(fields: Mapping[str, Any]) -> None:
@@ -85,7 +85,7 @@ def _check_cast(function: str, expression: str) -> None:
 
 
 def _end_of_call(expression: str, start: int) -> int:
-    """Return where the call ends whose opening bracket is before ``start``."""
+    """Return the end of the call whose opening bracket is before ``start``."""
     depth, position = 1, start
     for token in re.finditer(r"'[^']*'|[()]", expression[start:]):
         depth += {"(": 1, ")": -1}.get(token[0], 0)

@@ -1,7 +1,7 @@
-"""Rows between HTTP and a namespace, without holding them in memory.
+"""Streams rows between HTTP and a namespace, without holding them in memory.
 
-A namespace works in a thread and pulls rows from the request, or pushes them into the response, so
-that each side waits for the slower one.
+A namespace runs in a thread, and pulls rows from the request or pushes them into the response. Each
+side waits for the slower one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from .arrow_limits import BatchLimits
-from .calls import sending_client
+from .calls import receive_within
 from .monitoring.observed import observed
 
 _log = logging.getLogger(__name__)
@@ -33,22 +33,22 @@ ARROW_STREAM = "application/vnd.apache.arrow.stream"
 
 _SMALL_BYTES = 1 << 20
 _PIECE_BYTES = 1 << 20
-"""How much of a request is collected before a thread reads it."""
+"""How many bytes of a request are collected before a thread reads them."""
 _BUFFER_BYTES = 1 << 20
-"""How much of a response is collected before it is sent."""
+"""How many bytes of a response are collected before they are sent."""
 
 
 class UploadedFile:
     """The body of a request as a file, read in threads. Each read waits for the client.
 
     Raises:
-        ServiceUnavailableError: (17) the client went away, or sent nothing for too long. Nothing
-            is committed then, as rows are made visible when all of them have been read.
+        ServiceUnavailableError: (17) the client disconnected, or sent nothing for too long. Nothing
+            is committed then, because rows are committed only after all of them were read.
         InvalidInputError: (13) a batch is too large.
     """
 
     def __init__(self, request: Request, stall_seconds: float, batch_bytes: int) -> None:
-        """Start with nothing received.
+        """Create a file without receiving anything yet.
 
         Args:
             stall_seconds: How long to wait for the next part of the body.
@@ -60,13 +60,13 @@ class UploadedFile:
         self._limits = BatchLimits(batch_bytes)
         self._rest = memoryview(b"")
         self.size = 0
-        """Bytes that were received so far."""
+        """The number of bytes received so far."""
 
     async def read_small(self) -> bytes | None:
-        """Receive the body if it is small, and return it, to be read again as often as needed.
+        """Receive and return the body if it is small, so that it can be read repeatedly; else None.
 
         Rows in memory are checked before anything is changed. Rows of a larger body are checked
-        while they are written, and this returns None.
+        while they are written.
         """
         parts: list[bytes] = []
         while self.size <= _SMALL_BYTES:
@@ -81,9 +81,9 @@ class UploadedFile:
         return True
 
     def read(self, size: int = -1) -> bytes:
-        """Return the next bytes, as many as there are; none at the end. -1 for all is not served.
+        """Return up to ``size`` of the next bytes, or no bytes at the end. -1 is not supported.
 
-        Raises what the class says.
+        Raises as documented for the class.
         """
         if not self._rest:
             self._rest = memoryview(anyio.from_thread.run(self._next_piece, token=self._token))
@@ -91,7 +91,7 @@ class UploadedFile:
         return bytes(taken)
 
     async def _next_piece(self) -> bytes:
-        """Return the next parts together: each way from a thread to the event loop costs time."""
+        """Return the next parts joined: each switch from a thread to the event loop costs time."""
         parts: list[bytes] = []
         size = 0
         while size < _PIECE_BYTES:
@@ -103,7 +103,7 @@ class UploadedFile:
         return b"".join(parts)
 
     async def _next_part(self) -> bytes | None:
-        with sending_client(self._stall_seconds):
+        with receive_within(self._stall_seconds):
             part = await anext(self._parts, None)
         if part is not None:
             self.size += len(part)
@@ -112,11 +112,11 @@ class UploadedFile:
 
 
 class RowsResponse(Response):
-    """An answer of rows, written batch by batch while the client reads.
+    """A response with rows, written batch by batch while the client reads.
 
-    The first batch is read before the status is sent, so that a query that fails at once is
-    answered as an error. A failure later on ends the connection without the end of the answer:
-    clients see that it is incomplete.
+    The first batch is read before the status is sent, so that a query that fails immediately
+    returns an error. A later failure closes the connection before the end of the response, so that
+    clients detect that it is incomplete.
     """
 
     def __init__(
@@ -127,11 +127,11 @@ class RowsResponse(Response):
         threads: anyio.CapacityLimiter,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        """Start with nothing sent.
+        """Create a response without sending anything yet.
 
         Args:
-            stall_seconds: How long a client may not read before the connection ends.
-            threads: How many answers may be sent at once.
+            stall_seconds: How long a client may read nothing before the connection is closed.
+            threads: Limits how many responses are sent at once.
         """
         super().__init__(headers=headers, media_type=media_type)
         del self.headers["content-length"]
@@ -161,7 +161,7 @@ class RowsResponse(Response):
             if waiting.cancelled_caught:
                 _log.warning("A client read nothing for %g seconds", self._stall_seconds)
                 return
-        if self._is_complete:  # else the server cuts the connection
+        if self._is_complete:  # else the server closes the connection
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _produce(self, sender: ObjectSendStream[bytes]) -> None:
@@ -170,7 +170,7 @@ class RowsResponse(Response):
             try:
                 await anyio.to_thread.run_sync(write, limiter=self._threads)
             except anyio.BrokenResourceError:
-                pass  # the client went away
+                pass  # the client disconnected
             except Exception as error:  # noqa: BLE001 - whatever reading raises
                 self._error = error
                 _log.exception("A query failed after its first rows were sent")
@@ -200,14 +200,14 @@ async def _cancel_on_disconnect(receive: Receive, scope: anyio.CancelScope) -> N
 
 
 class _SentFile(io.RawIOBase):
-    """What is written to it in a thread is handed to the event loop, and waits there."""
+    """A file whose writes, in a thread, are passed to the event loop and wait there."""
 
     def __init__(self, sender: ObjectSendStream[bytes], token: EventLoopToken) -> None:
         super().__init__()
         self._sender = sender
         self._token = token
         self.is_cut = False
-        """Whether what is written from now on is dropped."""
+        """Whether further writes are dropped."""
 
     def writable(self) -> bool:
         return True
@@ -221,10 +221,7 @@ class _SentFile(io.RawIOBase):
 
 
 def with_first_batch(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
-    """Return a reader of the same rows, after the first batch was read.
-
-    Raises what reading raises.
-    """
+    """Read the first batch, and return a reader of all rows. Raises what reading raises."""
     first = next(iter(reader), None)
 
     def batches() -> Any:

@@ -1,4 +1,4 @@
-"""The audit log: who did what to which object, what was decided by which policy, and the result."""
+"""The audit log: principal, operation and object, the decision and its policies, and the result."""
 
 from .log import AuditLog, open_audit_log
 from .middleware import AuditMiddleware

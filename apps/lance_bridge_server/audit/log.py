@@ -1,4 +1,4 @@
-"""Where the lines of the audit log go."""
+"""The audit log's destinations: a file, standard output or a logger."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lance_namespace.errors import ServiceUnavailableError
 from lance_bridge.errors import invalid
 
 LOGGER = "lance_bridge.audit"
-"""The logger that takes the lines if there is neither a file nor standard output for them."""
+"""The logger for lines that go neither to a file nor to standard output."""
 
 Rotation = Literal["size", "daily", "external"]
 
@@ -27,14 +27,14 @@ _TAIL_BYTES = 256 << 10
 
 
 class _Raising(logging.Handler):
-    """Raises what fails instead of printing it."""
+    """Raises exceptions instead of printing them."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: ARG002 - of logging
         raise  # noqa: PLE0704 - logging calls this while it handles the exception
 
 
 class _File(_Raising, logging.FileHandler):
-    """Creates files that only the owner can write, and only its group read."""
+    """Creates files that the owner can read and write, and the group can read."""
 
     def _open(self) -> TextIOWrapper:
         opener = partial(os.open, mode=0o640)
@@ -61,9 +61,9 @@ class AuditLog:
     """Writes lines of JSON to a logger. Safe to share between threads.
 
     Args:
-        refuse_changes: Whether a change is refused when its line cannot be written. Else that is
-            logged as an error, and the request goes on. Requests that read always go on.
-        file: Where the lines go, if it is a file.
+        refuse_changes: Whether a change is refused if its line cannot be written. Otherwise the
+            failure is logged and the request continues. Requests that read always continue.
+        file: The file that the lines are written to, if any.
     """
 
     def __init__(
@@ -74,11 +74,11 @@ class AuditLog:
         self.file = file
 
     def write(self, line: Mapping[str, Any]) -> None:
-        """Write a line. A failure is logged."""
+        """Write a line, or log an error if that fails."""
         self._try_write(line)
 
     def write_before_change(self, line: Mapping[str, Any]) -> None:
-        """Write a line about what is not done yet.
+        """Write a line about a change that has not been made yet.
 
         Raises:
             ServiceUnavailableError: (17) it was not written, and changes are refused then.
@@ -88,9 +88,9 @@ class AuditLog:
             raise ServiceUnavailableError(message)
 
     def last_lines(self, count: int) -> list[dict[str, Any]]:
-        """Return the last lines of the file, the latest first; none without a file.
+        """Return the last lines of the file, latest first, or an empty list if there is no file.
 
-        Lines before the last 256 KiB of the file are left out.
+        Only the last 256 KiB of the file are read.
 
         Raises:
             ServiceUnavailableError: (17) the file cannot be read.
@@ -104,7 +104,7 @@ class AuditLog:
                 lines = file.read(_TAIL_BYTES).splitlines(keepends=True)
         except OSError as error:
             raise ServiceUnavailableError("The audit log cannot be read") from error
-        # The first may be cut at its start, the last may not be written to its end.
+        # The first line may lack its start, and the last one may not be complete yet.
         whole = [each for each in lines[1 if start else 0 :] if each.endswith(b"\n")]
         return [json.loads(each) for each in reversed(whole[-count:])]
 
@@ -133,10 +133,10 @@ def open_audit_log(
     """Return an audit log.
 
     Args:
-        to: A file, standard output, or the logger `LOGGER` with the handlers that it has.
-        rotation: When a file is replaced by a new one: before it is larger than ``max_bytes``, at
-            midnight UTC, or by another program, such as logrotate, which is the only option
-            when several processes write one file.
+        to: A file, standard output, or the logger `LOGGER` with its own handlers.
+        rotation: When a new file replaces the current one: before it exceeds ``max_bytes``, at
+            midnight UTC, or by another program, such as logrotate. Only the last works if several
+            processes write one file.
         backups: How many replaced files are kept.
 
     Raises:

@@ -1,7 +1,7 @@
-"""What one request does, as lines of the audit log.
+"""The lines of the audit log about one request.
 
-A request that reads, or is refused, has a line for each decision when it is answered. One that is
-to change something has these lines before the change, and another when that is done or has failed.
+A request that reads or is denied writes one line for each decision after its response. A request
+that changes something writes these lines before the change, and one more when it ends.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ class AuditTrail:
     _started: float = field(default_factory=time.monotonic)
     _checked: list[tuple[Access, Decision]] = field(default_factory=list)
     _written: int = 0
-    """How many of these have been written."""
+    """How many of these decisions have been written."""
     _writing: threading.Lock = field(default_factory=threading.Lock)
     _has_begun: bool = False
     _versions: dict[str, Any] = field(default_factory=dict)
 
     def record(self, access: Access, decision: Decision) -> None:
-        """Keep a decision."""
+        """Record a decision, to be written later."""
         self._checked.append((access, decision))
 
     def begin(self) -> None:
-        """Write the new decisions on an operation that is allowed and changes something.
+        """Write the decisions that are not written yet, if the operation changes something.
 
-        A page carries out several operations, also at the same time.
+        Call when all of them are allowed. A page runs several operations, also concurrently.
 
         Raises:
             ServiceUnavailableError: (17) they cannot be written, and must be.
@@ -63,7 +63,7 @@ class AuditTrail:
 
     @contextmanager
     def recording_versions(self) -> Iterator[VersionChanges]:
-        """Keep the versions of a table before and after what is committed, also by what fails."""
+        """Record the versions before and after each commit, even if the operation fails later."""
         with record_version_changes() as changes:
             try:
                 yield changes
@@ -72,7 +72,7 @@ class AuditTrail:
                     self._versions = _versions(change.before, change.after)
 
     def note_result(self, request: Any, result: Any) -> None:
-        """Keep versions that are in the answer but were not committed by this process."""
+        """Record the versions in a result that this process did not commit itself."""
         created = list(_created_versions(request))
         if len(created) == 1:
             self._versions = created[0][1]
@@ -83,11 +83,11 @@ class AuditTrail:
             self._versions.setdefault("version_after", version)
 
     def end(self, status: int | None, code: int | None) -> None:
-        """Write what is left when the request was answered.
+        """Write the remaining lines after the response was sent.
 
         Args:
-            status: None if the client went away before.
-            code: The code of the error, if it was one.
+            status: None if the client disconnected first.
+            code: The code of the error, if any.
         """
         if self.log is None or self._operation is None:
             return
@@ -96,7 +96,7 @@ class AuditTrail:
         if self._has_begun:
             event = "commit" if code is None else "failure"
             paths = [list(each.path) for each, _ in self._checked]
-            self.log.write({**self._common(event), "ids": paths, **result, **self._versions})
+            self.log.write({**self._common_fields(event), "ids": paths, **result, **self._versions})
             return
         for line in self._decisions():
             self.log.write({**line, **result})
@@ -111,9 +111,11 @@ class AuditTrail:
         return state
 
     def _decisions(self) -> Iterator[dict[str, Any]]:
-        """Yield a line for each decision that is not written yet; the last one counts as written
-        when the next is asked for."""
-        common = self._common("decision")
+        """Yield a line for each decision that is not written yet.
+
+        A decision counts as written when the generator is resumed after it.
+        """
+        common = self._common_fields("decision")
         if not self._checked and not self._has_begun:
             yield {**common, "decision": "none"}  # not authenticated, or malformed
         while self._written < len(self._checked):
@@ -128,7 +130,7 @@ class AuditTrail:
             }
             self._written += 1
 
-    def _common(self, event: str) -> dict[str, Any]:
+    def _common_fields(self, event: str) -> dict[str, Any]:
         principal: Principal | None = self._state.get("principal")
         operation, client = self._operation, self.scope.get("client")
         return {
@@ -148,9 +150,9 @@ def _versions(before: int, after: int) -> dict[str, int]:
 
 
 def _created_versions(request: Any) -> Iterator[tuple[list[str], dict[str, int]]]:
-    """Yield the tables of which a request has created a version with its number, and the versions.
+    """Yield each table for which a request creates a version, with the versions before and after.
 
-    Such a version is created only if the one before it is the latest.
+    A version with a given number is created only if the one before it is the latest.
     """
     if isinstance(request, api.CreateTableVersionRequest):
         yield request.id or [], _versions(request.version - 1, request.version)

@@ -1,1 +1,1 @@
-"""Authentication: one module for each method, and `chain`, which tries them in order."""
+"""Authentication: one module for each method, and `chain`, which combines them."""

@@ -1,4 +1,4 @@
-"""API keys: principals by a key in ``x-api-key`` or ``Authorization: Bearer``."""
+"""API keys: find the principal of a key in ``x-api-key`` or ``Authorization: Bearer``."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class ApiKeys:
         self._file = file
 
     def takes(self, token: str) -> bool:
-        """Return whether a token is an API key by its form."""
+        """Return whether a token has the form of an API key."""
         return token.startswith(PREFIX)
 
     async def authenticate(self, connection: HTTPConnection) -> Principal | None:
-        """Return who has the key of a request, or None if it has no key.
+        """Return the principal of the API key in a request, or None if it has no key.
 
         Raises:
             UnauthenticatedError: (16) the key is unknown, expired or revoked.
@@ -42,34 +42,34 @@ class ApiKeys:
 
     def find(self, key: str) -> KeyEntry:
         """Return the entry of a key. Raises as `authenticate` does."""
-        with _readable():
+        with _translate_errors():
             entry = self._file.find(key)
         if entry is None:
             raise UnauthenticatedError("The API key is unknown, expired or revoked")
         return entry
 
     def find_by_id(self, identifier: str) -> Principal | None:
-        """Return who has the key with an identifier; None if it is unknown, expired or revoked.
+        """Return the principal of a key's identifier, or None if it is unknown, expired or revoked.
 
         Raises:
             ServiceUnavailableError: (17) the file of keys cannot be read.
         """
-        with _readable():
+        with _translate_errors():
             entry = self._file.entries().get(identifier)
         return principal_of(entry) if entry is not None and entry.state() == "valid" else None
 
 
 def principal_of(entry: KeyEntry) -> Principal:
-    """Return who has a key."""
+    """Return the principal of an entry."""
     return Principal(entry.name, frozenset(entry.groups), "api_key")
 
 
 @contextmanager
-def _readable() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     """Raise ServiceUnavailable (17) if the file of keys cannot be read."""
     try:
         yield
     except InvalidInputError as error:
-        # The path of the file is the server's own affair.
+        # Clients must not see the path of the file.
         logger.error("%s", error)
         raise ServiceUnavailableError("The API keys of this server cannot be read") from error

@@ -1,4 +1,4 @@
-"""Client certificates: principals by the certificate that TLS has verified."""
+"""Client certificates: find the principal in the certificate that TLS has verified."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from starlette.requests import HTTPConnection
 from ..principals import Principal, check_principal_name
 
 STATE_KEY = "peer_certificate"
-"""Where a connection's state has the certificate, as `ssl.SSLSocket.getpeercert` returns it."""
+"""The key of the certificate in a connection's state, as `ssl.SSLSocket.getpeercert` returns it."""
 
 NameField = Literal["common_name", "dns", "uri", "email"]
 GroupsField = Literal["organizational_unit", "organization"]
@@ -24,9 +24,9 @@ _ATTRIBUTES = {
 
 
 class ClientCertificates:
-    """Names principals after a field of their certificate.
+    """Takes the name of the principal from a field of its certificate.
 
-    TLS has verified the certificate; without one, a request has no credentials of this kind.
+    TLS has verified the certificate.
 
     Args:
         name: The field with the name: the subject's common name, or the first alternative name of
@@ -39,7 +39,7 @@ class ClientCertificates:
         self._groups = groups
 
     async def authenticate(self, connection: HTTPConnection) -> Principal | None:
-        """Return whose certificate a connection has, or None.
+        """Return the principal of a connection's certificate, or None if it has none.
 
         Raises:
             UnauthenticatedError: (16) the certificate lacks the field with the name.

@@ -17,18 +17,18 @@ class TokenAuthenticator(Authenticator, Protocol):
     """An authenticator of tokens, which `tokens_of` finds in a request."""
 
     def takes(self, token: str) -> bool:
-        """Return whether a token has the form of those that this checks. It may be invalid."""
+        """Return whether this authenticator is responsible for a token, going by its form."""
 
 
 class AuthenticatorChain:
-    """Tries several methods. The first one that finds a principal decides who calls.
+    """Runs several methods, and returns the first principal that one of them finds.
 
-    Every credential in a request must be valid, also if an earlier method has found a principal,
-    and if anonymous requests are allowed: a wrong key never gets another principal's rights.
+    Every credential in a request must be valid, even if an earlier method has found a principal or
+    anonymous requests are allowed: an invalid key never gets another principal's rights.
 
     Args:
         methods: The methods, in order.
-        allow_anonymous: Whether requests without any credential are anonymous, and not refused.
+        allow_anonymous: Whether requests without credentials are anonymous instead of refused.
     """
 
     def __init__(self, methods: Sequence[Authenticator], *, allow_anonymous: bool = False) -> None:
@@ -37,11 +37,11 @@ class AuthenticatorChain:
         self._allow_anonymous = allow_anonymous
 
     async def authenticate(self, connection: HTTPConnection) -> Principal | None:
-        """Return who calls; None if a request has no credentials and anonymous is not allowed.
+        """Return the principal, or None if there are no credentials and anonymous is not allowed.
 
         Raises:
             UnauthenticatedError: (16) a credential is invalid.
-            ServiceUnavailableError: (17) what could check it does not answer.
+            ServiceUnavailableError: (17) the service that checks it does not respond.
         """
         self._refuse_unknown_tokens(connection)
         found = [await each.authenticate(connection) for each in self._methods]
@@ -51,9 +51,9 @@ class AuthenticatorChain:
         return principal
 
     def _refuse_unknown_tokens(self, connection: HTTPConnection) -> None:
-        """Refuse tokens of no known form, unless no method reads tokens.
+        """Refuse tokens of an unknown form, unless no method reads tokens.
 
-        Clients of LanceDB always send an API key, even to servers that authenticate otherwise.
+        LanceDB's clients always send an API key, even to servers that use other methods only.
         """
         for token in tokens_of(connection) if self._of_tokens else ():
             if not any(each.takes(token) for each in self._of_tokens):

@@ -1,8 +1,8 @@
-"""The file of API keys: who has which, until when, and a salted hash of each.
+"""The file of API keys: the principal, expiry and salted hash of each key.
 
-A key is ``lbk_<id>_<secret>``. The identifier finds its entry in the file; the secret is 256 random
-bits. That is too many to try, so one round of HMAC-SHA256 is enough to protect it: a slow hash such
-as scrypt protects passwords that people choose, and would slow down every request.
+A key is ``lbk_<id>_<secret>``. The identifier selects the entry in the file; the secret is 256
+random bits. That is too many to guess, so one round of HMAC-SHA256 protects it. A slow hash such as
+scrypt is meant for passwords that people choose, and would slow down every request.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _NAME = re.compile(r"\A[\w.@+/:-]{1,200}\Z")
 
 
 class KeyEntry(BaseModel):
-    """One key of the file. It does not have the key itself."""
+    """The entry of one key. It does not contain the key itself."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     id: str
     name: str = Field(pattern=_NAME)
-    """The name of the principal. Several keys can have one name, to replace a key by another."""
+    """The name of the principal. Several keys can share a name, for key rotation."""
     groups: tuple[str, ...] = ()
     created: AwareDatetime
     expires: AwareDatetime | None = None
@@ -67,7 +67,7 @@ _NO_ENTRY = KeyEntry(id="", name="none", created=datetime.now(timezone.utc), sal
 
 
 class ApiKeyFile:
-    """A file of API keys. It is read again when it has changed."""
+    """A file of API keys, which is read again after a change."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -75,7 +75,7 @@ class ApiKeyFile:
         self._entries: dict[str, KeyEntry] = {}
 
     def find(self, key: str) -> KeyEntry | None:
-        """Return the entry of a key, or None if there is none that is valid.
+        """Return the entry of a key, or None if the key is not valid.
 
         Raises:
             InvalidInputError: (13) the file cannot be read, or is malformed.
@@ -83,7 +83,7 @@ class ApiKeyFile:
         match = _KEY.fullmatch(key)
         entries = self.entries()
         entry = entries.get(match[1], _NO_ENTRY) if match else _NO_ENTRY
-        # Also for an unknown identifier, so that the time it takes does not say that it is unknown.
+        # Also for an unknown identifier, so that the response time does not reveal it.
         is_right = entry.has_secret(match[2] if match else "")
         return entry if is_right and entry.state() == "valid" else None
 
@@ -111,10 +111,10 @@ class ApiKeyFile:
     def add(
         self, name: str, groups: Sequence[str] = (), lifetime: timedelta | None = None
     ) -> tuple[str, KeyEntry]:
-        """Make a key, and write its entry. The file is made if there is none.
+        """Create a key, and write its entry. A missing file is created.
 
         Returns:
-            The key, which cannot be had again, and its entry.
+            The key, which is not stored and cannot be shown again, and its entry.
 
         Raises:
             InvalidInputError: (13) the name or a group is malformed, or the file cannot be changed.
@@ -156,7 +156,7 @@ class ApiKeyFile:
 
     @contextmanager
     def _locked(self) -> Iterator[dict[str, KeyEntry]]:
-        """Yield the entries while no other process changes the file."""
+        """Yield the entries, and lock the file against changes by other processes."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             directory = os.open(self.path.parent, os.O_RDONLY)
@@ -169,9 +169,9 @@ class ApiKeyFile:
             os.close(directory)
 
     def _write(self, entries: Sequence[KeyEntry]) -> None:
-        """Replace the file as a whole, with its owner and mode. Only its owner can read a new one.
+        """Replace the file atomically, and keep its owner and mode. A new file has mode 0600.
 
-        Another user may change it than the one that the server runs as.
+        The user who changes it may differ from the user that the server runs as.
         """
         path = self.path.resolve()
         text = json.dumps(_Content(keys=list(entries)).model_dump(mode="json"), indent=2)
@@ -193,7 +193,7 @@ class ApiKeyFile:
 
 
 def _copy_access(found: os.stat_result, file: int) -> None:
-    """Give an open file an owner, a group and a mode. The mode last: chown may take bits away."""
+    """Set the owner, group and mode of an open file. The mode is last: chown may clear its bits."""
     own = os.fstat(file)
     if (own.st_uid, own.st_gid) != (found.st_uid, found.st_gid):
         os.fchown(file, found.st_uid, found.st_gid)

@@ -1,4 +1,4 @@
-"""OpenID Connect: principals by bearer tokens that an identity provider has signed."""
+"""OpenID Connect: find the principal in a bearer token that an identity provider has signed."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ Algorithm = Literal[
     "Ed25519",
     "EdDSA",
 ]
-"""Signatures by a private key. ``none`` and those by a shared secret are never taken."""
+"""Algorithms with a private key. ``none`` and shared secrets are never accepted."""
 DEFAULT_ALGORITHMS: tuple[Algorithm, ...] = ("RS256", "PS256", "ES256")
 _PARTS = 3
 
 
 class OidcTokens:
-    """Finds principals by the tokens of one issuer.
+    """Finds the principal in tokens of one issuer.
 
     Args:
         keys: The issuer's keys.
-        audiences: A token must be for one of these.
-        algorithms: The algorithms that may sign.
+        audiences: The audiences of which a token must have one.
+        algorithms: The allowed signature algorithms.
         name_claim: The claim with the principal's name.
-        groups_claim: The claim with the groups: a list, or one name. Dots lead into objects, as in
-            ``realm_access.roles``, unless a claim has the whole name.
+        groups_claim: The claim with the groups: a list, or one name. Dots select fields of
+            objects, as in ``realm_access.roles``, unless a claim has the whole name.
         claims: Values that other claims must have.
-        leeway: By how many seconds clocks may differ.
+        leeway: The allowed clock skew, in seconds.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class OidcTokens:
         self._claims = jwt.JWTClaimsRegistry(leeway=leeway, **options)
 
     def takes(self, token: str) -> bool:
-        """Return whether a token says that it is of this issuer."""
+        """Return whether a token names this issuer. Its signature is not checked."""
         parts = token.split(".")
         return len(parts) == _PARTS and _decode(parts[1]).get("iss") == self.keys.issuer
 
@@ -84,7 +84,7 @@ class OidcTokens:
 
         Raises:
             UnauthenticatedError: (16) the token is invalid, expired, or for another audience.
-            ServiceUnavailableError: (17) the issuer's keys are unknown, and it does not answer.
+            ServiceUnavailableError: (17) the issuer's keys are unknown, and it does not respond.
         """
         found = [await self.verify(each) for each in tokens_of(connection) if self.takes(each)]
         return found[0] if found else None
@@ -110,16 +110,16 @@ class OidcTokens:
             raise UnauthenticatedError(f"The token's claim '{error.claim}' is wrong") from error
         except (JoseError, ValueError, TypeError) as error:
             raise UnauthenticatedError("The token is malformed, or its signature wrong") from error
-        name = check_principal_name(_claim(claims, self._name_claim))
+        name = check_principal_name(_find_claim(claims, self._name_claim))
         return Principal(name, self._groups(claims), "oidc", claims, token)
 
     def _groups(self, claims: Mapping[str, Any]) -> frozenset[str]:
-        found = _claim(claims, self._groups_claim) if self._groups_claim else None
+        found = _find_claim(claims, self._groups_claim) if self._groups_claim else None
         groups = [found] if isinstance(found, str) else found if isinstance(found, list) else []
         return frozenset(each for each in groups if isinstance(each, str))
 
 
-def _claim(claims: Mapping[str, Any], name: str) -> Any:
+def _find_claim(claims: Mapping[str, Any], name: str) -> Any:
     if name in claims:
         return claims[name]
     found: Any = claims
@@ -129,7 +129,7 @@ def _claim(claims: Mapping[str, Any], name: str) -> Any:
 
 
 def _decode(part: str) -> dict[str, Any]:
-    """Return a part of a token, which nothing vouches for yet; empty if it is malformed."""
+    """Return an unverified part of a token, or an empty dictionary if it is malformed."""
     try:
         content = json.loads(urlsafe_b64decode(part.encode()))
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""The public keys of an identity provider, fetched and kept."""
+"""The public keys of an identity provider, fetched and cached."""
 
 from __future__ import annotations
 
@@ -29,29 +29,29 @@ _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 @dataclass(frozen=True)
 class KeyLifetimes:
-    """How long keys are used, in seconds."""
+    """How long keys are cached, in seconds."""
 
     refresh: float = 3600.0
-    """After this, keys are fetched again."""
+    """The age after which keys are fetched again."""
     cooldown: float = 30.0
-    """Between two attempts to fetch keys, whatever tokens ask for."""
+    """The least time between two attempts to fetch keys."""
     keep: float = 86_400.0
-    """How long keys are used while the provider does not answer."""
+    """How long keys are used while the provider does not respond."""
     timeout: float = 5.0
-    """For one request to the provider."""
+    """The timeout of one request to the provider."""
 
 
 class ProviderKeys:
-    """The keys with which one provider signs. They are fetched when they are first needed.
+    """The signing keys of one provider, which are fetched on first use.
 
-    A key that is unknown has the keys fetched again, but not within the cooldown: tokens with
-    made-up keys do not make this server flood the provider. While the provider does not answer,
-    the keys that are known stay in use.
+    An unknown key identifier causes another fetch, but not within the cooldown, so that tokens with
+    made-up identifiers cannot make this server flood the provider. While the provider does not
+    respond, the known keys stay in use.
 
     Args:
         issuer: The issuer, exactly as in its tokens.
-        discovery: The address of its discovery document; by default below the issuer.
-        ca_file: PEM certificates that its address is verified with, in place of the system's.
+        discovery: The URL of its discovery document; by default below the issuer.
+        ca_file: PEM certificates of authorities that replace those of the system.
     """
 
     def __init__(
@@ -75,15 +75,15 @@ class ProviderKeys:
         """Why the last attempt to fetch keys failed; empty if it did not."""
 
     async def find(self, kid: str | None) -> PublicKey:
-        """Return the key of an identifier; without one, the only key.
+        """Return the key with an identifier; if that is None, the only key.
 
         Raises:
             UnauthenticatedError: (16) the provider has no such key.
-            ServiceUnavailableError: (17) it is not known, as the provider does not answer.
+            ServiceUnavailableError: (17) it is not known, and the provider does not respond.
         """
         if self._must_fetch(kid) and not (self._has(kid) and self._lock.locked()):
             async with self._lock:
-                # Another request may have fetched them meanwhile.
+                # Another request may have fetched them while this one waited.
                 if self._must_fetch(kid):
                     await self._try_to_fetch()
         if self._clock() - self._fetched > self._lifetimes.keep:
@@ -120,7 +120,7 @@ class ProviderKeys:
         """Fetch the keys now.
 
         Raises:
-            ServiceUnavailableError: (17) the provider does not answer, or not with its documents.
+            ServiceUnavailableError: (17) the provider does not respond, or its documents are wrong.
         """
         document = await self._discover()
         url = document.get("jwks_uri")
@@ -133,7 +133,7 @@ class ProviderKeys:
         self._fetched = self._clock()
 
     async def document(self) -> Mapping[str, Any]:
-        """Return the discovery document, which is fetched again after a while.
+        """Return the discovery document, which is cached for `KeyLifetimes.refresh` seconds.
 
         Raises:
             ServiceUnavailableError: (17) as `fetch`.
@@ -151,10 +151,10 @@ class ProviderKeys:
             login: The user and password for HTTP's Basic authentication.
 
         Returns:
-            The status, and the JSON object of the answer, which may be that of an error.
+            The status and the JSON object of the response, which may be an error.
 
         Raises:
-            ServiceUnavailableError: (17) there is no answer, or not one in JSON.
+            ServiceUnavailableError: (17) there is no response, or it is not a JSON object.
         """
         auth = httpx.BasicAuth(*login) if login else httpx.USE_CLIENT_DEFAULT
         async with self._request(url) as client:
@@ -177,7 +177,7 @@ class ProviderKeys:
 
     @asynccontextmanager
     async def _request(self, url: str) -> AsyncIterator[httpx.AsyncClient]:
-        """Yield a client for one request, whose failures become errors of the API."""
+        """Yield a client for one request. Raise ServiceUnavailable (17) if the request fails."""
         if not is_protected(url):
             raise self._failure(url, "it is not https")
         timeout = self._lifetimes.timeout
@@ -203,13 +203,13 @@ class ProviderKeys:
 
 
 def is_protected(url: str) -> bool:
-    """Return whether the network cannot change what an address answers."""
+    """Return whether a URL is safe from changes in transit: https, or http to this machine."""
     parts = urlsplit(url)
     return parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOOPBACK)
 
 
 def public_keys(document: Mapping[str, Any]) -> dict[str | None, PublicKey]:
-    """Return the keys of a JWKS document that verify signatures, by identifier.
+    """Return the signing keys of a JWKS document, by identifier.
 
     Keys for encryption, secret keys and keys of unknown types are left out.
     """

@@ -1,4 +1,4 @@
-"""A trusted proxy: it has authenticated the user, and names them in a header."""
+"""A trusted proxy, which authenticates the user and sends the name in a header."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Network = IPv4Network | IPv6Network
 class TrustedProxy:
     """Takes the principal from a header, if the request comes from a trusted address.
 
-    From any other address the header means nothing.
+    The header is ignored from any other address.
 
     Args:
         header: The header with the name of the principal.
         groups_header: The header with the groups, separated by commas.
-        networks: The addresses of proxies.
-        unix_socket: Whether what reaches the server by a unix socket is a proxy.
+        networks: The networks of trusted proxies.
+        unix_socket: Whether requests by a unix socket are trusted.
     """
 
     def __init__(

@@ -10,9 +10,9 @@ _BEARER = "bearer"
 
 
 def tokens_of(connection: HTTPConnection) -> list[str]:
-    """Return the different tokens of a request: ``Authorization: Bearer`` and ``x-api-key``.
+    """Return the distinct tokens of a request: ``Authorization: Bearer`` and ``x-api-key``.
 
-    Some clients can send one of the two headers only, so that each takes every kind of token.
+    Some clients can send only one of the two headers, so each may carry any type of token.
     """
     found = []
     for value in connection.headers.getlist(_AUTHORIZATION):

@@ -1,4 +1,4 @@
-"""Who may do what: the port, how authorizers are found, and what a principal may see."""
+"""Authorization: the port, finding authorizers, and hiding what a principal may not see."""
 
 from .port import AllowAll, Authorizer, Decision
 

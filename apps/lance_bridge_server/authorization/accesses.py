@@ -1,4 +1,4 @@
-"""What a request would do to which objects: every namespace and table that it names."""
+"""The accesses of a request: an operation on each namespace and table that it names."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ Names = tuple[str, ...]
 
 SET_LOCATION = "set_location"
 SET_NAMESPACE_LOCATION = "set_namespace_location"
-"""What requests do that say where data is to be. These are no operations of their own."""
+"""Actions of requests that set the location of data. They are not operations of the API."""
 READ_AUDIT_LOG = "read_audit_log"
 RUN_DOCTOR = "run_doctor"
 LIST_MIGRATIONS = "list_migrations"
 SERVER_RIGHTS = (READ_AUDIT_LOG, RUN_DOCTOR, LIST_MIGRATIONS)
-"""What the catalog page shows of the server: on the root, and the doctor's on each catalog."""
+"""Actions of the catalog page on the server: on the root, and RUN_DOCTOR on each catalog."""
 CREATING = frozenset(
     {
         "create_namespace",
@@ -39,7 +39,7 @@ CREATING = frozenset(
         SET_NAMESPACE_LOCATION,
     }
 )
-"""What is done to objects that do not exist yet, as a rule."""
+"""Operations whose object usually does not exist yet."""
 LISTINGS = {"list_namespaces", "list_tables", "list_all_tables"}
 
 BATCH_OPERATIONS = {
@@ -56,14 +56,14 @@ _OVERWRITING = {
     "create_namespace": ("drop_namespace",),
     "register_table": ("deregister_table",),
 }
-"""What else it takes to replace an object that exists, or its rows."""
-_KEEPING = {"", "append", "create", "existok", "exist_ok"}
-"""Modes that keep it. Any other could be a spelling of Overwrite to some namespace."""
-_MOST_NAMES, _MOST_CHARACTERS = 32, 8192
+"""Further operations that must be allowed to replace an existing object or its rows."""
+_KEEPING_MODES = {"", "append", "create", "existok", "exist_ok"}
+"""Modes that replace nothing. A namespace may read any other mode as Overwrite."""
+_MAX_NAMES, _MAX_CHARACTERS = 32, 8192
 _LOCATION = "location"
-"""The property with the location of a table, and by default with that of a namespace."""
+"""The property with the location of a table, and by default of a namespace."""
 _JOINER = "$"
-"""What joins names in listings of all tables, and in the directories of pylance's namespaces."""
+"""Joins names in listings of all tables, and in the directories of pylance's namespaces."""
 
 
 @dataclass(frozen=True)
@@ -72,9 +72,9 @@ class Access:
 
     operation: str
     path: Names
-    """The names down to the object, as the catalog understands them; empty for the root."""
+    """The names down to the object, as the catalog resolves them; empty for the root."""
     location: str | None = None
-    """Where data is to be, for `SET_LOCATION` and its like."""
+    """The new location, for `SET_LOCATION` and `SET_NAMESPACE_LOCATION`."""
 
     @property
     def is_table(self) -> bool:
@@ -83,7 +83,7 @@ class Access:
 
 
 def is_table_operation(operation: str) -> bool:
-    """Return whether an operation is on a table. Else it is on a namespace."""
+    """Return whether an operation is on a table rather than on a namespace."""
     is_other = "namespace" in operation or operation in LISTINGS or operation in SERVER_RIGHTS
     return not is_other
 
@@ -91,10 +91,10 @@ def is_table_operation(operation: str) -> bool:
 def accesses_of(
     call: Call, request: BaseModel, namespace: LanceNamespace | NamesAsGiven
 ) -> list[Access]:
-    """Return what a call would do, the operation that it is for first.
+    """Return the accesses of a call, starting with its own operation.
 
     Args:
-        request: The call's request, as the namespace gets it.
+        request: The call's request, as it is passed to the namespace.
 
     Raises:
         InvalidInputError: (13) an identifier or a location is missing or malformed.
@@ -103,7 +103,7 @@ def accesses_of(
 
 
 class NamesAsGiven:
-    """Takes every name for one that could exist, in place of a namespace."""
+    """Stands in for a namespace, and accepts every name."""
 
     def table_path(self, names: Sequence[str]) -> Names:
         return tuple(names)
@@ -119,14 +119,14 @@ def _accesses(call: Call, request: Any, paths: _Paths) -> Iterator[Access]:
             yield Access("create_table_version", paths.table(entry.id))
     elif name == "batch_commit_tables":
         for entry in request.operations:
-            yield from _batch_entry(entry, paths)
+            yield from _batch_entry_accesses(entry, paths)
     elif name in LISTINGS or "namespace" in name:
         yield from _namespace_accesses(name, request, paths)
     else:
         yield from _table_accesses(name, call, request, paths)
 
 
-def _batch_entry(entry: Any, paths: _Paths) -> Iterator[Access]:
+def _batch_entry_accesses(entry: Any, paths: _Paths) -> Iterator[Access]:
     for field, operation in BATCH_OPERATIONS.items():
         inner = getattr(entry, field)
         if inner is None:
@@ -134,16 +134,16 @@ def _batch_entry(entry: Any, paths: _Paths) -> Iterator[Access]:
         path = paths.table(inner.id)
         yield Access(operation, path)
         if operation == "declare_table":
-            yield from _location(path, inner.location, inner.properties)
+            yield from _location_accesses(path, inner.location, inner.properties)
 
 
 def _namespace_accesses(name: str, request: Any, paths: _Paths) -> Iterator[Access]:
     path = paths.namespace(request.id, of_tables=name == "list_tables")
     yield Access(name, path)
-    yield from _overwriting(name, path, request)
+    yield from _overwrite_accesses(name, path, request)
     if name == "create_namespace":
         keys = paths.location_keys(path)
-        yield from _location(path, None, request.properties, SET_NAMESPACE_LOCATION, keys)
+        yield from _location_accesses(path, None, request.properties, SET_NAMESPACE_LOCATION, keys)
 
 
 def _table_accesses(name: str, call: Call, request: Any, paths: _Paths) -> Iterator[Access]:
@@ -152,21 +152,21 @@ def _table_accesses(name: str, call: Call, request: Any, paths: _Paths) -> Itera
         names = (names or ())[:-1]
     path = paths.table(names)
     yield Access(name, path)
-    yield from _overwriting(name, path, request)
+    yield from _overwrite_accesses(name, path, request)
     if name == "rename_table":
         target = request.new_namespace_id
         parent = path[:-1] if target is None else target
         yield Access("declare_table", paths.table([*parent, request.new_table_name]))
     if name == "create_materialized_view":
-        # Its query is SQL, in which any table of the server can be named.
+        # Its SQL query can read any table of the server.
         yield Access("query_table", ())
     if name in CREATING:
         location = getattr(request, "location", None) or call.fields.get("location")
-        yield from _location(path, location, getattr(request, "properties", None))
+        yield from _location_accesses(path, location, getattr(request, "properties", None))
 
 
-def _overwriting(name: str, path: Names, request: Any) -> Iterator[Access]:
-    if name in _OVERWRITING and (request.mode or "").lower() not in _KEEPING:
+def _overwrite_accesses(name: str, path: Names, request: Any) -> Iterator[Access]:
+    if name in _OVERWRITING and (request.mode or "").lower() not in _KEEPING_MODES:
         for operation in _OVERWRITING[name]:
             yield Access(operation, path)
     if name == "merge_insert_into_table" and (
@@ -175,24 +175,24 @@ def _overwriting(name: str, path: Names, request: Any) -> Iterator[Access]:
         yield Access(_DELETE_ROWS, path)
 
 
-def _location(
+def _location_accesses(
     path: Names,
     location: str | None,
     properties: Any,
     operation: str = SET_LOCATION,
     keys: Collection[str] = (_LOCATION,),
 ) -> Iterator[Access]:
-    """Yield what a location takes, and one in each of some properties."""
+    """Yield the accesses for a location, and for the location in each of some properties."""
     for text in (location, *map((properties or {}).get, sorted(keys))):
         if text:
-            yield Access(operation, path, _checked_location(text, operation))
+            yield Access(operation, path, _normalize_location(text, operation))
 
 
-def _checked_location(text: str, operation: str) -> str:
-    """Return a location as policies compare it.
+def _normalize_location(text: str, operation: str) -> str:
+    """Return a location in the form that policies compare.
 
     Raises:
-        InvalidInputError: (13) it could mean another place than its text says.
+        InvalidInputError: (13) it could refer to another location than its text says.
     """
     is_elsewhere = operation == SET_NAMESPACE_LOCATION and not locations.is_supported(text)
     if not is_elsewhere and (":" in text or text.startswith("/")):
@@ -203,7 +203,7 @@ def _checked_location(text: str, operation: str) -> str:
 
 
 def _plain_location(location: str) -> str:
-    """Return a location without segments ``.``, and decoded where Lance decodes it."""
+    """Return a location without ``.`` segments, and percent-decoded as Lance does it."""
     scheme, separator, rest = location.rpartition("://")
     if not separator:
         return str(PurePosixPath(location))
@@ -212,7 +212,7 @@ def _plain_location(location: str) -> str:
 
 
 def path_of(operation: str, names: Sequence[str], namespace: LanceNamespace) -> Names:
-    """Return the path that an operation's identifier names, as a namespace understands it.
+    """Return the path of an operation's identifier, as a namespace resolves it.
 
     Raises:
         InvalidInputError: (13) the namespace cannot have such an object.
@@ -223,7 +223,7 @@ def path_of(operation: str, names: Sequence[str], namespace: LanceNamespace) -> 
 
 
 def catalog_of(namespace: Any, path: Names) -> Any:
-    """Return what answers for a path: a catalog of a federation, or else the namespace itself."""
+    """Return the catalog of a path: a child of a federation, or else the namespace itself."""
     if isinstance(namespace, FederatedNamespace) and path and path[0] in namespace.catalogs:
         return namespace.child(path[0])
     return namespace
@@ -231,7 +231,7 @@ def catalog_of(namespace: Any, path: Names) -> Any:
 
 @dataclass(frozen=True)
 class _Paths:
-    """Paths of what identifiers name, as a namespace understands them."""
+    """Resolves identifiers to paths, as a namespace does."""
 
     namespace_: Any
 
@@ -241,7 +241,7 @@ class _Paths:
         _check_size(names)
         if hasattr(self.namespace_, "table_path"):
             return tuple(self.namespace_.table_path(names))
-        return _plain(names)
+        return _check_names(names)
 
     def location_keys(self, path: Names) -> set[str]:
         """Return the properties that set the location of a new namespace."""
@@ -253,27 +253,30 @@ class _Paths:
         _check_size(names or ())
         if hasattr(self.namespace_, "namespace_path"):
             return tuple(self.namespace_.namespace_path(names, of_tables=of_tables))
-        return _plain(names or ())
+        return _check_names(names or ())
 
 
 def _check_size(names: Sequence[str]) -> None:
-    """Raise InvalidInput (13) for an identifier that no catalog has.
+    """Raise InvalidInput (13) if an identifier is larger than any catalog allows.
 
-    Deciding on an object takes its namespaces too: the square of their number in time and memory.
+    A decision evaluates all parent namespaces, which takes quadratic time and memory.
     """
-    if len(names) > _MOST_NAMES or sum(map(len, names)) > _MOST_CHARACTERS:
+    if len(names) > _MAX_NAMES or sum(map(len, names)) > _MAX_CHARACTERS:
         raise invalid(
-            f"An identifier has at most {_MOST_NAMES} names and {_MOST_CHARACTERS} characters"
+            f"An identifier has at most {_MAX_NAMES} names and {_MAX_CHARACTERS} characters"
         )
 
 
-def _plain(names: Sequence[str]) -> Names:
-    """Return names as they are. Other namespaces join them, so that two ids could be one object."""
+def _check_names(names: Sequence[str]) -> Names:
+    """Return names unchanged, or raise InvalidInput (13) if one contains the joiner.
+
+    Other libraries' namespaces join the names, so that two identifiers could be the same object.
+    """
     if any(_JOINER in each for each in names):
         raise invalid(f"A name contains '{_JOINER}', which joins names here")
     return tuple(names)
 
 
 def split_name(operation: str, name: str) -> Sequence[str]:
-    """Return the names in one entry of a listing."""
+    """Return the names in an entry of a listing."""
     return name.split(_JOINER) if operation == "list_all_tables" else (name,)

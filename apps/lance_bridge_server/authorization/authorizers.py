@@ -1,4 +1,4 @@
-"""Authorizers by name: the built-in ones, and others that packages bring along."""
+"""Authorizers by name: the built-in ones, and those of installed packages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def make_authorizer(method: str, options: Mapping[str, Any]) -> Authorizer:
 
     Args:
         method: ``none``, ``cedar``, or the name of an entry point.
-        options: For ``cedar``, those of `CedarAuthorizer`.
+        options: Keyword arguments; for ``cedar``, ``policies`` and ``check_seconds``.
 
     Raises:
         InvalidInputError: (13) the method is unknown, or its options are wrong.

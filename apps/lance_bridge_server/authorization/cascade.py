@@ -1,4 +1,4 @@
-"""Authorization of DropNamespace with Cascade, which drops what the request does not name."""
+"""Authorization of DropNamespace with Cascade, which drops objects not named in the request."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def authorize_cascade(
     accesses: Sequence[Access],
     namespace: LanceNamespace,
 ) -> None:
-    """Check that a principal may drop everything in a namespace, if a call is to drop that.
+    """Check that a principal may drop everything in a namespace, if the call is such a drop.
 
     Raises:
-        PermissionDeniedError: (15) it may not drop something, which it may not even see.
+        PermissionDeniedError: (15) it may not drop an object, which may be hidden from it.
         LanceNamespaceError: What listing raises.
     """
     behavior = str(call.fields.get("behavior") or "").lower()
@@ -45,15 +45,15 @@ def authorize_cascade(
 
 
 def _contents(namespace: LanceNamespace, path: Names) -> Iterator[Access]:
-    for name in _names(namespace.list_tables, api.ListTablesRequest(id=list(path)), "tables"):
+    for name in _list_names(namespace.list_tables, api.ListTablesRequest(id=list(path)), "tables"):
         yield Access("drop_table", (*path, name))
     request = api.ListNamespacesRequest(id=list(path))
-    for name in _names(namespace.list_namespaces, request, "namespaces"):
+    for name in _list_names(namespace.list_namespaces, request, "namespaces"):
         yield Access("drop_namespace", (*path, name))
         yield from _contents(namespace, (*path, name))
 
 
-def _names(list_page: Callable[[Any], Any], request: Any, field: str) -> Iterator[str]:
-    # A level of the catalog without such objects, or nothing to drop.
+def _list_names(list_page: Callable[[Any], Any], request: Any, field: str) -> Iterator[str]:
+    # The level has no objects of this type, or the namespace does not exist.
     with suppress(InvalidInputError, NamespaceNotFoundError):
         yield from names_of_all_pages(list_page, request, field)

@@ -1,4 +1,4 @@
-"""What an authorizer decides on a principal's operation, and why, for ``serve --explain``."""
+"""Explain an authorizer's decision on a principal's operation, for ``serve --explain``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .port import Authorizer
 
 _CREATIONS, _COMMITS = "batch_create_table_versions", "batch_commit_tables"
 _ENTRY = re.compile(r"(?:`[^`]*`|[^,`])+")
-"""What is between two commas that are not quoted."""
+"""A part between two commas that are not quoted."""
 
 
 def explain_request(
@@ -34,11 +34,11 @@ def explain_request(
     operation: str,
     identifier: str,
 ) -> dict[str, Any]:
-    """Return a decision as `explain` does, for a batch with one of each of its entries.
+    """Return a decision as `explain` does, and for a batch the decision on each of its entries.
 
     Args:
-        identifier: Names joined with dots; empty for the root. For a batch several of them,
-            separated by commas; for one that commits, each with its operation: ``OPERATION=ID``.
+        identifier: Names joined with dots; empty for the root. A batch has several, separated by
+            commas; for ``batch_commit_tables``, each has its operation: ``OPERATION=ID``.
 
     Raises:
         InvalidInputError: (13) there is no such operation, or no such object can exist.
@@ -50,7 +50,7 @@ def explain_request(
         explain(authorizer, namespace, principal, each, names)
         for each, names in _entries(operation, identifier)
     ]
-    # A request is refused for the first entry that is.
+    # The first denied entry decides on the whole request.
     decides = next((each for each in entries if each["decision"] == "deny"), entries[0])
     ids = [each["id"] for each in entries]
     return {**decides, "operation": operation, "id": ids, "entries": entries}
@@ -80,15 +80,15 @@ def explain(
     operation: str,
     names: Sequence[str],
 ) -> dict[str, Any]:
-    """Return a decision for people to read. No catalog is called.
+    """Return a decision in a readable form. No catalog is called.
 
     Args:
         names: The identifier of the namespace or table.
 
     Returns:
-        ``decision``: allow or deny; ``answer``: what a request gets; ``policies``: each policy that
-        decided, with its effect and place if the authorizer knows them; ``problem``: why changed
-        policies do not apply, or None.
+        ``decision``: allow or deny; ``answer``: the response to a request; ``policies``: each
+        policy that decided, with its effect and place if the authorizer knows them; ``problem``:
+        why changed policies do not apply, or None.
 
     Raises:
         InvalidInputError: (13) there is no such operation, or no such object can exist.

@@ -1,4 +1,4 @@
-"""Answers about what a principal may not see: the same as for what does not exist."""
+"""Responses about objects that a principal may not see: the same as for missing objects."""
 
 from __future__ import annotations
 
@@ -35,25 +35,25 @@ def answer_hidden(
     request: Any,
     hidden: HiddenError,
 ) -> Any:
-    """Answer a request for a hidden object as one for an object that does not exist.
+    """Handle a request for a hidden object as if the object did not exist.
 
-    The catalog does what it does for the latter, in the same time: it is asked for a name that
-    nothing has. A catalog that is hidden itself is not asked.
+    The catalog is called with a name that no object has, so that the call does the same work and
+    takes the same time. A catalog that is hidden itself is not called.
 
     Args:
-        method: What carries out the operation.
+        method: Runs the operation.
 
     Raises:
         NamespaceNotFoundError: (1)
         TableNotFoundError: (4)
-        LanceNamespaceError: What the operation raises whatever it is for.
+        LanceNamespaceError: What the operation raises for any object.
     """
     path, position = hidden.access.path, hidden.position
     absent, asked = f"absent_{uuid.uuid4().hex[:16]}", list(path)
     asked[position] = absent
     try:
         if _is_harmless(operation):
-            names = [*asked, *_transaction(operation, request)]
+            names = [*asked, *_transaction_suffix(operation, request)]
             return method(request.model_copy(update={"id": names}))
         _look_up(namespace, asked, is_table=hidden.access.is_table)
     except (NamespaceNotFoundError, TableNotFoundError):
@@ -71,22 +71,23 @@ def _look_up(namespace: LanceNamespace, names: list[str], *, is_table: bool) -> 
 
 
 def _is_harmless(operation: Operation) -> bool:
-    """Return whether an operation can change nothing where its object does not exist."""
+    """Return whether an operation changes nothing if its object does not exist."""
     return operation.has_id and operation.body is not Body.ROWS and operation.name not in CREATING
 
 
-def _transaction(operation: Operation, request: Any) -> list[str]:
-    """Return the part of an identifier that follows the table's."""
+def _transaction_suffix(operation: Operation, request: Any) -> list[str]:
+    """Return the part of an identifier after the table's names."""
     return list(request.id[-1:]) if operation.name.endswith("_transaction") else []
 
 
-def without_others(
+def hide_other_objects(
     authorizer: Authorizer, error: LanceNamespaceError, accesses: Sequence[Access]
 ) -> LanceNamespaceError:
-    """Return an operation's error without what it says about other, perhaps hidden, objects.
+    """Return an operation's error without details of other objects, which may be hidden.
 
-    What was not found gets the error of `authorize`, as namespaces word theirs differently; the
-    error of a request with several objects stays. With `AllowAll`, every error stays.
+    An object that was not found gets the same error as in `authorize`, because the messages of
+    namespaces differ. The error of a request with several objects is returned unchanged, and with
+    `AllowAll` every error is.
     """
     if isinstance(authorizer, AllowAll) or len({each.path for each in accesses}) != 1:
         return error

@@ -1,4 +1,4 @@
-"""Who may do what: the port that policies stand behind, and its use by the gateway."""
+"""The port of authorizers, and its use by the gateway."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from .accesses import CREATING, Access, Names
 
 @dataclass(frozen=True)
 class Decision:
-    """Whether something is allowed, and what decided it."""
+    """Whether an operation is allowed, and by which policies."""
 
     allowed: bool
     reasons: tuple[str, ...] = ()
-    """Names of the policies that decided; empty where none applied."""
+    """Names of the policies that decided; empty if none applied."""
     visible: bool = True
-    """Whether the principal may know that the object exists. What it may not is not found."""
+    """Whether the principal may know that the object exists. If not, it counts as not found."""
 
 
 class Authorizer(Protocol):
@@ -36,8 +36,8 @@ class Authorizer(Protocol):
         The decision must not depend on whether the object exists.
 
         Args:
-            operation: The name of the method of `lance_namespace.LanceNamespace`; ``set_location``
-                or ``set_namespace_location`` where a request says where data is to be.
+            operation: The name of the method of `lance_namespace.LanceNamespace`;
+                ``set_location`` or ``set_namespace_location`` for a location in the request.
             path: The names down to the object; the root is empty.
             location: That location, which `lance_bridge.location` has checked.
         """
@@ -45,7 +45,7 @@ class Authorizer(Protocol):
     def filter(
         self, principal: Principal, operation: str, paths: Sequence[Names]
     ) -> Sequence[Names]:
-        """Return those of the objects in a listing that a principal may see.
+        """Return the objects of a listing that a principal may see.
 
         Args:
             operation: ``list_namespaces``, ``list_tables`` or ``list_all_tables``.
@@ -77,11 +77,11 @@ class HiddenError(Exception):
     """A request is for an object that its principal may not see."""
 
     def __init__(self, access: Access, answer: LanceNamespaceError, position: int) -> None:
-        """Say which object is hidden.
+        """Create the error.
 
         Args:
             answer: The error of a request for an object that does not exist.
-            position: That of the first name in the access' path which the principal may not know.
+            position: The index of the first name in the access' path that is hidden.
         """
         super().__init__(str(answer))
         self.access = access
@@ -95,7 +95,7 @@ def authorize(
     accesses: Iterable[Access],
     record: Callable[[Access, Decision], None],
 ) -> None:
-    """Check all that a request would do.
+    """Check all accesses of a request.
 
     Args:
         record: Called with each decision.
@@ -107,7 +107,7 @@ def authorize(
     for access in accesses:
         decision = authorizer.check(principal, access.operation, access.path, access.location)
         if decision.allowed and access.operation in CREATING and not decision.visible:
-            # Whether an object is there already is what the answer would say.
+            # The response would reveal whether the object exists.
             decision = Decision(False, decision.reasons, visible=False)
         record(access, decision)
         if not decision.allowed:
@@ -138,9 +138,9 @@ def sees_namespace(authorizer: Authorizer, principal: Principal, path: Names) ->
 
 
 def not_found(access: Access, *, is_parent_missing: bool = False) -> LanceNamespaceError:
-    """Return the error of a request for an object that does not exist, or whose namespace doesn't.
+    """Return the error of a request for a missing object, or an object in a missing namespace.
 
-    A namespace within one that is missing is itself not found, except where it is to be created.
+    A namespace in a missing one is itself not found, except in an operation that creates it.
     """
     if access.is_table and not is_parent_missing:
         return table_not_found(access.path)

@@ -1,4 +1,4 @@
-"""Listings without what a principal may not see."""
+"""Listings without the objects that a principal may not see."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from .accesses import Names, split_name
 from .port import Authorizer
 
 _LARGEST_PAGE = 1000
-"""Names in a page that the catalog is asked for, unless the client wants more."""
+"""The largest page that the catalog is asked for, unless the client asks for a larger one."""
 
 
 @dataclass(frozen=True)
 class VisibleListing:
-    """A listing of a namespace, from which hidden names are left out before pages are cut.
+    """A listing of a namespace, from which hidden names are removed before it is split into pages.
 
-    Neither the size of a page nor whether another follows depends on what is left out. Tokens are
-    the catalog's, each for the place after a visible name. The pages that the catalog is asked for
-    grow, so that a listing that is nearly all hidden takes few calls.
+    Hidden names affect neither the size of a page nor whether another one follows. Page tokens are
+    the catalog's, each for the position after a visible name. The pages requested from the catalog
+    grow, so that a listing with mostly hidden names takes few calls.
 
-    Tokens can be read and changed. They name no catalog but those of visible names, and one that
-    names a hidden catalog is answered as if that did not exist.
+    Clients can read and change tokens. Tokens contain no names of hidden catalogs, and a token that
+    names a hidden catalog is handled as if that catalog did not exist.
     """
 
     authorizer: Authorizer
@@ -40,19 +40,19 @@ class VisibleListing:
     """The method of the namespace."""
 
     def page(self, request: Any) -> Any:
-        """Return one page, as the method of the namespace would. Raises what that raises."""
+        """Return one page, like the namespace's method. Raises what that raises."""
         kept: list[str] = []
         limit, last = request.limit, None
         while True:
             answer = self._list_page(request)
             limit = limit or max(1, len(self._names(answer)))
-            found = self._visible(answer)
+            found = self._visible_names(answer)
             room = limit - len(kept)
             if found[:room]:
                 last = (request, answer, len(kept))
             kept += found[:room]
             if len(found) > room and last is not None:
-                return self._cut(kept, *last)
+                return self._cut_page(kept, *last)
             if not answer.page_token:
                 return self._with_names(answer, kept)
             request = _next_request(request, answer.page_token, limit)
@@ -62,28 +62,28 @@ class VisibleListing:
             return self.list_page(request)
         except InvalidInputError:
             token = request.page_token or ""
-            changed = visible_token(token, self._shows, skips_hidden=True)
+            changed = visible_token(token, self._is_visible, skips_hidden=True)
             if changed == token:
                 raise
             return self.list_page(request.model_copy(update={"page_token": changed}))
 
-    def _cut(self, kept: list[str], request: Any, answer: Any, before: int) -> Any:
+    def _cut_page(self, kept: list[str], request: Any, answer: Any, before: int) -> Any:
         """End a page after its last name.
 
         Args:
-            request: What the catalog's page with that name was asked for by.
+            request: The request for the catalog's page with that name.
             answer: That page.
-            before: How many names are of pages before it.
+            before: How many names come from earlier pages of the catalog.
         """
         names = self._names(answer)
         if names[-1] == kept[-1]:
             return self._with_names(answer, kept)
         size = names.index(kept[-1]) + 1
         again = self._list_page(request.model_copy(update={"limit": size}))
-        # It has other names where some were added or dropped meanwhile.
-        return self._with_names(again, [*kept[:before], *self._visible(again)])
+        # Names may have been added or dropped concurrently.
+        return self._with_names(again, [*kept[:before], *self._visible_names(again)])
 
-    def _visible(self, answer: Any) -> list[str]:
+    def _visible_names(self, answer: Any) -> list[str]:
         paths = {
             name: (*self.parent, *split_name(self.operation, name)) for name in self._names(answer)
         }
@@ -102,14 +102,14 @@ class VisibleListing:
         context = {
             key: text
             for key, text in (answer.context or {}).items()
-            if not key.startswith(UNAVAILABLE) or self._shows(key.removeprefix(UNAVAILABLE))
+            if not key.startswith(UNAVAILABLE) or self._is_visible(key.removeprefix(UNAVAILABLE))
         }
-        token = visible_token(answer.page_token or "", self._shows)
+        token = visible_token(answer.page_token or "", self._is_visible)
         changed = {self._field: names, "context": context or None, "page_token": token or None}
         return answer.model_copy(update=changed)
 
-    def _shows(self, catalog: str) -> bool:
-        """Return whether a catalog may be named; after a dot, one of a federation within."""
+    def _is_visible(self, catalog: str) -> bool:
+        """Return whether a catalog is visible. Dots separate the catalogs of nested federations."""
         path = tuple(catalog.split("."))
         return bool(self.authorizer.filter(self.principal, "list_namespaces", [path]))
 

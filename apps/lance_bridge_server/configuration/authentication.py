@@ -1,4 +1,4 @@
-"""The settings of the methods of authentication, and what they make."""
+"""The settings of authentication methods, which create their authenticators."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Url = Annotated[str, AfterValidator(_check_url)]
 
 
 class ApiKeySettings(Settings):
-    """Keys that ``lance-bridge keys`` makes."""
+    """Keys that ``lance-bridge keys`` creates."""
 
     method: Literal["api_keys"]
     file: FilePath
@@ -51,35 +51,35 @@ class OidcSettings(Settings):
     issuer: Url
     """Exactly as in its tokens."""
     audiences: list[str] = Field(min_length=1)
-    """A token must be for one of these."""
+    """The audiences of which a token must have one."""
     discovery: Url | None = None
     """The address of the discovery document, if it is not below the issuer."""
     algorithms: list[Algorithm] = Field(default=list(DEFAULT_ALGORITHMS), min_length=1)
     name_claim: str = "sub"
     groups_claim: str | None = "groups"
-    """Dots lead into objects, as in ``realm_access.roles``."""
+    """Dots select fields of objects, as in ``realm_access.roles``."""
     claims: dict[str, str] = Field(default={})
     """Values that other claims must have."""
     leeway: int = Field(default=60, ge=0, le=600)
-    """By how many seconds clocks may differ."""
+    """The allowed clock skew, in seconds."""
     refresh: Seconds = 3600.0
-    """After how many seconds keys are fetched again."""
+    """The age of keys, in seconds, after which they are fetched again."""
     cooldown: Seconds = 30.0
-    """Seconds between two attempts to fetch keys, whatever tokens ask for."""
+    """The least number of seconds between two attempts to fetch keys."""
     keep: Seconds = 86_400.0
-    """How many seconds keys are used while the provider does not answer."""
+    """How many seconds keys are used while the provider does not respond."""
     timeout: Seconds = 5.0
     ca_file: FilePath | None = None
-    """PEM certificates of authorities that the provider's address is verified with."""
+    """PEM certificates of the authorities that verify the provider's TLS certificate."""
     login: ProviderLoginSettings | None = None
-    """What users sign in with to the catalog page; without it they cannot, at this provider."""
+    """How users sign in to the catalog page at this provider; if unset, they cannot."""
 
     def make(self) -> OidcTokens:
-        """Return the authenticator. The provider is not asked yet."""
+        """Return the authenticator. The provider is not called yet."""
         return self._tokens(self._keys(), self.audiences)
 
     def make_login(self) -> ProviderLogin | None:
-        """Return what signs users in, or None. Raises InvalidInput (13) as `login.make`."""
+        """Return the provider's login, or None. Raises InvalidInput (13) as `login.make`."""
         if self.login is None:
             return None
         client, keys = self.login.make(), self._keys()
@@ -121,7 +121,7 @@ class ProxySettings(Settings):
     """The addresses of proxies, such as ``10.1.2.0/24``; ``unix`` for unix sockets."""
     header: str = Field(default="x-forwarded-user", pattern=_HEADER)
     groups_header: str | None = Field(default=None, pattern=_HEADER)
-    """None by default: a proxy that sets the name alone passes on what the client says here."""
+    """None by default: a proxy that sets only the name may pass on this header from the client."""
 
     def make(self) -> TrustedProxy:
         """Return the authenticator."""

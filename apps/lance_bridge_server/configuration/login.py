@@ -33,31 +33,31 @@ class LoginSettings(Settings):
     """The server's address in browsers, such as ``https://lake.example.com``. By default it is
     taken from each request."""
     key_file: FilePath | None = None
-    """A file with keys, which encrypt the cookies of sessions: 32 random bytes in Base64 in each
-    line. By default a server makes one when it starts."""
+    """A file with keys that encrypt the cookies of sessions: 32 random bytes in Base64 in each
+    line. By default the server creates a key when it starts."""
     seconds: int = Field(default=43_200, ge=60, le=2_592_000)
     """How long a session lasts."""
     idle_seconds: int = Field(default=3_600, ge=60, le=2_592_000)
-    """How long it lasts without a request."""
+    """How long a session lasts without a request."""
     failures: Rate = "30/minute"
     """How many attempts to sign in may fail from one address, across all worker processes."""
 
     def read_keys(self) -> list[bytes]:
-        """Return the keys of the file; none without one. Raises InvalidInput (13)."""
+        """Return the keys in the file; none if it is not set. Raises InvalidInput (13)."""
         return read_keys(self.key_file) if self.key_file else []
 
 
 class ProviderLoginSettings(Settings):
-    """What this server is to an identity provider at which users sign in."""
+    """This server's client registration at an identity provider."""
 
     client_id: str = Field(min_length=1)
     client_secret_file: FilePath | None = None
     """A file with the client's secret; public clients have none."""
     client_secret_env: str | None = Field(default=None, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
-    """An environment variable with it instead."""
+    """An environment variable with the secret, instead of a file."""
     scopes: list[str] = Field(default=["openid", "profile"])
     label: str = Field(default="", max_length=60)
-    """What the button is called; by default after the issuer's host."""
+    """The label of the button; by default the issuer's host."""
 
     @model_validator(mode="after")
     def _is_consistent(self) -> ProviderLoginSettings:

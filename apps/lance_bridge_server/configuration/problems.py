@@ -1,4 +1,4 @@
-"""What is wrong with settings, for the person who wrote them. No value is repeated."""
+"""Messages about wrong settings. They repeat no values."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def _problem(settings: type[BaseModel], item: Any) -> str:
 
 
 def _resolve(settings: type[BaseModel], location: Sequence[int | str]) -> tuple[str, list[str]]:
-    """Return the path of a key as in the file, and the keys that are known beside it.
+    """Return the path of a key as in the file, and the known keys at its level.
 
-    Where a list takes several models, a location also has the method's name, which is no key.
+    In a list of several models, a location also contains the method's name, which is no key.
     """
     path, models = "", [settings]
     known: list[str] = []
@@ -63,7 +63,7 @@ def _keys(model: Any) -> list[str]:
 
 
 def _annotation(model: Any, key: str) -> Any:
-    """Return the type of a key of a model or a dataclass; None for another key."""
+    """Return the type of a key in a model or dataclass, or None if the key is unknown."""
     if issubclass(model, BaseModel):
         field = model.model_fields.get(key)
         return field.annotation if field else None
@@ -76,7 +76,7 @@ def _tag(model: Any) -> Any:
 
 
 def _models(annotation: Any) -> Iterator[Any]:
-    """Yield the models and dataclasses that a type is made of."""
+    """Yield the models and dataclasses in a type."""
     if isinstance(annotation, type) and (
         issubclass(annotation, BaseModel) or hasattr(annotation, "__dataclass_fields__")
     ):

@@ -1,4 +1,4 @@
-"""The settings of a server, as its configuration file has them."""
+"""The settings of a server, as in its configuration file."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Listener(Settings):
 
     host: str = Field(default=DEFAULT_HOST, min_length=1)
     port: int = Field(default=DEFAULT_PORT, ge=0, le=65_535)
-    """0 takes a free port."""
+    """0 selects a free port."""
     socket: FilePath | None = None
     mode: str = Field(default="0600", pattern=r"^0?[0-7]{3}$")
     """The permissions of the unix socket, as ``chmod`` takes them."""
@@ -46,7 +46,7 @@ class Listener(Settings):
 
     @property
     def is_local(self) -> bool:
-        """Whether only this machine reaches it."""
+        """Whether only this machine can reach it."""
         if self.socket is not None or self.host == "localhost":
             return True
         try:
@@ -59,7 +59,7 @@ class TlsSettings(Settings):
     """Certificates, as PEM files."""
 
     certificate: FilePath
-    """The server's certificate, followed by those that lead to its authority."""
+    """The server's certificate, followed by the intermediate certificates."""
     key: FilePath
     key_password_file: FilePath | None = None
     client_ca: FilePath | None = None
@@ -75,15 +75,15 @@ class TlsSettings(Settings):
 
 
 class AuthorizationSettings(Settings):
-    """Who may do what."""
+    """The authorizer."""
 
     method: str = "none"
-    """``none``: every principal may do everything that the catalogs let this server do. ``cedar``:
-    what policies allow. Or the name of another package's authorizer."""
+    """``none``: every principal may do everything that the catalogs allow this server. ``cedar``:
+    what policies allow. Otherwise the name of another package's authorizer."""
     policies: FilePath | None = None
     """For ``cedar``: a file of policies, or a directory with files ``*.cedar``."""
     check_seconds: Seconds = 1.0
-    """For ``cedar``: how often the files are compared with those that were read, at most."""
+    """For ``cedar``: the least number of seconds between two checks of the files for changes."""
     options: dict[str, Any] = Field(default={}, repr=False)
     """For another package's authorizer."""
 
@@ -114,13 +114,13 @@ class AuditSettings(Settings):
     to: Literal["none", "stdout", "logger"] | FilePath = "none"
     """A file, standard output, or the logger ``lance_bridge.audit``."""
     rotation: Rotation = "size"
-    """When a file is replaced: before it is larger than `max_bytes`, ``daily`` at midnight UTC, or
-    by an ``external`` program."""
+    """When a new file replaces the current one: by ``size``, before it exceeds `max_bytes`;
+    ``daily``, at midnight UTC; or by an ``external`` program."""
     max_bytes: int = Field(default=100 << 20, gt=0)
     backups: int = Field(default=10, ge=1)
     """How many replaced files are kept."""
     refuse_changes: bool = False
-    """Whether changes are refused while lines cannot be written."""
+    """Whether changes are refused if their lines cannot be written."""
 
     def make(self) -> AuditLog | None:
         """Return the log, or None. Raises InvalidInput (13) if the file cannot be opened."""
@@ -136,23 +136,23 @@ class AuditSettings(Settings):
 
 
 class CallerIdentitySettings(Settings):
-    """Catalogs that see who calls, and not this server."""
+    """Catalogs that are called as the principal instead of as this server."""
 
     catalogs: list[str] = Field(default=[])
     """Names of Hive, Glue and Unity catalogs."""
     max_callers: int = Field(default=100, ge=1, le=10_000)
-    """For how many callers each keeps connections."""
+    """For how many callers each catalog keeps connections."""
 
 
 class LogSettings(Settings):
-    """What the server writes to standard error."""
+    """The log that the server writes to standard error."""
 
     format: Literal["text", "json"] = "text"
     level: Literal["debug", "info", "warning", "error"] = "info"
 
 
 def catalogs_by_name(catalogs: Any) -> Any:
-    """Return catalogs as a mapping; a list names those of the user's configuration file."""
+    """Return catalogs as a mapping. A list contains names from the user's configuration file."""
     return {str(each): {} for each in catalogs} if isinstance(catalogs, list) else catalogs
 
 
@@ -177,8 +177,8 @@ class ServerSettings(Settings):
     catalogs: Annotated[
         dict[CatalogName, dict[str, Any]], BeforeValidator(catalogs_by_name), Field(min_length=1)
     ] = Field(repr=False)
-    """The catalogs by name, each with ``impl`` and its properties. One without ``impl`` is that of
-    the user's configuration file, and its properties are added to those there."""
+    """The catalogs by name, each with ``impl`` and its properties. One without ``impl`` comes from
+    the user's configuration file, and these properties are added to those in that file."""
     root: str | None = None
     """The catalog that is the root namespace itself. By default the catalogs are its children."""
     listeners: list[Listener] = Field(default=[Listener()], min_length=1)
@@ -186,13 +186,13 @@ class ServerSettings(Settings):
     authentication: list[Method] = Field(default=[])
     """Methods of authentication, in order."""
     allow_anonymous: bool = False
-    """Whether requests without credentials are served, to anyone who reaches the server."""
+    """Whether requests without credentials are served."""
     authorization: AuthorizationSettings = AuthorizationSettings()
     audit: AuditSettings = AuditSettings()
     caller_identity: CallerIdentitySettings = CallerIdentitySettings()
     public_storage_options: list[OptionName] = Field(default=list(PUBLIC_STORAGE_OPTIONS))
-    """Options of `storage.*` that answers may have, with or without the name of the store. Other
-    options are given to no client, but for credentials that a catalog vends for one table."""
+    """Options of `storage.*` that responses may contain, with or without the prefix of the store.
+    Other options are never sent to clients, except credentials that a catalog vends for a table."""
     limits: Limits = Limits()
     databases: DatabasePaths = DatabasePaths()
     cors: CorsSettings | None = None
@@ -207,9 +207,9 @@ class ServerSettings(Settings):
     workers: int = Field(default=1, ge=1, le=256)
     """The number of processes."""
     stop_seconds: int = Field(default=30, ge=0, le=3600)
-    """How long requests may go on when the server is stopped."""
+    """How long requests may continue after the server is told to stop."""
     drain_seconds: float = Field(default=1.0, ge=0, le=3600, allow_inf_nan=False)
-    """How long connections are still accepted then, as far as any are open."""
+    """How long new connections are still accepted after that, while any are open."""
     log: LogSettings = LogSettings()
 
     @model_validator(mode="after")
@@ -224,7 +224,7 @@ class ServerSettings(Settings):
         return self
 
     def hosts(self) -> frozenset[str] | None:
-        """Return the names that are served beside localhost and addresses; None for all."""
+        """Return the host names served besides localhost and IP addresses; None for all."""
         if self.authentication or self.allow_anonymous:
             return None
         names = [each.host.lower() for each in self.listeners if each.socket is None]

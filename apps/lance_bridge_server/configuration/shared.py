@@ -1,4 +1,4 @@
-"""What all parts of the settings share."""
+"""The base class and types that all settings share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FilePath = Annotated[Path, AfterValidator(Path.expanduser)]
 
 
 class Settings(BaseModel):
-    """Settings that are read once, of which no message repeats a value."""
+    """Immutable settings. Messages about them repeat no values."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, hide_input_in_errors=True, validate_default=True

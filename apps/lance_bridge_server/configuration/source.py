@@ -1,4 +1,4 @@
-"""Where the configuration of a server comes from: a file, and options of the command."""
+"""The source of a server's configuration: a file and the options of the command."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ class SettingsSource:
 
     Args:
         file: The configuration file.
-        overrides: Keys of the file's outermost mapping that replace the file's.
-        catalogs: Catalogs that are added to the file's: name to ``impl`` and properties, which go
-            before those of the file and of the environment.
+        overrides: Top-level keys that replace those of the file.
+        catalogs: Catalogs that are added to those of the file: name to ``impl`` and properties,
+            which override those of the file and of the environment.
     """
 
     file: Path | None = None
     overrides: Mapping[str, Any] = field(default_factory=dict)
     catalogs: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
     content: Mapping[str, Any] | None = field(default=None, repr=False)
-    """What the file had when it was pinned; None reads it each time."""
+    """The file's content when the source was pinned; None reads the file each time."""
 
     @classmethod
     def of_environment(cls) -> SettingsSource:
@@ -58,7 +58,7 @@ class SettingsSource:
         return replace(self, content=read_mapping(self.file) if self.file else {})
 
     def unpinned(self) -> SettingsSource:
-        """Return a source that reads the file."""
+        """Return a source that reads the file each time."""
         return replace(self, content=None)
 
     def read(self) -> ServerSettings:
@@ -66,22 +66,23 @@ class SettingsSource:
 
         Raises:
             InvalidInputError: (13) the file cannot be read, or a setting is unknown or wrong. The
-                message has the path of its key, and no value of a catalog's property.
+                message contains the path of its key, and no value of a catalog's property.
         """
         origin = str(self.file) if self.file else _ARGUMENTS
         pinned = self if self.content is not None else self.pinned()
         content = {**(pinned.content or {}), **self.overrides}
         if self.catalogs:
-            content["catalogs"] = self._with_added(content.get("catalogs", {}))
+            content["catalogs"] = self._add_catalogs(content.get("catalogs", {}))
         try:
             return ServerSettings.model_validate(content)
         except ValidationError as error:
             raise invalid(f"{origin}: {explain(ServerSettings, error)}") from None
 
-    def _with_added(self, catalogs: Any) -> Any:
-        """Return the catalogs of the file with those that are added; their properties stay apart.
+    def _add_catalogs(self, catalogs: Any) -> Any:
+        """Return the catalogs of the file and the added ones, without the added properties.
 
-        The environment goes between the two, see `catalogs.connect_catalog`.
+        The environment overrides the file and is overridden by the added properties, which
+        `catalogs.connect_catalogs` takes separately.
         """
         catalogs = catalogs_by_name(catalogs)
         if not isinstance(catalogs, dict):

@@ -1,4 +1,4 @@
-"""Whether the catalogs of a server answer."""
+"""The health of a server's catalogs: whether they respond."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ _log = logging.getLogger(__name__)
 OK = "OK"
 _NO_ANSWER = "NO_ANSWER"
 _ANSWERING = (ErrorCode.PERMISSION_DENIED, ErrorCode.UNSUPPORTED)
-"""Codes of a catalog that answers, but not this question."""
+"""Codes of a catalog that responds, but refuses the request."""
 
 
 @dataclass(frozen=True)
 class ReadinessSettings:
-    """How `/readyz` asks catalogs."""
+    """How `/readyz` checks catalogs."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
     all_catalogs: bool = False
-    """Whether a server is ready only while all catalogs answer. By default one is enough: the
-    others would be unreachable too if the server got no more requests."""
+    """Whether a server is ready only if all catalogs respond. By default one is enough: a server
+    that is not ready gets no requests, which makes the other catalogs unreachable too."""
     timeout: Seconds = 2.0
-    """Seconds that a catalog has for its answer."""
+    """How many seconds a catalog may take to respond."""
     keep: Seconds = 5.0
-    """Seconds that an answer is kept."""
+    """How many seconds a result is cached."""
 
 
 def probe(namespace: LanceNamespace) -> LanceNamespaceError | None:
-    """Ask a catalog for one namespace; return why it does not answer, or None.
+    """Request one namespace from a catalog. Return why it does not respond, or None.
 
-    One that refuses the question, or does not know it, answers.
+    A catalog that denies the request or does not support it counts as responding.
     """
     try:
         namespace.list_namespaces(api.ListNamespacesRequest(id=[], limit=1))
@@ -58,7 +58,7 @@ def probe(namespace: LanceNamespace) -> LanceNamespaceError | None:
 
 
 class CatalogHealth:
-    """Asks each catalog for one namespace, all at the same time, and keeps the answers."""
+    """Requests one namespace from each catalog concurrently, and caches the results."""
 
     def __init__(self, catalogs: Mapping[str, LanceNamespace], settings: ReadinessSettings) -> None:
         self._settings = settings
@@ -68,7 +68,7 @@ class CatalogHealth:
         self._lock = anyio.Lock()
 
     async def states(self) -> Mapping[str, str]:
-        """Return ``OK``, the name of an error's code, or ``NO_ANSWER``, for each catalog."""
+        """Return the state of each catalog: ``OK``, the name of an error code, or ``NO_ANSWER``."""
         async with self._lock:
             if time.monotonic() >= self._good_until:
                 deadline = time.monotonic() + self._settings.timeout
@@ -82,13 +82,13 @@ class CatalogHealth:
             return self._states
 
     def is_ready(self, states: Mapping[str, str]) -> bool:
-        """Return whether as many catalogs answer as must."""
+        """Return whether enough catalogs respond."""
         answering = [state == OK for state in states.values()]
         return all(answering) if self._settings.all_catalogs else any(answering)
 
 
 class _Probe:
-    """Asks one catalog, in a thread of its own: the call may outlast the timeout."""
+    """Calls one catalog in its own thread, because the call may outlast the timeout."""
 
     def __init__(self, name: str, namespace: LanceNamespace) -> None:
         self.name = name
@@ -98,13 +98,13 @@ class _Probe:
         self._logged = OK
 
     def start(self) -> None:
-        """Ask, unless the catalog has yet to answer an earlier call."""
+        """Call the catalog, unless an earlier call is still running."""
         if self._thread is None or not self._thread.is_alive():
             self._thread = threading.Thread(target=self._ask, daemon=True)
             self._thread.start()
 
     def wait(self, deadline: float) -> str:
-        """Return the state, at the deadline (of `time.monotonic`) at the latest."""
+        """Wait for the state, until the deadline (of `time.monotonic`) at the latest."""
         assert self._thread is not None
         self._thread.join(max(0.0, deadline - time.monotonic()))
         state = _NO_ANSWER if self._thread.is_alive() else self._state
@@ -117,7 +117,7 @@ class _Probe:
         error = probe(self._namespace)
         state = OK if error is None else ErrorCode(error.code).name
         if error is not None and state != self._logged:
-            # Other codes say what is wrong without a traceback.
+            # Only internal errors need a traceback.
             cause = error.__cause__ if state == ErrorCode.INTERNAL.name else None
             _log.warning("catalog '%s' does not answer: %s", self.name, error, exc_info=cause)
         self._state = state

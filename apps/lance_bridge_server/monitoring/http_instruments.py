@@ -1,6 +1,6 @@
-"""Metrics of requests by OpenTelemetry's API, named by its conventions for HTTP servers.
+"""OpenTelemetry metrics of requests, named by its conventions for HTTP servers.
 
-They go where the process's SDK sends them, and nowhere without one.
+The process's OpenTelemetry SDK exports them; without an SDK they are dropped.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ class HttpInstruments:
         )
 
     def begin(self, request: Attributes) -> None:
-        """Count a request that has begun. Args: request: What `request_attributes` returns."""
+        """Count a new request. Args: request: The result of `request_attributes`."""
         self._active.add(1, request)
 
     def end(
         self, request: Attributes, result: Attributes, seconds: float, received: int, sent: int
     ) -> None:
-        """Count a request that was answered.
+        """Count the end of a request.
 
         Args:
-            result: What `result_attributes` returns.
+            result: The result of `result_attributes`.
             received: Bytes of its body.
-            sent: Bytes of its answer.
+            sent: Bytes of its response.
         """
         self._active.add(-1, request)
         attributes = {**request, **result}
@@ -63,18 +63,18 @@ class HttpInstruments:
 
 
 def request_attributes(scope: Scope) -> Attributes:
-    """Return what is known of a request when it begins."""
+    """Return the attributes that are known when a request begins."""
     method = scope["method"]
-    known = method if method in _METHODS else "_OTHER"  # a client may send any number of others
+    known = method if method in _METHODS else "_OTHER"  # clients can send any others
     return {"http.request.method": known, "url.scheme": scope["scheme"]}
 
 
 def result_attributes(operation: Operation | None, status: int | None, code: str) -> Attributes:
-    """Return what is known of a request when it was answered.
+    """Return the attributes that are known when a request has ended.
 
     Args:
-        status: None if the client went away before.
-        code: What `code_label` returns.
+        status: None if the client disconnected first.
+        code: The result of `code_label`.
     """
     found: Attributes = {"lance.operation": "other", "lance.code": code}
     if operation is not None:

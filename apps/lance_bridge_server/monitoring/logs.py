@@ -1,4 +1,4 @@
-"""The log of a server: lines for people, or JSON, on standard error."""
+"""The log of a server: plain text or JSON, on standard error."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ..configuration.settings import LogSettings
 from ..secret_values import SECRETS
 
 REQUEST_ID: ContextVar[str | None] = ContextVar("request_id", default=None)
-"""The id of the request that is being answered, in its threads too."""
+"""The id of the current request, also set in its threads."""
 _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 class TextFormatter(logging.Formatter):
-    """Lines for people, without recognisable secrets."""
+    """Formats records as plain text, without recognisable secrets."""
 
     def __init__(self) -> None:
         super().__init__(_TEXT)
@@ -29,7 +29,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object for each record, without recognisable secrets."""
+    """Formats each record as a JSON object, without recognisable secrets."""
 
     def format(self, record: logging.LogRecord) -> str:
         fields = {

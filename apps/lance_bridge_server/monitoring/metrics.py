@@ -1,7 +1,7 @@
-"""Metrics for Prometheus. With several worker processes, each of them answers for all.
+"""Metrics for Prometheus. With several worker processes, each of them reports the sum.
 
-Labels are operations and codes: no names of objects or principals, of which there may be any
-number, and which not everybody may know.
+Labels are operations and codes. Names of objects and principals are not used: their number is
+unlimited, and they may be hidden from readers of the metrics.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .http_instruments import SECONDS
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 DIRECTORY_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
-"""Where worker processes keep their numbers. Set before they start: the client reads it early."""
+"""The directory of worker processes' metrics. Set it before they start: it is read on import."""
 
 
 class Metrics:
@@ -57,17 +57,17 @@ class Metrics:
         )
 
     def begin(self) -> None:
-        """Count a request that has begun."""
+        """Count a new request."""
         self._in_flight.inc()
 
     def end(self, operation: str, code: str, seconds: float, received: int, sent: int) -> None:
-        """Count a request that was answered.
+        """Count the end of a request.
 
         Args:
-            operation: Its name; ``other`` if it was for none.
-            code: What `code_label` returns.
+            operation: The operation's name, or ``other``.
+            code: The result of `code_label`.
             received: Bytes of its body.
-            sent: Bytes of its answer.
+            sent: Bytes of its response.
         """
         self._in_flight.dec()
         self._requests.labels(operation, code).inc()
@@ -93,7 +93,7 @@ class Metrics:
 
 
 def code_label(status: int | None, code: int | None) -> str:
-    """Return the name of an answer's code; ``OK``, or ``NONE`` if the client went away before."""
+    """Return the name of an error code, ``OK``, or ``NONE`` if the client disconnected first."""
     if code is not None:
         return ErrorCode(code).name
     if status is None:
@@ -102,11 +102,11 @@ def code_label(status: int | None, code: int | None) -> str:
 
 
 def share_metrics(directory: Path) -> None:
-    """Have worker processes that start from now on share their numbers, in a new directory."""
+    """Make worker processes that start later share their metrics, in a new directory."""
     directory.mkdir()
     os.environ[DIRECTORY_VARIABLE] = str(directory)
 
 
 def forget_process(process: int) -> None:
-    """Take out what a worker process that has ended was doing; what it has done stays."""
+    """Remove the gauges of a worker process that has ended. Its counters stay."""
     mark_process_dead(process)  # type: ignore[no-untyped-call]  # it has no types

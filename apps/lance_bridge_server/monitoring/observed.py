@@ -1,4 +1,4 @@
-"""What an answer turned out to be, for what records it: audit log, metrics, traces."""
+"""The outcome of a response, for the audit log, metrics and traces."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from starlette.types import Message, Scope, Send
 
 _ERROR = 400
 SERVER_ERROR = 500
-"""The lowest status of a failure of the server."""
+"""The lowest status of server errors."""
 
 
 class ObservedSend:
-    """Passes an answer on, and keeps its status, the code of an error, and how much was sent."""
+    """Sends a response, and records its status, error code and size."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -30,17 +30,17 @@ class ObservedSend:
             body = message.get("body", b"")
             self.bytes += len(body)
             if self.status is not None and self.status >= _ERROR and self.code is None:
-                self.code = _code_in(body)
+                self.code = _error_code(body)
         await self._send(message)
 
     def record_error(self, error: Exception) -> None:
-        """Record why an answer ended before its end, after its status was sent."""
+        """Record an error that ended a response after its status was sent."""
         code = error.code if isinstance(error, LanceNamespaceError) else ErrorCode.INTERNAL
         self.status, self.code = SERVER_ERROR, ErrorCode(code).value
 
     @contextmanager
     def record_failure(self) -> Iterator[None]:
-        """Record an exception, which another layer answers, or that the answer was cut."""
+        """Record an exception that another layer handles, or that the response was cancelled."""
         try:
             yield
         except Exception:
@@ -52,20 +52,20 @@ class ObservedSend:
 
 
 def observe(scope: Scope, send: Send) -> ObservedSend:
-    """Return what passes a request's answer on; `observed` finds it, so that it is read once."""
+    """Return the sender of a request's response, and store it for `observed`."""
     answer = ObservedSend(send)
     scope.setdefault("state", {})["answer"] = answer
     return answer
 
 
 def observed(scope: Scope) -> ObservedSend:
-    """Return what passes on the answer to a request."""
+    """Return the sender of a request's response."""
     answer: ObservedSend = scope["state"]["answer"]
     return answer
 
 
-def _code_in(body: bytes) -> int | None:
-    """Return the code in the JSON of an error; all of the gateway's errors are that."""
+def _error_code(body: bytes) -> int | None:
+    """Return the code in the JSON body of an error of the gateway, or None."""
     try:
         code = json.loads(body)["code"]
     except (ValueError, KeyError, TypeError):

@@ -1,4 +1,4 @@
-"""The routes for those who operate a server: `/livez`, `/readyz` and `/metrics`."""
+"""The routes for operators of a server: `/livez`, `/readyz` and `/metrics`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _UNAVAILABLE = 503
 
 
 def monitoring_routes(gateway: Gateway, process: Process) -> list[Route]:
-    """Return the routes; only metrics need credentials, unless they are anonymous."""
+    """Return the routes. Only metrics need credentials, unless `anonymous_metrics` is set."""
     health = gateway.health
 
     async def live(_: Request) -> Response:

@@ -1,7 +1,7 @@
 """Metrics and a trace span for each request.
 
-They go where the process's OpenTelemetry SDK sends them, and nowhere without one; metrics also to
-Prometheus.
+The process's OpenTelemetry SDK exports them; without an SDK they are dropped. Metrics are also
+available to Prometheus.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _INSTRUMENTS = HttpInstruments(metrics.get_meter("lance_bridge_server"))
 
 
 class Telemetry:
-    """Records each request: its operation, its code, its time, and how much was sent."""
+    """Records the operation, code, duration and size of each request."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app = app
@@ -68,7 +68,7 @@ class _CountedReceive:
 
 @contextmanager
 def _span(scope: Scope) -> Iterator[trace.Span]:
-    """Begin a span, as a child of the client's; calls to catalogs are children of it."""
+    """Start a span as a child of the client's. Calls to catalogs become its children."""
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
     parent = propagate.extract(headers)
     span = _TRACER.start_span("request", parent, trace.SpanKind.SERVER)
@@ -91,7 +91,7 @@ def _end_span(span: trace.Span, result: Attributes, status: int | None) -> None:
 
 
 def trace_headers() -> dict[str, str]:
-    """Return the headers with which a catalog's spans become children of the current one."""
+    """Return the headers that make a catalog's spans children of the current one."""
     headers: dict[str, str] = {}
     propagate.inject(headers)
     return headers

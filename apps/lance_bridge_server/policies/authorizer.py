@@ -20,7 +20,7 @@ from .statements import PolicyError, policy_files
 _log = logging.getLogger(__name__)
 
 _NAVIGATION = {"namespace_exists", "list_namespaces", "list_tables", "list_all_tables"}
-"""What may be done on a namespace because something below it is visible."""
+"""Operations that are allowed on a namespace if an object below it is visible."""
 
 _Signature = tuple[object, ...]
 
@@ -28,13 +28,13 @@ _Signature = tuple[object, ...]
 class CedarAuthorizer:
     """Decides by policies in files, which are read again when they change.
 
-    A table is visible to those who may do ``describe_table`` on it. A namespace is visible to those
-    who may do ``describe_namespace`` on it, or see something below it that a policy names; they
-    may then list it too, unless a policy forbids that. The root is visible to all.
+    A table is visible to principals that may do ``describe_table`` on it. A namespace is visible to
+    principals that may do ``describe_namespace`` on it, or can see an object below it that a policy
+    names; these may also list it, unless a policy forbids that. The root is visible to all.
 
     Args:
         path: A file, or a directory with files ``*.cedar``.
-        check_seconds: How often the files are compared with those that were read, at most.
+        check_seconds: The least number of seconds between two checks of the files for changes.
 
     Raises:
         InvalidInputError: (13) a policy is wrong. The message has its file, line and id.
@@ -51,19 +51,19 @@ class CedarAuthorizer:
         except PolicyError as error:
             raise invalid(str(error)) from error
         self.problem: str | None = None
-        """Why the files cannot be used as they are now; the policies read before apply then."""
+        """Why the current files cannot be used; if set, the previous policies apply."""
 
     def check(
         self, principal: Principal, operation: str, path: Names, location: str | None = None
     ) -> Decision:
-        """Decide by the policies. Source: `lance_bridge_server.authorization.port.Authorizer`."""
+        """Decide by the policies; see `lance_bridge_server.authorization.port.Authorizer`."""
         policies = self.policies()
         target = object_entity(path, is_table=is_table_operation(operation))
-        asked = [Question(operation, target, location), _sees(target)]
+        asked = [Question(operation, target, location), _visibility_question(target)]
         result, sees = _evaluate(policies, principal, asked)
         if result.is_allowed:
             return Decision(True, result.policies, visible=sees.is_allowed or not path)
-        below = self._below(policies, principal, target, sees)
+        below = self._find_visible_below(policies, principal, target, sees)
         is_visible = sees.is_allowed or below is not None or not path
         if operation in _NAVIGATION and is_visible and not result.policies:
             return Decision(True, below.policies if below else sees.policies)
@@ -72,12 +72,12 @@ class CedarAuthorizer:
     def filter(
         self, principal: Principal, operation: str, paths: Sequence[Names]
     ) -> Sequence[Names]:
-        """Return the visible ones. Source: `lance_bridge_server.authorization.port.Authorizer`."""
+        """Return the visible paths; see `lance_bridge_server.authorization.port.Authorizer`."""
         policies = self.policies()
         is_table = operation != "list_namespaces"
         targets = {path: object_entity(path, is_table=is_table) for path in paths}
-        named = [] if is_table else _named_below(policies, targets.values())
-        asked = [_sees(each) for each in (*targets.values(), *named)]
+        named = [] if is_table else _objects_below(policies, targets.values())
+        asked = [_visibility_question(each) for each in (*targets.values(), *named)]
         found = _evaluate(policies, principal, asked)
         seen = {each.object for each, result in zip(asked, found, strict=True) if result.is_allowed}
         around = {parent for each in seen & set(named) for parent in _ancestors(each)}
@@ -109,18 +109,18 @@ class CedarAuthorizer:
             self.problem = None
             _log.info("Reloaded %d policies", len(self._policies.policies))
 
-    def _below(
+    def _find_visible_below(
         self, policies: PolicySet, principal: Principal, target: Entity, sees: Result
     ) -> Result | None:
-        """Return why something below a namespace is visible, or None."""
+        """Return the result for a visible object below a namespace, or None if there is none."""
         if target.type == "Table" or sees.is_allowed:
             return None
-        asked = [_sees(each) for each in _named_below(policies, [target])]
+        asked = [_visibility_question(each) for each in _objects_below(policies, [target])]
         found = _evaluate(policies, principal, asked) if asked else []
         return next((each for each in found if each.is_allowed), None)
 
 
-def _sees(target: Entity) -> Question:
+def _visibility_question(target: Entity) -> Question:
     return Question(f"describe_{target.type.lower()}", target)
 
 
@@ -134,8 +134,8 @@ def _evaluate(
     return found
 
 
-def _named_below(policies: PolicySet, targets: Iterable[Entity]) -> list[Entity]:
-    """Return what policies name below any of some namespaces."""
+def _objects_below(policies: PolicySet, targets: Iterable[Entity]) -> list[Entity]:
+    """Return the objects named in policies that are below any of some namespaces."""
     outer = set(targets)
     return sorted(each for each in policies.named_objects if outer.intersection(_ancestors(each)))
 
@@ -149,7 +149,7 @@ def _ancestors(entity: Entity) -> Iterator[Entity]:
 
 
 def _signature(path: Path) -> _Signature:
-    """Return what changes when files do, without reading them."""
+    """Return a value that changes with the files, without reading them."""
     try:
         files = policy_files(path)
         stats = [(each, each.stat()) for each in files]

@@ -1,8 +1,8 @@
-"""Entities of Cedar: principals, and the objects of a namespace with those that contain them.
+"""Cedar entities: principals, and the objects of a namespace with their parents.
 
-The id of an object is its names joined with dots, and that of the root is empty. Within a name, a
-dot, a percent sign and what cannot be printed are percent-encoded, so that no two objects share an
-id. The ids of principals and groups are their names.
+The id of an object is its names joined with dots; the id of the root is empty. In a name, dots,
+percent signs and unprintable characters are percent-encoded, so that no two objects share an id.
+The ids of principals and groups are their names.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ class Entity(NamedTuple):
     id: str
 
     def to_json(self) -> dict[str, str]:
-        """Return it as Cedar reads it."""
+        """Return the id in Cedar's JSON format."""
         return {"type": self.type, "id": self.id}
 
 
 def object_entity(path: Sequence[str], *, is_table: bool) -> Entity:
-    """Return the entity of a table or namespace. The root is a namespace in any case."""
+    """Return the entity of a table or namespace. The root is always a namespace."""
     return Entity(
         "Table" if is_table and path else "Namespace", ".".join(_encode(name) for name in path)
     )
@@ -52,7 +52,7 @@ def _parent(entity: Entity) -> Entity | None:
 
 
 def entities_json(principal: Principal, objects: Iterable[Entity]) -> str:
-    """Return a principal and objects, with their groups and namespaces, as JSON for Cedar.
+    """Return Cedar's JSON of a principal with its groups and of objects with their namespaces.
 
     Raises:
         UnicodeEncodeError: A name of the principal or of a group is not text.

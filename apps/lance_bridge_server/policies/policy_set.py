@@ -1,4 +1,4 @@
-"""Policies as they are evaluated: a set that never changes."""
+"""An immutable set of policies, and its evaluation."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class Question:
 
 @dataclass(frozen=True)
 class Result:
-    """What policies say about a question."""
+    """The decision of policies on a question."""
 
     is_allowed: bool
     policies: tuple[str, ...]
-    """The ids of those that decided: of the ``forbid`` policies if one applies."""
+    """The ids of the policies that decided: the ``forbid`` policies if any applies."""
     errors: tuple[str, ...] = ()
 
 
@@ -62,9 +62,9 @@ class PolicySet:
         return cls(read_policies(path, schema()))
 
     def evaluate(self, principal: Principal, questions: Sequence[Question]) -> list[Result]:
-        """Return the result of each question, from one evaluation.
+        """Evaluate the questions together, and return the result of each.
 
-        A policy that cannot be evaluated denies: it may be one that forbids.
+        An error in the evaluation denies, because the policy may be one that forbids.
         """
         try:
             entities = entities_json(principal, [each.object for each in questions])
@@ -77,7 +77,7 @@ class PolicySet:
         return [_result(each) for each in found]
 
     def _parse_for(self, name: str, groups: frozenset[str]) -> cedarpy.PolicySet:
-        """Return the policies whose scope has a principal. Cedar evaluates all that it gets."""
+        """Return the policies whose scope includes a principal: Cedar evaluates all it gets."""
         entities = {Entity("User", name), *(Entity("Group", each) for each in groups)}
         content = {
             "templates": {},
@@ -92,7 +92,7 @@ class PolicySet:
 
 
 def _may_be_for(scope: Any, entities: Collection[Entity]) -> bool:
-    """Return whether the principal of a policy's scope is one of some entities, or any."""
+    """Return whether the scope of a policy includes one of some entities, or any principal."""
     entity = scope.get("entity")
     return entity is None or Entity(entity["type"], entity["id"]) in entities
 

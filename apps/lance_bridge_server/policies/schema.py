@@ -1,6 +1,6 @@
 """The Cedar schema that policies are validated against: principals, objects and actions.
 
-Actions are the operations of `lance_namespace.LanceNamespace` by their names, in groups.
+Actions are the operations of `lance_namespace.LanceNamespace` by name, in groups.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _TABLE_GROUPS = {
 }  # fmt: skip
 
 GROUPS = ("see", "read", "write", "alter", "create", "manage", "operate")
-"""The groups of actions. ``read`` has those of ``see`` too."""
+"""The groups of actions. ``read`` includes ``see``."""
 
 _ENTITIES = """
 entity Group;
@@ -52,7 +52,7 @@ def schema_text() -> str:
         lines += [_action(each, group, "Namespace") for each in actions]
     for group, actions in _TABLE_GROUPS.items():
         lines += [_action(each, group, "Table") for each in actions]
-    # A materialized view may read every table: that is a query on the root namespace.
+    # A materialized view may read every table, which is authorized as a query on the root.
     lines.append(_action("query_table", "read", "Table, Namespace"))
     location = ", context: { location: String }"
     lines.append(_action(SET_LOCATION, "manage", "Table", location))

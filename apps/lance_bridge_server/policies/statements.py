@@ -1,4 +1,4 @@
-"""Policies in files: each is parsed and validated for itself, so that problems name its place."""
+"""Reads policies from files. Each is parsed separately, so that problems name its file and line."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ class Policy:
     """One policy of a file."""
 
     id: str
-    """Its ``@id`` annotation, or the file's name and the line."""
+    """Its ``@id`` annotation, or the file's name and line."""
     file: Path
     line: str
-    """With the column, if it is not the first: ``3:10``."""
+    """The line, with the column if that is not the first: ``3:10``."""
     content: Mapping[str, Any]
     """The policy in Cedar's JSON format."""
 
     @property
     def place(self) -> str:
-        """Where it is, for people."""
+        """The file and line, for messages."""
         return f"{self.file}, line {self.line}"
 
 
 class PolicyError(Exception):
-    """Policies cannot be used. Its text has one line for each problem."""
+    """Policies cannot be used. The message has one line for each problem."""
 
 
 def policy_files(path: Path) -> list[Path]:
-    """Return the file, or the policy files of the directory, sorted by name.
+    """Return the file, or the policy files in the directory, sorted by name.
 
     Raises:
-        PolicyError: There is none.
+        PolicyError: The directory has none.
     """
     if not path.is_dir():
         return [path]
@@ -57,7 +57,7 @@ def read_policies(path: Path, schema: cedarpy.Schema) -> list[Policy]:
     """Return the policies of a file or directory.
 
     Raises:
-        PolicyError: A file cannot be read, or a policy is wrong. All problems are in its text.
+        PolicyError: A file cannot be read, or a policy is wrong. The message has all problems.
     """
     policies: dict[str, Policy] = {}
     problems: list[str] = []
@@ -84,9 +84,9 @@ def _read(file: Path) -> str:
 
 
 def _statements(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the place of each policy, and its text. Policies end with semicolons.
+    """Yield the position and text of each policy. Policies end with semicolons.
 
-    The place is the line, with the column if it is not the first.
+    The position is the line, with the column if that is not the first.
     """
     start: int | None = None
     for token in _TOKEN.finditer(text):

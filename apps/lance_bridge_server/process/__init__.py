@@ -1,1 +1,1 @@
-"""The processes of a server: how they start, listen, read their configuration again, and end."""
+"""The processes of a server: start, listeners, reloads of the configuration, and shutdown."""

@@ -1,4 +1,4 @@
-"""Settings of the C library's allocator, so that memory of rows goes back to the system."""
+"""Settings of the C library's allocator, so that freed memory returns to the system."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _LARGE_BYTES = 4 << 20
 
 
 def limit_heaps() -> None:
-    """Have glibc keep little of what was freed; other C libraries are left as they are.
+    """Make glibc keep little freed memory. Do nothing with other C libraries.
 
-    It has up to eight heaps for each processor, and serves larger and larger allocations from
-    them: after some large batches, a server kept 100 MB that were free.
+    By default, glibc has up to eight heaps for each processor, and serves increasingly large
+    allocations from them: after some large batches, a server kept 100 MB of freed memory.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:

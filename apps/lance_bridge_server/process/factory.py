@@ -1,4 +1,4 @@
-"""The application of a configured server: what every worker process makes at its start."""
+"""Creates the application of a configured server, at the start of every worker process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .shared import Process
 def app_from_environment() -> ASGIApp:
     """Return the application that ``$LANCE_BRIDGE_SERVER_CONFIG`` configures, for any ASGI server.
 
-    Listeners, TLS, workers and the log are that server's own affair, and are ignored here.
+    Listeners, TLS, workers and the log are configured in that server, and ignored here.
 
     Raises:
         InvalidInputError: (13) the variable is not set, or the configuration is wrong.
@@ -38,17 +38,17 @@ def app_from_source(
     """Return the application of a configuration. Raises what `app_from_environment` does.
 
     Args:
-        tls: What a reload renews.
+        tls: The TLS files that a reload replaces.
     """
     gateway = gateway_from_source(source)
     return ReloadingApp(gateway, partial(gateway_from_source, source.unpinned(), tls), process)
 
 
 def gateway_from_source(source: SettingsSource, tls: ServedTls | None = None) -> Gateway:
-    """Read a configuration, return its gateway. Raises what `app_from_environment` does.
+    """Read a configuration, and return its gateway. Raises what `app_from_environment` does.
 
     Args:
-        tls: Gets the files of the configuration, if all of it can be used.
+        tls: Is updated with the configuration's files, if the whole configuration is valid.
     """
     settings = source.read()
     renewed = tls_context(settings.tls) if tls and settings.tls else None
@@ -76,12 +76,12 @@ def gateway_from_settings(settings: ServerSettings, source: SettingsSource) -> G
         cors=settings.cors,
         hosts=settings.hosts(),
         callers=connect_callers(settings, source.catalogs, catalogs),
-        audit=settings.audit.make(),  # last: nothing closes the file if another one fails
+        audit=settings.audit.make(),  # last: nothing would close the file if a later step failed
     )
 
 
 def authenticator_from_settings(settings: ServerSettings) -> Authenticator:
-    """Return what authenticates the requests to a server.
+    """Return the authenticator of a server.
 
     Raises:
         InvalidInputError: (13) the file of API keys cannot be read.
@@ -93,10 +93,10 @@ def authenticator_from_settings(settings: ServerSettings) -> Authenticator:
 
 
 def login_from_settings(settings: ServerSettings) -> Login:
-    """Return how users sign in to the catalog page.
+    """Return the login of the catalog page.
 
     Raises:
-        InvalidInputError: (13) a file that this needs cannot be read.
+        InvalidInputError: (13) a file of its settings cannot be read.
     """
     given, methods = settings.login, settings.authentication
     logins = [each.make_login() for each in methods if isinstance(each, OidcSettings)]

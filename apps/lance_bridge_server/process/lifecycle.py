@@ -1,8 +1,8 @@
-"""The end of a server's process: requests complete, or are answered at its deadline.
+"""Graceful shutdown of a server process: requests complete, or fail at the deadline.
 
-After the first signal, connections are still accepted for a moment, so that load balancers and
-clients with open connections learn of the end before it comes: `/readyz` says so, and each answer
-closes its connection. At the deadline, what is still being answered gets an error.
+After the first signal, connections are still accepted for a short time, so that load balancers and
+clients with open connections notice the shutdown in advance: `/readyz` reports it, and each
+response closes its connection. At the deadline, the remaining requests get an error.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from typing import Any
 from lance_namespace.errors import LanceNamespaceError, ServiceUnavailableError
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ..operation_threads import unfinished
+from ..operation_threads import unfinished_error
 
 _log = logging.getLogger(__name__)
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _STEP_SECONDS = 0.05
 _EXIT_SECONDS = 1.0
-"""How long threads have after everything was answered; they cannot be stopped otherwise."""
+"""How long threads may run after the last response; only the process's exit stops them."""
 
 Answer = Callable[[Scope, LanceNamespaceError], ASGIApp]
-"""Returns the answer to a request that is ended by an error."""
+"""Returns the response to a request that ends with an error."""
 
 
 @dataclass(eq=False)
 class _Active:
-    """A request that is being answered."""
+    """An active request."""
 
     task: asyncio.Task[Any]
     is_ended: bool = False
@@ -42,7 +42,7 @@ class _Active:
 
 
 class Lifecycle:
-    """Whether a process serves or stops, and the requests that it answers."""
+    """Whether a process is stopping, and its active requests."""
 
     def __init__(
         self,
@@ -55,8 +55,8 @@ class Lifecycle:
 
         Args:
             drain_seconds: How long connections are accepted after the signal.
-            stop_seconds: How long after the signal requests may go on.
-            handles_signals: Whether `install` does anything; else the server handles all signals.
+            stop_seconds: How long requests may continue after the signal.
+            handles_signals: Whether `install` handles signals; else the server handles all of them.
         """
         self._handles_signals = handles_signals
         self.is_stopping = False
@@ -72,11 +72,11 @@ class Lifecycle:
     # -- signals -----------------------------------------------------------------------------------
 
     def install(self, reload: Callable[[], Awaitable[None]]) -> None:
-        """Handle this process's signals: those that end it, and SIGHUP.
+        """Handle this process's signals: SIGTERM, SIGINT and SIGHUP.
 
-        A signal that comes a second time ends all requests at once.
+        A second SIGTERM or SIGINT ends all requests immediately.
 
-        Call in the event loop. Does nothing in a thread other than the main one.
+        Call in the event loop. Does nothing outside of the main thread.
         """
         is_main = threading.current_thread() is threading.main_thread()
         if not self._handles_signals or not is_main:
@@ -94,7 +94,7 @@ class Lifecycle:
             self._stop_server(number, server)
         self._signals.add(number)
         if self.is_stopping:
-            return  # Ctrl-C reaches worker processes, which their parent then sends SIGTERM, too
+            return  # Ctrl-C also reaches worker processes, before their parent sends SIGTERM
         self.is_stopping = True
         self._run(self._stop(number, server))
 
@@ -108,7 +108,7 @@ class Lifecycle:
         self.end_requests()
 
     def _stop_server(self, number: int, server: Callable[..., object]) -> None:
-        """Have the server stop; asked twice, uvicorn would not end the application."""
+        """Stop the server, only once: after two signals, uvicorn would not end the application."""
         if not self._is_server_stopping:
             self._is_server_stopping = True
             server(number, None)
@@ -121,7 +121,7 @@ class Lifecycle:
     # -- requests ----------------------------------------------------------------------------------
 
     def end_requests(self) -> None:
-        """End what is being answered: by an error, or by closing the connection if it has begun."""
+        """End active requests: with an error, or by closing the connection of started responses."""
         if self._active:
             _log.warning("Ending %d requests: the stop timeout has passed", len(self._active))
         for each in self._active:
@@ -131,7 +131,7 @@ class Lifecycle:
     async def answer(
         self, app: ASGIApp, scope: Scope, receive: Receive, send: Send, on_end: Answer
     ) -> None:
-        """Have an application answer a request, until `end_requests`."""
+        """Run an application on a request, until its end or `end_requests`."""
         task = asyncio.current_task()
         assert task is not None
         active = _Active(task)
@@ -150,14 +150,14 @@ class Lifecycle:
         except asyncio.CancelledError:
             if not active.is_ended or active.has_answer:
                 raise
-            await on_end(scope, stopped(scope))(scope, receive, observed)
+            await on_end(scope, stopping_error(scope))(scope, receive, observed)
         finally:
             self._active.discard(active)
 
     # -- threads -----------------------------------------------------------------------------------
 
     def exit_despite_threads(self, running: int) -> None:
-        """End the process soon, if operations still run in threads: they would keep it."""
+        """End the process soon if operations still run in threads, which would keep it alive."""
         if self.is_stopping and running:
             _log.warning("Abandoning %d operations that are still running", running)
             timer = threading.Timer(_EXIT_SECONDS, _exit)
@@ -170,17 +170,17 @@ def _exit() -> None:
     os._exit(0)
 
 
-def stopped(scope: Scope) -> ServiceUnavailableError:
-    """Return the error for a request that is ended as the server stops."""
+def stopping_error(scope: Scope) -> ServiceUnavailableError:
+    """Return the error for a request that the shutdown ends."""
     state = scope.get("state", {})
     operation = state.get("operation")
     may_change = state.get("is_started", False) and not operation.is_read
     outcome = f"the outcome of {operation.name}" if may_change else ""
-    return unfinished("The server is stopping", outcome, may_change=may_change)
+    return unfinished_error("The server is stopping", outcome, may_change=may_change)
 
 
 class LifecycleMiddleware:
-    """Keeps the requests that are being answered in a `Lifecycle`."""
+    """Registers active requests in a `Lifecycle`."""
 
     def __init__(self, app: ASGIApp, lifecycle: Lifecycle, on_end: Answer) -> None:
         self._app = app

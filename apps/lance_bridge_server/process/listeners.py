@@ -1,4 +1,4 @@
-"""Sockets and TLS: where a server listens."""
+"""Sockets and TLS of a server."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..configuration.settings import Listener, TlsSettings
 
 
 def open_sockets(listeners: Sequence[Listener]) -> list[socket.socket]:
-    """Return sockets that listen; worker processes share them.
+    """Return listening sockets, which worker processes share.
 
     Raises:
         ServiceUnavailableError: (17) an address is in use, or may not be used.
@@ -48,7 +48,7 @@ def _open_unix(listener: Listener) -> socket.socket:
     assert path is not None
     _remove_stale(path)
     opened = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    # Nobody may connect before its permissions are set.
+    # No client may connect before the permissions are set.
     mask = os.umask(0o177)
     try:
         opened.bind(str(path))
@@ -60,7 +60,7 @@ def _open_unix(listener: Listener) -> socket.socket:
 
 
 def _remove_stale(path: Path) -> None:
-    """Remove the socket of a server that has ended; that of a running one stays."""
+    """Remove the socket of a server that has ended. Keep that of a running server."""
     if not path.exists() or not stat.S_ISSOCK(path.stat().st_mode):
         return
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
@@ -71,7 +71,7 @@ def _remove_stale(path: Path) -> None:
 
 
 def addresses_of(sockets: Sequence[socket.socket], tls: TlsSettings | None) -> list[str]:
-    """Return the URLs of sockets, as clients take them."""
+    """Return the URLs of sockets for clients."""
     return [_address_of(each, "https" if tls else "http") for each in sockets]
 
 
@@ -83,14 +83,14 @@ def _address_of(opened: socket.socket, scheme: str) -> str:
 
 
 def authority(host: str, port: int) -> str:
-    """Return a host and a port as in a URL; the host may be an IPv6 address."""
+    """Return a host and a port as in a URL, with brackets around an IPv6 address."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 class ServedTls:
-    """TLS of a server, whose files can be read again while it listens.
+    """TLS of a server, whose files can be replaced while it listens.
 
-    It can be pickled; a worker process that loads it has its own context.
+    It can be pickled. A worker process that loads it has its own context.
     """
 
     def __init__(self, settings: TlsSettings) -> None:
@@ -98,14 +98,14 @@ class ServedTls:
         self._context: _RenewableContext | None = None
 
     def open(self, *_: object) -> ssl.SSLContext:
-        """Return the context to listen with, as uvicorn asks for it. Raises as `tls_context`."""
+        """Return the context to listen with: uvicorn's context factory. Raises as `tls_context`."""
         context = _RenewableContext(ssl.PROTOCOL_TLS_SERVER)
         context.current = tls_context(self._settings)
         self._context = context
         return context
 
     def renew(self, settings: TlsSettings, context: ssl.SSLContext) -> None:
-        """Use a context of other settings, from the next connection on."""
+        """Use the context of new settings for new connections."""
         self._settings = settings
         if self._context is not None:
             self._context.current = context
@@ -115,10 +115,10 @@ class ServedTls:
 
 
 class _RenewableContext(ssl.SSLContext):
-    """Makes each connection by another context, which can be replaced.
+    """Creates each connection with another context, which can be replaced.
 
-    A context that has listened cannot be changed to have fewer authorities, and is left without a
-    certificate by a key that does not fit.
+    A context cannot drop certificate authorities, and loading a key that does not match leaves it
+    without a certificate.
     """
 
     current: ssl.SSLContext
@@ -131,12 +131,12 @@ def tls_context(settings: TlsSettings) -> ssl.SSLContext:
     """Return the TLS context of a server.
 
     Raises:
-        InvalidInputError: (13) a file cannot be read, or does not fit the others.
+        InvalidInputError: (13) a file cannot be read, or does not match the others.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     password = _password(settings.key_password_file)
     try:
-        # A function, as OpenSSL asks at the terminal for a password that is missing.
+        # A function, because OpenSSL would ask at the terminal for a missing password.
         context.load_cert_chain(settings.certificate, settings.key, lambda: password)
     except (OSError, ValueError) as error:
         raise _problem("certificate and tls.key", error) from error

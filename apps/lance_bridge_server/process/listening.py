@@ -1,12 +1,12 @@
-"""What uvicorn lacks against clients that are slow, hostile or gone.
+"""Protects uvicorn against clients that are slow, hostile or disconnected.
 
-uvicorn waits for ever for a request's headers and for a client that does not read the end of an
-answer, and it reports its own errors in plain text. The limits here, and why:
+uvicorn waits without limit for a request's headers and for a client that does not read the end of a
+response, and it reports its own errors in plain text. The limits here, and why:
 
 - The request line and headers together may have 64 KiB: clients send properties in them. httptools
   has no such limit. h11, uvicorn's other parser, has one, and needs twice the CPU time.
-- ``limit_concurrency`` limits only open connections, as each takes a file descriptor, and
-  operations need those too. uvicorn's own use of it answers in plain text.
+- ``limit_concurrency`` limits only open connections: each takes a file descriptor, and operations
+  need those too. If uvicorn applied it, it would respond in plain text.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from ..authentication.certificates import STATE_KEY
 
 HEADER_BYTES = 64 << 10
-"""The largest request line with headers, in bytes. Larger ones pass if they arrive in one piece, of
-256 KiB at most."""
+"""The largest request line with headers, in bytes. Up to 256 KiB pass if they arrive in one
+piece."""
 REQUEST_SECONDS = 20.0
-"""How long a connection may be open without a whole request: new, or between two."""
+"""How long a connection may be open without a complete request: new, or between two."""
 KEEP_ALIVE_SECONDS = 15
-"""How long one that has sent no part of its next request stays open."""
+"""How long a connection stays open without any part of the next request."""
 CLOSE_SECONDS = 10.0
-"""How long a client may take to read the end of an answer before the connection is cut."""
+"""How long a client may take to read the end of a response before the connection is aborted."""
 CHECK_SECONDS = 5.0
-"""How often each connection is checked; it may be closed this much later than these limits say."""
+"""How often each connection is checked. It may be closed this much later than the limits."""
 FILES = 8192
-"""How many open files are asked of the system, within its hard limit."""
+"""How many open files are requested from the system, within its hard limit."""
 _SPARE = 64
 """How many connections beyond the limit get a 503; further ones are aborted."""
 
@@ -62,15 +62,15 @@ def raise_file_limit() -> int:
 
 @cache
 def connection_limit() -> int:
-    """Return how many connections may be open: half of the files that may be."""
+    """Return how many connections may be open: half of the limit of open files."""
     return max(raise_file_limit() // 2, 1)
 
 
 def http_options(connections: int | None = None) -> dict[str, Any]:
-    """Return what uvicorn is to be configured with.
+    """Return uvicorn's options for this protocol.
 
     Args:
-        connections: How many may be open. None takes the `connection_limit`.
+        connections: How many may be open; None for the `connection_limit`.
     """
     return {
         "http": WatchedProtocol,
@@ -80,18 +80,17 @@ def http_options(connections: int | None = None) -> dict[str, Any]:
 
 
 class WatchedProtocol(HttpToolsProtocol):
-    """HTTP of uvicorn, with limits of headers and times, and errors as the specification has them.
+    """uvicorn's HTTP protocol with limits of headers and times, and errors of the specification.
 
-    Requests have their connection's client certificate in their state: ASGI's own extension for
-    that is not in uvicorn.
+    The client certificate is in the state of requests, because uvicorn lacks ASGI's TLS extension.
     """
 
     open_connections: ClassVar[int] = 0
-    """How many connections this process has."""
+    """How many connections this process has open."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._unparsed = 0  # bytes that came since headers were complete, or a part of a body was
+        self._unparsed = 0  # bytes since the last complete headers or part of a body
         self._most_connections = self.limit_concurrency or connection_limit()
         self.limit_concurrency = None
         self._timer: asyncio.TimerHandle | None = None
@@ -102,7 +101,7 @@ class WatchedProtocol(HttpToolsProtocol):
     def connection_made(  # type: ignore[override]  # as uvicorn has it
         self, transport: asyncio.Transport
     ) -> None:
-        """Begin to watch a connection; refuse it if there are too many."""
+        """Start checking a connection. Refuse it if there are too many."""
         super().connection_made(transport)
         WatchedProtocol.open_connections += 1
         _send_at_once(transport)
@@ -118,7 +117,7 @@ class WatchedProtocol(HttpToolsProtocol):
         self._timer = self.loop.call_later(CHECK_SECONDS, self._check)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop watching the connection."""
+        """Stop checking the connection."""
         WatchedProtocol.open_connections -= 1
         if self._timer is not None:
             self._timer.cancel()
@@ -129,7 +128,7 @@ class WatchedProtocol(HttpToolsProtocol):
         now = self.loop.time()
         self._timer = self.loop.call_later(CHECK_SECONDS, self._check)
         if self.transport.is_closing() or self._closing_since is not None:
-            # asyncio would wait for ever until the client has read what was written.
+            # asyncio would wait without limit until the client has read all data.
             self._closing_since = self._closing_since or now
             if now - self._closing_since >= CLOSE_SECONDS:
                 self.transport.abort()
@@ -141,19 +140,19 @@ class WatchedProtocol(HttpToolsProtocol):
             self._send_error(408, InvalidInputError("The request took too long to arrive"))
 
     def _is_busy(self) -> bool:
-        """Return whether a request is being answered, or was since the last check."""
+        """Return whether a request is active, or was since the last check."""
         is_new, self._last_cycle = self.cycle is not self._last_cycle, self.cycle
         return is_new or self._is_answering()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is not HTTP, or has headers that are too large."""
+        """Respond to data that is not HTTP, or to headers that are too large."""
         message = f"{msg.rstrip('.')}: this is not HTTP, or its headers exceed {HEADER_BYTES} bytes"
         self._send_error(400, InvalidInputError(message))
 
     def _send_error(self, status: int, error: LanceNamespaceError) -> None:
-        """Answer without the application, and close the connection."""
+        """Respond without the application, and close the connection."""
         if self._is_answering() and self.cycle.response_started:
-            self.transport.abort()  # an answer has begun, and cannot be ended as one
+            self.transport.abort()  # a started response cannot be replaced by an error
             return
         headers, body = _error_parts(error)
         reason = HTTPStatus(status).phrase.encode()
@@ -165,7 +164,7 @@ class WatchedProtocol(HttpToolsProtocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     def _close_slowly(self) -> None:
-        """Close when the client does: at once, it would lose the answer if it is still sending."""
+        """Close after the client has: it would lose the response if it was still sending."""
         self._closing_since = self.loop.time()
         if self.transport.can_write_eof():
             self.transport.write_eof()
@@ -173,7 +172,7 @@ class WatchedProtocol(HttpToolsProtocol):
             self.transport.close()
 
     def data_received(self, data: bytes) -> None:
-        """Read what the client sends, and ignore it after an error."""
+        """Read data from the client, or ignore it after an error."""
         if self._closing_since is not None:
             return
         self._unparsed += len(data)
@@ -183,7 +182,7 @@ class WatchedProtocol(HttpToolsProtocol):
             self.send_400_response("Invalid HTTP request received.")
 
     def on_headers_complete(self) -> None:
-        """Begin to answer a request."""
+        """Start a request."""
         self._unparsed = 0
         super().on_headers_complete()
 
@@ -193,7 +192,7 @@ class WatchedProtocol(HttpToolsProtocol):
         super().on_body(body)
 
     def eof_received(self) -> None:
-        """Close the connection, as asyncio does after this."""
+        """Do nothing: asyncio closes the connection after this."""
 
 
 def _error_parts(error: LanceNamespaceError) -> tuple[list[tuple[bytes, bytes]], bytes]:
@@ -211,9 +210,9 @@ def _error_parts(error: LanceNamespaceError) -> tuple[list[tuple[bytes, bytes]],
 
 
 def _send_at_once(transport: asyncio.Transport) -> None:
-    """Set TCP_NODELAY, which asyncio does not on sockets that others have opened.
+    """Set TCP_NODELAY, which asyncio does only on sockets that it opened itself.
 
-    Without, the system holds the body of an answer back until the client has acknowledged its
+    Without it, the system delays the body of a response until the client has acknowledged the
     headers, which takes 40 ms.
     """
     opened = transport.get_extra_info("socket")

@@ -20,10 +20,10 @@ _STEP_SECONDS = 0.2
 
 
 class ReloadingApp:
-    """Serves a gateway, and another one after a reload.
+    """Serves a gateway, and replaces it on a reload.
 
-    A configuration that cannot be used is logged, and the previous gateway stays in use. Requests
-    that are being answered complete with the gateway that they began with; then its connections are
+    If the configuration cannot be used, that is logged and the previous gateway stays in use.
+    Active requests complete with the gateway that they started with; then its connections are
     closed.
     """
 
@@ -33,26 +33,26 @@ class ReloadingApp:
         """Create one.
 
         Args:
-            gateway: What to serve first.
+            gateway: The first gateway.
             make: Reads the configuration, and returns its gateway.
-            process: The state of this process; by default one that nothing else shares.
+            process: The state of this process; by default a new one.
         """
         self._gateway = gateway
         self._make = make
         self._process = process or Process()
         self._app: ASGIApp = create_app(gateway, self._process)
         self._is_reloading = False
-        self._is_asked = False
+        self._is_requested = False
         self._retired: dict[asyncio.Task[None], Gateway] = {}
-        """Those that a reload has replaced, and that still answer requests."""
+        """Replaced gateways that still have active requests."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            await self._live(receive, send)
+            await self._run_lifespan(receive, send)
         else:
             await self._app(scope, receive, send)
 
-    async def _live(self, receive: Receive, send: Send) -> None:
+    async def _run_lifespan(self, receive: Receive, send: Send) -> None:
         await receive()
         self._process.lifecycle.install(self.reload)
         await send({"type": "lifespan.startup.complete"})
@@ -65,13 +65,13 @@ class ReloadingApp:
 
     async def reload(self) -> None:
         """Read the configuration, and use it from the next request on."""
-        self._is_asked = True
+        self._is_requested = True
         if self._is_reloading:
             return
         self._is_reloading = True
         try:
-            while self._is_asked:
-                self._is_asked = False
+            while self._is_requested:
+                self._is_requested = False
                 await self._reload()
         finally:
             self._is_reloading = False
@@ -96,7 +96,7 @@ def log_refused(error: Exception) -> None:
 
 
 async def _retire(gateway: Gateway) -> None:
-    """Close a gateway when its last request was answered."""
+    """Close a gateway after its last request has ended."""
     while gateway.requests or gateway.running:
         await asyncio.sleep(_STEP_SECONDS)
     await anyio.to_thread.run_sync(gateway.close)

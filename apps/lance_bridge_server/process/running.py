@@ -1,4 +1,4 @@
-"""Running a server: uvicorn, in this process or in several."""
+"""Runs uvicorn in this process or in several worker processes."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ from .reloading import ReloadingApp, log_refused
 from .shared import Process, new_session_key
 
 _WORKER_SECONDS = 60
-"""How long a worker process may not answer before it is replaced. It does not while it imports
-what it needs: with uvicorn's 5 seconds, a busy machine would end each one before it has begun."""
+"""How long a worker process may not respond before it is replaced. It does not respond during its
+imports: with uvicorn's 5 seconds, a busy machine would end each worker before it has started."""
 
 
 _END_SECONDS = 2
-"""How long answers may take to be sent after `stop_seconds`."""
+"""How long the sending of responses may take after `stop_seconds`."""
 
 
 class Supervisor(Multiprocess):
-    """Worker processes, which read the configuration again where this process can."""
+    """Runs worker processes. They reload the configuration after this process has validated it."""
 
     def __init__(
         self,
@@ -63,13 +63,13 @@ class Supervisor(Multiprocess):
         super().__init__(config, sockets)
 
     def _worker_app(self, source: SettingsSource) -> Callable[[], ASGIApp]:
-        """Return what makes a worker's application, also when the file was broken since."""
+        """Return a factory of a worker's application, for the content of a pinned source."""
         return partial(
             _worker_app, source, self._settings, self._tls, self._session_key, self._counts_file
         )
 
     def handle_hup(self) -> None:
-        """Have each worker read the configuration again; see `reloading`."""
+        """Make each worker reload the configuration; see `reloading`."""
         try:
             source = self._source.pinned()
             gateway_from_source(source, self._tls).close()
@@ -83,7 +83,7 @@ class Supervisor(Multiprocess):
                     os.kill(each.pid, signal.SIGHUP)
 
     def keep_subprocess_alive(self) -> None:
-        """Replace processes that have ended, and forget what they were doing."""
+        """Replace processes that have ended, and uncount their active requests."""
         before = {each.pid for each in self.processes}
         super().keep_subprocess_alive()
         for pid in before - {each.pid for each in self.processes}:
@@ -98,10 +98,10 @@ def run(
     settings: ServerSettings,
     sockets: Sequence[socket.socket],
 ) -> None:
-    """Serve until SIGTERM or SIGINT: requests are then completed, up to `stop_seconds`.
+    """Serve until SIGTERM or SIGINT, and then complete requests for up to `stop_seconds`.
 
     Args:
-        gateway: What to serve if one process does. Several make their own from the source.
+        gateway: The gateway for a single process. Worker processes create their own.
     """
     signal.signal(signal.SIGHUP, _ignore)
     _on_stop(_end_before_start)
@@ -130,7 +130,7 @@ def _worker_app(
     signal.signal(signal.SIGHUP, _ignore)
     process = _process(settings)
     process.admission = Admission(RequestCounts(counts))
-    process.session_key = session_key  # a session goes on in whichever worker a request reaches
+    process.session_key = session_key  # a session is valid in every worker
     return app_from_source(source, process, tls)
 
 
@@ -150,7 +150,7 @@ def _on_stop(handle: Callable[..., None]) -> None:
 
 
 def _end_before_start(*_: object) -> None:
-    """End at a signal that comes before uvicorn handles signals: no request was answered."""
+    """Exit at a signal before uvicorn handles signals: no request is active yet."""
     raise SystemExit(0)
 
 
@@ -165,9 +165,9 @@ def uvicorn_config(
     """Return the configuration of uvicorn for a server.
 
     Args:
-        app: The application, or with ``factory`` what makes it.
+        app: The application, or its factory if ``factory`` is set.
         tls: None for connections without TLS.
-        log: The configuration of `logging`; None leaves it as it is.
+        log: The configuration of `logging`; None does not configure it.
     """
     return uvicorn.Config(
         app,
@@ -177,12 +177,12 @@ def uvicorn_config(
         workers=settings.workers,
         ssl_context_factory=tls.open if tls else None,
         log_config=log,
-        # Its lines would have the query, in which clients send storage options.
+        # It would contain the query, in which clients send storage options.
         access_log=False,
         server_header=False,
         # A client's own X-Forwarded-For must not make it a trusted proxy.
         proxy_headers=False,
-        # Requests are answered before that, see `lifecycle`.
+        # Requests end before that, see `lifecycle`.
         timeout_graceful_shutdown=settings.stop_seconds + _END_SECONDS,
         timeout_worker_healthcheck=_WORKER_SECONDS,
     )

@@ -24,4 +24,4 @@ class Process:
     metrics: Metrics = field(default_factory=Metrics)
     admission: Admission = field(default_factory=Admission)
     session_key: bytes = field(default_factory=new_session_key, repr=False)
-    """What cookies are encrypted with if the configuration has no key."""
+    """The key that encrypts cookies if the configuration has none."""

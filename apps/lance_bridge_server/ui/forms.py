@@ -1,4 +1,4 @@
-"""Forms that do something: only those of this server's own pages are taken."""
+"""Forms with protection against CSRF: only forms of this server's own pages are accepted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from starlette.requests import Request
 
 from lance_bridge.errors import invalid
 
-from ..calls import BodyTooLargeError, limited_body, media_type
+from ..calls import BodyTooLargeError, media_type, read_limited_body
 from ..login import Seal
 from .cookies import FORM, Cookies
 
@@ -30,7 +30,7 @@ _EXPIRED = (
 
 
 class Forms:
-    """Makes and checks the tokens of forms. A token is bound to a session, or else to a browser.
+    """Creates and checks the tokens of forms. A token is bound to a session or a browser.
 
     Args:
         seal: Encrypts tokens.
@@ -40,7 +40,7 @@ class Forms:
         self._seal = seal
 
     def token(self, request: Request) -> str:
-        """Return the token for a form on the page that answers a request."""
+        """Return the token for a form in the response to a request."""
         cookies: Cookies = request.state.cookies
         bound = self._bound_to(request)
         if not bound:
@@ -49,10 +49,10 @@ class Forms:
         return self._seal.close(_PURPOSE, {"bound": bound}, _SECONDS)
 
     async def read(self, request: Request) -> dict[str, str]:
-        """Return the fields of a form that was sent.
+        """Return the fields of a submitted form.
 
         Raises:
-            PermissionDeniedError: (15) it is of another site, session or browser, or too old.
+            PermissionDeniedError: (15) it is from another site, session or browser, or too old.
             InvalidInputError: (13) it is malformed or too large.
         """
         require_same_origin(request)
@@ -70,7 +70,7 @@ class Forms:
 
 
 def require_same_origin(request: Request) -> None:
-    """Refuse what a page of another origin has a browser send.
+    """Refuse a request that was sent by a page of another origin.
 
     Raises:
         PermissionDeniedError: (15)
@@ -78,7 +78,7 @@ def require_same_origin(request: Request) -> None:
     cookies: Cookies = request.state.cookies
     site = request.headers.get("sec-fetch-site", "same-origin")
     origin = request.headers.get("origin", cookies.origin)
-    # The host alone: behind a proxy with TLS, this server may not know that the scheme is https.
+    # Only the host: behind a proxy with TLS, this server may not know that the scheme is https.
     hosts = {each.partition("://")[2] for each in (origin, cookies.origin)}
     if site != "same-origin" or len(hosts) > 1:
         raise PermissionDeniedError("The form was sent by a page of another site")
@@ -89,7 +89,7 @@ async def _read_fields(request: Request) -> dict[str, str]:
         raise invalid(f"The Content-Type of a form must be {_MEDIA_TYPE}")
     try:
         with anyio.fail_after(_READ_SECONDS):
-            text = (await limited_body(request, _MAX_BYTES)).decode("ascii")
+            text = (await read_limited_body(request, _MAX_BYTES)).decode("ascii")
         return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=_MAX_FIELDS))
     except BodyTooLargeError:
         raise invalid(f"The form is larger than {_MAX_BYTES >> 10} KiB") from None

@@ -1,4 +1,4 @@
-"""Builds the site; prints what is wrong with it, or where it is."""
+"""Builds the site, and prints its problems or its directory."""
 
 import sys
 

@@ -1,6 +1,6 @@
 """Collects, renders and checks the site.
 
-Pages are collected from where they are (`pages`), those of the reference are generated
+Documents of the repository are collected (`pages`), pages of the reference are generated
 (`reference`), Zensical renders them, and every link of the result is checked (`links`).
 """
 
@@ -39,7 +39,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def build(directory: Path) -> list[str]:
-    """Build the site in a new directory; return what is wrong with it."""
+    """Build the site in a new directory, and return its problems."""
     shutil.rmtree(directory, ignore_errors=True)
     collect(directory / "pages")
     shutil.copy(Path(__file__).with_name("zensical.toml"), directory)

@@ -1,6 +1,6 @@
-"""Checks the links of a built site: each leads to a file and, with a fragment, to an element.
+"""Checks the links of a built site: each must lead to a file, and a fragment to an element.
 
-A page loads nothing from other sites: no script, style, font or picture.
+Pages must not load anything from other sites: no script, style, font or picture.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from urllib.parse import unquote, urlsplit
 
 _LOADED = {"img", "iframe", "link", "script", "source"}
 _NOT_LOADED = {"alternate", "canonical", "next", "prev"}
-"""What a `link` is for that a browser does not load."""
+"""The types (`rel`) of a `link` that browsers do not load."""
 
 
 class _Page(HTMLParser):
-    """The links and the identifiers of a page, and what a browser loads with it."""
+    """The links and identifiers of a page, and the files that a browser loads with it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,9 +42,9 @@ def _page(path: Path) -> _Page:
 
 
 def broken_links(site: Path) -> Iterator[str]:
-    """Yield the links that lead nowhere, and what is loaded from other sites, with their pages."""
+    """Yield the broken links and the files loaded from other sites, with their pages."""
     for path in sorted(site.rglob("*.html")):
-        if path.name == "404.html":  # its links begin at the root of the server
+        if path.name == "404.html":  # its links are relative to the root of the server
             continue
         for link in dict.fromkeys(_page(path).links):
             if not _leads_somewhere(path, link):

@@ -1,7 +1,7 @@
-"""Pages that exist as documents of the repository, as the site has them.
+"""Converts documents of the repository to pages of the site.
 
-Comments that name tests and contents are left out. Links between documents lead to their pages;
-links to other files lead to the source address of ``pyproject.toml``, or become plain text.
+Tables of contents and comments, which name tests, are left out. Links between documents are changed
+to their pages. Links to other files lead to the repository in ``pyproject.toml``, or become text.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ PICTURES = {
     for path in sorted((ROOT / "docs").rglob("*"))
     if path.suffix in (".png", ".svg")
 }
-"""The same for pictures, which are copied."""
+"""Picture of the repository to its path on the site."""
 
 
 def render(source: str) -> str:
-    """Return the text of a document as the site has it."""
+    """Return the text of a document for the site."""
     text = _LEFT_OUT.sub("", (ROOT / source).read_text(encoding="utf-8"))
     definitions = dict(_DEFINITION.findall(text))
     text = "".join(
@@ -84,7 +84,7 @@ def _link_of(source: str) -> Callable[[re.Match[str]], str]:
 
 
 def _target(source: str, link: str) -> str:
-    """Return where a link of a document leads on the site; empty if nowhere."""
+    """Return the target on the site of a link in a document, or an empty string if it has none."""
     path, _, fragment = link.partition("#")
     file = (ROOT / source).parent.joinpath(path).resolve().relative_to(ROOT).as_posix()
     found = {**PAGES, **PICTURES}.get(file)
@@ -97,7 +97,7 @@ def _target(source: str, link: str) -> str:
 
 @cache
 def _source_address() -> str:
-    """Return where the repository's files can be read; empty if that is not known."""
+    """Return the URL of the repository's files, or an empty string if it is not known."""
     found = _SOURCE.search((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     return f"{found[1]}/blob/main" if found else ""
 

@@ -1,6 +1,6 @@
-"""Pages of the reference that are generated: properties, commands, and Python's names.
+"""Generates the pages of the reference: properties, commands, and the Python API.
 
-`rest` generates that of the routes.
+`rest` generates the page of the routes.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ MODULES = (
     "lance_bridge.catalog", "lance_bridge.config", "lance_bridge.errors", "lance_bridge.testing",
     "lance_bridge", "lance_bridge_spark", "lance_bridge_migrate", "lance_bridge_doctor",
 )  # fmt: skip
-"""A name that several of them export is shown with the first."""
+"""A name that several modules export is shown in the first one."""
 
 
 def properties() -> str:
-    """Return the page of all properties: those of every catalog once, then each catalog's own."""
+    """Return the page of all properties: the shared ones, then those of each catalog."""
     tables = {name: _config_type(name).declared() for name in CATALOGS}
     shared = [row for row in tables["hive"] if all(row in rows for rows in tables.values())]
     lines = [

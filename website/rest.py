@@ -1,4 +1,4 @@
-"""The page of the gateway's routes: what each takes and answers, from the server's declarations."""
+"""Generates the page of the gateway's routes from the server's declarations."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ BODIES = {
 }
 ANSWERS = {
     Answer.JSON: "JSON",
-    Answer.EMPTY: "nothing",
+    Answer.EMPTY: "no body",
     Answer.VALUE: "JSON: a bare number or text",
     Answer.ROWS: "rows, as an Arrow IPC file, or as a stream for LanceDB",
     Answer.METADATA: "JSON: the bare map of the schema's metadata",
 }
 OF_EVERY_REQUEST = {"identity", "context", "id"}
-"""Fields that the path and the headers have."""
+"""Fields that the path and the headers contain."""
 _SENTENCE_END = re.compile(r"(?<=[.:])\s+(?=[A-Z])")
 
 
 def routes() -> str:
-    """Return the page."""
+    """Return the page of routes."""
     lines = [
         "# REST routes",
         "",
-        "The routes of `lance-bridge serve`, generated from what it declares and from the",
+        "The routes of `lance-bridge serve`, generated from its declarations and from the",
         "specification of the Lance namespace's REST protocol. [The REST",
-        "Protocol](server.md#the-rest-protocol) says what all of them share: identifiers, headers,",
-        "errors, and limits.",
+        "Protocol](server.md#the-rest-protocol) describes their identifiers, headers, errors, and",
+        "limits.",
         "",
         "A route with `{id}` takes the parameter `delimiter`, by default `$`, between the parts of",
         "the identifier. In a body, the field `id` may repeat it, and `identity` may have",
@@ -60,11 +60,11 @@ def routes() -> str:
     ]
     for operation in _operations():
         lines += _operation(operation)
-    return "\n".join([*lines, *_types(), *_of_lancedb(), *_others()]) + "\n"
+    return "\n".join([*lines, *_types(), *_lancedb_routes(), *_other_routes()]) + "\n"
 
 
 def _operations() -> list[Operation]:
-    """Return the operations by name; one that has two routes with the first."""
+    """Return the operations, each once, with the first of its routes."""
     return list({each.name: each for each in reversed(OPERATIONS)}.values())[::-1]
 
 
@@ -72,12 +72,14 @@ def _overview() -> Iterator[str]:
     yield from ("## Operations", "", "| operation | route | what it does |", "|---|---|---|")
     for each in OPERATIONS:
         name = f"[`{each.name}`](#{each.name})"
-        yield table_row(name, f"`{each.method} {each.path}`", _specified(each).get("summary", ""))
+        yield table_row(
+            name, f"`{each.method} {each.path}`", _find_specification(each).get("summary", "")
+        )
 
 
 def _statuses() -> Iterator[str]:
     yield from ("", "## Statuses of errors", "")
-    yield "An error is flat JSON with `error`, `code`, `detail` and `instance`. LanceDB's client"
+    yield "An error is flat JSON with `code`, `error`, `instance` and `context`. LanceDB's client"
     yield "gets [some other statuses](server.md#errors-and-repeated-requests)."
     yield from ("", "| status | codes |", "|---|---|")
     for status in sorted(set(STATUS_BY_CODE.values())):
@@ -88,13 +90,13 @@ def _statuses() -> Iterator[str]:
 
 
 def _operation(operation: Operation) -> Iterator[str]:
-    specified = _specified(operation)
+    specified = _find_specification(operation)
     yield from ("", f"### {operation.name}", "", specified.get("summary", "") or operation.name, "")
     routes = [each for each in OPERATIONS if each.name == operation.name]
     yield from (f"- `{each.method} {each.path}`" for each in routes)
     yield f"- Body: {BODIES[operation.body]}"
-    yield f"- Answer: {operation.status}, {ANSWERS[operation.answer]}"
-    parameters = [each for each in map(_resolved, specified["parameters"]) if _is_own(each)]
+    yield f"- Response: {operation.status}, {ANSWERS[operation.answer]}"
+    parameters = [each for each in map(_resolve, specified["parameters"]) if _is_own(each)]
     if parameters:
         yield from ("", "| parameter | in | type | required | meaning |", "|---|---|---|---|---|")
     for each in parameters:
@@ -104,7 +106,7 @@ def _operation(operation: Operation) -> Iterator[str]:
     if operation.body is Body.JSON:
         yield from _fields("field of the body", operation.request, OF_EVERY_REQUEST)
     if operation.answer is Answer.JSON:
-        yield from _fields("field of the answer", _answer(operation), OF_EVERY_REQUEST)
+        yield from _fields("field of the response", _answer(operation), OF_EVERY_REQUEST)
 
 
 def _fields(title: str, model: type[BaseModel], without: Collection[str] = ()) -> Iterator[str]:
@@ -118,7 +120,7 @@ def _fields(title: str, model: type[BaseModel], without: Collection[str] = ()) -
 
 
 def _type_name(annotation: Any) -> str:
-    """Return the name of a type, without what validates it."""
+    """Return the name of a type, without its validators."""
     arguments = [each for each in get_args(annotation) if each is not type(None)]
     origin = get_origin(annotation)
     if _is_model(annotation):
@@ -137,7 +139,7 @@ def _is_model(annotation: Any) -> bool:
 
 
 def _collect_models(annotation: Any, found: dict[str, type[BaseModel]]) -> None:
-    """Add the models that a type mentions, and those that they mention."""
+    """Add the models in a type, recursively."""
     for each in get_args(annotation):
         _collect_models(each, found)
     if _is_model(annotation) and annotation.__name__ not in found:
@@ -147,7 +149,7 @@ def _collect_models(annotation: Any, found: dict[str, type[BaseModel]]) -> None:
 
 
 def _types() -> Iterator[str]:
-    """Yield a section for each model that a body or an answer mentions."""
+    """Yield a section for each model in a body or response."""
     whole = [each.request for each in OPERATIONS] + [_answer(each) for each in OPERATIONS]
     fields = [field for model in whole for field in _shown_fields(model)]
     found: dict[str, type[BaseModel]] = {}
@@ -181,8 +183,8 @@ def _document() -> Any:
     return yaml.safe_load(SPECIFICATION.read_text(encoding="utf-8"))
 
 
-def _specified(operation: Operation) -> dict[str, Any]:
-    """Return what the specification has of an operation; empty if it does not have the route."""
+def _find_specification(operation: Operation) -> dict[str, Any]:
+    """Return the specification of an operation; without a summary if it lacks the route."""
     paths = {path.rstrip("/"): methods for path, methods in _document()["paths"].items()}
     shared = paths.get(operation.path, {})
     found = dict(shared.get(operation.method.lower(), {}))
@@ -190,27 +192,28 @@ def _specified(operation: Operation) -> dict[str, Any]:
     return found
 
 
-def _resolved(parameter: dict[str, Any]) -> dict[str, Any]:
+def _resolve(parameter: dict[str, Any]) -> dict[str, Any]:
     reference = parameter.get("$ref", "").rpartition("/")[2]
     found: dict[str, Any] = _document()["components"]["parameters"].get(reference, parameter)
     return found
 
 
-def _of_lancedb() -> Iterator[str]:
+def _lancedb_routes() -> Iterator[str]:
     yield from ("", "## LanceDB's client", "")
     yield "It calls the routes above with a slash at the end and the header `x-lancedb-database`;"
-    yield "[LanceDB](server.md#lancedb) says how their bodies and answers differ. Of its other"
-    yield "routes, these are refused with 406 and the reason; the rest needs LanceDB Enterprise."
+    yield "[LanceDB](server.md#lancedb) describes how their bodies and responses differ. Of its"
+    yield "other routes, these are refused with 406 and the reason; the rest needs LanceDB"
+    yield "Enterprise."
     yield from ("", "| last part of the route | reason |", "|---|---|")
     yield from (table_row(f"`{part}`", reason) for part, reason in REASONS.items())
 
 
-def _others() -> Iterator[str]:
-    """Yield the routes beside those of the protocol: the catalog page, and monitoring."""
+def _other_routes() -> Iterator[str]:
+    """Yield the routes outside of the protocol: the catalog page and monitoring."""
     app: Any = create_app(Gateway(None))  # type: ignore[arg-type]  # its routes call no catalog
     own = {each.path for each in OPERATIONS}
     yield from ("", "## The catalog page and monitoring", "")
-    yield "Pages answer HTML; [The Catalog Page](server.md#the-catalog-page) describes them."
+    yield "Pages return HTML; [The Catalog Page](server.md#the-catalog-page) describes them."
     yield from ("", "| route | name in metrics and in the audit log |", "|---|---|")
     for route in app.routes:
         if route.path not in own:

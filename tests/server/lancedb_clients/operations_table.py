@@ -15,9 +15,9 @@ NONE = ""
 _ROWS = r"(?<=<!-- lancedb: {0} -->\n).*?(?=<!-- end of lancedb -->)"
 
 ENTERPRISE = "only LanceDB Enterprise has it"
-REFUSED = "LanceDB refuses it for remote tables"
+REFUSED = "LanceDB does not support it for remote tables"
 REASONS = {
-    r"POST /v1/jobs/describe is not supported": "LanceDB asks for a job, and there are none",
+    r"POST /v1/jobs/describe is not supported": "the server has no jobs",
     r"only LanceDB Enterprise has it": ENTERPRISE,
     r"functions run in LanceDB Enterprise": ENTERPRISE,
     r"Function catalog operations|Secret operations|View operations": ENTERPRISE,
@@ -28,27 +28,27 @@ REASONS = {
     r"Unknown or expired SQL query": ENTERPRISE,
     r"A materialized view of an SQL query": "views of SQL queries need LanceDB Enterprise",
     r"a clone reads any location": "a clone would read any location with the server's credentials",
-    r"has 2 names; this catalog has 1": "a database in Hive has no namespaces inside",
-    r"Namespace operations are not supported": "LanceDB refuses it; see `list_tables`",
-    r"'NoneType' object has no attribute '\w+_exists'": "LanceDB fails: it has no client for it",
+    r"has 2 names; this catalog has 1": "a database in Hive contains no namespaces",
+    r"Namespace operations are not supported": "LanceDB lacks it (use `list_tables`)",
+    r"'NoneType' object has no attribute '\w+_exists'": "LanceDB fails: it has no namespace client",
     r"the server keeps no cache": "the server keeps no cache between requests",
-    r"prewarm_data is currently only": "LanceDB refuses it",
-    r"Table 'v' was not found": "there is no view to open",
+    r"prewarm_data is currently only": "LanceDB does not support it",
+    r"Table 'v' was not found": "no view exists, because none can be created",
     r"Set default-namespace to use one name": "LanceDB puts views in the root namespace",
     r"\[\] has 0 names; tables are in 1": "LanceDB looks for views in the root namespace",
     r"Invalid input: Table identifier \['v'\]": "LanceDB puts views in the root namespace",
-    r"drop_database is deprecated": "LanceDB refuses it; see `drop_all_tables`",
-    r"to_(arrow|pandas)\(\) is not yet supported": "LanceDB refuses it; use `search` or pylance",
-    r"fetch_blob\w+(\(\))? (requires|is not supported)": "LanceDB refuses it below protocol 0.5",
-    r"a remote refresh runs as a server job": "LanceDB refuses it",
+    r"drop_database is deprecated": "deprecated in LanceDB (use `drop_all_tables`)",
+    r"to_(arrow|pandas)\(\) is not yet supported": "LanceDB lacks it (use `search` or pylance)",
+    r"fetch_blob\w+(\(\))? (requires|is not supported)": "LanceDB needs protocol 0.5 or later",
+    r"a remote refresh runs as a server job": "LanceDB does not support it",
     r"not supported on (the )?LanceDB [cC]loud": REFUSED,
     r"cannot be run on a remote table": REFUSED,
     r"(materialized views|views) are supported only on local": REFUSED,
     r"Getting the read consistency": REFUSED,
     r"is a no-op on LanceDB Cloud": "LanceDB does nothing for remote tables",
-    r"has no attribute '(migrate_v2\w+|_uri)'": "LanceDB fails: it lacks an attribute of its own",
-    r"NotImplementedError: $": "LanceDB refuses it",
-    r"Dropping all tables is not currently": "LanceDB refuses it",
+    r"has no attribute '(migrate_v2\w+|_uri)'": "LanceDB fails with AttributeError",
+    r"NotImplementedError: $": "LanceDB does not support it",
+    r"Dropping all tables is not currently": "LanceDB does not support it",
 }
 """Reasons by what LanceDB raises. Anything else is a failure of the test."""
 
@@ -72,7 +72,7 @@ def render(results: Mapping[tuple[str, str], str], targets: Iterable[str]) -> st
     """Return the rows of the table: a method, what comes of it in each client, and why."""
     targets = list(targets)
     names = sorted({name for name, _ in results})
-    lines = [f"| method | {' | '.join(targets)} | why not |", "|---" * (len(targets) + 2) + "|"]
+    lines = [f"| method | {' | '.join(targets)} | reason |", "|---" * (len(targets) + 2) + "|"]
     for name in names:
         found = [results.get((name, target), NONE) for target in targets]
         cells = [each if each in (WORKS, NONE) else "no" for each in found]

@@ -47,7 +47,7 @@ NAMES = ("a", "b", "c")
 SOME = st.lists(st.sampled_from(NAMES), min_size=2, max_size=3, unique=True)
 ONE = st.sampled_from(NAMES)
 TURNS = st.one_of(st.integers(1, 4), st.integers(1, 40))
-MANY = int(os.environ.get("LANCE_BRIDGE_TEST_EXAMPLES", "1000"))
+MANY = int(os.environ.get("LANCE_BRIDGE_TEST_EXAMPLES", "300"))
 """How many sequences of turns the slow tests try."""
 MANY_SECONDS = 3 * MANY
 FAR = 100

@@ -25,7 +25,7 @@ from .deletion_entries import BESIDE_TABLE, MOST_ENTRIES, Entry, EntryMaker, reg
 from .deletion_stores import S3, LocalStore, Names, Store
 from .memory_catalog import MemoryNamespace, MemoryServer
 
-WHOLE = pytest.param(2000, marks=[pytest.mark.slow, pytest.mark.timeout(7200)])
+WHOLE = pytest.param(500, marks=[pytest.mark.slow, pytest.mark.timeout(7200)])
 """How many cases `make test-slow` runs."""
 TABLE = at("dropped")
 

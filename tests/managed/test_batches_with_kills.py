@@ -28,7 +28,7 @@ from lance_bridge.testing.build import ipc
 
 pytestmark = pytest.mark.server
 
-WRITERS, BATCHES, READERS, TABLES = 8, 25, 4, 3
+WRITERS, BATCHES, READERS, TABLES = 8, 10, 4, 3
 PACE = 0.5
 """Seconds between two kills."""
 DEAD, NEXT = 7, 8

@@ -24,10 +24,10 @@ from servers.thrift_faults import Hold
 
 pytestmark = [pytest.mark.server, pytest.mark.slow, pytest.mark.timeout(3600)]
 
-WRITERS, COMMITS = 6, 200
-GOES_AWAY_AT = (300, 800)
+WRITERS, COMMITS = 6, 75
+GOES_AWAY_AT = (100, 300)
 """The versions after which the server goes away."""
-STALLED_WRITERS = 4
+STALLED_WRITERS, STALLED_COMMITS = 4, 100
 CLOCKS = (0.0, 1200.0, -1200.0)
 """How many seconds ahead the clocks of writers are."""
 _SECONDS = 3000.0
@@ -77,14 +77,14 @@ def require_all_commits(table: Table, directory: Path, go_away: Callable[[], Non
                 go_away()
     assert absences == []
     assert fleet.kills > WRITERS
-    require_acknowledged(fleet, require_exactly(table, all_rows(WRITERS)))
+    require_acknowledged(fleet, require_exactly(table, all_rows(WRITERS, COMMITS)))
     pause = fleet.longest_pause()
     print(table.impl, f"{fleet.kills} kills, longest pause {pause:.1f} s")
     assert pause < _LONGEST_PAUSE
 
 
-def all_rows(writers: int) -> Rows:
-    return [(writer, number) for writer in range(writers) for number in range(COMMITS)]
+def all_rows(writers: int, commits: int) -> Rows:
+    return [(writer, number) for writer in range(writers) for number in range(commits)]
 
 
 def require_acknowledged(fleet: Fleet, rows: Rows) -> None:
@@ -141,7 +141,7 @@ def require_all_in_spite_of_stalls(
 ) -> None:
     """Have all rows committed while one change after the other is held, and check them."""
     held = 0
-    with Fleet(reached, directory, STALLED_WRITERS, COMMITS, _SECONDS) as fleet:
+    with Fleet(reached, directory, STALLED_WRITERS, STALLED_COMMITS, _SECONDS) as fleet:
         while not fleet.is_done:
             has_come, let_go = hold_next()
             while not (has_come() or fleet.is_done):
@@ -151,4 +151,4 @@ def require_all_in_spite_of_stalls(
             held += has_come()
     print(table.impl, f"{held} changes held, longest pause {fleet.longest_pause():.1f} s")
     assert held > _FEWEST_HOLDS
-    require_acknowledged(fleet, require_exactly(table, all_rows(STALLED_WRITERS)))
+    require_acknowledged(fleet, require_exactly(table, all_rows(STALLED_WRITERS, STALLED_COMMITS)))

@@ -63,7 +63,7 @@ def commands() -> str:
     lines = [
         "# Commands",
         "",
-        "Generated from the program. [The command line](cli.md) says what they share, and their",
+        "Generated from the program. [The command line](cli.md) describes common options and",
         "exit codes.",
     ]
     for context in _contexts(group, typer.Context(group, info_name="lance-bridge")):

@@ -130,7 +130,9 @@ def _find_method(name: str, own: LanceNamespace) -> _Method:
     method = _METHODS.get(own.impl) if is_ours else None  # type: ignore[attr-defined]
     if method is None:
         known = ", ".join(sorted(_METHODS))
-        raise invalid(f"caller_identity: catalog '{name}' cannot see callers; only {known} can")
+        raise invalid(
+            f"caller_identity: catalog '{name}' does not support caller identity; only {known} do"
+        )
     config = own.connection.config  # type: ignore[attr-defined]
     values = {
         field.alias or each: getattr(config, each)

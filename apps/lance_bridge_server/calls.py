@@ -219,7 +219,7 @@ def receive_within(max_seconds: float) -> Iterator[None]:
         message = f"The client took longer than {max_seconds:g} seconds to send"
         raise ServiceUnavailableError(f"{message}; nothing was changed") from None
     except ClientDisconnect:
-        raise ServiceUnavailableError("The client went away; nothing was changed") from None
+        raise ServiceUnavailableError("The client disconnected; nothing was changed") from None
 
 
 async def read_limited_body(request: Request, max_bytes: int) -> bytes:

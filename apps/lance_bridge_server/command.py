@@ -65,7 +65,8 @@ def serve(
         ),
     ] = False,
     check: Annotated[
-        bool, typer.Option("--check", help="Ask every catalog, print what would be served, exit.")
+        bool,
+        typer.Option("--check", help="Call every catalog, print what would be served, and exit."),
     ] = False,
     explain: Annotated[
         tuple[str, str, str] | None,

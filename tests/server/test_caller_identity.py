@@ -189,7 +189,10 @@ def test_glue_has_a_session_of_each_caller() -> None:
 @pytest.mark.parametrize(
     ("catalog", "text"),
     [
-        ({"impl": "dir", "root": "/tmp"}, "cannot see callers; only glue, hive, unity can"),
+        (
+            {"impl": "dir", "root": "/tmp"},
+            "does not support caller identity; only glue, hive, unity do",
+        ),
         ({"impl": "glue", "region": "eu-1"}, "needs 'assume_role_arn'"),
         (
             {"impl": "hive", "uri": "http://h:1/m", "http.token": "t"},

@@ -55,7 +55,7 @@ def test_creating_what_one_cannot_see_is_denied(tmp_path: Path) -> None:
     authorizer, namespace = cedar(tmp_path, POLICIES), memory_namespace(tmp_path)
     found = explain(authorizer, namespace, ANN, "create_table", ["other", "t"])
     assert found["decision"] == "deny"
-    assert "may not see what it creates" in found["answer"]
+    assert "may not see the new object" in found["answer"]
 
 
 def test_unknown_operations_are_refused(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"listeners": []}, "'listeners': List should have at least 1 item"),
     ({"tls": {"key": "k"}}, "'tls.certificate' is required"),
     ({"tls": {**TLS, "client_certificates": "required"}}, "'tls': client_certificates: required"),
-    ({"tls": TLS, "listeners": [{"socket": "s"}]}, "a unix socket has none"),
+    ({"tls": TLS, "listeners": [{"socket": "s"}]}, "does not apply to a unix socket"),
     ({"authentication": [{}]}, r"'authentication\[0\].method' is required"),
     ({"authentication": [{"method": "x"}]}, r"'authentication\[0\].method' must be one of 'api_k"),
     ({"authentication": [{"method": "api_keys"}]}, r"'authentication\[0\].file' is required"),

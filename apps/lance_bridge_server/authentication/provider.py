@@ -165,7 +165,7 @@ class ProviderKeys:
     async def _discover(self) -> dict[str, Any]:
         document = await self._get(self._discovery)
         if document.get("issuer") != self.issuer:
-            raise self._failure(self._discovery, "it names another issuer")
+            raise self._failure(self._discovery, "its issuer is another one")
         self._document, self._discovered = document, self._clock()
         return document
 

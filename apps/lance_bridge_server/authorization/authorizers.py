@@ -52,6 +52,6 @@ def _cedar(options: Mapping[str, Any]) -> Authorizer:
 
     unknown = options.keys() - {"policies", "check_seconds"}
     if unknown or "policies" not in options:
-        raise invalid("Authorization 'cedar' takes policies, and check_seconds if wanted")
+        raise invalid("Authorization 'cedar' requires policies, and accepts check_seconds")
     seconds = float(options.get("check_seconds", 1.0))
     return CedarAuthorizer(Path(options["policies"]).expanduser(), seconds)

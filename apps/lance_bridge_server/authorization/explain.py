@@ -104,7 +104,7 @@ def explain(
     is_allowed = decision.allowed and (decision.visible or operation not in CREATING)
     answer = "done" if is_allowed else "permission denied" if decision.visible else "not found"
     if not decision.visible and operation in CREATING:
-        answer = "permission denied, or namespace not found: it may not see what it creates"
+        answer = "permission denied, or namespace not found: it may not see the new object"
     return {
         "principal": principal.name,
         "groups": sorted(principal.groups),

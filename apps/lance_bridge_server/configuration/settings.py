@@ -242,7 +242,7 @@ class ServerSettings(Settings):
 
     def _check_tls(self) -> None:
         if self.tls is not None and any(each.socket is not None for each in self.listeners):
-            raise ValueError("tls is for hosts and ports: a unix socket has none")
+            raise ValueError("tls does not apply to a unix socket")
         wants = any(each.method == "client_certificates" for each in self.authentication)
         if wants and (self.tls is None or self.tls.client_ca is None):
             raise ValueError("authentication by client_certificates needs tls.client_ca")

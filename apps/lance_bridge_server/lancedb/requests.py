@@ -136,7 +136,7 @@ def _create_index(fields: Fields) -> Fields:
         fields["replace"] = True  # LanceDB's default, which its client does not send
     metric = fields.pop("metric_type", None)
     if metric is not None and fields.setdefault("distance_type", metric) != metric:
-        raise invalid("The request has another `metric_type` than `distance_type`")
+        raise invalid("`metric_type` and `distance_type` of the request differ")
     return fields
 
 

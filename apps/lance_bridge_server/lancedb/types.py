@@ -102,7 +102,9 @@ def type_from_json(data_type: Json) -> Json:
         raise invalid("The `type` of a data_type must be a text")
     name, *rest = written.split(":")
     if name == "dict":
-        raise unsupported("A column cannot be changed to a dictionary: the protocol cannot say so")
+        raise unsupported(
+            "A column cannot be changed to a dictionary: the protocol cannot express it"
+        )
     if name == "decimal":
         return _decimal_from_json(rest)
     if name in _WITH_UNIT and rest:

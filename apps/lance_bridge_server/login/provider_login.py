@@ -118,9 +118,11 @@ class ProviderLogin:
 
     def _code(self, attempt: LoginAttempt, answer: Mapping[str, str]) -> str:
         if not hmac.compare_digest(answer.get("state", "").encode(), attempt.state.encode()):
-            raise UnauthenticatedError("The answer is not for this attempt to sign in; try again")
+            raise UnauthenticatedError(
+                "The response belongs to another attempt to sign in; try again"
+            )
         if answer.get("iss", self.issuer) != self.issuer:
-            raise UnauthenticatedError("The answer is of another identity provider")
+            raise UnauthenticatedError("The response is from another identity provider")
         if "code" not in answer:
             raise UnauthenticatedError(f"The identity provider refused: {_error_code(answer)}")
         return answer["code"]
@@ -136,7 +138,7 @@ class ProviderLogin:
         }
         status, content = await self._keys.post(endpoint, *await self._credentials(form))
         if status >= _SERVER_ERROR:
-            raise self._failure(f"the token endpoint answers with status {status}")
+            raise self._failure(f"the token endpoint returned status {status}")
         if status != _OK:
             raise UnauthenticatedError(f"The identity provider refused: {_error_code(content)}")
         token = content.get("id_token")

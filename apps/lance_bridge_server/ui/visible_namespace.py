@@ -50,7 +50,7 @@ class VisibleNamespace(LanceNamespace):
 
     def _call(self, operation: str, request: Any, method: Method | None = None) -> Any:
         if time.monotonic() > self.deadline:
-            raise ServiceUnavailableError("The time for this page was over")
+            raise ServiceUnavailableError("The time limit of this page was exceeded")
         fields = request.model_dump(exclude_none=True)
         fields["id"] = [*self.parent, *(request.id or ())]
         return self.ui.gateway.call_here(

@@ -77,7 +77,7 @@ def test_a_call_that_changes_nothing_is_repeated_and_another_is_not(
             else:
                 assert error is not None
                 assert "LANCE_SERVICE_UNAVAILABLE" in error
-                assert "not known" in error
+                assert "its outcome is unknown" in error
 
 
 def _killed_at(spark: Any, proxy: HttpProxy, method: str, statement: str) -> str | None:

@@ -211,6 +211,6 @@ def test_a_subquery_that_moves_rows_is_refused_and_fills_nothing(
     place = str(tmp_path / "t")
     lance.write_dataset(pa.table({"id": list(range(100, 0, -1))}), place)
     spark.range(50).createOrReplaceTempView("few")
-    with pytest.raises(errors.InvalidInputError, match="not one of a row"):
+    with pytest.raises(errors.InvalidInputError, match="computed row by row"):
         backfill(spark, place, "n", "id IN (SELECT /*+ MERGE(few) */ id FROM few)")
     assert lance.dataset(place).schema.names == ["id"]

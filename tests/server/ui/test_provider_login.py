@@ -144,7 +144,7 @@ def test_a_token_that_is_not_for_this_login_is_refused(
 @pytest.mark.parametrize(
     ("answer", "text"),
     [
-        ({"state": "of-another-login"}, "not for this attempt"),
+        ({"state": "of-another-login"}, "belongs to another attempt"),
         ({"iss": "https://evil.example"}, "another identity provider"),
         ({"code": "", "error": "access_denied"}, "access_denied"),
         ({"code": "", "error": "<script>alert(1)"}, "no reason is given"),

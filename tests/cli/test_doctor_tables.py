@@ -148,7 +148,7 @@ def test_out_of_band_versions_are_adopted(lake: Lake) -> None:
     lake.create("orders", managed_by="impl")
     lake.append("orders")
     found = the_only(Kind.OUT_OF_BAND)
-    assert f"by lance {lance.__version__}, and not visible: versions 2." in found["message"]
+    assert f"without the catalog by lance {lance.__version__}: versions 2." in found["message"]
     assert "managed discard prod" in found["message"]
     fix(found)
     assert run("table", "count", "prod", lake.name("orders")).stdout == "10\n"

@@ -150,7 +150,8 @@ def test_a_call_takes_no_longer_than_the_session_allows(spark: Any, catalog: str
 
 
 @pytest.mark.parametrize(
-    ("executable", "problem"), [("/no/such/python3", "cannot be started"), ("false", "ended")]
+    ("executable", "problem"),
+    [("/no/such/python3", "cannot be started"), ("false", "exited on start")],
 )
 def test_a_python_that_cannot_answer_is_named(
     spark: Any, catalog: str, monkeypatch: pytest.MonkeyPatch, executable: str, problem: str

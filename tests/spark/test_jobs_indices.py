@@ -95,7 +95,7 @@ def test_an_index_gives_way_only_where_it_is_to(spark: SparkSession, tmp_path: P
     place = make(tmp_path / "t", fragments=2)
     create_index(spark, place, "id", "BTREE", name="mine", rows_per_task=50)
     append(place, 5, 1000)
-    with pytest.raises(errors.TableIndexAlreadyExistsError, match="'mine' already"):
+    with pytest.raises(errors.TableIndexAlreadyExistsError, match="already has an index 'mine'"):
         create_index(spark, place, "id", "BTREE", name="mine")
     assert described(place, "mine").num_rows_indexed == 100
     create_index(spark, place, "id", "BTREE", name="mine", replace=True)

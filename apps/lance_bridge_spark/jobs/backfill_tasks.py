@@ -100,8 +100,8 @@ class FillPlan:
             places = np.concatenate([[last], rows.to_numpy().astype(np.int64)])
             if (np.diff(places) <= 0).any():
                 raise invalid(
-                    f"Column '{self.field.name}' was not filled: the expression is not one of a "
-                    "row, since Spark gave the rows in another order (a subquery does that)"
+                    f"Column '{self.field.name}' was not filled: the expression must be computed "
+                    "row by row, but Spark gave the rows in another order (a subquery does that)"
                 )
             last = int(places[-1])
             column = to_lance(array, self.field)

@@ -36,7 +36,7 @@ ROLE = {"assume_role_arn": "arn:aws:iam::123456789012:role/lance"}
         ({**REGION, "endpoint": "http://host:99999"}, "'endpoint': must begin with http"),
         ({**REGION, "endpoint": "http://me:secret@host"}, "'endpoint': must not contain a user"),
         ({**REGION, "endpoint": " http://host"}, "'endpoint': must not contain.* spaces"),
-        ({**REGION, "endpoint": "http://h\u00f6st"}, "'endpoint': must not contain.* ASCII"),
+        ({**REGION, "endpoint": "http://h\u00f6st"}, "'endpoint': must not contain.*non-ASCII"),
         ({**REGION, **KEYS, "access_key_id": "\u043a\u043b"}, "'access_key_id': must be visible"),
         ({**REGION, "catalog_id": "1 2"}, "'catalog_id': must be visible"),
         ({**REGION, "drop.check-functions": "perhaps"}, "'drop.check-functions'"),

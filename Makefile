@@ -95,7 +95,7 @@ test-releases: metastores sparks ## run SQL and the data source on Spark 4.1 and
 	@$(PY) -m pytest -n $(TEST_PROCESSES) -m releases tests/spark $(PYTEST_ARGS)
 
 test-spark: metastores sparks ## run SQL on each catalog and on each release of Spark, on a local cluster, remotely and with failures; migrate Delta and Iceberg
-	@$(PY) -m pytest -m matrix tests/spark tests/migrate $(PYTEST_ARGS)
+	@$(PY) -m pytest -n 2 -m matrix tests/spark tests/migrate $(PYTEST_ARGS)
 
 test-slow: metastores helm stores $(AXE)/.complete ## run slow tests: restarts and random sequences on every release, kills, benches, clean installs
 	@$(PY) -m pytest -m "slow and not clients and not matrix" -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
@@ -141,7 +141,7 @@ kerberos: $(STAMP) ## install packages for the Kerberos tests (Debian: krb5-kdc 
 	@$(PIP_INSTALL) --require-hashes --no-build-isolation -r requirements/kerberos.txt
 
 test-clients: metastores stores $(CLIENTS)/.complete ## run Ray, Daft, geneva, Polars, DuckDB and torch on tables of all catalogs (about 8 GB, once)
-	@$(CLIENTS)/bin/python -m pytest -m clients tests/clients tests/server tests/stores $(PYTEST_ARGS)
+	@$(CLIENTS)/bin/python -m pytest -n 2 --dist loadfile -m clients tests/clients tests/stores $(PYTEST_ARGS)
 
 $(NODE)/.complete: $(NODE_PACKAGES)
 	@command -v npm >/dev/null || echo "no npm to fetch LanceDB for Node.js with: tests of it will be skipped" >&2

@@ -56,7 +56,7 @@ class AwsOptions(VendorOptions):
         le=_MAX_SECONDS,
         description="The lifetime of credentials in seconds. AWS allows 900 to 43200, at most "
         "the maximum of the role, and at most 3600 if the vendor's own credentials are a role's. "
-        "A revoked right ends with the credentials at the latest.",
+        "Issued credentials keep a revoked right until they expire.",
     )
     kms_key_arn: str | None = Field(
         default=None,

@@ -38,8 +38,8 @@ class AzureOptions(VendorOptions):
         default=3600,
         ge=60,
         le=_MAX_SECONDS,
-        description="The lifetime of credentials in seconds. A revoked right ends with the "
-        "credentials at the latest.",
+        description="The lifetime of credentials in seconds. Issued credentials keep a "
+        "revoked right until they expire.",
     )
     endpoint: str | None = Field(
         default=None, pattern=HTTPS_URL,

@@ -43,8 +43,8 @@ class GoogleOptions(VendorOptions):
         le=_MAX_SECONDS,
         description="The lifetime of credentials in seconds. Google allows more than 3600 only by "
         "a policy of the organization. Without `service_account`, credentials have the lifetime of "
-        "the token of the vendor's own account, at most an hour. A revoked right ends with the "
-        "credentials at the latest.",
+        "the token of the vendor's own account, at most an hour. Issued credentials keep a "
+        "revoked right until they expire.",
     )
     sts_endpoint: str = Field(
         default="https://sts.googleapis.com", pattern=URL,

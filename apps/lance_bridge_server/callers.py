@@ -32,7 +32,7 @@ _SOURCE_IDENTITY = re.compile(r"[\w+=,.@-]{2,64}", re.ASCII)
 
 @dataclass(frozen=True)
 class _Method:
-    """How one implementation is told the caller: by which properties."""
+    """The properties with which one implementation gets the caller's identity."""
 
     properties: Callable[[Principal], dict[str, str]]
     """Raises what `CallerNamespaces.of` does."""

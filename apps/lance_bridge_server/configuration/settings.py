@@ -207,7 +207,7 @@ class ServerSettings(Settings):
     workers: int = Field(default=1, ge=1, le=256)
     """The number of processes."""
     stop_seconds: int = Field(default=30, ge=0, le=3600)
-    """How long requests may continue after the server is told to stop."""
+    """How long requests may continue after the signal to stop."""
     drain_seconds: float = Field(default=1.0, ge=0, le=3600, allow_inf_nan=False)
     """How long new connections are still accepted after that, while any are open."""
     log: LogSettings = LogSettings()

@@ -88,7 +88,7 @@ class Refusals:
         wrong = {name: text for name, text in complaints.items() if text and name not in declared}
         assert not wrong, "\n".join(f"{name}: {text}" for name, text in wrong.items())
         repaired = sorted(name for name in declared if not complaints[name])
-        assert not repaired, f"declared as deviations, but now as expected: {repaired}"
+        assert not repaired, f"declared as deviations, but they pass: {repaired}"
 
 
 def _names(given: str | Sequence[str]) -> Sequence[str]:

@@ -16,7 +16,7 @@ from lance_namespace.errors import (
 )
 from thrift.Thrift import TException
 
-from lance_bridge.catalog import GUARD, Path, TableRecord
+from lance_bridge.catalog import Path, TableRecord
 from lance_bridge.errors import (
     OutcomeUnknownError,
     concurrent_modification,
@@ -206,8 +206,6 @@ class TableChanges:
         """Add a commit record, and alter the entry if other clients would see a difference."""
         if RECORDS not in table.parameters:
             table = self._create_records(path, table)
-            if GUARD in changed.parameters:  # which may still name the locks of earlier releases
-                changed.parameters = {**changed.parameters, GUARD: PARTITION}
         entry, number = self._records.commit(path, table, changed)
         before = without_latest_version(table)
         revision = mapping.split_revision(table)[0]

@@ -32,8 +32,6 @@ PARAMETER = "parameter"
 
 PARTITION = "partition"
 """Commit records, which are partitions of a helper table: see `commit_records`."""
-_LOCK = "lock"
-"""Locks, as in earlier releases: such an entry gets commit records with its next change."""
 
 MODIFIED = "The table has been modified"
 _OTHER_KEYS = "partition keys can not be changed"
@@ -61,13 +59,11 @@ def guard_of(table: Any, record: TableRecord) -> str:
         return PARTITION
     present = (table.parameters or {}).get(GUARD, "")
     wanted = record.properties.get(GUARD, "")
-    if _LOCK in (present, wanted):
-        return PARTITION
     for guard in (present, wanted):
         if guard not in ("", PARAMETER, PARTITION):
             raise InvalidTableStateError(
-                f"Table '{display(record.path)}' is compared and set by {guard[:60]!r}, which "
-                "this release of lance-bridge does not know: use a newer one"
+                f"Table '{display(record.path)}' has the guard {guard[:60]!r}, which this release "
+                "of lance-bridge does not know: use a newer release"
             )
     return present or wanted
 
@@ -112,9 +108,8 @@ class ParameterGuard:
         found = self._check_comparison(client, path, table)
         if found.reason:
             raise InvalidTableStateError(
-                f"Table '{display(path)}' relies on conditional alters, and the metastore that "
-                f"answers now {found.reason}, so nothing was changed. Was it replaced by another "
-                "release?"
+                f"Table '{display(path)}' relies on conditional alters, but the metastore "
+                f"{found.reason}, so nothing was changed. Check whether it runs another release now"
             )
         self._proven[client] = time.monotonic()
 

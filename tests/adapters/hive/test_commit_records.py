@@ -30,7 +30,7 @@ from servers.metastores import Metastores
 from servers.proxy import Fault, ThriftProxy
 from servers.thrift_faults import Hold
 
-from lance_bridge.catalog import GUARD, LATEST, NamespaceRecord, TableRecord
+from lance_bridge.catalog import LATEST, NamespaceRecord, TableRecord
 from lance_bridge.errors import OutcomeUnknownError
 from lance_bridge_hive import commit_records
 from lance_bridge_hive.catalog import HiveCatalog
@@ -233,15 +233,3 @@ def test_properties_that_others_add_are_kept(
     straight.alter_table(with_property(found, COUNT, "1"))
     assert straight.load_table(entry.path).properties["team"] == "theirs"
     assert count_of(straight, entry.path) == 1
-
-
-def test_an_entry_that_an_earlier_release_guarded_by_locks_gets_records(
-    straight: HiveCatalog, entry: TableRecord, tmp_path: Path
-) -> None:
-    made = make_entry(straight, (entry.path[0], "old"), str(tmp_path / "old.lance"))
-    old = guarded(straight, made.path, "lock")
-    assert old.properties[GUARD] == "partition"
-    assert RECORDS in old.properties
-    straight.alter_table(with_property(old, COUNT, "1"))
-    with pytest.raises(ConcurrentModificationError):
-        straight.alter_table(with_property(old, COUNT, "2"))

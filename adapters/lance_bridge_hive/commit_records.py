@@ -362,8 +362,8 @@ def _records_location(path: Path, table: Any) -> str:
 
 def _outcome_unknown(path: Path) -> OutcomeUnknownError:
     return OutcomeUnknownError(
-        f"Table '{display(path)}' was changed so often while this change was made that it cannot "
-        "be known whether others came first"
+        f"Other clients changed table '{display(path)}' so often during this change that its "
+        "outcome is unknown: it may have been made. Read the table before you retry"
     )
 
 

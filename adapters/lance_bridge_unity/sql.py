@@ -179,7 +179,7 @@ def _require_success(reply: Mapping[str, Any]) -> None:
         return
     if state != "FAILED":
         raise LostReply(
-            f"the statement ended as {state or 'nothing known'}", sent=True, change=True
+            f"the statement ended in the state {state or '(none)'}", sent=True, change=True
         )
     error = reply["status"].get("error") or {}
     text = str(error.get("message", ""))

@@ -275,7 +275,8 @@ def _distance(name: str, kind: IndexType, field: pa.Field) -> str:
 def _sub_vectors(given: int | None, field: pa.Field) -> int:
     """Return how many parts product quantization cuts a vector into.
 
-    As in Lance's directory namespace, the default is 16 if that divides the dimension.
+    The default is the greatest divisor of the dimension that is at most 16, as in Lance's directory
+    namespace if 16 divides it.
     """
     vector = vector_of(field)
     dimension = 1 if vector is None else int(vector.list_size)

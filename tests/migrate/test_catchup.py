@@ -209,7 +209,7 @@ def test_rows_that_a_column_does_not_show_are_reported(scene: Scene) -> None:
         scene.spark.sql(f"INSERT INTO {database}.t VALUES (4, 0.5), (5, NULL), (6, 6.0)")
         run.migration = first
         counted, null = sorted(problems())[::-1]
-        assert "6 rows, and the table would have 4: some were deleted, or came late" in counted
+        assert "6 rows, and the table would have 4: some were deleted, or arrived late" in counted
         assert "'x' is null in 2 rows of the source, and in 1 of the table" in null
         assert run.execute(at_once=1, verify="counts").state is State.DIFFERS
         scene.spark.sql(f"INSERT OVERWRITE {database}.t VALUES (1, 1.0), (2, double('NaN'))")

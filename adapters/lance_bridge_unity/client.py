@@ -33,7 +33,6 @@ from tenacity import (
 )
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
-from urllib3.exceptions import NewConnectionError
 
 from .config import UnityConfig
 from .errors import ErrorReply, LostReply
@@ -137,10 +136,7 @@ class Client:
     def _warn_unreachable(self, state: RetryCallState) -> None:
         """Log, once per request, that the server accepts no connection."""
         error = state.outcome.exception() if state.outcome else None
-        cause = error.__cause__ if error is not None else None
-        if state.attempt_number > 1 or not isinstance(cause, requests.RequestException):
-            return
-        if _is_unconnected(cause):
+        if state.attempt_number == 1 and isinstance(error, LostReply) and not error.was_sent:
             logger.warning(
                 "Unity Catalog cannot be reached (%s); trying again up to %d times, for up to %g s "
                 "(max_retries, retry_timeout)",
@@ -160,6 +156,7 @@ class Client:
 
     def _send(self, request: _Request, access: Access) -> Json:
         change = request.change
+        _attempt.is_sent = False
         try:
             response = self._connections().request(
                 request.method,
@@ -203,21 +200,11 @@ def _wait_seconds(state: RetryCallState) -> float:
 
 
 def _to_lost_reply(error: requests.RequestException, address: str, *, change: bool) -> LostReply:
-    sent = not (_is_unconnected(error) or isinstance(error, ValueError))
-    text = _OBJECTS.sub("", str(_reason(error) or error))[:_SHOWN]
-    return LostReply(f"{address}: {type(error).__name__}: {text}", sent=sent, change=change)
-
-
-def _reason(error: requests.RequestException) -> Exception | None:
-    """Return the error of urllib3, if any."""
-    reason = getattr(error.args[0], "reason", None) if error.args else None
-    return reason if isinstance(reason, Exception) else None
-
-
-def _is_unconnected(error: requests.RequestException) -> bool:
-    """Return True if there was no connection to send the request over."""
-    early = (requests.ConnectTimeout, requests.exceptions.SSLError, requests.exceptions.ProxyError)
-    return isinstance(error, early) or isinstance(_reason(error), NewConnectionError)
+    reason = getattr(error.args[0], "reason", None) if error.args else None  # urllib3's error
+    text = _OBJECTS.sub("", str(reason or error))[:_SHOWN]
+    return LostReply(
+        f"{address}: {type(error).__name__}: {text}", sent=_attempt.is_sent, change=change
+    )
 
 
 def _parse_json(response: requests.Response, *, change: bool) -> Json:
@@ -253,7 +240,21 @@ def _to_error_reply(response: requests.Response, *, change: bool) -> ErrorReply:
     )
 
 
-# -- sessions with a deadline per response: a socket's timeout restarts with every byte ------------
+# -- sessions that know whether a request was sent, and with a deadline for each response: the
+# -- timeout of a socket restarts with every byte
+
+
+class _Attempt(threading.local):
+    """Whether this thread's request may have reached the server.
+
+    The type of an error does not tell: an SSLError can be about the reply, and urllib3 raises
+    ProxyError if a connection through a proxy ends after the request was sent.
+    """
+
+    is_sent = False
+
+
+_attempt = _Attempt()
 
 
 def new_session() -> requests.Session:
@@ -271,7 +272,12 @@ def new_session() -> requests.Session:
 class _Adapter(HTTPAdapter):
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
         super().init_poolmanager(*args, **kwargs)
-        self.poolmanager.pool_classes_by_scheme = {"http": _HttpPool, "https": _HttpsPool}
+        self.poolmanager.pool_classes_by_scheme = _POOLS
+
+    def proxy_manager_for(self, *args: Any, **kwargs: Any) -> Any:
+        manager = super().proxy_manager_for(*args, **kwargs)
+        manager.pool_classes_by_scheme = _POOLS
+        return manager
 
 
 class _Stream(io.RawIOBase):
@@ -308,9 +314,16 @@ class _Response(http.client.HTTPResponse):
 class _Http(HTTPConnection):
     response_class = _Response
 
+    def endheaders(self, *args: Any, **kwargs: Any) -> None:
+        """Connect if there is no connection, and send the request."""
+        if self.sock is None:
+            self.connect()
+        _attempt.is_sent = True
+        super().endheaders(*args, **kwargs)
 
-class _Https(HTTPSConnection):
-    response_class = _Response
+
+class _Https(_Http, HTTPSConnection):
+    pass
 
 
 class _HttpPool(HTTPConnectionPool):
@@ -319,3 +332,6 @@ class _HttpPool(HTTPConnectionPool):
 
 class _HttpsPool(HTTPSConnectionPool):
     ConnectionCls = _Https
+
+
+_POOLS = {"http": _HttpPool, "https": _HttpsPool}

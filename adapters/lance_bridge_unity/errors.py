@@ -86,6 +86,7 @@ class LostReply(Exception):
 
     def __init__(self, text: str, *, sent: bool, change: bool) -> None:
         super().__init__(text)
+        self.was_sent = sent
         self.may_have_changed = sent and change
 
 

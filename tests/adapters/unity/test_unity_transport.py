@@ -100,3 +100,58 @@ def test_a_slow_answer_that_comes_in_time_counts() -> None:
     beginning = OK + b'Connection: close\r\n\r\n{"name": "t"'
     with trickling(beginning, b" }", times=1) as url:
         assert catalog_at(url).load_table(TABLE).path == TABLE
+
+
+@contextmanager
+def closing(answer: bytes) -> Iterator[tuple[str, list[bytes]]]:
+    """Run a server that closes each connection after an answer; give its URL and the requests."""
+    requests: list[bytes] = []
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            with connection:
+                requests.append(connection.recv(1 << 16))
+                connection.sendall(answer)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=serve, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}", requests
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+
+
+def test_a_change_that_a_proxy_got_is_unknown_and_not_repeated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with closing(b"") as (proxy, requests):
+        monkeypatch.setenv("http_proxy", proxy)
+        with pytest.raises(OutcomeUnknownError):
+            catalog_at("http://unity.invalid").create_table(TableRecord(TABLE, "file:///t", {}))
+    assert [each.split()[0] for each in requests].count(b"POST") == 1
+
+
+def test_a_change_for_which_a_proxy_opens_no_tunnel_is_repeated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with closing(b"HTTP/1.1 502 No\r\nContent-Length: 0\r\n\r\n") as (proxy, requests):
+        monkeypatch.setenv("https_proxy", proxy)
+        with pytest.raises(ServiceUnavailableError, match="Tunnel connection failed") as caught:
+            catalog_at("https://unity.invalid").create_table(TableRecord(TABLE, "file:///t", {}))
+    assert not isinstance(caught.value, OutcomeUnknownError)
+    assert [each.split()[0] for each in requests] == [b"CONNECT", b"CONNECT"]
+
+
+def test_an_answer_through_a_proxy_that_trickles_is_given_up_in_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    started = time.monotonic()
+    with trickling(*BEGINNINGS["a body"]) as proxy:
+        monkeypatch.setenv("http_proxy", proxy)
+        with pytest.raises(ServiceUnavailableError, match="timed out"):
+            catalog_at("http://unity.invalid").load_table(TABLE)
+    assert time.monotonic() - started < 30

@@ -14,7 +14,8 @@ import hashlib
 import logging
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -151,7 +152,8 @@ class CommitRecords:
         changed = copy.copy(changed)
         changed.parameters = {**changed.parameters, RECORDS: records}
         self._add(path, records, _record_of(number, changed), _record_of(number, table))
-        self._remove_old(path, records, number)
+        with _reading_back(path):
+            self._remove_old(path, records, number)
         return without_latest_version(changed), number
 
     @staticmethod
@@ -179,10 +181,13 @@ class CommitRecords:
             self._resolve_lost_reply(path, records, wanted, unchanged, error)
         except TException as error:
             refuse_long_values(error, wanted.properties)
-            if self._token_at(path, records, wanted) is None:
+            with _reading_back(path):
+                token = self._token_at(path, records, wanted)
+            if token is None:
                 raise
             # The metastore may have added it, and tried to add it again.
-            self._require_own(path, records, wanted)
+            if token != wanted.token:
+                raise concurrent_modification(path) from error
 
     def _resolve_lost_reply(
         self,
@@ -197,16 +202,18 @@ class CommitRecords:
         The metastore then refuses the lost request if it still arrives.
         """
         try:
-            if self._token_at(path, records, wanted) is None:
-                self._send(path, records, unchanged)
-                raise ServiceUnavailableError(f"{lost}. Nothing was changed") from lost
-        except TException as error:
-            if self._token_at(path, records, wanted) is None:
-                raise lost from error
-        self._require_own(path, records, wanted)
-
-    def _require_own(self, path: Path, records: str, wanted: Record) -> None:
-        if self._token_at(path, records, wanted) != wanted.token:
+            token = self._token_at(path, records, wanted)
+            if token is None:
+                with suppress(TException):  # another client has taken the number meanwhile
+                    self._send(path, records, unchanged)
+                token = self._token_at(path, records, wanted)
+        except (TException, LanceNamespaceError) as error:
+            raise lost from error
+        if token is None:
+            raise lost
+        if token == unchanged.token:
+            raise ServiceUnavailableError(f"{lost}. Nothing was changed") from lost
+        if token != wanted.token:
             raise concurrent_modification(path)
 
     def _token_at(self, path: Path, records: str, wanted: Record) -> str | None:
@@ -358,6 +365,20 @@ def _records_location(path: Path, table: Any) -> str:
     location = (table.sd.location if table.sd else None) or ""
     identity = parameters.get(ENTRY_ID) or f"{table.createTime} {path} {location}"
     return f"{path[-2]}.lance_bridge_{hashlib.sha256(identity.encode()).hexdigest()[:32]}"
+
+
+@contextmanager
+def _reading_back(path: Path) -> Iterator[None]:
+    """Leave the outcome of a change that was sent unknown if the records cannot be read."""
+    try:
+        yield
+    except OutcomeUnknownError:
+        raise
+    except (TException, LanceNamespaceError) as error:
+        raise OutcomeUnknownError(
+            f"Table '{display(path)}' may have been changed or not: its commit records cannot be "
+            f"read ({text_of(error)})"
+        ) from error
 
 
 def _outcome_unknown(path: Path) -> OutcomeUnknownError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from botocore.exceptions import ClientError
+from lance_namespace.errors import PermissionDeniedError
 
 from lance_bridge.catalog import TableCredentials, TableRecord
 from lance_bridge.credentials import EXPIRES_AT
@@ -11,7 +12,7 @@ from lance_bridge.storage_options import authentication, options_of_store
 
 from .calls import ask
 from .config import GlueConfig
-from .errors import ABSENT, is_a, translate_errors
+from .errors import ABSENT, is_a, safe_cause, translate_errors
 from .session import Session
 
 _SCHEMES = ("s3", "s3a", "s3n")
@@ -65,9 +66,14 @@ class StorageCredentials:
                 SupportedPermissionTypes=["COLUMN_PERMISSION"],
             )
         except ClientError as error:
-            if is_a(error, ABSENT):
+            if not is_a(error, ABSENT):
+                raise
+            if record.identity is None:
                 return None  # the table is about to be created
-            raise
+            raise PermissionDeniedError(
+                f"There are no credentials for the files of table '{display(record.path)}': Lake "
+                "Formation does not know the table. It may have been dropped meanwhile"
+            ) from safe_cause(error)
         return TableCredentials(
             self._options(
                 response["AccessKeyId"],

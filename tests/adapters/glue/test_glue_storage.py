@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import lance
@@ -194,7 +195,16 @@ def test_for_a_table_that_is_still_to_be_made_the_catalogs_own_are_given(
     lake: HttpProxy, server: GlueServer
 ) -> None:
     lake.fail_next(LAKE, Answer.of_aws("EntityNotFoundException"))
-    assert vended(lake_catalog(lake, server), write=True)["aws_access_key_id"] == ACCESS_KEY
+    new = replace(RECORD, identity=None)
+    assert vended(lake_catalog(lake, server), new, write=True)["aws_access_key_id"] == ACCESS_KEY
+
+
+def test_for_an_entry_that_lake_formation_does_not_know_none_are_given(
+    lake: HttpProxy, server: GlueServer
+) -> None:
+    lake.fail_next(LAKE, Answer.of_aws("EntityNotFoundException"))
+    with pytest.raises(PermissionDeniedError, match=r"files of table 'db\.t'"):
+        vended(lake_catalog(lake, server), write=True)
 
 
 @pytest.mark.parametrize(

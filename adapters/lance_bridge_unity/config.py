@@ -27,6 +27,14 @@ _DATABRICKS_HOST = re.compile(
 )
 
 
+def _check_address(url: str) -> None:
+    """Raise ValueError unless it is the base URL of a server, without a user and a query."""
+    if not _ADDRESS.fullmatch(url):
+        raise ValueError("must be https://host or http://host, with a port and a path if any")
+    if urlsplit(url).port == 0:  # raises ValueError above 65535
+        raise ValueError("must not have the port 0")
+
+
 class UnityConfig(CatalogConfig):
     """The properties of ``impl=unity``; see the descriptions of the fields."""
 
@@ -167,10 +175,8 @@ class UnityConfig(CatalogConfig):
     def _host_is_an_address(cls, host: str | None) -> str | None:
         if host is not None and "://" not in host:
             raise ValueError("has no scheme: begin it with https:// or http://")
-        if host is not None and not _ADDRESS.fullmatch(host):
-            raise ValueError("must be https://host or http://host, with a port and a path if any")
-        if host is not None and urlsplit(host).port == 0:  # raises ValueError above 65535
-            raise ValueError("must not have the port 0")
+        if host is not None:
+            _check_address(host)
         return host
 
     _secret_fits_a_header = field_validator("token", "auth_token", "client_secret")(
@@ -187,6 +193,11 @@ class UnityConfig(CatalogConfig):
     def _address_problem(self) -> str:
         if self.host and self.endpoint and self.host != self.endpoint:
             return "host and endpoint differ: leave one of them out"
+        if self.address and not (self.host or self.endpoint):
+            try:
+                _check_address(self.address)
+            except ValueError as error:
+                return f"${HOST_VARIABLE} {error}"
         if self.address is None and not (self.profile or os.environ.get(PROFILE_VARIABLE)):
             return f"property 'host' is required (or endpoint, profile, or ${HOST_VARIABLE})"
         if self.server == "open-source" and self.warehouse_id:

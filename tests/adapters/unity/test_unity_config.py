@@ -151,6 +151,17 @@ def test_a_host_of_the_environment_counts_where_none_is_given(
     assert config().address == HOST
 
 
+@pytest.mark.parametrize("host", ["https://user:s3cret@a.cloud.databricks.com", "a?o=s3cret"])
+def test_a_host_of_the_environment_is_checked_and_not_repeated(
+    monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    monkeypatch.setenv("DATABRICKS_HOST", host)
+    with pytest.raises(InvalidInputError, match=r"\$DATABRICKS_HOST must be https") as caught:
+        load(UnityConfig, "unity", {})
+    assert "s3cret" not in str(caught.value)
+    assert config().address == HOST
+
+
 def test_a_profile_stands_for_a_host() -> None:
     found = load(UnityConfig, "unity", {"profile": "work"})
     assert found.address is None

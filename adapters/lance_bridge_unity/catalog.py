@@ -269,7 +269,7 @@ class UnityCatalog(Catalog):
             try:
                 for statement in statements:
                     self._run(statement)
-            except ErrorReply:
+            except (ErrorReply, LanceNamespaceError):  # not LostReply, whose outcome is unknown
                 if statement is not statements[0]:
                     self._restore(found)
                 raise

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-from lance_namespace.errors import ServiceUnavailableError
+from lance_namespace.errors import ServiceUnavailableError, UnauthenticatedError
 
 from lance_bridge.catalog import TABLE_TYPE, Path
 from lance_bridge.errors import invalid
@@ -37,6 +37,7 @@ _MARGIN = 5.0
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 2.0
 _SECONDS_TO_CANCEL = 10.0
+_FAILURES = (LostReply, ErrorReply, UnauthenticatedError)
 
 
 def literal(text: str) -> str:
@@ -146,7 +147,7 @@ class Warehouse:
             pause = min(pause * 2, _LONGEST_PAUSE)
             try:
                 reply = self._client.get(f"{_ROUTE}/{name}")
-            except (LostReply, ErrorReply) as error:
+            except _FAILURES as error:
                 text = f"the outcome of statement {name} is unknown: {error}"
                 raise LostReply(text, sent=True, change=True) from error
         return reply
@@ -156,7 +157,7 @@ class Warehouse:
         waited = f"after {self._timeout:g} seconds (statement_timeout)"
         try:
             self._client.change("POST", f"{_ROUTE}/{name}/cancel", {}, silent=True)
-        except (LostReply, ErrorReply) as error:
+        except _FAILURES as error:
             text = f"statement {name} had not ended {waited} and could not be cancelled: {error}"
             raise LostReply(text, sent=True, change=True) from error
         deadline = time.monotonic() + _SECONDS_TO_CANCEL

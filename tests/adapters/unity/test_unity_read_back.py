@@ -130,6 +130,19 @@ def test_a_table_is_not_changed_in_part(
     assert catalog.load_table(("c", "s", "t")) == before
 
 
+def test_a_table_is_not_changed_in_part_if_the_warehouse_refuses(
+    workspace_proxy: HttpProxy, databricks: Connect
+) -> None:
+    catalog = databricks()
+    before = made(catalog)
+    refused = Answer.of_json(404, {"error_code": "RESOURCE_DOES_NOT_EXIST", "message": "no"})
+    workspace_proxy.fail_next(lambda request: b" UNSET TBLPROPERTIES " in request.body, refused)
+    wanted = {"table_type": "lance", ID: "2"}
+    with pytest.raises(InvalidInputError, match="SQL warehouse"):
+        catalog.alter_table(replace(before, location="s3://bucket/new", properties=wanted))
+    assert catalog.load_table(("c", "s", "t")) == before
+
+
 def test_a_change_with_an_invalid_part_sends_nothing(
     workspace: UnityServer, databricks: Connect
 ) -> None:

@@ -72,6 +72,18 @@ def test_a_statement_that_cannot_be_polled_is_unknown(
         databricks(max_retries="1").create_table(record())
 
 
+def test_a_statement_whose_client_loses_its_login_is_unknown(
+    workspace: UnityServer, workspace_proxy: HttpProxy, databricks: Connect
+) -> None:
+    catalog = databricks(token=None, client_id="double-client", client_secret="double-secret")
+    catalog.load_namespace(TABLE[:2])
+    workspace.databricks.statements.polls = 3
+    workspace.databricks.authority.clients.clear()
+    workspace_proxy.fail_next(POLLS, Answer.of_json(401, {"error_code": "UNAUTHENTICATED"}))
+    with pytest.raises(OutcomeUnknownError, match="outcome of statement"):
+        catalog.create_table(record())
+
+
 def test_a_statement_that_cannot_be_cancelled_is_unknown(
     workspace: UnityServer, workspace_proxy: HttpProxy, databricks: Connect
 ) -> None:

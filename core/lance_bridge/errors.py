@@ -50,6 +50,8 @@ __all__ = [
     "is_panic",
     "is_refusal",
     "marking_callers_own",
+    "marking_other_entries",
+    "names_other_entries",
     "namespace_already_exists",
     "namespace_not_empty",
     "namespace_not_found",
@@ -164,6 +166,33 @@ def marking_callers_own() -> Iterator[None]:
 def is_callers_own(error: BaseException) -> bool:
     """Return whether the caller's own code raised an error, such as the source of the rows."""
     return _CALLERS_OWN in vars(error)
+
+
+# -- errors about other entries --------------------------------------------------------------------
+
+_OTHER_ENTRIES = "lance_bridge_other_entries"
+
+
+@contextmanager
+def marking_other_entries() -> Iterator[None]:
+    """Mark the block's errors: they may name entries that the request does not name.
+
+    A server does not show such a message to a caller that may not see every entry.
+    """
+    try:
+        yield
+    except LanceNamespaceError as error:
+        vars(error)[_OTHER_ENTRIES] = True
+        raise
+
+
+def names_other_entries(error: BaseException | None) -> bool:
+    """Return whether an error, or one that caused it, is marked by `marking_other_entries`."""
+    while error is not None:
+        if _OTHER_ENTRIES in vars(error):
+            return True
+        error = error.__cause__
+    return False
 
 
 # -- errors of pylance -----------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from lance_namespace.errors import NamespaceNotFoundError, PermissionDeniedError
 
 from .catalog import Catalog, Path, TableRecord
-from .errors import display
+from .errors import display, marking_other_entries
 
 _THREADS = 8
 """Namespaces that are read at once."""
@@ -43,8 +43,17 @@ def scan_locations(
 
     Raises:
         PermissionDeniedError: (15) a namespace may not be read.
+        LanceNamespaceError: Like this one, it is marked by `marking_other_entries`.
     """
+    with marking_other_entries():
+        yield from _scan(catalog, namespaces, explain)
 
+
+def _scan(
+    catalog: Catalog,
+    namespaces: Iterable[Path] | None,
+    explain: Callable[[str, PermissionDeniedError], str],
+) -> Iterator[tuple[TableRecord, bool]]:
     def read(namespace: Path) -> list[TableRecord]:
         try:
             records = catalog.scan_tables(namespace)

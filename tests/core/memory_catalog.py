@@ -78,6 +78,8 @@ class MemoryServer:
     """Entries that no namespace lists."""
     partitions: dict[Path, list[str]] = field(default_factory=dict)
     """Their locations by the paths of entries; no answer for an entry that is not in it."""
+    closed: set[Path] = field(default_factory=set)
+    """Namespaces whose entries may not be read."""
     fault: Fault | None = None
     effects: list[str] = field(default_factory=list)
     """The changes that took effect, by the name of their method."""
@@ -168,6 +170,8 @@ class MemoryCatalog(Catalog):
         self, namespace: Path, *, lance_only: bool = False, after: str | None = None
     ) -> Iterable[TableRecord]:
         self._require(namespace)
+        if namespace in self.server.closed:
+            raise PermissionDeniedError(f"'{display(namespace)}' may not be read")
         with self.server.lock:
             found = [r for p, r in self.server.tables.items() if p[:-1] == namespace]
         return select_tables(found, lance_only=lance_only, after=after)

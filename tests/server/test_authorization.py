@@ -9,13 +9,21 @@ from typing import Any
 import lance_namespace as api
 import pytest
 from core.memory_catalog import MemoryNamespace
+from lance_namespace.errors import InvalidTableStateError
 from server.operation_requests import request_for
 from server.policies import cedar, clients, declare, memory_namespace
 
 import lance_bridge
 from lance_bridge.capabilities import NamespaceWords
+from lance_bridge.errors import marking_other_entries
 from lance_bridge_federated import FederatedNamespace
-from lance_bridge_server.authorization.accesses import CREATING, LISTINGS, is_table_operation
+from lance_bridge_server.authorization.accesses import (
+    CREATING,
+    LISTINGS,
+    Access,
+    is_table_operation,
+)
+from lance_bridge_server.authorization.hiding import hide_other_objects
 from lance_bridge_server.operations import OPERATIONS, Operation
 
 POLICIES = """
@@ -396,3 +404,18 @@ def test_errors_do_not_name_hidden_tables(tmp_path: Path) -> None:
         replace = client_of("half")("POST", "/v1/namespace/open/create", json=body)
     assert [code_of(each) for each in (drop, shared, replace)] == [3, 19, 3]
     assert "hidden" not in drop.text + shared.text + replace.text
+
+
+def test_errors_that_name_others_are_replaced_in_requests_with_several_objects(
+    tmp_path: Path,
+) -> None:
+    accesses = [Access("create_materialized_view", ("open", "view")), Access("query_table", ())]
+    named, other = InvalidTableStateError("as 'pay.t'"), InvalidTableStateError("of its own")
+    with pytest.raises(InvalidTableStateError), marking_other_entries():
+        raise named
+    authorizer = cedar(tmp_path, POLICIES)
+    answer = hide_other_objects(authorizer, named, accesses)
+    assert type(answer) is InvalidTableStateError
+    assert "'open.view'" in str(answer)
+    assert "pay" not in str(answer)
+    assert hide_other_objects(authorizer, other, accesses) is other

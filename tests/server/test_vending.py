@@ -8,10 +8,11 @@ from typing import Any
 
 import lance_namespace as api
 import pytest
-from core.memory_catalog import MemoryNamespace
+from core.memory_catalog import SERVERS, MemoryNamespace, MemoryServer
 from core.vending import ASKED, vendor_properties
 from server.policies import cedar, clients, memory_namespace
 
+from lance_bridge.catalog import NamespaceRecord, TableRecord
 from lance_bridge_federated import FederatedNamespace
 
 SECRET = "own-secret"
@@ -22,6 +23,8 @@ POLICIES = """
 @id("other") permit(principal == User::"other", action == Action::"query_table", resource);
 @id("declare") permit(principal == User::"reader", action in
     [Action::"declare_table", Action::"set_location"], resource);
+@id("hidden") forbid(principal, action, resource) when
+    { resource in Namespace::"pay" || resource in Namespace::"prod.pay" };
 """
 DESCRIBE = "/v1/table/db$t/describe"
 
@@ -137,3 +140,47 @@ def test_a_location_of_the_callers_choice_is_checked_before_anything_is_vended(
     assert ASKED[log] == []
     names = namespace.list_tables(api.ListTablesRequest(id=["db"])).tables
     assert "x" not in names
+
+
+def salaries(server: MemoryServer, table: TableRecord | None) -> None:
+    """Add a hidden namespace, with a table."""
+    server.namespaces[("pay",)] = NamespaceRecord(("pay",))
+    if table is None:
+        server.closed.add(("pay",))
+    else:
+        server.tables[table.path] = table
+
+
+PAID = ("pay", "salaries")
+OTHERS = {
+    "overlaps": (TableRecord(PAID, "s3://lake/tables/paid", {"table_type": "lance"}), 19),
+    "unreadable": (TableRecord.unreadable(PAID), 19),
+    "closed namespace": (None, 15),
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_errors_about_a_shared_location_do_not_name_hidden_tables(
+    client_of: Any,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    other: str,
+) -> None:
+    send, (table, code) = client_of("writer"), OTHERS[other]
+    location = "s3://lake/tables/paid/x"
+    assert send("/v1/table/db$y/register", location=location).status_code == 200
+    salaries(SERVERS[str(tmp_path)], table)
+    refused = {
+        "describe": send("/v1/table/db$y/describe"),
+        "declare": send("/v1/table/db$x/declare", location=location),
+        "declare again": send("/v1/table/db$y/declare", location=location),
+        "count": send("/v1/table/db$y/count_rows"),
+        "drop": send("/v1/table/db$y/drop"),
+    }
+    codes = {name: response.json()["code"] for name, response in refused.items()}
+    assert codes == {**dict.fromkeys(refused, code), "declare again": 5}
+    for name, response in refused.items():
+        assert "pay" not in response.text, name
+        assert "db.y" in response.text or "db.x" in response.text, name
+        assert "the server's log" in response.text, name
+    assert "pay" in caplog.text

@@ -14,10 +14,16 @@ from lance_namespace.errors import (
     LanceNamespaceError,
     NamespaceNotEmptyError,
     NamespaceNotFoundError,
+    TableAlreadyExistsError,
     TableNotFoundError,
 )
 
-from lance_bridge.errors import display, namespace_not_empty
+from lance_bridge.errors import (
+    display,
+    names_other_entries,
+    namespace_not_empty,
+    table_already_exists,
+)
 
 from ..operations import Body, Operation
 from .accesses import CREATING, Access
@@ -86,12 +92,18 @@ def hide_other_objects(
     """Return an operation's error without details of other objects, which may be hidden.
 
     An object that was not found gets the same error as in `authorize`, because the messages of
-    namespaces differ. The error of a request with several objects is returned unchanged, and with
-    `AllowAll` every error is.
+    namespaces differ. In a request with several objects, only errors that are marked as naming
+    others are replaced, and with `AllowAll` no error is.
     """
-    if isinstance(authorizer, AllowAll) or len({each.path for each in accesses}) != 1:
+    if isinstance(authorizer, AllowAll) or not accesses:
         return error
-    access = accesses[0]
+    if len({each.path for each in accesses}) == 1:
+        return _about_one_object(error, accesses[0])
+    return _without_other_entries(error, accesses[0]) if names_other_entries(error) else error
+
+
+def _about_one_object(error: LanceNamespaceError, access: Access) -> LanceNamespaceError:
+    """Return the error of a request with one object without details of others."""
     if isinstance(error, TableNotFoundError) and access.is_table:
         return not_found(access)
     if isinstance(error, NamespaceNotFoundError):
@@ -99,10 +111,24 @@ def hide_other_objects(
     if isinstance(error, NamespaceNotEmptyError):
         _log.info("%s", error)
         return namespace_not_empty(access.path, "Drop what it holds first")
-    if isinstance(error, InvalidTableStateError) and access.operation in _DROPPING:
-        _log.warning("%s", error)
-        return InvalidTableStateError(
+    is_dropping = access.operation in _DROPPING
+    if names_other_entries(error) or (is_dropping and isinstance(error, InvalidTableStateError)):
+        return _without_other_entries(error, access)
+    return error
+
+
+def _without_other_entries(error: LanceNamespaceError, access: Access) -> LanceNamespaceError:
+    """Log an error that names other entries, and return one of the same type without them."""
+    _log.warning("%s", error)
+    if access.operation in _DROPPING:
+        return type(error)(
             f"'{display(access.path)}' cannot be dropped with its data; the server's log has the "
             "reason. Deregister it, or ask the server's operator"
         )
-    return error
+    reason = (
+        "its location overlaps that of another entry, or could not be compared with those of all "
+        "entries; the server's log names the entry"
+    )
+    if isinstance(error, TableAlreadyExistsError):
+        return table_already_exists(access.path, reason)
+    return type(error)(f"'{display(access.path)}' cannot be used: {reason}")

@@ -28,7 +28,7 @@ from lance_namespace.errors import (
 
 from .. import location as locations
 from ..catalog import Catalog, Path, TableRecord
-from ..errors import display
+from ..errors import display, marking_other_entries
 from ..records import ENTRY_ID
 from ..scan import scan_locations
 
@@ -106,6 +106,7 @@ class SharingCheck:
         self._lock = threading.Lock()
         self._kept: dict[Path, tuple[_Index, float]] = {}
 
+    @marking_other_entries()
     def refuse_shared(self, record: TableRecord, *, chosen: bool) -> None:
         """Check that no other entry's location is, contains or is inside a table's location.
 
@@ -115,6 +116,7 @@ class SharingCheck:
         Raises:
             InvalidTableStateError: (19) one does, or an entry cannot be read and may do so.
             PermissionDeniedError: (15) a namespace may not be read.
+            LanceNamespaceError: Like these two, it is marked by `marking_other_entries`.
         """
         asked = time.monotonic()
         namespace = () if self._everywhere else record.path[:-1]

@@ -15,7 +15,7 @@ from .. import location as locations
 from ..catalog import Path, TableRecord
 from ..connection import Connection
 from ..entry import TableEntry
-from ..errors import concurrent_modification, display
+from ..errors import concurrent_modification, display, marking_other_entries
 from ..records import ENTRY_ID
 from ..scan import scan_locations
 from ..storage.table_files import LocationFiles
@@ -144,6 +144,7 @@ class LocationIndex:
             self._bases[location] = self._connection.base_locations.of_latest(storage, location)
         return self._bases[location]
 
+    @marking_other_entries()
     def _refuse_partitions_of(self, entry: TableRecord, record: TableRecord) -> None:
         if not entry.is_partitioned:
             return

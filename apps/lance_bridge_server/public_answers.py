@@ -22,21 +22,21 @@ class PublicAnswers(LanceNamespace):
 
     def __init__(self, namespace: LanceNamespace, public: Collection[str]) -> None:
         """Args: public: The names of public options, without the prefixes of their stores."""
-        self._namespace = namespace
+        self.namespace = namespace
         self._public = public
 
     def delegate(self, operation: str, request: Any, *rows: Any) -> Any:
         """Call the namespace, and remove private storage options from its response."""
-        answer = getattr(self._namespace, operation)(request, *rows)
+        answer = getattr(self.namespace, operation)(request, *rows)
         _remove_private_options(answer, self._public)
         return answer
 
     def namespace_id(self) -> str:
         """Return what the namespace is connected to."""
-        return self._namespace.namespace_id()
+        return self.namespace.namespace_id()
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._namespace, name)
+        return getattr(self.namespace, name)
 
 
 def _remove_private_options(answer: Any, public: Collection[str]) -> None:

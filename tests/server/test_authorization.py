@@ -25,6 +25,7 @@ from lance_bridge_server.authorization.accesses import (
 )
 from lance_bridge_server.authorization.hiding import hide_other_objects
 from lance_bridge_server.operations import OPERATIONS, Operation
+from lance_bridge_server.public_answers import PublicAnswers
 
 POLICIES = """
 @id("seeing") permit(principal in Group::"seers", action in Action::"see", resource);
@@ -249,7 +250,15 @@ def test_a_location_of_a_namespace_takes_a_right_of_its_own(
     declare(inner, "open.t")
     text = """permit(principal, action in Action::"create", resource);
     permit(principal, action in Action::"see", resource);"""
-    for namespace, prefix in ((inner, ""), (FederatedNamespace({"prod": inner}), "prod$")):
+    federation = FederatedNamespace({"prod": inner})
+    # As the server connects a catalog that is itself a federation.
+    served = PublicAnswers(federation, ())
+    for namespace, prefix in (
+        (inner, ""),
+        (federation, "prod$"),
+        (served, "prod$"),
+        (FederatedNamespace({"all": served}), "all$prod$"),
+    ):
         with clients(namespace, cedar(tmp_path, text)) as client_of:
             body = {"properties": {key: location}}
             response = client_of("eve")("POST", f"/v1/namespace/{prefix}new/create", json=body)

@@ -17,6 +17,7 @@ from lance_bridge.errors import invalid
 from lance_bridge_federated import FederatedNamespace
 
 from ..calls import Call
+from ..public_answers import PublicAnswers
 
 Names = tuple[str, ...]
 
@@ -229,6 +230,14 @@ def catalog_of(namespace: Any, path: Names) -> Any:
     return namespace
 
 
+def _innermost_catalog(namespace: Any, path: Names) -> Any:
+    """Return the catalog of a path like `catalog_of`, through federations in federations."""
+    if isinstance(namespace, PublicAnswers):
+        namespace = namespace.namespace
+    child = catalog_of(namespace, path)
+    return child if child is namespace else _innermost_catalog(child, path[1:])
+
+
 @dataclass(frozen=True)
 class _Paths:
     """Resolves identifiers to paths, as a namespace does."""
@@ -245,7 +254,7 @@ class _Paths:
 
     def location_keys(self, path: Names) -> set[str]:
         """Return the properties that set the location of a new namespace."""
-        capabilities = getattr(catalog_of(self.namespace_, path), "capabilities", None)
+        capabilities = getattr(_innermost_catalog(self.namespace_, path), "capabilities", None)
         words = capabilities.namespace_words if isinstance(capabilities, Capabilities) else ()
         return {_LOCATION} | {each.location for each in words if each.location}
 

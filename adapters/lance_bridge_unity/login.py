@@ -12,6 +12,8 @@ from databricks.sdk import errors
 from databricks.sdk.core import Config
 from lance_namespace.errors import UnauthenticatedError
 
+from lance_bridge.forks import restart_in_children
+
 from .config import UnityConfig
 from .errors import LostReply
 
@@ -49,11 +51,16 @@ class Access:
 
 
 class Login:
-    """Provides the address and credentials. Safe to share between threads."""
+    """Provides the address and credentials. Safe to share between threads, and across a fork."""
 
     def __init__(self, config: UnityConfig) -> None:
         self._config = config
         self._seconds = config.connect_timeout + config.read_timeout
+        self.restart_in_child()
+        restart_in_children(self)
+
+    def restart_in_child(self) -> None:
+        """Implement `Restartable`: the SDK has locks and connections of its own."""
         self._lock = threading.Lock()
         self._sdk: Config | None = None
         self._access: Access | None = None

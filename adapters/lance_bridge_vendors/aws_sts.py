@@ -24,6 +24,8 @@ from lance_namespace.errors import (
     UnsupportedOperationError,
 )
 
+from lance_bridge.forks import restart_in_children
+
 from .common import CLOCK, LATER, first_line
 
 _LIMITS = {"connect_timeout": 3, "read_timeout": 8, "retries": {"total_max_attempts": 2}}
@@ -73,7 +75,7 @@ _NO_ANSWER = (
 
 
 class SecurityTokenService:
-    """Assumes roles. Safe to share between threads."""
+    """Assumes roles. Safe to share between threads, and across a fork."""
 
     def __init__(
         self,
@@ -92,17 +94,23 @@ class SecurityTokenService:
             ValueError: no region is configured.
         """
         self._endpoint, self._keys, self._token_file = endpoint, keys, token_file
-        self._session = boto3.Session(region_name=region)
+        self.restart_in_child()
+        self._session: Any = boto3.Session(region_name=region)
         if not self._session.region_name:
             raise ValueError("set region: neither storage.aws_region nor the environment has one")
         self.region = str(self._session.region_name)
+        restart_in_children(self)
+
+    def restart_in_child(self) -> None:
+        """Implement `Restartable`: a session can hold locks and connections for credentials."""
         self._lock = threading.Lock()
+        self._session = None
         self._cached_client: Any = None
 
     def partition(self) -> str:
         """Return the partition of the region. Raises ValueError for an unknown region."""
         try:
-            return str(self._session.get_partition_for_region(self.region))
+            return str(self._own_session().get_partition_for_region(self.region))
         except boto.UnknownRegionError as error:
             raise ValueError(str(error)) from error
 
@@ -123,11 +131,16 @@ class SecurityTokenService:
             answer = self._client().assume_role_with_web_identity(WebIdentityToken=token, **kept)
             return answer["Credentials"]
 
+    def _own_session(self) -> Any:
+        if self._session is None:
+            self._session = boto3.Session(region_name=self.region)
+        return self._session
+
     def _client(self) -> Any:
         with self._lock:
             if self._cached_client is None:
                 unsigned = {"signature_version": UNSIGNED} if self._token_file else {}
-                self._cached_client = self._session.client(
+                self._cached_client = self._own_session().client(
                     "sts",
                     endpoint_url=self._endpoint,
                     config=Config(**_LIMITS, **unsigned),

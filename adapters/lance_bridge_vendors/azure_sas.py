@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
@@ -25,6 +26,7 @@ from azure.storage.filedatalake import generate_directory_sas
 from lance_namespace.errors import PermissionDeniedError, ServiceUnavailableError
 
 from lance_bridge.credentials import Grant
+from lance_bridge.forks import restart_in_children
 
 from .common import CLOCK, Refusals, first_line
 
@@ -50,7 +52,7 @@ _REFUSALS = Refusals(
 
 
 class DelegationKeys:
-    """Requests keys from an account. Safe to share between threads."""
+    """Requests keys from an account. Safe to share between threads, and across a fork."""
 
     def __init__(self, endpoint: str, principal: Mapping[str, str]) -> None:
         """Create the client, without a call.
@@ -59,12 +61,28 @@ class DelegationKeys:
             principal: ``tenant_id``, ``client_id`` and ``client_secret``; unless all are given,
                 `DefaultAzureCredential` is used.
         """
-        credential: Any = (
-            ClientSecretCredential(**principal, **_LIMITS)
-            if len(principal) == 3
-            else DefaultAzureCredential(**_LIMITS)
-        )
-        self._client = BlobServiceClient(endpoint, credential=credential, **_LIMITS)
+        self._endpoint, self._principal = endpoint, principal
+        self.restart_in_child()
+        self._client()
+        restart_in_children(self)
+
+    def restart_in_child(self) -> None:
+        """Implement `Restartable`."""
+        self._lock = threading.Lock()
+        self._cached_client: BlobServiceClient | None = None
+
+    def _client(self) -> BlobServiceClient:
+        with self._lock:
+            if self._cached_client is None:
+                credential: Any = (
+                    ClientSecretCredential(**self._principal, **_LIMITS)
+                    if len(self._principal) == 3
+                    else DefaultAzureCredential(**_LIMITS)
+                )
+                self._cached_client = BlobServiceClient(
+                    self._endpoint, credential=credential, **_LIMITS
+                )
+            return self._cached_client
 
     def get(self, seconds: int, what: str) -> tuple[Any, datetime]:
         """Return a new key and its expiry time.
@@ -79,7 +97,7 @@ class DelegationKeys:
         expires = now + timedelta(seconds=seconds)
         dates: list[str] = []
         with translate_errors(what, dates):
-            key = self._client.get_user_delegation_key(
+            key = self._client().get_user_delegation_key(
                 now - _SKEW, expires,
                 raw_response_hook=lambda answer: dates.append(
                     answer.http_response.headers.get("Date", "")

@@ -17,6 +17,8 @@ from google.auth.transport.requests import Request
 from google.oauth2 import service_account, sts
 from lance_namespace.errors import PermissionDeniedError, ServiceUnavailableError
 
+from lance_bridge.forks import restart_in_children
+
 from .common import Refusals, first_line
 
 _SECONDS = 8
@@ -35,7 +37,10 @@ _REFUSALS = Refusals(
 
 
 class TokenService:
-    """Creates access tokens with a boundary. Safe to share between threads."""
+    """Creates access tokens with a boundary. Safe to share between threads, and across a fork.
+
+    Each request has connections of its own.
+    """
 
     def __init__(
         self,
@@ -57,7 +62,7 @@ class TokenService:
         """
         self._sts = sts.Client(f"{sts_endpoint}/v1/token")
         self._iam_endpoint, self._target, self._seconds = iam_endpoint, target, seconds
-        self._lock = threading.Lock()
+        self.restart_in_child()
         self._own: Any = None
         if key is not None:
             try:
@@ -66,6 +71,11 @@ class TokenService:
                 )
             except ValueError as error:
                 raise ValueError(f"the service account's key: {first_line(error)}") from None
+        restart_in_children(self)
+
+    def restart_in_child(self) -> None:
+        """Implement `Restartable`."""
+        self._lock = threading.Lock()
 
     def token(self, boundary: Mapping[str, Any], what: str) -> tuple[str, float]:
         """Return a token with a boundary, and its expiry time (seconds since 1970).

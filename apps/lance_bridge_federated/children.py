@@ -15,6 +15,7 @@ from lance_namespace import LanceNamespace
 
 from lance_bridge.config import STORAGE_PREFIX, CatalogConfig
 from lance_bridge.errors import invalid
+from lance_bridge.forks import restart_in_children
 from lance_bridge.redaction import contains_secret, is_secret, redact
 from lance_bridge.registry import connect
 
@@ -37,10 +38,15 @@ class Child:
         self, name: str, source: LanceNamespace | Connect, identity: str | None = None
     ) -> None:
         self.name = name
-        self._lock = threading.Lock()
+        self.restart_in_child()
+        restart_in_children(self)
         self._identity = identity
         self._namespace = source if isinstance(source, LanceNamespace) else None
         self._source = source
+
+    def restart_in_child(self) -> None:
+        """Implement `lance_bridge.forks.Restartable`."""
+        self._lock = threading.Lock()
 
     def namespace(self) -> LanceNamespace:
         """Return the namespace. Raises the errors of creating it."""

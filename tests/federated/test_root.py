@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,7 @@ from typing import Any
 
 import lance_namespace as api
 import pytest
+from core.forking import returns_in_child
 from lance_namespace import LanceNamespace
 from lance_namespace.errors import (
     InternalError,
@@ -218,6 +220,26 @@ def test_threads_share_one_connection() -> None:
         list(threads.map(ask, range(8)))
     [only] = made
     assert sorted(call.request.id[-1] for call in only.calls) == [str(n) for n in range(8)]
+
+
+def test_a_child_process_connects_while_a_thread_of_its_parent_does() -> None:
+    parent, started, gate = os.getpid(), threading.Event(), threading.Event()
+
+    def connect() -> LanceNamespace:
+        if os.getpid() == parent:
+            started.set()
+            gate.wait(20)
+        return Recorder()
+
+    namespace = FederatedNamespace({"prod": connect})
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(namespace.child, "prod")
+        assert started.wait(20)
+        try:
+            assert returns_in_child(lambda: namespace.child("prod"))
+        finally:
+            gate.set()
+        assert waiting.result(20) is namespace.child("prod")
 
 
 # -- identity, copies and pickles ------------------------------------------------------------------

@@ -9,6 +9,7 @@ from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
+from ..forks import restart_in_children
 from .options import remaining_seconds
 
 _MOST = 4096
@@ -36,6 +37,8 @@ class _Entry:
 class CredentialCache:
     """Keeps credentials for half of their lifetime. Safe to share between threads.
 
+    A forked child has the credentials that its parent has cached, and requests its own later.
+
     The lifetime is measured by this machine's clock, which may be behind, so the caller passes an
     upper limit.
 
@@ -43,8 +46,13 @@ class CredentialCache:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self._entries: OrderedDict[Hashable, _Entry] = OrderedDict()
+        self.restart_in_child()
+        restart_in_children(self)
+
+    def restart_in_child(self) -> None:
+        """Implement `Restartable`."""
+        self._lock = threading.Lock()
         self._requests: dict[Hashable, Future[Mapping[str, str]]] = {}
 
     def get(
@@ -82,11 +90,11 @@ class CredentialCache:
             life = min(remaining_seconds(options), most_seconds)
         except BaseException as error:
             with self._lock:
-                del self._requests[key]
+                self._requests.pop(key, None)
             request.set_exception(error)
             raise
         with self._lock:
-            del self._requests[key]
+            self._requests.pop(key, None)
             if life > 0:
                 self._entries[key] = _Entry.valid_for(options, life / 2)
                 self._entries.move_to_end(key)

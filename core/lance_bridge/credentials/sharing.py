@@ -29,6 +29,7 @@ from lance_namespace.errors import (
 from .. import location as locations
 from ..catalog import Catalog, Path, TableRecord
 from ..errors import display, marking_other_entries
+from ..forks import restart_in_children
 from ..records import ENTRY_ID
 from ..scan import scan_locations
 
@@ -103,8 +104,13 @@ class SharingCheck:
         self._catalog = catalog
         self._everywhere = everywhere
         self._root = root
-        self._lock = threading.Lock()
         self._kept: dict[Path, tuple[_Index, float]] = {}
+        self.restart_in_child()
+        restart_in_children(self)
+
+    def restart_in_child(self) -> None:
+        """Implement `Restartable`."""
+        self._lock = threading.Lock()
 
     @marking_other_entries()
     def refuse_shared(self, record: TableRecord, *, chosen: bool) -> None:

@@ -59,7 +59,10 @@ class VendorOptions(BaseModel):
 
 
 class Vendor(ABC):
-    """Creates credentials that are valid for one table. Safe to share between threads."""
+    """Creates credentials that are valid for one table. Safe to share between threads.
+
+    A forked child must use no lock or connection of its parent: see `lance_bridge.forks`.
+    """
 
     options_type: ClassVar[type[VendorOptions]] = VendorOptions
     stores: ClassVar[frozenset[str]]

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from core.forking import returns_in_child
 from lance_namespace.errors import ServiceUnavailableError, UnauthenticatedError
 from servers.http_proxy import Answer, Delay, Fault, HttpProxy
 from servers.unity import UnityServer
@@ -271,6 +272,23 @@ def test_a_login_that_hung_once_does_not_hang_the_next(
         assert catalog.load_namespace(("c", "s")).path == ("c", "s")
     finally:
         silence.release.set()
+
+
+def test_a_child_logs_in_while_a_thread_of_its_parent_does(
+    workspace_proxy: HttpProxy, databricks: Connect
+) -> None:
+    silence = Delay()
+    workspace_proxy.fail_next(ISSUE, silence)
+    catalog = databricks(**CLIENT, read_timeout="60")
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(catalog.load_namespace, ("c", "s"))
+        workspace_proxy.await_requests(ISSUE)
+        try:
+            assert returns_in_child(lambda: catalog.load_namespace(("c", "s")))
+        finally:
+            silence.release.set()
+        assert waiting.result(20).path == ("c", "s")
+    assert workspace_proxy.counts[ISSUE] == 2
 
 
 def test_credentials_are_not_in_the_repr() -> None:

@@ -30,6 +30,8 @@ class Replies:
     paths: list[str] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     """Their headers, by names in lower case."""
+    connections: int = 0
+    """How many connections clients have opened."""
 
     def answer(self, path: str) -> tuple[int, str]:
         """Return the status and the body for a path."""
@@ -44,6 +46,12 @@ def replying(certificate: tuple[Path, Path] | None = None) -> Iterator[Replies]:
     replies = Replies()
 
     class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def setup(self) -> None:
+            super().setup()
+            replies.connections += 1
+
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers.get("content-length") or 0)).decode()
             replies.bodies.append(body)

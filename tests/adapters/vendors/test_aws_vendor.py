@@ -15,12 +15,15 @@ import lance
 import lance_namespace as api
 import pyarrow as pa
 import pytest
+from core.forking import returns_in_child
 from core.memory_catalog import MemoryNamespace
-from servers.glue_server import ACCESS_KEY, SECRET_KEY, GlueServer
+from servers.glue_server import ACCESS_KEY, ROLE, SECRET_KEY, GlueServer
+from servers.http_proxy import HttpProxy
 
 from lance_bridge.credentials import EXPIRES_AT, REFRESH_OFFSET
+from lance_bridge_vendors.aws import AwsOptions, AwsVendor
 
-from .building import BUCKET, TABLE, aws_properties, memory_namespace
+from .building import BUCKET, TABLE, aws_properties, grant, memory_namespace
 
 pytestmark = pytest.mark.server
 ROWS = pa.table({"a": [1, 2, 3]})
@@ -103,3 +106,25 @@ def test_lance_renews_it_while_it_writes_and_reads(
         read = sum(batch.num_rows for batch in opened.to_batches())
     assert read > 30
     assert len(keys) > 3
+
+
+def sts_vendor(address: str) -> AwsVendor:
+    options = AwsOptions(role_arn=ROLE, region="eu-west-1", sts_endpoint=address)
+    keys = {"aws_access_key_id": ACCESS_KEY, "aws_secret_access_key": SECRET_KEY}
+    return AwsVendor(options, keys)
+
+
+def test_a_child_process_uses_no_connection_of_its_parent(aws: GlueServer) -> None:
+    with HttpProxy(aws.endpoint) as sts:
+        vendor = sts_vendor(sts.endpoint)
+        vendor.vend(grant())
+        assert returns_in_child(lambda: vendor.vend(grant()))
+        vendor.vend(grant())
+        assert sts.counts["AssumeRole"] == 3
+        assert sts.connections == 2
+
+
+def test_a_child_process_does_not_wait_for_a_thread_of_its_parent(aws: GlueServer) -> None:
+    vendor = sts_vendor(aws.endpoint)
+    with vendor._sts._lock:  # as if another thread was making the client
+        assert returns_in_child(lambda: vendor.vend(grant()))

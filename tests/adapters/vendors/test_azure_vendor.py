@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 from adapters.vendors.hostile import COUNTS, is_own, locations, other_keys, own_keys
 from azure.storage.blob import UserDelegationKey
+from core.forking import returns_in_child
 from cryptography import x509
 from lance_namespace import errors
 from server.certificates import Authority
@@ -111,6 +112,19 @@ def test_the_account_is_asked_for_a_key_that_signs_for_the_directory(azure: Repl
     assert options["azure_storage_account_name"] == ACCOUNT
     assert options["azure_storage_endpoint"] == azure.address
     assert not {SECRET, "own-token"} & set(options.values())
+
+
+def test_a_child_process_uses_no_connection_of_its_parent(azure: Replies) -> None:
+    made = vendor(azure.address)
+    made.vend(GRANT)
+    before, asked = azure.connections, len(azure.paths)
+    made.vend(GRANT)
+    assert (azure.connections, len(azure.paths)) == (before, asked + 1)
+    assert returns_in_child(lambda: made.vend(GRANT))
+    assert azure.connections > before
+    before = azure.connections
+    made.vend(GRANT)
+    assert azure.connections == before
 
 
 def test_the_end_is_the_signatures(azure: Replies) -> None:

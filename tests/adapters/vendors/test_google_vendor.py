@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import pytest
+from core.forking import returns_in_child
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from lance_namespace import errors
@@ -188,6 +189,15 @@ def test_without_credentials_to_ask_with_it_says_so(
     made = GoogleVendor(GoogleOptions(sts_endpoint=google.address), {})
     with pytest.raises(errors.PermissionDeniedError, match=r"Set storage\.google_"):
         made.vend(GRANT)
+
+
+def test_a_child_process_does_not_wait_for_a_thread_of_its_parent(
+    google: Replies, key: str
+) -> None:
+    made = vendor(google, key)
+    with made._service._lock:  # as if another thread was searching for credentials
+        assert returns_in_child(lambda: made.vend(GRANT))
+    assert EXCHANGE in google.paths
 
 
 def test_what_googles_tools_find_is_used(

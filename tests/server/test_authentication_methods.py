@@ -13,6 +13,7 @@ from lance_bridge_server.authentication.key_file import ApiKeyFile
 from .authenticated import LIST, Served, serving_settings
 from .certificates import Authority, loopback, tls_client
 from .identity_provider import AUDIENCE, identity_provider
+from .sockets import dial, head
 
 pytestmark = pytest.mark.server
 
@@ -63,6 +64,23 @@ def test_the_header_means_nothing_from_other_addresses(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"authentication": [proxy(OTHER)], "allow_anonymous": True}
     with serving_settings(tmp_path, **settings) as served:
         assert ask(served, user) == (200, "anonymous")
+
+
+def test_trailers_are_no_headers(tmp_path: Path) -> None:
+    """A proxy that removes a client's own headers may pass on its trailers."""
+    method = proxy(LOCAL, groups_header="x-forwarded-groups")
+    trailers = b"X-Forwarded-User: root\r\nX-Forwarded-Groups: admins\r\n"
+
+    def send(served: Served, *headers: str) -> bytes:
+        chunked = ("Transfer-Encoding: chunked", "Connection: close", *headers)
+        with dial(served.url) as connection:
+            connection.sendall(head(LIST, *chunked, method="GET") + b"0\r\n" + trailers + b"\r\n")
+            return b"".join(iter(lambda: connection.recv(1 << 16), b""))[:12]
+
+    with serving_settings(tmp_path, authentication=[method]) as served:
+        assert send(served) == b"HTTP/1.1 401"
+        assert send(served, "X-Forwarded-User: ann") == b"HTTP/1.1 200"
+        assert (served.last.name, served.last.groups) == ("ann", frozenset())
 
 
 def test_headers_of_other_names_are_configured(tmp_path: Path) -> None:

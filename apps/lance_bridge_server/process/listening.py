@@ -91,6 +91,7 @@ class WatchedProtocol(HttpToolsProtocol):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._unparsed = 0  # bytes since the last complete headers or part of a body
+        self._has_headers = False  # whether the headers of the current request are complete
         self._most_connections = self.limit_concurrency or connection_limit()
         self.limit_concurrency = None
         self._timer: asyncio.TimerHandle | None = None
@@ -181,9 +182,23 @@ class WatchedProtocol(HttpToolsProtocol):
             self._unparsed = 0
             self.send_400_response("Invalid HTTP request received.")
 
+    def on_message_begin(self) -> None:
+        """Prepare for the headers of a request."""
+        self._has_headers = False
+        super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Add a header to the request. Ignore trailers, which httptools reports in the same way.
+
+        The application would read them as headers, behind a proxy that has checked only those.
+        """
+        if not self._has_headers:
+            super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
         """Start a request."""
         self._unparsed = 0
+        self._has_headers = True
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:

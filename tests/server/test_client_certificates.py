@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -16,11 +17,13 @@ from lance_namespace.errors import LanceNamespaceError
 
 from lance_bridge_server.configuration.settings import TlsSettings
 from lance_bridge_server.configuration.source import SettingsSource
+from lance_bridge_server.process import listening
 from lance_bridge_server.process.factory import gateway_from_source
 from lance_bridge_server.process.listeners import tls_context
 
 from .authenticated import LIST, Served, children, serving_settings
 from .certificates import Authority, loopback, tls_client
+from .sockets import dial
 
 pytestmark = pytest.mark.server
 
@@ -129,6 +132,34 @@ def test_old_versions_of_tls_are_refused(setup: Setup, served: Served) -> None:
     context.set_ciphers("DEFAULT:@SECLEVEL=0")
     with pytest.raises(httpx.TransportError):
         httpx.get(f"{served.url}{LIST}", verify=context)
+
+
+@pytest.mark.parametrize("sent", [b"", b"\x16\x03\x01\x02\x00\x01"])
+def test_a_handshake_that_does_not_end_is_given_up(
+    setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
+    monkeypatch.setattr(listening, "REQUEST_SECONDS", 0.5)
+    with (
+        serving_settings(tmp_path, tls=setup.tls) as served,
+        dial(served.url) as connection,
+    ):
+        connection.sendall(sent)
+        assert connection.recv(1) == b""
+
+
+def test_a_handshake_takes_from_the_time_for_a_request(
+    setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seconds = 3.0
+    monkeypatch.setattr(listening, "CHECK_SECONDS", 0.05)
+    context = ssl.create_default_context(cafile=setup.authority.path)
+    with serving_settings(tmp_path, tls=setup.tls) as served, dial(served.url) as plain:
+        time.sleep(seconds)  # the client begins its handshake late
+        monkeypatch.setattr(listening, "REQUEST_SECONDS", seconds)
+        with context.wrap_socket(plain, server_hostname="localhost") as connection:
+            started = time.monotonic()
+            assert connection.recv(12) == b"HTTP/1.1 408"
+    assert time.monotonic() - started < seconds
 
 
 def test_a_password_is_read_from_its_file(setup: Setup, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from functools import cache
 from http import HTTPStatus
 from typing import Any, ClassVar
 
+import uvloop
 from lance_namespace.errors import (
     InvalidInputError,
     LanceNamespaceError,
@@ -34,7 +35,8 @@ HEADER_BYTES = 64 << 10
 """The largest request line with headers, in bytes. Up to 256 KiB pass if they arrive in one
 piece."""
 REQUEST_SECONDS = 20.0
-"""How long a connection may be open without a complete request: new, or between two."""
+"""How long a connection may be open without a complete request: new, or between two. The TLS
+handshake is part of this time."""
 KEEP_ALIVE_SECONDS = 15
 """How long a connection stays open without any part of the next request."""
 CLOSE_SECONDS = 10.0
@@ -74,9 +76,22 @@ def http_options(connections: int | None = None) -> dict[str, Any]:
     """
     return {
         "http": WatchedProtocol,
+        "loop": f"{__name__}:{new_event_loop.__name__}",
         "limit_concurrency": connections,
         "timeout_keep_alive": KEEP_ALIVE_SECONDS,
     }
+
+
+class _EventLoop(uvloop.Loop):
+    async def create_server(self, *arguments: Any, **options: Any) -> Any:
+        if options.get("ssl") is not None:
+            options["ssl_handshake_timeout"] = REQUEST_SECONDS
+        return await super().create_server(*arguments, **options)
+
+
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """Return uvicorn's usual event loop, with a limit of TLS handshakes in time."""
+    return _EventLoop()
 
 
 class WatchedProtocol(HttpToolsProtocol):
@@ -96,7 +111,8 @@ class WatchedProtocol(HttpToolsProtocol):
         self.limit_concurrency = None
         self._timer: asyncio.TimerHandle | None = None
         self._last_cycle: object = None
-        self._idle_since: float | None = None
+        # A connection is accepted now; `connection_made` follows the TLS handshake.
+        self._idle_since: float | None = self.loop.time()
         self._closing_since: float | None = None
 
     def connection_made(  # type: ignore[override]  # as uvicorn has it
@@ -114,7 +130,6 @@ class WatchedProtocol(HttpToolsProtocol):
             transport.abort()
         elif excess > 0:
             self.app = _refuse
-        self._idle_since = self.loop.time()
         self._timer = self.loop.call_later(CHECK_SECONDS, self._check)
 
     def connection_lost(self, exc: Exception | None) -> None:

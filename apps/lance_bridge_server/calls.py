@@ -216,7 +216,7 @@ def receive_within(max_seconds: float) -> Iterator[None]:
         with anyio.fail_after(max_seconds):
             yield
     except TimeoutError:
-        message = f"The client took longer than {max_seconds:g} seconds to send"
+        message = f"The client took longer than {round(max_seconds, 3):g} seconds to send"
         raise ServiceUnavailableError(f"{message}; nothing was changed") from None
     except ClientDisconnect:
         raise ServiceUnavailableError("The client disconnected; nothing was changed") from None

@@ -37,14 +37,14 @@ from .authorization.hiding import answer_hidden, hide_other_objects
 from .authorization.port import AllowAll, Authorizer, HiddenError, authorize, sees_namespace
 from .authorization.visible_listing import VisibleListing
 from .callers import RootNamespaces
-from .calls import Call, check_batch, read_call, request_context, run_by_size
+from .calls import Call, check_batch, read_call, receive_within, request_context, run_by_size
 from .cors import CorsSettings
 from .credentials import caller_of, hide_storage_options, no_store
 from .errors import public_text
 from .limits import Limits
 from .login import Login
 from .monitoring.health import CatalogHealth, ReadinessSettings
-from .operation_threads import OperationThreads, requested_seconds
+from .operation_threads import OperationThreads, TimeLimit, requested_seconds
 from .operations import Answer, Body, Operation
 from .principals import Anonymous, Authenticator, Principal
 from .sql_functions import refuse_functions
@@ -126,21 +126,23 @@ class Gateway:
         """
         principal: Principal = request.state.principal
         limits = self.limits
+        limit = TimeLimit(min(limits.operation_seconds, requested_seconds(request.headers)))
         body_bytes = limits.body_bytes_of(principal)
+        body_seconds = min(limits.stall_seconds, limit.seconds)
         readers = self._readers
-        call = await read_call(request, operation, body_bytes, limits.stall_seconds, readers)
+        call = await read_call(request, operation, body_bytes, body_seconds, readers)
         is_lancedb = lancedb.is_lancedb(request)
         prepare = partial(self._prepare, request, call, is_lancedb=is_lancedb)
         call, model = await run_by_size(call.size, prepare, readers)
         arguments: list[Any] = [model]
         if operation.body is Body.ROWS:
             upload = UploadedFile(request, limits.stall_seconds, limits.batch_bytes)
-            small = await upload.read_small()
+            with receive_within(limit.remaining):
+                small = await upload.read_small()
             arguments.append(upload if small is None else small)
         run = self._make_run(request, call, arguments, is_lancedb=is_lancedb)
-        seconds = min(limits.operation_seconds, requested_seconds(request.headers))
         work = partial(run.carry_out, run.respond)
-        return await self._operations.run(work, call.operation, seconds)
+        return await self._operations.run(work, call.operation, limit)
 
     async def call(
         self,
@@ -197,7 +199,7 @@ class Gateway:
         Raises:
             ServiceUnavailableError: (17) it took longer, or no thread was free.
         """
-        limit = min(seconds, self.limits.operation_seconds)
+        limit = TimeLimit(min(seconds, self.limits.operation_seconds))
         return await self._operations.run(work, operation, limit)
 
     def _make_run(

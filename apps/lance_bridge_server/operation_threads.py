@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -35,6 +36,19 @@ def requested_seconds(headers: Mapping[str, str]) -> float:
     return int(text) / 1000
 
 
+class TimeLimit:
+    """How long a request may take, from the creation of this object on."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._end = time.monotonic() + seconds
+
+    @property
+    def remaining(self) -> float:
+        """The remaining seconds, at least 0, or infinity."""
+        return max(0.0, self._end - time.monotonic())
+
+
 class OperationThreads:
     """Runs operations in threads.
 
@@ -52,11 +66,11 @@ class OperationThreads:
         """How many operations run or wait, including those whose request has timed out."""
         return len(self._running)
 
-    async def run(self, work: Callable[[], T], operation: Operation, seconds: float) -> T:
+    async def run(self, work: Callable[[], T], operation: Operation, limit: TimeLimit) -> T:
         """Run an operation in a thread, and return its result.
 
         Args:
-            seconds: How long it may take, including the wait for a free thread.
+            limit: How long it may take, including the wait for a free thread.
 
         Raises:
             ServiceUnavailableError: (17) it took too long. It changed nothing and will not.
@@ -72,12 +86,13 @@ class OperationThreads:
         task = asyncio.ensure_future(anyio.to_thread.run_sync(begin, limiter=self._limiter))
         self._running.add(task)
         task.add_done_callback(self._forget)
+        seconds = limit.remaining
         await asyncio.wait({task}, timeout=None if seconds == float("inf") else seconds)
         if task.done():
             return task.result()
         if not has_begun:
             task.cancel()
-        raise _timeout_error(operation, seconds, has_begun=has_begun)
+        raise _timeout_error(operation, limit.seconds, has_begun=has_begun)
 
     def _forget(self, task: asyncio.Task[Any]) -> None:
         self._running.discard(task)

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pytest
 from server.http_requests import ROWS, done, ipc, refused, send_rows
 from server.serving import serving
-from server.sockets import chunk, dial, head, require_refused, reset
+from server.sockets import chunk, dial, head, read_answer, require_refused, reset
 from servers.processes import wait_until
 
 from lance_bridge_server import streams
@@ -125,6 +125,20 @@ def test_an_upload_that_stalls_is_ended(server: Server, operation: str, part: by
     with server.nothing_kept(), begin_upload(server.url, operation, part) as connection:
         require_refused(connection, 503, 17)
     assert server.count() == 3
+
+
+@pytest.mark.parametrize("operation", ["create", *UPLOADS, "describe"])
+def test_a_body_takes_no_longer_than_the_client_asked_for(namespace: Any, operation: str) -> None:
+    """It may pause for two minutes, which is longer."""
+    body, media_type = ipc(ROWS)[:-20], ARROW
+    if operation == "describe":
+        body, media_type = b"{", "Content-Type: application/json"
+    headers = (media_type, CHUNKED, "Connection: close", "X-Request-Timeout-Ms: 300")
+    with serving(create_app(Gateway(namespace))) as url, dial(url) as connection:
+        connection.sendall(head(f"{TABLE}/{operation}", *headers) + chunk(body))
+        status, answer = read_answer(connection)
+    assert (status, answer["code"]) == (503, 17)
+    assert answer["error"].endswith("to send; nothing was changed")
 
 
 @pytest.mark.parametrize("part", PARTS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -76,22 +77,25 @@ class OperationThreads:
             ServiceUnavailableError: (17) it took too long. It changed nothing and will not.
             OutcomeUnknownError: (17) it took too long, and may still make its change.
         """
-        has_begun = False
+        claim = threading.Lock()  # acquired by the work when it begins, or by the end of the wait
 
         def begin() -> T:
-            nonlocal has_begun
-            has_begun = True
+            if not claim.acquire(blocking=False):
+                raise RuntimeError("The wait for this operation ended before it began")
             return work()
 
         task = asyncio.ensure_future(anyio.to_thread.run_sync(begin, limiter=self._limiter))
         self._running.add(task)
         task.add_done_callback(self._forget)
         seconds = limit.remaining
-        await asyncio.wait({task}, timeout=None if seconds == float("inf") else seconds)
+        try:
+            await asyncio.wait({task}, timeout=None if seconds == float("inf") else seconds)
+        finally:
+            has_begun = not claim.acquire(blocking=False)
+            if not has_begun:
+                task.cancel()
         if task.done():
             return task.result()
-        if not has_begun:
-            task.cancel()
         raise _timeout_error(operation, limit.seconds, has_begun=has_begun)
 
     def _forget(self, task: asyncio.Task[Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -22,6 +23,7 @@ from lance_bridge_server.app import create_app
 from lance_bridge_server.errors import STATUS_BY_CODE
 from lance_bridge_server.gateway import Gateway
 from lance_bridge_server.limits import Limits
+from lance_bridge_server.operation_threads import OperationThreads, TimeLimit
 from lance_bridge_server.operations import OPERATIONS
 
 TABLE = "/v1/table/films$t"
@@ -225,6 +227,30 @@ def test_a_write_that_takes_too_long_goes_on_and_keeps_its_thread(slow: Any) -> 
         assert slow.ended.wait(30)
         assert not slow.begun.acquire(blocking=False), "the second one was carried out"
         done(late(url, "describe", "30000"))
+
+
+def test_a_request_that_is_ended_while_it_waits_is_not_carried_out() -> None:
+    """The server says of it that nothing was changed."""
+    begun, go_on = threading.Event(), threading.Event()
+    done: list[str] = []
+
+    def hold() -> None:
+        begun.set()
+        assert go_on.wait(30)
+
+    async def end_one_of_two() -> None:
+        threads, operation = OperationThreads(1), OPERATIONS[0]
+        first = asyncio.ensure_future(threads.run(hold, operation, TimeLimit(30)))
+        assert await asyncio.to_thread(begun.wait, 30)
+        waiting = threads.run(lambda: done.append("second"), operation, TimeLimit(30))
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(waiting, 0.05)
+        go_on.set()
+        await first
+        await threads.run(lambda: done.append("third"), operation, TimeLimit(30))
+
+    asyncio.run(end_one_of_two())
+    assert done == ["third"]
 
 
 def test_lancedb_repeats_what_had_not_begun_alone(slow: Any) -> None:

@@ -29,6 +29,7 @@ from .calls import BodyTooLargeError, MediaTypeError
 from .errors import error_answer, error_headers, error_of_status
 from .gateway import Gateway
 from .hosts import LocalHosts
+from .limits import Slot
 from .monitoring.logs import REQUEST_ID
 from .monitoring.routes import monitoring_routes
 from .monitoring.telemetry import Telemetry
@@ -91,7 +92,7 @@ def _route(gateway: Gateway, operation: Operation, process: Process) -> Route:
         if not operation.is_read:
             _refuse_other_origins(request, gateway.cors.origins if gateway.cors else ())
         request.state.principal = principal = await gateway.authenticate(request)
-        request.state.release = process.admission.admit(gateway.limits, principal)
+        request.state.slot = process.admission.admit(gateway.limits, principal)
         return await gateway.answer(request, operation)
 
     return Route(operation.path, endpoint, methods=[operation.method], name=operation.name)
@@ -198,32 +199,32 @@ class ResponseHeaders:
 
 
 class RequestCount:
-    """Counts a gateway's active requests, and releases their rate-limit slots at their end."""
+    """Counts a gateway's active requests, and leaves their slots at their end."""
 
     def __init__(self, app: ASGIApp, gateway: Gateway) -> None:
         self._app = app
         self._gateway = gateway
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def send_and_release(message: Message) -> None:
+        async def send_and_leave(message: Message) -> None:
             # Before the last part is sent: a client that has it may send its next request at once.
             if message["type"] == "http.response.body" and not message.get("more_body"):
-                _release(scope)
+                _leave_slot(scope)
             await send(message)
 
         self._gateway.requests += 1
         try:
-            await self._app(scope, receive, send_and_release)
+            await self._app(scope, receive, send_and_leave)
         finally:
             self._gateway.requests -= 1
-            _release(scope)
+            _leave_slot(scope)
 
 
-def _release(scope: Scope) -> None:
-    """Release the request's rate-limit slot, unless it has been released."""
-    release = scope.get("state", {}).pop("release", None)
-    if release is not None:
-        release()
+def _leave_slot(scope: Scope) -> None:
+    """Leave the request's slot, unless it has been left."""
+    slot: Slot | None = scope.get("state", {}).pop("slot", None)
+    if slot is not None:
+        slot.leave()
 
 
 async def _send_with(send: Send, added: list[tuple[bytes, bytes]], message: Message) -> None:

@@ -41,7 +41,7 @@ from .calls import Call, check_batch, read_call, receive_within, request_context
 from .cors import CorsSettings
 from .credentials import caller_of, hide_storage_options, no_store
 from .errors import public_text
-from .limits import Limits
+from .limits import Limits, Slot
 from .login import Login
 from .monitoring.health import CatalogHealth, ReadinessSettings
 from .operation_threads import OperationThreads, TimeLimit, requested_seconds
@@ -142,7 +142,7 @@ class Gateway:
             arguments.append(upload if small is None else small)
         run = self._make_run(request, call, arguments, is_lancedb=is_lancedb)
         work = partial(run.carry_out, run.respond)
-        return await self._operations.run(work, call.operation, limit)
+        return await self._operations.run(work, call.operation, limit, _slot_of(request))
 
     async def call(
         self,
@@ -168,7 +168,7 @@ class Gateway:
             LanceNamespaceError: As `answer`.
         """
         work = partial(self.call_here, request, operation, fields, read, method=method)
-        return await self.work(work, operation, seconds)
+        return await self.work(request, work, operation, seconds)
 
     def call_here(
         self,
@@ -189,8 +189,10 @@ class Gateway:
         run = replace(self._make_run(request, call, [call.model()]), method=method)
         return run.carry_out(read)
 
-    async def work(self, work: Callable[[], T], operation: Operation, seconds: float) -> T:
-        """Run work in one of the threads for operations.
+    async def work(
+        self, request: Request, work: Callable[[], T], operation: Operation, seconds: float
+    ) -> T:
+        """Run work for a request in one of the threads for operations.
 
         Args:
             operation: The operation that it is part of.
@@ -200,7 +202,7 @@ class Gateway:
             ServiceUnavailableError: (17) it took longer, or no thread was free.
         """
         limit = TimeLimit(min(seconds, self.limits.operation_seconds))
-        return await self._operations.run(work, operation, limit)
+        return await self._operations.run(work, operation, limit, _slot_of(request))
 
     def _make_run(
         self, request: Request, call: Call, arguments: list[Any], *, is_lancedb: bool = False
@@ -403,6 +405,12 @@ class _Run:
             seconds, senders = gateway.limits.stall_seconds, gateway.senders
             return RowsResponse(result, media_type, seconds, senders, headers)
         return Response(result if isinstance(result, bytes) else result.data, media_type=ARROW_FILE)
+
+
+def _slot_of(request: Request) -> Slot | None:
+    """Return the slot of a request, or None if it has no principal to count it for."""
+    slot: Slot | None = getattr(request.state, "slot", None)
+    return slot
 
 
 _DECLARED = ("id", "location", "properties")

@@ -98,6 +98,29 @@ class TooManyRequestsError(ThrottlingError):
 _parse = cache(rates.parse)
 
 
+class Slot:
+    """A place among the concurrent requests of a principal.
+
+    It is used by the request, and by each of its operations whose thread is still running: those
+    outlive a request that has timed out. Call only in the thread of the event loop.
+    """
+
+    def __init__(self, release: Callable[[], None]) -> None:
+        """Args: release: Called when nothing uses the slot any more."""
+        self._release = release
+        self._users = 1
+
+    def use(self) -> None:
+        """Use the slot once more."""
+        self._users += 1
+
+    def leave(self) -> None:
+        """End one use of the slot."""
+        self._users -= 1
+        if not self._users:
+            self._release()
+
+
 class Admission:
     """Counts the requests of principals. Call only in the thread of the event loop."""
 
@@ -105,8 +128,8 @@ class Admission:
         """Args: counts: The counters of all worker processes; by default of this process alone."""
         self._counts = counts or RequestCounts()
 
-    def admit(self, limits: Limits, principal: Principal) -> Callable[[], None]:
-        """Count a request, and return a function to call at its end.
+    def admit(self, limits: Limits, principal: Principal) -> Slot:
+        """Count a request, and return its slot, to leave at its end.
 
         Raises:
             TooManyRequestsError: (21) the principal sends too many, or too many at once.
@@ -121,15 +144,15 @@ class Admission:
                 "nothing was done",
                 1,
             )
-        release = partial(self._counts.end, running) if most is not None else _do_nothing
+        slot = Slot(partial(self._counts.end, running) if most is not None else _do_nothing)
         rate = limits.rate_of(principal)
         if rate is not None:
             try:
                 self._count(rate, principal, key)
             except LanceNamespaceError:
-                release()
+                slot.leave()
                 raise
-        return release
+        return slot
 
     def _count(self, rate: str, principal: Principal, key: tuple[str, str]) -> None:
         item = _parse(rate)

@@ -15,6 +15,7 @@ from lance_namespace.errors import ServiceUnavailableError
 
 from lance_bridge.errors import OutcomeUnknownError, invalid
 
+from .limits import Slot
 from .operations import Operation
 
 T = TypeVar("T")
@@ -67,11 +68,18 @@ class OperationThreads:
         """How many operations run or wait, including those whose request has timed out."""
         return len(self._running)
 
-    async def run(self, work: Callable[[], T], operation: Operation, limit: TimeLimit) -> T:
+    async def run(
+        self,
+        work: Callable[[], T],
+        operation: Operation,
+        limit: TimeLimit,
+        slot: Slot | None = None,
+    ) -> T:
         """Run an operation in a thread, and return its result.
 
         Args:
             limit: How long it may take, including the wait for a free thread.
+            slot: The request's slot, which the operation uses until its thread ends.
 
         Raises:
             ServiceUnavailableError: (17) it took too long. It changed nothing and will not.
@@ -87,6 +95,9 @@ class OperationThreads:
         task = asyncio.ensure_future(anyio.to_thread.run_sync(begin, limiter=self._limiter))
         self._running.add(task)
         task.add_done_callback(self._forget)
+        if slot is not None:
+            slot.use()
+            task.add_done_callback(lambda _: slot.leave())
         seconds = limit.remaining
         try:
             await asyncio.wait({task}, timeout=None if seconds == float("inf") else seconds)
@@ -94,7 +105,9 @@ class OperationThreads:
             has_begun = not claim.acquire(blocking=False)
             if not has_begun:
                 task.cancel()
-        if task.done():
+        if not has_begun:
+            await asyncio.wait({task})  # it has left the slot before the client has the response
+        if task.done() and not task.cancelled():
             return task.result()
         raise _timeout_error(operation, limit.seconds, has_begun=has_begun)
 

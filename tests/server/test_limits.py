@@ -14,16 +14,19 @@ import pytest
 from server.http_requests import done, refused
 from server.serving import serving
 from server.test_answers import Slow
+from servers.processes import wait_until
 from starlette.requests import HTTPConnection
 from starlette.types import Message, Receive, Scope, Send
 
 from lance_bridge_server.app import RequestCount, create_app
 from lance_bridge_server.configuration.settings import ServerSettings
 from lance_bridge_server.gateway import Gateway
+from lance_bridge_server.limits import Slot
 from lance_bridge_server.principals import Principal
 
 TABLE = "/v1/table/films$t"
 LIST = "/v1/namespace/$/list"
+SOON = {"x-request-timeout-ms": "1000"}
 
 
 class ByHeader:
@@ -92,6 +95,28 @@ def test_requests_at_once_are_limited_until_they_were_answered() -> None:
         done(client.post(f"{TABLE}/describe", headers=headers))
 
 
+@pytest.mark.parametrize("operation", ["describe", "drop"])
+def test_an_operation_counts_until_it_ends_even_after_its_request(operation: str) -> None:
+    """A client with a short timeout of its own holds no more threads than its limit."""
+    slow = Slow()
+    with limited(slow, concurrent_requests=1) as client:
+        refused(client.post(f"{TABLE}/{operation}", headers=as_("ann", **SOON)), 503, 17)
+        assert slow.begun.acquire(timeout=30)
+        refused(client.post(f"{TABLE}/describe", headers=as_("ann", **SOON)), 429, 21)
+        refused(client.post(f"{TABLE}/describe", headers=as_("bob", **SOON)), 503, 17)
+        slow.go_on.set()
+        wait_until(lambda: client.post(f"{TABLE}/describe", headers=as_("ann")).is_success)
+
+
+def test_requests_that_never_began_are_released_too() -> None:
+    slow = Slow()
+    with limited(slow, concurrent_requests=1, threads=1) as client:
+        refused(client.post(f"{TABLE}/drop", headers=as_("bob", **SOON)), 503, 17)
+        for _ in range(2):
+            refused(client.post(f"{TABLE}/drop", headers=as_("ann", **SOON)), 503, 17)
+        slow.go_on.set()
+
+
 def test_requests_that_fail_are_released_too(namespace: Any) -> None:
     with limited(namespace, concurrent_requests=1) as client:
         for _ in range(5):
@@ -103,7 +128,7 @@ def test_a_request_is_released_before_its_answer_ends(namespace: Any) -> None:
     events: list[str] = []
 
     async def app(scope: Scope, _: Receive, send: Send) -> None:
-        scope["state"]["release"] = lambda: events.append("released")
+        scope["state"]["slot"] = Slot(lambda: events.append("released"))
         await send({"type": "http.response.start", "status": 200})
         await send({"type": "http.response.body", "more_body": True})
         await send({"type": "http.response.body"})

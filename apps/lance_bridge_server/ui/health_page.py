@@ -87,14 +87,14 @@ class HealthPages:
             if not catalogs:
                 raise PermissionDeniedError(f"{ui.principal.name} may not run the doctor on it")
         page = fields.get("page")
-        parts = await together(*(self._diagnose(each, page) for each in catalogs))
+        parts = await together(*(self._diagnose(ui, each, page) for each in catalogs))
         return self._doctor_page(ui, catalogs, dict(zip(catalogs, parts, strict=True)))
 
     async def send_report(self, ui: UiRequest) -> Response:
         """Send the report of a migration as a file: the security headers would block its style."""
         self._require(ui, LIST_MIGRATIONS, ())
         [identifier] = ui.names[:1] or [""]
-        path: Path = await self._run(partial(_report_file, identifier))
+        path: Path = await self._run(ui, partial(_report_file, identifier))
         headers = {**PRIVATE_HEADERS, "Content-Security-Policy": "sandbox"}
         return FileResponse(path, headers=headers, filename=f"{identifier}.html")
 
@@ -157,21 +157,23 @@ class HealthPages:
             self._require(ui, right, ())
         except PermissionDeniedError:
             return None
-        return await as_part(self._run(work))
+        return await as_part(self._run(ui, work))
 
-    async def _run(self, work: Callable[[], T], seconds: float = _SECONDS) -> T:
+    async def _run(self, ui: UiRequest, work: Callable[[], T], seconds: float = _SECONDS) -> T:
         """Run work in one of the threads for operations."""
-        return await self._gateway.work(work, OPERATION_BY_NAME["list_namespaces"], seconds)
+        return await self._gateway.work(
+            ui.http, work, OPERATION_BY_NAME["list_namespaces"], seconds
+        )
 
     def _last_lines(self) -> list[dict[str, Any]]:
         audit = self._gateway.audit
         return audit.last_lines(_LINES) if audit else []
 
-    async def _diagnose(self, catalog: str, page: str | None) -> Part[Diagnosis]:
+    async def _diagnose(self, ui: UiRequest, catalog: str, page: str | None) -> Part[Diagnosis]:
         namespace = self._gateway.catalogs[catalog]
         limit = _DOCTOR_LIMIT
         work = partial(diagnose_namespace, namespace, catalog, limit=limit, page_token=page)
-        return await as_part(self._run(work, _DOCTOR_SECONDS))
+        return await as_part(self._run(ui, work, _DOCTOR_SECONDS))
 
     def _doctor_page(
         self,

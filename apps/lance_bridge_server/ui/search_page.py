@@ -64,7 +64,7 @@ async def show_search(ui: UiRequest) -> Response:
             scopes,
         )
         work = partial(_results_of, search, catalogs)
-        running = ui.gateway.work(work, ui.http.state.operation, _SECONDS + _GRACE_SECONDS)
+        running = ui.gateway.work(ui.http, work, ui.http.state.operation, _SECONDS + _GRACE_SECONDS)
         results = await as_part(running)
     return html_page(
         "search.html",

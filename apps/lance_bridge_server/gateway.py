@@ -257,7 +257,9 @@ class _Run:
         """Run the operation, and return the result of a function on its result."""
         self.state.is_started = True
         try:
-            return finish(self._authorize_and_run())
+            with self.trail.running(self.call.operation):
+                result = self._authorize_and_run()
+            return finish(result)
         except LanceNamespaceError:
             raise
         except BaseException as error:

@@ -10,7 +10,7 @@ from .trail import AuditTrail
 
 
 class AuditMiddleware:
-    """Writes the remaining lines of a request after its response was sent or has failed."""
+    """Ends the trail of a request after its response was sent or has failed."""
 
     def __init__(self, app: ASGIApp, log: AuditLog | None) -> None:
         self._app = app

@@ -1,7 +1,8 @@
 """The lines of the audit log about one request.
 
 A request that reads or is denied writes one line for each decision after its response. A request
-that changes something writes these lines before the change, and one more when it ends.
+that changes something writes these lines before the change, and one more when the change has ended.
+The change may outlive its request, in its thread, which then writes the line.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 import lance_namespace as api
+from lance_namespace.errors import ErrorCode, LanceNamespaceError, ServiceUnavailableError
 from starlette.requests import Request
 from starlette.types import Scope
 
@@ -37,13 +39,48 @@ class AuditTrail:
     _checked: list[tuple[Access, Decision]] = field(default_factory=list)
     _written: int = 0
     """How many of these decisions have been written."""
-    _writing: threading.Lock = field(default_factory=threading.Lock)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
     _has_begun: bool = False
+    _running: int = 0
+    """How many changes run in threads."""
+    _has_ended: bool = False
+    """Whether the request has ended."""
+    _has_result: bool = False
+    """Whether the result of the change has been written."""
+    _status: int | None = None
+    _code: int | None = None
+    """The code of the error: of the change if that has ended, else of the response."""
+    _has_outcome: bool = False
+    """Whether a change has ended, or was refused."""
     _versions: dict[str, Any] = field(default_factory=dict)
 
     def record(self, access: Access, decision: Decision) -> None:
         """Record a decision, to be written later."""
         self._checked.append((access, decision))
+
+    @contextmanager
+    def running(self, operation: Operation) -> Iterator[None]:
+        """Record the outcome of an operation in this thread.
+
+        If the request has ended by then, write the remaining lines.
+        """
+        is_change = not operation.is_read
+        with self._lock:
+            self._running += is_change
+        code = None
+        try:
+            yield
+        except BaseException as error:
+            known = error.code if isinstance(error, LanceNamespaceError) else ErrorCode.INTERNAL
+            code = ErrorCode(known).value
+            raise
+        finally:
+            with self._lock:
+                self._running -= is_change
+                if is_change:
+                    self._code, self._has_outcome = code, True
+                if self._has_ended and not self._running:
+                    self._write_rest()
 
     def begin(self) -> None:
         """Write the decisions that are not written yet, if the operation changes something.
@@ -51,12 +88,15 @@ class AuditTrail:
         Call when all of them are allowed. A page runs several operations, also concurrently.
 
         Raises:
-            ServiceUnavailableError: (17) they cannot be written, and must be.
+            ServiceUnavailableError: (17) they cannot be written, and must be; or the request has
+                ended, because its response says that the change has failed or may have.
         """
         operation = self._operation
         if self.log is None or operation is None or operation.is_read:
             return
-        with self._writing:
+        with self._lock:
+            if self._has_ended:
+                raise ServiceUnavailableError("The request has ended; nothing was changed")
             for line in self._decisions():
                 self.log.write_before_change(line)
             self._has_begun = True
@@ -85,21 +125,34 @@ class AuditTrail:
     def end(self, status: int | None, code: int | None) -> None:
         """Write the remaining lines after the response was sent.
 
+        Of a change that still runs, write that its outcome is unknown; its thread writes the rest.
+
         Args:
             status: None if the client disconnected first.
             code: The code of the error, if any.
         """
         if self.log is None or self._operation is None:
             return
+        with self._lock:
+            self._status = status
+            if not self._has_outcome:
+                self._code = code
+            self._write_rest()
+            self._has_ended = True
+
+    def _write_rest(self) -> None:
+        """Write the decisions that are not written yet, and the result of a change."""
+        assert self.log is not None
         duration = round((time.monotonic() - self._started) * 1000, 3)
-        result = {"code": code, "status": status, "duration_ms": duration}
-        if self._has_begun:
-            event = "commit" if code is None else "failure"
-            paths = [list(each.path) for each, _ in self._checked]
-            self.log.write({**self._common_fields(event), "ids": paths, **result, **self._versions})
-            return
+        result = {"code": self._code, "status": self._status, "duration_ms": duration}
         for line in self._decisions():
             self.log.write({**line, **result})
+        if not self._has_begun or self._has_result:
+            return
+        event = "unknown" if self._running else "commit" if self._code is None else "failure"
+        paths = [list(each.path) for each, _ in self._checked]
+        self.log.write({**self._common_fields(event), "ids": paths, **result, **self._versions})
+        self._has_result = not self._running
 
     @property
     def _operation(self) -> Operation | None:
@@ -116,7 +169,7 @@ class AuditTrail:
         A decision counts as written when the generator is resumed after it.
         """
         common = self._common_fields("decision")
-        if not self._checked and not self._has_begun:
+        if not self._checked and not self._has_begun and not self._has_ended:
             yield {**common, "decision": "none"}  # not authenticated, or malformed
         while self._written < len(self._checked):
             access, decision = self._checked[self._written]

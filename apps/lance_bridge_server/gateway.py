@@ -26,12 +26,17 @@ from lance_bridge.errors import internal, invalid, is_panic
 from lance_bridge.extended_requests import require_order
 from lance_bridge.names import DELIMITER
 from lance_bridge.requests import as_model
-from lance_bridge_federated import FederatedNamespace
 from lance_bridge_federated.children import close_namespace
 
 from . import lancedb
 from .audit import AuditLog, AuditTrail, trail_of
-from .authorization.accesses import LISTINGS, Access, NamesAsGiven, accesses_of
+from .authorization.accesses import (
+    LISTINGS,
+    Access,
+    NamesAsGiven,
+    accesses_of,
+    paths_of_catalogs,
+)
 from .authorization.cascade import authorize_cascade
 from .authorization.hiding import answer_hidden, hide_other_objects
 from .authorization.port import AllowAll, Authorizer, HiddenError, authorize, sees_namespace
@@ -319,11 +324,9 @@ class _Run:
         try:
             return accesses_of(self.call, request, self.namespace)
         except LanceNamespaceError:
-            if isinstance(self.namespace, FederatedNamespace):
-                for each in accesses_of(self.call, request, NamesAsGiven()):
-                    if each.path and not sees_namespace(
-                        gateway.authorizer, self.principal, each.path[:1]
-                    ):
+            for each in accesses_of(self.call, request, NamesAsGiven()):
+                for catalog in paths_of_catalogs(self.namespace, each.path):
+                    if not sees_namespace(gateway.authorizer, self.principal, catalog):
                         authorize(gateway.authorizer, self.principal, [each], self.trail.record)
             raise
 

@@ -17,6 +17,7 @@ from server.policies import cedar, clients, declare, memory_namespace
 from lance_bridge.paging import encode_token
 from lance_bridge_federated import FederatedNamespace
 from lance_bridge_server.operations import OPERATIONS, Operation
+from lance_bridge_server.public_answers import PublicAnswers
 
 POLICIES = """
 permit(principal == User::"ann", action, resource in Namespace::"prod");
@@ -62,6 +63,24 @@ def test_a_hidden_catalog_answers_as_one_that_does_not_exist(
         found = client_of("ann")(**request_for(operation, [hidden, *names]))
         assert answer(found, hidden) == expected
     assert vault.asked == 0
+
+
+@pytest.mark.parametrize("prefix", [(), ("all",)], ids=["as the root", "in a federation"])
+def test_a_hidden_catalog_of_a_served_federation_answers_alike(
+    vault: Broken, tmp_path: Path, prefix: tuple[str, ...]
+) -> None:
+    """A catalog with impl=federated is inside the object that removes private options."""
+    federation = FederatedNamespace({"prod": memory_namespace(tmp_path), "vault": vault})
+    served: Any = PublicAnswers(federation, ())
+    if prefix:
+        served = FederatedNamespace({"all": served})
+    seen = POLICIES.replace('"prod"', '"' + ".".join((*prefix, "prod")) + '"')
+    with clients(served, cedar(tmp_path, seen)) as client_of:
+        for operation in (each for each in OPERATIONS if each.has_id):
+            absent = request_for(operation, [*prefix, "absent", "db", "t"])
+            hidden = request_for(operation, [*prefix, "vault", "db", "t"])
+            found = answer(client_of("ann")(**hidden), "vault")
+            assert found == answer(client_of("ann")(**absent), "absent"), operation.name
 
 
 def test_listings_do_not_name_a_hidden_catalog_that_does_not_answer(client_of: Any) -> None:

@@ -230,6 +230,22 @@ def catalog_of(namespace: Any, path: Names) -> Any:
     return namespace
 
 
+def paths_of_catalogs(namespace: Any, path: Names) -> Iterator[Names]:
+    """Yield the parts of a path that name a catalog, in federations in federations, too.
+
+    The last of them may name a catalog that does not exist.
+    """
+    if isinstance(namespace, PublicAnswers):
+        namespace = namespace.namespace
+    if not isinstance(namespace, FederatedNamespace) or not path:
+        return
+    yield path[:1]
+    child = catalog_of(namespace, path)
+    if child is not namespace:
+        for inner in paths_of_catalogs(child, path[1:]):
+            yield (path[0], *inner)
+
+
 def _innermost_catalog(namespace: Any, path: Names) -> Any:
     """Return the catalog of a path like `catalog_of`, through federations in federations."""
     if isinstance(namespace, PublicAnswers):

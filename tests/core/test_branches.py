@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from threading import Barrier
+from threading import Barrier, Event
 from typing import Any
 
 import lance_namespace as api
@@ -15,7 +15,7 @@ from lance_namespace import errors
 from lance_namespace_urllib3_client.models import BranchContents
 
 from lance_bridge.dataset.history import branches as implementation
-from lance_bridge.storage.manifests import Scheme, name_of
+from lance_bridge.storage.manifests import Scheme, TableFiles, name_of
 
 from .building import TABLE
 from .memory_catalog import MemoryNamespace
@@ -259,3 +259,101 @@ def test_a_deleted_branch_can_be_made_again_around_another(namespace: MemoryName
     delete_branch(namespace, "dev")
     create_branch(namespace, "dev")
     assert (rows(namespace, "dev"), rows(namespace, "dev/x")) == (3, 3)
+
+
+def test_a_branch_that_is_created_while_it_is_deleted_keeps_its_version(
+    namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The creator begins when Lance has deleted the branch, and before what is left is removed."""
+    build(namespace, 2)
+    create_branch(namespace, "dev", version=1)
+    create_branch(namespace, "dev/x", version=1)  # so that Lance leaves the manifests of "dev"
+    meets = Event()
+    put_own, delete = TableFiles.put_own, type(dataset(namespace).branches).delete
+    created: list[Future[None]] = []
+
+    def put_and_note(files: TableFiles, path: str, data: bytes) -> bool:
+        done = put_own(files, path, data)
+        if not done and path.endswith(".lock"):
+            meets.set()
+        return done
+
+    def create_again() -> None:
+        try:
+            create_branch(namespace, "dev", version=2)
+        finally:
+            meets.set()
+
+    def delete_and_be_overtaken(branches: Any, name: str) -> None:
+        delete(branches, name)
+        created.append(pool.submit(create_again))
+        assert meets.wait(30)
+
+    monkeypatch.setattr(implementation, "_UNFINISHED_WAIT", 0.1)
+    monkeypatch.setattr(TableFiles, "put_own", put_and_note)
+    monkeypatch.setattr(type(dataset(namespace).branches), "delete", delete_and_be_overtaken)
+    with ThreadPoolExecutor(1) as pool:
+        delete_branch(namespace, "dev")
+        created[0].result(30)
+    assert numbers(namespace, branch="dev") == [2]
+    assert rows(namespace, "dev") == 4
+
+
+def test_of_several_that_delete_one_branch_one_succeeds(
+    namespace: MemoryNamespace, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    contenders = 3
+    build(namespace, 1)
+    create_branch(namespace, "dev")
+    barrier = Barrier(contenders)
+
+    def attempt(_: int) -> bool:
+        own = MemoryNamespace(uri=request.node.nodeid, root=str(tmp_path / "lake"))
+        barrier.wait()
+        try:
+            delete_branch(own, "dev")
+        except errors.TableBranchNotFoundError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(contenders) as pool:
+        assert sorted(pool.map(attempt, range(contenders))) == [False, False, True]
+    assert not list((directory(namespace) / "_refs/branches").glob("*.lock"))
+
+
+def test_a_branch_whose_lock_is_held_is_not_deleted(
+    namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(implementation, "LOCK_WAIT", 0.1)
+    build(namespace, 1)
+    create_branch(namespace, "dev")
+    (directory(namespace) / "_refs/branches/dev.lock").write_bytes(b"another's")
+    with pytest.raises(errors.ConcurrentModificationError, match="lock"):
+        delete_branch(namespace, "dev")
+    assert rows(namespace, "dev") == 3
+
+
+def test_the_source_of_a_branch_is_checked_while_others_cannot_replace_the_branch(
+    namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a creator whose source is gone could delete the branch of another creator."""
+    build(namespace, 2)
+    source = directory(namespace) / "_versions" / name_of(1, Scheme.V2)
+    check = implementation._require_source
+    codes: list[Any] = []
+
+    def be_overtaken_and_check(*arguments: Any) -> None:
+        source.unlink()
+        with monkeypatch.context() as patch:
+            patch.setattr(implementation, "LOCK_WAIT", 0.1)
+            try:
+                delete_branch(namespace, "dev")
+            except errors.ConcurrentModificationError as error:
+                codes.append(error)
+        check(*arguments)
+
+    monkeypatch.setattr(implementation, "_require_source", be_overtaken_and_check)
+    with pytest.raises(errors.TableVersionNotFoundError, match="deleted concurrently"):
+        create_branch(namespace, "dev", version=1)
+    assert len(codes) == 1
+    assert branches(namespace) == {}

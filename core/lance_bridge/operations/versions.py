@@ -194,8 +194,8 @@ class VersionOperations(Operations):
     ) -> api.DeleteTableBranchResponse:
         """Delete a branch that nothing refers to.
 
-        Raises: NamespaceNotFound, TableNotFound, InvalidInput, InvalidTableState,
-        TableBranchNotFound.
+        Raises: NamespaceNotFound, TableNotFound, InvalidInput, ConcurrentModification,
+        InvalidTableState, TableBranchNotFound.
         """
         branches.delete(self.tables.load_by_id(request.id), request.name)
         return api.DeleteTableBranchResponse()

@@ -2,8 +2,9 @@
 
 Lance writes a branch's first manifest, and then the file that makes it a branch. If two clients
 create a branch from different versions, both can write a manifest, and one of them remains in the
-branch of the other client. So creators of the same branch take turns, by a lock: a file that only
-one client can create.
+branch of the other client. Lance deletes a branch in the opposite order: a branch that is created
+again too early loses its manifests. So clients that create or delete the same branch take turns, by
+a lock: a file that only one client can create.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _UNFINISHED_WAIT = 3.0
 _POLL_SECONDS = 0.05
 
 LOCK_WAIT = 10.0
-"""Seconds after which a creator gives up waiting for the lock."""
+"""Seconds after which a client gives up waiting for the lock."""
 LOCK_STALE = 300.0
 """Seconds after which a lock counts as abandoned by its owner."""
 
@@ -93,8 +94,7 @@ def create(table: Table, name: str, source: Ref) -> None:
     def exists() -> bool:
         return name in branches_of(dataset)
 
-    files = _directory(table, name).files
-    with _hold_lock(files, f"_refs/branches/{quote(name, safe='')}.lock", exists) as is_held:
+    with _hold_lock(table.files(write=True), name, exists) as is_held:
         if not is_held or exists():
             raise _already_exists(table, name)
         try:
@@ -103,7 +103,7 @@ def create(table: Table, name: str, source: Ref) -> None:
             if not _drop_unfinished(table, name):
                 raise
             _create(table, name, source, dataset)
-    _require_source(table, name, source, dataset)
+        _require_source(table, name, source, dataset)
 
 
 def _create(table: Table, name: str, source: Ref, dataset: lance.LanceDataset) -> None:
@@ -175,11 +175,23 @@ def delete(table: Table, name: str) -> None:
         TableBranchNotFoundError: (22)
         InvalidInputError: (13) it is main, or a tag or another branch refers to it.
         InvalidTableStateError: (19) the table holds no data yet.
+        ConcurrentModificationError: (14) another client creates or deletes it for too long.
     """
     dataset = table.open(write=True)
-    if name not in branches_of(dataset):
+
+    def is_missing() -> bool:
+        return name not in branches_of(dataset)
+
+    if is_missing():
         check_branch_name(name)
-        raise TableBranchNotFoundError(f"Table '{table.name}' has no branch '{name}'")
+        raise _not_found(table, name)
+    with _hold_lock(table.files(write=True), name, is_missing) as is_held:
+        if not is_held or is_missing():
+            raise _not_found(table, name)
+        _delete(table, name, dataset)
+
+
+def _delete(table: Table, name: str, dataset: lance.LanceDataset) -> None:
     try:
         with panics_as_errors():
             dataset.branches.delete(name)
@@ -211,12 +223,16 @@ def _already_exists(table: Table, name: str) -> TableBranchAlreadyExistsError:
     return TableBranchAlreadyExistsError(f"Table '{table.name}' already has a branch '{name}'")
 
 
+def _not_found(table: Table, name: str) -> TableBranchNotFoundError:
+    return TableBranchNotFoundError(f"Table '{table.name}' has no branch '{name}'")
+
+
 # -- locks -----------------------------------------------------------------------------------------
 
 
 @contextmanager
-def _hold_lock(files: TableFiles, path: str, is_done: Callable[[], bool]) -> Iterator[bool]:
-    """Hold the lock at ``path``.
+def _hold_lock(files: TableFiles, name: str, is_done: Callable[[], bool]) -> Iterator[bool]:
+    """Hold the lock of a branch, to create or to delete it.
 
     Args:
         is_done: Whether another client has finished what the lock protects.
@@ -227,7 +243,7 @@ def _hold_lock(files: TableFiles, path: str, is_done: Callable[[], bool]) -> Ite
     Raises:
         ConcurrentModificationError: (14) another client holds the lock for too long.
     """
-    token = uuid.uuid4().bytes
+    path, token = f"_refs/branches/{quote(name, safe='')}.lock", uuid.uuid4().bytes
     if not _acquire(files, path, token, is_done):
         yield False
         return

@@ -253,8 +253,8 @@ class Table(TableEntry):
 
         Raises:
             ConcurrentModificationError: (14) other clients keep committing.
-            ServiceUnavailableError: (17) or another error of the storage that has the record of the
-                batch: a version that it has prepared would be lost with the entry.
+            ServiceUnavailableError: (17) or another error of the storage, of this table or of the
+                one that has the record of the batch: a version would be lost with the entry.
         """
         with conversion.finished_for_removal(self) as finished:
             yield finished

@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 
 from lance_namespace.errors import (
     ConcurrentModificationError,
+    InvalidInputError,
     InvalidTableStateError,
     LanceNamespaceError,
 )
@@ -82,20 +83,48 @@ def _adopt_late_versions(table: EntryT) -> EntryT:
 def finished_for_removal(table: EntryT) -> Iterator[EntryT]:
     """Implement `Table.finished_for_removal`, for any entry."""
     with held_for_removal(table) as held:
-        finish_latest(held)
+        _finish_before_removal(held)
         yield held
+
+
+def _finish_before_removal(table: TableEntry) -> None:
+    """Give the latest version its final name: only the entry has the name of a staged manifest.
+
+    A table that cannot be opened is removed all the same.
+
+    Raises:
+        ServiceUnavailableError: (17) or another error of the storage: with the entry, the latest
+            version would be lost.
+    """
+    try:
+        _finish_latest(table)
+    except (InvalidInputError, InvalidTableStateError) as error:
+        _warn_of_staged(table, error)
+    except LanceNamespaceError as error:
+        raise type(error)(
+            f"The entry of table '{table.name}' is kept, because the latest version may not have "
+            f"its final name yet, and would be lost with the entry: {error}"
+        ) from error
 
 
 def finish_latest(table: TableEntry) -> None:
     """Give the latest version its final name, so that it is found without the entry.
 
-    A failure is logged: it does not prevent the removal of the entry.
+    A failure is logged.
     """
     try:
-        if table.managed is not None:
-            managed_directory(table, write=True).finish()
+        _finish_latest(table)
     except LanceNamespaceError as error:
-        logger.warning("the latest version of %s may stay staged: %s", table.name, error)
+        _warn_of_staged(table, error)
+
+
+def _finish_latest(table: TableEntry) -> None:
+    if table.managed is not None:
+        managed_directory(table, write=True).finish()
+
+
+def _warn_of_staged(table: TableEntry, error: LanceNamespaceError) -> None:
+    logger.warning("the latest version of %s may stay staged: %s", table.name, error)
 
 
 def latest_in_storage(table: TableEntry) -> int:

@@ -63,7 +63,8 @@ class VersionOperations(Operations):
         """Make a staged manifest the next version.
 
         Raises: UnsupportedOperation, NamespaceNotFound, TableNotFound, InvalidInput,
-        ConcurrentModification, InvalidTableState, TableBranchNotFound.
+        ConcurrentModification, ServiceUnavailable (if an earlier attempt may have made it),
+        InvalidTableState, TableBranchNotFound.
         """
         table = self.tables.load_by_id(request.id)
         with track_client_commit(table.uri):

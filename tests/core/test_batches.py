@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +10,10 @@ import pytest
 from lance_namespace import errors
 
 from lance_bridge.errors import OutcomeUnknownError
+from lance_bridge.managed.intents import latest_state
 from lance_bridge.storage.manifests import TableFiles
+from lance_bridge.storage.table_files import BATCH_OUTCOME, BATCH_RECORD
+from lance_bridge.table import Table
 
 from .batching import (
     HOME,
@@ -72,6 +75,32 @@ def test_the_same_request_again_after_a_later_commit_has_an_unknown_outcome(
     with pytest.raises(OutcomeUnknownError, match="version 2"):
         create_all(namespace, entries)
     assert (numbers(namespace, HOME), numbers(namespace, OTHER)) == ([1, 2], [1, 2, 3])
+
+
+def test_an_outcome_stays_whose_record_cannot_be_removed(
+    namespace: MemoryNamespace, server: MemoryServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader that read an entry before the batch was finished needs it, to know the version."""
+    create_managed(namespace, HOME, OTHER)
+    entries = stage_all(namespace, HOME, OTHER)
+    put_own, remove = TableFiles.put_own, TableFiles.remove
+    read_early: list[Table] = []
+
+    def put_and_read_early(files: TableFiles, path: str, data: bytes) -> bool:
+        if path.endswith(BATCH_OUTCOME):
+            read_early.append(Table(namespace.connection, server.tables[tuple(OTHER)]))
+        return put_own(files, path, data)
+
+    def refuse_for_record(files: TableFiles, paths: Sequence[str]) -> None:
+        if paths[0].endswith(BATCH_RECORD):
+            raise errors.ServiceUnavailableError("away")
+        remove(files, paths)
+
+    monkeypatch.setattr(TableFiles, "put_own", put_and_read_early)
+    monkeypatch.setattr(TableFiles, "remove", refuse_for_record)
+    create_all(namespace, entries)
+    assert latest_state(read_early[0]).version == 2
+    assert len(batch_files(server, HOME)) == 2
 
 
 @pytest.mark.parametrize(

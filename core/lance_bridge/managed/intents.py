@@ -145,10 +145,11 @@ class Intent:
     def remove(self) -> None:
         """Remove the record and then the outcome; call it only when no entry refers to them.
 
-        In this order, a record without an outcome always belongs to an undecided batch.
+        In this order, a record without an outcome always belongs to an undecided batch. So the
+        outcome stays if the record cannot be removed.
         """
-        discard(self.files, self._record_path)
-        discard(self.files, self._outcome_path)
+        if discard(self.files, self._record_path):
+            discard(self.files, self._outcome_path)
 
     def missing_record_error(self, table: TableEntry) -> InvalidTableStateError:
         """Return the error for a table whose entry refers to a missing record."""

@@ -315,12 +315,17 @@ class VersionDirectory:
         return Manifest(version, scheme, name, path, meta["size"], meta["e_tag"], millis)
 
 
-def discard(files: TableFiles, path: str) -> None:
-    """Delete a file that is no longer used. A failure is logged: the file does no harm."""
+def discard(files: TableFiles, path: str) -> bool:
+    """Delete a file that is no longer used, and return whether it is known to be gone.
+
+    A failure is logged: the file does no harm.
+    """
     try:
         files.remove([path])
     except LanceNamespaceError as error:
         logger.warning("%s in %s remains: %s", path, files.location, error)
+        return False
+    return True
 
 
 class BaseLocations:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import lance_namespace as api
 import pytest
@@ -12,7 +12,7 @@ from lance_namespace import errors
 from lance_namespace_urllib3_client.models import VersionRange
 
 from lance_bridge.dataset.history import versions
-from lance_bridge.storage.manifests import Manifest
+from lance_bridge.storage.manifests import Manifest, TableFiles
 from lance_bridge.table import Table
 
 from .building import DATASET, TABLE, at, create
@@ -156,6 +156,27 @@ def test_a_version_that_is_tagged_meanwhile_comes_back(
     with pytest.raises(errors.ConcurrentModificationError, match="tag 'late'"):
         versions.delete(planned)
     assert dataset(namespace, version="late").count_rows() == 4
+    assert numbers(namespace) == [1, 2, 3]
+
+
+def test_a_version_that_is_tagged_during_a_deletion_that_fails_comes_back(
+    namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who tagged it has seen it, and does not check again."""
+    build(namespace, 3)
+    remove = TableFiles.remove
+
+    def remove_in_part(files: TableFiles, paths: Sequence[str]) -> None:
+        tag = api.CreateTableTagRequest(id=TABLE, tag="late", version=1)
+        namespace.create_table_tag(tag)
+        remove(files, paths[:1])
+        raise errors.ServiceUnavailableError("away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TableFiles, "remove", remove_in_part)
+        with pytest.raises(errors.ServiceUnavailableError, match="away"):
+            delete(namespace, (1, 3))
+    assert dataset(namespace, version="late").count_rows() == 3
     assert numbers(namespace) == [1, 2, 3]
 
 

@@ -189,6 +189,8 @@ def delete(planned: Deletion) -> int:
     Raises:
         ConcurrentModificationError: (14) another client tagged one, or created a branch from
             it. It was restored, with those that were deleted in the same step.
+        ServiceUnavailableError: (17) or another error of the storage. Those that were deleted in
+            the same step were restored, if the storage allowed that.
     """
     for chunk in _split_into_chunks(planned.manifests):
         _delete_chunk(planned, chunk)
@@ -200,9 +202,10 @@ def _delete_chunk(planned: Deletion, chunk: Sequence[Manifest]) -> None:
     paths = [directory.within(each.name) for each in chunk]
     with ThreadPoolExecutor(_READERS) as readers:
         kept = dict(zip(paths, readers.map(files.read, paths), strict=True))
-    files.remove(paths)
     # A client that tags a version checks afterwards that it exists: one of the two sees the other.
+    # So a version stays deleted only after this check.
     try:
+        files.remove(paths)
         reference = _find_reference(planned, chunk)
         if reference:
             raise ConcurrentModificationError(
@@ -210,7 +213,7 @@ def _delete_chunk(planned: Deletion, chunk: Sequence[Manifest]) -> None:
             )
     except LanceNamespaceError:
         for path, data in kept.items():
-            if data is not None:
+            if data is not None and files.head(path) is None:
                 files.put_new(path, data)
         raise
 

@@ -67,10 +67,14 @@ def test_a_hidden_catalog_answers_as_one_that_does_not_exist(
 
 @pytest.mark.parametrize("prefix", [(), ("all",)], ids=["as the root", "in a federation"])
 def test_a_hidden_catalog_of_a_served_federation_answers_alike(
-    vault: Broken, tmp_path: Path, prefix: tuple[str, ...]
+    tmp_path: Path, prefix: tuple[str, ...]
 ) -> None:
     """A catalog with impl=federated is inside the object that removes private options."""
-    federation = FederatedNamespace({"prod": memory_namespace(tmp_path), "vault": vault})
+
+    def connect() -> Any:
+        raise ServiceUnavailableError("vault.internal:9083 refused the connection")
+
+    federation = FederatedNamespace({"prod": memory_namespace(tmp_path), "vault": connect})
     served: Any = PublicAnswers(federation, ())
     if prefix:
         served = FederatedNamespace({"all": served})

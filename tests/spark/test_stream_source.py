@@ -44,6 +44,19 @@ def append(place: str, *ids: int) -> None:
     lance.write_dataset(numbers(*ids), place, mode="append", max_rows_per_file=2)
 
 
+def backfill(place: str, column: str) -> None:
+    """Set a column of existing rows, as a backfill commits it."""
+    dataset = lance.dataset(place)
+    changed, fields = list[Any](), list[int]()
+    for fragment in dataset.get_fragments():
+        ids = fragment.to_table(columns=[], with_row_id=True).column("_rowid")
+        values = pa.table({"_rowid": ids, column: ["new"] * len(ids)})
+        metadata, fields = fragment.update_columns(values, left_on="_rowid", right_on="_rowid")
+        changed.append(metadata)
+    update = lance.LanceOperation.Update(updated_fragments=changed, fields_modified=fields)
+    lance.LanceDataset.commit(dataset, update, read_version=dataset.version)
+
+
 def reader_of(place: str, **options: Any) -> RateLimitedReader:
     made = source({"path": place, **options})
     reader = made.streamReader(made.schema())
@@ -155,6 +168,19 @@ def test_compactions_indices_and_new_columns_add_no_rows(place: str) -> None:
     assert rows_between(reader, passed, reader.latestOffset(passed, EVERYTHING)) == [9]
 
 
+@pytest.mark.parametrize("column", ["beside", "alone"])
+def test_a_dropped_column_changes_no_rows(place: str, column: str) -> None:
+    """The column is in one file with others, or in files of its own."""
+    rows = numbers(1, 2).append_column("beside", pa.array([1, 2]))
+    lance.write_dataset(rows, place, mode="overwrite").add_columns({"alone": "id * 2"})
+    reader = reader_of(place, columns="id,word")
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, EVERYTHING)
+    lance.dataset(place).drop_columns([column])
+    append(place, 9)
+    assert rows_between(reader, end, reader.latestOffset(end, EVERYTHING)) == [9]
+
+
 def test_a_compaction_is_read_without_the_version_before_it(place: str) -> None:
     lance.dataset(place).optimize.compact_files()
     dataset = lance.dataset(place)
@@ -181,11 +207,17 @@ def test_a_compaction_that_moves_an_index_adds_no_rows(place: str) -> None:
     assert rows_between(reader, end, reader.latestOffset(end, EVERYTHING)) == [9]
 
 
-@pytest.mark.parametrize("change", ["delete", "overwrite", "update", "restore"])
+@pytest.mark.parametrize(
+    "change",
+    ["delete", "overwrite", "update", "restore", "backfill", "backfill of nulls", "new type"],
+)
 def test_a_version_that_changes_rows_ends_the_stream_or_is_left_out(
     place: str, change: str
 ) -> None:
-    strict, lenient = reader_of(place), reader_of(place, on_change="skip")
+    if change == "backfill of nulls":
+        lance.dataset(place).add_columns(pa.field("later", pa.string()))
+    strict = reader_of(place, columns="id,word")
+    lenient = reader_of(place, columns="id,word", on_change="skip")
     start = strict.initialOffset()
     end = strict.latestOffset(start, EVERYTHING)
     dataset: Any = lance.dataset(place)
@@ -195,6 +227,11 @@ def test_a_version_that_changes_rows_ends_the_stream_or_is_left_out(
         dataset.update({"word": "'new'"}, where="id = 1")
     elif change == "overwrite":
         lance.write_dataset(numbers(1), place, mode="overwrite")
+    elif change.startswith("backfill"):
+        backfill(place, "later" if change == "backfill of nulls" else "word")
+    elif change == "new type":
+        for kind in (pa.large_string(), pa.string()):
+            dataset.alter_columns({"path": "word", "data_type": kind})
     else:
         dataset.checkout_version(1).restore()
     append(place, 9)

@@ -69,10 +69,10 @@ class TableChanges:
             return Added(tuple(there[len(there) - len(list(operation.fragments)) :]))
         if keeps_rows(operation):
             return Added(())
-        before, after = _by_id(self._checkout(dataset, version - 1)), _by_id(now)
-        if all(_is_same(each, after.get(number)) for number, each in before.items()):
-            rows = dict(_all_fragments(now).fragments)
-            return Added(tuple((n, rows[n]) for n in after if n not in before))
+        previous = self._checkout(dataset, version - 1)
+        if _keeps_values(previous, now):
+            before = {each.fragment_id for each in previous.get_fragments()}
+            return Added(tuple(each for each in rows_of(now) if each[0] not in before))
         if self._on_change == SKIP:
             return Added(())
         raise ConcurrentModificationError(
@@ -112,16 +112,48 @@ def _by_id(dataset: lance.LanceDataset) -> dict[int, FragmentMetadata]:
     return {each.fragment_id: each.metadata for each in dataset.get_fragments()}
 
 
-def _is_same(before: FragmentMetadata, after: FragmentMetadata | None) -> bool:
-    """Return whether a fragment still has the same rows; they may have additional columns."""
+def _keeps_values(before: lance.LanceDataset, after: lance.LanceDataset) -> bool:
+    """Return whether a version has all rows of the previous one, with the same values.
+
+    Columns may have been added or dropped. A column of another type has another field id.
+    """
+    fields, fields_after = _field_ids(before), _field_ids(after)
+    if any(fields_after.get(path, field) != field for path, field in fields.items()):
+        return False
+    kept = set(fields.values()) & set(fields_after.values())
+    fragments = _by_id(after)
+    return all(
+        _is_same(each, fragments.get(number), kept) for number, each in _by_id(before).items()
+    )
+
+
+def _is_same(before: FragmentMetadata, after: FragmentMetadata | None, fields: set[int]) -> bool:
+    """Return whether a fragment has the same rows, and the given fields in the same files.
+
+    A backfill of one column keeps the file with the old values for the other columns: only the
+    field id of that column moves to a new file.
+    """
     if after is None or _deleted(before) != _deleted(after):
         return False
-    return set(_paths(before)) <= set(_paths(after)) or before == after
+    return _files_by_field(before, fields) == _files_by_field(after, fields)
+
+
+def _field_ids(dataset: lance.LanceDataset) -> dict[tuple[str, ...], int]:
+    """Return the ids of all fields, including nested ones, by path."""
+    found: dict[tuple[str, ...], int] = {}
+    level: list[tuple[tuple[str, ...], Any]] = [((), dataset.lance_schema.fields())]
+    while level:
+        parent, fields = level.pop()
+        for field in fields:
+            path = (*parent, field.name())
+            found[path] = field.id()
+            level.append((path, field.children()))
+    return found
+
+
+def _files_by_field(fragment: FragmentMetadata, fields: set[int]) -> set[tuple[int, str]]:
+    return {(each, file.path) for file in fragment.files for each in file.fields if each in fields}
 
 
 def _deleted(fragment: FragmentMetadata) -> Any:
     return fragment.deletion_file and str(fragment.deletion_file)
-
-
-def _paths(fragment: FragmentMetadata) -> list[str]:
-    return [each.path for each in fragment.files]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -78,6 +79,31 @@ def test_a_call_that_changes_nothing_is_repeated_and_another_is_not(
                 assert error is not None
                 assert "LANCE_SERVICE_UNAVAILABLE" in error
                 assert "its outcome is unknown" in error
+
+
+def test_a_commit_without_a_response_names_its_transaction(spark: Any, tmp_path: Path) -> None:
+    """Repeated, the statement would make another transaction, and could insert the rows twice."""
+    with UnityServer() as server, HttpProxy(server.url, _method) as proxy:
+        server.add_catalog("main")
+        properties = {"impl": "unity", "host": proxy.endpoint, "catalog": "main"}
+        register(spark, {"cut": {**properties, "root": str(tmp_path)}})
+        spark.sql("CREATE NAMESPACE cut.db")
+        spark.sql("CREATE TABLE cut.db.t (id BIGINT)")
+
+        def kill_in_commit(_: Request) -> bool:
+            if any(tmp_path.rglob("data/*.lance")):
+                kill(the_pid(spark))
+            return False
+
+        proxy.fail_next(kill_in_commit, Fault.RESET)
+        with pytest.raises(PySparkException) as failed:
+            spark.sql("INSERT INTO cut.db.t VALUES (1)")
+        proxy.reset()
+        error = str(failed.value)
+        assert "LANCE_SERVICE_UNAVAILABLE" in error
+        assert re.search(r"commit_write .* outcome is unknown: .* transaction [0-9a-f-]{36}", error)
+        assert ": repeat the statement" not in error
+        assert spark.table("cut.db.t").count() == 0
 
 
 def _killed_at(spark: Any, proxy: HttpProxy, method: str, statement: str) -> str | None:

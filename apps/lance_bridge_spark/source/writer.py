@@ -166,6 +166,11 @@ class LanceWriter(DataSourceArrowWriter):
     def __init__(self, job: Job) -> None:
         self._job = job
 
+    @property
+    def transaction(self) -> str:
+        """The identifier of the transaction that commits the rows."""
+        return self._job.commit.uuid
+
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         with spark_call():
             return self._job.target.write(iterator)

@@ -18,6 +18,7 @@ from ..addresses import CatalogAddress
 from ..source import LanceSource
 from ..source.local_rows import SizeLimit
 from ..source.task_functions import pickled_reader, pickled_writer
+from ..source.writer import LanceWriter
 from . import loaded
 
 Args = Mapping[str, Any]
@@ -50,18 +51,26 @@ def read(catalog: CatalogAddress, args: Args, parts: Sequence[bytes]) -> Answer:
 
 
 def write(catalog: CatalogAddress, args: Args, parts: Sequence[bytes]) -> Answer:  # noqa: ARG001 - one signature
-    """``{options, schema, overwrite}`` to ``{}``, the tasks' function and the pickled writer.
+    """``{options, schema, overwrite}`` to a plan: the tasks' function and the pickled writer.
+
+    The result is ``{transaction?}``, the identifier of the transaction that commits the rows. The
+    rows of a stage have none: the stage is committed later.
 
     Raises: TableNotFound, TableSchemaValidation, InvalidInput, ServiceUnavailable,
         InvalidTableState.
     """
     writer = LanceSource(_options_of(args)).writer(_schema_of(args), bool(args["overwrite"]))
     arrow = cast("DataSourceArrowWriter", writer)
-    return {}, [pickled_writer(arrow), pickle.dumps(writer)]
+    answer: dict[str, Any] = {}
+    if isinstance(writer, LanceWriter):
+        answer["transaction"] = writer.transaction
+    return answer, [pickled_writer(arrow), pickle.dumps(writer)]
 
 
 def commit(catalog: CatalogAddress, args: Args, parts: Sequence[bytes]) -> Answer:  # noqa: ARG001 - one signature
     """Commit a writer, given the writer and the messages of its tasks. Safe to repeat.
+
+    The caller also passes ``{transaction}``, to name it in an error if there is no response.
 
     Raises: ConcurrentModification, InvalidInput, InvalidTableState, ServiceUnavailable.
     """

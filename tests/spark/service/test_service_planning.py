@@ -111,14 +111,18 @@ def test_a_commit_that_is_repeated_adds_its_rows_once(catalog: CatalogAddress) -
     create(catalog, TABLE)
     schema = ask(catalog, "load_table", table=TABLE)["schema"]
     given = {"options": options(catalog, write={}), "schema": schema, "overwrite": False}
-    _, [task, writer] = call(catalog, "plan_write", [], **given)
+    planned, [task, writer] = call(catalog, "plan_write", [], **given)
     function, _ = pickle.loads(task)
     columns = [pa.array([1, 2], pa.int64()), pa.array(["a", None])]
     [message] = function(iter([pa.record_batch(columns, ["id", NAME["name"]])]))
     parts = [writer, message.column(0)[0].as_py()]
     for _ in range(2):
-        call(catalog, "commit_write", parts)
+        call(catalog, "commit_write", parts, transaction=planned["transaction"])
     assert ids_in(catalog, TABLE) == [1, 2]
+    committed = dataset(catalog, TABLE)
+    transaction = committed.read_transaction(committed.version)
+    assert transaction is not None
+    assert transaction.uuid == planned["transaction"]
     call(catalog, "abort_write", parts)
     assert ids_in(catalog, TABLE) == [1, 2]
 

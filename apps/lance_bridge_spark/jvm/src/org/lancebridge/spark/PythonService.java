@@ -15,6 +15,16 @@ import java.util.concurrent.TimeoutException;
 final class PythonService {
   private static final Map<PythonLaunch, PythonService> SERVICES = new ConcurrentHashMap<>();
 
+  /** What a call changes: whether it is safe to send it again, and what to say if it has no response. */
+  enum Effect {
+    /** Nothing. */
+    NONE,
+    /** Something, and a repeated call changes nothing more. */
+    REPEATABLE,
+    /** Something, which a repeated call could change twice. */
+    ONCE
+  }
+
   private final PythonRunner runner;
 
   private PythonService(PythonLaunch launch) {
@@ -31,27 +41,34 @@ final class PythonService {
    * Send a call and wait for the response. If the process ends first, retry with a new one, unless that could make a
    * change twice.
    */
-  Message ask(ObjectNode call, List<byte[]> parts, boolean repeatable) {
+  Message ask(ObjectNode call, List<byte[]> parts, Effect effect) {
     Duration timeout = ServiceSettings.timeout();
-    String operation = call.path("op").asText();
     for (int attempt = 1; ; attempt++) {
       try {
         return runner.running(ServiceSettings.idle()).ask(call, parts, timeout);
       } catch (TimeoutException error) {
-        throw unknown(operation, "had no response for " + timeout.toSeconds()
-            + " s (spark.lance_bridge.service.timeout)", repeatable);
+        throw noResponse(call, "had no response for " + timeout.toSeconds()
+            + " s (spark.lance_bridge.service.timeout) and may still be running", effect);
       } catch (PythonProcess.EndedException error) {
-        if (attempt == 2 || error.begun && !repeatable) {
-          throw unknown(operation, "failed because the Python process on the driver ended", repeatable);
+        if (attempt == 2 || error.begun && effect == Effect.ONCE) {
+          throw noResponse(call, "failed because the Python process on the driver ended", effect);
         }
       }
     }
   }
 
-  private static RuntimeException unknown(String operation, String problem, boolean repeatable) {
+  /** A repeated statement has another transaction, so it can make a change twice even if the call cannot. */
+  private static RuntimeException noResponse(ObjectNode call, String problem, Effect effect) {
+    String failure = "Call " + call.path("op").asText() + " " + problem;
+    if (effect == Effect.NONE) {
+      return LanceException.unavailable(failure + ": repeat the statement");
+    }
+    String transaction = call.path("args").path("transaction").asText();
     return LanceException.unavailable(
-        "Call " + operation + " " + problem
-            + (repeatable ? ": repeat the statement" : ", and its outcome is unknown: check whether the change was "
-                + "made before you repeat the statement"));
+        failure + ", and its outcome is unknown: "
+            + (transaction.isEmpty() ? "check whether the change was made"
+                : "the change is committed if a version of the table has the transaction " + transaction
+                    + ". Check that")
+            + " before you repeat the statement");
   }
 }

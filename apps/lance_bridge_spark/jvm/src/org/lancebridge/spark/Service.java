@@ -28,10 +28,12 @@ final class Service {
   /** The word `secret` makes Spark redact the option wherever it shows options. */
   private static final String CATALOG = "lance_bridge.secret.catalog";
 
-  /** Operations that change nothing, or detect that they are repeated. */
-  private static final Set<String> REPEATABLE = Set.of(
+  /** Operations that change nothing. */
+  private static final Set<String> READS = Set.of(
       "list_namespaces", "load_namespace", "list_tables", "table_exists", "load_table", "fragments",
-      "plan_read", "plan_write", "commit_write", "abort_write", "abort_staged");
+      "plan_read", "plan_write");
+  /** Operations that detect that they are repeated. */
+  private static final Set<String> REPEATABLE = Set.of("commit_write", "abort_write", "abort_staged");
   private static final ObjectMapper JSON = new ObjectMapper();
 
   private final String name;
@@ -109,13 +111,19 @@ final class Service {
     ObjectNode call = object().put("op", operation);
     call.set("catalog", catalog);
     call.set("args", arguments);
-    Message answer =
-        PythonService.of(PythonSetup.of(provider())).ask(call, parts, REPEATABLE.contains(operation));
+    Message answer = PythonService.of(PythonSetup.of(provider())).ask(call, parts, effectOf(operation));
     JsonNode error = answer.json.path("error");
     if (!error.isMissingNode()) {
       throw new LanceException(error.path("code").asInt(), error.path("message").asText());
     }
     return answer;
+  }
+
+  private static PythonService.Effect effectOf(String operation) {
+    if (READS.contains(operation)) {
+      return PythonService.Effect.NONE;
+    }
+    return REPEATABLE.contains(operation) ? PythonService.Effect.REPEATABLE : PythonService.Effect.ONCE;
   }
 
   /** Call the namespace, and throw all its errors to the user. */

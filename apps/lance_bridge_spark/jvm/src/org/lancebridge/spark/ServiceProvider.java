@@ -29,6 +29,8 @@ final class ServiceProvider extends PythonDataSourceV2 {
     private static final long serialVersionUID = 1L;
 
     private final transient Service service;
+    /** The transaction of the planned write, which errors of its commit name; empty if it has none. */
+    private transient String transaction = "";
 
     Source(Service service, UserDefinedPythonDataSource source) {
       super(source.dataSourceCls());
@@ -48,8 +50,9 @@ final class ServiceProvider extends PythonDataSourceV2 {
       }
       ObjectNode arguments = Service.object().put("schema", schema.json()).put("overwrite", overwrite);
       arguments.set("options", Service.tree(options.asCaseSensitiveMap()));
-      List<byte[]> planned = service.ask("plan_write", arguments, List.of()).parts;
-      return new PythonDataSourceWriteInfo(planned.get(0), planned.get(1));
+      Message planned = service.ask("plan_write", arguments, List.of());
+      transaction = planned.json.path("answer").path("transaction").asText();
+      return new PythonDataSourceWriteInfo(planned.parts.get(0), planned.parts.get(1));
     }
 
     @Override
@@ -61,7 +64,11 @@ final class ServiceProvider extends PythonDataSourceV2 {
           parts.add(((PythonWriterCommitMessage) message).pickledMessage());
         }
       }
-      service.ask(abort ? "abort_write" : "commit_write", Service.object(), parts);
+      if (abort) {
+        service.ask("abort_write", Service.object(), parts);
+      } else {
+        service.ask("commit_write", Service.object().put("transaction", transaction), parts);
+      }
     }
   }
 }

@@ -32,6 +32,12 @@ def ids_at(place: str) -> list[int]:
     return ids_in(lance.dataset(place).to_table())
 
 
+def row_ids_at(place: str) -> dict[int, int]:
+    """Return the row id of each id."""
+    rows = lance.dataset(place).to_table(columns=["id"], with_row_id=True)
+    return dict(zip(rows["id"].to_pylist(), rows["_rowid"].to_pylist(), strict=True))
+
+
 def fragments_at(place: str) -> list[int]:
     return [each.fragment_id for each in lance.dataset(place).get_fragments()]
 
@@ -87,6 +93,18 @@ def test_fragments_are_replaced_by_new_rows(place: str) -> None:
     request = {"mode": "replace_fragments", "version": version, "fragments": [first]}
     write({"path": place, "lance_bridge.write": request}, numbers(10))
     assert ids_at(place) == [3, 4, 10]
+
+
+def test_rows_of_replaced_fragments_have_new_ids(place: str) -> None:
+    """Stable row ids are not kept; the functions keep them."""
+    rows = numbers(1, 2, 3, 4)
+    lance.write_dataset(rows, place, max_rows_per_file=2, enable_stable_row_ids=True)
+    before = row_ids_at(place)
+    request = {"mode": "replace_fragments", "version": 1, "fragments": [0]}
+    write({"path": place, "lance_bridge.write": request}, numbers(1, 2))
+    after = row_ids_at(place)
+    assert {after[1], after[2]}.isdisjoint(before.values())
+    assert (after[3], after[4]) == (before[3], before[4])
 
 
 def test_files_are_as_options_say(place: str) -> None:

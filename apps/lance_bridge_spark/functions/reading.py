@@ -126,7 +126,7 @@ def take(
     """Return the rows with the given ids, in the order of the ids. The driver reads them.
 
     The ids are those of ``with_row_id``. They are valid for one version, and in later versions only
-    if the table has stable row ids.
+    if the table has stable row ids and no SQL statement has rewritten the fragments of the rows.
 
     Raises:
         InvalidInputError: (13) no such catalog, no Lance table, or no row with an id.

@@ -151,6 +151,10 @@ class Job:
         return lance.LanceOperation.Append(fragments)
 
     def _replacement(self, fragments: list[FragmentMetadata]) -> Any:
+        """Return the change of fragments, whose rows get new row ids, even if ids are stable.
+
+        Spark passes the new rows without their old ids, mixed with inserted rows.
+        """
         removed, kept = list(self._write.fragments), list[FragmentMetadata]()
         if self._write.guard:
             kept = fragments_to_guard(self.target.access.open(), removed)

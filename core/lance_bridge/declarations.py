@@ -12,6 +12,7 @@ import time
 from dataclasses import dataclass, field
 
 from .catalog import RESERVED_PREFIX, TableRecord
+from .credentials import CALLER
 from .records import ENTRY_ID
 
 DECLARED_AT = RESERVED_PREFIX + "declared_at"
@@ -23,14 +24,24 @@ def now() -> str:
     return str(time.time_ns() // 1_000_000)
 
 
-def _caller() -> int | None:
-    """Return the thread of the caller, or None if it does not identify the caller.
+class _Thread(threading.local):
+    """An object of each thread. Unlike the thread's number, it is not used again."""
 
-    LanceDB calls from a pool of threads that Python did not start: two writers of one process can
-    use the same thread.
+    def __init__(self) -> None:
+        self.token = object()
+
+
+_thread = _Thread()
+
+
+def _caller() -> object | None:
+    """Return an object of the calling thread, or None if that does not identify the caller.
+
+    LanceDB calls from a pool of threads that Python did not start, and a server runs the requests
+    of many clients on a few threads: two writers can use the same thread.
     """
     is_foreign = isinstance(threading.current_thread(), threading._DummyThread)
-    return None if is_foreign else threading.get_ident()
+    return None if is_foreign or CALLER.get() is not None else _thread.token
 
 
 @dataclass
@@ -38,7 +49,7 @@ class Declarations:
     """The recent declarations of one namespace object. ``grace`` is in seconds."""
 
     grace: float
-    _made: dict[str, tuple[int | None, float]] = field(default_factory=dict)
+    _made: dict[str, tuple[object | None, float]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def remember(self, record: TableRecord) -> None:

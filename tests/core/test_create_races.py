@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from queue import SimpleQueue
@@ -12,6 +13,8 @@ import lance_namespace as api
 import pyarrow as pa
 import pytest
 from lance_namespace import errors
+
+from lance_bridge.credentials import Caller, acting_for
 
 from .building import TABLE, count_rows, create
 from .memory_catalog import CAPABILITIES, MemoryNamespace, MemoryServer, Moment
@@ -124,3 +127,35 @@ def test_a_thread_that_python_did_not_start_does_not_repeat_a_declaration(
     assert isinstance(first, str)
     assert isinstance(second, errors.TableAlreadyExistsError), second
     assert "declared" in str(second)
+
+
+def test_requests_that_share_a_thread_of_a_server_do_not_repeat_a_declaration(
+    namespace: MemoryNamespace,
+) -> None:
+    request = api.DeclareTableRequest(id=TABLE)
+    with acting_for(Caller("ann", lambda _: True)):
+        namespace.declare_table(request)
+        with pytest.raises(errors.TableAlreadyExistsError, match="declared"):
+            namespace.declare_table(request)
+
+
+def test_a_later_thread_does_not_repeat_the_declaration_of_one_that_ended(
+    namespace: MemoryNamespace,
+) -> None:
+    """The system may give both threads the same number."""
+    request = api.DeclareTableRequest(id=TABLE)
+    numbers, refused = [], []
+
+    def declare() -> None:
+        numbers.append(threading.get_ident())
+        try:
+            namespace.declare_table(request)
+        except errors.TableAlreadyExistsError as error:
+            refused.append(error)
+
+    for _ in range(20):
+        thread = threading.Thread(target=declare)
+        thread.start()
+        thread.join(30)
+    assert len(set(numbers)) < 20
+    assert len(refused) == 19

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
@@ -127,11 +127,18 @@ class TableEntry:
             InvalidInputError: (13) the entry is a link.
             ConcurrentModificationError: (14) other clients keep changing the entry.
         """
+        return self._change_properties(lambda _: properties)
+
+    def add_properties(self, properties: Mapping[str, str]) -> Self:
+        """Add to the user's properties, or replace some. Raises as `set_properties`."""
+        return self._change_properties(lambda present: {**present, **properties})
+
+    def _change_properties(self, change: Callable[[Mapping[str, str]], Mapping[str, str]]) -> Self:
         table = self
         for _ in range(_ATTEMPTS):
             table = table.refreshed()
             try:
-                return table._set_properties(properties)
+                return table._set_properties(change(table.properties))
             except ConcurrentModificationError:
                 if table.managed is None:
                     raise

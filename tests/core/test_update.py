@@ -140,6 +140,27 @@ def test_properties_are_added_to_those_of_the_table(
     assert described.properties == answer.properties
 
 
+def test_properties_that_others_set_meanwhile_are_kept(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    """The entry of a managed table is read again, since commits change it."""
+    server.capabilities = replace(CAPABILITIES, no_alter="")
+    request = api.CreateTableRequest(id=TABLE, properties={"managed_by": "impl", "a": "1"})
+    namespace.create_table(request, ipc(OLD))
+
+    def others_set(change: str, moment: Moment) -> None:
+        found = server.tables[tuple(TABLE)]
+        if (change, moment) == ("alter_table", "after") and "b" not in found.properties:
+            changed = found.with_properties({**found.properties, "a": "2", "b": "2"})
+            server.tables[tuple(TABLE)] = changed
+
+    server.fault = others_set
+    answer = update(namespace, ("n", "1"), properties={"c": "3"})
+    assert {**(answer.properties or {}), "managed_by": ""} == {
+        "managed_by": "", "a": "2", "b": "2", "c": "3"
+    }  # fmt: skip
+
+
 def test_properties_that_cannot_change_are_refused_before_the_rows_are_updated(
     namespace: MemoryNamespace, server: MemoryServer
 ) -> None:

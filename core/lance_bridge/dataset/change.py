@@ -83,7 +83,7 @@ def update(table: Table, wanted: Update, ref: Ref) -> Updated:
         InvalidTableStateError: (19) the table holds no data yet.
         TableBranchNotFoundError: (22)
     """
-    properties = _merge_properties(table, wanted.properties)
+    properties = _check_properties(table, wanted.properties)
     dataset = table.open(ref, write=True)
     values = _check_expressions(dataset, table, wanted.updates)
     if wanted.predicate is not None:
@@ -92,7 +92,7 @@ def update(table: Table, wanted: Update, ref: Ref) -> Updated:
         counts = dataset.update(values, where=wanted.predicate)
     version = int(dataset.version)
     if properties is not None:
-        properties = _store_properties(table, properties, version)
+        properties = _add_properties(table, properties, version)
     transaction = transaction_id(dataset, table)
     return Updated(int(counts["num_rows_updated"]), version, transaction, properties)
 
@@ -100,18 +100,19 @@ def update(table: Table, wanted: Update, ref: Ref) -> Updated:
 # -- properties ------------------------------------------------------------------------------------
 
 
-def _merge_properties(table: Table, properties: Mapping[str, str] | None) -> dict[str, str] | None:
-    """Return all properties after the update, checked to be storable."""
+def _check_properties(table: Table, properties: Mapping[str, str] | None) -> dict[str, str] | None:
+    """Return the properties to add, checked to be storable."""
     if properties is None:
         return None
-    wanted = {**table.properties, **check_properties(properties)}
-    table.require_settable(wanted)
+    wanted = check_properties(properties)
+    table.require_settable({**table.properties, **wanted})
     return wanted
 
 
-def _store_properties(table: Table, wanted: Mapping[str, str], version: int) -> dict[str, str]:
+def _add_properties(table: Table, wanted: Mapping[str, str], version: int) -> dict[str, str]:
+    """Add properties to those that the entry has after the update. Return all of them."""
     try:
-        return table.set_properties(wanted).properties
+        return table.add_properties(wanted).properties
     except LanceNamespaceError as error:
         raise type(error)(
             f"The rows of '{table.name}' are updated, as version {version}, but its "

@@ -10,6 +10,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import lance_namespace as api
 import pytest
 from lance_namespace import errors
 
@@ -78,6 +79,16 @@ def test_a_vendor_that_fails_leaves_the_table_describable_without(
     with pytest.raises(error, match="said so"):
         described(vending)
     assert described(vending, vend_credentials=False) == {}
+
+
+def test_whether_a_table_exists_takes_no_credentials(vending: MemoryNamespace, log: str) -> None:
+    def fail() -> None:
+        raise errors.PermissionDeniedError("said so")
+
+    BEFORE[log] = fail
+    vending.table_exists(api.TableExistsRequest(id=TABLE))
+    with pytest.raises(errors.PermissionDeniedError, match="said so"):
+        vending.table_exists(api.TableExistsRequest(id=TABLE, version=1))
 
 
 def test_none_hands_out_none_and_asks_nobody(

@@ -9,7 +9,15 @@ from ..dataset import read
 from ..errors import invalid, unsupported
 from ..names import DELIMITER
 from ..paging import PageRequest
-from ..requests import CreateMode, DropBehavior, DropMode, RegisterMode, parse_mode
+from ..requests import (
+    LATEST,
+    CreateMode,
+    DropBehavior,
+    DropMode,
+    Ref,
+    RegisterMode,
+    parse_mode,
+)
 from ..tables import namespaces
 from .base import Operations
 
@@ -145,7 +153,9 @@ class EntryOperations(Operations):
         InvalidTableState.
         """
         table = self.tables.load_by_id(request.id)
-        read.describe(table, api.DescribeTableRequest(version=request.version))
+        ref = Ref.of(request.version)
+        if ref != LATEST:
+            table.open(ref)
         return api.TableExistsResponse()
 
     def register_table(self, request: api.RegisterTableRequest) -> api.RegisterTableResponse:

@@ -11,12 +11,13 @@ import pyarrow as pa
 import pytest
 from lance_namespace.errors import InternalError, InvalidInputError
 
+from lance_bridge.dataset import create as create_module
 from lance_bridge.dataset import rows as request_rows
 from lance_bridge.errors import is_panic
 
 from .building import TABLE
 from .memory_catalog import MemoryNamespace, MemoryServer
-from .writing import make, rows, unchanged
+from .writing import dataset, make, rows, unchanged
 
 NAME = "eu.shop.sales.Orders"
 
@@ -105,6 +106,23 @@ def test_a_create_whose_rows_lance_refuses_leaves_no_entry(
     with pytest.raises(InvalidInputError, match="field c is an empty struct"):
         create(namespace, nulls)
     assert not server.tables
+
+
+def test_a_create_whose_rows_are_refused_keeps_the_data_of_another_client(
+    namespace: MemoryNamespace, server: MemoryServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(request_rows, "check_types", lambda _: None)
+    monkeypatch.setattr(request_rows, "require_storable", lambda _: None)
+    not_written = create_module.not_written
+
+    def overtaken(*arguments: Any) -> Any:
+        create(namespace, pa.table({"c": [1]}))  # another client completes the declared table
+        return not_written(*arguments)
+
+    monkeypatch.setattr(create_module, "not_written", overtaken)
+    with pytest.raises(InvalidInputError, match="field c is an empty struct"):
+        create(namespace, pa.table({"c": pa.array([{}, None], pa.struct([]))}))
+    assert dataset(server).count_rows() == 1
 
 
 def find_root(error: BaseException) -> BaseException:

@@ -91,7 +91,7 @@ def create_table(connection: Connection, new: NewTable) -> tuple[Table, int]:
         columns=columns_of(new.rows.schema),
     )
     if is_new and is_managed:
-        with creation.removed_on_failure(table):
+        with creation.removed_on_failure(table, is_declared=True):
             table = conversion.begin(table)
     try:
         if is_new:
@@ -115,7 +115,7 @@ def _remove_if_refused(table: Table, rows: Rows) -> Iterator[None]:
     except (InvalidInputError, InternalError) as error:
         if rows.failure is error:
             raise
-        with creation.removed_on_failure(table):
+        with creation.removed_on_failure(table, is_declared=True):
             raise
 
 

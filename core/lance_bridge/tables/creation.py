@@ -20,7 +20,7 @@ from .. import location as locations
 from ..catalog import IMPLEMENTATION, MANAGED_BY, Column, Path, TableRecord
 from ..connection import Connection
 from ..declarations import DECLARED_AT, now
-from ..entry import TableEntry, load_entry
+from ..entry import load_entry
 from ..errors import concurrent_modification, display, table_already_exists
 from ..lost_replies import retry_after_readback
 from ..managed import conversion
@@ -101,7 +101,7 @@ def declare(
     new = plan_declaration(connection, path, location, properties)
     table, is_new = add_or_find(connection, path, new.location, new.properties, declared=True)
     if is_new:
-        with removed_on_failure(table):
+        with removed_on_failure(table, is_declared=True):
             table = conversion.begin(table) if new.is_managed else table
             return table, table.answer_options(vend=vend, write=True)
     _require_declaration(table)
@@ -113,16 +113,36 @@ def declare(
 
 
 @contextmanager
-def removed_on_failure(table: TableEntry) -> Iterator[None]:
-    """Remove a new entry again if what belongs to it cannot be created."""
+def removed_on_failure(table: Table, *, is_declared: bool) -> Iterator[None]:
+    """Remove a new entry again if what belongs to it cannot be created.
+
+    Args:
+        is_declared: Whether it was added without data. It is kept if another client has written
+            data since.
+    """
     try:
         yield
     except LanceNamespaceError:
         try:
-            table.remove()
+            if not (is_declared and _has_data(table)):
+                table.remove()
         except LanceNamespaceError as error:
             logger.warning("the entry of %s stays: %s", table.name, error)
         raise
+
+
+def _has_data(table: Table) -> bool:
+    """Return whether a declared table is known to have data.
+
+    Raises:
+        ConcurrentModificationError: (14) the name has another entry now.
+        TableNotFoundError: (4) the entry no longer exists.
+    """
+    table = table.reloaded()
+    try:
+        return not table.is_declared()
+    except LanceNamespaceError:
+        return False  # the credentials may be what failed
 
 
 def _require_declaration(table: Table) -> None:
@@ -169,7 +189,7 @@ def register(
     is_managed = wants_management(path, LazyNamespace(connection, path[:-1]), properties)
     table, is_new = add_or_find(connection, path, checked_location, checked, columns=columns)
     if is_new:
-        with removed_on_failure(table):
+        with removed_on_failure(table, is_declared=False):
             return conversion.begin(table) if is_managed else table
     if not overwrite:
         raise table_already_exists(path)

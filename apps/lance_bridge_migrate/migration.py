@@ -168,7 +168,10 @@ class Work:
 
 
 class Stopped(Exception):
-    """A step ended early because the run should stop. The next run starts the step again."""
+    """A step ended early because the run should stop. The next run starts the step again.
+
+    Also raised if a job of Spark was cancelled. Unless the run is stopping, the item then fails.
+    """
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from .levels import Level
 from .migration import MigrationType, NullProgress, Options, Step, Stopped
 from .plan import Item, Plan, new_id, now, without_clashes
 from .record import ItemState, Record
-from .run_session import RunSession
+from .run_session import RunSession, cancelled_error
 from .store import Migration
 
 _NAMES = 5
@@ -210,8 +210,6 @@ def _run_item(session: RunSession, item: Item, *, is_final: bool) -> None:
         is_done = _run_steps(session, item)
     except LanceNamespaceError as error:
         session.fail(item, error)
-    except Stopped:
-        return
     else:
         if is_done:
             session.succeed()
@@ -340,6 +338,8 @@ def _check_undo(session: RunSession, items: Sequence[Item], at_once: int) -> _Re
                     step.check_undo(session.work(item, step.name))
         except LanceNamespaceError as error:
             found[item.key] = (item, error)
+        except Stopped as stopped:
+            found[item.key] = (item, cancelled_error(stopped))
 
     session.for_each(items, check, at_once)
     return found
@@ -359,7 +359,7 @@ def _undo_items(session: RunSession, items: Sequence[Item], at_once: int) -> Non
     session.progress.start(len(items))
     try:
         for phase in reversed(phases):
-            session.for_each(phase, lambda item: _undo_item(session, item), at_once)
+            session.for_each(phase, lambda item: _undo_item(session, item), at_once, undoing=True)
     except KeyboardInterrupt:
         session.note(Event(event="stopped"))
         raise

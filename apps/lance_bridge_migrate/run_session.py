@@ -29,6 +29,11 @@ _MAX_CONSECUTIVE_FAILURES = 5
 _log = logging.getLogger(__name__)
 
 
+def cancelled_error(stopped: Stopped) -> ServiceUnavailableError:
+    """Return the error of a step that ended early because others cancelled its Spark job."""
+    return ServiceUnavailableError(f"{stopped}: its Spark job was cancelled")
+
+
 class FailureLimit:
     """Counts consecutive failures because the catalog or the storage is unavailable.
 
@@ -124,16 +129,30 @@ class RunSession:
             found = list(pool.map(is_changed, items))
         return [item for item, changed in zip(items, found, strict=True) if changed]
 
-    def for_each(self, items: Iterable[Item], do: Callable[[Item], None], at_once: int) -> None:
+    def for_each(
+        self,
+        items: Iterable[Item],
+        do: Callable[[Item], None],
+        at_once: int,
+        *,
+        undoing: bool = False,
+    ) -> None:
         """Call a function for all items in parallel.
 
         On Ctrl-C or an error, items in progress finish their current step, and no more are started.
+        An item fails if `do` raises `Stopped` although the run is not stopping.
         """
         with ThreadPoolExecutor(at_once) as pool:
-            futures = [pool.submit(do, item) for item in items]
+            futures = {pool.submit(do, item): item for item in items}
             try:
                 for future in as_completed(futures):
-                    future.result()
+                    try:
+                        future.result()
+                    except Stopped as stopped:
+                        # Decided here, not in `do`: on Ctrl-C, Spark cancels its jobs first, and
+                        # then raises KeyboardInterrupt in this thread.
+                        if not self.stopping.is_set():
+                            self.fail(futures[future], cancelled_error(stopped), undoing=undoing)
             except BaseException:
                 self.stopping.set()
                 for future in futures:
@@ -157,8 +176,6 @@ class RunSession:
             )
         except LanceNamespaceError as error:
             self.fail(item, error)
-            return
-        except Stopped:
             return
         self.note(Event(event="verified", item=item.key, checks=checks, level=level.value))
         self.progress.end(item, None)

@@ -1,4 +1,4 @@
-"""Runs end early where nothing answers, and where they are asked to; the next run continues."""
+"""Runs and undos that fail: where they end, what the next one does, and their exit codes."""
 
 from __future__ import annotations
 
@@ -7,40 +7,70 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
+import typer
 from lance_namespace.errors import InvalidInputError, ServiceUnavailableError
 
 from lance_bridge.errors import LanceNamespaceError
-from lance_bridge_migrate import Endpoints, Migration, Migrations, Plan, Record, RunOptions, execute
+from lance_bridge_migrate import (
+    Endpoints,
+    Migration,
+    Migrations,
+    Plan,
+    Record,
+    RunOptions,
+    execute,
+    undo,
+    verify,
+)
+from lance_bridge_migrate.commands.running import exit_by_state
 from lance_bridge_migrate.journal import Check
 from lance_bridge_migrate.levels import Level
-from lance_bridge_migrate.migration import MigrationType, Options, Step, Survey, Work
+from lance_bridge_migrate.migration import MigrationType, Options, Step, Stopped, Survey, Work
 from lance_bridge_migrate.plan import Address, Item, new_id, now
 from lance_bridge_migrate.record import State
 
 ADDRESS = Address(name="none")
 ENDPOINTS = Endpoints(None, None, ADDRESS, ADDRESS)
 TABLES = 40
+FINGERPRINT = "as planned"
+SECONDS = 60.0
+Errors = Mapping[str, LanceNamespaceError | Stopped]
+"""What is raised for some tables, by name."""
 
 
 class Touch(MigrationType):
-    """A migration that changes nothing, and fails where it should."""
+    """A migration that changes nothing, and fails where it should.
+
+    Attributes:
+        errors: Raised by steps; `undo_errors`, by undoing them.
+        sources: The fingerprints of sources that have changed, or the errors of reading them.
+        started: The names of tables whose step was started.
+    """
 
     name = "touch"
     options_type = Options
 
-    def __init__(self, errors: Mapping[str, LanceNamespaceError]) -> None:
+    def __init__(self, errors: Errors) -> None:
         self.errors = errors
+        self.undo_errors: Errors = {}
+        self.sources: Mapping[str, str | LanceNamespaceError | Stopped] = {}
         self.started: list[str] = []
         self._lock = threading.Lock()
 
     def survey(self, *_: Any) -> Survey:
         raise NotImplementedError
 
-    def verify(self, *_: Any) -> Sequence[Check]:
-        raise NotImplementedError
+    def verify(self, work: Work, level: Level) -> Sequence[Check]:  # noqa: ARG002 - as declared
+        return ()
+
+    def fingerprint(self, endpoints: Endpoints, item: Item) -> str:  # noqa: ARG002 - as declared
+        now = self.sources.get(item.source[-1], FINGERPRINT)
+        if isinstance(now, Exception):
+            raise now
+        return now
 
     def steps(self, item: Item) -> Sequence[Step]:  # noqa: ARG002 - as declared
-        return [Step("touch", self._touch)]
+        return [Step("touch", self._touch, self._undo)]
 
     def _touch(self, work: Work) -> None:
         with self._lock:
@@ -49,11 +79,18 @@ class Touch(MigrationType):
         if error is not None:
             raise error
 
+    def _undo(self, work: Work) -> None:
+        error = self.undo_errors.get(work.item.source[-1])
+        if error is not None:
+            raise error
+
 
 @pytest.fixture
 def migration(migrations: Migrations) -> Migration:
     names = [f"t{number:02}" for number in range(TABLES)]
-    items = tuple(Item(source=("db", each), target=("db", each)) for each in names)
+    items = tuple(
+        Item(source=("db", each), target=("db", each), fingerprint=FINGERPRINT) for each in names
+    )
     plan = Plan(id=new_id("touch"), type="touch", created=now(), source=ADDRESS, target=ADDRESS,
                 items=items)  # fmt: skip
     return migrations.add(plan)
@@ -61,6 +98,15 @@ def migration(migrations: Migrations) -> Migration:
 
 def run(migration: Migration, touch: Touch, **options: Any) -> Record:
     return execute(touch, ENDPOINTS, migration, RunOptions(verify=Level.NONE, **options))
+
+
+def exit_code_of(record: Record) -> int:
+    """Return the exit code of a command that ends with a record."""
+    try:
+        exit_by_state(record)
+    except typer.Exit as ended:
+        return ended.exit_code
+    return 0
 
 
 def test_a_run_ends_after_a_few_tables_where_nothing_answers(migration: Migration) -> None:
@@ -77,7 +123,7 @@ def test_a_run_ends_after_a_few_tables_where_nothing_answers(migration: Migratio
 
 
 def test_tables_that_fail_one_by_one_do_not_end_a_run(migration: Migration) -> None:
-    bad: dict[str, LanceNamespaceError] = {
+    bad: dict[str, LanceNamespaceError | Stopped] = {
         f"t{number:02}": ServiceUnavailableError("broken") for number in range(0, TABLES, 2)
     }
     bad |= {f"t{number:02}": InvalidInputError("wrong") for number in range(30, TABLES)}
@@ -98,3 +144,89 @@ def test_a_run_ends_with_the_first_error_where_it_is_to(migration: Migration) ->
     record = run(migration, touch, at_once=1, stop_on_error=True)
     assert touch.started == ["t00", "t01", "t02", "t03"]
     assert "'db.t03'" in record.runs[-1].stop_reason
+
+
+# -- jobs that were cancelled --------------------------------------------------------------------
+
+
+def test_a_step_whose_spark_job_others_cancel_fails(migration: Migration) -> None:
+    touch = Touch({"t03": Stopped("The rows of 'db.t03' are not written")})
+    record = run(migration, touch)
+    error = record.items["db/t03"].error
+    assert error is not None
+    assert error.message == "The rows of 'db.t03' are not written: its Spark job was cancelled"
+    assert record.counts == {State.FAILED: 1, State.DONE: TABLES - 1}
+    assert exit_code_of(record) == 1
+    assert run(migration, Touch({})).state is State.DONE
+
+
+class StopsWithTheRun(Touch):
+    """Its first table fails once its second has started, which ends when the run stops."""
+
+    def __init__(self) -> None:
+        super().__init__({"t00": InvalidInputError("wrong"), "t01": Stopped()})
+        self._second = threading.Event()
+
+    def _touch(self, work: Work) -> None:
+        name = work.item.source[-1]
+        if name == "t00":
+            assert self._second.wait(SECONDS)
+        elif name == "t01":
+            self._second.set()
+            assert work.stopping.wait(SECONDS)
+        super()._touch(work)
+
+
+def test_a_step_that_ends_early_because_the_run_stops_has_not_failed(migration: Migration) -> None:
+    record = run(migration, StopsWithTheRun(), at_once=2, stop_on_error=True)
+    assert record.items["db/t00"].state is State.FAILED
+    assert record.items["db/t01"].state is State.STARTED
+
+
+# -- exit codes ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "error", [ServiceUnavailableError("no answer"), Stopped("The table is not dropped")], ids=str
+)
+def test_an_undo_that_fails_exits_with_1(
+    migration: Migration, error: LanceNamespaceError | Stopped
+) -> None:
+    touch = Touch({})
+    assert exit_code_of(run(migration, touch)) == 0
+    touch.undo_errors = {"t03": error}
+    record = undo(touch, ENDPOINTS, migration)
+    assert str(error) in str(record.items["db/t03"].error)
+    assert record.counts == {State.UNDOING: 1, State.UNDONE: TABLES - 1}
+    assert exit_code_of(record) == 1
+    touch.undo_errors = {}
+    assert exit_code_of(undo(touch, ENDPOINTS, migration)) == 0
+
+
+def test_a_complete_undo_exits_with_0_although_an_item_had_failed(migration: Migration) -> None:
+    touch = Touch({"t00": InvalidInputError("wrong")})
+    run(migration, touch, at_once=1, stop_on_error=True)
+    touch.sources = {"t01": "changed"}
+    record = run(migration, touch)
+    assert exit_code_of(record) == 1
+    assert not record.items["db/t01"].has_started
+    record = undo(touch, ENDPOINTS, migration)
+    assert record.counts == {State.FAILED: 1, State.UNDONE: TABLES - 1}
+    assert exit_code_of(record) == 0
+
+
+def test_a_migration_that_is_not_done_exits_with_1(migration: Migration) -> None:
+    class Killed(BaseException):
+        """Stands for the death of the process."""
+
+    class Dying(Touch):
+        def _touch(self, work: Work) -> None:
+            if work.item.source[-1] == "t05":
+                raise Killed
+            super()._touch(work)
+
+    with pytest.raises(Killed):
+        run(migration, Dying({}), at_once=1)
+    record = verify(Touch({}), ENDPOINTS, migration)
+    assert record.state is State.STARTED
+    assert exit_code_of(record) == 1

@@ -121,7 +121,9 @@ def interruptible(command: str) -> Iterator[None]:
 
 def exit_by_state(record: Record) -> None:
     """Exit with the code for a record's state, unless it is 0."""
-    if record.counts.get(migrations.State.FAILED):
+    state = migrations.State
+    # A complete undo is a success, also of an item that had failed before its first step.
+    if record.state in (state.FAILED, state.STARTED, state.UNDOING):
         raise typer.Exit(FAILED)
-    if record.counts.get(migrations.State.DIFFERS):
+    if record.state is state.DIFFERS:
         raise typer.Exit(FOUND)

@@ -159,7 +159,7 @@ def spark_errors(what: str) -> Iterator[None]:
         what: What failed, as the start of the message.
 
     Raises:
-        Stopped: The job was cancelled. On Ctrl-C, Spark cancels all jobs.
+        Stopped: The job was cancelled, by others or by Spark, which cancels all jobs on Ctrl-C.
         TableNotFoundError: (4) the table, its database or its path does not exist.
         TableColumnNotFoundError: (12)
         InvalidInputError: (13)

@@ -7,6 +7,7 @@ from itertools import zip_longest
 
 import lance
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lance_bridge.errors import translate_lance_errors
 
@@ -74,11 +75,55 @@ def _value_checks(
     read = 0
     for one, other in zip_longest(source, target):
         for column in columns:
-            is_same = one is not None and other is not None and one[column].equals(other[column])
-            if not is_same:
+            if one is None or other is None or not _is_same(one[column], other[column]):
                 differing.setdefault(column, read)
         read += one.num_rows if one is not None else 0
     for column in columns:
         at = differing.get(column)
         found = None if at is None else f"a difference in the batch from row {at} on"
         yield Check(name=name, column=column, ok=at is None, found=found)
+
+
+def _is_same(one: pa.Array | pa.ChunkedArray, other: pa.Array | pa.ChunkedArray) -> bool:
+    """Return whether two columns of the same type have the same values.
+
+    Unlike in pyarrow's own comparison, NaN is equal to NaN, also in lists, structs and maps.
+    """
+    if one.equals(other):
+        return True
+    one, other = _plain(one), _plain(other)
+    if not one.is_valid().equals(other.is_valid()):
+        return False
+    if pa.types.is_floating(one.type):
+        nan = (pc.is_nan(one), pc.is_nan(other))
+        return bool(nan[0].equals(nan[1]) and _without_nan(one).equals(_without_nan(other)))
+    if pa.types.is_struct(one.type):
+        return all(map(_is_same, one.flatten(), other.flatten()))
+    if _is_list(one.type):
+        lengths = (pc.list_value_length(one), pc.list_value_length(other))
+        return bool(lengths[0].equals(lengths[1])) and _is_same(one.flatten(), other.flatten())
+    return False
+
+
+def _plain(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Return values as one array of a type whose parts can be compared."""
+    if isinstance(values, pa.ChunkedArray):
+        return _plain(values.combine_chunks())
+    if isinstance(values, pa.ExtensionArray):
+        return _plain(values.storage)
+    if pa.types.is_dictionary(values.type):
+        return _plain(values.dictionary_decode())
+    if pa.types.is_map(values.type):
+        entry = pa.struct([values.type.key_field, values.type.item_field])
+        return values.cast(pa.list_(entry))
+    # Not every function has a variant for float16.
+    return values.cast(pa.float32()) if pa.types.is_float16(values.type) else values
+
+
+def _without_nan(values: pa.Array) -> pa.Array:
+    return pc.if_else(pc.is_nan(values), pa.scalar(0.0, values.type), values)
+
+
+def _is_list(of: pa.DataType) -> bool:
+    checks = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    return any(check(of) for check in checks)

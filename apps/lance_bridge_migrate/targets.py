@@ -18,11 +18,18 @@ from lance_namespace.errors import (
 )
 
 from lance_bridge import location as locations
-from lance_bridge.catalog import LATEST, RESERVED_PREFIX, Column, Path
+from lance_bridge.catalog import (
+    GUARD,
+    LATEST,
+    MANAGED_BY,
+    RESERVED_PREFIX,
+    Column,
+    Path,
+)
 from lance_bridge.entry import TableEntry
 from lance_bridge.errors import concurrent_modification, table_already_exists
 from lance_bridge.lost_replies import retry_after_readback
-from lance_bridge.records import ENTRY_ID
+from lance_bridge.records import ENTRY_ID, FOREIGN_COMMITS
 from lance_bridge.table import Table
 from lance_bridge.tables import Tables
 
@@ -33,7 +40,12 @@ MARK = RESERVED_PREFIX + "migration"
 """The property of entries and namespaces that contains `Plan.mark`."""
 
 AFTER = "after"
-"""The fact with `entry_facts` after the step that made the entry."""
+"""The fact with `entry_facts` after the last step that made or changed the entry."""
+MANAGING = "managing"
+"""The fact that is true from when a step starts to make the catalog manage the table's versions
+until it is done. A run that died then may or may not have changed the entry."""
+_OF_MANAGEMENT = (MANAGED_BY, GUARD, FOREIGN_COMMITS)
+"""Properties that such a step sets, beside `LATEST`."""
 _DROPPED = "dropped"
 """The fact with the location whose entry undo is about to drop."""
 _VOLATILE = (ENTRY_ID, LATEST, RESERVED_PREFIX + "revision", RESERVED_PREFIX + "declared_at")
@@ -176,11 +188,22 @@ def require_unchanged(work: Work) -> None:
             f"'{entry.name}' is not the entry that migration {work.plan.id} made: it was created "
             "since"
         )
-    if after and entry_facts(entry) != after:
+    if after and not _is_unchanged(work, entry_facts(entry), after):
         raise InvalidTableStateError(
             f"'{entry.name}' was changed since migration {work.plan.id} made it: undo that change "
             "first, or skip the table"
         )
+
+
+def _is_unchanged(work: Work, now: Facts, after: Facts) -> bool:
+    if work.facts.get(MANAGING):
+        now, after = _without_management(now), _without_management(after)
+    return now == after
+
+
+def _without_management(facts: Facts) -> Facts:
+    kept = {k: v for k, v in facts["properties"].items() if k not in _OF_MANAGEMENT}
+    return {**facts, "properties": kept}
 
 
 def _require_not_renamed(work: Work) -> None:
@@ -263,11 +286,16 @@ def _delete_leftovers(work: Work, check_files: CheckFiles, source: Tables | None
 # -- entries that existed before -------------------------------------------------------------------
 
 
+def with_properties(entry: TableEntry, properties: Mapping[str, str]) -> TableEntry:
+    """Return what an entry will be after `replace_properties`."""
+    return entry.with_record(entry.record.with_properties(properties))
+
+
 def replace_properties(
     entry: TableEntry,
     properties: Mapping[str, str],
     ownership: Mapping[str, str] | None = None,
-) -> TableEntry:
+) -> None:
     """Replace all properties of an entry, including those of the table format.
 
     Args:
@@ -278,7 +306,7 @@ def replace_properties(
         UnsupportedOperationError: (0) the catalog cannot change entries.
     """
     entry.require_alterable("The entry of")
-    changed = entry.with_record(entry.record.with_properties(properties))
+    changed = with_properties(entry, properties)
     catalog = entry.connection.catalog
 
     def change() -> None:
@@ -292,4 +320,3 @@ def replace_properties(
         return entry_facts(now) == entry_facts(changed)
 
     retry_after_readback(change, is_changed)
-    return changed

@@ -51,6 +51,16 @@ def register_rows(place: Place, name: str, location: Path, database: str = "") -
     return table
 
 
+def make_managing(place: Place) -> None:
+    """Make the test's own namespace, in which the catalog manages the versions of new tables."""
+    with place.connect() as namespace:
+        namespace.create_namespace(
+            api.CreateNamespaceRequest(
+                id=list(place.namespace()), properties={"managed_by": "impl"}
+            )
+        )
+
+
 @contextmanager
 def from_directory(directory: Path | str, target: Place) -> Iterator[Endpoints]:
     source = Directory.at(str(directory))

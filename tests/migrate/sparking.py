@@ -12,7 +12,7 @@ import threading
 import traceback
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from migrate.places import Place, hive_reader
 from lance_bridge.storage.store import TableStorage
 from lance_bridge_hive.catalog import HiveCatalog
 from lance_bridge_migrate import Endpoints, Migrations, Record, address_of
-from lance_bridge_migrate.journal import Journal
+from lance_bridge_migrate.journal import Event, Journal
 from lance_bridge_migrate.migrations import loading
 from lance_bridge_migrate.plan import new_id
 from lance_bridge_migrate.spark.session import address_of_session
@@ -154,6 +154,20 @@ def moments(
         for owner, name in ((Journal, "append"), *changes):
             stack.enter_context(replaced(owner, name, before))
         yield lambda: passed
+
+
+def dying_before(event: str, step: str) -> AbstractContextManager[None]:
+    """Die before the journal gets an event of a step."""
+
+    def made(append: Callable[..., None]) -> Callable[..., None]:
+        def checked(journal: Journal, each: Event) -> None:
+            if (each.event, each.step) == (event, step):
+                raise Died
+            append(journal, each)
+
+        return checked
+
+    return replaced(Journal, "append", made)
 
 
 @contextmanager

@@ -10,9 +10,18 @@ import lance
 import pytest
 from lance_namespace import RegisterTableRequest
 from lance_namespace.errors import ConcurrentModificationError, InvalidTableStateError
-from migrate.building import Run, between, counts_of, planned, read_by_name, register_rows, rows
+from migrate.building import (
+    Run,
+    between,
+    counts_of,
+    make_managing,
+    planned,
+    read_by_name,
+    register_rows,
+    rows,
+)
 from migrate.places import Place, files
-from migrate.sparking import Died, moments
+from migrate.sparking import Died, dying_before, moments
 from servers.glue_server import ACCOUNT, GlueServer
 
 from lance_bridge_migrate import Migrations, State
@@ -92,6 +101,19 @@ def test_killed_at_every_moment_and_run_again_it_is_the_same_copy(
             assert run.undo().state is State.UNDONE, moment
             assert files(copies) == {}, moment
             assert target.entries() == {}, moment
+
+
+def test_killed_while_the_catalog_begins_to_manage_a_copy_it_can_be_undone(
+    source: Place, target: Place, migrations: Migrations, tmp_path: Path
+) -> None:
+    make_managing(target)
+    with planned("copy", between(source, target), migrations, **_options(source, target)) as run:
+        with pytest.raises(Died), dying_before("done", "manage"):
+            run.execute()
+        assert target.entries()[f"{target.prefix}.a"]["parameters"]["managed_by"] == "impl"
+        assert run.undo().state is State.UNDONE
+    assert set(target.entries()) == {target.prefix}
+    assert files(tmp_path / "copies") == {}
 
 
 def test_what_others_wrote_to_a_copy_is_not_undone(

@@ -11,10 +11,11 @@ import pytest
 from lance_namespace.errors import ConcurrentModificationError, InvalidTableStateError
 from migrate.building import Run, counts_of, planned, read_by_name, register_rows, rows, within
 from migrate.places import Place, files, without
+from migrate.sparking import Died, dying_before
 from servers.glue_server import GlueServer
 from servers.hive_raw import MARKS, raw_client, raw_table
 
-from lance_bridge_migrate import Migrations, Record, verify
+from lance_bridge_migrate import Migrations, Record, State, verify
 
 pytestmark = pytest.mark.server
 
@@ -150,32 +151,57 @@ def test_tables_whose_versions_the_catalog_holds_are_left_alone(
     assert item.nothing_to_do
 
 
+def change(hive: Place, table: tuple[str, ...], value: str) -> None:
+    """Change an entry as another user does."""
+    with raw_client(port_of(hive)) as client:
+        entry = client.get_table(*table)
+        entry.parameters["by"] = value
+        client.alter_table(*table, entry)
+
+
 def test_an_entry_that_changed_since_the_plan_or_since_the_run_is_not_touched(
     hive: Place, lake: Path, migrations: Migrations
 ) -> None:
     hive.make_namespace()
     table = make_theirs(hive, lake, "upper_case_type")
-
-    def change(value: str) -> None:
-        with raw_client(port_of(hive)) as client:
-            entry = client.get_table(*table)
-            entry.parameters["by"] = value
-            client.alter_table(*table, entry)
-
     with within(hive) as endpoints:
         stale = Run("properties", endpoints, migrations)
         stale.plan(**select(hive))
-        change("one")
+        change(hive, table, "one")
         with pytest.raises(ConcurrentModificationError, match="plan again"):
             stale.execute()
         run = Run("properties", endpoints, migrations)
         run.plan(**select(hive))
         run.execute()
-        change("two")
+        change(hive, table, "two")
         before = hive.entries()
         with pytest.raises(InvalidTableStateError, match="changed since"):
             run.undo()
         assert hive.entries() == before
+
+
+@pytest.mark.parametrize("is_resumed", [False, True])
+def test_what_others_change_after_a_run_was_killed_is_not_undone(
+    hive: Place, lake: Path, migrations: Migrations, *, is_resumed: bool
+) -> None:
+    hive.make_namespace()
+    table = make_theirs(hive, lake, "upper_case_type")
+    before = hive.entries()
+    with planned("properties", within(hive), migrations, **select(hive)) as run:
+        with pytest.raises(Died), dying_before("done", "properties"):
+            run.execute()
+        assert run.undo().state is State.UNDONE
+        assert without(hive.entries(), *OUR_OWN) == without(before, *OUR_OWN)
+        run.plan(**select(hive))
+        with pytest.raises(Died), dying_before("done", "properties"):
+            run.execute()
+        change(hive, table, "others")
+        if is_resumed:
+            assert counts_of(run.execute()) == {"done": 1}
+        changed = hive.entries()
+        with pytest.raises(InvalidTableStateError, match="changed since"):
+            run.undo()
+        assert hive.entries() == changed
 
 
 def test_verifying_finds_properties_that_others_changed(

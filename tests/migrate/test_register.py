@@ -18,6 +18,7 @@ from migrate.building import (
     Run,
     counts_of,
     from_directory,
+    make_managing,
     planned,
     read_by_name,
     registering,
@@ -25,7 +26,9 @@ from migrate.building import (
     write,
 )
 from migrate.places import Place, files
+from migrate.sparking import Died, dying_before
 from servers.glue_server import GlueServer
+from servers.hive_raw import raw_client
 
 from lance_bridge.testing.build import ipc
 from lance_bridge_migrate import Directory, Endpoints, Migrations, State, address_of
@@ -235,11 +238,8 @@ def test_tables_of_a_namespace_whose_versions_the_catalog_holds_are_managed(
     hive: Place, lake: Path, migrations: Migrations
 ) -> None:
     write(lake, "a")
+    make_managing(hive)
     with from_directory(lake, hive) as endpoints, hive.connect() as namespace:
-        properties = {"managed_by": "impl"}
-        namespace.create_namespace(
-            api.CreateNamespaceRequest(id=list(hive.namespace()), properties=properties)
-        )
         run = Run("register", endpoints, migrations)
         run.plan(namespace=hive.namespace())
         assert counts_of(run.execute()) == {"done": 1}
@@ -248,6 +248,41 @@ def test_tables_of_a_namespace_whose_versions_the_catalog_holds_are_managed(
         run.undo()
     assert set(hive.entries()) == {hive.prefix}
     assert lance.dataset(str(lake / "a.lance")).count_rows() == 3
+
+
+def test_killed_while_the_catalog_begins_to_manage_a_table_it_can_be_undone(
+    hive: Place, lake: Path, migrations: Migrations
+) -> None:
+    write(lake, "a")
+    make_managing(hive)
+    table = ".".join(hive.table("a"))
+    with registering(lake, hive, migrations) as run, hive.connect() as namespace:
+        with pytest.raises(Died), dying_before("done", "manage"):
+            run.execute()
+        assert hive.entries()[table]["parameters"]["managed_by"] == "impl"
+        _set_parameter(hive, "a", "by", "others")
+        with pytest.raises(InvalidTableStateError, match="was changed since"):
+            run.undo()
+        _set_parameter(hive, "a", "by", None)
+        assert run.undo().state is State.UNDONE
+        assert set(hive.entries()) == {hive.prefix}
+        run.plan(namespace=hive.namespace())
+        with pytest.raises(Died), dying_before("done", "manage"):
+            run.execute()
+        assert counts_of(run.execute()) == {"done": 1}
+        namespace.release_table(hive.table("a"))
+        with pytest.raises(InvalidTableStateError, match="was changed since"):
+            run.undo()
+
+
+def _set_parameter(hive: Place, name: str, key: str, value: str | None) -> None:
+    """Change a parameter of an entry as another client does; None removes it."""
+    with raw_client(int(hive.properties["uri"].rsplit(":", 1)[1])) as client:
+        entry = client.get_table(hive.prefix, name)
+        entry.parameters.pop(key, None)
+        if value is not None:
+            entry.parameters[key] = value
+        client.alter_table(hive.prefix, name, entry)
 
 
 def test_what_others_changed_since_is_not_undone_unless_it_is_left_alone(

@@ -34,9 +34,9 @@ from ..targets import (
     MARK,
     entry_facts,
     entry_fingerprint,
-    entry_identity,
     is_own,
     replace_properties,
+    with_properties,
 )
 
 
@@ -136,14 +136,15 @@ def _item(entry: TableEntry, options: PropertiesOptions) -> Item:
 def _change(work: Work) -> Facts:
     facts, entry = PropertiesFacts.of(work.item), work.target_tables.load_entry(work.item.target)
     if is_own(work, entry):
-        return {AFTER: entry_facts(entry)}
+        return {}  # by an earlier run
     if entry_facts(entry) != facts.before:
         raise concurrent_modification(entry.path)
-    # Noted before the change, also for an entry that another migration marked.
-    work.note(identity=entry_identity(entry))
     kept = {k: v for k, v in entry.record.properties.items() if k not in facts.wanted}
     new = {**kept, **{k: v for k, v in facts.wanted.items() if v}, MARK: work.mark}
-    return {AFTER: entry_facts(replace_properties(entry, new))}
+    # Noted before the change: if this run dies after it, undo still detects changes of others.
+    work.note(**{AFTER: entry_facts(with_properties(entry, new))})
+    replace_properties(entry, new)
+    return {}
 
 
 def _check_undo(work: Work) -> None:
@@ -159,10 +160,10 @@ def _entry_to_change_back(work: Work) -> TableEntry | None:
     entry = work.target_tables.find(work.item.target)
     if entry is None:
         return None
-    now, after = entry_facts(entry), work.facts.get(AFTER)
+    now = entry_facts(entry)
     if now == PropertiesFacts.of(work.item).before:
         return None
-    if is_own(work, entry) and after in (None, now):
+    if is_own(work, entry) and now == work.facts.get(AFTER):
         return entry
     raise InvalidTableStateError(
         f"'{entry.name}' was changed since migration {work.plan.id} changed its "

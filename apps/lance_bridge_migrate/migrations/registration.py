@@ -25,6 +25,7 @@ from ..namespaces import missing_namespaces, namespace_steps
 from ..plan import Facts, Item, ItemType, Problem, blocker, blockers_in, warning
 from ..targets import (
     AFTER,
+    MANAGING,
     create_entry,
     entries_in,
     entry_facts,
@@ -183,7 +184,8 @@ def _create(work: Work) -> Facts:
 
 def manage_versions(work: Work) -> Facts:
     """Make the catalog manage the versions of the table."""
-    return {AFTER: entry_facts(load_own_table(work).manage())}
+    work.note(**{MANAGING: True})
+    return {AFTER: entry_facts(load_own_table(work).manage()), MANAGING: False}
 
 
 def verify_registration(

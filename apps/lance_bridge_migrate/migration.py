@@ -240,8 +240,8 @@ class MigrationType(ABC):
         It covers everything that would make the plan invalid, and nothing else.
 
         Raises:
-            TableNotFoundError: (4) the source no longer exists.
-            NamespaceNotFoundError: (1) the same.
+            TableNotFoundError: (4) the source no longer exists. Every error counts as a change, but
+                for ServiceUnavailable (17), Unauthenticated (16) and Throttling (21).
         """
         return item.fingerprint
 

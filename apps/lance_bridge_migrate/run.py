@@ -9,7 +9,11 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from lance_namespace.errors import ConcurrentModificationError, InvalidTableStateError
+from lance_namespace.errors import (
+    ConcurrentModificationError,
+    InvalidTableStateError,
+    PermissionDeniedError,
+)
 from pydantic import Field
 
 from lance_bridge.errors import LanceNamespaceError, invalid
@@ -21,7 +25,7 @@ from .levels import Level
 from .migration import MigrationType, NullProgress, Options, Step, Stopped
 from .plan import Item, Plan, new_id, now, without_clashes
 from .record import ItemState, Record
-from .run_session import RunSession, cancelled_error
+from .run_session import ChangedSource, RunSession, cancelled_error
 from .store import Migration
 
 _NAMES = 5
@@ -121,6 +125,7 @@ def _fail_changed_items(session: RunSession, options: RunOptions) -> set[str]:
 
     Raises:
         ConcurrentModificationError: (14) a source has changed, and this is the first run.
+        PermissionDeniedError: (15) a source may not be read, and this is the first run.
     """
     waiting = [
         each.item
@@ -129,20 +134,25 @@ def _fail_changed_items(session: RunSession, options: RunOptions) -> set[str]:
     ]
     count = sum(bool(item.fingerprint) for item in waiting)
     session.progress.announce(f"comparing {count} sources with the plan")
-    refused = session.find_changed(waiting, options.at_once)
-    error = _source_changed_error(refused)
-    if refused and not session.record.runs:
-        raise error
+    changed = session.find_changed(waiting, options.at_once)
+    if changed and not session.record.runs:
+        raise _source_error(changed)
     session.note(Event(event="run", facts=options.model_dump(mode="json")))
-    for item in refused:
-        session.fail(item, error)
-    return {item.key for item in refused}
+    for each in changed:
+        session.fail(each.item, _source_error([each]))
+    return {each.item.key for each in changed}
 
 
-def _source_changed_error(items: Sequence[Item]) -> ConcurrentModificationError:
-    names = first_names([item.name for item in items], _NAMES)
+def _source_error(changed: Sequence[ChangedSource]) -> LanceNamespaceError:
+    """Return the error of items whose source changed, or may not be read."""
+    errors = [each.error for each in changed if each.error is not None]
+    for error in errors:
+        if isinstance(error, PermissionDeniedError):
+            return error
+    names = first_names([each.item.name for each in changed], _NAMES)
+    reason = f" ({errors[0]})" if errors else ""
     return ConcurrentModificationError(
-        f"The source of {names} has changed since the plan was made: plan again"
+        f"The source of {names} has changed since the plan was made{reason}: plan again"
     )
 
 

@@ -6,12 +6,12 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
 from typing import Any
 
 from lance_namespace.errors import (
-    NamespaceNotFoundError,
     ServiceUnavailableError,
-    TableNotFoundError,
+    ThrottlingError,
     UnauthenticatedError,
 )
 
@@ -32,6 +32,14 @@ _log = logging.getLogger(__name__)
 def cancelled_error(stopped: Stopped) -> ServiceUnavailableError:
     """Return the error of a step that ended early because others cancelled its Spark job."""
     return ServiceUnavailableError(f"{stopped}: its Spark job was cancelled")
+
+
+@dataclass(frozen=True)
+class ChangedSource:
+    """An item whose source is not as in the plan, with the error of reading it, if any."""
+
+    item: Item
+    error: LanceNamespaceError | None = None
 
 
 class FailureLimit:
@@ -112,22 +120,30 @@ class RunSession:
             prefetched=prefetched,
         )
 
-    def find_changed(self, items: Sequence[Item], at_once: int) -> list[Item]:
-        """Return the items whose source has changed since the plan was made."""
+    def find_changed(self, items: Sequence[Item], at_once: int) -> list[ChangedSource]:
+        """Return the items whose source has changed since the plan was made, or is refused.
 
-        def is_changed(item: Item) -> bool:
-            if not item.fingerprint:
-                return False
-            try:
-                now = self.migration_type.fingerprint(self.endpoints, item)
-            except (TableNotFoundError, NamespaceNotFoundError):
-                return True
-            return now != item.fingerprint
-
+        Raises:
+            ServiceUnavailableError: (17) the source is unavailable. No item is to blame for that,
+                nor for Unauthenticated (16) and Throttling (21).
+        """
         with ThreadPoolExecutor(at_once) as pool:
             # An error cancels the calls that have not started, which may wait for the same timeout.
-            found = list(pool.map(is_changed, items))
-        return [item for item, changed in zip(items, found, strict=True) if changed]
+            found = pool.map(self._compare_source, items)
+            return [each for each in found if each is not None]
+
+    def _compare_source(self, item: Item) -> ChangedSource | None:
+        if not item.fingerprint:
+            return None
+        try:
+            now = self.migration_type.fingerprint(self.endpoints, item)
+        except (*_OUTAGES, ThrottlingError):
+            raise
+        except LanceNamespaceError as error:
+            return ChangedSource(item, error)
+        except Stopped as stopped:
+            raise cancelled_error(stopped) from stopped
+        return ChangedSource(item) if now != item.fingerprint else None
 
     def for_each(
         self,

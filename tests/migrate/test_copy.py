@@ -23,6 +23,7 @@ from migrate.building import (
 from migrate.places import Place, files
 from migrate.sparking import Died, dying_before, moments
 from servers.glue_server import ACCOUNT, GlueServer
+from servers.hive_raw import raw_client
 
 from lance_bridge_migrate import Migrations, State
 
@@ -174,6 +175,24 @@ def test_tables_whose_versions_the_catalog_holds_and_changed_entries_are_refused
             run.execute()
         plan = run.plan(**_options(source, target))
         assert "The source catalog manages its versions" in plan.blocked[0].blockers[0].text
+
+
+def test_an_entry_that_is_no_longer_a_lance_table_fails_alone_in_a_later_run(
+    source: Place, target: Place, lake: Path, migrations: Migrations
+) -> None:
+    register_rows(source, "b", lake / "b.lance")
+    with planned("copy", between(source, target), migrations, **_options(source, target)) as run:
+        with pytest.raises(Died), dying_before("started", "entry"):
+            run.execute(at_once=1)
+        with raw_client(int(source.properties["uri"].rsplit(":", 1)[1])) as client:
+            entry = client.get_table(source.prefix, "b")
+            del entry.parameters["table_type"]
+            client.alter_table(source.prefix, "b", entry)
+        record = run.execute()
+        assert counts_of(record) == {"done": 2, "failed": 1}
+        error = record.items[f"{source.prefix}/b"].error
+        assert error is not None
+        assert (error.code, "plan again" in error.message) == (14, True)
 
 
 def test_files_of_others_are_neither_copied_nor_deleted(

@@ -8,7 +8,14 @@ from typing import Any
 
 import pytest
 import typer
-from lance_namespace.errors import InvalidInputError, ServiceUnavailableError
+from lance_namespace.errors import (
+    InvalidInputError,
+    InvalidTableStateError,
+    PermissionDeniedError,
+    ServiceUnavailableError,
+    ThrottlingError,
+    UnauthenticatedError,
+)
 
 from lance_bridge.errors import LanceNamespaceError
 from lance_bridge_migrate import (
@@ -144,6 +151,51 @@ def test_a_run_ends_with_the_first_error_where_it_is_to(migration: Migration) ->
     record = run(migration, touch, at_once=1, stop_on_error=True)
     assert touch.started == ["t00", "t01", "t02", "t03"]
     assert "'db.t03'" in record.runs[-1].stop_reason
+
+
+# -- sources that changed ------------------------------------------------------------------------
+
+
+def test_only_tables_whose_source_cannot_be_read_fail_in_a_later_run(migration: Migration) -> None:
+    touch = Touch({"t00": InvalidInputError("wrong")})
+    touch.sources = {
+        "t01": InvalidInputError("it is no Lance table"),
+        "t02": PermissionDeniedError("it may not be read"),
+        "t03": InvalidTableStateError("its manifest is damaged"),
+        "t04": "changed",
+    }
+    with pytest.raises(PermissionDeniedError):
+        run(migration, touch)
+    assert migration.record().state is State.PLANNED
+    changed, touch.sources = touch.sources, {}
+    run(migration, touch, at_once=1, stop_on_error=True)
+    touch.sources = changed
+    record = run(migration, touch)
+    failed = {key: each.error.code for key, each in record.items.items() if each.error is not None}
+    assert failed == {"db/t00": 13, "db/t01": 14, "db/t02": 15, "db/t03": 14, "db/t04": 14}
+    assert record.counts == {State.FAILED: 5, State.DONE: TABLES - 5}
+    assert "it is no Lance table" in str(record.items["db/t01"].error)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ServiceUnavailableError("no answer"),
+        UnauthenticatedError("expired"),
+        ThrottlingError("too many requests"),
+        Stopped("'t01' cannot be described"),
+    ],
+    ids=str,
+)
+def test_a_run_ends_where_the_source_does_not_respond(
+    migration: Migration, error: LanceNamespaceError | Stopped
+) -> None:
+    touch = Touch({"t00": InvalidInputError("wrong")})
+    run(migration, touch, at_once=1, stop_on_error=True)
+    touch.sources = {"t01": error}
+    with pytest.raises(LanceNamespaceError, match=str(error)):
+        run(migration, touch)
+    assert migration.record().counts[State.PLANNED] == TABLES - 1
 
 
 # -- jobs that were cancelled --------------------------------------------------------------------

@@ -26,6 +26,7 @@ from servers.glue_server import ACCOUNT, GlueServer
 from servers.hive_raw import raw_client
 
 from lance_bridge_migrate import Migrations, State
+from lance_bridge_migrate.migrations.copy import files_of
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(600)]
 
@@ -78,6 +79,46 @@ def test_all_versions_tags_and_indices_are_copied_and_undone(
     assert files(tmp_path / "copies") == {}
     assert files(lake) == before
     assert source.entries() == entries
+
+
+def test_tags_of_versions_after_the_plan_are_not_copied(
+    source: Place, target: Place, lake: Path, migrations: Migrations, tmp_path: Path
+) -> None:
+    with planned("copy", between(source, target), migrations, **_options(source, target)) as run:
+        origin = lance.write_dataset(rows(1, 900), str(lake / "a.lance"), mode="append")
+        origin.tags.create("late", origin.version)
+        origin.tags.create("early", 2)
+        assert counts_of(run.execute()) == {"done": 2}
+        made = lance.dataset(str(tmp_path / "copies" / f"{target.prefix}.db" / "a.lance"))
+        assert {name: tag["version"] for name, tag in made.tags.list().items()} == {
+            "first": 1, "early": 2,
+        }  # fmt: skip
+
+
+def test_a_table_that_got_a_branch_after_the_plan_fails_and_the_branch_is_not_copied(
+    source: Place, target: Place, lake: Path, migrations: Migrations, tmp_path: Path
+) -> None:
+    copy = tmp_path / "copies" / f"{target.prefix}.db" / "a.lance"
+    with planned("copy", between(source, target), migrations, **_options(source, target)) as run:
+        origin = lance.dataset(str(lake / "a.lance"))
+        branch = origin.create_branch("dev", origin.version)
+        origin.tags.create("of_branch", ("dev", branch.version))
+        record = run.execute()
+        error = record.items[f"{source.prefix}/a"].error
+        assert error is not None
+        assert (error.code, "branches" in error.message) == (14, True)
+        assert not any("dev" in path or path.startswith("tree") for path in files(copy))
+        with source.connect() as namespace:
+            # One that is created while the files are listed is left out.
+            table = namespace.tables.load(source.table("a"))
+            wanted = files_of(table.files(), origin.version)
+        kept = {path for path in wanted if path.startswith(("_refs/", "tree/"))}
+        assert kept == {"_refs/tags/first.json"}
+        origin.tags.delete("of_branch")
+        origin.branches.delete("dev")
+        assert counts_of(run.execute(verify="checksums")) == {"done": 2}
+        assert run.undo().state is State.UNDONE
+    assert files(copy) == {}
 
 
 @pytest.mark.slow

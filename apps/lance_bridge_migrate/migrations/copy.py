@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import json
 import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path as FilePath
+from typing import Any
 
 import lance
 from lance_namespace.errors import (
@@ -56,6 +58,8 @@ from .registration import NO_DATA, Candidate, EntryFacts, manage_versions, plan_
 from .verification import compare
 
 _VERSIONS = "_versions/"
+_TAGS = "_refs/tags/"
+_OF_BRANCHES = ("tree/", "_refs/branches/")
 _MANIFEST = re.compile(r"_versions/(\d+)\.manifest")
 _MAX_VERSION = 2**64 - 1
 """In Lance's second naming scheme, with 20 digits, manifest names count down from it."""
@@ -178,6 +182,7 @@ def _create(work: Work) -> Facts:
 
 def _copy(work: Work) -> Facts:
     table = load_own_table(work)
+    _require_no_branches(work)
     source = work.source_tables.load(work.item.source).files()
     target = table.files(write=True)
     wanted = files_of(source, CopyFacts.of(work.item).version)
@@ -196,6 +201,16 @@ def _copy(work: Work) -> Facts:
     )
     work.advance(rows=work.item.rows or 0)
     return {"rows_written": work.item.rows, "bytes_written": size, "bytes_after": size}
+
+
+def _require_no_branches(work: Work) -> None:
+    """Raise ConcurrentModification (14) if the source has branches since the plan was made."""
+    found = branches_of(_open_source(work))
+    if found:
+        raise ConcurrentModificationError(
+            f"The source of '{work.item.name}' has branches that were created after the plan was "
+            f"made ({first_names(sorted(found), _NAMES)}): delete them and resume, or plan again"
+        )
 
 
 def _check_undo(work: Work) -> None:
@@ -231,28 +246,45 @@ def _sizes(files: TableFiles) -> dict[str, int]:
 
 
 def files_of(source: TableFiles, version: int) -> dict[str, int]:
-    """Return the size of each file of a table by path, without manifests after a version.
+    """Return the size of each file to copy by path: those of a table up to a version.
 
-    Files that do not belong to the table are left out.
+    Manifests and tags of later versions are left out, and so are branches and files that do not
+    belong to the table.
 
     Raises:
         InvalidTableStateError: (19) a manifest cannot be read.
     """
     sizes = _sizes(source)
     own = itertools.chain.from_iterable(source.storage.files_of_table(source.location).own)
-    return {
-        path: sizes[path]
-        for path in own
-        if path in sizes and path != RESERVED_FILE and _is_wanted(path, version)
-    }
+    found = [path for path in own if path in sizes and _is_wanted(path, version)]
+    left_out = _tags_to_leave_out(source, found, version)
+    return {path: sizes[path] for path in found if path not in left_out}
 
 
 def _is_wanted(path: str, version: int) -> bool:
-    """Return False for later or unfinished manifests, and for hints of the latest version."""
+    """Return False for later or unfinished manifests, hints of the latest version, and branches."""
+    if path == RESERVED_FILE or path.startswith(_OF_BRANCHES):
+        return False
     if not path.startswith(_VERSIONS):
         return True
     match = _MANIFEST.fullmatch(path)
     return match is not None and _version_of(match[1]) <= version
+
+
+def _tags_to_leave_out(source: TableFiles, paths: Iterable[str], version: int) -> set[str]:
+    """Return the tags of later versions and of branches, and those that were just deleted."""
+    tags = [path for path in paths if path.startswith(_TAGS)]
+    with ThreadPoolExecutor(_THREADS) as pool:
+        contents = list(pool.map(source.read, tags))
+    return {
+        path
+        for path, content in zip(tags, contents, strict=True)
+        if content is None or not _is_tag_up_to(json.loads(content), version)
+    }
+
+
+def _is_tag_up_to(fields: Mapping[str, Any], version: int) -> bool:
+    return fields.get("branch") is None and int(fields["version"]) <= version
 
 
 def _version_of(digits: str) -> int:

@@ -13,6 +13,7 @@ import traceback
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -185,19 +186,31 @@ def each_file_by_itself(spark: Any) -> Iterator[None]:
 @contextmanager
 def interrupted(when: Callable[[], bool]) -> Iterator[None]:
     """Press Ctrl-C once something holds; the block must end by that."""
+    press = partial(os.kill, os.getpid(), signal.SIGINT)
+    with _once(when, press), pytest.raises(KeyboardInterrupt):
+        yield
+
+
+def jobs_cancelled(spark: Any, when: Callable[[], bool]) -> AbstractContextManager[None]:
+    """Cancel all jobs once something holds, as another user of the session does."""
+    return _once(when, spark.sparkContext.cancelAllJobs)
+
+
+@contextmanager
+def _once(when: Callable[[], bool], do: Callable[[], None]) -> Iterator[None]:
+    """Do something in another thread once something holds."""
     is_over = threading.Event()
 
-    def press() -> None:
+    def watch() -> None:
         while not is_over.wait(0.01):
             if when():
-                os.kill(os.getpid(), signal.SIGINT)
+                do()
                 return
 
-    thread = threading.Thread(target=press)
+    thread = threading.Thread(target=watch)
     thread.start()
     try:
-        with pytest.raises(KeyboardInterrupt):
-            yield
+        yield
     finally:
         is_over.set()
         thread.join()

@@ -28,6 +28,7 @@ from migrate.sparking import (
     again,
     failed,
     interrupted,
+    jobs_cancelled,
     moments,
     replaced,
 )
@@ -357,6 +358,22 @@ def test_ctrl_c_cancels_the_jobs_of_spark_and_the_next_run_continues(scene: Scen
         assert pq.read_table(place)["id"].sort().equals(rows["id"])
         assert run.undo().state is State.UNDONE
     assert not place.exists()
+
+
+@pytest.mark.slow
+def test_a_table_whose_job_others_cancel_fails_and_the_next_run_continues(scene: Scene) -> None:
+    rows = pa.table({"id": range(3_000_000)})
+    _made(scene, "t", rows=rows)
+    out = scene.directory / "parquet"
+    with exporting(scene) as run:
+        run.plan(include=[f"{scene.target}.*"], directory=str(out))
+        with jobs_cancelled(scene.spark, lambda: any(out.rglob("part-*.parquet"))):
+            record = run.execute()
+        assert counts_of(record) == {"failed": 1}
+        [message] = failed(record)
+        assert "its Spark job was cancelled" in message
+        assert failed(run.execute(verify="checksums")) == []
+        assert pq.read_table(out / scene.target / "t")["id"].sort().equals(rows["id"])
 
 
 @pytest.mark.slow

@@ -184,8 +184,9 @@ def test_a_table_that_no_credentials_are_given_for_is_not_declared(
     undone: bool,
 ) -> None:
     def refuse(_: Any, record: TableRecord, *, write: bool) -> Mapping[str, str]:
-        assert write
-        raise errors.PermissionDeniedError(f"no caller may write {record.location}")
+        raise errors.PermissionDeniedError(
+            f"no caller may {'write' if write else 'read'} {record.location}"
+        )
 
     def fail(change: str, moment: str) -> None:
         if (change, moment) == ("drop_table", "before") and not undone:

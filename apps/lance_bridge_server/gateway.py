@@ -357,9 +357,11 @@ class _Run:
         return lancedb.pages_by_name(method) if is_by_name else method
 
     def _declare(self) -> None:
-        """Declare a table at the location that a header gives.
+        """Declare a table at the location that a header gives, unless it is declared there.
 
         Raises:
+            TableAlreadyExistsError: (5) the mode is Create, and the table has data or another
+                location.
             InvalidInputError: (13) the mode allows an existing table, and it is at another
                 location.
         """
@@ -369,10 +371,22 @@ class _Run:
             namespace.declare_table(request)
         except TableAlreadyExistsError:
             if (fields.get("mode") or "create").lower() == "create":
-                raise
+                if not self._is_declared(request):
+                    raise
+                return  # CreateTable completes it, whichever client declared it
             found = namespace.describe_table(DescribeTableRequest(id=request.id)).location
             if locations.key(found or "") != locations.key(request.location or ""):
                 raise invalid(f"The table exists at {found}") from None
+
+    def _is_declared(self, request: DeclareTableRequest) -> bool:
+        """Return whether a table without data has the name and the location of a request."""
+        describe = DescribeTableRequest(id=request.id, check_declared=True, vend_credentials=False)
+        try:
+            found = self.namespace.describe_table(describe)
+        except LanceNamespaceError:
+            return False
+        is_there = locations.key(found.location or "") == locations.key(request.location or "")
+        return is_there and found.is_only_declared is True
 
     def respond(self, result: Any) -> Response:
         """Return the response for a client of the API."""

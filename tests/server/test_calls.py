@@ -309,6 +309,20 @@ def test_create_takes_location_and_properties_from_headers(
     assert place in refused(answer, 400, 13)
 
 
+def test_create_at_a_location_completes_a_declaration_that_only_it_may_take_over(
+    http: httpx.Client, tmp_path: Any
+) -> None:
+    headers = {"x-lance-table-location": str(tmp_path / "elsewhere")}
+    declare = {"location": headers["x-lance-table-location"]}
+    done(http.post(f"{TABLE}/declare", json=declare))
+    assert "declared" in refused(http.post(f"{TABLE}/declare", json=declare), 409, 5)
+    other = {"x-lance-table-location": str(tmp_path / "other")}
+    refused(send_rows(http, f"{TABLE}/create", headers=other), 409, 5)
+    made = done(send_rows(http, f"{TABLE}/create", headers=headers))
+    assert made["location"] == declare["location"]
+    assert done(http.post(f"{TABLE}/count_rows", json={})) == 3
+
+
 def test_headers_and_query_of_create_must_agree(http: httpx.Client) -> None:
     query = {"properties": json.dumps({"owner": "ada"})}
     headers = {"x-lance-table-properties": json.dumps({"owner": "eve"})}

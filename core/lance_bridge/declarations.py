@@ -7,6 +7,7 @@ other, so a declaration must block other writers while its creator may still be 
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from dataclasses import dataclass, field
@@ -34,14 +35,16 @@ class _Thread(threading.local):
 _thread = _Thread()
 
 
-def _caller() -> object | None:
-    """Return an object of the calling thread, or None if that does not identify the caller.
+def _caller() -> tuple[int, object] | None:
+    """Return what identifies the calling thread, or None if that does not identify the caller.
 
     LanceDB calls from a pool of threads that Python did not start, and a server runs the requests
     of many clients on a few threads: two writers can use the same thread.
     """
     is_foreign = isinstance(threading.current_thread(), threading._DummyThread)
-    return None if is_foreign or CALLER.get() is not None else _thread.token
+    if is_foreign or CALLER.get() is not None:
+        return None
+    return os.getpid(), _thread.token  # a forked child has a copy of its parent's object
 
 
 @dataclass
@@ -49,7 +52,7 @@ class Declarations:
     """The recent declarations of one namespace object. ``grace`` is in seconds."""
 
     grace: float
-    _made: dict[str, tuple[object | None, float]] = field(default_factory=dict)
+    _made: dict[str, tuple[tuple[int, object] | None, float]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def remember(self, record: TableRecord) -> None:

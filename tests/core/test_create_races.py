@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import os
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -14,7 +15,10 @@ import pyarrow as pa
 import pytest
 from lance_namespace import errors
 
+from lance_bridge.catalog import TableRecord
 from lance_bridge.credentials import Caller, acting_for
+from lance_bridge.declarations import DECLARED_AT, Declarations, now
+from lance_bridge.records import ENTRY_ID
 
 from .building import TABLE, count_rows, create
 from .memory_catalog import CAPABILITIES, MemoryNamespace, MemoryServer, Moment
@@ -159,3 +163,14 @@ def test_a_later_thread_does_not_repeat_the_declaration_of_one_that_ended(
         thread.join(30)
     assert len(set(numbers)) < 20
     assert len(refused) == 19
+
+
+def test_a_forked_child_does_not_repeat_its_parents_declaration() -> None:
+    declarations = Declarations(grace=60)
+    record = TableRecord(tuple(TABLE), properties={ENTRY_ID: "1", DECLARED_AT: now()})
+    declarations.remember(record)
+    assert declarations.may_repeat(record)
+    child = os.fork()
+    if child == 0:
+        os._exit(declarations.may_repeat(record))
+    assert os.waitpid(child, 0)[1] == 0

@@ -371,6 +371,31 @@ def test_a_table_that_is_deregistered_and_registered_keeps_an_unfinished_commit(
     assert versions(namespace) == [1, 2]
 
 
+@pytest.mark.parametrize("is_dropped", [False, True], ids=["deregister", "drop"])
+def test_a_removal_that_fails_keeps_a_commit_that_came_right_before_it(
+    namespace: MemoryNamespace, server: MemoryServer, is_dropped: bool
+) -> None:
+    create_managed(namespace)
+    other = another(namespace)
+    moments: list[str] = []
+
+    def fault(change: str, moment: str) -> None:
+        moments.append(f"{moment} {change}")
+        if moments == ["before alter_table"]:  # of the hold
+            append(other, 7)
+        if (change, moment) == ("drop_table", "before"):
+            raise errors.PermissionDeniedError("not yours")
+
+    server.fault = fault
+    with pytest.raises(errors.PermissionDeniedError, match="not yours"):
+        if is_dropped:
+            namespace.drop_table(api.DropTableRequest(id=TABLE))
+        else:
+            namespace.deregister_table(api.DeregisterTableRequest(id=TABLE))
+    assert state(server) == State(2, state(server).staged)
+    assert rows(namespace) == [0, 1, 2, 7]
+
+
 def test_a_registration_that_is_overwritten_keeps_an_unfinished_commit(
     namespace: MemoryNamespace, server: MemoryServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

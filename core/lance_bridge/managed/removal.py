@@ -51,30 +51,30 @@ def held_for_removal(table: EntryT) -> Iterator[EntryT]:
         ConcurrentModificationError: (14) other clients keep committing.
         ServiceUnavailableError: (17) or another error, as `settle_before_removal`.
     """
-    table = settle_before_removal(table)
-    held = _hold(table)
+    before, held = _hold(settle_before_removal(table))
     try:
         yield held
     except LanceNamespaceError:
-        _restore(held, table)
+        _restore(held, before)
         raise
 
 
-def _hold(table: EntryT) -> EntryT:
+def _hold(table: EntryT) -> tuple[EntryT, EntryT]:
+    """Hold a table; return it as it was right before, with others' latest commit, and as held."""
     for _ in range(_ATTEMPTS):
         try:
             state = table.managed
         except InvalidTableStateError:
-            return table  # an entry that cannot be read takes no commit
+            return table, table  # an entry that cannot be read takes no commit
         if state is None:
-            return table
+            return table, table
         try:
-            return compare_and_set.swap(table, state.hold(state.other)).reloaded()
+            return table, compare_and_set.swap(table, state.hold(state.other)).reloaded()
         except ConcurrentModificationError:
             table = settle_before_removal(table.reloaded())
         except PermissionDeniedError as error:
             logger.info("%s is removed without a hold: %s", table.name, error)
-            return table
+            return table, table
     raise concurrent_modification(table.path)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYetError
 from dataclasses import replace
@@ -371,9 +372,16 @@ def test_a_table_that_is_deregistered_and_registered_keeps_an_unfinished_commit(
     assert versions(namespace) == [1, 2]
 
 
-@pytest.mark.parametrize("is_dropped", [False, True], ids=["deregister", "drop"])
+@pytest.mark.parametrize(
+    "remove",
+    [
+        lambda ns: ns.deregister_table(api.DeregisterTableRequest(id=TABLE)),
+        lambda ns: ns.drop_table(api.DropTableRequest(id=TABLE)),
+    ],
+    ids=["deregister", "drop"],
+)
 def test_a_removal_that_fails_keeps_a_commit_that_came_right_before_it(
-    namespace: MemoryNamespace, server: MemoryServer, is_dropped: bool
+    namespace: MemoryNamespace, server: MemoryServer, remove: Callable[[MemoryNamespace], Any]
 ) -> None:
     create_managed(namespace)
     other = another(namespace)
@@ -388,10 +396,7 @@ def test_a_removal_that_fails_keeps_a_commit_that_came_right_before_it(
 
     server.fault = fault
     with pytest.raises(errors.PermissionDeniedError, match="not yours"):
-        if is_dropped:
-            namespace.drop_table(api.DropTableRequest(id=TABLE))
-        else:
-            namespace.deregister_table(api.DeregisterTableRequest(id=TABLE))
+        remove(namespace)
     assert state(server) == State(2, state(server).staged)
     assert rows(namespace) == [0, 1, 2, 7]
 

@@ -65,18 +65,6 @@ def test_the_same_request_again_is_answered_as_before(namespace: MemoryNamespace
     assert rows(namespace, HOME) == rows(namespace, OTHER) == AFTER
 
 
-def test_the_same_request_again_after_a_later_commit_has_an_unknown_outcome(
-    namespace: MemoryNamespace,
-) -> None:
-    create_managed(namespace, HOME, OTHER)
-    entries = stage_all(namespace, HOME, OTHER)
-    create_all(namespace, entries)
-    insert(namespace, OTHER)
-    with pytest.raises(OutcomeUnknownError, match="version 2"):
-        create_all(namespace, entries)
-    assert (numbers(namespace, HOME), numbers(namespace, OTHER)) == ([1, 2], [1, 2, 3])
-
-
 def test_an_outcome_stays_whose_record_cannot_be_removed(
     namespace: MemoryNamespace, server: MemoryServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

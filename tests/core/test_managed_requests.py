@@ -10,7 +10,6 @@ from lance_namespace import errors
 from lance_namespace_urllib3_client.models import VersionRange
 
 from lance_bridge.catalog import LATEST
-from lance_bridge.errors import OutcomeUnknownError
 from lance_bridge.managed_state import State
 from lance_bridge.storage import manifests
 
@@ -57,39 +56,6 @@ def test_the_same_request_again_is_no_conflict(
     effects = len(server.effects)
     assert commit(namespace, version, str(staged)) == first
     assert len(server.effects) == effects
-
-
-def test_the_same_request_again_after_a_later_commit_has_an_unknown_outcome(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
-    create_managed(namespace)
-    version, staged = stage(namespace)
-    commit(namespace, version, str(staged))
-    append(namespace, 7)
-    effects = len(server.effects)
-    with pytest.raises(OutcomeUnknownError, match=r"version 2.*is unknown"):
-        commit(namespace, version, str(staged))
-    assert len(server.effects) == effects
-    assert rows(namespace) == [0, 1, 2, 7, 100]
-
-
-def test_the_same_request_that_another_attempt_overtakes_is_no_conflict(
-    namespace: MemoryNamespace, server: MemoryServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The other attempt ends after this one has read the entry."""
-    create_managed(namespace)
-    version, staged = stage(namespace)
-    read, first = manifests.TableFiles.read, []
-
-    def be_overtaken_and_read(files: manifests.TableFiles, path: str) -> bytes | None:
-        if path.endswith(staged.name):
-            monkeypatch.setattr(manifests.TableFiles, "read", read)
-            first.append(commit(namespace, version, str(staged)))
-        return read(files, path)
-
-    monkeypatch.setattr(manifests.TableFiles, "read", be_overtaken_and_read)
-    assert [commit(namespace, version, str(staged))] == first
-    assert state(server).version == 2
 
 
 @pytest.mark.parametrize(

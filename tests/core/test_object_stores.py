@@ -20,8 +20,6 @@ from lance_namespace import errors
 from lance_namespace_urllib3_client import models
 from servers.objectstore import MotoServer
 
-from lance_bridge.errors import OutcomeUnknownError
-
 from .building import BUCKET, DATASET, TABLE, at, count_rows, create, stream
 from .managing import MANAGED
 from .memory_catalog import CAPABILITIES, MemoryNamespace, MemoryServer
@@ -159,29 +157,6 @@ def test_a_staged_manifest_becomes_the_next_version(
     assert count_rows(on_s3, TABLE) == 4
     assert opened(on_s3, moto).version == 2
     assert len(keys(on_s3, moto, "_versions")) == 2
-
-
-@pytest.mark.parametrize("managed", [False, True])
-def test_the_same_creation_again_is_known_by_its_e_tag(
-    on_s3: MemoryNamespace, server: MemoryServer, moto: MotoServer, managed: bool
-) -> None:
-    """The store computes ETags from the content, and the staged manifest is gone."""
-    server.capabilities = replace(CAPABILITIES, no_alter="", no_rename="")
-    create(on_s3, TABLE, properties={"managed_by": "impl"} if managed else {})
-    (version, staged), (_, other) = stage(on_s3, moto), stage(on_s3, moto)
-    heads = [moto.client.head_object(Bucket=BUCKET, Key=key) for key in (staged, other)]
-    request, lost = (
-        creation(version, staged, manifest_size=each["ContentLength"], e_tag=each["ETag"])
-        for each in heads
-    )
-    first = on_s3.create_table_version(request)
-    append(on_s3)
-    assert on_s3.create_table_version(request) == first
-    with pytest.raises(errors.LanceNamespaceError) as caught:
-        on_s3.create_table_version(lost)
-    assert isinstance(caught.value, OutcomeUnknownError | errors.ConcurrentModificationError)
-    assert numbers(on_s3) == [1, 2, 3]
-    assert count_rows(on_s3, TABLE) == 5
 
 
 def test_a_version_of_another_e_tag_is_not_created(

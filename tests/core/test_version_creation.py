@@ -15,7 +15,6 @@ import pytest
 from lance_namespace import errors
 
 from lance_bridge.dataset.history import versions
-from lance_bridge.errors import OutcomeUnknownError
 from lance_bridge.storage.manifests import Scheme, TableFiles, VersionDirectory, name_of
 from lance_bridge.storage.staging import Staged
 from lance_bridge.storage.store import TableStorage
@@ -70,62 +69,6 @@ def test_the_same_creation_again_is_answered_alike(namespace: MemoryNamespace) -
     staged.write_bytes(content)
     again = namespace.create_table_version(creation(TABLE, version, staged))
     assert again == first
-    assert numbers(namespace) == [1, 2]
-
-
-@pytest.mark.parametrize("later", [0, 1])
-@pytest.mark.parametrize("with_size", [False, True])
-def test_a_creation_again_without_the_staged_manifest_has_an_unknown_outcome(
-    namespace: MemoryNamespace, later: int, with_size: bool
-) -> None:
-    """It is no conflict: a caller could repeat a change that was made."""
-    build(namespace, 1)
-    version, staged = stage(namespace)
-    size = staged.stat().st_size
-    request = creation(TABLE, version, staged, manifest_size=size if with_size else None)
-    namespace.create_table_version(request)
-    for _ in range(later):
-        append(namespace)
-    with pytest.raises(OutcomeUnknownError, match=r"version 2.*is unknown") as caught:
-        namespace.create_table_version(request)
-    assert caught.value.code == errors.ErrorCode.SERVICE_UNAVAILABLE
-    assert numbers(namespace) == list(range(1, 3 + later))
-
-
-def test_a_creation_that_certainly_lost_is_a_conflict(namespace: MemoryNamespace) -> None:
-    build(namespace, 1)
-    version, staged = stage(namespace)
-    _, other = stage(namespace)
-    size = other.stat().st_size
-    namespace.create_table_version(creation(TABLE, version, other))
-    with pytest.raises(errors.ConcurrentModificationError, match="next version is 3"):
-        namespace.create_table_version(creation(TABLE, version, staged))
-    staged.unlink()
-    with pytest.raises(errors.ConcurrentModificationError, match="from another manifest"):
-        namespace.create_table_version(creation(TABLE, version, staged, manifest_size=size + 1))
-    with pytest.raises(errors.ConcurrentModificationError, match="next version is 3"):
-        namespace.create_table_version(creation(TABLE, 4, staged))
-    assert numbers(namespace) == [1, 2]
-
-
-def test_a_creation_that_another_attempt_overtakes_is_not_refused(
-    namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The other attempt ends right before this one reads the staged manifest."""
-    build(namespace, 1)
-    version, staged = stage(namespace)
-    request = creation(TABLE, version, staged)
-    read = TableFiles.read
-
-    def be_overtaken_and_read(files: TableFiles, path: str) -> bytes | None:
-        if path.endswith(staged.name):
-            monkeypatch.setattr(TableFiles, "read", read)
-            namespace.create_table_version(request)
-        return read(files, path)
-
-    monkeypatch.setattr(TableFiles, "read", be_overtaken_and_read)
-    with pytest.raises(OutcomeUnknownError):
-        namespace.create_table_version(request)
     assert numbers(namespace) == [1, 2]
 
 
@@ -275,25 +218,3 @@ def test_pylance_commits_through_the_namespace(
     assert dataset(namespace).to_table()["a"].to_pylist() == [1, 2, 7]
     assert lance.dataset(namespace_client=managed, table_id=TABLE, version=2).count_rows() == 4
     assert not server.fault
-
-
-class Repeating(Managed):
-    """Sends every creation of a version twice, as an HTTP client does whose reply was lost."""
-
-    def create_table_version(
-        self, request: api.CreateTableVersionRequest
-    ) -> api.CreateTableVersionResponse:
-        super().create_table_version(request)
-        return super().create_table_version(request)
-
-
-def test_pylance_finds_its_commit_whose_outcome_is_unknown(
-    namespace: MemoryNamespace, request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
-    create(namespace, TABLE)
-    repeating = Repeating(uri=request.node.nodeid, root=str(tmp_path / "lake"))
-    more = pa.table({"a": [7]})
-    made = lance.write_dataset(more, namespace_client=repeating, table_id=TABLE, mode="append")
-    assert made.version == 2
-    assert numbers(namespace) == [1, 2]
-    assert dataset(namespace).to_table()["a"].to_pylist() == [0, 1, 2, 7]

@@ -163,19 +163,16 @@ def prepare(table: TableEntry, staged: Staged) -> CatalogCommit:
         InvalidInputError: (13) the manifest does not exist, or is not of this version.
         InvalidTableStateError: (19) the table refuses commits, because of such versions; or the
             record of a batch that it is part of is missing.
-        OutcomeUnknownError: (17) as `staging.is_created`.
         UnsupportedOperationError: (0) metadata is given.
     """
     staging.refuse_metadata(table.path, staged)
     staging.require_scheme(table.path, staged, Scheme.V2)
-    table, directory = _load(table)
+    table = compare_and_set.await_free(recovery.settle(table))
+    state = table.managed_state()
+    directory = managed_directory(table, write=True)
     name = directory.name_of_staged(staged.manifest_path)
     path = directory.within(name)
     data = directory.files.read(path)
-    if data is None:
-        # Another attempt of this request may have committed since the entry was read.
-        table, directory = _load(table.reloaded())
-    state = table.managed_state()
     new = State(staged.version, name)
     final = name_of(staged.version, Scheme.V2)
 
@@ -193,12 +190,7 @@ def prepare(table: TableEntry, staged: Staged) -> CatalogCommit:
             new,
         )
 
-    def is_committed() -> bool:
-        return staged.version <= state.version and staging.is_created(
-            table.path, directory, staged, final, data
-        )
-
-    if new == state.free() or is_committed():
+    if new == state.free() or _is_committed(directory, state, staged, data):
         # The same call again, after its reply was lost, is not a conflict.
         return commit(data or b"", exists=True)
     compare_and_set.require_free(table)
@@ -206,7 +198,7 @@ def prepare(table: TableEntry, staged: Staged) -> CatalogCommit:
     if ready is not table:
         table, state = ready, ready.managed_state()
         directory = managed_directory(table, write=True)
-        if is_committed():  # adopted: its writer died before
+        if _is_committed(directory, state, staged, data):  # adopted: its writer died before
             return commit(data or b"", exists=True)
     if staged.version > state.version + 1:
         out_of_band.quarantine(table)
@@ -222,7 +214,10 @@ def prepare(table: TableEntry, staged: Staged) -> CatalogCommit:
     return commit(checked, exists=False)
 
 
-def _load(table: TableEntry) -> tuple[TableEntry, ManagedDirectory]:
-    """Return the table and its versions after a batch, and a short hold, have ended."""
-    table = compare_and_set.await_free(recovery.settle(table))
-    return table, managed_directory(table, write=True)
+def _is_committed(
+    directory: ManagedDirectory, state: State, staged: Staged, data: bytes | None
+) -> bool:
+    if data is None or staged.version > state.version:
+        return False
+    final = directory.within(name_of(staged.version, Scheme.V2))
+    return data == directory.files.read(final)

@@ -63,8 +63,7 @@ class VersionOperations(Operations):
         """Make a staged manifest the next version.
 
         Raises: UnsupportedOperation, NamespaceNotFound, TableNotFound, InvalidInput,
-        ConcurrentModification, ServiceUnavailable (if an earlier attempt may have made it),
-        InvalidTableState, TableBranchNotFound.
+        ConcurrentModification, InvalidTableState, TableBranchNotFound.
         """
         table = self.tables.load_by_id(request.id)
         with track_client_commit(table.uri):

@@ -14,13 +14,7 @@ from lance_namespace.errors import ConcurrentModificationError
 from lance_namespace_urllib3_client.models import CreateTableVersionEntry
 
 from ..catalog import Path
-from ..errors import (
-    OutcomeUnknownError,
-    concurrent_modification,
-    display,
-    invalid,
-    unsupported,
-)
+from ..errors import concurrent_modification, display, invalid, unsupported
 from .manifest_content import version_inside
 from .manifests import Manifest, Scheme, VersionDirectory, discard, name_of
 
@@ -90,64 +84,27 @@ def prepare(table: Path, directory: VersionDirectory, staged: Staged) -> Commit:
         ConcurrentModificationError: (14) the version exists, or is not the next one.
         InvalidInputError: (13) the manifest does not exist, is of another version, or would be
             named in another scheme than those of the table.
-        OutcomeUnknownError: (17) as `is_created`.
         UnsupportedOperationError: (0) metadata is given, which a manifest cannot hold.
     """
     refuse_metadata(table, staged)
     wanted = Scheme.parse(staged.naming_scheme)
-    path = directory.within(directory.name_of_staged(staged.manifest_path))
-    # Before the listing: an attempt that deletes the staged manifest has created the version first.
-    data = directory.files.read(path)
+    staged_name = directory.name_of_staged(staged.manifest_path)
     present = directory.list()
     latest = present[-1] if present else None
     scheme = latest.scheme if latest else wanted or Scheme.V2
     require_scheme(table, staged, scheme)
+    path = directory.within(staged_name)
+    data = directory.files.read(path)
     name = name_of(staged.version, scheme)
+    exists = any(each.version == staged.version for each in present)
     expected = latest.version + 1 if latest else 1
-
-    def commit(content: bytes, *, exists: bool) -> Commit:
-        return Commit(table, directory, staged.version, name, path, content, exists)
-
-    exists = staged.version < expected and is_created(table, directory, staged, name, data)
-    if exists and data is None:
-        return commit(b"", exists=True)
-    if staged.version != expected and not exists:
-        raise conflict(table, staged.version, expected)
-    return commit(require_content(directory, path, staged, data), exists=exists)
-
-
-def is_created(
-    table: Path, directory: VersionDirectory, staged: Staged, name: str, data: bytes | None
-) -> bool:
-    """Return whether an earlier attempt of the same request created a version up to the latest.
-
-    If it did, it may have deleted the staged manifest. Then the ETag tells, in a store that
-    computes it from the content: the version's manifest is a copy of the staged one.
-
-    Args:
-        name: The file name of the version's manifest.
-        data: The content of the staged manifest, or None if it does not exist.
-
-    Raises:
-        ConcurrentModificationError: (14) the staged manifest does not exist, and had another size.
-        OutcomeUnknownError: (17) it does not exist, and an attempt may have created the version.
-    """
-    if data is not None:
-        return data == directory.files.read(directory.within(name))
-    found = directory.find(staged.version)
-    if found is not None and staged.manifest_size not in (None, found.size):
-        raise ConcurrentModificationError(
-            f"Version {staged.version} of table '{display(table)}' was created from another "
-            "manifest"
-        )
-    e_tag = _normalize_e_tag(staged.e_tag)
-    if found is not None and e_tag and e_tag == _normalize_e_tag(found.e_tag):
-        return True
-    raise OutcomeUnknownError(
-        f"Whether version {staged.version} of table '{display(table)}' was created from "
-        f"{staged.manifest_path[:300]!r} is unknown: the version is not a new one, and no manifest "
-        "is staged there. Check the version's transaction before you repeat the change"
-    )
+    if staged.version != expected:
+        # A repeated call whose first reply was lost is not a conflict.
+        is_same = exists and data == directory.files.read(directory.within(name))
+        if data is None or not is_same:
+            raise conflict(table, staged.version, expected)
+    checked = require_content(directory, path, staged, data)
+    return Commit(table, directory, staged.version, name, path, checked, exists)
 
 
 def refuse_metadata(table: Path, staged: Staged) -> None:

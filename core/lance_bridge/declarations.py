@@ -7,13 +7,12 @@ other, so a declaration must block other writers while its creator may still be 
 
 from __future__ import annotations
 
-import os
 import threading
 import time
-from dataclasses import dataclass, field
 
 from .catalog import RESERVED_PREFIX, TableRecord
 from .credentials import CALLER
+from .forks import restart_in_children
 from .records import ENTRY_ID
 
 DECLARED_AT = RESERVED_PREFIX + "declared_at"
@@ -35,25 +34,31 @@ class _Thread(threading.local):
 _thread = _Thread()
 
 
-def _caller() -> tuple[int, object] | None:
-    """Return what identifies the calling thread, or None if that does not identify the caller.
+def _caller() -> object | None:
+    """Return an object of the calling thread, or None if that does not identify the caller.
 
     LanceDB calls from a pool of threads that Python did not start, and a server runs the requests
     of many clients on a few threads: two writers can use the same thread.
     """
     is_foreign = isinstance(threading.current_thread(), threading._DummyThread)
-    if is_foreign or CALLER.get() is not None:
-        return None
-    return os.getpid(), _thread.token  # a forked child has a copy of its parent's object
+    return None if is_foreign or CALLER.get() is not None else _thread.token
 
 
-@dataclass
 class Declarations:
-    """The recent declarations of one namespace object. ``grace`` is in seconds."""
+    """The recent declarations of one namespace object. ``grace`` is in seconds.
 
-    grace: float
-    _made: dict[str, tuple[tuple[int, object] | None, float]] = field(default_factory=dict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    A forked child has none: it must not repeat a declaration of its parent.
+    """
+
+    def __init__(self, grace: float) -> None:
+        self.grace = grace
+        self.restart_in_child()
+        restart_in_children(self)
+
+    def restart_in_child(self) -> None:
+        """Implement `Restartable`."""
+        self._made: dict[str, tuple[object | None, float]] = {}
+        self._lock = threading.Lock()
 
     def remember(self, record: TableRecord) -> None:
         """Record a declaration of this thread, before the catalog is called."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import http.client
 import io
 import logging
-import os
 import re
 import socket
 import threading
@@ -33,6 +32,8 @@ from tenacity import (
 )
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+
+from lance_bridge.forks import restart_in_children
 
 from .config import UnityConfig
 from .errors import ErrorReply, LostReply
@@ -77,8 +78,13 @@ class Client:
         self._config = config
         self._login = Login(config)
         self._timeout = (config.connect_timeout, config.read_timeout)
+        self.restart_in_child()
+        restart_in_children(self)
+
+    def restart_in_child(self) -> None:
+        """Implement `Restartable`: on a shared connection, a process could read another's reply."""
         self._lock = threading.Lock()
-        self._session: tuple[int, requests.Session] | None = None
+        self._session: requests.Session | None = None
 
     def get(self, path: str, query: Mapping[str, str] | None = None) -> Json:
         """Send a GET request; retried within the configured limits."""
@@ -119,8 +125,8 @@ class Client:
         """Close connections; the next request opens new ones."""
         with self._lock:
             session, self._session = self._session, None
-        if session is not None and session[0] == os.getpid():
-            session[1].close()
+        if session is not None:
+            session.close()
 
     def _send_with_retries(self, request: _Request, may: Callable[[BaseException], bool]) -> Json:
         retrying = Retrying(
@@ -177,11 +183,10 @@ class Client:
         return _parse_json(response, change=change)
 
     def _connections(self) -> requests.Session:
-        """Return the session of this process: after a fork, a shared one would mix up replies."""
         with self._lock:
-            if self._session is None or self._session[0] != os.getpid():
-                self._session = (os.getpid(), new_session())
-            return self._session[1]
+            if self._session is None:
+                self._session = new_session()
+            return self._session
 
 
 def _may_retry_read(error: BaseException) -> bool:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import logging
-import os
 import struct
 import threading
 import time
-import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,6 +24,7 @@ from thrift.Thrift import TApplicationException, TException
 from thrift.transport.TTransport import TTransportException
 
 from lance_bridge.errors import OutcomeUnknownError
+from lance_bridge.forks import restart_in_children
 
 from ..endpoint import Endpoint, Failover
 from .connection import Connection, open_connection
@@ -79,7 +78,7 @@ class ClientPool:
         self._tls = tls_context(config)
         self._generation = 0
         self._start()
-        _pools.add(self)
+        restart_in_children(self)
 
     def __repr__(self) -> str:
         return f"ClientPool({self.describe()})"
@@ -183,7 +182,8 @@ class ClientPool:
         self._idle: deque[Connection] = deque()
         self._failover = Failover(self._endpoints)
 
-    def _restart_in_child(self) -> None:
+    def restart_in_child(self) -> None:
+        """Implement `lance_bridge.forks.Restartable`."""
         # The parent still uses these connections: two processes on one would mix up replies.
         # Closing the child's copies of the descriptors does not affect the server.
         inherited = self._idle
@@ -340,14 +340,3 @@ def _final_error(
 
 def _causes(failed: _AttemptFailed) -> str:
     return "; ".join(f"{endpoint}: {fault.text}" for endpoint, fault in failed.faults)
-
-
-_pools: weakref.WeakSet[ClientPool] = weakref.WeakSet()
-
-
-def _after_fork_in_child() -> None:
-    for pool in list(_pools):
-        pool._restart_in_child()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)

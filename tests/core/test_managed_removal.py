@@ -1,4 +1,4 @@
-"""Implementation-managed tables: what becomes of the latest version when the entry is removed."""
+"""Implementation-managed tables: the latest version after the entry is removed."""
 
 from __future__ import annotations
 

@@ -132,7 +132,15 @@ def test_secrets_are_referred_to() -> None:
 
 
 @pytest.mark.parametrize(
-    "key", ["token", "password", "auth.password", "secret_access_key", "storage.aws_session_token"]
+    "key",
+    [
+        "token",
+        "password",
+        "auth.password",
+        "secret_access_key",
+        "storage.aws_session_token",
+        "storage.azure_sas_key",
+    ],
 )
 def test_a_secret_among_the_values_is_refused(key: str, tmp_path: Path) -> None:
     values = load(SMALL)

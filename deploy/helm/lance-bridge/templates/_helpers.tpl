@@ -58,11 +58,11 @@ httpGet:
 {{ toYaml .settings }}
 {{- end }}
 
-{{/* Fails if a property of a catalog is a secret, which a ConfigMap is no place for. */}}
+{{/* Fails if the name of a catalog's property is that of a secret: secrets do not belong in a ConfigMap. */}}
 {{- define "lance-bridge.refuseSecrets" -}}
 {{- range $name, $catalog := .Values.config.catalogs }}
 {{- range $key, $value := $catalog }}
-{{- if regexMatch "(^|[._-])(aws_)?(password|token|secret|secret_access_key|session_token|client_secret|account_key)$" $key }}
+{{- if regexMatch "(^|[._-])(password|token|secret|access_key|account_key|sas_key|master_key)$" $key }}
 {{- fail (printf "config.catalogs.%s.%s is a secret: give it by secretEnvironment" $name $key) }}
 {{- end }}
 {{- end }}

@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.errors import PySparkException
 
-from lance_bridge.errors import LanceNamespaceError, invalid
+from lance_bridge.errors import LanceNamespaceError, invalid, is_panic
 
 from ..addresses import CatalogAddress
 from ..redaction import redact_logs
@@ -73,7 +73,9 @@ def respond(call: Mapping[str, Any], parts: Sequence[bytes]) -> tuple[Answer, Pa
         return {"answer": _operation(op)(catalog, args)}, []
     except (LanceNamespaceError, PySparkException) as error:
         return error_fields(error), []
-    except Exception as error:
+    except BaseException as error:
+        if not isinstance(error, Exception) and not is_panic(error):
+            raise
         logger.exception("Call %s failed", op)
         return error_fields(error), []
 

@@ -37,6 +37,25 @@ def options(catalog: CatalogAddress, **asked: dict[str, Any]) -> dict[str, str]:
     return {key: json.dumps(value) for key, value in texts.items()}
 
 
+def test_a_panic_of_lance_is_a_response(
+    catalog: CatalogAddress, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class PanicException(BaseException):
+        """As PyO3 names its own."""
+
+    PanicException.__module__ = "pyo3_runtime"
+
+    def fail(*_: object) -> dict[str, Any]:
+        raise PanicException("index out of bounds")
+
+    monkeypatch.setitem(service._OPERATIONS, "load_table", fail)
+    address = {"name": catalog.name, "properties": dict(catalog.properties)}
+    answer, parts = service.respond({"op": "load_table", "args": {}, "catalog": address}, [])
+    assert answer["error"]["code"] == 18
+    assert "index out of bounds" in answer["error"]["message"]
+    assert parts == []
+
+
 def plan(
     catalog: CatalogAddress, scan: dict[str, Any] | None = None, **args: Any
 ) -> tuple[dict[str, Any], list[bytes]]:

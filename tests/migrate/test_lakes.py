@@ -220,6 +220,24 @@ def test_iceberg_is_caught_up_with_by_its_snapshots(scene: Scene) -> None:
     _rounds(scene, ICEBERG)
 
 
+def _cutover_of_an_unchanged_source(scene: Scene, lake: Lake) -> None:
+    table = _made(scene, lake)
+    with scene.run("convert") as run:
+        _plan(run, scene, lake, table)
+        done(run)
+        plan_next(run, by="snapshot", switch_to="t")
+        done(run)
+        assert rows_of(scene.dataset("t").to_table()) == _rows(scene, table)
+
+
+def test_a_name_is_switched_to_an_unchanged_table_of_delta(scene: Scene) -> None:
+    _cutover_of_an_unchanged_source(scene, DELTA)
+
+
+def test_a_name_is_switched_to_an_unchanged_table_of_iceberg(scene: Scene) -> None:
+    _cutover_of_an_unchanged_source(scene, ICEBERG)
+
+
 def test_only_changes_are_read_where_the_format_has_them(scene: Scene) -> None:
     """Where Iceberg only appended, or Delta has a change data feed."""
     feed = replace(DELTA, properties=f"{DELTA.properties}, 'delta.enableChangeDataFeed' = 'true'")

@@ -52,6 +52,8 @@ def difference(spark: Any, source: SourceTable, since: int | None) -> Difference
     now = source.read(spark)
     if since is None:
         return Difference(now)
+    if since == source.snapshot:  # the formats refuse an empty range
+        return Difference(now.where("false"))
     before = source.model_copy(update={"snapshot": since}).read(spark)
     with spark_errors(f"The changes of '{source.name}' cannot be read"):
         find = _appended_rows if source.format == ICEBERG else _feed_rows

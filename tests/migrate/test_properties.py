@@ -15,6 +15,7 @@ from migrate.sparking import Died, dying_before
 from servers.glue_server import GlueServer
 from servers.hive_raw import MARKS, raw_client, raw_table
 
+from lance_bridge_hive.catalog import HiveCatalog
 from lance_bridge_migrate import Migrations, Record, State, verify
 
 pytestmark = pytest.mark.server
@@ -131,6 +132,28 @@ def test_where_entries_cannot_change_their_tables_are_blocked(
         plan = Run("properties", endpoints, migrations).plan(to="others")
     [item] = plan.items
     assert "no call that changes a table" in item.blockers[0].text
+
+
+def test_a_table_that_is_dropped_during_planning_is_blocked_alone(
+    hive: Place, lake: Path, migrations: Migrations, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hive.make_namespace()
+    register_rows(hive, "dropped", lake / "dropped.lance")
+    register_rows(hive, "kept", lake / "kept.lance")
+    load_ownership = HiveCatalog.load_ownership
+
+    def load(self: HiveCatalog, path: Any) -> Any:
+        if path[-1].endswith("dropped"):
+            with raw_client(port_of(hive)) as client:
+                client.drop_table(*path[-2:], False)
+        return load_ownership(self, path)
+
+    monkeypatch.setattr(HiveCatalog, "load_ownership", load)
+    with within(hive) as endpoints:
+        plan = Run("properties", endpoints, migrations).plan(**select(hive, to="others"))
+    [blocked] = plan.blocked
+    assert blocked.source == hive.table("dropped")
+    assert [item.source for item in plan.to_do] == [hive.table("kept")]
 
 
 def _managed(hive: Place, lake: Path) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import lance
 import lance_namespace as api
@@ -13,6 +14,7 @@ from lance_namespace.errors import (
     ConcurrentModificationError,
     InvalidInputError,
     InvalidTableStateError,
+    PermissionDeniedError,
 )
 from migrate.building import (
     Run,
@@ -32,6 +34,7 @@ from servers.hive_raw import raw_client
 
 from lance_bridge.testing.build import ipc
 from lance_bridge_migrate import Directory, Endpoints, Migrations, State, address_of
+from lance_bridge_migrate.migrations import register
 
 pytestmark = pytest.mark.server
 
@@ -110,6 +113,27 @@ def test_a_mixed_directory_has_each_table_once_and_none_that_was_deregistered(
     [left] = [item for item in plan.items if item.nothing_to_do]
     assert left.source == ("declared",)
     assert "no data" in left.nothing_to_do
+
+
+def test_a_table_that_may_not_be_read_is_blocked_alone(
+    hive: Place, lake: Path, migrations: Migrations, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(lake, "closed", "good")
+    children = register._children
+
+    def refuse_one(directory: Directory, location: str) -> Any:
+        if "closed" in location:
+            raise PermissionDeniedError(f"{location} may not be read")
+        return children(directory, location)
+
+    # Its mode would not stop root, who may run the tests.
+    monkeypatch.setattr(register, "_children", refuse_one)
+    with from_directory(lake, hive) as endpoints:
+        plan = Run("register", endpoints, migrations).plan(namespace=hive.namespace())
+    [blocked] = plan.blocked
+    assert blocked.source == ("closed",)
+    assert "may not be read" in blocked.blockers[0].text
+    assert ("good",) in [item.source for item in plan.to_do]
 
 
 def test_a_directory_in_an_object_store_is_registered(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from lance_namespace.errors import InvalidTableStateError
+from lance_namespace.errors import InvalidTableStateError, TableNotFoundError
 
 from lance_bridge.catalog import (
     IMPLEMENTATION,
@@ -129,7 +129,10 @@ def _item(entry: TableEntry, options: PropertiesOptions) -> Item:
         )
     if record.link_to:
         return item.with_problems(blocker(f"It is a link to {record.link_to}: change that table"))
-    ownership = dict(connection.catalog.load_ownership(record.path))
+    try:
+        ownership = dict(connection.catalog.load_ownership(record.path))
+    except TableNotFoundError as error:  # dropped since it was listed
+        return item.with_problems(blocker(str(error)))
     return item.model_copy(update={"facts": {**item.facts, "ownership": ownership}})
 
 

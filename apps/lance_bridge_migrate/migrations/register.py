@@ -12,13 +12,18 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path as FilePath
 from typing import Any
 
 import lance
 import obstore
-from lance_namespace.errors import InvalidTableStateError, TableNotFoundError
+from lance_namespace.errors import (
+    InvalidInputError,
+    InvalidTableStateError,
+    PermissionDeniedError,
+    TableNotFoundError,
+)
 from pydantic import Field
 
 from lance_bridge import location as locations
@@ -195,10 +200,13 @@ def _inspect(directory: Directory, found: DirectoryTable) -> DirectoryTable | No
     """Return a table with the state of its location, or None if it was deregistered."""
     if found.problem:
         return found
-    directories, files = _children(directory, found.location)
-    if _DEREGISTERED_FILE in files:
-        return None
-    has_versions = "_versions" in directories and directory.storage.has_dataset(found.location)
+    try:
+        directories, files = _children(directory, found.location)
+        if _DEREGISTERED_FILE in files:
+            return None
+        has_versions = "_versions" in directories and directory.storage.has_dataset(found.location)
+    except (InvalidInputError, PermissionDeniedError) as error:
+        return replace(found, problem=str(error))
     return DirectoryTable(
         found.names,
         found.location,

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from lance_namespace.errors import ConcurrentModificationError
+from lance_namespace.errors import ConcurrentModificationError, InvalidInputError
 
 from lance_bridge.errors import invalid
 from lance_bridge.user_files import MIGRATIONS, default_directory
@@ -41,7 +41,9 @@ class Migrations:
     def get(self, id: str) -> Migration:
         """Return a stored migration. Raises InvalidInput (13): it does not exist."""
         migration = Migration(self._directory(id))
-        if not (migration.directory / _PLAN).exists():
+        with file_errors(self.directory):
+            exists = (migration.directory / _PLAN).exists()
+        if not exists:
             raise invalid(
                 f"There is no migration '{id}' in {self.directory}: see `lance-bridge migrate list`"
             )
@@ -52,8 +54,8 @@ class Migrations:
         with file_errors(self.directory):
             if not self.directory.exists():
                 return []
-            found = (each.name for each in self.directory.iterdir() if (each / _PLAN).exists())
-            return sorted(found)
+            found = (each for each in self.directory.iterdir() if _ID.fullmatch(each.name))
+            return sorted(each.name for each in found if (each / _PLAN).exists())
 
     def _directory(self, id: str) -> Path:
         if not _ID.fullmatch(id):
@@ -69,8 +71,13 @@ class Migration:
 
     def plan(self) -> Plan:
         """Return the plan. Raises InvalidInput (13): the file is not a plan."""
+        path = self.directory / _PLAN
         with file_errors(self.directory):
-            return Plan.from_json((self.directory / _PLAN).read_bytes())
+            content = path.read_bytes()
+        try:
+            return Plan.from_json(content)
+        except InvalidInputError as error:
+            raise invalid(f"{path}: {error}") from error
 
     def record(self) -> Record:
         """Return the current record. Raises InvalidTableState (19): the journal is damaged."""

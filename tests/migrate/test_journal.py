@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import threading
 from pathlib import Path
@@ -224,6 +225,12 @@ def test_migrations_are_listed_and_others_are_not_found(tmp_path: Path) -> None:
     for wrong in ("other", "../x", "", "a/b"):
         with pytest.raises(InvalidInputError, match="migration"):
             kept.get(wrong)
+    directory = kept.get(made[0].id).directory
+    shutil.copytree(directory, directory.with_name(f"{directory.name}.bak"))
+    assert kept.ids() == sorted(each.id for each in made), "the name of the copy is no identifier"
+    (directory / "plan.json").write_text('{"format": 2}')
+    with pytest.raises(InvalidInputError, match=f"^{directory}/plan.json: "):
+        kept.get(made[0].id).plan()
 
 
 def test_a_directory_that_cannot_be_written_is_reported(tmp_path: Path) -> None:

@@ -150,6 +150,9 @@ def test_the_result_is_posted_at_the_end_and_a_failure_of_that_is_no_failure(
     shown = run(*again, "--when-done-url", url).stderr
     assert "127.0.0.1 did not answer: " in shown
     assert "s3cr3t" not in shown
+    shown = run(*again, "--when-done-url", f"{url}ü").stderr
+    assert "127.0.0.1 was not called: percent-encode the characters" in shown
+    assert "s3cr3t" not in shown
     assert "http://" in run(*again, "--when-done-url", "ftp://x/y", code=2).stderr
 
 

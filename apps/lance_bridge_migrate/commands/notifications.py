@@ -64,6 +64,10 @@ def post_result(url: str, record: Record) -> None:
     except urllib.error.HTTPError as error:
         error.close()
         raise ServiceUnavailableError(f"{host} answered with status {error.code}") from error
+    except UnicodeEncodeError as error:
+        raise ServiceUnavailableError(
+            f"{host} was not called: percent-encode the characters of the URL that are not ASCII"
+        ) from error
     except (OSError, HTTPException) as error:
         reason = getattr(error, "reason", None) or type(error).__name__
         raise ServiceUnavailableError(f"{host} did not answer: {reason}") from error

@@ -46,6 +46,19 @@ def test_a_configuration_that_cannot_be_used_opens_no_audit_log(tmp_path: Path) 
     assert not log.exists()
 
 
+@pytest.mark.parametrize("text", [None, "not PEM"])
+def test_a_wrong_ca_file_of_a_provider_is_named(tmp_path: Path, text: str | None) -> None:
+    ca_file = tmp_path / "ca.pem"
+    if text is not None:
+        ca_file.write_text(text)
+    settings = {
+        "catalogs": {"files": {"impl": "dir", "root": str(tmp_path)}},
+        "authentication": [{**OIDC, "ca_file": str(ca_file)}],
+    }
+    with pytest.raises(InvalidInputError, match=f"ca_file {ca_file} cannot be used: "):
+        gateway_from_source(SettingsSource(overrides=settings))
+
+
 def test_the_smallest_file_listens_on_this_machine_alone(tmp_path: Path) -> None:
     settings = read(CATALOGS, tmp_path)
     [listener] = settings.listeners

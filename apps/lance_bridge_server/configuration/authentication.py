@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from lance_bridge.config import Seconds
+from lance_bridge.errors import invalid
 
 from ..authentication.api_keys import ApiKeys
 from ..authentication.certificates import ClientCertificates, GroupsField, NameField
@@ -75,7 +76,7 @@ class OidcSettings(Settings):
     """How users sign in to the catalog page at this provider; if unset, they cannot."""
 
     def make(self) -> OidcTokens:
-        """Return the authenticator. The provider is not called yet."""
+        """Return the authenticator; no call is made. Raises InvalidInput (13): a bad ca_file."""
         return self._tokens(self._keys(), self.audiences)
 
     def make_login(self) -> ProviderLogin | None:
@@ -87,7 +88,11 @@ class OidcSettings(Settings):
 
     def _keys(self) -> ProviderKeys:
         lifetimes = KeyLifetimes(self.refresh, self.cooldown, self.keep, self.timeout)
-        return ProviderKeys(self.issuer, self.discovery, lifetimes, self.ca_file)
+        try:
+            return ProviderKeys(self.issuer, self.discovery, lifetimes, self.ca_file)
+        except OSError as error:  # also of TLS
+            reason = error.strerror or type(error).__name__
+            raise invalid(f"ca_file {self.ca_file} cannot be used: {reason}") from error
 
     def _tokens(self, keys: ProviderKeys, audiences: list[str]) -> OidcTokens:
         return OidcTokens(

@@ -254,6 +254,24 @@ def test_broken_changes_keep_the_policies_before(
     assert authorizer.problem is None
 
 
+def test_a_directory_that_became_unreadable_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.cedar").write_text("permit(principal, action, resource);")
+    authorizer = CedarAuthorizer(tmp_path, check_seconds=0)
+
+    def refuse(path: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    # Its mode would not stop root, who may run the tests.
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    for _ in range(2):
+        assert authorizer.check(BOB, "query_table", TABLE).allowed
+        assert authorizer.problem == f"{tmp_path} cannot be read: Permission denied"
+    with pytest.raises(InvalidInputError, match="cannot be read: Permission denied"):
+        CedarAuthorizer(tmp_path)
+
+
 def _replace(file: Path, text: str) -> None:
     new = file.with_suffix(".new")
     new.write_text(text)

@@ -130,6 +130,8 @@ def test_unknown_names_and_options_are_refused(method: str, options: dict[str, s
 
 class Denying(AllowAll):
     def __init__(self, reason: str) -> None:
+        if not reason:
+            raise ValueError("reason is empty")
         self.reason = reason
 
 
@@ -140,6 +142,8 @@ def test_packages_bring_authorizers(monkeypatch: pytest.MonkeyPatch) -> None:
     assert getattr(made, "reason") == "closed"  # noqa: B009 - its class is imported twice
     with pytest.raises(InvalidInputError, match="'denying'"):
         make_authorizer("denying", {})
+    with pytest.raises(InvalidInputError, match="'denying': reason is empty"):
+        make_authorizer("denying", {"reason": ""})
 
 
 def test_the_command_explains(tmp_path: Path) -> None:

@@ -40,9 +40,9 @@ def make_authorizer(method: str, options: Mapping[str, Any]) -> Authorizer:
         raise invalid(f"Unknown authorization method '{method}': use one of {known}")
     try:
         return found[method].load()(**options)  # type: ignore[no-any-return]  # by its contract
-    except ImportError as error:
+    except (ImportError, AttributeError) as error:
         raise unsupported(f"Authorization '{method}' cannot be loaded: {error}") from error
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         raise invalid(f"Authorization '{method}': {error}") from error
 
 

@@ -43,11 +43,14 @@ def policy_files(path: Path) -> list[Path]:
     """Return the file, or the policy files in the directory, sorted by name.
 
     Raises:
-        PolicyError: The directory has none.
+        PolicyError: The directory has none, or cannot be read.
     """
-    if not path.is_dir():
-        return [path]
-    found = sorted(each for each in path.iterdir() if each.suffix == SUFFIX)
+    try:
+        if not path.is_dir():
+            return [path]
+        found = sorted(each for each in path.iterdir() if each.suffix == SUFFIX)
+    except OSError as error:
+        raise PolicyError(f"{path} cannot be read: {error.strerror}") from error
     if not found:
         raise PolicyError(f"{path} has no file *{SUFFIX}")
     return found

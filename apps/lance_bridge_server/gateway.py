@@ -13,7 +13,9 @@ from lance_namespace import DeclareTableRequest, DescribeTableRequest, LanceName
 from lance_namespace.errors import (
     ErrorCode,
     LanceNamespaceError,
+    ServiceUnavailableError,
     TableAlreadyExistsError,
+    ThrottlingError,
     UnauthenticatedError,
 )
 from starlette.datastructures import State
@@ -364,6 +366,8 @@ class _Run:
                 location.
             InvalidInputError: (13) the mode allows an existing table, and it is at another
                 location.
+            ServiceUnavailableError: (17) the catalog or the storage is unavailable; likewise
+                ThrottlingError (21).
         """
         namespace, fields = self.namespace, self.call.fields
         request = as_model(DeclareTableRequest, {key: fields.get(key) for key in _DECLARED})
@@ -383,6 +387,8 @@ class _Run:
         describe = DescribeTableRequest(id=request.id, check_declared=True, vend_credentials=False)
         try:
             found = self.namespace.describe_table(describe)
+        except (ServiceUnavailableError, ThrottlingError):
+            raise
         except LanceNamespaceError:
             return False
         is_there = locations.key(found.location or "") == locations.key(request.location or "")

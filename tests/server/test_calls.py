@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
+from lance_namespace.errors import ServiceUnavailableError
 from server.http_requests import ROWS, done, ipc, refused, send_rows
 
 from lance_bridge_server.authorization import AllowAll, Decision
@@ -323,6 +324,22 @@ def test_create_at_a_location_completes_a_declaration_that_only_it_may_take_over
     assert done(http.post(f"{TABLE}/count_rows", json={})) == 3
 
 
+def test_an_unknown_state_of_a_declared_table_is_not_an_existing_table(
+    http: httpx.Client, namespace: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    headers = {"x-lance-table-location": str(tmp_path / "elsewhere")}
+    declare = {"location": headers["x-lance-table-location"]}
+    done(http.post(f"{TABLE}/declare", json=declare))
+
+    def describe_table(_: Any) -> None:
+        raise ServiceUnavailableError("The storage does not respond")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(namespace, "describe_table", describe_table, raising=False)
+        refused(send_rows(http, f"{TABLE}/create", headers=headers), 503, 17)
+    done(send_rows(http, f"{TABLE}/create", headers=headers))
+
+
 def test_headers_and_query_of_create_must_agree(http: httpx.Client) -> None:
     query = {"properties": json.dumps({"owner": "ada"})}
     headers = {"x-lance-table-properties": json.dumps({"owner": "eve"})}
@@ -371,6 +388,7 @@ def _new_type(data_type: Any) -> dict[str, Any]:
     [
         ("query", {"vector": [], "k": 1, "full_text_query": _multi_match(5)}),
         ("query", {"vector": [], "k": 1, "full_text_query": _multi_match({"word": 5})}),
+        ("query", {"vector": [], "k": 1, "full_text_query": _multi_match([5, 5])}),
         ("alter_columns", _new_type({"type": []})),
         ("alter_columns", _new_type({"type": {"type": "utf8"}})),
         ("alter_columns", _new_type({"type": "struct", "fields": [1]})),

@@ -80,11 +80,11 @@ def _match_queries(several: Fields) -> list[Fields]:
     columns = several["columns"]
     rest = {name: several[name] for name in ("operator",) if name in several}
     boosts = several.get("boost") or [1.0] * len(columns)
-    if not isinstance(boosts, list):
+    if not isinstance(boosts, list) or len(boosts) != len(columns):
         raise invalid("The `boost` of multi_match must be a list, with a number for each column")
     return [
         {"column": column, "terms": several.get("query"), "boost": boost, **rest}
-        for column, boost in zip(columns, boosts, strict=False)
+        for column, boost in zip(columns, boosts, strict=True)
     ]
 
 

@@ -46,6 +46,14 @@ def served(tmp_path: Path) -> Any:
     return namespace, cedar(tmp_path, POLICIES), tmp_path / "audit.jsonl"
 
 
+def test_a_line_that_a_crash_damaged_is_left_out(tmp_path: Path) -> None:
+    file = tmp_path / "audit.jsonl"
+    file.write_text('{"n": 1}\n{"n": 2}\n{"torn": {"n": 3}\n{"n": 4}\n')
+    log = open_audit_log(file)
+    assert log.last_lines(3) == [{"n": 4}, {"n": 2}]
+    log.close()
+
+
 def test_a_read_has_a_line_for_its_decision(served: Any) -> None:
     namespace, authorizer, file = served
     with clients(namespace, authorizer, audit=open_audit_log(file)) as client_of:

@@ -90,7 +90,7 @@ class AuditLog:
     def last_lines(self, count: int) -> list[dict[str, Any]]:
         """Return the last lines of the file, latest first, or an empty list if there is no file.
 
-        Only the last 256 KiB of the file are read.
+        Only the last 256 KiB of the file are read. Lines that a crash damaged are left out.
 
         Raises:
             ServiceUnavailableError: (17) the file cannot be read.
@@ -106,7 +106,8 @@ class AuditLog:
             raise ServiceUnavailableError("The audit log cannot be read") from error
         # The first line may lack its start, and the last one may not be complete yet.
         whole = [each for each in lines[1 if start else 0 :] if each.endswith(b"\n")]
-        return [json.loads(each) for each in reversed(whole[-count:])]
+        found = (_parse(each) for each in reversed(whole[-count:]))
+        return [each for each in found if each is not None]
 
     def _try_write(self, line: Mapping[str, Any]) -> bool:
         try:
@@ -120,6 +121,15 @@ class AuditLog:
         """Close the file."""
         for handler in self._logger.handlers:
             handler.close()
+
+
+def _parse(line: bytes) -> dict[str, Any] | None:
+    """Return a line, or None if a crash left only a part of it."""
+    try:
+        found: dict[str, Any] = json.loads(line)
+    except ValueError:
+        return None
+    return found
 
 
 def open_audit_log(

@@ -20,6 +20,7 @@ from .authentication.oidc import OidcTokens
 from .configuration.authentication import OidcSettings
 from .configuration.settings import ServerSettings
 from .monitoring.health import probe
+from .secret_values import SECRETS
 
 
 def check(
@@ -41,7 +42,7 @@ def check(
             asked["issuer", method.issuer] = partial(_fetch_keys, method.make())
     problems = _run_all(asked, seconds)
     return [
-        {"type": kind, "name": name, "problem": redact(problems[kind, name])}
+        {"type": kind, "name": name, "problem": redact(SECRETS.hide(problems[kind, name]))}
         for kind, name in asked
     ]
 

@@ -18,6 +18,7 @@ from typing import Any
 import httpx
 import pytest
 import yaml
+from lance_namespace import LanceNamespace
 from servers.glue_server import ROLE, GlueServer
 from servers.metastores import Metastores
 from servers.objectstore import REGION
@@ -27,7 +28,10 @@ import lance_bridge
 from lance_bridge.namespace import LanceBridgeNamespace
 from lance_bridge.registry import implementation
 from lance_bridge_server.authentication.key_file import ApiKeyFile
+from lance_bridge_server.check import check
+from lance_bridge_server.configuration.settings import ServerSettings
 from lance_bridge_server.operations import OPERATIONS
+from lance_bridge_server.secret_values import SECRETS
 
 from .authenticated import serve
 from .http_requests import ARROW, ROWS, done, ipc
@@ -236,3 +240,20 @@ def _use_tables(everything: Everything) -> dict[str, dict[str, str]]:
         )
         found[catalog] = described.get("storage_options", {})
     return found
+
+
+def test_a_check_hides_the_secrets_of_its_catalogs() -> None:
+    secret = "hunter22-of-a-check"
+
+    class Failing(LanceNamespace):
+        def namespace_id(self) -> str:
+            return "failing"
+
+        def list_namespaces(self, _: Any) -> Any:
+            raise ValueError(f"login failed with {secret}")
+
+    SECRETS.add([secret])
+    settings = ServerSettings.model_validate({"catalogs": {"prod": {"impl": "x.Failing"}}})
+    [found] = check(settings, {"prod": Failing()}, 5.0)
+    assert "login failed with" in found["problem"]
+    assert secret not in found["problem"]

@@ -13,8 +13,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from lance_namespace.errors import ServiceUnavailableError
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from lance_bridge.errors import first_line
 from lance_bridge.names import written
 
 from . import jobs
@@ -55,13 +59,22 @@ class SparkMaintenance:
 
 @contextmanager
 def open_session(catalog: str, properties: Mapping[str, str]) -> Iterator[SparkMaintenance]:
-    """Start Spark on this machine for one catalog, and stop it at the end of the block."""
+    """Start Spark on this machine for one catalog, and stop it at the end of the block.
+
+    Raises:
+        ServiceUnavailableError: (17) Spark did not start.
+    """
     name = "catalog" if "." in catalog else catalog
     # Workers need the packages of this process; by default Spark runs the python3 on the path.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     progress = {"spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower()}
     builder: Any = SparkSession.builder
-    session = builder.master("local[*]").config(map={**_SETTINGS, **progress}).getOrCreate()
+    try:
+        session = builder.master("local[*]").config(map={**_SETTINGS, **progress}).getOrCreate()
+    except (PySparkException, Py4JError) as error:
+        raise ServiceUnavailableError(
+            f"Spark did not start ({first_line(error)}): it needs Java 17 or later, see JAVA_HOME"
+        ) from error
     try:
         # A configured catalog is found by name; given properties override its own.
         session.conf.set(f"{CATALOG_SETTINGS}{name}.impl", catalog)

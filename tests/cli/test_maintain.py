@@ -167,6 +167,18 @@ def test_spark_compacts(lake: Lake) -> None:
 
 @pytest.mark.spark
 @pytest.mark.slow
+def test_spark_without_java_is_reported(lake: Lake, tmp_path: Path) -> None:
+    environment = {**os.environ, "JAVA_HOME": str(tmp_path)}
+    command = ["maintain", "compact", "prod", in_fragments(lake), "--spark"]
+    done = program(*command, environment=environment)
+    assert done.returncode == 1
+    assert "Spark did not start" in done.stderr
+    assert "JAVA_HOME" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.spark
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_spark_cleans_up_and_builds_an_index_of_a_catalog_that_is_not_configured(
     lake: Lake,

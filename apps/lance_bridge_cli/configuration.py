@@ -122,8 +122,12 @@ def set_properties(
             )
         _check_catalog(name, {k: v for k, v in {**before, **given}.items() if v is not None})
         config_file.change(path, name, given)
-    keys = ", ".join(given)
-    print_result(output, f"{name}: {keys} set in {path}", {"catalog": name, "set": list(given)})
+    done = {
+        "set": [key for key, value in given.items() if value is not None],
+        "unset": [key for key, value in given.items() if value is None],
+    }
+    text = "; ".join(f"{', '.join(keys)} {verb}" for verb, keys in done.items() if keys)
+    print_result(output, f"{name}: {text} in {path}", {"catalog": name, **done})
 
 
 @app.command()

@@ -52,7 +52,8 @@ def test_the_first_change_makes_the_file_private(config: Path) -> None:
 def test_config_set_keeps_comments_and_other_catalogs(config: Path) -> None:
     config.write_text(WITH_COMMENTS)
     run("config", "set", "prod", "uri=thrift://new:9083", "root=/data: 1")
-    run("config", "set", "prod", "--unset", "catalog_levels")
+    shown = run("config", "set", "prod", "--unset", "catalog_levels").stdout
+    assert shown == f"prod: catalog_levels unset in {config}\n"
     run("config", "set", "third", "impl=glue", "region=eu-west-1")
     changed = WITH_COMMENTS.replace("//old", "//new").replace(
         "    catalog_levels: true\n", "    root: '/data: 1'\n"

@@ -141,11 +141,11 @@ def read_rows(
     return reader
 
 
-def parse_key_values(given: Sequence[str] | None) -> dict[str, str]:
-    """Return options of the form key=value as a mapping; exit if one has another form."""
+def parse_key_values(given: Sequence[str] | None, option: str = "--property") -> dict[str, str]:
+    """Return the values of an option, key=value, as a mapping; exit if one has another form."""
     split = [each.partition("=") for each in given or ()]
     if not all(key and equals for key, equals, _ in split):
-        raise usage_error("A property is given as key=value")
+        raise usage_error(f"{option} must be key=value")
     return {key: value for key, _, value in split}
 
 

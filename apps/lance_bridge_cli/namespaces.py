@@ -70,7 +70,7 @@ def create(
     request = api.CreateNamespaceRequest(
         id=parse_name(name),
         mode="ExistOk" if exist_ok else "Create",
-        properties=parse_key_values(settings) or None,
+        properties=parse_key_values(settings, "--set") or None,
     )
     with connected_or_federated(catalog, properties) as namespace:
         response = namespace.create_namespace(request)

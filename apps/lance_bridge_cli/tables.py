@@ -216,7 +216,7 @@ def register(
         id=parse_name(table),
         location=location,
         mode="Overwrite" if overwrite else "Create",
-        properties=parse_key_values(settings) or None,
+        properties=parse_key_values(settings, "--set") or None,
     )
     with connected_or_federated(catalog, properties) as namespace:
         registered = namespace.register_table(request).location or location

@@ -104,7 +104,9 @@ def execute(
         InvalidInputError: (13) items are blocked, or the migration was undone.
         ConcurrentModificationError: (14) another process runs it; or a source changed since the
             plan was made, so that nothing was started.
-        ServiceUnavailableError: (17) the journal cannot be written.
+        PermissionDeniedError: (15) a source may not be read, and this is the first run.
+        ServiceUnavailableError: (17) the journal cannot be written, or the source or the target
+            is unavailable; likewise UnauthenticatedError (16) and ThrottlingError (21).
         KeyboardInterrupt: Ctrl-C; the journal is complete.
     """
     with migration.journal() as journal:

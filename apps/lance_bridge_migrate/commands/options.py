@@ -15,7 +15,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from lance_bridge.user_files import MIGRATIONS, default_directory
-from lance_bridge_cli.common import OutputOption, parse_name, usage_error
+from lance_bridge_cli.common import OutputOption, Properties, parse_name, usage_error
 from lance_bridge_cli.output import Output
 
 from ..levels import Level
@@ -93,10 +93,6 @@ StateDirectory = Annotated[
 Parallelism = Annotated[
     int | None,
     typer.Option("--at-once", min=1, max=64, help="Tables to work on at the same time."),
-]
-Properties = Annotated[
-    list[str] | None,
-    typer.Option("--property", "-p", help="A property of the catalog: key=value. Repeatable."),
 ]
 SourceProperties = Annotated[
     list[str] | None,

@@ -66,7 +66,10 @@ def register(
         "make_namespaces": make_namespaces,
         **planning.selection,
     }
-    given = {k.removeprefix("storage."): v for k, v in parse_key_values(source_properties).items()}
+    given = {
+        k.removeprefix("storage."): v
+        for k, v in parse_key_values(source_properties, "--source-property").items()
+    }
     with connected(catalog, planning.properties) as target:
         with exit_on_error():
             source = migrations.Directory.at(directory, given)
@@ -257,17 +260,18 @@ def convert(
     options: dict[str, Any] = {
         "catalog": spark_catalog,
         "name": name,
-        "casts": parse_key_values(cast),
-        "renames": parse_key_values(rename_column),
+        "casts": parse_key_values(cast, "--cast"),
+        "renames": parse_key_values(rename_column, "--rename-column"),
         "vectors": {
-            key: _vector_length(key, value) for key, value in parse_key_values(vector).items()
+            key: _vector_length(key, value)
+            for key, value in parse_key_values(vector, "--vector").items()
         },
         "find_vectors": find_vectors,
         "count_rows": count,
         "ignore_statistics": ignore_statistics,
         "sort_by": sort_by or [],
         "indices": [_parse_index(each) for each in index or ()],
-        "properties": parse_key_values(table_property),
+        "properties": parse_key_values(table_property, "--table-property"),
         "data_storage_version": files.data_storage_version,
         "max_rows_per_file": files.max_rows_per_file,
         **into.as_options(),
@@ -276,7 +280,11 @@ def convert(
     if path is not None:
         if table is None:
             raise usage_error("--path needs --table, the name of the new table")
-        source = {"path": path, "format": format, "read_options": parse_key_values(read_option)}
+        source = {
+            "path": path,
+            "format": format,
+            "read_options": parse_key_values(read_option, "--read-option"),
+        }
         options["paths"] = [{**source, "table": table}]
     with connected(catalog, planning.properties) as target:
         tables_of = target if path is None else None

@@ -101,7 +101,9 @@ def reconnected(
             if SPARK in (plan.source.name, plan.target.name):
                 starting.enter_context(spark_log(migration.directory.parent.parent))
             one = stack.enter_context(
-                migration_type.connect_source(plan.source, parse_key_values(source))
+                migration_type.connect_source(
+                    plan.source, parse_key_values(source, "--source-property")
+                )
             )
             other = stack.enter_context(
                 migration_type.connect_target(plan.target, parse_key_values(target))

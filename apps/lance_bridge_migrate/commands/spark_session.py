@@ -36,7 +36,7 @@ def spark_session(
         namespace: A Hive Metastore whose tables Spark reads unless the settings name another.
         state: The state directory, which contains Spark's log.
     """
-    given = parse_key_values(settings.spark_conf)
+    given = parse_key_values(settings.spark_conf, "--spark-conf")
     uri = settings.metastore or (None if namespace is None else _metastore_uri(namespace))
     if uri is not None and (settings.metastore or not {_IMPLEMENTATION, _REMOTE} & set(given)):
         given |= {_IMPLEMENTATION: "hive", "spark.hadoop.hive.metastore.uris": uri}

@@ -16,7 +16,7 @@ class DefaultSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return what the source is called."""
+        """Return the name of the data source."""
         return "lance"
 
     def __new__(cls, options: dict[str, Any]) -> DataSource:  # type: ignore[misc] # not a subclass

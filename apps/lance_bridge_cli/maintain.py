@@ -134,7 +134,7 @@ def clean_up(
     properties: Properties = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Delete old versions, and files that no version names. Tagged and young versions stay.
+    """Delete old versions, and files that no version names. Tagged and recent versions stay.
 
     Example: lance-bridge maintain clean-up prod sales.orders --older-than 7d --dry-run
     """

@@ -58,7 +58,7 @@ class FederatedNamespace(LanceNamespace):
         else:
             children = {name: Child(name, source) for name, source in catalogs.items()}
         if not children:
-            raise invalid(f"impl={IMPL} needs one catalog at least")
+            raise invalid(f"impl={IMPL} needs at least one catalog")
         for name in children:
             check_catalog_name(name)
         self._children = dict(sorted(children.items()))
@@ -169,7 +169,7 @@ class FederatedNamespace(LanceNamespace):
     def list_namespaces(self, request: api.ListNamespacesRequest) -> api.ListNamespacesResponse:
         """List the names of child namespaces; those of the root are the catalogs.
 
-        A catalog that does not response is among them. Raises: NamespaceNotFound, InvalidInput.
+        A catalog that does not respond is among them. Raises: NamespaceNotFound, InvalidInput.
         """
         model = as_model(api.ListNamespacesRequest, request)
         if model.id:
@@ -217,7 +217,7 @@ class FederatedNamespace(LanceNamespace):
     def list_all_tables(self, request: api.ListTablesRequest) -> api.ListTablesResponse:
         """List the tables of all catalogs as identifiers joined with ``$``, by catalog.
 
-        A catalog that does not response is left out: the response's ``context`` has the key
+        A catalog that does not respond is left out: the response's ``context`` has the key
         ``unavailable.<catalog>``, whose value says why.
 
         Raises: InvalidInput.

@@ -98,7 +98,6 @@ class Metastore:
         self.release = release(version)
         self._directory = Path(directory).absolute() if directory is not None else None
         self._is_temporary = directory is None
-        self._requested_port = port
         self._port = port
         self._warehouse = warehouse
         self._extra_classpath = [str(entry) for entry in extra_classpath]
@@ -168,8 +167,8 @@ class Metastore:
         """Start it, and return after it has responded to a call.
 
         State from an earlier start in the same directory is kept. Raises MetastoreStartError
-        (DirectoryError if its directory cannot be used),
-        JavaNotFoundError, ArtifactsUnavailableError.
+        (DirectoryError if its directory cannot be used), JavaNotFoundError,
+        ArtifactsUnavailableError, or EmbeddedError if the guard process fails.
         """
         with self._lock:
             if self.is_running:

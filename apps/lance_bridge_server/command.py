@@ -41,7 +41,9 @@ def serve(
     ] = None,
     root: Annotated[
         str | None,
-        typer.Option(help="The one catalog is the root namespace, and not a child of it."),
+        typer.Option(
+            help="The only catalog: serve it as the root namespace, not as a child of it."
+        ),
     ] = None,
     host: Annotated[
         str | None, typer.Option(help="The address to listen at; 127.0.0.1 by default.")

@@ -25,7 +25,8 @@ def add(
     name: Annotated[str, typer.Argument(help="The principal that has the key.")],
     file: KeyFile,
     groups: Annotated[
-        list[str] | None, typer.Option("--group", "-g", help="A group of theirs. Repeatable.")
+        list[str] | None,
+        typer.Option("--group", "-g", help="A group of the principal. Repeatable."),
     ] = None,
     expires: Annotated[
         str | None, typer.Option("--expires", help="When it expires, such as 90d; never if unset.")

@@ -176,7 +176,7 @@ class Admission:
             raise TooManyRequestsError("Too many attempts to sign in have failed", wait)
 
     def count_failure(self, rate: str, address: str) -> None:
-        """Count a failed attempt to sign in."""
+        """Count a failed attempt to sign in. Raises ServiceUnavailable (17) as `RequestCounts`."""
         item = _parse(rate)
         self._counts.add(_counter_name("failures", rate, address), item.amount, item.get_expiry())
 

@@ -75,7 +75,7 @@ def _check_cast(function: str, expression: str) -> None:
         end = _end_of_call(expression, cast.end())
         named = _TYPE.search(expression, cast.end(), end)
         if named is None:
-            raise invalid(f"The second argument of {function} must be a type as a text")
+            raise invalid(f"The second argument of {function} must be a type as a string literal")
         size = prod(max(int(number), 1) for number in re.findall(r"\b\d+\b", named[1]))
         if "fixed" in named[1].lower() and size > MAX_FIXED_SIZE:
             raise invalid(

@@ -89,7 +89,7 @@ def test_a_catalog_itself_can_be_reached(namespace: FederatedNamespace) -> None:
 
 
 def test_a_federation_of_nothing_or_with_a_bad_name_is_refused() -> None:
-    with pytest.raises(InvalidInputError, match="one catalog at least"):
+    with pytest.raises(InvalidInputError, match="at least one catalog"):
         FederatedNamespace({})
     with pytest.raises(InvalidInputError, match="Catalog name 'a/b'"):
         FederatedNamespace({"a/b": Recorder()})

@@ -36,8 +36,9 @@ class Authorizer(Protocol):
         The decision must not depend on whether the object exists.
 
         Args:
-            operation: The name of the method of `lance_namespace.LanceNamespace`;
-                ``set_location`` or ``set_namespace_location`` for a location in the request.
+            operation: The name of a method of `lance_namespace.LanceNamespace`; ``set_location`` or
+                ``set_namespace_location`` for a location in the request; or a right of the health
+                page, one of `accesses.SERVER_RIGHTS`.
             path: The names down to the object; the root is empty.
             location: That location, which `lance_bridge.location` has checked.
         """

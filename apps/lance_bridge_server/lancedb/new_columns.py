@@ -32,7 +32,7 @@ def new_columns(body: bytes) -> dict[str, Any]:
     """Return the request fields that add the columns of a schema, given as an Arrow IPC stream.
 
     Raises:
-        InvalidInputError: (13) the body is not a schema.
+        InvalidInputError: (13) the body is not a schema, or a column may not be null.
         UnsupportedOperationError: (0) a column has metadata, or a type that no expression has.
     """
     try:

@@ -99,7 +99,7 @@ def type_from_json(data_type: Json) -> Json:
     """
     written = data_type.get("type", "")
     if not isinstance(written, str):
-        raise invalid("The `type` of a data_type must be a text")
+        raise invalid("The `type` of a data_type must be a string")
     name, *rest = written.split(":")
     if name == "dict":
         raise unsupported(

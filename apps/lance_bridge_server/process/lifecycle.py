@@ -74,7 +74,7 @@ class Lifecycle:
     def install(self, reload: Callable[[], Awaitable[None]]) -> None:
         """Handle this process's signals: SIGTERM, SIGINT and SIGHUP.
 
-        A second SIGTERM or SIGINT ends all requests immediately.
+        If the same signal, SIGTERM or SIGINT, comes again, all requests end immediately.
 
         Call in the event loop. Does nothing outside of the main thread.
         """

@@ -85,7 +85,10 @@ class HealthPages:
         if "catalog" in fields:  # continue in this catalog, with the next page of its tables
             catalogs = [each for each in catalogs if each == fields["catalog"]]
             if not catalogs:
-                raise PermissionDeniedError(f"{ui.principal.name} may not run the doctor on it")
+                name = fields["catalog"][:100]
+                raise PermissionDeniedError(
+                    f"{ui.principal.name} may not run the doctor on '{name}'"
+                )
         page = fields.get("page")
         parts = await together(*(self._diagnose(ui, each, page) for each in catalogs))
         return self._doctor_page(ui, catalogs, dict(zip(catalogs, parts, strict=True)))

@@ -169,7 +169,7 @@ class Merge:
         if not isinstance(on, (list, tuple)):
             return on
         if not on:
-            raise invalid("A merge needs a column at least to compare by: `on` is empty")
+            raise invalid("A merge needs at least one column to compare by: `on` is empty")
         return " AND ".join(self._equality(name) for name in on)
 
     def _equality(self, name: str) -> str:

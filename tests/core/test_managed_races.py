@@ -28,6 +28,7 @@ from lance_bridge.managed_state import State
 from lance_bridge.testing.build import ipc
 
 from .building import TABLE, create, stream
+from .forking import returns_in_child
 from .managing import (
     KEY,
     MANAGED,
@@ -104,7 +105,17 @@ def test_a_commit_that_takes_long_delays_another_for_a_bounded_time(
         outcomes = [type(each.exception()) for each in started]
     assert outcomes == [OSError if fails else type(None)] * 2
     with insert._commit_turn("file:///table"):
-        assert insert._turns["file:///table"].locked()
+        assert insert._commits.turns["file:///table"].locked()
+
+
+def test_a_forked_child_waits_for_no_commit_of_its_parent() -> None:
+    def commit() -> None:
+        with insert._commit_turn("file:///table"):
+            insert._let_refused_clients_commit("file:///table")
+
+    commits = insert._commits
+    with insert._commit_turn("file:///table"), commits.turns_lock, commits.refused_changed:
+        assert returns_in_child(commit, 5)
 
 
 def test_inserts_let_a_client_commit_that_was_refused(

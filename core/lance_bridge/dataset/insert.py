@@ -22,6 +22,7 @@ from lance_namespace.errors import (
 )
 
 from ..errors import LANCE_ERRORS, concurrent_modification, first_line, panics_as_errors
+from ..forks import restart_in_children
 from ..requests import Ref
 from ..table import Table, transaction_properties
 from .arrow_compat import empty_reader
@@ -33,8 +34,6 @@ ResultT = TypeVar("ResultT")
 _TURN_SECONDS = 10.0
 """How long to wait for a turn to commit. A commit without its turn is safe too. A turn can be long
 if the storage does not respond, and other operations should not wait for all of that time."""
-_turns: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
-_turns_lock = threading.Lock()
 
 _RETRY_SECONDS, _MOST_RETRY_SECONDS = 3.0, 10.0
 """How long commits of this process wait for clients to retry refused commits."""
@@ -146,8 +145,8 @@ def _commit_turn(uri: str) -> Iterator[None]:
     and retry for 30 seconds, with growing pauses. If the catalog holds the versions, an attempt
     takes several calls, and threads of one process would keep each other from committing.
     """
-    with _turns_lock:
-        turn = _turns.setdefault(uri, threading.Lock())
+    with _commits.turns_lock:
+        turn = _commits.turns.setdefault(uri, threading.Lock())
     is_mine = turn.acquire(timeout=_TURN_SECONDS)
     try:
         yield
@@ -169,8 +168,22 @@ class _RefusedClients:
     """The time until which this process commits without waiting for them."""
 
 
-_refused: dict[str, _RefusedClients] = {}
-_refused_changed = threading.Condition()
+class _Commits:
+    """The commits of this process to each table, by the table's URI."""
+
+    def __init__(self) -> None:
+        self.restart_in_child()
+        restart_in_children(self)
+
+    def restart_in_child(self) -> None:
+        """Implement `Restartable`: no thread that commits exists in the child."""
+        self.turns: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
+        self.turns_lock = threading.Lock()
+        self.refused: dict[str, _RefusedClients] = {}
+        self.refused_changed = threading.Condition()
+
+
+_commits = _Commits()
 
 
 @contextmanager
@@ -186,18 +199,20 @@ def track_client_commit(uri: str) -> Iterator[None]:
     except ConcurrentModificationError:
         _note_refusal(uri, time.monotonic() - started)
         raise
-    with _refused_changed:
-        if uri in _refused and _refused[uri].count:
-            _refused[uri].count -= 1
-            _refused_changed.notify_all()
+    with _commits.refused_changed:
+        if uri in _commits.refused and _commits.refused[uri].count:
+            _commits.refused[uri].count -= 1
+            _commits.refused_changed.notify_all()
 
 
 def _note_refusal(uri: str, seconds: float) -> None:
     now = time.monotonic()
-    with _refused_changed:
-        for each in [each for each, at in _refused.items() if now - at.last > _GIVEN_UP_SECONDS]:
-            del _refused[each]
-        clients = _refused.setdefault(uri, _RefusedClients())
+    with _commits.refused_changed:
+        for each in [
+            each for each, at in _commits.refused.items() if now - at.last > _GIVEN_UP_SECONDS
+        ]:
+            del _commits.refused[each]
+        clients = _commits.refused.setdefault(uri, _RefusedClients())
         clients.count, clients.last = clients.count + 1, now
         retry = min(_MOST_RETRY_SECONDS, _CALLS_OF_RETRY * seconds)
         clients.patience = max(_RETRY_SECONDS, retry)
@@ -205,11 +220,11 @@ def _note_refusal(uri: str, seconds: float) -> None:
 
 def _let_refused_clients_commit(uri: str) -> None:
     """Wait until refused clients have committed, then reserve as much time for this process."""
-    with _refused_changed:
-        clients, now = _refused.get(uri), time.monotonic()
+    with _commits.refused_changed:
+        clients, now = _commits.refused.get(uri), time.monotonic()
         if clients is None or not clients.count or now < clients.own_turn_ends:
             return
-        _refused_changed.wait_for(lambda: not clients.count, clients.patience)
+        _commits.refused_changed.wait_for(lambda: not clients.count, clients.patience)
         clients.count = 0
         clients.own_turn_ends = max(clients.own_turn_ends, 2 * time.monotonic() - now)
 

@@ -15,6 +15,7 @@ import pytest
 from lance_namespace import errors
 
 from lance_bridge.catalog import NamespaceRecord, TableRecord
+from lance_bridge.storage.manifests import TableFiles
 
 from .building import DATASET, TABLE, at, count_rows, create
 from .memory_catalog import MemoryCatalog, MemoryNamespace, MemoryServer, Moment
@@ -264,6 +265,23 @@ def test_a_clone_is_found_however_its_location_is_spelled(
     place = create(namespace, TABLE).location or ""
     lance.dataset(place).shallow_clone(str(tmp_path / "a b"), 1)
     put_lance_entry(server, "clone", location.format(place=tmp_path))
+    assert is_refused_for_a_clone(namespace)
+
+
+def test_an_entry_whose_manifest_is_removed_while_it_is_read_may_be_a_clone(
+    namespace: MemoryNamespace,
+    server: MemoryServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    place = create(namespace, TABLE).location or ""
+    lance.dataset(place).shallow_clone(str(tmp_path / "clone"), 1)
+    put_lance_entry(server, "clone", str(tmp_path / "clone"))
+    with monkeypatch.context() as patched:
+        patched.setattr(TableFiles, "read", lambda *_: None)
+        with pytest.raises(errors.LanceNamespaceError, match="was removed while it was read"):
+            namespace.drop_table(api.DropTableRequest(id=TABLE))
+    assert count_rows(namespace, TABLE) == 3
     assert is_refused_for_a_clone(namespace)
 
 

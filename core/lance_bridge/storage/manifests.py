@@ -345,6 +345,7 @@ class BaseLocations:
 
         Raises:
             PermissionDeniedError: (15), or another error of the storage.
+            ServiceUnavailableError: (17) the latest manifest was removed while it was read.
         """
         directory = VersionDirectory(TableFiles(storage, location))
         try:
@@ -355,7 +356,11 @@ class BaseLocations:
             if known is not None and known[0] == manifest:
                 return known[1]
             data = directory.files.read(directory.within(latest.name))
-            found = parse_manifest(data).base_paths if data is not None else ()
+            if data is None:  # a later version may exist, and use files of other tables
+                raise ServiceUnavailableError(
+                    f"The latest manifest of {location} was removed while it was read; retry"
+                )
+            found = parse_manifest(data).base_paths
         except (ValueError, InvalidTableStateError) as error:
             logger.debug("%s cannot be opened: %s", location, error)
             return ()

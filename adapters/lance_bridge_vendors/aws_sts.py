@@ -91,11 +91,14 @@ class SecurityTokenService:
             token_file: A file with a token in place of credentials.
 
         Raises:
-            ValueError: no region is configured.
+            ValueError: no region is configured, or AWS's configuration cannot be used.
         """
         self._endpoint, self._keys, self._token_file = endpoint, keys, token_file
         self.restart_in_child()
-        self._session: Any = boto3.Session(region_name=region)
+        try:
+            self._session: Any = boto3.Session(region_name=region)
+        except (boto.ProfileNotFound, boto.ConfigParseError) as error:
+            raise ValueError(f"AWS's configuration cannot be used: {error}") from error
         if not self._session.region_name:
             raise ValueError("set region: neither storage.aws_region nor the environment has one")
         self.region = str(self._session.region_name)

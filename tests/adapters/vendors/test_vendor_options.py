@@ -28,6 +28,13 @@ def test_a_missing_extra_is_named(
         kind(kind.options_type.model_validate(options), {})
 
 
+def test_a_wrong_profile_of_aws_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_PROFILE", "no-such-profile")
+    options = AwsOptions.model_validate({"role_arn": ARN})
+    with pytest.raises(ValueError, match=r"AWS's configuration cannot be used: .*no-such-profile"):
+        AwsVendor(options, {"aws_region": "eu-central-1"})
+
+
 @pytest.mark.parametrize("kind", [AwsVendor, AzureVendor, GoogleVendor])
 def test_no_option_is_a_secret_that_a_pickle_would_leave_out(kind: type[Vendor]) -> None:
     assert [each for each in kind.options_type.model_fields if is_secret_vendor_option(each)] == []

@@ -172,7 +172,7 @@ class UnityCatalog(Catalog):
                 found = next(self._client.pages(self._api_path("/", collection), key, query), None)
             if found is not None:
                 raise namespace_not_empty(
-                    full, f"it holds {collection}, such as {found.get('name')}"
+                    full, f"It holds {collection}, such as {found.get('name')}"
                 )
 
     def require_drop_permission(self, path: Path) -> None:

@@ -209,8 +209,11 @@ def translate_errors(
 def _to_error(error: ErrorReply, what: str) -> LanceNamespaceError:
     error_type = error.error_type
     if error_type is ServiceUnavailableError and error.change:
-        error_type = OutcomeUnknownError
-    return error_type(f"Unity Catalog refused to {what}: {error}{_hint(error)}")
+        return OutcomeUnknownError(
+            f"Unity Catalog failed to {what}, which may have happened or not: {error}{_hint(error)}"
+        )
+    verb = "failed" if error_type in (InternalError, ServiceUnavailableError) else "refused"
+    return error_type(f"Unity Catalog {verb} to {what}: {error}{_hint(error)}")
 
 
 def _hint(error: ErrorReply) -> str:

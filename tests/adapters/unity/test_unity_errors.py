@@ -112,7 +112,10 @@ def test_databricks_answer_to_a_bad_token_is_unauthenticated() -> None:
 
 @pytest.mark.parametrize("status", [500, 502, 503, 504])
 def test_a_failing_server_may_have_made_the_change(status: int) -> None:
-    assert type(raised(refused(status, "INTERNAL", change=True))) is OutcomeUnknownError
+    error = raised(refused(status, "INTERNAL", change=True))
+    assert type(error) is OutcomeUnknownError
+    assert "failed to do it, which may have happened or not" in str(error)
+    assert "Unity Catalog failed to do it" in str(raised(refused(status, "INTERNAL")))
 
 
 @pytest.mark.parametrize(

@@ -182,7 +182,9 @@ class HiveCatalog(SharedLocations):
 
     def _explain_failed_drop(self, path: Path, error: TException) -> None:
         if is_a(error, "InvalidOperationException"):
-            raise namespace_not_empty(path, text_of(error)) from error
+            hidden = len(path) == self._capabilities.levels and not self.list_tables(path)
+            hint = ". Drop the views lance_bridge_* that are left in it, in Hive" if hidden else ""
+            raise namespace_not_empty(path, f"{text_of(error)}{hint}") from error
         if is_a(error, _ABSENT):
             raise namespace_not_found(path) from error
         # Hive 2 and 3 raise a MetaException (null pointer) if the database does not exist.

@@ -68,13 +68,14 @@ class TableChanges:
             TableNotFoundError
         """
         path = record.path
+        reason = ""
         try:
             reason = self._parameter.find_problem(path, self._load)
             if not reason:
                 return PARAMETER
             self._records.check_support(path, self._load(path))
         except (InvalidTableStateError, UnsupportedOperationError) as error:
-            first = f"it {reason}, and " if isinstance(error, UnsupportedOperationError) else ""
+            first = f"it {reason}, and " if reason else ""
             raise unsupported(
                 f"The metastore cannot compare and set table '{display(path)}': {first}{error}"
             ) from error

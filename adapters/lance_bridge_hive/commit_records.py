@@ -204,7 +204,7 @@ class CommitRecords:
         try:
             token = self._token_at(path, records, wanted)
             if token is None:
-                with suppress(TException):  # another client has taken the number meanwhile
+                with suppress(TException):  # another client has taken the number
                     self._send(path, records, unchanged)
                 token = self._token_at(path, records, wanted)
         except (TException, LanceNamespaceError) as error:

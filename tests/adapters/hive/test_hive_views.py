@@ -86,3 +86,22 @@ def test_a_mark_with_spaces_is_no_mark(
     with pytest.raises(InvalidInputError, match="not a Lance table"):
         connected.describe_table([made, "t"])
     assert connected.all_tables([made]) == []
+
+
+def test_a_helper_view_that_was_left_is_named_when_it_keeps_a_database(
+    server: Metastore, connected: Calls, made: str, tmp_path: Path
+) -> None:
+    left = f"lance_bridge_{'0a' * 16}"
+    table = raw_table(made, left, str(tmp_path / "v"))
+    table.tableType = "VIRTUAL_VIEW"
+    table.viewOriginalText = table.viewExpandedText = "select 1"
+    table.sd.location = None
+    with raw_client(server.port) as client:
+        client.create_table(table)
+        with pytest.raises(NamespaceNotEmptyError, match=r"Drop the views lance_bridge_\*"):
+            connected.drop_namespace([made])
+        client.drop_table(made, left, False)
+    connected.declare_table([made, "t"])
+    with pytest.raises(NamespaceNotEmptyError) as raised:
+        connected.drop_namespace([made])
+    assert "views" not in str(raised.value)

@@ -188,12 +188,19 @@ def read_mapping(path: Path) -> dict[str, Any]:
     return content
 
 
-def property_texts(impl: str, properties: Mapping[Any, Any]) -> dict[str, str]:
-    """Convert booleans and numbers to strings."""
+def property_texts(name: str, properties: Mapping[Any, Any]) -> dict[str, str]:
+    """Convert booleans and numbers to strings.
+
+    Args:
+        name: The name of the catalog or of its implementation, for messages.
+
+    Raises:
+        InvalidInputError: (13) a key is not a string, or a value has another type.
+    """
     texts: dict[str, str] = {}
     for key, value in properties.items():
         if not isinstance(key, str) or not isinstance(value, str | bool | int | float):
-            raise invalid(f"impl={impl}: property {key!r} must be a string with a string value")
+            raise invalid(f"'{name}': property {key!r} must be a string, a boolean or a number")
         texts[key] = str(value).lower() if isinstance(value, bool) else str(value)
     return texts
 

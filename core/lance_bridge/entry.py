@@ -192,13 +192,13 @@ class TableEntry:
         """Return the state of an implementation-managed table.
 
         Raises:
-            InvalidInputError: (13) its storage manages the table.
+            InvalidInputError: (13) its storage, or another implementation, manages the table.
             InvalidTableStateError: (19) as `managed`.
         """
         if self.managed is None:
+            owner = "another implementation" if self.record.is_managed else "its storage"
             raise invalid(
-                f"The versions of table '{self.name}' are managed by its storage, not by its "
-                "catalog"
+                f"The versions of table '{self.name}' are managed by {owner}, not by its catalog"
             )
         return self.managed
 

@@ -221,6 +221,7 @@ class Table(TableEntry):
 
         Raises:
             UnsupportedOperationError: (0) the catalog cannot, or another implementation manages it.
+            InvalidInputError: (13) its namespace has a wrong value of `FOREIGN_COMMITS`.
             InvalidTableStateError: (19) as `latest_in_storage`.
             ConcurrentModificationError: (14) other clients keep changing the entry.
             TableNotFoundError: (4) the table was dropped concurrently.

@@ -114,6 +114,10 @@ def test_new_managed_tables_take_it_from_their_namespace(
         request = api.DescribeTableRequest(id=[*DATASET, name])
         found.append((namespace.describe_table(request).properties or {})[FOREIGN_COMMITS])
     assert found == ["adopt", "hide"]
+    server.namespaces[path] = NamespaceRecord(path, {FOREIGN_COMMITS: "ignore"})
+    create(namespace, TABLE)
+    with pytest.raises(errors.InvalidInputError, match="Namespace 'eu.shop.sales': "):
+        namespace.manage_table(TABLE)
 
 
 def test_an_unknown_value_in_an_entry_stops_writers_and_no_reader(

@@ -11,7 +11,14 @@ import lance_namespace as api
 import pytest
 from lance_namespace import errors
 
-from lance_bridge.catalog import GUARD, LATEST, MANAGED_BY, Capabilities, NamespaceRecord
+from lance_bridge.catalog import (
+    GUARD,
+    IMPLEMENTATION,
+    LATEST,
+    MANAGED_BY,
+    Capabilities,
+    NamespaceRecord,
+)
 from lance_bridge.entry import TableEntry
 from lance_bridge.errors import OutcomeUnknownError
 from lance_bridge.managed import compare_and_set
@@ -73,6 +80,16 @@ def test_to_manage_a_managed_table_changes_nothing(
 def test_to_release_a_table_of_the_storage_is_refused(namespace: MemoryNamespace) -> None:
     create(namespace, TABLE)
     with pytest.raises(errors.InvalidInputError, match="managed by its storage"):
+        namespace.release_table(TABLE)
+
+
+def test_a_table_of_another_implementation_is_named_as_such(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    create(namespace, TABLE)
+    record = server.tables[KEY]
+    server.tables[KEY] = record.with_properties({**record.properties, MANAGED_BY: IMPLEMENTATION})
+    with pytest.raises(errors.InvalidInputError, match="managed by another implementation"):
         namespace.release_table(TABLE)
 
 

@@ -15,7 +15,7 @@ from lance_namespace.errors import (
 
 from ..catalog import GUARD, MANAGED_BY
 from ..entry import EntryT, TableEntry
-from ..errors import concurrent_modification
+from ..errors import concurrent_modification, display, invalid
 from ..lost_replies import retry_after_readback
 from ..managed_state import State, as_managed, as_unmanaged
 from ..records import FOREIGN_COMMITS, ForeignCommits
@@ -61,7 +61,10 @@ def _with_inherited_policy(table: EntryT) -> EntryT:
     value = namespace.properties.get(FOREIGN_COMMITS)
     if value is None:
         return table
-    policy = ForeignCommits.parse(value).value
+    try:
+        policy = ForeignCommits.parse(value).value
+    except InvalidInputError as error:
+        raise invalid(f"Namespace '{display(table.path[:-1])}': {error}") from error
     return table.with_record(table.record.with_properties({**own, FOREIGN_COMMITS: policy}))
 
 

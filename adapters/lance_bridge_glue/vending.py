@@ -72,7 +72,7 @@ class StorageCredentials:
                 return None  # the table is about to be created
             raise PermissionDeniedError(
                 f"There are no credentials for the files of table '{display(record.path)}': Lake "
-                "Formation does not know the table. It may have been dropped meanwhile"
+                "Formation does not know the table. It may have been dropped concurrently"
             ) from safe_cause(error)
         return TableCredentials(
             self._options(

@@ -178,5 +178,5 @@ def translate_errors(what: str, sent: _BoundedRequest) -> Iterator[None]:
         raise _REFUSALS.to_error(what, sent.status, first_line(error)) from error
     except (KeyError, ValueError) as error:
         raise ServiceUnavailableError(
-            f"No {what}: Google's answer cannot be understood: {type(error).__name__}"
+            f"No {what}: Google's response cannot be parsed: {type(error).__name__}"
         ) from error

@@ -355,7 +355,7 @@ class Catalog(ABC):
         - The result is not empty. Core stores it in the entry under `GUARD`, and from then on
           `alter_table` and `rename_table` use it in every process.
 
-        Must be overridden unless `Capabilities.no_managed_tables`.
+        Must be overridden unless `Capabilities.no_managed_tables` or `Capabilities.no_alter`.
 
         Raises:
             TableNotFoundError: (4)

@@ -316,7 +316,7 @@ def _is_vendor_option(key: str, *, has_vendor: bool) -> bool:
 
 
 def _check_storage(impl: str, storage: Mapping[str, str]) -> None:
-    """Refuse what makes the object store panic: a line end in a key, an endpoint without a host."""
+    """Refuse empty values, and what makes the object store panic: line ends, bad endpoints."""
     for key, value in storage.items():
         problem = ""
         if not value.strip():

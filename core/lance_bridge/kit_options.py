@@ -64,7 +64,9 @@ def _parser(program: str) -> argparse.ArgumentParser:
         "default: a temporary directory",
     )
     _add_repeatable(
-        parser, "--storage-option", help="what Lance needs to read and write there and the tables"
+        parser,
+        "--storage-option",
+        help="a storage option for Lance, for the data root and the catalog's tables",
     )
     parser.add_argument(
         "--without",
@@ -84,14 +86,15 @@ def _parser(program: str) -> argparse.ArgumentParser:
         "such as 'rename or paging'",
     )
     parser.add_argument(
-        "--list-groups", action="store_true", help="list the groups of cases, and end"
+        "--list-groups", action="store_true", help="list the groups of cases, and exit"
     )
     parser.add_argument(
         "-o",
         "--output",
         choices=("text", "json"),
         default="text",
-        help="what the answer on standard output is; with json all else goes to standard error",
+        help="the format of the result on standard output; with json, all else goes to standard "
+        "error",
     )
     return parser
 

@@ -34,6 +34,7 @@ def connect(name: str, properties: Mapping[str, Any] | None = None, **more: Any)
     Raises:
         InvalidInputError: (13) no such catalog, or bad properties.
         UnsupportedOperationError: (0) an extra is not installed; the message has the command.
+        ServiceUnavailableError: (17) a catalog of pylance cannot use its storage.
     """
     given = _check_properties(name, properties, more)
     named = {} if is_implementation(name) else _named_catalogs()
@@ -56,6 +57,7 @@ def connect_configured(
     Raises:
         InvalidInputError: (13) no such implementation, or bad properties.
         UnsupportedOperationError: (0) an extra is not installed; the message has the command.
+        ServiceUnavailableError: (17) a catalog of pylance cannot use its storage.
     """
     stored = dict(entry)
     impl = stored.pop("impl")

@@ -23,7 +23,7 @@ CALLER: ContextVar[Caller | None] = ContextVar("lance_bridge_caller", default=No
 
 @contextmanager
 def acting_for(caller: Caller) -> Iterator[None]:
-    """Return credentials for a caller in the block, never with this process's own rights."""
+    """Run the block for a caller: credentials are then its own, never this process's."""
     token = CALLER.set(caller)
     try:
         yield

@@ -82,6 +82,7 @@ class VendedCredentials:
 
         Raises what `Vendor.vend` and `Catalog.vend_credentials` raise, and:
             PermissionDeniedError: (15) the location is inside no allowed root.
+            InvalidInputError: (13) no vendor is set for its store, or it is not a valid location.
             InvalidTableStateError: (19) it overlaps another table's.
         """
         source = self._source(record.location or "")
@@ -120,7 +121,10 @@ class VendedCredentials:
     def _vend(self, vendor: Vendor, record: TableRecord, grant: Grant) -> Mapping[str, str]:
         name = display(record.path)
         if grant.store not in vendor.stores:
-            raise invalid(f"Table '{name}' is on {grant.store}://, for which no vendor is set")
+            raise invalid(
+                f"Table '{name}' is on {grant.store}://, for which no vendor is set: set "
+                "credentials.<name>.vendor and credentials.<name>.prefix"
+            )
         # This process, and its callers without a server, can read all tables anyway.
         self._sharing.refuse_shared(record, chosen=grant.principal is not None)
         options = vendor.vend(grant)

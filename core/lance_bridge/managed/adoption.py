@@ -31,6 +31,7 @@ def adopt_next(table: EntryT) -> EntryT | None:
 
     Raises:
         ConcurrentModificationError: (14) another client commits, or holds the table.
+        InvalidTableStateError: (19) as `recovery.settle`.
     """
     table = recovery.settle(table)
     compare_and_set.require_free(table)

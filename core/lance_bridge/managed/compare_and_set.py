@@ -104,6 +104,9 @@ def held(
 
     Raises:
         ConcurrentModificationError: (14) another client commits, or holds the table.
+        InvalidTableStateError: (19) an interrupted rename left it under two names.
+        TableNotFoundError: (4) it was dropped concurrently.
+        OutcomeUnknownError: (17) as `swap`.
     """
     state = table.managed
     if state is None:

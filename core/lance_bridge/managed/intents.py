@@ -130,6 +130,7 @@ class Intent:
 
         Raises:
             OutcomeUnknownError: (17) the storage neither writes the outcome nor has one.
+            InvalidTableStateError: (19) the existing outcome cannot be read.
         """
         for _ in range(_ATTEMPTS):
             is_new = self.files.put_own(self._outcome_path, wanted.value.encode())

@@ -239,6 +239,7 @@ def quarantine(table: TableEntry) -> None:
 
     Raises:
         ConcurrentModificationError: (14) another client commits.
+        InvalidTableStateError: (19) as `recovery.settle`.
     """
     now = recovery.settle(table.reloaded())
     directory = managed_directory(now, write=True)

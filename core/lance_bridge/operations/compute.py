@@ -43,7 +43,10 @@ class ComputeOperations(Operations):
         if request.udtf_spec is not None:
             raise invalid(f"udtf_spec is not allowed with kind {_QUERY}")
         if request.auto_refresh:
-            raise unsupported("auto_refresh is not supported: nothing here watches the sources")
+            raise unsupported(
+                "auto_refresh is not supported: call RefreshMaterializedView when the sources have "
+                "changed"
+            )
         schema = _decode_schema(request.output_schema)
         made = worker.create_materialized_view(
             self,

@@ -49,6 +49,8 @@ def create(
         NamespaceNotEmptyError: (3) it is not empty and the mode is Overwrite.
         NamespaceNotFoundError: (1) its parent does not exist.
         InvalidInputError: (13) the root, or properties that the catalog refuses.
+        UnsupportedOperationError: (0) the catalog cannot create namespaces of this level, or cannot
+            hold the versions of tables.
     """
     if not path:
         raise invalid("The root namespace exists already and cannot be created")
@@ -154,6 +156,7 @@ def drop(
         InvalidTableStateError: (19) Cascade, and a table shares its location with another, or an
             entry cannot be read.
         InvalidInputError: (13) the root, or Cascade on a link.
+        UnsupportedOperationError: (0) the catalog cannot drop namespaces of this level.
     """
     if not path:
         raise invalid("The root namespace cannot be dropped")

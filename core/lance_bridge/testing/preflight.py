@@ -58,14 +58,14 @@ def check_levels(target: Target) -> None:
     outer = ".".join(noun.upper() for noun in nouns[:-1])
     if len(target.parent) == len(nouns) - 1:
         return
-    levels = f"tables of this catalog lie in a {nouns[-1]}"
+    levels = f"tables of this catalog are in a {nouns[-1]}"
     if not outer:
         raise PreflightError(
-            f"{levels}, which lies in no other namespace: leave out --parent", is_misuse=True
+            f"{levels}, which is in no other namespace: leave out --parent", is_misuse=True
         )
     given = f"not --parent {'.'.join(target.parent)}" if target.parent else "which is missing"
     raise PreflightError(
-        f"{levels}, which lies in a {nouns[-2]}: name an existing {nouns[-2]} to work under, with "
+        f"{levels}, which is in a {nouns[-2]}: name an existing {nouns[-2]} to work under, with "
         f"--parent {outer}, {given}",
         is_misuse=True,
     )
@@ -161,7 +161,7 @@ def _try_table(ns: CaseNamespace) -> None:
     except _FAILURES as error:
         raise PreflightError(
             f"the kit cannot read the table that it made at {location}: {error}\n"
-            "Name what that takes with --storage-option KEY=VALUE."
+            "Set the options that reading it requires with --storage-option KEY=VALUE."
         ) from error
 
 

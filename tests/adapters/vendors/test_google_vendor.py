@@ -137,8 +137,8 @@ def test_another_account_is_impersonated_and_its_token_says_when_it_ends(
         (EXCHANGE, 501, "", errors.UnsupportedOperationError, "sts_endpoint"),
         (EXCHANGE, 503, "", errors.ServiceUnavailableError, ""),
         (EXCHANGE, 400, refusal("invalid_request"), errors.InternalError, ""),
-        (EXCHANGE, 200, "<html>", errors.ServiceUnavailableError, "understood"),
-        (EXCHANGE, 200, "{}", errors.ServiceUnavailableError, "understood"),
+        (EXCHANGE, 200, "<html>", errors.ServiceUnavailableError, "parsed"),
+        (EXCHANGE, 200, "{}", errors.ServiceUnavailableError, "parsed"),
     ],
 )  # fmt: skip
 def test_what_google_refuses_is_an_error_of_its_own(

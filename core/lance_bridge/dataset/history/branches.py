@@ -79,6 +79,7 @@ def create(table: Table, name: str, source: Ref) -> None:
         TableBranchNotFoundError: (22) the source branch does not exist.
         TableVersionNotFoundError: (11) the source has no such version.
         InvalidInputError: (13) the name is not valid.
+        UnsupportedOperationError: (0) its storage does not manage the versions.
         InvalidTableStateError: (19) the table holds no data yet.
         ConcurrentModificationError: (14) files of such a branch exist, but the branch does not.
     """

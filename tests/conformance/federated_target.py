@@ -34,7 +34,8 @@ class FederatedTarget(Target):
         return FederatedNamespace({name: t.connect() for name, t in self._targets.items()})
 
     def lacks(self, need: str) -> str:
-        return self._inner.lacks(need)
+        # A gateway before the federation lacks a feature that the catalog has.
+        return super().lacks(need) if hasattr(self.features, need) else self._inner.lacks(need)
 
     def register_location(self, location: str) -> str:
         return self._inner.register_location(location)

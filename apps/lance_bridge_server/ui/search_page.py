@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -16,7 +16,7 @@ from lance_bridge_federated import FederatedNamespace, Scope, Search
 from ..errors import public_text
 from .addresses import address
 from .rendering import html_page
-from .ui_request import Part, UiRequest, as_part
+from .ui_request import Part, UiRequest, as_part, together
 from .visible_namespace import VisibleNamespace
 
 _SECONDS = 15.0
@@ -51,29 +51,37 @@ async def show_search(ui: UiRequest) -> Response:
     """Return the page of a search; without a word, only its form."""
     word = ui.text("q")
     scopes = _requested_scopes(ui)
-    results: Part[Results] = Part(Results())
-    if word:
-        catalogs = await _visible_catalogs(ui)
-        deadline = time.monotonic() + _SECONDS
-        search = Search(
-            {
-                name: partial(VisibleNamespace, ui, parent, deadline)
-                for name, parent in catalogs.items()
-            },
-            word,
-            scopes,
-        )
-        work = partial(_results_of, search, catalogs)
-        running = ui.gateway.work(ui.http, work, ui.http.state.operation, _SECONDS + _GRACE_SECONDS)
-        results = await as_part(running)
     return html_page(
         "search.html",
         section="Search",
         principal=ui.principal,
         word=word,
         scopes={each: each in scopes for each in Scope},
-        results=results,
+        results=await _search(ui, word, scopes) if word else Results(),
     )
+
+
+async def _search(ui: UiRequest, word: str, scopes: frozenset[Scope]) -> Results:
+    """Search all visible catalogs concurrently: a slow one does not delay or fail the others."""
+    catalogs = await _visible_catalogs(ui)
+    deadline = time.monotonic() + _SECONDS
+
+    def search_in(name: str, path: list[str]) -> Awaitable[Part[Results]]:
+        namespace = partial(VisibleNamespace, ui, path, deadline)
+        work = partial(_results_of, Search({name: namespace}, word, scopes), path)
+        operation = ui.http.state.operation
+        return as_part(ui.gateway.work(ui.http, work, operation, _SECONDS + _GRACE_SECONDS))
+
+    parts = await together(*(search_in(name, path) for name, path in catalogs.items()))
+    found, unavailable, unread = [], {}, 0
+    for name, part in zip(catalogs, parts, strict=True):
+        if part.error is not None:
+            unavailable[_shown(name)] = part.message
+            continue
+        found += part.value.found
+        unavailable |= part.value.unavailable
+        unread += part.value.unread
+    return Results(found[:_MOST_MATCHES], len(found) > _MOST_MATCHES, unavailable, unread)
 
 
 def _requested_scopes(ui: UiRequest) -> frozenset[Scope]:
@@ -89,15 +97,23 @@ async def _visible_catalogs(ui: UiRequest) -> dict[str, list[str]]:
     return {name: [name] for name in answer.namespaces}
 
 
-def _results_of(search: Search, catalogs: Mapping[str, list[str]]) -> Results:
-    matches = list(islice(search, _MOST_MATCHES + 1))
+def _results_of(search: Search, path: list[str]) -> Results:
+    """Run a search in one catalog, with one match more than the page shows.
+
+    Args:
+        path: The catalog's path in the gateway's namespace.
+    """
     found = []
-    for each in matches[:_MOST_MATCHES]:
-        path = [*catalogs[each.catalog], *each.table]
+    for each in islice(search, _MOST_MATCHES + 1):
+        table = [*path, *each.table]
         text = "" if each.scope is Scope.NAME else each.text[:_LONGEST]
-        found.append(Found(".".join(path), address("table", path), each.scope.value, text))
+        found.append(Found(".".join(table), address("table", table), each.scope.value, text))
     unavailable = {
-        name or "The catalog": public_text(why, ErrorCode.SERVICE_UNAVAILABLE)
+        _shown(name): public_text(why, ErrorCode.SERVICE_UNAVAILABLE)
         for name, why in search.unavailable.items()
     }
-    return Results(found, len(matches) > _MOST_MATCHES, unavailable, len(search.unread))
+    return Results(found, unavailable=unavailable, unread=len(search.unread))
+
+
+def _shown(catalog: str) -> str:
+    return catalog or "The catalog"

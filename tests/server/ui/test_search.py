@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+from typing import Any
+
 import pytest
 from server.ui.conftest import TABLES, GetPage
 
 from lance_bridge_server.ui import search_page
+from lance_bridge_server.ui.visible_namespace import VisibleNamespace
 
 
 def test_tables_are_found_by_name_in_every_catalog(get: GetPage) -> None:
@@ -26,6 +30,27 @@ def test_a_catalog_that_is_down_is_named_and_the_others_are_searched(get: GetPag
     page = get("/ui/search", q="articles")
     assert "dead was not searched to the end" in page.text
     assert "10.9.8.7" not in page.text
+
+
+def test_a_catalog_that_is_slow_is_named_and_the_others_are_searched(
+    get: GetPage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_answer, list_tables = threading.Event(), VisibleNamespace.list_tables
+
+    def list_slowly(namespace: VisibleNamespace, request: Any) -> Any:
+        if namespace.parent == ["many"]:
+            may_answer.wait(60)
+        return list_tables(namespace, request)
+
+    monkeypatch.setattr(VisibleNamespace, "list_tables", list_slowly)
+    monkeypatch.setattr(search_page, "_SECONDS", 3.0)
+    monkeypatch.setattr(search_page, "_GRACE_SECONDS", 0.0)
+    try:
+        page = get("/ui/search", q="articles")
+    finally:
+        may_answer.set()
+    assert page.links["prod.sales.articles"] == "/ui/table/prod/sales/articles"
+    assert "many was not searched to the end: ui_search did not finish within 3 s" in page.text
 
 
 def test_a_search_finds_nothing_that_may_not_be_seen(get: GetPage) -> None:

@@ -15,6 +15,8 @@ import pytest
 from install.environments import REPOSITORY, Environment
 from servers.metastores import Metastores
 
+from lance_bridge_metastore import Metastore
+
 pytestmark = [pytest.mark.slow, pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(2400)]
 
 BUILD_SECONDS = 1200.0
@@ -44,14 +46,27 @@ def runtime(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if jlink is None:
         pytest.fail("jlink of a JDK is needed to make a Java runtime without a compiler")
     home = tmp_path_factory.mktemp("java") / "runtime"
-    modules = "java.se,jdk.unsupported,jdk.security.auth,jdk.crypto.ec,jdk.zipfs"
+    modules = (
+        "java.se,jdk.unsupported,jdk.security.auth,jdk.crypto.ec,jdk.zipfs,jdk.incubator.vector"
+    )
     subprocess.run([jlink, "--add-modules", modules, "--output", str(home)], check=True)
     assert not (home / "bin" / "javac").exists()
     return home
 
 
 @pytest.fixture
-def without_jdk(runtime: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def metastore(metastores: Metastores) -> Metastore:
+    """A metastore, which is started before the JDK is hidden: it needs one to start."""
+    return metastores.get("2.3")
+
+
+@pytest.fixture
+def without_jdk(
+    runtime: Path,
+    metastore: Metastore,  # noqa: ARG001 - started first
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Commands find every program of this machine but those of its JDK."""
     programs = tmp_path / "programs"
     programs.mkdir()
@@ -85,7 +100,7 @@ def run(*command: str) -> str:
 
 @pytest.mark.usefixtures("without_jdk")
 def test_a_wheel_of_the_source_archive_runs_sql_without_a_jdk(
-    archive: Path, metastores: Metastores, tmp_path: Path
+    archive: Path, metastore: Metastore, tmp_path: Path
 ) -> None:
     wheels = tmp_path / "wheels"
     run(sys.executable, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", str(wheels), str(archive))
@@ -94,5 +109,5 @@ def test_a_wheel_of_the_source_archive_runs_sql_without_a_jdk(
 
     jar = Path(clean.run("lance-bridge", "spark", "jar").stdout.strip())
     assert jar.is_relative_to(clean.directory / "environment")
-    uri, root = metastores.get("2.3").uri, str(tmp_path / "lake")
+    uri, root = metastore.uri, str(tmp_path / "lake")
     assert clean.python(SQL, uri, root) == "[Row(id=1, s='a'), Row(id=2, s='B')]\n"

@@ -32,7 +32,8 @@ CLOCKS = (0.0, 1200.0, -1200.0)
 """How many seconds ahead the clocks of writers are."""
 _SECONDS = 3000.0
 _POLL_SECONDS = 0.1
-_LONGEST_PAUSE = 30.0
+_LONGEST_PAUSE = 120.0
+"""In seconds. The hold of a killed writer ends after `BRIEF_SECONDS`, 20, and others after 300."""
 _FEWEST_HOLDS = 2
 _HELD_SECONDS = 5.0
 """More than twice as long as the clients wait for an answer."""

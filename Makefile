@@ -98,7 +98,8 @@ test-spark: metastores sparks ## run SQL on each catalog and on each release of 
 	@$(PY) -m pytest -n 2 -m matrix tests/spark tests/migrate $(PYTEST_ARGS)
 
 test-slow: metastores helm stores $(AXE)/.complete ## run slow tests: restarts and random sequences on every release, kills, benches, clean installs
-	@$(PY) -m pytest -m "slow and not clients and not matrix" -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
+	@$(PY) -m pytest -m "slow and not clients and not matrix" -n 2 --dist loadfile \
+		-o tmp_path_retention_policy=failed $(PYTEST_ARGS)
 
 helm: $(HELM) ## build Helm, which tests of its chart in deploy/ use (needs Go; 10 min, once)
 

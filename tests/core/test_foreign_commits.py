@@ -116,7 +116,7 @@ def test_new_managed_tables_take_it_from_their_namespace(
     assert found == ["adopt", "hide"]
     server.namespaces[path] = NamespaceRecord(path, {FOREIGN_COMMITS: "ignore"})
     create(namespace, TABLE)
-    with pytest.raises(errors.InvalidInputError, match="Namespace 'eu.shop.sales': "):
+    with pytest.raises(errors.InvalidInputError, match=r"Namespace 'eu\.shop\.sales': "):
         namespace.manage_table(TABLE)
 
 

@@ -182,8 +182,8 @@ def translate_errors(what: str) -> Iterator[None]:
     except LostReplyError as error:
         reason = f": {_first_line(error.__cause__)}" if error.__cause__ is not None else ""
         raise OutcomeUnknownError(
-            f"The reply to {error}, sent to {what}, was lost, so it may have happened or "
-            f"not{reason}"
+            f"The reply to {error}, sent to {what}, was lost, so the change may or may not have "
+            f"happened{reason}"
         ) from error
     except UnreadableReplyError as error:
         raise InternalError(f"Glue's reply to the request to {what} cannot be read") from error

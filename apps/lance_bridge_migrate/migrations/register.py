@@ -207,13 +207,7 @@ def _inspect(directory: Directory, found: DirectoryTable) -> DirectoryTable | No
         has_versions = "_versions" in directories and directory.storage.has_dataset(found.location)
     except (InvalidInputError, PermissionDeniedError) as error:
         return replace(found, problem=str(error))
-    return DirectoryTable(
-        found.names,
-        found.location,
-        found.properties,
-        has_data=has_versions,
-        is_reserved=RESERVED_FILE in files,
-    )
+    return replace(found, has_data=has_versions, is_reserved=RESERVED_FILE in files)
 
 
 def _children(directory: Directory, location: str) -> tuple[list[str], list[str]]:

@@ -44,7 +44,7 @@ def condition(error: LanceNamespaceError) -> str:
     return "LANCE_" + re.sub(r"(?<!^)(?=[A-Z])", "_", name).upper()
 
 
-def error_fields(error: BaseException) -> dict[str, Any]:
+def error_fields(error: Exception) -> dict[str, Any]:
     """Return an error in the Java part's format: ``{error: {code, message}}``."""
     # The data source wraps the namespace's errors in PySpark's exceptions.
     cause = error.__cause__ if isinstance(error, PySparkException) else None

@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.errors import PySparkException
 
-from lance_bridge.errors import LanceNamespaceError, invalid, is_panic
+from lance_bridge.errors import LanceNamespaceError, invalid, panics_as_errors
 
 from ..addresses import CatalogAddress
 from ..redaction import redact_logs
@@ -66,16 +66,15 @@ def respond(call: Mapping[str, Any], parts: Sequence[bytes]) -> tuple[Answer, Pa
     redact_logs()
     op, args, fields = call["op"], call["args"], call["catalog"]
     try:
-        catalog = CatalogAddress(fields["name"], fields["properties"])
-        if op in _WITH_PARTS:
-            answered, found = _WITH_PARTS[op](catalog, args, parts)
-            return {"answer": answered}, found
-        return {"answer": _operation(op)(catalog, args)}, []
+        with panics_as_errors():
+            catalog = CatalogAddress(fields["name"], fields["properties"])
+            if op in _WITH_PARTS:
+                answered, found = _WITH_PARTS[op](catalog, args, parts)
+                return {"answer": answered}, found
+            return {"answer": _operation(op)(catalog, args)}, []
     except (LanceNamespaceError, PySparkException) as error:
         return error_fields(error), []
-    except BaseException as error:
-        if not isinstance(error, Exception) and not is_panic(error):
-            raise
+    except Exception as error:
         logger.exception("Call %s failed", op)
         return error_fields(error), []
 

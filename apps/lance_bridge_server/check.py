@@ -14,13 +14,12 @@ from lance_namespace import LanceNamespace
 from lance_namespace.errors import LanceNamespaceError
 
 from lance_bridge.errors import internal
-from lance_bridge.redaction import redact
 
 from .authentication.oidc import OidcTokens
 from .configuration.authentication import OidcSettings
 from .configuration.settings import ServerSettings
 from .monitoring.health import probe
-from .secret_values import SECRETS
+from .secret_values import hide_secrets
 
 
 def check(
@@ -42,7 +41,7 @@ def check(
             asked["issuer", method.issuer] = partial(_fetch_keys, method.make())
     problems = _run_all(asked, seconds)
     return [
-        {"type": kind, "name": name, "problem": redact(SECRETS.hide(problems[kind, name]))}
+        {"type": kind, "name": name, "problem": hide_secrets(problems[kind, name])}
         for kind, name in asked
     ]
 

@@ -16,7 +16,7 @@ from pydantic import SecretStr
 
 from lance_bridge.config import CatalogConfig
 from lance_bridge.namespace import LanceBridgeNamespace
-from lance_bridge.redaction import HIDDEN
+from lance_bridge.redaction import HIDDEN, redact
 from lance_bridge.storage_options import STORAGE_PREFIX, VENDOR_PREFIX, may_be_credential
 from lance_bridge_federated.children import hides
 
@@ -51,6 +51,11 @@ class SecretValues:
 
 SECRETS = SecretValues()
 """The secrets of this process, which has one log."""
+
+
+def hide_secrets(text: str) -> str:
+    """Return a text without the secrets of this process, and others that have a known pattern."""
+    return redact(SECRETS.hide(text))
 
 
 def secrets_of(namespace: LanceNamespace, properties: Mapping[str, str]) -> Iterator[str]:

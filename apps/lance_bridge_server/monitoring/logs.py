@@ -8,10 +8,8 @@ from contextvars import ContextVar
 from datetime import datetime, timezone
 from typing import Any
 
-from lance_bridge.redaction import redact
-
 from ..configuration.settings import LogSettings
-from ..secret_values import SECRETS
+from ..secret_values import hide_secrets
 
 REQUEST_ID: ContextVar[str | None] = ContextVar("request_id", default=None)
 """The id of the current request, also set in its threads."""
@@ -25,7 +23,7 @@ class TextFormatter(logging.Formatter):
         super().__init__(_TEXT)
 
     def format(self, record: logging.LogRecord) -> str:
-        return _hide(super().format(record))
+        return hide_secrets(super().format(record))
 
 
 class JsonFormatter(logging.Formatter):
@@ -36,18 +34,14 @@ class JsonFormatter(logging.Formatter):
             "time": datetime.fromtimestamp(record.created, timezone.utc).isoformat(),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": _hide(record.getMessage()),
+            "message": hide_secrets(record.getMessage()),
         }
         request_id = REQUEST_ID.get()
         if request_id is not None:
             fields["request_id"] = request_id
         if record.exc_info:
-            fields["exception"] = _hide(self.formatException(record.exc_info))
+            fields["exception"] = hide_secrets(self.formatException(record.exc_info))
         return json.dumps(fields, ensure_ascii=False)
-
-
-def _hide(text: str) -> str:
-    return redact(SECRETS.hide(text))
 
 
 def log_config(settings: LogSettings) -> dict[str, Any]:

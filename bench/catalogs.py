@@ -36,7 +36,7 @@ from bench.raw_clients import (
     UnityClient,
 )
 from bench.runner import Bar, Wire
-from lance_bridge.location import for_lance
+from lance_bridge.locations import for_lance
 from lance_bridge_metastore import Metastore
 
 _FILLERS = 4

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 import lance_bridge
 from bench.runner import at_least, request, show_progress
 from bench.spark_session import CATALOG, Setup, Statements, measure_operations
-from lance_bridge.location import for_lance
+from lance_bridge.locations import for_lance
 
 _NAMESPACE = "plans"
 _TABLE = f"{CATALOG}.{_NAMESPACE}.many"

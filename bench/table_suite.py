@@ -35,7 +35,7 @@ from bench.runner import (
     show_progress,
     take_turns,
 )
-from lance_bridge.location import for_lance
+from lance_bridge.locations import for_lance
 from lance_bridge_metastore import RELEASES
 
 _REHEARSALS = 2

@@ -12,7 +12,7 @@ from lance_namespace.errors import (
     PermissionDeniedError,
 )
 
-from lance_bridge import location as locations
+from lance_bridge import locations
 from lance_bridge.catalog import (
     TABLE_TYPE,
     Capabilities,

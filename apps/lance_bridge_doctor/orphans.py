@@ -16,7 +16,7 @@ from lance_namespace.errors import (
     NamespaceNotFoundError,
 )
 
-from lance_bridge import location as locations
+from lance_bridge import locations
 from lance_bridge.catalog import NameRule, Path
 from lance_bridge.entry import TableEntry
 from lance_bridge.names import written

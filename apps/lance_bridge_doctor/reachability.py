@@ -17,7 +17,7 @@ from lance_namespace.errors import (
     UnsupportedOperationError,
 )
 
-from lance_bridge import location as locations
+from lance_bridge import locations
 from lance_bridge.config import STORAGE_PREFIX
 from lance_bridge.extras import MissingExtraError
 from lance_bridge.namespace import LanceBridgeNamespace

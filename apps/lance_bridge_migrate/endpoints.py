@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from lance_bridge import location as locations
+from lance_bridge import locations
 from lance_bridge.config import STORAGE_PREFIX, CatalogConfig
 from lance_bridge.errors import invalid
 from lance_bridge.namespace import LanceBridgeNamespace

@@ -17,7 +17,7 @@ from lance_namespace.errors import (
     TableAlreadyExistsError,
 )
 
-from lance_bridge import location as locations
+from lance_bridge import locations
 from lance_bridge.catalog import (
     GUARD,
     LATEST,

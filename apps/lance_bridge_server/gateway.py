@@ -22,7 +22,7 @@ from starlette.datastructures import State
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from lance_bridge import location as locations
+from lance_bridge import locations
 from lance_bridge.credentials import acting_for
 from lance_bridge.errors import internal, invalid, is_panic
 from lance_bridge.extended_requests import require_order

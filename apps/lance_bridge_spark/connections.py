@@ -13,7 +13,7 @@ from lance_bridge.catalog import Capabilities, Catalog, NameRule, NamespaceRecor
 from lance_bridge.config import CatalogConfig, environment
 from lance_bridge.connection import Connection
 from lance_bridge.errors import unsupported
-from lance_bridge.location import check
+from lance_bridge.locations import check
 from lance_bridge.namespace import LanceBridgeNamespace
 from lance_bridge.registry import connect as connect_by_name
 from lance_bridge.registry import implementation, require_lance_bridge

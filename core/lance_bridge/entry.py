@@ -15,7 +15,7 @@ from lance_namespace.errors import (
     TableNotFoundError,
 )
 
-from . import location as locations
+from . import locations
 from .catalog import LATEST, MANAGED_BY, Path, TableCredentials, TableRecord
 from .connection import Connection
 from .credentials import CALLER

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, TypeVar
 from lance_namespace.errors import InvalidInputError
 
 from . import config as configuration
-from . import location as locations
+from . import locations
 from .catalog import PORT_VERSION, Capabilities, Catalog, Path
 from .connection import Connection
 from .credentials.sources import describe_credentials

@@ -17,7 +17,7 @@ from lance_namespace.errors import (
     TableVersionNotFoundError,
 )
 
-from . import location as locations
+from . import locations
 from .credentials import CALLER, PRINCIPAL
 from .entry import TableEntry
 from .errors import (

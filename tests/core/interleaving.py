@@ -16,7 +16,7 @@ import pytest
 
 from lance_bridge.errors import OutcomeUnknownError
 from lance_bridge.managed import recovery
-from lance_bridge.storage.manifests import TableFiles
+from lance_bridge.storage.table_files import TableFiles
 
 from .memory_catalog import MemoryCatalog, MemoryServer, Moment
 from .mortality import Death

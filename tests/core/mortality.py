@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lance_bridge.storage.manifests import TableFiles
+from lance_bridge.storage.table_files import TableFiles
 
 from .memory_catalog import MemoryServer
 

@@ -10,8 +10,8 @@ from lance_namespace.errors import (
     UnsupportedOperationError,
 )
 
-from lance_bridge.storage.manifests import TableFiles
-from lance_bridge.storage.table_files import divide
+from lance_bridge.storage.lance_files import divide
+from lance_bridge.storage.table_files import TableFiles
 
 from .building import at
 from .interleaving import Client, MemoryFiles

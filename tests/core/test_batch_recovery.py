@@ -19,7 +19,7 @@ from lance_namespace import errors
 from lance_bridge.managed import recovery
 from lance_bridge.managed.intents import Intent, Outcome
 from lance_bridge.managed_state import PreparedVersion, State
-from lance_bridge.storage.manifests import TableFiles
+from lance_bridge.storage.table_files import TableFiles
 
 from .batching import (
     HOME,

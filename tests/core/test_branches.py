@@ -15,7 +15,8 @@ from lance_namespace import errors
 from lance_namespace_urllib3_client.models import BranchContents
 
 from lance_bridge.dataset.history import branches as implementation
-from lance_bridge.storage.manifests import Scheme, TableFiles, name_of
+from lance_bridge.storage.manifests import Scheme, name_of
+from lance_bridge.storage.table_files import TableFiles
 
 from .building import TABLE
 from .memory_catalog import MemoryNamespace

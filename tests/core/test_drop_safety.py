@@ -15,7 +15,7 @@ import pytest
 from lance_namespace import errors
 
 from lance_bridge.catalog import NamespaceRecord, TableRecord
-from lance_bridge.storage.manifests import TableFiles
+from lance_bridge.storage.table_files import TableFiles
 
 from .building import DATASET, TABLE, at, count_rows, create
 from .memory_catalog import MemoryCatalog, MemoryNamespace, MemoryServer, Moment

@@ -18,7 +18,8 @@ from lance_bridge.managed import commits, compare_and_set
 from lance_bridge.managed.out_of_band import OutOfBand, quarantine
 from lance_bridge.managed.versions import ManagedDirectory
 from lance_bridge.managed_state import as_unmanaged
-from lance_bridge.storage.manifests import Manifest, Scheme, TableFiles, name_of
+from lance_bridge.storage.manifests import Manifest, Scheme, name_of
+from lance_bridge.storage.table_files import TableFiles
 from lance_bridge.testing.concurrency import answers_only, race
 
 from .building import TABLE

@@ -14,7 +14,8 @@ from lance_namespace import errors
 from lance_bridge.catalog import NamespaceRecord
 from lance_bridge.managed.out_of_band import OutOfBand
 from lance_bridge.records import FOREIGN_COMMITS
-from lance_bridge.storage.manifests import Scheme, TableFiles, name_of
+from lance_bridge.storage.manifests import Scheme, name_of
+from lance_bridge.storage.table_files import TableFiles
 
 from .building import DATASET, TABLE, create, stream
 from .managing import (

@@ -13,7 +13,7 @@ from lance_namespace import errors
 from lance_bridge.catalog import MANAGED_BY
 from lance_bridge.dataset.maintenance import compact
 from lance_bridge.managed import versions as directories
-from lance_bridge.storage.manifests import TableFiles
+from lance_bridge.storage.table_files import TableFiles
 from lance_bridge.table import Table
 
 from .building import TABLE, create, stream

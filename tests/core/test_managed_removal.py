@@ -11,7 +11,7 @@ import pytest
 from lance_namespace import errors
 
 from lance_bridge.managed import versions as directories
-from lance_bridge.storage.manifests import TableFiles
+from lance_bridge.storage.table_files import TableFiles
 
 from .building import TABLE
 from .managing import (

@@ -8,7 +8,7 @@ import pytest
 from lance_namespace.errors import InvalidInputError, LanceNamespaceError
 from lance_namespace_urllib3_client.models import AddColumnsEntry, AlterColumnsEntry
 
-from lance_bridge.location import is_path
+from lance_bridge.locations import is_path
 from lance_bridge.testing.build import ipc
 
 from .building import TABLE, create

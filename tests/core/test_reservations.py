@@ -14,9 +14,10 @@ from obstore.store import LocalStore
 
 from lance_bridge.catalog import TableRecord
 from lance_bridge.storage import manifests
-from lance_bridge.storage.manifests import TableFiles, VersionDirectory
+from lance_bridge.storage.lance_files import RESERVED_FILE
+from lance_bridge.storage.manifests import VersionDirectory
 from lance_bridge.storage.store import TableStorage
-from lance_bridge.storage.table_files import RESERVED_FILE
+from lance_bridge.storage.table_files import TableFiles
 
 from .building import TABLE, create
 from .memory_catalog import CAPABILITIES, MemoryNamespace, MemoryServer, Moment

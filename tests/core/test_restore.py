@@ -12,7 +12,8 @@ from lance_namespace import errors
 from lance_namespace_urllib3_client.models import VersionRange
 
 from lance_bridge.dataset.history import versions
-from lance_bridge.storage.manifests import Manifest, TableFiles
+from lance_bridge.storage.manifests import Manifest
+from lance_bridge.storage.table_files import TableFiles
 from lance_bridge.table import Table
 
 from .building import DATASET, TABLE, at, create

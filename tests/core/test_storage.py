@@ -21,8 +21,8 @@ from lance_namespace.errors import (
     ServiceUnavailableError,
 )
 
+from lance_bridge.storage.lance_files import RESERVED_FILE
 from lance_bridge.storage.store import TableStorage
-from lance_bridge.storage.table_files import RESERVED_FILE
 
 
 @pytest.fixture

@@ -23,8 +23,8 @@ from lance_namespace.errors import (
 )
 from servers.objectstore import SECRET_KEY, MotoServer
 
+from lance_bridge.storage.lance_files import RESERVED_FILE
 from lance_bridge.storage.store import TableStorage
-from lance_bridge.storage.table_files import RESERVED_FILE
 
 from .building import BUCKET, DATASET, TABLE, at, count_rows, create
 from .memory_catalog import MemoryConfig, MemoryNamespace, MemoryServer

@@ -11,7 +11,7 @@ from lance_namespace import errors
 from lance_bridge.catalog import TableRecord
 from lance_bridge.credentials import Caller, acting_for
 from lance_bridge.credentials.scope import StoragePrefix, parse_root, storage_prefix
-from lance_bridge.location import default_below
+from lance_bridge.locations import default_below
 
 from .building import TABLE, at
 from .memory_catalog import MemoryCatalog, MemoryNamespace, MemoryServer

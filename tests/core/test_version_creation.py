@@ -15,9 +15,10 @@ import pytest
 from lance_namespace import errors
 
 from lance_bridge.dataset.history import versions
-from lance_bridge.storage.manifests import Scheme, TableFiles, VersionDirectory, name_of
+from lance_bridge.storage.manifests import Scheme, VersionDirectory, name_of
 from lance_bridge.storage.staging import Staged
 from lance_bridge.storage.store import TableStorage
+from lance_bridge.storage.table_files import TableFiles
 from lance_bridge.table import Table
 
 from .building import DATASET, TABLE, at, count_rows, create

@@ -14,8 +14,9 @@ from lance_namespace_urllib3_client.models import TableVersion
 from obstore.store import MemoryStore
 
 from lance_bridge.storage.manifest_content import version_inside
-from lance_bridge.storage.manifests import Scheme, TableFiles, VersionDirectory, name_of, parse_name
+from lance_bridge.storage.manifests import Scheme, VersionDirectory, name_of, parse_name
 from lance_bridge.storage.store import TableStorage
+from lance_bridge.storage.table_files import TableFiles
 
 from .building import TABLE, at
 from .memory_catalog import MemoryNamespace, MemoryServer

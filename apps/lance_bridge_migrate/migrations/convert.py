@@ -16,7 +16,7 @@ from typing import Any
 
 from lance_namespace.errors import LanceNamespaceError
 
-from lance_bridge import location as locations
+from lance_bridge import locations
 from lance_bridge.errors import display, invalid
 from lance_bridge.names import first_names
 from lance_bridge.requests import Ref

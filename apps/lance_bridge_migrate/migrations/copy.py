@@ -27,7 +27,7 @@ from lance_namespace.errors import (
     LanceNamespaceError,
 )
 
-from lance_bridge import location as locations
+from lance_bridge import locations
 from lance_bridge.dataset import branches_of, columns_of
 from lance_bridge.entry import TableEntry
 from lance_bridge.errors import translate_lance_errors

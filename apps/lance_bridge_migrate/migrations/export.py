@@ -18,7 +18,7 @@ from lance_namespace.errors import (
 )
 from pydantic import Field
 
-from lance_bridge import location as locations
+from lance_bridge import locations
 from lance_bridge.entry import TableEntry
 from lance_bridge.errors import display
 from lance_bridge.names import quoted

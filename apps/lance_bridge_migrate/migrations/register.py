@@ -26,7 +26,7 @@ from lance_namespace.errors import (
 )
 from pydantic import Field
 
-from lance_bridge import location as locations
+from lance_bridge import locations
 from lance_bridge.errors import LANCE_ERRORS, display, translate_lance_errors
 from lance_bridge.requests import parse_table_namespace
 from lance_bridge.storage import RESERVED_FILE, store_errors

@@ -10,7 +10,7 @@ import lance
 from lance_namespace.errors import InvalidInputError, NamespaceNotFoundError
 from pydantic import Field
 
-from lance_bridge import location as locations
+from lance_bridge import locations
 from lance_bridge.catalog import Path
 from lance_bridge.entry import TableEntry
 from lance_bridge.errors import display

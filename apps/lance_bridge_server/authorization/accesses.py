@@ -11,8 +11,7 @@ from urllib.parse import unquote
 from lance_namespace import LanceNamespace
 from pydantic import BaseModel
 
-from lance_bridge import Capabilities
-from lance_bridge import location as locations
+from lance_bridge import Capabilities, locations
 from lance_bridge.errors import invalid
 from lance_bridge_federated import FederatedNamespace
 

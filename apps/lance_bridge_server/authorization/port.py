@@ -40,7 +40,7 @@ class Authorizer(Protocol):
                 ``set_namespace_location`` for a location in the request; or a right of the health
                 page, one of `accesses.SERVER_RIGHTS`.
             path: The names down to the object; the root is empty.
-            location: That location, which `lance_bridge.location` has checked.
+            location: That location, which `lance_bridge.locations` has checked.
         """
 
     def filter(

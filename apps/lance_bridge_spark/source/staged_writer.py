@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from lance_bridge import location as locations
+from lance_bridge import locations
 from lance_bridge.errors import invalid
 
 from ..addresses import Access, CatalogAddress, TableAddress

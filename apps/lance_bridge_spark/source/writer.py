@@ -26,7 +26,7 @@ from lance_namespace.errors import (
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from lance_bridge import location as locations
+from lance_bridge import locations
 from lance_bridge.records import ENTRY_ID
 from lance_bridge.requests import Ref
 from lance_bridge.storage import MAIN

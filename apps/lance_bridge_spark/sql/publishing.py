@@ -18,7 +18,7 @@ import pyarrow as pa
 from lance.fragment import FragmentMetadata
 from lance_namespace.errors import LanceNamespaceError
 
-from lance_bridge import location as locations
+from lance_bridge import locations
 from lance_bridge.catalog import Path
 from lance_bridge.dataset import FIRST_VERSION, columns_of, not_written
 from lance_bridge.errors import (

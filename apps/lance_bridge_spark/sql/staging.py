@@ -21,7 +21,7 @@ from lance_namespace.errors import (
     TableNotFoundError,
 )
 
-from lance_bridge import location as locations
+from lance_bridge import locations
 from lance_bridge.catalog import IMPLEMENTATION
 from lance_bridge.errors import display, invalid
 from lance_bridge.lance_datasets import find_commit

@@ -20,7 +20,7 @@ from lance_bridge.dataset import (
     translate_query_errors,
 )
 from lance_bridge.errors import display, invalid, translate_lance_errors
-from lance_bridge.location import for_lance
+from lance_bridge.locations import for_lance
 from lance_bridge.records import ENTRY_ID
 from lance_bridge.requests import LATEST, CreateMode, Ref, parse_namespace
 from lance_bridge.table import Table

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from urllib.parse import unquote
 
-from .. import location as locations
+from .. import locations
 from ..errors import invalid
 
 _STORES = ("s3", "gs", "az")
@@ -47,7 +47,7 @@ def storage_prefix(location: str) -> StoragePrefix:
     """Return the directory that Lance uses for a table's location.
 
     Raises:
-        InvalidInputError: (13) `lance_bridge.location.check` refuses it, it is local, names no
+        InvalidInputError: (13) `lance_bridge.locations.check` refuses it, it is local, names no
             bucket of its own (an access point), or is not UTF-8.
     """
     return _parse(location, locations.check(location))

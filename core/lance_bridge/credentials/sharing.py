@@ -26,7 +26,7 @@ from lance_namespace.errors import (
     TableNotFoundError,
 )
 
-from .. import location as locations
+from .. import locations
 from ..catalog import Catalog, Path, TableRecord
 from ..errors import display, marking_other_entries
 from ..forks import restart_in_children

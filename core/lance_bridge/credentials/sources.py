@@ -17,7 +17,7 @@ from lance_namespace.errors import (
 )
 from pydantic import ValidationError
 
-from .. import location as locations
+from .. import locations
 from ..catalog import Catalog, TableRecord
 from ..config import VENDOR_PREFIX, CatalogConfig, problems_of
 from ..errors import display, invalid

@@ -16,7 +16,7 @@ from lance_namespace.errors import (
     TableAlreadyExistsError,
 )
 
-from .. import location as locations
+from .. import locations
 from ..catalog import IMPLEMENTATION, Path
 from ..connection import Connection
 from ..errors import (
@@ -34,7 +34,7 @@ from ..records import check_properties, manager_in
 from ..requests import CreateMode
 from ..table import Table, raise_view_failure, transaction_properties
 from ..tables import creation
-from ..tables.locations import LazyNamespace, allocate
+from ..tables.new_location import LazyNamespace, allocate
 from .rows import Rows
 from .spark_types import columns_of
 

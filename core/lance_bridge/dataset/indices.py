@@ -14,7 +14,7 @@ from lance_namespace import (
 from lance_namespace.errors import TableIndexAlreadyExistsError, TableIndexNotFoundError
 from lance_namespace_urllib3_client.models import IndexContent
 
-from .. import location as locations
+from .. import locations
 from ..errors import invalid, require_text, translate_lance_errors
 from ..extended_requests import ReplacingIndexRequest
 from ..paging import PageRequest

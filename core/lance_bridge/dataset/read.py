@@ -8,7 +8,7 @@ from typing import Any
 from lance_namespace import DescribeTableRequest, DescribeTableResponse, GetTableStatsResponse
 from lance_namespace_urllib3_client.models import FragmentStats, FragmentSummary, TableBasicStats
 
-from .. import location as locations
+from .. import locations
 from ..errors import translate_lance_errors
 from ..requests import LATEST, Ref
 from ..table import Table

@@ -15,7 +15,7 @@ from lance_namespace_urllib3_client.models import (
     UpdateFieldMetadataEntry,
 )
 
-from .. import location as locations
+from .. import locations
 from ..errors import invalid, require_text, unsupported
 from ..requests import Ref
 from ..table import Table, transaction_id

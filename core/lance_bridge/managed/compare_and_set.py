@@ -18,7 +18,7 @@ from lance_namespace.errors import (
     TableNotFoundError,
 )
 
-from .. import location as locations
+from .. import locations
 from ..catalog import Path
 from ..entry import EntryT, TableEntry
 from ..errors import OutcomeUnknownError, concurrent_modification, display

@@ -20,8 +20,8 @@ from ..entry import TableEntry
 from ..errors import OutcomeUnknownError, unsupported
 from ..managed_state import PreparedVersion, State
 from ..storage import TableFiles
-from ..storage.manifests import discard
-from ..storage.table_files import BATCH_OUTCOME, BATCH_RECORD
+from ..storage.lance_files import BATCH_OUTCOME, BATCH_RECORD
+from ..storage.table_files import discard
 
 _DIRECTORY = "_transactions"
 _ATTEMPTS = 5

@@ -11,15 +11,8 @@ from lance_namespace.errors import InvalidTableStateError, LanceNamespaceError
 
 from ..entry import TableEntry
 from ..managed_state import State
-from ..storage.manifests import (
-    Manifest,
-    Scheme,
-    TableFiles,
-    VersionDirectory,
-    discard,
-    name_of,
-    parse_name,
-)
+from ..storage.manifests import Manifest, Scheme, VersionDirectory, name_of, parse_name
+from ..storage.table_files import TableFiles, discard
 from .intents import latest_state
 
 QUARANTINED = ".manifest-foreign"

@@ -1,8 +1,9 @@
 """Files of tables in object stores: locations of manifests, staged versions, and deletion."""
 
-from .manifests import MAIN, TableFiles, VersionDirectory
+from .lance_files import RESERVED_FILE
+from .manifests import MAIN, VersionDirectory
 from .store import TableStorage, store_errors
-from .table_files import RESERVED_FILE
+from .table_files import TableFiles
 
 __all__ = [
     "MAIN",

@@ -20,9 +20,9 @@ import obstore
 from obstore.exceptions import NotFoundError
 
 from ..names import first_names
-from . import table_files
+from . import lance_files
+from .lance_files import LocationFiles
 from .local_files import is_directory, raise_unless_deleted
-from .table_files import LocationFiles
 
 _NAMED = 10
 """How many remaining files a message names; all are logged at DEBUG."""
@@ -42,7 +42,7 @@ class Location(ABC):
             InvalidTableStateError: (19) a manifest that must be known cannot be read.
         """
         paths, others = self._list()
-        return table_files.divide(self.name, paths, self._read, others)
+        return lance_files.divide(self.name, paths, self._read, others)
 
     def delete_table(self, listed: LocationFiles | None = None) -> Sequence[str]:
         """Delete the table's files; log and return the remaining files. Safe to repeat.
@@ -71,7 +71,7 @@ class Location(ABC):
         return found.others
 
     def _log_versions_since(self, listed: LocationFiles) -> None:
-        added = {path for path in self._list_versions() if table_files.is_manifest(path)}
+        added = {path for path in self._list_versions() if lance_files.is_manifest(path)}
         added.difference_update(listed.others)
         if added:
             logger.warning(
@@ -113,7 +113,7 @@ class RemoteLocation(Location):
         return self._paths(), []
 
     def _list_versions(self) -> list[str]:
-        return self._paths(table_files.VERSIONS)
+        return self._paths(lance_files.VERSIONS)
 
     def _paths(self, inside: str | None = None) -> list[str]:
         found = obstore.list(self._store, prefix=inside)
@@ -151,7 +151,7 @@ class LocalLocation(Location):
             others += [self._path(here / n) for n in directories if (here / n).is_symlink()]
             if not directories and not names and here != self._directory:
                 empty = self._path(here)
-                others += [] if table_files.is_lance_directory(empty) else [empty]
+                others += [] if lance_files.is_lance_directory(empty) else [empty]
             for name in names:
                 path = here / name
                 (files if path.is_file() else others).append(self._path(path))
@@ -159,7 +159,7 @@ class LocalLocation(Location):
 
     def _list_versions(self) -> list[str]:
         try:
-            return [self._path(path) for path in (self._directory / table_files.VERSIONS).iterdir()]
+            return [self._path(path) for path in (self._directory / lance_files.VERSIONS).iterdir()]
         except (FileNotFoundError, NotADirectoryError):
             return []
 
@@ -180,7 +180,7 @@ class LocalLocation(Location):
         found = os.walk(self._directory, topdown=False, onerror=raise_unless_deleted)
         for directory in [Path(parent) for parent, _, _ in found]:
             name = self._path(directory)
-            if name != "." and (name in emptied or table_files.is_lance_directory(name)):
+            if name != "." and (name in emptied or lance_files.is_lance_directory(name)):
                 remove_if_empty(directory)
         if not self._directory.is_symlink():
             remove_if_empty(self._directory)

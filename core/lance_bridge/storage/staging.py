@@ -16,7 +16,8 @@ from lance_namespace_urllib3_client.models import CreateTableVersionEntry
 from ..catalog import Path
 from ..errors import concurrent_modification, display, invalid, unsupported
 from .manifest_content import version_inside
-from .manifests import Manifest, Scheme, VersionDirectory, discard, name_of
+from .manifests import Manifest, Scheme, VersionDirectory, name_of
+from .table_files import discard
 
 
 @dataclass(frozen=True)

@@ -28,10 +28,10 @@ from obstore.exceptions import PermissionDeniedError as StorePermissionDenied
 from obstore.exceptions import UnauthenticatedError as StoreUnauthenticated
 from obstore.store import from_url
 
-from .. import location as locations
+from .. import locations
 from .deletion import LocalLocation, Location, RemoteLocation, remove_if_empty
+from .lance_files import RESERVED_FILE, VERSIONS, LocationFiles
 from .local_files import is_directory, raise_unless_deleted
-from .table_files import RESERVED_FILE, VERSIONS, LocationFiles
 
 _CLIENT_OPTIONS = {
     "allow_http", "allow_invalid_certificates", "connect_timeout", "default_content_type",
@@ -110,7 +110,7 @@ class TableStorage:
             return self._location(location).files()
 
     def delete_table(self, location: str, listed: LocationFiles | None = None) -> Sequence[str]:
-        """Delete the files of the table inside ``location``; see `table_files`.
+        """Delete the files of the table inside ``location``; see `lance_files`.
 
         Other files are kept, logged and returned. The directory is removed if it is then empty.
         Safe to repeat.

@@ -13,7 +13,7 @@ from ..paging import PageRequest
 from ..requests import parse_table
 from ..scan import innermost_namespaces
 from ..table import Table
-from . import creation, dropping, listing, locations, overlap, rename
+from . import creation, dropping, listing, new_location, overlap, rename
 
 NamesPage = tuple[list[str], str | None]
 """Names of tables, and the token of the next page or None."""
@@ -107,7 +107,7 @@ class Tables:
             InvalidInputError: (13) there is no root, and the namespace has no location for Lance.
             NamespaceNotFoundError: (1)
         """
-        return locations.default_location(path, self._namespace_of(path))
+        return new_location.default_location(path, self._namespace_of(path))
 
     def allocate_location(self, path: Path) -> str:
         """Return the default location, with a short unique suffix if that is occupied.
@@ -116,7 +116,7 @@ class Tables:
             InvalidInputError: (13), NamespaceNotFoundError: (1) as `default_location`.
             ServiceUnavailableError: (17) or another error of the storage.
         """
-        return locations.allocate(path, self._namespace_of(path), must_read=True)
+        return new_location.allocate(path, self._namespace_of(path), must_read=True)
 
     def wants_management(self, path: Path, properties: Mapping[str, str] | None = None) -> bool:
         """Return whether the catalog should hold a new table's versions.
@@ -129,8 +129,8 @@ class Tables:
         """
         return creation.wants_management(path, self._namespace_of(path), properties)
 
-    def _namespace_of(self, path: Path) -> locations.LazyNamespace:
-        return locations.LazyNamespace(self.connection, path[:-1])
+    def _namespace_of(self, path: Path) -> new_location.LazyNamespace:
+        return new_location.LazyNamespace(self.connection, path[:-1])
 
     def add_entry(
         self,

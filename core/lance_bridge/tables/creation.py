@@ -16,7 +16,7 @@ from lance_namespace.errors import (
     TableNotFoundError,
 )
 
-from .. import location as locations
+from .. import locations
 from ..catalog import IMPLEMENTATION, MANAGED_BY, Column, Path, TableRecord
 from ..connection import Connection
 from ..declarations import DECLARED_AT, now
@@ -26,7 +26,7 @@ from ..lost_replies import retry_after_readback
 from ..managed import conversion
 from ..records import check_properties, manager_in, properties_of_new_table
 from ..table import Table
-from .locations import LazyNamespace, allocate, reserved
+from .new_location import LazyNamespace, allocate, reserved
 
 _ATTEMPTS, _PAUSE = 6, 0.1
 """The maximum number of attempts, and by how many seconds the longest wait grows each time."""

@@ -8,12 +8,12 @@ from lance_namespace.errors import (
     LanceNamespaceError,
 )
 
-from .. import location as locations
+from .. import locations
 from ..entry import TableEntry, load_entry
 from ..errors import OutcomeUnknownError
 from ..managed.removal import held_for_removal
-from ..storage.table_files import LocationFiles
-from .locations import is_taken
+from ..storage.lance_files import LocationFiles
+from .new_location import is_taken
 from .overlap import LocationIndex
 
 

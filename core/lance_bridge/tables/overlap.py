@@ -11,14 +11,14 @@ from lance_namespace.errors import (
     PermissionDeniedError,
 )
 
-from .. import location as locations
+from .. import locations
 from ..catalog import Path, TableRecord
 from ..connection import Connection
 from ..entry import TableEntry
 from ..errors import concurrent_modification, display, marking_other_entries
 from ..records import ENTRY_ID
 from ..scan import scan_locations
-from ..storage.table_files import LocationFiles
+from ..storage.lance_files import LocationFiles
 
 _THREADS = 8
 """Entries whose clones or partitions are read at once."""

@@ -18,7 +18,7 @@ from ..lost_replies import retry_after_readback
 from ..managed import recovery
 from ..managed.compare_and_set import held, release
 from ..records import ENTRY_ID
-from .locations import reserve_if_free
+from .new_location import reserve_if_free
 
 
 def require_possible(capabilities: Capabilities, path: Path, new_path: Path) -> None:

@@ -36,7 +36,8 @@ from ...errors import (
     unsupported,
 )
 from ...requests import Ref
-from ...storage.manifests import TableFiles, VersionDirectory, discard
+from ...storage.manifests import VersionDirectory
+from ...storage.table_files import TableFiles, discard
 from ...table import Table
 from .references import branches_of, check_branch_name, tags_of
 from .versions import directory_of

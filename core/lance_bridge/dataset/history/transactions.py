@@ -19,7 +19,8 @@ from lance_namespace_urllib3_client.models import AlterTransactionAction
 from ...errors import invalid, translate_lance_errors, unsupported
 from ...lance_datasets import transaction_at
 from ...requests import Ref
-from ...storage.manifests import TableFiles, VersionDirectory
+from ...storage.manifests import VersionDirectory
+from ...storage.table_files import TableFiles
 from ...table import Table
 from .references import branches_of
 from .versions import directory_of

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 import pytest
 from lance_namespace import ErrorCode
 
-from ... import location as locations
+from ... import locations
 from ...catalog import TableRecord
 from ..cases import needs
 from ..expect import code_of, refused

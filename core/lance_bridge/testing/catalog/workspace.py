@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 import pytest
 from lance_namespace import ErrorCode, LanceNamespaceError
 
-from ... import location as locations
+from ... import locations
 from ...catalog import (
     GUARD,
     LANCE,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lance_namespace.errors import InvalidInputError
 
-from lance_bridge import location as locations
+from lance_bridge import locations
 
 CHARACTERS = st.characters(blacklist_categories=("Cs", "Cc"), blacklist_characters="/?#%")
 SEGMENTS = st.text(CHARACTERS, min_size=1, max_size=6).filter(

@@ -11,7 +11,7 @@ from functools import cached_property
 
 from lance_namespace.errors import InvalidInputError, LanceNamespaceError
 
-from .. import location as locations
+from .. import locations
 from ..catalog import NamespaceRecord, Path, TableRecord
 from ..connection import Connection
 from ..entry import TableEntry

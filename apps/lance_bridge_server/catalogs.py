@@ -16,9 +16,9 @@ from lance_bridge.registry import connect_configured, find, is_implementation
 from lance_bridge.storage_options import option_names
 from lance_bridge_federated import FederatedNamespace
 
-from .addresses import HOSTS, hosts_of
 from .callers import CallerNamespaces, RootNamespaces
 from .configuration.settings import ServerSettings
+from .hidden_addresses import HOSTS, hosts_of
 from .public_answers import PublicAnswers
 from .secret_values import SECRETS, secrets_of
 

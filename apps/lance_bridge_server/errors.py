@@ -17,7 +17,7 @@ from lance_namespace.errors import (
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
-from .addresses import hide_addresses
+from .hidden_addresses import hide_addresses
 from .monitoring.observed import SERVER_ERROR
 from .secret_values import SECRETS
 

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import math
-import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timezone
 from itertools import zip_longest
-from typing import Any, Literal
-
-from lance_bridge.config import STORAGE_PREFIX, CatalogConfig
-from lance_bridge.redaction import is_secret, redact
+from typing import Literal
 
 from ..journal import Check
 from ..plan import Facts, ItemType, Plan, now
@@ -27,6 +22,7 @@ from .model import (
     Total,
     Totals,
 )
+from .redaction import sanitize, without_secrets
 
 
 def report_of(record: Record, state_directory: str | None = None) -> Report:
@@ -287,47 +283,3 @@ def _needs_skip_blocked(record: Record) -> bool:
 
 
 # -- secrets ---------------------------------------------------------------------------------------
-
-
-HIDDEN = "(not shown)"
-
-_UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
-"""Control characters except tab and newline, surrogates, and characters forbidden in XML."""
-
-
-def without_secrets(value: Any) -> Any:
-    """Return JSON in which strings with secret keys are hidden."""
-    if isinstance(value, dict):
-        return {key: _hide_secret(str(key), each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [without_secrets(each) for each in value]
-    return value
-
-
-def _hide_secret(key: str, value: Any) -> Any:
-    if isinstance(value, str) and value and _is_secret(key):
-        return HIDDEN
-    return without_secrets(value)
-
-
-def _is_secret(key: str) -> bool:
-    of_store = key.startswith(STORAGE_PREFIX) and CatalogConfig.is_secret(key)
-    return of_store or is_secret(key)
-
-
-def sanitize(value: Any) -> Any:
-    """Return JSON that is valid in any page and parser, with secrets in strings redacted.
-
-    NaN and infinity become strings; unprintable characters are replaced.
-    """
-    if isinstance(value, dict):
-        return {sanitize(key): sanitize(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [sanitize(each) for each in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return _sanitize_text(value) if isinstance(value, str) else value
-
-
-def _sanitize_text(text: str) -> str:
-    return redact(_UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text))

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ..authentication.provider import is_protected
-from .addresses import ROOT
+from .urls import ROOT
 
 SESSION = "session"
 FORM = "form"

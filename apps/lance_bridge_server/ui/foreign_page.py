@@ -6,12 +6,12 @@ from starlette.responses import Response
 
 from lance_bridge.errors import display, invalid
 
-from .addresses import address
 from .browse import Listing
 from .foreign import ForeignTable, describe_foreign, list_foreign
 from .rendering import html_page
 from .tree import load_tree
 from .ui_request import UiRequest, together
+from .urls import address
 
 _PAGE_SIZE = 100
 

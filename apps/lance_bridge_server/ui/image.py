@@ -7,12 +7,12 @@ from starlette.responses import Response
 
 from lance_bridge.errors import invalid
 
-from .addresses import address
 from .cells import LARGEST_IMAGE, image_type
 from .rendering import PRIVATE_HEADERS
 from .row_reader import read_value
 from .time_travel import State, requested_state
 from .ui_request import UiRequest
+from .urls import address
 
 _HEADERS = {**PRIVATE_HEADERS, "Content-Security-Policy": "default-src 'none'; sandbox"}
 

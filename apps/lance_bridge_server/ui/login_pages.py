@@ -15,11 +15,11 @@ from ..authorization.port import Decision
 from ..limits import Admission
 from ..login import Identity, LoginAttempt, ProviderLogin
 from ..monitoring.observed import observed
-from .addresses import address
 from .cookies import LOGIN, Cookies
 from .rendering import html_page
 from .sign_in import LOGIN_PAGE, SignIn, redirect
 from .ui_request import UiRequest, error_text
+from .urls import address
 
 _ATTEMPT = "login attempt"
 _ATTEMPT_SECONDS = 600

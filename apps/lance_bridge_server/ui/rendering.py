@@ -12,7 +12,7 @@ from typing import Any, Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.responses import HTMLResponse, Response
 
-from .addresses import address
+from .urls import address
 
 SECURITY_HEADERS: Final[Mapping[str, str]] = {
     "Content-Security-Policy": (

@@ -18,7 +18,6 @@ from ..gateway import Gateway
 from ..operations import Body, Operation
 from ..process.shared import Process
 from . import browse, download, foreign_page, image, rows_page, search_page, table_page
-from .addresses import ROOT
 from .error_page import error_page
 from .health_page import HealthPages
 from .login_pages import CALLBACK_PAGE, LoginPages
@@ -27,6 +26,7 @@ from .sign_in import LOGIN_PAGE, SignIn
 from .table_names import TableNames
 from .tag_page import TagPages
 from .ui_request import UiRequest
+from .urls import ROOT
 
 _log = logging.getLogger(__name__)
 

@@ -11,7 +11,6 @@ from typing import Any
 import pyarrow as pa
 from starlette.responses import Response
 
-from .addresses import address
 from .cells import Cell, make_cell
 from .columns import ColumnLine, column_lines
 from .download import FORMATS
@@ -24,6 +23,7 @@ from .table_page import describe
 from .time_travel import State, requested_state
 from .tree import load_tree
 from .ui_request import Part, UiRequest, together
+from .urls import address
 from .versions import load_references
 
 _SORTED_KINDS = ("text", "number", "other")

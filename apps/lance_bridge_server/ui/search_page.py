@@ -14,9 +14,9 @@ from starlette.responses import Response
 from lance_bridge_federated import FederatedNamespace, Scope, Search
 
 from ..errors import public_text
-from .addresses import address
 from .rendering import html_page
 from .ui_request import Part, UiRequest, as_part, together
+from .urls import address
 from .visible_namespace import VisibleNamespace
 
 _SECONDS = 15.0

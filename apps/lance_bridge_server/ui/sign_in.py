@@ -15,10 +15,10 @@ from ..login import Identity, Seal
 from ..monitoring.observed import observed
 from ..principals import ANONYMOUS
 from ..process.shared import Process
-from .addresses import ROOT, address
 from .cookies import FORM, SESSION, Cookies
 from .forms import Forms
 from .rendering import PRIVATE_HEADERS
+from .urls import ROOT, address
 
 LOGIN_PAGE = "login"
 _SEE_OTHER = 303

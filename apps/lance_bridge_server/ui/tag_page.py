@@ -17,13 +17,13 @@ from lance_bridge.errors import invalid
 
 from ..errors import STATUS_BY_CODE
 from ..monitoring.observed import observed
-from .addresses import address
 from .forms import Forms
 from .rendering import html_page
 from .sign_in import redirect
 from .time_travel import State
 from .tree import load_tree
 from .ui_request import UiRequest, error_text, together
+from .urls import address
 
 _FORM_ERRORS = (InvalidInputError, TableTagAlreadyExistsError, TableVersionNotFoundError)
 """Errors that the form shows. Others have their own pages."""

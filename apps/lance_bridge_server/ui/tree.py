@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from lance_namespace.errors import InvalidInputError, UnsupportedOperationError
 
-from .addresses import address
 from .ui_request import Part, UiRequest, together
+from .urls import address
 
 _NAMES = 50
 """How many names of a level are shown. The level's page has the others."""

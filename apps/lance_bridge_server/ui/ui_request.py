@@ -14,8 +14,8 @@ from ..errors import public_text
 from ..gateway import Gateway, Method
 from ..operations import OPERATIONS
 from ..principals import Principal
-from .addresses import names_in
 from .table_names import TableNames
+from .urls import names_in
 
 T = TypeVar("T")
 

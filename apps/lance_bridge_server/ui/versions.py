@@ -15,9 +15,9 @@ from lance_bridge.credentials import PRINCIPAL
 from lance_bridge.dataset import VersionChange, change_of_version
 
 from ..authorization.accesses import catalog_of
-from .addresses import address
 from .storage_plots import line_points
 from .ui_request import Part, UiRequest, together
+from .urls import address
 
 _PAGE_SIZE = 20
 _AT_ONCE = 4

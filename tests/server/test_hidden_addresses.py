@@ -14,7 +14,7 @@ from server.test_answers import failure
 
 import lance_bridge
 from lance_bridge_federated import FederatedNamespace
-from lance_bridge_server import addresses, secret_values
+from lance_bridge_server import hidden_addresses, secret_values
 from lance_bridge_server.app import create_app
 from lance_bridge_server.catalogs import connect_catalogs
 from lance_bridge_server.configuration.settings import ServerSettings
@@ -65,8 +65,8 @@ def test_catalogs_that_are_down_are_named_without_their_addresses(
 def hosts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     known = SecretValues("[address]")
     directory = lance_bridge.connect("dir", {"root": str(tmp_path)})
-    known.add(addresses.hosts_of(directory, CONFIGURED))
-    monkeypatch.setattr(addresses, "HOSTS", known)
+    known.add(hidden_addresses.hosts_of(directory, CONFIGURED))
+    monkeypatch.setattr(hidden_addresses, "HOSTS", known)
 
 
 @pytest.mark.parametrize(

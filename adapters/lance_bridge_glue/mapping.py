@@ -205,7 +205,7 @@ def record_from(
         path=path,
         location=location_of(table),
         properties={k: v for k, v in parameters.items() if k not in hidden and v is not None},
-        kind=table_type or (RESOURCE_LINK if table.get("TargetTable") else ""),
+        entry_type=table_type or (RESOURCE_LINK if table.get("TargetTable") else ""),
         revision=table.get("VersionId"),
         identity=identity_of(table),
         is_external=_is_external(table),

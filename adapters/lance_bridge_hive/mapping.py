@@ -194,7 +194,7 @@ def record_from(namespace: Path, table: Any) -> TableRecord:
         path=(*namespace, table.tableName),
         location=(table.sd.location or None) if table.sd else None,
         properties={k: v for k, v in parameters.items() if k not in hidden},
-        kind=table.tableType or "",
+        entry_type=table.tableType or "",
         revision=revision_of(table),
         identity=str(table.createTime) if table.createTime else None,
         is_external=is_external(table),

@@ -217,7 +217,7 @@ class UnityCatalog(Catalog):
         # The open-source server reads an entry, and then its properties. A Lance table that is
         # dropped in between looks like a text table without properties; the next read fails.
         while (
-            record.kind == mapping.EXTERNAL
+            record.entry_type == mapping.EXTERNAL
             and not record.properties
             and not self._config.is_databricks
         ):

@@ -155,7 +155,7 @@ def record_from(namespace: Path, info: Json) -> TableRecord:
         path=(*namespace, _name(info, namespace)),
         location=_text(info, "storage_location"),
         properties=properties,
-        kind=type_,
+        entry_type=type_,
         identity=_text(info, "table_id"),
         is_external=type_ == EXTERNAL,
     )

@@ -195,9 +195,9 @@ def _to_error(error: boto.ClientError, what: str) -> LanceNamespaceError:
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     if any(each in text for each in _CLOCK_TEXTS):
         code = _CLOCK[0]
-    kind, advice = _BY_CODE.get(code) or _classify_status(status)
+    error_type, advice = _BY_CODE.get(code) or _classify_status(status)
     said = f"{code}: {text}" if text else code or f"HTTP status {status}"
-    return kind(f"No {what}: STS returned {said}" + (f". {advice}" if advice else ""))
+    return error_type(f"No {what}: STS returned {said}" + (f". {advice}" if advice else ""))
 
 
 def _classify_status(status: int) -> tuple[type[LanceNamespaceError], str]:

@@ -51,10 +51,10 @@ class Refusals:
             what: What was requested, for the message.
             status: The HTTP status; 0 if unknown.
         """
-        kind, advice = self._classify(status, text)
+        error_type, advice = self._classify(status, text)
         response = f"{status}: {text}" if status else text
         hint = f". {advice}" if advice else ""
-        return kind(f"No {what}: {self.service} returned {response}{hint}")
+        return error_type(f"No {what}: {self.service} returned {response}{hint}")
 
     def _classify(self, status: int, text: str) -> tuple[type[LanceNamespaceError], str]:
         def says(parts: tuple[str, ...]) -> bool:

@@ -113,10 +113,11 @@ class TableChecks:
                 f"{MANAGED_BY}={manager}: commits bypass the catalog",
                 self.commands.on_catalog(["managed", "begin"], written(record.path)),
             )
-        if record.kind.upper().startswith(_OWNED):
+        if record.entry_type.upper().startswith(_OWNED):
             yield self._inconsistent(
                 entry,
-                f"The catalog has it as {record.kind}: dropping it elsewhere deletes its files",
+                f"The catalog has it as {record.entry_type}: "
+                "dropping it elsewhere deletes its files",
             )
 
     def _inconsistent(self, entry: TableEntry, message: str) -> Finding:

@@ -108,10 +108,10 @@ def _configured_entries(names: Iterable[str]) -> dict[str, Entry]:
 
 def _create_child(name: str, entry: Entry, given: Entry, refused: type[LanceNamespace]) -> Child:
     try:
-        kind = find(entry["impl"])
-        if issubclass(kind, refused):
+        implementation = find(entry["impl"])
+        if issubclass(implementation, refused):
             raise invalid("a federation cannot be a catalog of another one")
-        if issubclass(kind, LanceBridgeNamespace):
+        if issubclass(implementation, LanceBridgeNamespace):
             # Its constructor checks the properties and makes no call.
             return Child(name, connect_configured(name, entry, given))
     except LanceNamespaceError as error:

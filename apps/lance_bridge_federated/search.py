@@ -129,8 +129,8 @@ class Search:
         found = namespace.describe_table(request)
         for key, value in sorted((found.properties or {}).items()):
             yield Scope.PROPERTY, f"{key}={value}"
-        for column, kind in _columns(found.var_schema.fields if found.var_schema else ()):
-            yield Scope.COLUMN, f"{column}: {kind}"
+        for column, type_name in _columns(found.var_schema.fields if found.var_schema else ()):
+            yield Scope.COLUMN, f"{column}: {type_name}"
 
 
 def _columns(fields: Iterable[JsonArrowField], parent: str = "") -> Iterator[tuple[str, str]]:

@@ -26,8 +26,8 @@ Path = tuple[str, ...]
 
 def is_native(namespace: LanceNamespace) -> bool:
     """Return whether a namespace is pylance's own."""
-    kind = type(namespace)
-    return f"{kind.__module__}.{kind.__qualname__}" in api.NATIVE_IMPLS.values()
+    cls = type(namespace)
+    return f"{cls.__module__}.{cls.__qualname__}" in api.NATIVE_IMPLS.values()
 
 
 def walk(

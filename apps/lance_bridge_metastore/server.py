@@ -238,7 +238,7 @@ class Metastore:
 
     def __exit__(
         self,
-        kind: type[BaseException] | None,
+        error_type: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
@@ -330,8 +330,8 @@ class Metastore:
         tail = self.log_tail()
         if _DATABASE_TAKEN in tail:
             return directory_in_use(self.directory)
-        kind = _PortTakenError if _PORT_TAKEN in tail else MetastoreStartError
-        return kind(
+        error_type = _PortTakenError if _PORT_TAKEN in tail else MetastoreStartError
+        return error_type(
             f"Hive Metastore {self.release.full_version} ended while starting "
             f"(exit code {self._running.exit_code}). Its log ends:\n{tail}"
         )

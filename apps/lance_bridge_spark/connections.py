@@ -32,9 +32,9 @@ def _connect_once(name: str, items: tuple[tuple[str, str], ...]) -> LanceNamespa
     impl = properties.pop("impl", None)
     if impl is None:
         return connect_by_name(name, properties)
-    kind = implementation(impl)  # a class, or a catalog of the configuration file
-    if issubclass(kind, LanceBridgeNamespace):
-        properties = {**environment(kind.config_type, name), **properties}
+    cls = implementation(impl)  # a class, or a catalog of the configuration file
+    if issubclass(cls, LanceBridgeNamespace):
+        properties = {**environment(cls.config_type, name), **properties}
     return connect_by_name(impl, properties)
 
 

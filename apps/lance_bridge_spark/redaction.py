@@ -38,12 +38,12 @@ def secret_settings(prefix: str, name: str, properties: Mapping[str, str]) -> li
         prefix: The prefix of the settings of catalogs.
     """
     try:
-        kind: type[LanceNamespace] | None = implementation(properties.get("impl", ""))
+        cls: type[LanceNamespace] | None = implementation(properties.get("impl", ""))
     except LanceNamespaceError:
-        kind = None
+        cls = None
     secret = is_secret
-    if kind is not None and issubclass(kind, LanceBridgeNamespace):
-        secret = kind.config_type.is_secret
+    if cls is not None and issubclass(cls, LanceBridgeNamespace):
+        secret = cls.config_type.is_secret
     return [f"{prefix}{name}.{key}" for key in sorted(properties) if secret(key)]
 
 

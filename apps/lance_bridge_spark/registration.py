@@ -78,10 +78,11 @@ def register(spark: Any, catalogs: Catalogs | None = None, *, sql: bool = True) 
 def _refuse_others(spark: Any, names: Iterable[str]) -> None:
     """Raise InvalidInput (13) if a name is that of another connector's catalog."""
     for name in names:
-        kind = spark.conf.get(CATALOG_SETTINGS + name, None)
-        if kind not in (None, CATALOG_CLASS):
+        catalog_class = spark.conf.get(CATALOG_SETTINGS + name, None)
+        if catalog_class not in (None, CATALOG_CLASS):
             raise invalid(
-                f"Catalog '{name}' is configured as {kind} in this session: choose another name"
+                f"Catalog '{name}' is configured as {catalog_class} in this session: "
+                "choose another name"
             )
 
 

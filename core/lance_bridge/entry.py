@@ -78,7 +78,7 @@ class TableEntry:
 
     def describe_type(self) -> str:
         """Return what the catalog calls the entry, for messages."""
-        return f"an entry of type {self.record.kind or 'unknown'}"
+        return f"an entry of type {self.record.entry_type or 'unknown'}"
 
     def require_lance(self) -> None:
         """Raise InvalidInput (13) if the entry is not a Lance table."""

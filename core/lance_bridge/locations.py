@@ -216,12 +216,12 @@ def readable_spellings(location: str) -> set[str]:
     storage that Lance cannot read.
     """
     found = set()
-    for kind, *names in possible_keys(location):
-        if kind == "file":
+    for scheme, *names in possible_keys(location):
+        if scheme == "file":
             found.add("/" + "/".join(names))
-        elif kind in ("s3", "gs") and names and names[0] != ANY:
-            found.add(f"{kind}://{names[0]}/{quote('/'.join(names[1:]))}")
-        elif is_supported(location) and kind != ANY:
+        elif scheme in ("s3", "gs") and names and names[0] != ANY:
+            found.add(f"{scheme}://{names[0]}/{quote('/'.join(names[1:]))}")
+        elif is_supported(location) and scheme != ANY:
             found.add(for_lance(location))
     return found
 

@@ -197,23 +197,23 @@ class LanceBridgeNamespace(
 
 
 def _reconnect(
-    kind: type[LanceBridgeNamespace],
+    cls: type[LanceBridgeNamespace],
     properties: dict[str, str],
     name: str | None,
     left_out: tuple[str, ...] = (),
 ) -> LanceBridgeNamespace:
-    found = configuration.environment(kind.config_type, name) if name is not None else {}
-    names = [name, kind.impl] if name is not None else [kind.impl]
-    missing = _missing_secrets(kind.config_type, names, left_out)
+    found = configuration.environment(cls.config_type, name) if name is not None else {}
+    names = [name, cls.impl] if name is not None else [cls.impl]
+    missing = _missing_secrets(cls.config_type, names, left_out)
     try:
-        namespace = kind(**{**found, **properties})
+        namespace = cls(**{**found, **properties})
     except InvalidInputError as error:
         if not missing:
             raise
-        raise invalid(f"{error}. {_advice(kind.config_type, names[0], missing)}") from None
+        raise invalid(f"{error}. {_advice(cls.config_type, names[0], missing)}") from None
     missing = [key for key in missing if key not in namespace.connection.config.sourced]
     if missing:
-        warn_once(_advice(kind.config_type, names[0], missing))
+        warn_once(_advice(cls.config_type, names[0], missing))
     namespace.configured_name = name
     namespace._left_out = left_out
     return namespace

@@ -117,7 +117,7 @@ class TableRecord:
     """In the catalog's spelling."""
     properties: Mapping[str, str] = field(default_factory=dict)
     """All parameters of the entry, without what the catalog adds for its own use."""
-    kind: str = ""
+    entry_type: str = ""
     """What the catalog calls the entry (``EXTERNAL_TABLE``, ``VIRTUAL_VIEW``, …), for messages."""
     revision: str | None = None
     """The catalog's token for optimistic locking: it differs after each change of the entry.
@@ -141,12 +141,12 @@ class TableRecord:
     @classmethod
     def unreadable(cls, path: Path) -> TableRecord:
         """Return the record of an entry that cannot be read: its location may be anywhere."""
-        return cls(path, kind=UNREADABLE, is_external=False)
+        return cls(path, entry_type=UNREADABLE, is_external=False)
 
     @property
     def is_readable(self) -> bool:
         """False for the record of an entry that cannot be read."""
-        return self.kind != UNREADABLE
+        return self.entry_type != UNREADABLE
 
     @property
     def is_lance(self) -> bool:

@@ -61,10 +61,10 @@ def connect_configured(
     """
     stored = dict(entry)
     impl = stored.pop("impl")
-    kind = find(impl)
-    if issubclass(kind, LanceBridgeNamespace):
-        stored.update(configuration.environment(kind.config_type, name))
-    namespace = _construct(kind, impl, {**stored, **(given or {})})
+    cls = find(impl)
+    if issubclass(cls, LanceBridgeNamespace):
+        stored.update(configuration.environment(cls.config_type, name))
+    namespace = _construct(cls, impl, {**stored, **(given or {})})
     if isinstance(namespace, LanceBridgeNamespace):
         namespace.configured_name = name
     return namespace
@@ -122,14 +122,14 @@ def find(name: str, named: Mapping[str, Any] | None = None) -> type[LanceNamespa
         raise invalid(f"There is no catalog '{name}': {hint}known catalogs: {', '.join(choices)}")
     module, _, attribute = class_path.rpartition(".")
     try:
-        kind = import_attribute(module, attribute)
+        cls = import_attribute(module, attribute)
     except ImportError as error:
         raise unsupported(f"Catalog '{name}' ({class_path}) cannot be imported: {error}") from error
     except AttributeError as error:
         raise invalid(f"There is no class '{class_path}'") from error
-    if not (isinstance(kind, type) and issubclass(kind, LanceNamespace)):
+    if not (isinstance(cls, type) and issubclass(cls, LanceNamespace)):
         raise invalid(f"'{class_path}' is not a LanceNamespace")
-    return kind
+    return cls
 
 
 def require_lance_bridge(
@@ -178,12 +178,12 @@ def is_federation(implementation: type[LanceNamespace]) -> bool:
 
 
 def _construct(
-    kind: type[LanceNamespace], name: str, properties: Mapping[str, Any]
+    cls: type[LanceNamespace], name: str, properties: Mapping[str, Any]
 ) -> LanceNamespace:
-    if issubclass(kind, LanceBridgeNamespace):
-        return kind(**properties)
+    if issubclass(cls, LanceBridgeNamespace):
+        return cls(**properties)
     try:
-        return kind(**{key: str(value) for key, value in properties.items()})
+        return cls(**{key: str(value) for key, value in properties.items()})
     except LanceNamespaceError:
         raise
     except (TypeError, ValueError, OSError, RuntimeError) as error:

@@ -235,7 +235,7 @@ def _spellings(word: str) -> tuple[str, str]:
     return word.lower(), re.sub(r"(?<!^)(?=[A-Z])", "_", word).lower()
 
 
-def parse_mode(kind: type[ModeT], text: str | None, default: ModeT) -> ModeT:
+def parse_mode(mode_type: type[ModeT], text: str | None, default: ModeT) -> ModeT:
     """Return the mode that ``text`` names, or ``default`` for None.
 
     Raises:
@@ -243,10 +243,10 @@ def parse_mode(kind: type[ModeT], text: str | None, default: ModeT) -> ModeT:
     """
     if text is None:
         return default
-    for mode in kind:
+    for mode in mode_type:
         if text.lower() in _spellings(str(mode.value)):
             return mode
-    known = ", ".join(str(mode.value) for mode in kind)
+    known = ", ".join(str(mode.value) for mode in mode_type)
     raise invalid(f"Unknown mode {text[:60]!r}: use one of {known}")
 
 

@@ -64,12 +64,12 @@ def die_at(lake: Lake, step: str) -> None:
     assert died.returncode == -signal.SIGKILL, died.stderr
 
 
-def mark(lake: Lake, table: str, kind: str | None = None, **properties: str) -> None:
+def mark(lake: Lake, table: str, entry_type: str | None = None, **properties: str) -> None:
     """Change an entry as others do."""
     with raw_client(lake.metastore.port) as client:
         found = client.get_table(lake.database, table)
         found.parameters.update(properties)
-        if kind is not None:
-            found.tableType = kind
+        if entry_type is not None:
+            found.tableType = entry_type
             found.parameters.pop("EXTERNAL", None)
         client.alter_table(lake.database, table, found)

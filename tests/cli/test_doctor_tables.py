@@ -135,7 +135,7 @@ def test_an_entry_whose_latest_version_is_gone_is_recreated(lake: Lake) -> None:
 
 def test_a_table_that_the_metastore_owns_is_made_external(lake: Lake) -> None:
     lake.create("orders")
-    mark(lake, "orders", kind="MANAGED_TABLE")
+    mark(lake, "orders", entry_type="MANAGED_TABLE")
     found = the_only(Kind.INCONSISTENT_ENTRY)
     assert "MANAGED_TABLE" in found["message"]
     fix(found)

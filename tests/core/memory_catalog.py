@@ -263,7 +263,7 @@ class MemoryCatalog(Catalog):
         stamped = replace(
             record,
             properties=dict(record.properties),
-            kind="TABLE",
+            entry_type="TABLE",
             revision=None,
             identity=self.server.stamp(),
         )

@@ -113,7 +113,7 @@ def test_cascade_changes_nothing_where_a_foreign_table_is_inside(
     namespace: MemoryNamespace, server: MemoryServer
 ) -> None:
     create(namespace, TABLE)
-    server.tables[at("view")] = TableRecord(at("view"), kind="VIEW")
+    server.tables[at("view")] = TableRecord(at("view"), entry_type="VIEW")
     server.effects.clear()
     with pytest.raises(errors.NamespaceNotEmptyError, match="view"):
         namespace.drop_namespace(api.DropNamespaceRequest(id=["eu"], behavior="Cascade"))

@@ -27,7 +27,7 @@ def with_options(command: Command) -> Command:
     """Decorate a command to take the fields of its dataclass parameters as options."""
     signature = inspect.signature(command)
     hints = get_type_hints(command, include_extras=True)
-    groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
+    groups: dict[str, Any] = {name: group for name, group in hints.items() if is_dataclass(group)}
     parameters: list[inspect.Parameter] = []
     for parameter in signature.parameters.values():
         if parameter.name in groups:
@@ -36,8 +36,8 @@ def with_options(command: Command) -> Command:
             parameters.append(parameter.replace(annotation=hints[parameter.name]))
 
     def run(**given: Any) -> None:
-        for name, kind in groups.items():
-            given[name] = kind(**{each.name: given.pop(each.name) for each in fields(kind)})
+        for name, group in groups.items():
+            given[name] = group(**{each.name: given.pop(each.name) for each in fields(group)})
         command(**given)
 
     run.__name__, run.__doc__ = command.__name__, command.__doc__

@@ -318,10 +318,10 @@ def _vector_length(column: str, value: str) -> int:
 
 
 def _parse_index(given: str) -> dict[str, str]:
-    column, colon, kind = given.rpartition(":")
-    if not (colon and column and kind):
+    column, colon, index_type = given.rpartition(":")
+    if not (colon and column and index_type):
         raise usage_error(f"--index takes column:KIND, and not '{given}'")
-    return {"column": column, "kind": kind}
+    return {"column": column, "kind": index_type}
 
 
 @app.command("catch-up")

@@ -57,7 +57,7 @@ class ClientCertificates:
 def _values(certificate: dict[str, Any], field: str) -> Iterator[str]:
     if field in _ALTERNATIVES:
         names = certificate.get("subjectAltName", ())
-        yield from (value for kind, value in names if kind == _ALTERNATIVES[field])
+        yield from (value for name_type, value in names if name_type == _ALTERNATIVES[field])
         return
     for part in certificate.get("subject", ()):
         yield from (value for attribute, value in part if attribute == _ATTRIBUTES[field])

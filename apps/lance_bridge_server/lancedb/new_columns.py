@@ -55,35 +55,35 @@ def _entry(field: pa.Field) -> dict[str, str]:
     }
 
 
-def _type(column: str, kind: pa.DataType) -> str:
+def _type(column: str, dtype: pa.DataType) -> str:
     """Return a type as Lance's SQL writes it."""
-    name = _NAMES.get(str(kind)) or _type_with_parameters(kind) or _nested_type(column, kind)
+    name = _NAMES.get(str(dtype)) or _type_with_parameters(dtype) or _nested_type(column, dtype)
     if name is None:
         raise unsupported(
-            f"Column '{column}' of nulls cannot be of type {kind}: give it an expression"
+            f"Column '{column}' of nulls cannot be of type {dtype}: give it an expression"
         )
     return name
 
 
-def _type_with_parameters(kind: pa.DataType) -> str | None:
-    if pa.types.is_timestamp(kind):
-        zone = "None" if not kind.tz else 'Some("' + kind.tz.replace("'", "''") + '")'
-        return f"Timestamp({_UNITS[kind.unit]}, {zone})"
-    if pa.types.is_duration(kind):
-        return f"Duration({_UNITS[kind.unit]})"
-    if pa.types.is_time(kind):
-        return f"Time{kind.bit_width}({_UNITS[kind.unit]})"
-    if pa.types.is_decimal(kind):
-        return f"Decimal{kind.bit_width}({kind.precision}, {kind.scale})"
+def _type_with_parameters(dtype: pa.DataType) -> str | None:
+    if pa.types.is_timestamp(dtype):
+        zone = "None" if not dtype.tz else 'Some("' + dtype.tz.replace("'", "''") + '")'
+        return f"Timestamp({_UNITS[dtype.unit]}, {zone})"
+    if pa.types.is_duration(dtype):
+        return f"Duration({_UNITS[dtype.unit]})"
+    if pa.types.is_time(dtype):
+        return f"Time{dtype.bit_width}({_UNITS[dtype.unit]})"
+    if pa.types.is_decimal(dtype):
+        return f"Decimal{dtype.bit_width}({dtype.precision}, {dtype.scale})"
     return None
 
 
-def _nested_type(column: str, kind: pa.DataType) -> str | None:
-    if pa.types.is_dictionary(kind):
-        types = [_type(column, each) for each in (kind.index_type, kind.value_type)]
+def _nested_type(column: str, dtype: pa.DataType) -> str | None:
+    if pa.types.is_dictionary(dtype):
+        types = [_type(column, each) for each in (dtype.index_type, dtype.value_type)]
         return f"Dictionary({', '.join(types)})"
-    if pa.types.is_fixed_size_list(kind) and kind.value_field.name == "item":
-        return f"FixedSizeList({kind.list_size}, {_type(column, kind.value_type)})"
-    if pa.types.is_list(kind) and kind.value_field.name == "item":
-        return f"List({_type(column, kind.value_type)})"
+    if pa.types.is_fixed_size_list(dtype) and dtype.value_field.name == "item":
+        return f"FixedSizeList({dtype.list_size}, {_type(column, dtype.value_type)})"
+    if pa.types.is_list(dtype) and dtype.value_field.name == "item":
+        return f"List({_type(column, dtype.value_type)})"
     return None

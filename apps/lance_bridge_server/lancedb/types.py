@@ -41,49 +41,50 @@ def schema_to_json(specified: Json, schema: pa.Schema) -> Json:
 
 
 def _field_to_json(specified: Json, field: pa.Field | None) -> Json:
-    kind = None if field is None else _storage_type(field.type)
-    return {**specified, "type": _type_to_json(specified["type"], kind)}
+    dtype = None if field is None else _storage_type(field.type)
+    return {**specified, "type": _type_to_json(specified["type"], dtype)}
 
 
-def _storage_type(kind: pa.DataType) -> pa.DataType:
-    return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
+def _storage_type(dtype: pa.DataType) -> pa.DataType:
+    return dtype.storage_type if isinstance(dtype, pa.BaseExtensionType) else dtype
 
 
-def _type_to_json(specified: Json, kind: pa.DataType | None) -> Json:
+def _type_to_json(specified: Json, dtype: pa.DataType | None) -> Json:
     name = specified["type"]
-    if kind is not None and pa.types.is_dictionary(kind):
+    if dtype is not None and pa.types.is_dictionary(dtype):
         names = [
-            _type_to_json(_type_to_spec(each), each) for each in (kind.value_type, kind.index_type)
+            _type_to_json(_type_to_spec(each), each)
+            for each in (dtype.value_type, dtype.index_type)
         ]
         return {"type": f"dict:{names[0]['type']}:{names[1]['type']}:false"}
-    if name in _WITH_UNIT and kind is not None and hasattr(kind, "unit"):
-        zone = f":{kind.tz or '-'}" if name == "timestamp" else ""
-        return {"type": f"{name}:{kind.unit}{zone}"}
+    if name in _WITH_UNIT and dtype is not None and hasattr(dtype, "unit"):
+        zone = f":{dtype.tz or '-'}" if name == "timestamp" else ""
+        return {"type": f"{name}:{dtype.unit}{zone}"}
     if name.startswith("decimal"):
         precision = (specified["length"] + 128) // 1000  # a scale is from -128 to 127
         scale = specified["length"] - precision * 1000
         return {"type": f"decimal:{name.removeprefix('decimal')}:{precision}:{scale}"}
     if specified.get("fields"):
-        return {**specified, "fields": _fields_to_json(specified["fields"], kind)}
+        return {**specified, "fields": _fields_to_json(specified["fields"], dtype)}
     return {**specified, "type": _NAMES.get(name, name)}
 
 
-def _fields_to_json(specified: list[Json], kind: pa.DataType | None) -> list[Json]:
-    if kind is not None and pa.types.is_map(kind):
-        entries = pa.struct([kind.key_field, kind.item_field])
+def _fields_to_json(specified: list[Json], dtype: pa.DataType | None) -> list[Json]:
+    if dtype is not None and pa.types.is_map(dtype):
+        entries = pa.struct([dtype.key_field, dtype.item_field])
         return [_field_to_json(specified[0], pa.field("entries", entries))]
-    count = kind.num_fields if kind is not None and pa.types.is_nested(kind) else 0
-    found = [kind.field(i) for i in range(count)] if kind is not None else []
+    count = dtype.num_fields if dtype is not None and pa.types.is_nested(dtype) else 0
+    found = [dtype.field(i) for i in range(count)] if dtype is not None else []
     if [each.name for each in found] != [each["name"] for each in specified]:
         return [_field_to_json(each, None) for each in specified]
     return [_field_to_json(each, field) for each, field in zip(specified, found, strict=True)]
 
 
-def _type_to_spec(kind: pa.DataType) -> Json:
+def _type_to_spec(dtype: pa.DataType) -> Json:
     """Return the specification's JSON of a type, with the parameters that `_type_to_json` reads."""
-    if pa.types.is_decimal(kind):
-        return {"type": f"decimal{kind.bit_width}", "length": kind.precision * 1000 + kind.scale}
-    name = str(kind).partition("[")[0]
+    if pa.types.is_decimal(dtype):
+        return {"type": f"decimal{dtype.bit_width}", "length": dtype.precision * 1000 + dtype.scale}
+    name = str(dtype).partition("[")[0]
     return {"type": name}
 
 

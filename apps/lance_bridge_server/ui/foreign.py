@@ -81,7 +81,7 @@ def describe_foreign(namespace: LanceNamespace, request: Any) -> ForeignTable | 
         ]
     return ForeignTable(
         entry.record.is_lance,
-        entry.record.kind or "unknown",
+        entry.record.entry_type or "unknown",
         redact(entry.location),
         {
             key: _HIDDEN if is_secret(key) else redact(value)

@@ -137,10 +137,10 @@ def _search(
     names: tuple[str, ...],
     condition: str | None,
 ) -> Search:
-    kind = vector_of(target.schema.field(column))
-    if kind is None:
+    vector_type = vector_of(target.schema.field(column))
+    if vector_type is None:
         raise invalid(f"Column '{column}' of table '{target.name}' holds no vectors")
-    size = int(kind.list_size)
+    size = int(vector_type.list_size)
     zeros = QueryTableRequestVector(single_vector=[0.0] * size)
     request = QueryTableRequest(vector=zeros, vector_column=column, **wanted)
     checked = parse_nearest(target.dataset, target.table, request)

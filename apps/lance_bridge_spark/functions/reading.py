@@ -158,8 +158,8 @@ def _take_by_ids(target: Snapshot, row_ids: Sequence[int], names: Sequence[str])
     try:
         found = target.dataset._take_rows(pa.array(row_ids, pa.uint64()), columns=list(names))
     except LANCE_ERRORS as error:
-        kind = invalid if is_refusal(error) else ServiceUnavailableError
-        raise kind(f"{what}: {first_line(error)}") from error
+        error_type = invalid if is_refusal(error) else ServiceUnavailableError
+        raise error_type(f"{what}: {first_line(error)}") from error
     if found.num_rows != len(row_ids):
         missing = len(row_ids) - found.num_rows
         raise invalid(f"{what}: version {target.version} has no rows with {missing} of the ids")

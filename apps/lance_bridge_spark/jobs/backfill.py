@@ -247,16 +247,16 @@ def _plan(order: Backfill, dataset: lance.LanceDataset) -> FillPlan:
     is_new = order.column not in names
     if is_new:
         _require_new_name(order.column, names)
-    kind = None if is_new else schema.field(order.column).type
+    data_type = None if is_new else schema.field(order.column).type
     if isinstance(order.expression, str):
         found = _sql_type(order, schema, read)
-        kind = kind or order.data_type or found
-    kind = kind or order.data_type
-    if kind is None:
+        data_type = data_type or order.data_type or found
+    data_type = data_type or order.data_type
+    if data_type is None:
         raise invalid(f"'{order.column}' is a new column: a function needs its data_type")
-    if order.data_type is not None and not kind.equals(order.data_type):
-        raise invalid(f"Column '{order.column}' is {kind} already, not {order.data_type}")
-    field = pa.field(order.column, kind) if is_new else schema.field(order.column)
+    if order.data_type is not None and not data_type.equals(order.data_type):
+        raise invalid(f"Column '{order.column}' is {data_type} already, not {order.data_type}")
+    field = pa.field(order.column, data_type) if is_new else schema.field(order.column)
     access = order.table.access(dataset, branch=order.ref.branch, write=True)
     return FillPlan(access, field, is_new, read, order.where, order.batch_size)
 

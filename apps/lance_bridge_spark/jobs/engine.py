@@ -100,7 +100,7 @@ def address_in(namespace: LanceNamespace, path: Path) -> TableAddress:
         InvalidInputError: (13) the namespace is pylance's own.
     """
     own = require_lance_bridge(namespace, type(namespace).__name__)
-    kind = type(own)
-    impl = f"{kind.__module__}.{kind.__qualname__}"
+    cls = type(own)
+    impl = f"{cls.__module__}.{cls.__qualname__}"
     properties = {"impl": impl, **own.properties}
-    return TableAddress(CatalogAddress(own.configured_name or kind.impl, properties), path)
+    return TableAddress(CatalogAddress(own.configured_name or cls.impl, properties), path)

@@ -275,8 +275,8 @@ def _segments(
     options = dict(plan.options)
     if plan.kind.is_vector and model is not None:
         options = {k: v for k, v in options.items() if k != "target_partition_size"}
-    kind, at = plan.kind.name, plan.column.path
-    return [_Segment(access, at, kind, plan.name, each, options, model) for each in groups]
+    index_type, at = plan.kind.name, plan.column.path
+    return [_Segment(access, at, index_type, plan.name, each, options, model) for each in groups]
 
 
 def _commit(plan: _Plan, segments: list[Any]) -> int:

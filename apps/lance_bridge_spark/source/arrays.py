@@ -41,24 +41,24 @@ def _read(array: pa.Array, field: pa.Field) -> pa.Array:
         raise invalid(f"Column '{field.name}' cannot be read: {first_line(error)}") from error
 
 
-def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    if array.type.equals(kind):
+def _cast(array: pa.Array, dtype: pa.DataType) -> pa.Array:
+    if array.type.equals(dtype):
         return array
-    if arrow.is_fixed_size_list(array.type) and arrow.is_list(kind):
-        return _to_list(array, kind)
+    if arrow.is_fixed_size_list(array.type) and arrow.is_list(dtype):
+        return _to_list(array, dtype)
     if arrow.is_time32(array.type):
         array = array.cast(pa.int32())  # Arrow cannot cast it to 64 bits directly
-    return array.cast(kind)
+    return array.cast(dtype)
 
 
-def _to_list(array: pa.Array, kind: pa.DataType) -> pa.Array:
+def _to_list(array: pa.Array, dtype: pa.DataType) -> pa.Array:
     """Return vectors as lists, without copying their numbers if none is null."""
     size = array.type.list_size
     if array.null_count:
-        return array.cast(kind)
-    values = _cast(array.values.slice(array.offset * size, len(array) * size), kind.value_type)
+        return array.cast(dtype)
+    values = _cast(array.values.slice(array.offset * size, len(array) * size), dtype.value_type)
     offsets = pa.array(np.arange(len(array) + 1, dtype=np.int32) * np.int32(size))
-    return pa.ListArray.from_arrays(offsets, values, type=kind)
+    return pa.ListArray.from_arrays(offsets, values, type=dtype)
 
 
 class ToLance(ErrorCapturingReader):
@@ -118,41 +118,41 @@ def to_lance(array: pa.Array, field: pa.Field) -> pa.Array:
         raise invalid(f"Column '{field.name}' cannot be stored: {first_line(error)}") from error
 
 
-def _convert(array: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
-    if array.type.equals(kind):
+def _convert(array: pa.Array, dtype: pa.DataType, name: str) -> pa.Array:
+    if array.type.equals(dtype):
         return array
     if arrow.is_list(array.type):
-        if arrow.is_fixed_size_list(kind):
-            return _to_vectors(array, kind, name)
-        if arrow.is_list(kind):
-            return _convert_elements(array, kind, name)
-    if arrow.is_struct(array.type) and arrow.is_struct(kind):
+        if arrow.is_fixed_size_list(dtype):
+            return _to_vectors(array, dtype, name)
+        if arrow.is_list(dtype):
+            return _convert_elements(array, dtype, name)
+    if arrow.is_struct(array.type) and arrow.is_struct(dtype):
         parts = dict(zip([each.name for each in array.type], array.flatten(), strict=True))
-        fields = list(kind)
+        fields = list(dtype)
         columns = [_convert(parts[each.name], each.type, name) for each in fields]
         return pa.StructArray.from_arrays(columns, fields=fields, mask=array.is_null())
-    return array.cast(kind)
+    return array.cast(dtype)
 
 
-def _convert_elements(array: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
-    elements = _convert(array.flatten(), kind.value_type, name)
+def _convert_elements(array: pa.Array, dtype: pa.DataType, name: str) -> pa.Array:
+    elements = _convert(array.flatten(), dtype.value_type, name)
     lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     return pa.ListArray.from_arrays(
-        pa.array(offsets), elements, type=kind, mask=array.is_null() if array.null_count else None
+        pa.array(offsets), elements, type=dtype, mask=array.is_null() if array.null_count else None
     )
 
 
-def _to_vectors(array: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
+def _to_vectors(array: pa.Array, dtype: pa.DataType, name: str) -> pa.Array:
     """Return lists as vectors, without copying their numbers if none is null.
 
     pyarrow's own cast crashes the process if all lists are null.
     """
-    size = kind.list_size
+    size = dtype.list_size
     if pc.any(pc.not_equal(pc.list_value_length(array), size)).as_py():
         raise invalid(f"Column '{name}' has lists whose length is not {size}")
-    numbers = _convert(array.flatten(), kind.value_type, name)
-    vectors = pa.FixedSizeListArray.from_arrays(numbers, type=kind)
+    numbers = _convert(array.flatten(), dtype.value_type, name)
+    vectors = pa.FixedSizeListArray.from_arrays(numbers, type=dtype)
     if not array.null_count:
         return vectors
     valid = array.is_valid()

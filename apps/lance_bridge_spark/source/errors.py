@@ -34,8 +34,8 @@ _ASKED_WRONG = (InvalidInputError, TableSchemaValidationError, UnsupportedOperat
 
 def spark_error(error: LanceNamespaceError) -> PySparkException:
     """Return a Lance error as a PySpark exception."""
-    kind = LanceValueError if isinstance(error, _ASKED_WRONG) else LanceError
-    return kind(f"[{condition(error)}] {error}")
+    error_type = LanceValueError if isinstance(error, _ASKED_WRONG) else LanceError
+    return error_type(f"[{condition(error)}] {error}")
 
 
 def condition(error: LanceNamespaceError) -> str:

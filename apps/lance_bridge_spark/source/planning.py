@@ -78,18 +78,18 @@ def _rows_per_task(rows: int, width: int, sizes: Sizes) -> int:
     return max(min(share, sizes.bytes) // width, 1)
 
 
-def width_of(kinds: Iterable[pa.DataType]) -> int:
+def width_of(dtypes: Iterable[pa.DataType]) -> int:
     """Return the estimated bytes of a row of these types."""
-    return max(sum(_width(kind) for kind in kinds), 1)
+    return max(sum(_width(dtype) for dtype in dtypes), 1)
 
 
-def _width(kind: pa.DataType) -> int:
-    if arrow.is_fixed_size_list(kind):
-        return int(kind.list_size) * _width(kind.value_type)
-    if kind.num_fields:
-        return sum(_width(kind.field(i).type) for i in range(kind.num_fields))
+def _width(dtype: pa.DataType) -> int:
+    if arrow.is_fixed_size_list(dtype):
+        return int(dtype.list_size) * _width(dtype.value_type)
+    if dtype.num_fields:
+        return sum(_width(dtype.field(i).type) for i in range(dtype.num_fields))
     try:
-        return max(int(kind.bit_width) // 8, 1)
+        return max(int(dtype.bit_width) // 8, 1)
     except ValueError:
         return _VARIABLE_BYTES
 
@@ -100,18 +100,18 @@ def batch_rows(types: Iterable[pa.DataType]) -> int:
     A few large batches cost less to transfer than many small ones. But the memory of a batch is
     known only for types of a fixed width.
     """
-    kinds = list(types)
-    if not all(map(_is_fixed, kinds)):
+    dtypes = list(types)
+    if not all(map(_is_fixed, dtypes)):
         return BATCH_ROWS
-    width = max(sum(map(_width, kinds)), 1)
+    width = max(sum(map(_width, dtypes)), 1)
     return min(max(_BATCH_BYTES // width, _LEAST_BATCH_ROWS), _MOST_BATCH_ROWS)
 
 
-def _is_fixed(kind: pa.DataType) -> bool:
-    if arrow.is_fixed_size_list(kind):
-        return _is_fixed(kind.value_type)
+def _is_fixed(dtype: pa.DataType) -> bool:
+    if arrow.is_fixed_size_list(dtype):
+        return _is_fixed(dtype.value_type)
     return bool(
-        arrow.is_primitive(kind) or arrow.is_decimal(kind) or arrow.is_fixed_size_binary(kind)
+        arrow.is_primitive(dtype) or arrow.is_decimal(dtype) or arrow.is_fixed_size_binary(dtype)
     )
 
 
@@ -145,11 +145,11 @@ def rows_by_index(dataset: lance.LanceDataset, predicate: str) -> int | None:
 
 def rows_not_indexed(dataset: lance.LanceDataset, search: Search) -> int:
     """Return how many rows a search has to scan because no index covers them."""
-    kind = "VectorIndexDetails" if search.by_vector else "InvertedIndexDetails"
+    details = "VectorIndexDetails" if search.by_vector else "InvertedIndexDetails"
     indexed = [
         index.num_rows_indexed
         for index in dataset.describe_indices()
-        if index.type_url.endswith(kind)
+        if index.type_url.endswith(details)
         and (not search.searched or set(index.field_names) <= set(search.searched))
     ]
     everything = sum(each.physical_rows for each in dataset.get_fragments())

@@ -49,24 +49,24 @@ def new_schema(schema: spark.StructType, vectors: Mapping[str, int] | None = Non
     for field, given in zip(batch_schema(schema), schema.fields, strict=True):
         metadata = given.metadata or {}
         size = wanted.get(given.name.lower(), metadata.get(VECTOR_SIZE))
-        kind = field.type if size is None else _vectors(given.name, field.type, int(size))
+        dtype = field.type if size is None else _vectors(given.name, field.type, int(size))
         comment = metadata.get(COMMENT)
         fields.append(
-            pa.field(given.name, kind, given.nullable, {COMMENT: comment} if comment else None)
+            pa.field(given.name, dtype, given.nullable, {COMMENT: comment} if comment else None)
         )
     return pa.schema(fields)
 
 
-def _vectors(name: str, kind: pa.DataType, size: int) -> pa.DataType:
+def _vectors(name: str, dtype: pa.DataType, size: int) -> pa.DataType:
     if not 1 <= size <= _LONGEST_VECTOR:
         raise invalid(
             f"The vectors of column '{name}' must have 1 to {_LONGEST_VECTOR} numbers, not {size}"
         )
-    if not arrow.is_list(kind) or not (
-        arrow.is_floating(kind.value_type) or arrow.is_integer(kind.value_type)
+    if not arrow.is_list(dtype) or not (
+        arrow.is_floating(dtype.value_type) or arrow.is_integer(dtype.value_type)
     ):
         raise invalid(f"Column '{name}' cannot hold vectors: it is not an array of numbers")
-    return pa.list_(pa.field("item", kind.value_type), size)
+    return pa.list_(pa.field("item", dtype.value_type), size)
 
 
 # -- an existing table ---------------------------------------------------------------------------
@@ -108,11 +108,11 @@ def require_vectors(table: pa.Schema, vectors: Mapping[str, int], name: str) -> 
     Raises:
         TableSchemaValidationError: (20)
     """
-    sizes = {f.name.lower(): f.type for f in table}
+    dtypes = {f.name.lower(): f.type for f in table}
     for column, size in vectors.items():
-        kind = sizes.get(column)
-        if kind is None or not arrow.is_fixed_size_list(kind) or kind.list_size != size:
-            there = "no such column" if kind is None else f"{column} as {kind}"
+        dtype = dtypes.get(column)
+        if dtype is None or not arrow.is_fixed_size_list(dtype) or dtype.list_size != size:
+            there = "no such column" if dtype is None else f"{column} as {dtype}"
             raise _mismatch(name, f"option 'vector.{column}' is {size}, and the table has {there}")
 
 

@@ -50,23 +50,23 @@ def batch_schema(schema: spark.StructType) -> pa.Schema:
     return to_arrow_schema(schema, **_ZONE)
 
 
-def read_type(kind: pa.DataType) -> pa.DataType:
-    """Return the Arrow type as which Spark reads values of ``kind``."""
-    if isinstance(kind, pa.BaseExtensionType):
-        return read_type(kind.storage_type)
-    if arrow.is_dictionary(kind):
-        return read_type(kind.value_type)
-    if is_list(kind):
-        element = kind.value_field
+def read_type(dtype: pa.DataType) -> pa.DataType:
+    """Return the Arrow type as which Spark reads values of ``dtype``."""
+    if isinstance(dtype, pa.BaseExtensionType):
+        return read_type(dtype.storage_type)
+    if arrow.is_dictionary(dtype):
+        return read_type(dtype.value_type)
+    if is_list(dtype):
+        element = dtype.value_field
         return pa.list_(pa.field("element", read_type(element.type), element.nullable))
-    if arrow.is_struct(kind):
-        return pa.struct([pa.field(f.name, read_type(f.type), f.nullable) for f in kind])
-    if arrow.is_map(kind):
+    if arrow.is_struct(dtype):
+        return pa.struct([pa.field(f.name, read_type(f.type), f.nullable) for f in dtype])
+    if arrow.is_map(dtype):
         return pa.map_(
-            read_type(kind.key_type),
-            pa.field("value", read_type(kind.item_type), kind.item_field.nullable),
+            read_type(dtype.key_type),
+            pa.field("value", read_type(dtype.item_type), dtype.item_field.nullable),
         )
-    return _plain(kind)
+    return _plain(dtype)
 
 
 _READ_AS: tuple[tuple[Callable[[pa.DataType], bool], pa.DataType], ...] = (
@@ -86,19 +86,21 @@ _READ_AS: tuple[tuple[Callable[[pa.DataType], bool], pa.DataType], ...] = (
 )
 
 
-def _plain(kind: pa.DataType) -> pa.DataType:
+def _plain(dtype: pa.DataType) -> pa.DataType:
     for matches, read in _READ_AS:
-        if matches(kind):
+        if matches(dtype):
             return read
-    if arrow.is_timestamp(kind):
-        return pa.timestamp("us", "UTC" if kind.tz else None)
-    if arrow.is_decimal(kind) and not arrow.is_decimal128(kind):
-        return pa.decimal128(min(38, kind.precision), kind.scale)
-    return kind
+    if arrow.is_timestamp(dtype):
+        return pa.timestamp("us", "UTC" if dtype.tz else None)
+    if arrow.is_decimal(dtype) and not arrow.is_decimal128(dtype):
+        return pa.decimal128(min(38, dtype.precision), dtype.scale)
+    return dtype
 
 
-def is_list(kind: pa.DataType) -> bool:
-    return bool(arrow.is_list(kind) or arrow.is_large_list(kind) or arrow.is_fixed_size_list(kind))
+def is_list(dtype: pa.DataType) -> bool:
+    return bool(
+        arrow.is_list(dtype) or arrow.is_large_list(dtype) or arrow.is_fixed_size_list(dtype)
+    )
 
 
 # -- types that cannot be stored -------------------------------------------------------------------
@@ -130,16 +132,16 @@ def refuse_unstorable(schema: spark.StructType) -> None:
             )
 
 
-def _find_unstorable(kind: spark.DataType) -> spark.DataType | None:
-    if type(kind).__name__ in _UNSTORABLE or isinstance(kind, spark.UserDefinedType):
-        return kind
+def _find_unstorable(data_type: spark.DataType) -> spark.DataType | None:
+    if type(data_type).__name__ in _UNSTORABLE or isinstance(data_type, spark.UserDefinedType):
+        return data_type
     parts: list[spark.DataType] = []
-    if isinstance(kind, spark.StructType):
-        parts = [each.dataType for each in kind.fields]
-    elif isinstance(kind, spark.ArrayType):
-        parts = [kind.elementType]
-    elif isinstance(kind, spark.MapType):
-        parts = [kind.keyType, kind.valueType]
+    if isinstance(data_type, spark.StructType):
+        parts = [each.dataType for each in data_type.fields]
+    elif isinstance(data_type, spark.ArrayType):
+        parts = [data_type.elementType]
+    elif isinstance(data_type, spark.MapType):
+        parts = [data_type.keyType, data_type.valueType]
     return next((bad for each in parts if (bad := _find_unstorable(each)) is not None), None)
 
 

@@ -66,10 +66,12 @@ def alter(catalog: CatalogAddress, args: Args) -> Answer:
 
 def _refuse_impossible(table: Table, change: Change) -> None:
     """Raise if Lance cannot make a change, before any part of the statement is executed."""
-    kind, name = change["kind"], table.name
-    if kind not in _STEPS:
-        raise unsupported(f"Table '{name}': Lance does not support the ALTER TABLE change '{kind}'")
-    if kind == "add_column":
+    action, name = change["kind"], table.name
+    if action not in _STEPS:
+        raise unsupported(
+            f"Table '{name}': Lance does not support the ALTER TABLE change '{action}'"
+        )
+    if action == "add_column":
         column = canonical(change["field"])
         if not change.get("nullable", True):
             raise invalid(f"Column '{column}' cannot be NOT NULL: existing rows have no value")
@@ -133,12 +135,12 @@ def _names_in(dataset: Any, table: Table, parents: tuple[str, ...]) -> list[str]
 
 def _type_of(dataset: Any, segments: Sequence[str]) -> pa.DataType:
     """Return the type of a field; for a field inside a list or map, that of the list or map."""
-    kind = dataset.schema.field(segments[0]).type
+    dtype = dataset.schema.field(segments[0]).type
     for name in segments[1:]:
-        if not pa.types.is_struct(kind):
-            return kind
-        kind = kind.field(name).type
-    return kind
+        if not pa.types.is_struct(dtype):
+            return dtype
+        dtype = dtype.field(name).type
+    return dtype
 
 
 def _require_new(table: Table, parents: tuple[str, ...], name: str, taken: Sequence[str]) -> None:
@@ -151,8 +153,8 @@ def _require_new(table: Table, parents: tuple[str, ...], name: str, taken: Seque
 
 def _new_field(change: Change) -> pa.Field:
     comment = change.get("comment")
-    kind = schemas.to_arrow_type(change["type"])
-    return pa.field(change["field"][-1], kind, metadata={COMMENT: comment} if comment else None)
+    dtype = schemas.to_arrow_type(change["type"])
+    return pa.field(change["field"][-1], dtype, metadata={COMMENT: comment} if comment else None)
 
 
 def _nest(parents: Sequence[str], field: pa.Field) -> pa.Field:
@@ -213,15 +215,15 @@ def _to_entry(change: Change) -> AlterColumnsEntry:
 
 def _to_request_type(change: Change) -> dict[str, Any]:
     """Return a type as the namespace's requests spell it."""
-    kind = schemas.to_arrow_type(change["type"])
-    if pa.types.is_nested(kind):
+    dtype = schemas.to_arrow_type(change["type"])
+    if pa.types.is_nested(dtype):
         raise unsupported(
             f"Column '{canonical(change['field'])}' cannot become {change['type']}: Lance "
             "changes types of plain values only"
         )
-    if pa.types.is_decimal(kind):
-        return {"type": f"decimal{kind.bit_width}", "length": kind.precision * 1000 + kind.scale}
-    return {"type": _NAMES.get(str(kind), str(kind))}
+    if pa.types.is_decimal(dtype):
+        return {"type": f"decimal{dtype.bit_width}", "length": dtype.precision * 1000 + dtype.scale}
+    return {"type": _NAMES.get(str(dtype), str(dtype))}
 
 
 _NAMES = {"float": "float32", "double": "float64", "string": "utf8"}

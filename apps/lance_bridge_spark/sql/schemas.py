@@ -65,15 +65,15 @@ def _add_field_metadata(spark_json: Json, field: pa.Field) -> Json:
     }
 
 
-def _add_type_metadata(spark_json: Any, kind: pa.DataType) -> Any:
+def _add_type_metadata(spark_json: Any, dtype: pa.DataType) -> Any:
     if not isinstance(spark_json, dict):
         return spark_json
-    if pa.types.is_struct(kind):
-        return _add_metadata(spark_json, [kind.field(i) for i in range(kind.num_fields)])
+    if pa.types.is_struct(dtype):
+        return _add_metadata(spark_json, [dtype.field(i) for i in range(dtype.num_fields)])
     if spark_json.get("type") == "array":
         return {
             **spark_json,
-            "elementType": _add_type_metadata(spark_json["elementType"], kind.value_type),
+            "elementType": _add_type_metadata(spark_json["elementType"], dtype.value_type),
         }
     return spark_json
 
@@ -86,16 +86,16 @@ def converted_columns(schema: pa.Schema) -> list[str]:
     return [field.name for field in schema if _is_converted(field.type)]
 
 
-def _is_converted(kind: pa.DataType) -> bool:
-    if isinstance(kind, pa.BaseExtensionType):
+def _is_converted(dtype: pa.DataType) -> bool:
+    if isinstance(dtype, pa.BaseExtensionType):
         return True
-    if pa.types.is_map(kind):
-        return _is_converted(kind.key_type) or _is_converted(kind.item_type)
-    if pa.types.is_nested(kind):
-        return any(_is_converted(kind.field(i).type) for i in range(kind.num_fields))
-    if pa.types.is_duration(kind):
+    if pa.types.is_map(dtype):
+        return _is_converted(dtype.key_type) or _is_converted(dtype.item_type)
+    if pa.types.is_nested(dtype):
+        return any(_is_converted(dtype.field(i).type) for i in range(dtype.num_fields))
+    if pa.types.is_duration(dtype):
         return True  # its literals differ between Lance and Spark
-    return bool(types.read_type(kind) != kind and not any(same(kind) for same in _SAME_VALUES))
+    return bool(types.read_type(dtype) != dtype and not any(same(dtype) for same in _SAME_VALUES))
 
 
 _SAME_VALUES = (
@@ -166,21 +166,21 @@ def _with_metadata(field: pa.Field, spark: StructField) -> pa.Field:
     metadata = dict(field.metadata or {})
     if isinstance(spark.dataType, CharType | VarcharType):
         metadata[TYPE.encode()] = spark.dataType.simpleString().encode()
-    kind = _add_comments(field.type, spark.dataType)
-    return field.with_type(kind).with_metadata(metadata or None)
+    dtype = _add_comments(field.type, spark.dataType)
+    return field.with_type(dtype).with_metadata(metadata or None)
 
 
-def _add_comments(kind: pa.DataType, spark: DataType) -> pa.DataType:
-    if isinstance(spark, StructType) and pa.types.is_struct(kind):
-        children = [kind.field(i) for i in range(kind.num_fields)]
+def _add_comments(dtype: pa.DataType, spark: DataType) -> pa.DataType:
+    if isinstance(spark, StructType) and pa.types.is_struct(dtype):
+        children = [dtype.field(i) for i in range(dtype.num_fields)]
         return pa.struct([_add_comment(child, spark[child.name]) for child in children])
-    if isinstance(spark, ArrayType) and pa.types.is_list(kind):
-        inner = kind.value_field
+    if isinstance(spark, ArrayType) and pa.types.is_list(dtype):
+        inner = dtype.value_field
         return pa.list_(inner.with_type(_add_comments(inner.type, spark.elementType)))
-    return kind
+    return dtype
 
 
 def _add_comment(field: pa.Field, spark: StructField) -> pa.Field:
     comment = (spark.metadata or {}).get(COMMENT)
-    kind = _add_comments(field.type, spark.dataType)
-    return field.with_type(kind).with_metadata({COMMENT: comment} if comment else None)
+    dtype = _add_comments(field.type, spark.dataType)
+    return field.with_type(dtype).with_metadata({COMMENT: comment} if comment else None)

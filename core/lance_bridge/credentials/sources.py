@@ -242,15 +242,15 @@ def _create_vendor(
         if given:
             raise invalid(f"Property '{start}{min(given)}' has no meaning with {start}vendor=none")
         return None
-    kind = find_vendor(name)
-    known = kind.options_type.model_fields
+    vendor = find_vendor(name)
+    known = vendor.options_type.model_fields
     for option in given:
         if option not in known:
             near = difflib.get_close_matches(option, known, n=1)
             hint = f"did you mean '{near[0]}'?" if near else f"known properties: {', '.join(known)}"
             raise invalid(f"Vendor '{name}' has no property '{start}{option}': {hint}")
     try:
-        return kind(kind.options_type.model_validate(dict(given)), config.storage)
+        return vendor(vendor.options_type.model_validate(dict(given)), config.storage)
     except ValidationError as error:
         raise invalid(problems_of(error, start)) from None
     except ValueError as error:

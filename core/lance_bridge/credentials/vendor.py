@@ -109,11 +109,11 @@ def find_vendor(name: str) -> type[Vendor]:
         choices = ", ".join(sorted(known))
         raise invalid(f"There is no vendor '{name[:60]}'; known vendors: {choices}")
     try:
-        kind = import_attribute(module, attribute)
+        cls = import_attribute(module, attribute)
     except ImportError as error:
         raise unsupported(f"Vendor '{name[:200]}' cannot be imported: {error}") from error
     except AttributeError as error:
         raise invalid(f"There is no vendor '{name[:200]}'") from error
-    if not (isinstance(kind, type) and issubclass(kind, Vendor)):
+    if not (isinstance(cls, type) and issubclass(cls, Vendor)):
         raise invalid(f"'{name[:200]}' is not a vendor")
-    return kind
+    return cls

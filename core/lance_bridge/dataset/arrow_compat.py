@@ -28,15 +28,15 @@ _NUMBERS = (
     *(pa.decimal32(1), pa.decimal64(1)),
 )
 _OFFSETS = {
-    **{kind.id: 4 for kind in (pa.string(), pa.binary())},
-    **{kind.id: 8 for kind in (pa.large_string(), pa.large_binary())},
+    **{dtype.id: 4 for dtype in (pa.string(), pa.binary())},
+    **{dtype.id: 8 for dtype in (pa.large_string(), pa.large_binary())},
 }
 _LAYOUTS = {
-    **{kind.id: (1, 1) for kind in _ANYWHERE},
-    **{kind.id: (kind.bit_width // 8, min(kind.bit_width // 8, 8)) for kind in _NUMBERS},
-    **{kind.id: (kind.bit_width // 8, 16) for kind in (pa.decimal128(1), pa.decimal256(1))},
-    **{kind.id: (16, 16) for kind in (pa.string_view(), pa.binary_view())},
-    **{kind: (size, size) for kind, size in _OFFSETS.items()},
+    **{dtype.id: (1, 1) for dtype in _ANYWHERE},
+    **{dtype.id: (dtype.bit_width // 8, min(dtype.bit_width // 8, 8)) for dtype in _NUMBERS},
+    **{dtype.id: (dtype.bit_width // 8, 16) for dtype in (pa.decimal128(1), pa.decimal256(1))},
+    **{dtype.id: (16, 16) for dtype in (pa.string_view(), pa.binary_view())},
+    **{dtype: (size, size) for dtype, size in _OFFSETS.items()},
 }
 """For each type that is not nested: the bytes of an item in its second buffer, which holds numbers,
 offsets or views, and the alignment of that buffer in bytes."""
@@ -57,35 +57,35 @@ def align(array: pa.Array) -> pa.Array:
     Nested types that Lance does not store (unions, views of lists, run-end encoded) are returned
     unchanged.
     """
-    kind = array.type
-    if kind.id in _LAYOUTS:
+    dtype = array.type
+    if dtype.id in _LAYOUTS:
         return _align_values(array)
-    if isinstance(kind, pa.BaseExtensionType):
+    if isinstance(dtype, pa.BaseExtensionType):
         return _align_extension(array)
     for is_of, align_nested in _NESTED:
-        if is_of(kind):
+        if is_of(dtype):
             return align_nested(array)
     return array
 
 
 def _align_values(array: pa.Array) -> pa.Array:
     """Align the second buffer. The others hold bits and bytes, which need no alignment."""
-    kind = array.type
-    size, alignment = _LAYOUTS[kind.id]
+    dtype = array.type
+    size, alignment = _LAYOUTS[dtype.id]
     if alignment == 1:
         return array
     validity, values, *rest = array.buffers()
     if not len(array):
         # Arrow allows an empty array to omit even its one offset, which Lance reads.
-        is_whole = values is not None and (values.size or kind.id not in _OFFSETS)
-        return array if is_whole and not values.address % alignment else pa.array([], kind)
+        is_whole = values is not None and (values.size or dtype.id not in _OFFSETS)
+        return array if is_whole and not values.address % alignment else pa.array([], dtype)
     if not values.address % alignment:
         return array
     # Only the slice is copied, not the whole buffer; validity can be cut at whole bytes only.
     skipped, offset = array.offset // 8 * 8, array.offset % 8
-    count = offset + len(array) + (kind.id in _OFFSETS)
+    count = offset + len(array) + (dtype.id in _OFFSETS)
     return pa.Array.from_buffers(
-        kind,
+        dtype,
         len(array),
         [
             validity.slice(skipped // 8) if validity is not None else None,
@@ -135,14 +135,14 @@ def _align_vectors(array: pa.FixedSizeListArray) -> pa.Array:
 
 
 def _align_list(array: pa.ListArray | pa.LargeListArray | pa.MapArray) -> pa.Array:
-    kind = array.type
+    dtype = array.type
     stored = array.buffers()[1]
     if len(array) or (stored is not None and stored.size):
         offsets = array.offsets
         aligned_offsets = _align_values(offsets)
     else:
         offsets = None  # omitted, as in `_align_values`
-        aligned_offsets = pa.array([0], pa.int64() if arrow.is_large_list(kind) else pa.int32())
+        aligned_offsets = pa.array([0], pa.int64() if arrow.is_large_list(dtype) else pa.int32())
     start, end = aligned_offsets[0], aligned_offsets[-1]
     values = array.values.slice(start.as_py(), end.as_py() - start.as_py())
     aligned = align(values)
@@ -150,11 +150,11 @@ def _align_list(array: pa.ListArray | pa.LargeListArray | pa.MapArray) -> pa.Arr
         return array
     # Only the values of the slice are copied, so the offsets start at 0.
     from_start = pc.subtract(aligned_offsets, start)
-    if arrow.is_map(kind):
+    if arrow.is_map(dtype):
         parts = aligned.field(0), aligned.field(1)
-        return pa.MapArray.from_arrays(from_start, *parts, type=kind, mask=_null_mask(array))
-    factory = pa.LargeListArray if arrow.is_large_list(kind) else pa.ListArray
-    return factory.from_arrays(from_start, aligned, type=kind, mask=_null_mask(array))
+        return pa.MapArray.from_arrays(from_start, *parts, type=dtype, mask=_null_mask(array))
+    factory = pa.LargeListArray if arrow.is_large_list(dtype) else pa.ListArray
+    return factory.from_arrays(from_start, aligned, type=dtype, mask=_null_mask(array))
 
 
 def _null_mask(array: pa.Array) -> pa.Array | None:

@@ -42,7 +42,7 @@ _COMMON_OPTIONS = ("concurrency", "checkpoint_size")
 """The number of concurrent tasks, and of rows that each computes at once."""
 
 
-def declare(name: str, kind: pa.DataType, expression: str, names: list[str]) -> pa.Field:
+def declare(name: str, dtype: pa.DataType, expression: str, names: list[str]) -> pa.Field:
     """Return the field of a computed column.
 
     Args:
@@ -50,7 +50,7 @@ def declare(name: str, kind: pa.DataType, expression: str, names: list[str]) -> 
     """
     inputs = json.dumps(expressions.columns_in(expression, names))
     metadata = {FLAG: "true", KIND: SQL, EXPRESSION: expression, INPUTS: inputs}
-    return pa.field(name, kind, nullable=True, metadata=metadata)
+    return pa.field(name, dtype, nullable=True, metadata=metadata)
 
 
 def is_declaration(key: str) -> bool:

@@ -61,53 +61,53 @@ class IndexType:
 
 def stored_type(field: pa.Field) -> pa.DataType:
     """Return a column's type, or the storage type of an extension type."""
-    kind = field.type
-    return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
+    dtype = field.type
+    return dtype.storage_type if isinstance(dtype, pa.BaseExtensionType) else dtype
 
 
-def _is_text(kind: pa.DataType) -> bool:
+def _is_text(dtype: pa.DataType) -> bool:
     is_ = pa.types
-    return bool(is_.is_string(kind) or is_.is_large_string(kind) or is_.is_string_view(kind))
+    return bool(is_.is_string(dtype) or is_.is_large_string(dtype) or is_.is_string_view(dtype))
 
 
-def _is_bytes(kind: pa.DataType) -> bool:
+def _is_bytes(dtype: pa.DataType) -> bool:
     is_ = pa.types
-    return bool(is_.is_binary(kind) or is_.is_large_binary(kind) or is_.is_binary_view(kind))
+    return bool(is_.is_binary(dtype) or is_.is_large_binary(dtype) or is_.is_binary_view(dtype))
 
 
-def _is_list(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+def _is_list(dtype: pa.DataType) -> bool:
+    return bool(pa.types.is_list(dtype) or pa.types.is_large_list(dtype))
 
 
 def _has_order(field: pa.Field) -> bool:
-    kind, is_ = stored_type(field), pa.types
+    dtype, is_ = stored_type(field), pa.types
     return bool(
-        is_.is_boolean(kind)
-        or is_.is_integer(kind)
-        or is_.is_floating(kind)
-        or is_.is_temporal(kind)
-        or is_.is_decimal(kind)
-        or is_.is_fixed_size_binary(kind)
-        or _is_text(kind)
-        or _is_bytes(kind)
+        is_.is_boolean(dtype)
+        or is_.is_integer(dtype)
+        or is_.is_floating(dtype)
+        or is_.is_temporal(dtype)
+        or is_.is_decimal(dtype)
+        or is_.is_fixed_size_binary(dtype)
+        or _is_text(dtype)
+        or _is_bytes(dtype)
     )
 
 
 def _fits_bloom_filter(field: pa.Field) -> bool:
-    kind, is_ = stored_type(field), pa.types
+    dtype, is_ = stored_type(field), pa.types
     return bool(
-        is_.is_integer(kind)
-        or is_.is_float32(kind)
-        or is_.is_float64(kind)
-        or (is_.is_temporal(kind) and not is_.is_duration(kind))
-        or _is_text(kind)
-        or _is_bytes(kind)
+        is_.is_integer(dtype)
+        or is_.is_float32(dtype)
+        or is_.is_float64(dtype)
+        or (is_.is_temporal(dtype) and not is_.is_duration(dtype))
+        or _is_text(dtype)
+        or _is_bytes(dtype)
     )
 
 
 def _is_list_of_plain(field: pa.Field) -> bool:
-    kind = stored_type(field)
-    return _is_list(kind) and not pa.types.is_nested(kind.value_type)
+    dtype = stored_type(field)
+    return _is_list(dtype) and not pa.types.is_nested(dtype.value_type)
 
 
 def _is_text_column(field: pa.Field) -> bool:
@@ -115,9 +115,9 @@ def _is_text_column(field: pa.Field) -> bool:
 
 
 def _is_searchable(field: pa.Field) -> bool:
-    kind = stored_type(field)
+    dtype = stored_type(field)
     return _extension(field) == "lance.json" or _is_text(
-        kind.value_type if _is_list(kind) else kind
+        dtype.value_type if _is_list(dtype) else dtype
     )
 
 
@@ -136,16 +136,16 @@ def _extension(field: pa.Field) -> str:
 
 def vector_of(field: pa.Field) -> pa.DataType | None:
     """Return the type of a column's vectors as a fixed-size list, or None."""
-    kind = stored_type(field)
+    dtype = stored_type(field)
     if isinstance(field.type, pa.FixedShapeTensorType) and len(field.type.shape) != 1:
         return None
-    if pa.types.is_list(kind):
-        kind = kind.value_type
-    if not pa.types.is_fixed_size_list(kind):
+    if pa.types.is_list(dtype):
+        dtype = dtype.value_type
+    if not pa.types.is_fixed_size_list(dtype):
         return None
-    element = kind.value_type
+    element = dtype.value_type
     is_number = pa.types.is_floating(element) or pa.types.is_uint8(element)
-    return kind if is_number else None
+    return dtype if is_number else None
 
 
 def _is_vector(field: pa.Field) -> bool:
@@ -185,7 +185,7 @@ _ALL = (
     _vector_index("IVF_HNSW_SQ", _HNSW | _BITS, 8),
     _vector_index("IVF_HNSW_PQ", _HNSW | _PQ, 4, 8),
 )
-_BY_NAME = {kind.name.replace("_", ""): kind for kind in _ALL}
+_BY_NAME = {index_type.name.replace("_", ""): index_type for index_type in _ALL}
 _ALIASES = {"INVERTED": "FTS", "SCALAR": "BTREE", "VECTOR": "IVFPQ"}
 """Other accepted names, some of which Lance uses."""
 
@@ -195,19 +195,19 @@ def parse_index_type(name: str) -> IndexType:
 
     Raises InvalidInput (13).
     """
-    kind = _find(name)
-    if kind is None:
+    index_type = _find(name)
+    if index_type is None:
         raise invalid(
             f"index_type {name[:60]!r} is not known: it can be "
-            + ", ".join(kind.name for kind in _ALL)
+            + ", ".join(index_type.name for index_type in _ALL)
         )
-    return kind
+    return index_type
 
 
 def to_request_name(name: str) -> str:
     """Return the name in requests for Lance's name of an index type."""
-    kind = _find(name)
-    return name if kind is None else kind.name
+    index_type = _find(name)
+    return name if index_type is None else index_type.name
 
 
 def _find(name: str) -> IndexType | None:
@@ -216,7 +216,7 @@ def _find(name: str) -> IndexType | None:
 
 
 def index_options(
-    request: CreateTableIndexRequest, kind: IndexType, field: pa.Field
+    request: CreateTableIndexRequest, index_type: IndexType, field: pa.Field
 ) -> dict[str, Any]:
     """Return a request's options under pylance's names, with those that pylance requires.
 
@@ -228,31 +228,32 @@ def index_options(
         name: value for name, value in request if name not in _NOT_OPTIONS and value is not None
     }
     for name in sorted(given):
-        if name not in kind.options:
-            takes = ", ".join(sorted(kind.options)) or "no options"
-            raise invalid(f"{name} does not apply to {kind.name}, which takes {takes}")
-    return _vector_options(given, kind, field) if kind.is_vector else given
+        if name not in index_type.options:
+            takes = ", ".join(sorted(index_type.options)) or "no options"
+            raise invalid(f"{name} does not apply to {index_type.name}, which takes {takes}")
+    return _vector_options(given, index_type, field) if index_type.is_vector else given
 
 
-def _vector_options(given: dict[str, Any], kind: IndexType, field: pa.Field) -> dict[str, Any]:
+def _vector_options(
+    given: dict[str, Any], index_type: IndexType, field: pa.Field
+) -> dict[str, Any]:
     if "num_partitions" in given and "target_partition_size" in given:
         raise invalid("num_partitions and target_partition_size exclude each other")
     bits = given.get("num_bits")
-    if bits is not None and bits not in kind.bits:
-        raise invalid(
-            f"num_bits of {kind.name} can be {' or '.join(map(str, kind.bits))}, not {bits}"
-        )
-    options = {**given, "metric": _distance(given.pop("distance_type", "l2"), kind, field)}
+    if bits is not None and bits not in index_type.bits:
+        allowed = " or ".join(map(str, index_type.bits))
+        raise invalid(f"num_bits of {index_type.name} can be {allowed}, not {bits}")
+    options = {**given, "metric": _distance(given.pop("distance_type", "l2"), index_type, field)}
     options.pop("distance_type", None)
     if "max_iterations" in options:
         # pylance ignores ``max_iterations``.
         options["max_iters"] = options.pop("max_iterations")
-    if "num_sub_vectors" in kind.options:
+    if "num_sub_vectors" in index_type.options:
         options["num_sub_vectors"] = _sub_vectors(given.get("num_sub_vectors"), field)
     return options
 
 
-def _distance(name: str, kind: IndexType, field: pa.Field) -> str:
+def _distance(name: str, index_type: IndexType, field: pa.Field) -> str:
     distance = DISTANCES.get(name.lower())
     if distance is None:
         raise invalid(
@@ -260,10 +261,10 @@ def _distance(name: str, kind: IndexType, field: pa.Field) -> str:
         )
     vector = vector_of(field)
     if vector is not None and pa.types.is_uint8(vector.value_type):
-        if distance != "hamming" or kind.name not in {"IVF_FLAT", "IVF_HNSW_FLAT"}:
+        if distance != "hamming" or index_type.name not in {"IVF_FLAT", "IVF_HNSW_FLAT"}:
             raise invalid(
                 "An index on vectors of uint8 is IVF_FLAT or IVF_HNSW_FLAT with distance_type "
-                f"hamming, not {kind.name} with {distance}"
+                f"hamming, not {index_type.name} with {distance}"
             )
     elif distance == "hamming":
         raise invalid("distance_type hamming is for vectors of uint8, not of floats")

@@ -53,22 +53,24 @@ def create(
             one of the type or is refused by Lance.
         ConcurrentModificationError: (14)
     """
-    kind = index_types.parse_index_type(request.index_type)
-    if only_scalar and kind.is_vector:
-        raise invalid(f"{kind.name} is not a scalar index: use CreateTableIndex")
+    index_type = index_types.parse_index_type(request.index_type)
+    if only_scalar and index_type.is_vector:
+        raise invalid(f"{index_type.name} is not a scalar index: use CreateTableIndex")
     dataset = table.open(ref, write=True)
     column = paths.find_column(dataset, table, request.column)
     field = column.field.to_arrow()
-    if not kind.fits(field):
-        raise invalid(f"{kind.name} is for {kind.needs}; '{column.path}' is {field.type}")
+    if not index_type.fits(field):
+        raise invalid(
+            f"{index_type.name} is for {index_type.needs}; '{column.path}' is {field.type}"
+        )
     _require_outside_lists(dataset, column)
-    options = index_types.index_options(request, kind, field)
+    options = index_types.index_options(request, index_type, field)
     replaces = isinstance(request, ReplacingIndexRequest) and request.replace
     name = _check_name(request.name, f"{column.path}_idx")
     _require_free_name(dataset, table, name, column if replaces else None)
-    build: Any = dataset.create_index if kind.is_vector else dataset.create_scalar_index
+    build: Any = dataset.create_index if index_type.is_vector else dataset.create_scalar_index
     with table.committing(dataset, f"no index was built on column '{column.path}'"):
-        build(column.path, kind.name, name=name, replace=replaces, **options)
+        build(column.path, index_type.name, name=name, replace=replaces, **options)
     return transaction_id(dataset, table)
 
 

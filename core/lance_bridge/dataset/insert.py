@@ -294,15 +294,15 @@ def _complete_rows(rows: Rows, table: pa.Schema) -> pa.RecordBatchReader:
     return pa.RecordBatchReader.from_batches(table, map(complete, reader))
 
 
-def _fill(array: pa.Array | None, kind: pa.DataType, length: int) -> pa.Array:
+def _fill(array: pa.Array | None, dtype: pa.DataType, length: int) -> pa.Array:
     if array is None:
-        return pa.nulls(length, kind)
-    if array.type.equals(kind):
+        return pa.nulls(length, dtype)
+    if array.type.equals(dtype):
         return array
-    if not pa.types.is_struct(kind):
-        return array.cast(kind)  # such as a string view, which Lance stores as a string
+    if not pa.types.is_struct(dtype):
+        return array.cast(dtype)  # such as a string view, which Lance stores as a string
     given = [array.type.field(i).name for i in range(array.type.num_fields)]
     parts = dict(zip(given, array.flatten(), strict=True))
-    fields = [kind.field(i) for i in range(kind.num_fields)]
+    fields = [dtype.field(i) for i in range(dtype.num_fields)]
     filled = [_fill(parts.get(each.name), each.type, length) for each in fields]
     return pa.StructArray.from_arrays(filled, fields=fields, mask=array.is_null())

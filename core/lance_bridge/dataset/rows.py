@@ -346,9 +346,9 @@ class _EndCheckingFile:
             self.failure = error
             raise
         if not isinstance(piece, bytes | bytearray | memoryview):
-            kind = type(piece).__name__
+            type_name = type(piece).__name__
             self.failure = invalid(
-                f"The file returned {kind} instead of bytes: open it in binary mode"
+                f"The file returned {type_name} instead of bytes: open it in binary mode"
             )
             raise self.failure
         return bytes(piece)
@@ -398,12 +398,12 @@ def _has_forbidden_null(array: pa.Array, field: pa.Field, hidden: int = 0) -> bo
         return True
     if array.null_count == len(array):
         return False  # pyarrow cannot flatten lists of every type then
-    kind = array.type
-    if arrow.is_struct(kind):
-        parts = {kind.field(i).name: part for i, part in enumerate(array.flatten())}
+    dtype = array.type
+    if arrow.is_struct(dtype):
+        parts = {dtype.field(i).name: part for i, part in enumerate(array.flatten())}
         inside = [(parts[each.name], each) for each in _children(field) if each.name in parts]
         return any(_has_forbidden_null(part, each, array.null_count) for part, each in inside)
-    if _is_list(kind) and _is_list(field.type):
+    if _is_list(dtype) and _is_list(field.type):
         return _has_forbidden_null(array.flatten(), field.type.value_field)
     return False
 
@@ -416,8 +416,10 @@ def _children(field: pa.Field) -> list[pa.Field]:
     return [field.type.field(i) for i in range(field.type.num_fields)]
 
 
-def _is_list(kind: pa.DataType) -> bool:
-    return bool(arrow.is_list(kind) or arrow.is_large_list(kind) or arrow.is_fixed_size_list(kind))
+def _is_list(dtype: pa.DataType) -> bool:
+    return bool(
+        arrow.is_list(dtype) or arrow.is_large_list(dtype) or arrow.is_fixed_size_list(dtype)
+    )
 
 
 def _check_names(schema: pa.Schema) -> None:
@@ -432,15 +434,15 @@ def _check_names(schema: pa.Schema) -> None:
 
 def _check_text(field: pa.Field) -> None:
     """Raise UnicodeDecodeError for a name that is not UTF-8, on which Rust would panic."""
-    kind = field.type
-    if arrow.is_dictionary(kind):
-        kind = kind.value_type
-    texts = [field.name, getattr(kind, "tz", None) or ""]  # Arrow decodes them on access
+    dtype = field.type
+    if arrow.is_dictionary(dtype):
+        dtype = dtype.value_type
+    texts = [field.name, getattr(dtype, "tz", None) or ""]  # Arrow decodes them on access
     texts += [b" ".join(pair).decode() for pair in (field.metadata or {}).items()]
     if any("\0" in text for text in texts):
         raise invalid(f"The data has a NUL in the name or metadata of {field.name!r}")
-    for i in range(kind.num_fields):
-        _check_text(kind.field(i))
+    for i in range(dtype.num_fields):
+        _check_text(dtype.field(i))
 
 
 def check_types(schema: pa.Schema) -> None:
@@ -455,30 +457,30 @@ def check_types(schema: pa.Schema) -> None:
             raise invalid(f"Lance cannot store {format_field(field)}: {reason}")
 
 
-def _find_lossy_type(kind: pa.DataType) -> str | None:
-    if arrow.is_struct(kind) and not kind.num_fields:
+def _find_lossy_type(dtype: pa.DataType) -> str | None:
+    if arrow.is_struct(dtype) and not dtype.num_fields:
         return "it would lose rows of the other columns beside a struct without fields"
-    if arrow.is_fixed_size_list(kind) and not _is_fixed_size(kind.value_type):
+    if arrow.is_fixed_size_list(dtype) and not _is_fixed_size(dtype.value_type):
         return (
             "a fixed-size list can hold booleans, numbers, times, fixed-size binary and "
             "fixed-size lists"
         )
-    if isinstance(kind, pa.BaseExtensionType):
-        return _find_lossy_type(kind.storage_type)
-    reasons = (_find_lossy_type(kind.field(i).type) for i in range(kind.num_fields))
+    if isinstance(dtype, pa.BaseExtensionType):
+        return _find_lossy_type(dtype.storage_type)
+    reasons = (_find_lossy_type(dtype.field(i).type) for i in range(dtype.num_fields))
     return next((reason for reason in reasons if reason is not None), None)
 
 
-def _is_fixed_size(kind: pa.DataType) -> bool:
+def _is_fixed_size(dtype: pa.DataType) -> bool:
     """Return whether all values have the same size."""
-    if arrow.is_fixed_size_list(kind):
-        return _is_fixed_size(kind.value_type)
+    if arrow.is_fixed_size_list(dtype):
+        return _is_fixed_size(dtype.value_type)
     return bool(
-        arrow.is_null(kind)
-        or arrow.is_boolean(kind)
-        or arrow.is_integer(kind)
-        or arrow.is_floating(kind)
-        or arrow.is_decimal(kind)
-        or arrow.is_temporal(kind)
-        or arrow.is_fixed_size_binary(kind)
+        arrow.is_null(dtype)
+        or arrow.is_boolean(dtype)
+        or arrow.is_integer(dtype)
+        or arrow.is_floating(dtype)
+        or arrow.is_decimal(dtype)
+        or arrow.is_temporal(dtype)
+        or arrow.is_fixed_size_binary(dtype)
     )

@@ -153,8 +153,8 @@ def alter_columns(table: Table, ref: Ref, entries: Sequence[AlterColumnsEntry]) 
     dataset = table.open(ref, write=True)
     columns = paths.find_columns(dataset, table, [entry.path for entry in entries])
     alterations = [
-        Alteration(column, entry.rename, entry.nullable, kind)
-        for column, entry, kind in zip(columns, entries, types, strict=True)
+        Alteration(column, entry.rename, entry.nullable, dtype)
+        for column, entry, dtype in zip(columns, entries, types, strict=True)
     ]
     _check_renames(dataset, alterations)
     _check_retypes(dataset, [each.column for each in alterations if each.data_type is not None])

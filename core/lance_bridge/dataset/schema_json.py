@@ -35,46 +35,48 @@ def to_json(schema: pa.Schema) -> JsonArrowSchema:
 
 
 def _field_to_json(field: pa.Field) -> JsonArrowField:
-    kind, metadata = field.type, dict(field.metadata or {})
-    if isinstance(kind, pa.BaseExtensionType):
+    dtype, metadata = field.type, dict(field.metadata or {})
+    if isinstance(dtype, pa.BaseExtensionType):
         # As in Arrow IPC, an extension type is its storage type with two metadata entries.
-        metadata[b"ARROW:extension:name"] = kind.extension_name.encode()
+        metadata[b"ARROW:extension:name"] = dtype.extension_name.encode()
         # Arrow's built-in extensions have no metadata.
-        serialize = getattr(kind, "__arrow_ext_serialize__", bytes)
+        serialize = getattr(dtype, "__arrow_ext_serialize__", bytes)
         metadata[b"ARROW:extension:metadata"] = serialize()
-        kind = kind.storage_type
+        dtype = dtype.storage_type
     return JsonArrowField(
         name=field.name,
         nullable=field.nullable,
-        type=_type_to_json(kind),
+        type=_type_to_json(dtype),
         metadata=_decode(metadata),
     )
 
 
-def _type_to_json(kind: pa.DataType) -> JsonArrowDataType:
-    if pa.types.is_dictionary(kind):
-        return _type_to_json(kind.value_type)
-    if pa.types.is_decimal(kind):
-        name = f"decimal{kind.bit_width}"
-        return JsonArrowDataType(type=name, length=kind.precision * 1000 + kind.scale)
-    if pa.types.is_fixed_size_binary(kind):
-        return JsonArrowDataType(type="fixed_size_binary", length=kind.byte_width)
-    if pa.types.is_map(kind):
-        entries = pa.field("entries", pa.struct([kind.key_field, kind.item_field]), nullable=False)
-        return JsonArrowDataType(type="map", fields=[_field_to_json(entries)])
-    if pa.types.is_nested(kind):
-        fixed = pa.types.is_fixed_size_list(kind)
-        return JsonArrowDataType(
-            type=_plain_name(kind),
-            fields=[_field_to_json(kind.field(i)) for i in range(kind.num_fields)],
-            length=kind.list_size if fixed else None,
+def _type_to_json(dtype: pa.DataType) -> JsonArrowDataType:
+    if pa.types.is_dictionary(dtype):
+        return _type_to_json(dtype.value_type)
+    if pa.types.is_decimal(dtype):
+        name = f"decimal{dtype.bit_width}"
+        return JsonArrowDataType(type=name, length=dtype.precision * 1000 + dtype.scale)
+    if pa.types.is_fixed_size_binary(dtype):
+        return JsonArrowDataType(type="fixed_size_binary", length=dtype.byte_width)
+    if pa.types.is_map(dtype):
+        entries = pa.field(
+            "entries", pa.struct([dtype.key_field, dtype.item_field]), nullable=False
         )
-    return JsonArrowDataType(type=_plain_name(kind))
+        return JsonArrowDataType(type="map", fields=[_field_to_json(entries)])
+    if pa.types.is_nested(dtype):
+        fixed = pa.types.is_fixed_size_list(dtype)
+        return JsonArrowDataType(
+            type=_plain_name(dtype),
+            fields=[_field_to_json(dtype.field(i)) for i in range(dtype.num_fields)],
+            length=dtype.list_size if fixed else None,
+        )
+    return JsonArrowDataType(type=_plain_name(dtype))
 
 
-def _plain_name(kind: pa.DataType) -> str:
+def _plain_name(dtype: pa.DataType) -> str:
     """Return a type's name without its parameters: ``timestamp[us]`` is ``timestamp``."""
-    name = str(kind).split("[", 1)[0].split("<", 1)[0]
+    name = str(dtype).split("[", 1)[0].split("<", 1)[0]
     return _NAMES.get(name, name)
 
 

@@ -251,15 +251,15 @@ def _branch_of_reference(path: str, data: bytes) -> str | None:
     match = _REFERENCE.fullmatch(path)
     if match is None:
         return None
-    kind, name = match.groups()
+    directory, name = match.groups()
     try:
         fields = json.loads(data)
     except ValueError:
         return None
-    wanted = (_REFERENCE_FIELDS[kind], "manifestSize")
+    wanted = (_REFERENCE_FIELDS[directory], "manifestSize")
     if not isinstance(fields, dict) or not all(isinstance(fields.get(k), int) for k in wanted):
         return None
-    return unquote(name) if kind == "branches" else ""
+    return unquote(name) if directory == "branches" else ""
 
 
 def _split(path: str, branches: Sequence[str]) -> tuple[str, str]:

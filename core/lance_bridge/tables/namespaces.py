@@ -205,11 +205,11 @@ def _is_gone(connection: Connection, path: Path) -> bool:
 
 def _refuse_content(connection: Connection, path: Path) -> None:
     if len(path) < connection.capabilities.levels:
-        inside, kind = list(connection.catalog.list_namespaces(path)), "namespaces"
+        inside, content = list(connection.catalog.list_namespaces(path)), "namespaces"
     else:
-        inside, kind = list(connection.catalog.list_tables(path)), "tables"
+        inside, content = list(connection.catalog.list_tables(path)), "tables"
     if inside:
-        raise namespace_not_empty(path, f"It holds {kind} {first_names(inside, _NAMED)}")
+        raise namespace_not_empty(path, f"It holds {content} {first_names(inside, _NAMED)}")
 
 
 def _cascade(connection: Connection, record: NamespaceRecord) -> None:

@@ -72,7 +72,7 @@ def test_a_new_entry_reads_as_the_record_that_it_was_made_from(
     record = TableRecord(("db", "t"), f"s3://b/{place}", wanted)
     made = mapping.table_input(TABLE_INPUT, record)
     read = read_as(("db", "t"), {**made, "VersionId": "0", "CreateTime": MADE})
-    assert (read.location, read.properties, read.kind) == (
+    assert (read.location, read.properties, read.entry_type) == (
         record.location,
         wanted,
         "EXTERNAL_TABLE",
@@ -163,7 +163,7 @@ def test_a_link_says_what_it_is_a_link_to_and_where_if_it_is_in_the_same_catalog
 ) -> None:
     table = {"Name": "l", "CatalogId": HERE, "TargetTable": {**TARGET, **target}, **entry}
     record = read_as(("here", "l"), table)
-    assert (record.path, record.kind) == (("here", "l"), "resource link")
+    assert (record.path, record.entry_type) == (("here", "l"), "resource link")
     assert (record.link_to, record.link_path) == (link_to, link_path)
 
 
@@ -177,7 +177,7 @@ def test_an_entry_of_a_database_linked_to_is_a_link_too(
     link = {"Name": "here", "CatalogId": link_catalog, "TargetDatabase": target}
     table = {"Name": "t", "CatalogId": HERE, "DatabaseName": "there"}
     record = mapping.record_from(("here", "t"), table, REGION, link)
-    assert (record.path, record.kind) == (("here", "t"), "")
+    assert (record.path, record.entry_type) == (("here", "t"), "")
     assert (record.link_to, record.link_path) == (f"there.t of catalog {HERE}", link_path)
 
 

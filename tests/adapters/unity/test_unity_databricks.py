@@ -38,7 +38,7 @@ def test_a_table_is_made_by_sql_and_read_by_rest(
 ) -> None:
     made = databricks().create_table(record(odd='it\'s `a` \\ "${x}"'))
     assert made.is_lance
-    assert made.kind == "EXTERNAL"
+    assert made.entry_type == "EXTERNAL"
     assert made.identity is not None
     assert made.location == "s3://bucket/t"
     assert made.properties["odd"] == 'it\'s `a` \\ "${x}"'

@@ -55,7 +55,7 @@ class TinyTarget(Target):
             table=path[1],
             location=entry.location,
             options=dict(entry.properties),
-            kind="EXTERNAL" if entry.is_external else "MANAGED",
+            entry_type="EXTERNAL" if entry.is_external else "MANAGED",
         )
 
     def make_entry(
@@ -76,7 +76,7 @@ class TinyTarget(Target):
             table=name,
             location=location,
             options={},
-            kind="EXTERNAL",
+            entry_type="EXTERNAL",
             partitions=list(partitions),
         )
 

@@ -110,7 +110,7 @@ def test_many_come_in_pages(tmp_path: Path) -> None:
     namespace.create_namespace(api.CreateNamespaceRequest(id=["db"]))
     for index in range(120):
         path = ("db", f"t{index:03}")
-        SERVERS[str(tmp_path)].tables[path] = TableRecord(path, kind="TABLE")
+        SERVERS[str(tmp_path)].tables[path] = TableRecord(path, entry_type="TABLE")
     with clients(namespace, cedar(tmp_path, POLICIES)) as client_of:
         first = _get(client_of, "/ui/others/db")
         second = _get(client_of, first.links["Next page"])

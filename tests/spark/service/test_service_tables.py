@@ -207,7 +207,7 @@ def test_tables_of_others_are_hidden_from_lists_and_named_when_asked_for(
     catalog: CatalogAddress, server: MemoryServer
 ) -> None:
     create(catalog, TABLE)
-    server.tables["db", "hive"] = TableRecord(("db", "hive"), "/x", kind="MANAGED_TABLE")
+    server.tables["db", "hive"] = TableRecord(("db", "hive"), "/x", entry_type="MANAGED_TABLE")
     assert ask(catalog, "list_tables", namespace=NAMESPACE) == {"tables": ["t"]}
     for op in ("load_table", "table_exists", "drop_table"):
         code, message = refusal(catalog, op, table=["db", "hive"])

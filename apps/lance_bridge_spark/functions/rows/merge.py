@@ -162,8 +162,8 @@ class Merge:
             (False, True): "left",
             (True, True): "full",
         }
-        kind = kinds[keeps_source, keeps_target]
-        return target.alias(TARGET).join(source, as_column(self._on), kind)
+        join_type = kinds[keeps_source, keeps_target]
+        return target.alias(TARGET).join(source, as_column(self._on), join_type)
 
     def _condition(self, on: Any) -> Any:
         if not isinstance(on, (list, tuple)):

@@ -247,13 +247,15 @@ def _nested_pairs(given: Any, wanted: Any) -> list[tuple[Any, Any]] | None:
     return None
 
 
-def as_nullable(kind: Any) -> Any:
+def as_nullable(data_type: Any) -> Any:
     """Return a type that is nullable at every level; nulls are checked on writing."""
-    if isinstance(kind, spark.ArrayType):
-        return spark.ArrayType(as_nullable(kind.elementType), True)
-    if isinstance(kind, spark.MapType):
-        return spark.MapType(as_nullable(kind.keyType), as_nullable(kind.valueType), True)
-    if isinstance(kind, spark.StructType):
-        fields = [spark.StructField(f.name, as_nullable(f.dataType), True) for f in kind.fields]
+    if isinstance(data_type, spark.ArrayType):
+        return spark.ArrayType(as_nullable(data_type.elementType), True)
+    if isinstance(data_type, spark.MapType):
+        return spark.MapType(as_nullable(data_type.keyType), as_nullable(data_type.valueType), True)
+    if isinstance(data_type, spark.StructType):
+        fields = [
+            spark.StructField(f.name, as_nullable(f.dataType), True) for f in data_type.fields
+        ]
         return spark.StructType(fields)
-    return kind
+    return data_type

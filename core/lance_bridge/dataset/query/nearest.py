@@ -76,14 +76,14 @@ def parse_nearest(dataset: lance.LanceDataset, table: Table, request: Request) -
     _check_numbers(request)
     path = request.vector_column or _default_column(dataset, table.name)
     field = paths.find_column(dataset, table, path).field.to_arrow()
-    kind = index_types.vector_of(field)
-    if kind is None:
+    dtype = index_types.vector_of(field)
+    if dtype is None:
         raise invalid(
             f"Column {path!r} of table '{table.name}' holds no vectors: those are fixed-size lists "
             "of float16, float32, float64 or uint8"
         )
     has_several_per_row = pa.types.is_list(index_types.stored_type(field))
-    query = [_check_vector(vector, i, path, kind) for i, vector in enumerate(vectors)]
+    query = [_check_vector(vector, i, path, dtype) for i, vector in enumerate(vectors)]
     options = {"column": path, "q": query if many else query[0], **_options(dataset, request)}
     return Nearest(options, batch=many and not has_several_per_row)
 
@@ -183,22 +183,22 @@ def _vector_fields(
 ) -> Iterator[tuple[str, ...]]:
     """Yield the paths of fields with vectors, including fields of structs."""
     for field in fields:
-        kind, path = index_types.stored_type(field), (*above, field.name)
-        if pa.types.is_struct(kind):
-            yield from _vector_fields((kind.field(i) for i in range(kind.num_fields)), path)
+        dtype, path = index_types.stored_type(field), (*above, field.name)
+        if pa.types.is_struct(dtype):
+            yield from _vector_fields((dtype.field(i) for i in range(dtype.num_fields)), path)
         elif index_types.vector_of(field) is not None:
             yield path
 
 
-def _check_vector(vector: Sequence[float], i: int, path: str, kind: pa.DataType) -> list[float]:
+def _check_vector(vector: Sequence[float], i: int, path: str, dtype: pa.DataType) -> list[float]:
     """Check that a column can hold a vector's numbers: Lance would wrap or round other numbers."""
-    if len(vector) != kind.list_size:
+    if len(vector) != dtype.list_size:
         raise invalid(
             f"Query vector {i} has {len(vector)} numbers, and the vectors of column {path!r} have "
-            f"{kind.list_size}"
+            f"{dtype.list_size}"
         )
     values = [_float(each) for each in vector]
-    if pa.types.is_uint8(kind.value_type):
+    if pa.types.is_uint8(dtype.value_type):
         if not all(0 <= each <= 255 and each.is_integer() for each in values):
             raise invalid(f"Query vector {i} must be of whole numbers from 0 to 255 for {path!r}")
         return values

@@ -298,9 +298,9 @@ def _skip_offset(batch: pa.RecordBatch, seen: Counter[int], query: Query) -> pa.
     return batch.filter(pa.array(kept, pa.bool_()))
 
 
-def _has_dictionary(kind: pa.DataType) -> bool:
-    return pa.types.is_dictionary(kind) or any(
-        _has_dictionary(kind.field(i).type) for i in range(kind.num_fields)
+def _has_dictionary(dtype: pa.DataType) -> bool:
+    return pa.types.is_dictionary(dtype) or any(
+        _has_dictionary(dtype.field(i).type) for i in range(dtype.num_fields)
     )
 
 

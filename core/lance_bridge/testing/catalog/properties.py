@@ -168,7 +168,7 @@ class PropertyCases(CatalogCases):
             record.path,
             location,
             record.properties,
-            record.kind,
+            record.entry_type,
             record.revision,
             record.identity,
         )

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from types import TracebackType
 
 from managed.building import Table
 from managed.clock import put_ahead
@@ -73,12 +72,7 @@ class Fleet:
             self._start(writer)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for process in self._processes.values():
             process.kill()
             process.join()

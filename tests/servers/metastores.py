@@ -7,7 +7,6 @@ import subprocess
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 
 from lance_bridge_metastore import Metastore
 from lance_bridge_metastore.artifacts import pyspark_jars
@@ -115,12 +114,7 @@ class Metastores:
     def __enter__(self) -> Metastores:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _with_stub(

@@ -13,7 +13,6 @@ import threading
 from collections import Counter
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from types import TracebackType
 from typing import Any
 
 from thrift.protocol.TBinaryProtocol import TBinaryProtocol
@@ -167,12 +166,7 @@ class ThriftProxy:
     def __enter__(self) -> ThriftProxy:
         return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def take(self, method: str, raw: bytes) -> _Rule | None:

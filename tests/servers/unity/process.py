@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 
 from ..processes import end
 from .dialects import OPEN_SOURCE_0_6, Dialect
@@ -46,12 +45,7 @@ class UnityProcess:
             raise RuntimeError("the Unity double did not start")
         return url
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _type: object, error: object, _trace: object) -> None:
         code = self.stop()
         assert error is not None or code == 0, "requests broke the published API: see its output"
 

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from types import TracebackType
 from typing import Any
 
 from .catalog_api import CatalogApi
@@ -99,12 +98,7 @@ class UnityServer:
     def __enter__(self) -> UnityServer:
         return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _type: object, error: object, _trace: object) -> None:
         self.stop()
         if error is None:
             self.require_clean()

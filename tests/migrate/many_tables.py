@@ -7,9 +7,9 @@ from pathlib import Path
 import hmsclient.genthrift.hive_metastore.ttypes as hive
 import pyarrow as pa
 import pyarrow.parquet as pq
+from migrate.parquet_tables import external_table
 from servers.hive_raw import raw_client
 
-_HIVE = "org.apache.hadoop.hive.ql.io.parquet"
 _ROWS = {"id": pa.array(range(10), pa.int64()), "name": [f"row {each}" for each in range(10)]}
 
 
@@ -22,27 +22,6 @@ def make_tables(port: int, database: str, directory: Path, count: int) -> None:
             place = directory / f"t{number:04}"
             place.mkdir()
             pq.write_table(pa.table(_ROWS), place / "part-00000.parquet")
-            client.create_table(_table(database, place))
-
-
-def _table(database: str, place: Path) -> hive.Table:
-    size = (place / "part-00000.parquet").stat().st_size
-    storage = hive.StorageDescriptor(
-        cols=[hive.FieldSchema("id", "bigint", ""), hive.FieldSchema("name", "string", "")],
-        location=f"file://{place}",
-        inputFormat=f"{_HIVE}.MapredParquetInputFormat",
-        outputFormat=f"{_HIVE}.MapredParquetOutputFormat",
-        serdeInfo=hive.SerDeInfo(
-            name=place.name, serializationLib=f"{_HIVE}.serde.ParquetHiveSerDe", parameters={}
-        ),
-        parameters={},
-    )
-    return hive.Table(
-        dbName=database,
-        tableName=place.name,
-        owner="them",
-        sd=storage,
-        partitionKeys=[],
-        parameters={"EXTERNAL": "TRUE", "numRows": "10", "totalSize": str(size)},
-        tableType="EXTERNAL_TABLE",
-    )
+            size = (place / "part-00000.parquet").stat().st_size
+            sizes = {"numRows": "10", "totalSize": str(size)}
+            client.create_table(external_table(database, place.name, place, **sizes))

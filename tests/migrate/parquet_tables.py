@@ -15,6 +15,13 @@ _HIVE = "org.apache.hadoop.hive.ql.io.parquet"
 def make_parquet_table(port: int, database: str, name: str, place: Path) -> None:
     """Make a database with an external table of ids and names, without rows."""
     place.mkdir(parents=True)
+    with raw_client(port) as client:
+        client.create_database(hive.Database(name=database, locationUri=f"file://{place.parent}"))
+        client.create_table(external_table(database, name, place))
+
+
+def external_table(database: str, name: str, place: Path, **parameters: str) -> hive.Table:
+    """Return an external table of ids and names."""
     storage = hive.StorageDescriptor(
         cols=[hive.FieldSchema("id", "bigint", ""), hive.FieldSchema("name", "string", "")],
         location=f"file://{place}",
@@ -25,18 +32,15 @@ def make_parquet_table(port: int, database: str, name: str, place: Path) -> None
         ),
         parameters={},
     )
-    table = hive.Table(
+    return hive.Table(
         dbName=database,
         tableName=name,
         owner="them",
         sd=storage,
         partitionKeys=[],
-        parameters={"EXTERNAL": "TRUE"},
+        parameters={"EXTERNAL": "TRUE", **parameters},
         tableType="EXTERNAL_TABLE",
     )
-    with raw_client(port) as client:
-        client.create_database(hive.Database(name=database, locationUri=f"file://{place.parent}"))
-        client.create_table(table)
 
 
 def add_rows(place: Path, start: int, stop: int) -> None:

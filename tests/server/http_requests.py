@@ -7,16 +7,10 @@ from typing import Any
 import httpx
 import pyarrow as pa
 
+from lance_bridge.testing.build import ipc
+
 ARROW = "application/vnd.apache.arrow.stream"
 ROWS = pa.table({"id": pa.array(range(3), pa.int64()), "word": ["a", "b", "c"]})
-
-
-def ipc(table: pa.Table) -> bytes:
-    """Return rows as an Arrow IPC stream."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue())
 
 
 def send_rows(http: httpx.Client, path: str, table: pa.Table = ROWS, **more: Any) -> httpx.Response:

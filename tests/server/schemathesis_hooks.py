@@ -6,7 +6,6 @@ environment. Objects that a case may have dropped are made again before the next
 
 from __future__ import annotations
 
-import io
 import os
 import re
 from collections.abc import Callable
@@ -19,6 +18,8 @@ from schemathesis.core import NotSet
 from schemathesis.core.parameters import ParameterLocation
 from schemathesis.generation.meta import CoveragePhaseData
 from schemathesis.specs.openapi.checks import negative_data_rejection, status_code_conformance
+
+from lance_bridge.testing.build import ipc
 
 Case = schemathesis.Case[Any]
 ARROW = "application/vnd.apache.arrow.stream"
@@ -56,11 +57,7 @@ UNSUPPORTED = {
 
 
 def _rows() -> bytes:
-    sink = io.BytesIO()
-    rows = pa.table({"id": pa.array(range(10), pa.int64()), "word": ["a"] * 10})
-    with pa.ipc.new_stream(sink, rows.schema) as writer:
-        writer.write_table(rows)
-    return sink.getvalue()
+    return ipc(pa.table({"id": pa.array(range(10), pa.int64()), "word": ["a"] * 10}))
 
 
 @schemathesis.serializer(ARROW)

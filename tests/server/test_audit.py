@@ -19,6 +19,7 @@ from server.http_rows import ARROW, one_row
 from server.policies import cedar, clients, declare, memory_namespace
 from server.serving import serving
 
+from lance_bridge.testing.build import ipc
 from lance_bridge.version_changes import VersionChange, VersionChanges
 from lance_bridge_server.app import create_app
 from lance_bridge_server.audit import AuditLog, AuditTrail, open_audit_log
@@ -127,11 +128,7 @@ CHANGES: list[tuple[str, dict[str, Any], int]] = [
 
 def rows_with_text() -> bytes:
     field = pa.field("id", pa.int64(), metadata={"unit": "m"})
-    table = pa.table([[1], ["a"]], schema=pa.schema([field, ("text", pa.string())]))
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue())
+    return ipc(pa.table([[1], ["a"]], schema=pa.schema([field, ("text", pa.string())])))
 
 
 @pytest.mark.parametrize("managed", [False, True], ids=["storage", "catalog"])

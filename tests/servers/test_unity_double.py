@@ -38,18 +38,6 @@ def server(request: pytest.FixtureRequest) -> Iterator[UnityServer]:
         yield running
 
 
-@pytest.fixture
-def new() -> Iterator[UnityServer]:
-    with UnityServer(OPEN_SOURCE_0_6) as running:
-        yield running
-
-
-def raw_of(server: UnityServer) -> Raw:
-    raw = Raw(server.url)
-    raw.create_schema()
-    return raw
-
-
 def sdk_of(server: UnityServer) -> WorkspaceClient:
     return WorkspaceClient(host=server.url, token="not-used")
 
@@ -71,13 +59,13 @@ MISSING = {
 def test_the_outermost_missing_level_is_named_by_new_servers_only(
     server: UnityServer, method: str
 ) -> None:
-    raw, is_new = raw_of(server), server.dialect is OPEN_SOURCE_0_6
+    raw, is_new = Raw.with_schema(server.url), server.dialect is OPEN_SOURCE_0_6
     found = {path: raw.error(method, path) for path in MISSING}
     assert found == {p: (404, c if is_new else "NOT_FOUND") for p, c in MISSING.items()}
 
 
 def test_a_duplicate_is_a_conflict_in_0_3_and_a_bad_request_after(server: UnityServer) -> None:
-    raw = raw_of(server)
+    raw = Raw.with_schema(server.url)
     raw.post("/tables", table())
     requests_by_level: dict[str, tuple[str, dict[str, Any]]] = {
         "CATALOG": ("/catalogs", {"name": "c"}),
@@ -92,7 +80,7 @@ def test_a_duplicate_is_a_conflict_in_0_3_and_a_bad_request_after(server: UnityS
 
 @pytest.mark.parametrize("name", ["", "a b", "a.b", "a/b", "ä", "a$b", "x" * 256])
 def test_a_bad_name_is_an_invalid_argument(new: UnityServer, name: str) -> None:
-    raw = raw_of(new)
+    raw = Raw.with_schema(new.url)
     bodies: list[tuple[str, dict[str, Any]]] = [
         ("/catalogs", {"name": name}),
         ("/schemas", {"name": name, "catalog_name": "c"}),
@@ -103,7 +91,7 @@ def test_a_bad_name_is_an_invalid_argument(new: UnityServer, name: str) -> None:
 
 
 def test_names_differ_in_case_and_hold_255_characters(new: UnityServer) -> None:
-    raw = raw_of(new)
+    raw = Raw.with_schema(new.url)
     names = ["T", "a-b", "a@b", "t", "x" * 255]
     for name in names:
         raw.post("/tables", table(name))
@@ -112,7 +100,7 @@ def test_names_differ_in_case_and_hold_255_characters(new: UnityServer) -> None:
 
 
 def test_what_is_not_empty_cannot_be_deleted(server: UnityServer) -> None:
-    raw = raw_of(server)
+    raw = Raw.with_schema(server.url)
     raw.post("/tables", table())
     assert raw.error("DELETE", "/schemas/c.s") == (400, "FAILED_PRECONDITION")
     assert raw.error("DELETE", "/catalogs/c") == (400, "FAILED_PRECONDITION")
@@ -122,7 +110,7 @@ def test_what_is_not_empty_cannot_be_deleted(server: UnityServer) -> None:
 
 
 def test_deletes_answer_with_plain_text_that_the_sdk_cannot_read(server: UnityServer) -> None:
-    raw_of(server).post("/tables", table())
+    Raw.with_schema(server.url).post("/tables", table())
     client = sdk_of(server)
     with pytest.raises(requests.exceptions.JSONDecodeError):
         client.tables.delete("c.s.t")
@@ -142,7 +130,7 @@ def test_an_unknown_route_is_a_404_in_plain_text(server: UnityServer, path: str)
 
 @pytest.mark.parametrize("method", ["PATCH", "PUT", "POST"])
 def test_no_method_updates_a_table(server: UnityServer, method: str) -> None:
-    raw = raw_of(server)
+    raw = Raw.with_schema(server.url)
     raw.post("/tables", table())
     assert raw.send(method, "/tables/c.s.t", {"properties": {}}).status_code == 405
 
@@ -151,7 +139,7 @@ def test_no_method_updates_a_table(server: UnityServer, method: str) -> None:
 
 
 def test_a_lance_table_comes_back_as_it_was_made(server: UnityServer) -> None:
-    raw_of(server)
+    Raw.with_schema(server.url)
     client = sdk_of(server)
     made = client.tables.create(
         "t", "c", "s", TableType.EXTERNAL, DataSourceFormat.TEXT, "s3://b/t",
@@ -165,13 +153,16 @@ def test_a_lance_table_comes_back_as_it_was_made(server: UnityServer) -> None:
 
 def test_the_format_lance_is_refused_and_breaks_the_published_api(new: UnityServer) -> None:
     body = table(data_source_format="LANCE")
-    assert raw_of(new).error("POST", "/tables", body) == (400, "INVALID_ARGUMENT")
+    assert Raw.with_schema(new.url).error("POST", "/tables", body) == (400, "INVALID_ARGUMENT")
     assert "data_source_format" in new.take_violations()[0]
 
 
 @pytest.mark.parametrize(("given", "kept"), LOCATIONS)
 def test_locations_are_normalised(new: UnityServer, given: str, kept: str) -> None:
-    assert raw_of(new).post("/tables", table(storage_location=given))["storage_location"] == kept
+    assert (
+        Raw.with_schema(new.url).post("/tables", table(storage_location=given))["storage_location"]
+        == kept
+    )
 
 
 @pytest.mark.parametrize(
@@ -190,7 +181,7 @@ def test_locations_are_normalised(new: UnityServer, given: str, kept: str) -> No
 def test_what_the_server_did_not_foresee_is_a_500(
     server: UnityServer, change: dict[str, Any]
 ) -> None:
-    raw = raw_of(server)
+    raw = Raw.with_schema(server.url)
     assert raw.error("POST", "/tables", table(**change)) == (500, "INTERNAL")
     assert raw.error("GET", "/tables/c.s.t")[0] == 404
     server.take_violations()
@@ -198,7 +189,9 @@ def test_what_the_server_did_not_foresee_is_a_500(
 
 def test_the_longest_properties_and_comment_are_kept(new: UnityServer) -> None:
     properties = {"k" * 255: "v" * 255}
-    made = raw_of(new).post("/tables", table(properties=properties, comment="c" * 65_535))
+    made = Raw.with_schema(new.url).post(
+        "/tables", table(properties=properties, comment="c" * 65_535)
+    )
     assert made["properties"] == properties
 
 
@@ -216,7 +209,7 @@ def test_the_longest_properties_and_comment_are_kept(new: UnityServer) -> None:
 def test_type_json_must_be_a_whole_field_from_0_5_on(
     server: UnityServer, wrong: dict[str, Any]
 ) -> None:
-    raw = raw_of(server)
+    raw = Raw.with_schema(server.url)
     body = table(columns=[column(**wrong)])
     if server.dialect is OPEN_SOURCE_0_6:
         assert raw.error("POST", "/tables", body) == (400, "INVALID_ARGUMENT")
@@ -229,7 +222,7 @@ def test_type_json_must_be_a_whole_field_from_0_5_on(
 
 
 def test_a_storage_root_has_a_directory_where_external_tables_are_refused(new: UnityServer) -> None:
-    raw = raw_of(new)
+    raw = Raw.with_schema(new.url)
     made = raw.post("/schemas", {"name": "m", "catalog_name": "c", "storage_root": "s3://b/r/"})
     managed = f"s3://b/r/__unitystorage/schemas/{made['schema_id']}"
     assert (made["storage_root"], made["storage_location"]) == ("s3://b/r", managed)
@@ -247,7 +240,7 @@ RENAME = "/delta/v1/catalogs/c/schemas/s/tables/t/rename"
 
 
 def test_a_rename_keeps_id_location_and_properties(new: UnityServer) -> None:
-    raw = raw_of(new)
+    raw = Raw.with_schema(new.url)
     before = raw.post("/tables", table())
     assert raw.send("POST", RENAME, {"new-name": "u"}).status_code == 204
     after = raw.get("/tables/c.s.u")
@@ -256,7 +249,7 @@ def test_a_rename_keeps_id_location_and_properties(new: UnityServer) -> None:
 
 
 def test_a_refused_rename_answers_in_the_shape_for_delta_clients(new: UnityServer) -> None:
-    raw = raw_of(new)
+    raw = Raw.with_schema(new.url)
     raw.post("/tables", table())
     raw.post("/tables", table("taken"))
     expected = {"taken": (409, "AlreadyExistsException"), "a b": (400, "InvalidParameter")}
@@ -275,7 +268,7 @@ def test_a_refused_rename_answers_in_the_shape_for_delta_clients(new: UnityServe
 def test_an_update_replaces_all_properties_and_an_empty_one_none(
     server: UnityServer, path: str
 ) -> None:
-    raw = raw_of(server)
+    raw = Raw.with_schema(server.url)
     raw.send("PATCH", path, {"properties": {"a": "1", "b": "2"}})
     raw.send("PATCH", path, {"properties": {"b": "3"}})
     assert raw.get(path)["properties"] == {"b": "3"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
@@ -12,21 +11,8 @@ import pytest
 import requests
 from databricks.sdk import WorkspaceClient
 
-from servers.unity import OPEN_SOURCE_0_6, ErrorKind, UnityServer
+from servers.unity import ErrorKind, UnityServer
 from servers.unity.raw import Raw, column, table
-
-
-@pytest.fixture
-def new() -> Iterator[UnityServer]:
-    with UnityServer(OPEN_SOURCE_0_6) as running:
-        yield running
-
-
-def raw_of(server: UnityServer) -> Raw:
-    raw = Raw(server.url)
-    raw.create_schema()
-    return raw
-
 
 # -- pages ---------------------------------------------------------------------------------------
 
@@ -80,7 +66,7 @@ def test_columns_and_properties_can_be_left_out_of_a_listing(new: UnityServer) -
 
 
 def test_two_creators_at_once_both_win_and_break_the_name_for_ever(new: UnityServer) -> None:
-    raw = raw_of(new)
+    raw = Raw.with_schema(new.url)
     new.state.race_window = 10.0
     start = threading.Barrier(2)
 
@@ -98,7 +84,7 @@ def test_two_creators_at_once_both_win_and_break_the_name_for_ever(new: UnitySer
 
 
 def test_routes_can_be_refused_and_allowed_again(new: UnityServer) -> None:
-    raw = raw_of(new)
+    raw = Raw.with_schema(new.url)
     new.refuse("POST /tables")
     assert raw.error("POST", "/tables", table()) == (403, "PERMISSION_DENIED")
     new.refuse("GET *", ErrorKind(429, "RESOURCE_EXHAUSTED"))
@@ -110,7 +96,7 @@ def test_routes_can_be_refused_and_allowed_again(new: UnityServer) -> None:
 def test_a_stopped_server_refuses_connections_and_comes_back_with_what_it_knew(
     new: UnityServer,
 ) -> None:
-    raw, url = raw_of(new), new.url
+    raw, url = Raw.with_schema(new.url), new.url
     new.stop()
     with pytest.raises(requests.ConnectionError):
         raw.get("/catalogs/c")

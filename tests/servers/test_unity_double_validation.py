@@ -2,33 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from servers.unity import OPEN_SOURCE_0_4, OPEN_SOURCE_0_6, UnityServer
+from servers.unity import OPEN_SOURCE_0_4, UnityServer
 from servers.unity.process import UnityProcess
 from servers.unity.raw import Raw, table
-
-
-@pytest.fixture
-def new() -> Iterator[UnityServer]:
-    with UnityServer(OPEN_SOURCE_0_6) as running:
-        yield running
-
-
-def raw_of(server: UnityServer) -> Raw:
-    raw = Raw(server.url)
-    raw.create_schema()
-    return raw
-
 
 # -- validation ----------------------------------------------------------------------------------
 
 
 def end_of_a_server_after(method: str, path: str, body: object, **query: str) -> None:
     with UnityServer() as server:
-        raw_of(server).send(method, path, body, **query)
+        Raw.with_schema(server.url).send(method, path, body, **query)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +36,7 @@ def test_a_request_against_the_published_api_fails_the_test_that_sent_it(
 
 def test_a_reply_against_the_published_api_is_a_defect_of_the_double() -> None:
     with UnityServer() as server:
-        raw = raw_of(server)
+        raw = Raw.with_schema(server.url)
         server.state.catalogs.page(None, 1)[0].change(created_at="yesterday")
         assert "created_at" in raw.send("GET", "/catalogs/c").json()["message"]
         assert server.defects
@@ -75,7 +60,7 @@ def test_a_process_that_saw_bad_requests_says_so_at_its_end() -> None:
 
 
 def test_requests_are_recorded_with_what_they_carried(new: UnityServer) -> None:
-    raw_of(new)
+    Raw.with_schema(new.url)
     assert new.counts == {"POST /catalogs": 1, "POST /schemas": 1}
     assert [request.fields["name"] for request in new.requests] == ["c", "s"]
     new.forget_requests()

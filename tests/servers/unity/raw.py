@@ -22,6 +22,13 @@ class Raw:
         if token is not None:
             self._session.headers["Authorization"] = f"Bearer {token}"
 
+    @classmethod
+    def with_schema(cls, url: str) -> Raw:
+        """Return a client of a server in which it has created a schema."""
+        raw = cls(url)
+        raw.create_schema()
+        return raw
+
     def send(
         self, method: str, path: str, body: Any = None, *, start: str = API, **query: str
     ) -> requests.Response:

@@ -112,12 +112,19 @@ class TableEntry:
         found = self.connection.find_table(self.path)
         return found is not None and _identity(found) == _identity(self.record)
 
-    def remove(self) -> None:
-        """Remove the entry but no file; read back after a lost reply."""
-        retry_after_readback(
-            lambda: self.connection.catalog.drop_table(self.record),
-            lambda: not self.is_in_catalog(),
-        )
+    def remove(self) -> bool:
+        """Remove the entry but no file; read back after a lost reply.
+
+        Returns:
+            Whether the catalog confirmed it. False: the entry is gone, but after a lost reply, and
+            another client may have renamed it.
+        """
+
+        def drop() -> bool:
+            self.connection.catalog.drop_table(self.record)
+            return True
+
+        return retry_after_readback(drop, lambda: not self.is_in_catalog()) is True
 
     def set_properties(self, properties: Mapping[str, str]) -> Self:
         """Replace the user's properties; concurrent commits to the table do not conflict.

@@ -273,6 +273,50 @@ def test_a_table_that_another_dropped_and_made_again_stays(
     assert not server.effects
 
 
+def cascaded(ns: MemoryNamespace) -> None:
+    ns.drop_namespace(api.DropNamespaceRequest(id=DATASET, behavior="Cascade"))
+
+
+@pytest.mark.parametrize("operation", [dropped, cascaded])
+@pytest.mark.parametrize("call", [1, 2])
+def test_a_table_that_another_renamed_keeps_its_files(
+    prepared: MemoryNamespace, server: MemoryServer, operation: Operation, call: int
+) -> None:
+    renamed_path = (*DATASET, "Renamed")
+    calls = []
+
+    def fault(name: str, _: Moment) -> None:
+        calls.append(name)
+        if len(calls) == call:
+            found = server.tables.pop(tuple(TABLE))
+            server.tables[renamed_path] = replace(found, path=renamed_path)
+        if len(calls) == 1:
+            raise OutcomeUnknownError(f"reply of {name} lost")
+
+    server.fault = fault
+    with pytest.raises(errors.TableNotFoundError, match=r"'eu\.shop\.sales\.Renamed'"):
+        operation(prepared)
+    assert calls == ["drop_table"] * call
+    assert not server.effects
+    assert count_rows(prepared, list(renamed_path)) == 3
+
+
+def test_files_stay_if_the_catalog_cannot_be_read_after_a_lost_drop(
+    prepared: MemoryNamespace, server: MemoryServer
+) -> None:
+    location = server.tables[tuple(TABLE)].location or ""
+
+    def close_and_lose(name: str, moment: Moment) -> None:
+        if moment == "after":
+            server.closed.add(tuple(DATASET))
+            raise OutcomeUnknownError(f"reply of {name} lost")
+
+    server.fault = close_and_lose
+    with pytest.raises(errors.PermissionDeniedError, match=f"files are left at {location}"):
+        dropped(prepared)
+    assert lance.dataset(location).count_rows() == 3
+
+
 def test_a_name_that_another_took_meanwhile_is_not_renamed_onto(
     prepared: MemoryNamespace, server: MemoryServer
 ) -> None:

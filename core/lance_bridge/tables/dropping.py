@@ -6,11 +6,12 @@ from lance_namespace.errors import (
     InvalidInputError,
     InvalidTableStateError,
     LanceNamespaceError,
+    TableNotFoundError,
 )
 
 from .. import locations
 from ..entry import TableEntry, load_entry
-from ..errors import OutcomeUnknownError
+from ..errors import OutcomeUnknownError, display, marking_other_entries
 from ..managed.removal import held_for_removal
 from ..storage.lance_files import LocationFiles
 from .new_location import is_taken
@@ -62,15 +63,21 @@ def require_droppable(table: TableEntry, index: LocationIndex) -> LocationFiles:
 
 
 def drop_with_data(table: TableEntry, files: LocationFiles | None = None) -> None:
-    """Remove the entry, then the files from `require_droppable`; None lists them after that."""
+    """Remove the entry, then the files from `require_droppable`; None lists them after that.
+
+    Raises:
+        TableNotFoundError: (4) another client renamed the table concurrently; no file is deleted.
+    """
     with held_for_removal(table) as held:
         storage = held.storage(write=True)  # a catalog may vend none after the removal
         try:
-            held.remove()
+            is_confirmed = held.remove()
         except OutcomeUnknownError as error:
             raise OutcomeUnknownError(
                 f"{error}. If the entry is gone, its files are left at {table.location}"
             ) from error
+    if not is_confirmed:
+        _require_not_renamed(table)
     try:
         if not is_taken(table):  # not created again concurrently
             storage.delete_table(table.location, files)
@@ -79,3 +86,21 @@ def drop_with_data(table: TableEntry, files: LocationFiles | None = None) -> Non
             f"Table '{table.name}' is dropped, but files are left at {table.location}: delete them "
             f"there. {error}"
         ) from error
+
+
+def _require_not_renamed(table: TableEntry) -> None:
+    """Check that no other entry is the table, which is missing under its name."""
+    try:
+        index = LocationIndex(table.connection, [table.path[:-1]])
+    except LanceNamespaceError as error:
+        raise type(error)(
+            f"Table '{table.name}' was dropped or renamed, and its files are left at "
+            f"{table.location}, because the entries could not be read again: {error}"
+        ) from error
+    found = index.find_renamed(table.record)
+    if found is not None:
+        with marking_other_entries():
+            raise TableNotFoundError(
+                f"Table '{table.name}' does not exist any more, and '{display(found)}' may be the "
+                "same table, renamed concurrently: no file is deleted"
+            )

@@ -84,6 +84,19 @@ class LocationIndex:
                     f"the table instead. {_HINT}"
                 )
 
+    def find_renamed(self, record: TableRecord) -> Path | None:
+        """Return another name under which a table, or another table in its location, is listed.
+
+        An entry that cannot be read may be the table, too.
+        """
+        own, own_id = locations.key(record.location or "/"), record.properties.get(ENTRY_ID)
+        for path, key, entry_id in self._locations:
+            if path != record.path and (
+                locations.overlap(own, key) or (own_id and entry_id == own_id)
+            ):
+                return path
+        return next((path for path in self._unreadable if path != record.path), None)
+
     def require_own_files(self, record: TableRecord) -> LocationFiles:
         """Return a table's files, after a check that no clone or partition needs them.
 

@@ -217,6 +217,17 @@ def test_metadata_survives_a_new_type(ns: MemoryNamespace) -> None:
     assert schema.field("st").type.field(0).type == pa.int32()
 
 
+def test_a_new_type_ends_the_extension_of_the_old_one(namespace: MemoryNamespace) -> None:
+    field = pa.field("flag", pa.bool8(), metadata={"unit": "yes"})
+    storage = pa.array([0, 1, None], pa.int8())
+    flags = pa.ExtensionArray.from_storage(pa.bool8(), storage)
+    create_table(namespace, pa.table([flags], schema=pa.schema([field])))
+    alter(namespace, {"path": "flag", "data_type": {"type": "int16"}})
+    found = dataset(namespace).schema.field("flag")
+    assert (found.type, found.metadata) == (pa.int16(), {b"unit": b"yes"})
+    assert values(namespace, "flag") == [0, 1, None]
+
+
 # -- drop ----------------------------------------------------------------------------------------
 
 

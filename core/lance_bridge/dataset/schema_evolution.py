@@ -36,6 +36,9 @@ RESERVED_COLUMNS = frozenset(
 )
 """Columns that Lance adds to results. A table's column with such a name could not be read."""
 
+_TYPE_KEYS = "ARROW:extension:"
+"""Prefix of keys that define how a column's values are read, and so are part of its type."""
+
 
 def add_columns(table: Table, ref: Ref, entries: Sequence[AddColumnsEntry]) -> int:
     """Add columns in one commit and return its version. Source: AlterTableAddColumns.
@@ -223,8 +226,9 @@ def _restore_metadata(
     lost: dict[str, dict[str, str | None]] = {}
     for old, metadata in before.items():
         new = tuple(renames.get(old[: i + 1], name) for i, name in enumerate(old))
-        if metadata and new in now and not paths.metadata_of(now[new]):
-            lost[now[new].path] = dict(metadata)
+        kept = {k: v for k, v in metadata.items() if not k.startswith(_TYPE_KEYS)}
+        if kept and new in now and not paths.metadata_of(now[new]):
+            lost[now[new].path] = dict(kept)
     if lost:
         with table.committing(dataset, "columns have their new types, but lost their metadata"):
             dataset.update_field_metadata(lost)
@@ -258,10 +262,6 @@ def drop_columns(table: Table, ref: Ref, columns: Sequence[str]) -> tuple[int, s
 
 def _is_dropped(column: Column, dropped: set[tuple[str, ...]]) -> bool:
     return any(column.segments[: i + 1] in dropped for i in range(len(column.segments)))
-
-
-_TYPE_KEYS = "ARROW:extension:"
-"""Prefix of keys that define how a column's values are read, and so are part of its type."""
 
 
 def replace_schema_metadata(

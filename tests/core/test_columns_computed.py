@@ -194,6 +194,16 @@ def test_how_a_column_is_computed_cannot_be_edited(ns: MemoryNamespace) -> None:
     assert set_field_metadata(ns, {"path": "twice", "metadata": {"unit": "mm"}}).version == 3
 
 
+def test_a_computed_column_is_renamed_and_what_it_reads_stays(ns: MemoryNamespace) -> None:
+    swap = ({"path": "id", "rename": "odd"}, {"path": "odd", "rename": "id"})
+    with pytest.raises(errors.InvalidInputError, match="'id' is read by computed column 'twice'"):
+        alter(ns, *swap, {"path": "twice", "rename": "double"})
+    assert dataset(ns).version == 2
+    assert alter(ns, {"path": "twice", "rename": "double"}).version == 3
+    backfill(ns, "double")
+    assert values(ns, "double") == [i * 2 for i in range(ROWS)]
+
+
 def test_expressions_and_computed_columns_take_two_requests(ns: MemoryNamespace) -> None:
     with pytest.raises(errors.UnsupportedOperationError, match="two requests"):
         add(ns, {"name": "a", "expression": "id"}, {"name": "b", "computed": "id"})

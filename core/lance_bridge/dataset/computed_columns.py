@@ -70,12 +70,19 @@ def require_plain(column: Column) -> None:
         )
 
 
-def require_unread(dataset: lance.LanceDataset, changed: Sequence[Column]) -> None:
+def require_unread(
+    dataset: lance.LanceDataset, changed: Sequence[Column], dropped: Sequence[Column] = ()
+) -> None:
     """Refuse to drop, rename or retype a column that a remaining computed column reads.
 
-    Raises InvalidInput (13).
+    Args:
+        changed: The columns to drop, rename or retype.
+        dropped: Those of them that do not remain.
+
+    Raises:
+        InvalidInputError: (13)
     """
-    whole = {column.name for column in changed if not column.parent}
+    whole = {column.name for column in dropped if not column.parent}
     roots = {column.segments[0]: column for column in changed}
     for column in paths.walk(dataset):
         if column.parent or column.name in whole:

@@ -254,7 +254,7 @@ def drop_columns(table: Table, ref: Ref, columns: Sequence[str]) -> tuple[int, s
     leaves = [column for column in paths.walk(dataset) if not column.field.children()]
     if all(_is_dropped(leaf, dropped) for leaf in leaves):
         raise invalid(f"Table '{table.name}' must keep at least one column")
-    computed_columns.require_unread(dataset, found)
+    computed_columns.require_unread(dataset, found, dropped=found)
     with table.committing(dataset, "no column was dropped"):
         dataset.drop_columns([column.path for column in found])
     return int(dataset.version), transaction_id(dataset, table)

@@ -204,6 +204,19 @@ def test_a_computed_column_is_renamed_and_what_it_reads_stays(ns: MemoryNamespac
     assert values(ns, "double") == [i * 2 for i in range(ROWS)]
 
 
+@pytest.mark.parametrize("change", [{"rename": "z"}, {"data_type": {"type": "int32"}}], ids=str)
+def test_a_field_of_a_computed_struct_keeps_its_name_and_type(
+    ns: MemoryNamespace, change: dict[str, Any]
+) -> None:
+    add(ns, {"name": "pair", "computed": "named_struct('x', id, 'y', id)"})
+    with pytest.raises(errors.InvalidInputError, match="'pair' is computed"):
+        alter(ns, {"path": "pair.x", **change})
+    assert dataset(ns).version == 3
+    alter(ns, {"path": "pair", "rename": "both"})
+    backfill(ns, "both")
+    assert values(ns, "both")[1] == {"x": 1, "y": 1}
+
+
 def test_expressions_and_computed_columns_take_two_requests(ns: MemoryNamespace) -> None:
     with pytest.raises(errors.UnsupportedOperationError, match="two requests"):
         add(ns, {"name": "a", "expression": "id"}, {"name": "b", "computed": "id"})

@@ -160,6 +160,7 @@ def alter_columns(table: Table, ref: Ref, entries: Sequence[AlterColumnsEntry]) 
         for column, entry, dtype in zip(columns, entries, types, strict=True)
     ]
     _check_renames(dataset, alterations)
+    _check_computed(dataset, alterations)
     _check_retypes(dataset, [each.column for each in alterations if each.data_type is not None])
     changed = [a.column for a in alterations if a.rename is not None or a.data_type is not None]
     computed_columns.require_unread(dataset, changed)
@@ -198,9 +199,20 @@ def _check_renames(dataset: lance.LanceDataset, alterations: Sequence[Alteration
             raise invalid(f"Column '{paths.canonical([*parent, twice[0]])}' exists already")
 
 
+def _check_computed(dataset: lance.LanceDataset, alterations: Sequence[Alteration]) -> None:
+    """Refuse a new type of a computed column, and a new type or name of a field in one."""
+    changed = {
+        each.column.segments[0]
+        for each in alterations
+        if each.data_type is not None or (each.rename is not None and each.column.parent)
+    }
+    for column in paths.walk(dataset):
+        if not column.parent and column.name in changed:
+            computed_columns.require_plain(column)
+
+
 def _check_retypes(dataset: lance.LanceDataset, columns: Sequence[Column]) -> None:
     for column in columns:
-        computed_columns.require_plain(column)
         on_it = [index.name for index in dataset.describe_indices() if _is_index_on(index, column)]
         if on_it:
             raise invalid(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -42,6 +43,8 @@ from .version_changes import CHANGES
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+logger = logging.getLogger(__name__)
 
 _METADATA_CACHE_BYTES = 32 << 20
 """The size of a dataset's metadata cache. Lance's default of 1 GiB would keep each version that
@@ -363,7 +366,17 @@ def transaction_properties() -> dict[str, str]:
 
 
 def transaction_id(dataset: lance.LanceDataset, table: Table) -> str | None:
-    """Return the identifier of the transaction that created the dataset's version."""
-    with translate_lance_errors(f"The last transaction of table '{table.name}' could not be read"):
-        transaction = transaction_at(dataset, dataset.version)
+    """Return the identifier of the transaction that created the dataset's version.
+
+    None if it is not recorded or cannot be read: that version is committed all the same.
+    """
+    try:
+        with panics_as_errors():
+            transaction = transaction_at(dataset, dataset.version)
+    except LANCE_ERRORS as error:
+        logger.warning(
+            "The transaction of version %s of table '%s' could not be read: %s",
+            dataset.version, table.name, first_line(error),
+        )  # fmt: skip
+        return None
     return (str(transaction.uuid) or None) if transaction is not None else None

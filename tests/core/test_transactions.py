@@ -46,6 +46,23 @@ def uuid_of(ns: MemoryNamespace, version: int) -> str:
     return str(read.uuid)
 
 
+def test_a_change_whose_transaction_cannot_be_read_is_made(
+    namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    build(namespace, 1)
+
+    def fail(*_: Any) -> None:
+        raise OSError("broken")
+
+    monkeypatch.setattr(lance.LanceDataset, "read_transaction", fail)
+    answer = namespace.update_table(api.UpdateTableRequest(id=TABLE, updates=[["a", "a + 1"]]))
+    assert (answer.version, answer.updated_rows, answer.transaction_id) == (2, 3, None)
+    assert "The transaction of version 2 of table" in caplog.text
+    restored = namespace.restore_table(api.RestoreTableRequest(id=TABLE, version=1))
+    assert restored.transaction_id is None
+    assert dataset(namespace).version == 3
+
+
 # -- describe ------------------------------------------------------------------------------------
 
 

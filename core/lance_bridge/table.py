@@ -28,6 +28,7 @@ from .errors import (
     as_namespace_error,
     concurrent_modification,
     first_line,
+    has_panicked,
     invalid,
     is_input_error,
     panics_as_errors,
@@ -299,6 +300,7 @@ class Table(TableEntry):
         what: str = "it is not changed",
         rows: RowSource | None = None,
         check_input: Callable[[], None] | None = None,
+        latest: int | None = None,
     ) -> Iterator[None]:
         """Translate errors that pylance raises in a change; nothing is committed then.
 
@@ -308,6 +310,7 @@ class Table(TableEntry):
             what: What did not happen, for the middle of the message.
             rows: The rows that the change reads; an error of their reader is raised unchanged.
             check_input: Called after a failure; raises if the input does not fit the table.
+            latest: The latest version before the change, if the dataset is at an earlier one.
 
         Raises:
             LanceNamespaceError: an error of the catalog that manages the table's versions.
@@ -331,7 +334,7 @@ class Table(TableEntry):
             message = f"Table '{self.name}': {what}"
             if is_input_error(error):
                 raise invalid(f"{message}: {first_line(error)}") from error
-            if self._was_overtaken(dataset, before, error):
+            if not has_panicked(error) and self._was_overtaken(dataset, latest or before, error):
                 raise concurrent_modification(self.path) from error
             raise as_namespace_error(message, error) from error
         self.note_commit(before, int(dataset.version))

@@ -17,7 +17,7 @@ from lance_bridge.errors import is_panic
 
 from .building import TABLE
 from .memory_catalog import MemoryNamespace, MemoryServer
-from .writing import dataset, make, rows, unchanged
+from .writing import dataset, make, place, rows, unchanged
 
 NAME = "eu.shop.sales.Orders"
 
@@ -95,6 +95,32 @@ def test_a_write_that_panics_leaves_the_table_as_it_was(
     make(namespace, unaligned.schema.empty_table())
     with unchanged(server, InternalError, f"'{NAME}'.*panicked"):
         write(namespace, unaligned)
+
+
+@pytest.mark.parametrize(
+    ("method", "operation"),
+    [
+        ("delete", api.DeleteFromTableRequest(id=TABLE, predicate="a = 1")),
+        ("restore", api.RestoreTableRequest(id=TABLE, version=1)),
+    ],
+)
+def test_a_panic_beside_another_commit_is_no_conflict(
+    namespace: MemoryNamespace,
+    server: MemoryServer,
+    monkeypatch: pytest.MonkeyPatch,
+    method: str,
+    operation: Any,
+) -> None:
+    make(namespace, pa.table({"a": [1]}))
+
+    def overtaken(*_: Any) -> None:
+        lance.write_dataset(pa.table({"a": [2]}), place(server), mode="append")
+        lance.write_dataset(misaligned_decimals(), "memory://")
+
+    monkeypatch.setattr(lance.LanceDataset, method, overtaken)
+    call = {"delete": namespace.delete_from_table, "restore": namespace.restore_table}[method]
+    with pytest.raises(InternalError, match=f"'{NAME}'.*panicked"):
+        call(operation)
 
 
 def test_a_create_whose_rows_lance_refuses_leaves_no_entry(

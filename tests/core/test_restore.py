@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import lance
 import lance_namespace as api
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -61,6 +62,28 @@ def test_a_restore_that_fails_changes_nothing(namespace: MemoryNamespace) -> Non
     with pytest.raises(errors.ServiceUnavailableError, match="version 1 was not restored"):
         restore(namespace, 1)
     assert numbers(namespace) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("is_overtaken", "error"),
+    [(False, errors.ServiceUnavailableError), (True, errors.ConcurrentModificationError)],
+)
+def test_a_restore_that_fails_is_a_conflict_only_after_another_commit(
+    namespace: MemoryNamespace,
+    monkeypatch: pytest.MonkeyPatch,
+    is_overtaken: bool,
+    error: type[Exception],
+) -> None:
+    build(namespace, 3)
+
+    def fail(_: lance.LanceDataset) -> None:
+        if is_overtaken:
+            append(namespace)
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(lance.LanceDataset, "restore", fail)
+    with pytest.raises(error):
+        restore(namespace, 1)
 
 
 # -- delete --------------------------------------------------------------------------------------

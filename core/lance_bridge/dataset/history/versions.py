@@ -19,6 +19,7 @@ from lance_namespace.errors import (
 )
 
 from ...errors import invalid
+from ...lance_datasets import latest_version
 from ...managed import commits
 from ...managed.versions import managed_directory
 from ...paging import PageRequest
@@ -104,7 +105,8 @@ def restore(table: Table, ref: Ref) -> str | None:
         InvalidTableStateError: (19) the table holds no data yet.
     """
     dataset = table.open(ref, write=True)
-    with table.committing(dataset, f"{ref} was not restored"):
+    latest = latest_version(dataset)
+    with table.committing(dataset, f"{ref} was not restored", latest=latest):
         dataset.restore()  # type: ignore[no-untyped-call]  # pylance gives it no types
     return transaction_id(dataset, table)
 

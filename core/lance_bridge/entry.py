@@ -253,9 +253,9 @@ class TableEntry:
 
     # -- storage -----------------------------------------------------------------------------------
 
-    def storage(self, *, write: bool = False) -> TableStorage:
-        """Return the object store at the location, with the rights to read it or to write."""
-        return TableStorage(self.storage_options(write=write) or {})
+    def storage(self, *, vend: bool | None = None, write: bool = False) -> TableStorage:
+        """Return the object store at the location; arguments as of `storage_options`."""
+        return TableStorage(self.storage_options(vend=vend, write=write) or {})
 
     def files(self, *, write: bool = False) -> TableFiles:
         """Return the files at the location, with the rights to read them or to write."""

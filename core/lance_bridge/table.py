@@ -82,11 +82,15 @@ class Table(TableEntry):
             )
         return cls(entry.connection, entry.record)
 
-    def is_declared(self) -> bool:
-        """Return True if the table has no version yet."""
+    def is_declared(self, *, vend: bool | None = None) -> bool:
+        """Return True if the table has no version yet.
+
+        Args:
+            vend: False: do not request temporary credentials from the catalog.
+        """
         if self.managed is not None:
             return latest_state(self).version == 0
-        return not self.storage().has_dataset(self.location)
+        return not self.storage(vend=vend).has_dataset(self.location)
 
     # -- the dataset -------------------------------------------------------------------------------
 
@@ -185,7 +189,7 @@ class Table(TableEntry):
         self, ref: Ref, options: dict[str, str] | None, error: Exception
     ) -> LanceNamespaceError:
         """Return the error that says, from the storage, why the dataset could not be opened."""
-        if self.is_declared():
+        if not TableStorage(options or {}).has_dataset(self.location):
             return self._no_version_error(ref) if ref.version is not None else self._no_data_error()
         if ref != LATEST:
             with translate_lance_errors(f"Table '{self.name}' at {self.uri}"):

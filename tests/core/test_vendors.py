@@ -10,14 +10,17 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import lance
 import lance_namespace as api
+import pyarrow as pa
 import pytest
 from lance_namespace import errors
+from servers.objectstore import MotoServer
 
 from lance_bridge.catalog import TableRecord
 from lance_bridge.credentials import EXPIRES_AT, REFRESH_OFFSET, CredentialCache
 
-from .building import TABLE
+from .building import BUCKET, TABLE
 from .memory_catalog import MemoryCatalog, MemoryConfig, MemoryNamespace, MemoryServer
 from .vending import (
     ASKED,
@@ -79,6 +82,32 @@ def test_a_vendor_that_fails_leaves_the_table_describable_without(
     with pytest.raises(error, match="said so"):
         described(vending)
     assert described(vending, vend_credentials=False) == {}
+
+
+@pytest.mark.parametrize("more", [{"check_declared": True}, {"load_detailed_metadata": True}])
+def test_no_request_that_declines_needs_the_vendor(
+    server: MemoryServer,
+    request: pytest.FixtureRequest,
+    log: str,
+    moto: MotoServer,
+    more: dict[str, bool],
+) -> None:
+    def fail() -> None:
+        raise errors.PermissionDeniedError("said so")
+
+    BEFORE[log] = fail
+    location = f"s3://{BUCKET}/{next(iter(more))}/t.lance"
+    own = {f"storage.{key}": value for key, value in moto.storage_options.items()}
+    roots = {"credentials.allowed_roots": f"s3://{BUCKET}"}
+    namespace = connect(request, **{**vendor_properties(log), **roots, **own})
+    put(server, TABLE[-1], location)
+    asked = api.DescribeTableRequest(id=TABLE, vend_credentials=False, **more)
+    assert namespace.describe_table(asked).is_only_declared
+    lance.write_dataset(pa.table({"a": [1]}), location, storage_options=moto.storage_options)
+    assert namespace.describe_table(asked).is_only_declared is False
+    with pytest.raises(errors.TableVersionNotFoundError):
+        namespace.describe_table(asked.model_copy(update={"version": 9}))
+    assert not ASKED[log]
 
 
 def test_whether_a_table_exists_takes_no_credentials(vending: MemoryNamespace, log: str) -> None:

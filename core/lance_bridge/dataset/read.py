@@ -41,7 +41,7 @@ def describe(table: Table, request: DescribeTableRequest) -> DescribeTableRespon
     if detailed:
         response.table, response.namespace = table.path[-1], list(table.path[:-1])
     if detailed or request.check_declared:
-        response.is_only_declared = table.is_declared()
+        response.is_only_declared = table.is_declared(vend=request.vend_credentials)
     if ref != LATEST or (detailed and not response.is_only_declared):
         _add_details(table, request, response, ref)
     return response

@@ -134,7 +134,7 @@ class Table(TableEntry):
             with panics_as_errors():
                 dataset = lance.dataset(
                     self.uri,
-                    version=ref.tag or on_main,
+                    version=on_main if ref.tag is None else ref.tag,
                     storage_options=options,
                     metadata_cache_size_bytes=_METADATA_CACHE_BYTES,
                 )

@@ -96,6 +96,16 @@ def test_a_missing_version_or_branch_gets_no_tag(namespace: MemoryNamespace) -> 
     assert tagged(namespace, "old") == (1, None)
 
 
+def test_an_empty_tag_is_not_the_latest_version(namespace: MemoryNamespace) -> None:
+    build(namespace, 2)
+    for request in (
+        api.DescribeTableRequest(id=TABLE, tag=""),
+        api.DescribeTableRequest(id=TABLE, tag="", load_detailed_metadata=True),
+    ):
+        with pytest.raises(errors.TableTagNotFoundError, match="no tag ''"):
+            namespace.describe_table(request)
+
+
 def test_a_table_without_data_has_no_tags(namespace: MemoryNamespace) -> None:
     namespace.declare_table(api.DeclareTableRequest(id=TABLE))
     assert tags(namespace) == {}

@@ -391,6 +391,25 @@ def test_a_failure_reaches_all_that_waited_for_it(vending: MemoryNamespace, log:
         assert all(isinstance(each.exception(10), errors.ThrottlingError) for each in answers)
 
 
+def test_an_interrupt_is_raised_in_its_own_thread_only() -> None:
+    cache, started, gate = CredentialCache(), threading.Event(), threading.Event()
+
+    def vend() -> dict[str, str]:
+        started.set()
+        gate.wait(10)
+        raise KeyboardInterrupt
+
+    with ThreadPoolExecutor(2) as threads:
+        asking = threads.submit(cache.get, "table", vend, most_seconds=60)
+        assert started.wait(10)
+        request = cache._requests["table"]
+        gate.set()
+        assert isinstance(asking.exception(10), KeyboardInterrupt)
+        found = request.exception(10)
+    assert isinstance(found, errors.ServiceUnavailableError)
+    assert "interrupted" in str(found)
+
+
 def test_options_whose_expiry_is_no_number_reach_all_that_waited_for_them() -> None:
     cache, started, gate = CredentialCache(), threading.Event(), threading.Event()
 

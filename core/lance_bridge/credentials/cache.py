@@ -9,6 +9,8 @@ from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
+from lance_namespace.errors import ServiceUnavailableError
+
 from ..forks import restart_in_children
 from .options import remaining_seconds
 
@@ -91,7 +93,8 @@ class CredentialCache:
         except BaseException as error:
             with self._lock:
                 self._requests.pop(key, None)
-            request.set_exception(error)
+            # An interrupt, such as Ctrl-C, is for this thread only.
+            request.set_exception(error if isinstance(error, Exception) else _interrupted())
             raise
         with self._lock:
             self._requests.pop(key, None)
@@ -102,3 +105,7 @@ class CredentialCache:
                     self._entries.popitem(last=False)
         request.set_result(options)
         return options
+
+
+def _interrupted() -> ServiceUnavailableError:
+    return ServiceUnavailableError("The request for credentials was interrupted: retry")

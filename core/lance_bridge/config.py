@@ -32,6 +32,7 @@ from pydantic import (
 from .config_file import (
     NamedCatalogs,
     catalogs_in,
+    longer_names,
     named_catalogs,
     property_texts,
     read_secrets,
@@ -350,10 +351,16 @@ def environment(config: type[CatalogConfig], name: str) -> dict[str, str]:
     prefix = variable_of(name, "")
     keys = _declared_variables(config)
     found = {}
-    for variable, value in os.environ.items():
-        rest = variable.removeprefix(prefix)
-        if rest == variable:
+    own = {each: value for each, value in os.environ.items() if each.startswith(prefix)}
+    longer = longer_names(name) if own else []
+    for variable, value in own.items():
+        owner = next((each for each in longer if variable.startswith(variable_of(each, ""))), None)
+        if owner is not None:
+            logger.warning(
+                "$%s is read for the catalog '%s', and not for '%s'", variable, owner, name
+            )
             continue
+        rest = variable.removeprefix(prefix)
         key = _key_of(keys, rest)
         if key is not None:
             found[key] = value

@@ -97,6 +97,17 @@ def named_catalogs() -> NamedCatalogs:
     return catalogs_in(path, text)
 
 
+def longer_names(name: str) -> list[str]:
+    """Return the names in the configuration file that are longer than ``name``, longest first.
+
+    Empty if the file cannot be read: that is an error where a catalog of the file is requested.
+    """
+    try:
+        return sorted((each for each in named_catalogs() if len(each) > len(name)), key=len)[::-1]
+    except InvalidInputError:
+        return []
+
+
 def catalogs_in(path: Path, text: str) -> NamedCatalogs:
     """Return the catalogs of a configuration file's text; `path` is for messages.
 

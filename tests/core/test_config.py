@@ -50,6 +50,24 @@ def test_a_name_with_odd_characters_has_a_variable_too(monkeypatch: pytest.Monke
     assert environment(MemoryConfig, "my-prod.1") == {"drop.check-sharing": "namespace"}
 
 
+def test_a_variable_belongs_to_the_catalog_with_the_longest_name(
+    yaml_file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    entry = "{impl: memory, uri: x}"
+    yaml_file.write_text(f"catalogs: {{prod: {entry}, prod-storage: {entry}, prod-st: {entry}}}")
+    monkeypatch.setenv("LANCE_BRIDGE_PROD_STORAGE_TOKEN", SECRET)
+    monkeypatch.setenv("LANCE_BRIDGE_PROD_ROOT", "/r")
+    assert environment(MemoryConfig, "prod") == {"root": "/r"}
+    [record] = caplog.records
+    assert "$LANCE_BRIDGE_PROD_STORAGE_TOKEN" in record.getMessage()
+    assert "'prod-storage'" in record.getMessage()
+    assert SECRET not in record.getMessage()
+    assert environment(MemoryConfig, "prod-storage") == {"token": SECRET}
+    yaml_file.write_text(f"catalogs: {{prod: {entry}}}")
+    expected = {"root": "/r", "storage.token": SECRET}
+    assert environment(MemoryConfig, "prod") == expected
+
+
 def test_numbers_and_booleans_may_be_given_as_such_and_as_texts() -> None:
     for given, retries in (("5", 5), (5, 5), ("0", 0)):
         config = load(MemoryConfig, "memory", {"uri": "x", "client.retries": given})

@@ -327,6 +327,15 @@ def test_a_merge_into_a_declared_table_makes_its_first_version(
     assert dataset(server).to_table() == NEW
 
 
+def test_a_merge_into_a_declared_table_names_a_type_that_lance_cannot_store(
+    namespace: MemoryNamespace,
+) -> None:
+    namespace.declare_table(api.DeclareTableRequest(id=TABLE))
+    views = pa.table({"k": [1], "v": pa.array([["a"]], pa.list_view(pa.string()))})
+    with pytest.raises(errors.InvalidInputError, match="cannot store column 'v'"):
+        merge(namespace, views, when_not_matched_insert_all=True)
+
+
 def test_a_branch_is_merged_into_and_main_is_not(
     namespace: MemoryNamespace, server: MemoryServer
 ) -> None:

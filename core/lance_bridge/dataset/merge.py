@@ -167,6 +167,7 @@ def merge(table: Table, rows: Rows, wanted: Merge, ref: Ref) -> Merged:
 def _merge_once(table: Table, rows: Rows, wanted: Merge, ref: Ref) -> Merged:
     dataset = open_or_none(table, ref)
     if dataset is None:
+        rows.require_storable()
         like_rows = lance.write_dataset(empty_reader(rows.schema), "memory://")
         _require_key(table, like_rows, rows.schema, wanted.on or ())
         _require_plan(table, like_rows, rows.schema, wanted)

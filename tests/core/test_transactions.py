@@ -143,8 +143,8 @@ def test_a_transaction_that_was_rebased_is_found(namespace: MemoryNamespace) -> 
 
 def test_a_missing_transaction_is_not_found(namespace: MemoryNamespace) -> None:
     build(namespace, 2)
-    for name in ("3", "0", str(2**70), str(uuid.uuid4()), f"1-{uuid.uuid4()}"):
-        with pytest.raises(errors.TransactionNotFoundError, match=name):
+    for name in ("3", "0", str(2**70), "1" * 5000, str(uuid.uuid4()), f"1-{uuid.uuid4()}"):
+        with pytest.raises(errors.TransactionNotFoundError, match=name[:60]):
             describe(namespace, name)
 
 

@@ -26,6 +26,7 @@ from .references import branches_of
 from .versions import directory_of
 
 _DIRECTORY = "_transactions"
+_VERSION_DIGITS = 20
 _FILE = re.compile(r"(\d+)-([0-9a-fA-F-]{36})(?:\.txn)?")
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
@@ -71,7 +72,9 @@ def describe(table: Table, name: str) -> Transaction:
     files = table.files()
     if name.isascii() and name.isdigit():
         main = VersionChain(dataset, files, _directory(table, files, None))
-        found = main.transaction_of(int(name)) if int(name) in main.present else None
+        # Python refuses to convert more than 4,300 digits; Lance's numbers have at most 20.
+        version = int(name) if len(name) <= _VERSION_DIGITS else 0
+        found = main.transaction_of(version) if version in main.present else None
         return found or _raise_not_found(table, name)
     uuid = _parse_uuid(name)
     for branch in (None, *sorted(branches_of(dataset))):

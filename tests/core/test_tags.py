@@ -248,7 +248,7 @@ def test_tags_are_listed_while_others_come_and_go(namespace: MemoryNamespace) ->
 def test_a_tag_whose_file_is_broken_is_not_taken_for_absent(namespace: MemoryNamespace) -> None:
     build(namespace, 1)
     create_tag(namespace, "t", 1)
-    for content in (b"{", b"[]", b"{}"):
+    for content in (b"{", b"[]", b"{}", b'{"version": "x"}', b'{"version": Infinity}'):
         (directory(namespace) / "_refs/tags/t.json").write_bytes(content)
         with pytest.raises(errors.ServiceUnavailableError, match="'t'"):
             tagged(namespace, "t")

@@ -153,7 +153,7 @@ def _read(table: Table, name: str) -> Tagged | None:
         found = json.loads(content)
     try:
         return Tagged(int(found["version"]), found.get("branch"))
-    except (AttributeError, KeyError, TypeError) as error:
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise ServiceUnavailableError(f"{what}: its file is not a tag of Lance") from error
 
 

@@ -91,7 +91,7 @@ def require_progress(request: Any, answer: Any) -> None:
 
 
 def _digest(scope: str) -> str:
-    return hashlib.sha256(scope.encode()).hexdigest()[:_SCOPE_LENGTH]
+    return hashlib.sha256(scope.encode(errors="surrogatepass")).hexdigest()[:_SCOPE_LENGTH]
 
 
 def encode_token(scope: str, last: tuple[str, ...]) -> str:

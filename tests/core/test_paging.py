@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lance_namespace.errors import InternalError, InvalidInputError
 
-from lance_bridge.paging import PageRequest, names_of_all_pages
+from lance_bridge.paging import PageRequest, decode_token, encode_token, names_of_all_pages
 
 NAMES = st.sets(st.text(min_size=1, max_size=4), max_size=12)
 
@@ -123,6 +123,14 @@ def test_a_token_survives_any_name(one: str, other: str) -> None:
     assert token is not None
     assert token.isascii()
     assert page_of([first, second], 1, token) == ([second], None)
+
+
+def test_what_is_listed_may_be_any_text() -> None:
+    scope = "versions of \ud800"
+    token = encode_token(scope, ("a",))
+    assert decode_token(scope, token) == ("a",)
+    with pytest.raises(InvalidInputError, match="page_token"):
+        decode_token("versions of ?", token)
 
 
 def test_paths_are_paged_by_all_of_their_names() -> None:

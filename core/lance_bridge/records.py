@@ -208,6 +208,19 @@ def is_reserved(key: str) -> bool:
     return key.lower().startswith(RESERVED_PREFIX)
 
 
+def check_key(key: str) -> None:
+    """Raise InvalidInput (13) if a property's key is empty or reserved."""
+    if not key or is_reserved(key):
+        raise invalid(f"Property key {key[:60]!r} is empty or reserved ('{RESERVED_PREFIX}…')")
+
+
+def check_property(key: str, value: str) -> None:
+    """Raise InvalidInput (13) if a property is not text, or its key is empty or reserved."""
+    require_text("Property key", key)
+    require_text(f"Property '{key[:60]}'", value)
+    check_key(key)
+
+
 def check_properties(properties: Mapping[str, str] | None) -> dict[str, str]:
     """Return the caller's properties of a table, without format properties that equal ours.
 
@@ -217,10 +230,7 @@ def check_properties(properties: Mapping[str, str] | None) -> dict[str, str]:
     """
     kept = {}
     for key, value in (properties or {}).items():
-        require_text("Property key", key)
-        require_text(f"Property '{key[:60]}'", value)
-        if not key or is_reserved(key):
-            raise invalid(f"Property key {key[:60]!r} is empty or reserved ('{RESERVED_PREFIX}…')")
+        check_property(key, value)
         if key.strip().lower() in _OWN_KEYS or key.strip().lower().startswith(_OWN_PREFIX):
             raise invalid(f"Property {key[:60]!r} is reserved by the metastore; remove it")
         if key.lower() in _FORMAT_PROPERTIES:

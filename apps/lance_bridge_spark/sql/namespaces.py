@@ -13,10 +13,11 @@ from lance_namespace import (
     ListNamespacesRequest,
 )
 
-from lance_bridge.catalog import RESERVED_PREFIX, NamespaceWords, Path
+from lance_bridge.catalog import NamespaceWords, Path
 from lance_bridge.connection import Connection
-from lance_bridge.errors import display, invalid, require_text, unsupported
+from lance_bridge.errors import display, invalid, unsupported
 from lance_bridge.lost_replies import retry_after_readback
+from lance_bridge.records import check_key, check_property
 from lance_bridge.requests import parse_namespace
 
 from ..addresses import CatalogAddress
@@ -71,10 +72,10 @@ def alter(catalog: CatalogAddress, args: Args) -> Answer:
     wanted = _to_catalog_spelling(connection, path, args.get("set") or {})
     spelling = _spelling(connection, path)
     unwanted = {spelling.get(key, key) for key in args.get("unset") or ()}
-    _refuse_reserved({*wanted, *unwanted})
     for key, value in wanted.items():
-        require_text("Property key", key)
-        require_text(f"Property '{key[:60]}'", value)
+        check_property(key, value)
+    for key in unwanted:
+        check_key(key)
     connection.check_namespace_management(path, wanted)
     _alter(connection, path, wanted, unwanted)
     _require_comment(connection, path, wanted, spelling.get("comment"))
@@ -111,14 +112,6 @@ def _require_comment(
         raise unsupported(
             f"The comment of namespace '{display(path)}' cannot be changed: its catalog keeps "
             "the one it was created with. The other changes were made"
-        )
-
-
-def _refuse_reserved(keys: set[str]) -> None:
-    reserved = sorted(key for key in keys if not key or key.startswith(RESERVED_PREFIX))
-    if reserved:
-        raise invalid(
-            f"Property key {reserved[0][:60]!r} is empty or reserved ('{RESERVED_PREFIX}…')"
         )
 
 

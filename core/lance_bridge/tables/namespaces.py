@@ -22,12 +22,11 @@ from ..errors import (
     invalid,
     namespace_already_exists,
     namespace_not_empty,
-    require_text,
     unsupported,
 )
 from ..lost_replies import retry_after_readback
 from ..names import first_names
-from ..records import ENTRY_ID, is_reserved
+from ..records import ENTRY_ID, check_property, is_reserved
 from ..requests import CreateMode, DropBehavior, DropMode
 from . import dropping
 from .overlap import LocationIndex
@@ -56,7 +55,8 @@ def create(
         raise invalid("The root namespace exists already and cannot be created")
     _require_changes(connection, path)
     given = dict(properties or {})
-    _refuse_reserved(given)
+    for key, value in given.items():
+        check_property(key, value)
     connection.check_namespace_management(path, given)
     record = NamespaceRecord(path, {**given, ENTRY_ID: uuid.uuid4().hex})
     try:
@@ -72,14 +72,6 @@ def create(
 def _visible(properties: Mapping[str, str]) -> dict[str, str]:
     """Return the properties that callers see; table-format properties mean nothing here."""
     return {k: v for k, v in properties.items() if not is_reserved(k)}
-
-
-def _refuse_reserved(properties: Mapping[str, str]) -> None:
-    for key, value in properties.items():
-        require_text("Property key", key)
-        require_text(f"Property '{key[:60]}'", value)
-        if not key or is_reserved(key):
-            raise invalid(f"Property key {key[:60]!r} is empty or reserved")
 
 
 def _handle_existing(

@@ -69,6 +69,8 @@ def test_properties_are_set_and_unset_and_the_rest_stays(
     [
         ({"set": {"lance_bridge.id": "x"}}, 13),
         ({"unset": ["lance_bridge.id"]}, 13),
+        ({"set": {"LANCE_BRIDGE.id": "x"}}, 13),
+        ({"unset": ["Lance_Bridge.id"]}, 13),
         ({"set": {"": "x"}}, 13),
         ({"namespace": ["none"], "set": {"k": "v"}}, 1),
         ({"namespace": [], "set": {"k": "v"}}, 13),

@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from lance_namespace.errors import (
     InternalError,
+    LanceNamespaceError,
     PermissionDeniedError,
     TableNotFoundError,
 )
@@ -24,6 +26,7 @@ from lance_bridge.catalog import (
     TableRecord,
 )
 from lance_bridge.errors import (
+    OutcomeUnknownError,
     concurrent_modification,
     display,
     invalid,
@@ -34,6 +37,7 @@ from lance_bridge.errors import (
     table_not_found,
     unsupported,
 )
+from lance_bridge.scan import innermost_namespaces
 
 from . import mapping
 from .calls import Calls
@@ -392,6 +396,27 @@ class HiveCatalog(SharedLocations):
         missing = {_ABSENT: table_not_found(path)}
         with translate_errors(f"drop table '{display(path)}'"), map_errors(missing):
             # deleteData is always False: only core deletes files.
-            self._change("drop_table", lambda c: c.drop_table(database, path[-1], False))
+            try:
+                self._change("drop_table", lambda c: c.drop_table(database, path[-1], False))
+            except OutcomeUnknownError:
+                self._drop_unused_records(record)
+                raise
         if RECORDS in record.properties:
             self._records.drop(path, record.properties[RECORDS])
+
+    def _drop_unused_records(self, record: TableRecord) -> None:
+        """Drop the commit records of an entry that is gone, unless it was renamed."""
+        records = record.properties.get(RECORDS)
+        if records is None:
+            return
+        with suppress(LanceNamespaceError):  # the records stay
+            try:
+                self.load_table(record.path)
+            except TableNotFoundError:
+                others = (
+                    each for path in innermost_namespaces(self) for each in self.scan_tables(path)
+                )
+                if all(
+                    each.is_readable and each.properties.get(RECORDS) != records for each in others
+                ):
+                    self._records.drop(record.path, records)

@@ -238,6 +238,35 @@ def test_records_are_dropped_with_their_entry_and_never_listed(
         assert client.get_all_tables(database) == []
 
 
+@pytest.mark.parametrize("fault", [Fault.LOSE_REPLY, Fault.STALL])
+def test_records_are_dropped_if_the_reply_to_the_drop_of_their_entry_is_lost(
+    catalog: HiveCatalog,
+    proxy: ThriftProxy,
+    metastore: Metastore,
+    entry: TableRecord,
+    fault: Fault,
+) -> None:
+    loaded = catalog.load_table(entry.path)
+    proxy.fail_next("drop_table", fault)
+    with pytest.raises(OutcomeUnknownError):
+        catalog.drop_table(loaded)
+    with raw_client(metastore.port) as client:
+        assert client.get_all_tables(entry.path[0]) == []
+
+
+def test_records_stay_if_their_entry_was_renamed_before_a_drop_was_lost(
+    catalog: HiveCatalog, straight: HiveCatalog, proxy: ThriftProxy, entry: TableRecord
+) -> None:
+    straight.alter_table(with_property(entry, LATEST, "1"))
+    loaded = straight.load_table(entry.path)
+    renamed = (entry.path[0], "renamed")
+    straight.rename_table(loaded, renamed)
+    proxy.fail_next("drop_table", Fault.DROP_REQUEST)
+    with pytest.raises(OutcomeUnknownError):
+        catalog.drop_table(loaded)
+    assert straight.load_table(renamed).properties[LATEST] == "1"
+
+
 def test_a_table_whose_records_are_gone_can_be_read_and_dropped_and_not_changed(
     straight: HiveCatalog, metastore: Metastore, entry: TableRecord
 ) -> None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from math import prod
 from typing import Any
 
 from lance_bridge.errors import invalid
@@ -35,8 +34,13 @@ _EXPRESSIONS = {
 _CALL = re.compile(rf"\b({'|'.join(REFUSED)})[`\"]?\s*(?:\(|--|/\*)", re.IGNORECASE)
 """A call. A comment may precede its bracket."""
 _CAST = re.compile(r"\b(arrow_cast|arrow_try_cast)[`\"]?\s*(?:\(|--|/\*)", re.IGNORECASE)
-_TYPE = re.compile(r",\s*'([^']*)'\s*\)\Z")
-"""The last argument of a call, if it is a string literal."""
+_TOKEN = re.compile(
+    r"(?P<type>,\s*'(?P<name>[^']*)'\s*\))|'[^']*'"
+    r"|(?P<cast>\b(?:arrow_cast|arrow_try_cast)\s*\()|(?P<open>\()|(?P<close>\))",
+    re.IGNORECASE,
+)
+"""What brackets and their contents are: a last argument that is a string literal with the end of
+its call, any other string literal, the start of a cast, or another bracket."""
 _TEXT = re.compile(r"'[^']*'")
 _AMBIGUOUS = re.compile(r"--|/\*|[\\`\"]")
 """If one of these occurs, only a parser could find where string literals begin."""
@@ -60,39 +64,43 @@ def refuse_functions(fields: Mapping[str, Any]) -> None:
                 f"The function {found[1].lower()} is not available on this server: its result can "
                 "be larger than the server's memory"
             )
-        for cast in _CAST.finditer(code):
-            _check_cast(cast[1].lower(), expression)
+        cast = _CAST.search(code)
+        if cast:
+            _check_casts(cast[1].lower(), expression)
 
 
-def _check_cast(function: str, expression: str) -> None:
-    """Check the types in calls of a function that casts."""
+def _check_casts(function: str, expression: str) -> None:
+    """Check the types in all calls of the functions that cast, in one pass over the expression.
+
+    Args:
+        function: The function that messages name.
+    """
     if "\\" in expression or _AMBIGUOUS.search(_TEXT.sub("''", expression)):
         raise invalid(f"{function} cannot be used with comments, quoted names or escapes")
-    texts = [found.span() for found in _TEXT.finditer(expression)]
-    for cast in _CAST.finditer(expression):
-        if any(start < cast.start() < end for start, end in texts):
-            continue
-        end = _end_of_call(expression, cast.end())
-        named = _TYPE.search(expression, cast.end(), end)
-        if named is None:
-            raise invalid(f"The second argument of {function} must be a type as a string literal")
-        size = prod(max(int(number), 1) for number in re.findall(r"\b\d+\b", named[1]))
-        if "fixed" in named[1].lower() and size > MAX_FIXED_SIZE:
+    are_casts: list[bool] = []  # whether each open call is a cast, the innermost last
+    for token in _TOKEN.finditer(expression):
+        if token["cast"] or token["open"]:
+            are_casts.append(token["cast"] is not None)
+        elif (token["close"] or token["type"]) and are_casts and are_casts.pop():
+            _check_type(function, token["name"])
+    if any(are_casts):
+        _check_type(function, None)
+
+
+def _check_type(function: str, name: str | None) -> None:
+    """Check the type of a cast; None if it is not a string literal."""
+    if name is None:
+        raise invalid(f"The second argument of {function} must be a type as a string literal")
+    if "fixed" not in name.lower():
+        return
+    size = 1
+    for number in re.finditer(r"\b\d+\b", name):
+        size *= max(int(number[0].lstrip("0")[:9] or 0), 1)  # more digits are too many, too
+        if size > MAX_FIXED_SIZE:
             raise invalid(
-                f"{function} cannot cast to {named[1][:100]} on this server: a type of fixed size "
+                f"{function} cannot cast to {name[:100]} on this server: a type of fixed size "
                 f"may have {MAX_FIXED_SIZE} values at most"
             )
-
-
-def _end_of_call(expression: str, start: int) -> int:
-    """Return the end of the call whose opening bracket is before ``start``."""
-    depth, position = 1, start
-    for token in re.finditer(r"'[^']*'|[()]", expression[start:]):
-        depth += {"(": 1, ")": -1}.get(token[0], 0)
-        position = start + token.end()
-        if depth == 0:
-            break
-    return position
 
 
 def _expressions(value: Any, *, is_sql: bool = False) -> Iterator[str]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import httpx
 import pytest
 from server.http_requests import done, refused, send_rows
+
+from lance_bridge_server.sql_functions import refuse_functions
 
 pytestmark = pytest.mark.server
 
@@ -89,6 +92,10 @@ FIXED = "FixedSizeList(1000000000 x Int64)"
         f"arrow_try_cast(make_array(id), concat('{FIXED[:-6]}', 'Int64)'))",
         f"concat(', ''Int64'')', arrow_cast(NULL, '{FIXED}'))",
         f"arrow_cast(arrow_try_cast(make_array(id), '{FIXED}'), 'Int64')",
+        f"arrow_cast(arrow_try_cast(id, 'Int64'), '{FIXED}')",
+        f"arrow_cast(id, 'Int64') = arrow_cast(NULL, '{FIXED}')",
+        f"arrow_cast(NULL, 'FixedSizeBinary({'9' * 5000})')",
+        "arrow_cast((id, 'Int64')",
         f"arrow_cast /* */ (NULL, '{FIXED}')",
         f"\"arrow_cast\"(NULL, '{FIXED}')",
     ],
@@ -145,3 +152,18 @@ def test_no_spelling_gets_around(http: httpx.Client, expression: str) -> None:
 def test_texts_that_look_like_calls_are_taken(http: httpx.Client, expression: str) -> None:
     done(send_rows(http, f"{TABLE}/create"))
     done(http.post(f"{TABLE}/count_rows", json={"predicate": expression}))
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        " + ".join(["arrow_cast(1, 'Int8')"] * 3000),
+        "arrow_cast(" * 3000 + "1" + ", 'Int8')" * 3000,
+        f"arrow_cast(NULL, 'Struct({'9 ' * 400_000})')",
+    ],
+    ids=["flat", "nested", "numbers"],
+)
+def test_many_casts_are_checked_in_little_time(expression: str) -> None:
+    started = time.thread_time()
+    refuse_functions({"filter": expression})
+    assert time.thread_time() - started < 2

@@ -323,6 +323,23 @@ def test_files_are_rotated(tmp_path: Path) -> None:
     assert lines_of(files[0])[-1]["number"] == 99
 
 
+@pytest.mark.parametrize("rotation", ["size", "daily"])
+def test_logs_that_share_a_file_during_a_reload_lose_no_line(tmp_path: Path, rotation: Any) -> None:
+    file = tmp_path / "audit.jsonl"
+    file.write_text('{"number": -1}\n')
+    os.utime(file, (0, 0))  # its day has ended
+    logs = [open_audit_log(file, rotation=rotation, max_bytes=100, backups=10) for _ in range(2)]
+    for number in range(30):
+        logs[number % 2].write({"number": number})
+        if number == 1:
+            logs[0].close()  # a change that outlives its request is written later
+    logs[1].close()
+    files = sorted(tmp_path.iterdir(), reverse=True)  # the oldest first
+    assert len(files) > 1
+    lines = [line["number"] for each in files for line in lines_of(each)]
+    assert lines == list(range(-1, 30))
+
+
 def test_files_that_another_program_moved_are_opened_again(tmp_path: Path) -> None:
     file = tmp_path / "audit.jsonl"
     log = open_audit_log(file, rotation="external")

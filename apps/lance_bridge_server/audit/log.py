@@ -6,10 +6,17 @@ import json
 import logging
 import os
 import sys
+import threading
+import time
 from collections.abc import Mapping
 from functools import partial
 from io import TextIOWrapper
-from logging.handlers import RotatingFileHandler, TimedRotatingFileHandler, WatchedFileHandler
+from logging.handlers import (
+    BaseRotatingHandler,
+    RotatingFileHandler,
+    TimedRotatingFileHandler,
+    WatchedFileHandler,
+)
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,6 +31,8 @@ Rotation = Literal["size", "daily", "external"]
 
 _log = logging.getLogger(__name__)
 _TAIL_BYTES = 256 << 10
+_ROTATION = threading.Lock()
+"""Held while a line is written to a file that this process rotates."""
 
 
 class _Raising(logging.Handler):
@@ -41,12 +50,46 @@ class _File(_Raising, logging.FileHandler):
         return open(self.baseFilename, "a", encoding=self.encoding, opener=opener)
 
 
-class _SizedFile(_File, RotatingFileHandler):
+class _RotatedFile(_File, BaseRotatingHandler):
+    """Continues in the new file if another handler has rotated the file.
+
+    After a reload, the previous gateway's handler still writes to the file. If both rotated it, the
+    second one would replace the rotated file with the new, nearly empty one.
+    """
+
+    def _open(self) -> TextIOWrapper:
+        stream = super()._open()
+        self._opened = os.fstat(stream.fileno())
+        return stream
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with _ROTATION:
+            if self._is_replaced():
+                self._leave_file()
+            super().emit(record)
+
+    def _is_replaced(self) -> bool:
+        try:
+            found = os.stat(self.baseFilename)
+        except FileNotFoundError:
+            return True
+        return not os.path.samestat(found, self._opened)
+
+    def _leave_file(self) -> None:
+        """Close the stream; logging opens the file again for the next line."""
+        if self.stream is not None:
+            self.stream.close()
+        self.stream = None  # type: ignore[assignment]  # as logging does
+
+
+class _SizedFile(_RotatedFile, RotatingFileHandler):
     pass
 
 
-class _DailyFile(_File, TimedRotatingFileHandler):
-    pass
+class _DailyFile(_RotatedFile, TimedRotatingFileHandler):
+    def _leave_file(self) -> None:
+        super()._leave_file()
+        self.rolloverAt = self.computeRollover(int(time.time()))
 
 
 class _WatchedFile(_File, WatchedFileHandler):

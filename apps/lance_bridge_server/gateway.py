@@ -148,7 +148,7 @@ class Gateway:
                 small = await upload.read_small()
             arguments.append(upload if small is None else small)
         run = self._make_run(request, call, arguments, is_lancedb=is_lancedb)
-        work = partial(run.carry_out, run.respond)
+        work = partial(run.carry_out, partial(run.respond, limit))
         return await self._operations.run(work, call.operation, limit, _slot_of(request))
 
     async def call(
@@ -394,13 +394,13 @@ class _Run:
         is_there = locations.key(found.location or "") == locations.key(request.location or "")
         return is_there and found.is_only_declared is True
 
-    def respond(self, result: Any) -> Response:
+    def respond(self, limit: TimeLimit, result: Any) -> Response:
         """Return the response for a client of the API."""
         operation = self.call.operation
         if operation.answer is Answer.EMPTY:
             return Response(status_code=operation.status)
         if operation.answer is Answer.ROWS:
-            return self._rows_response(result)
+            return self._rows_response(limit, result)
         content = _to_json(result)
         if operation.name == "list_all_tables" and self.call.delimiter != DELIMITER:
             content["tables"] = [
@@ -422,13 +422,13 @@ class _Run:
         version = lancedb.version_of(answer) or getattr(self.state, "read_version", None)
         return lancedb.version_header(version)
 
-    def _rows_response(self, result: Any) -> Response:
+    def _rows_response(self, limit: TimeLimit, result: Any) -> Response:
         if isinstance(result, pa.RecordBatchReader):
             media_type = ARROW_STREAM if self.is_lancedb else ARROW_FILE
             gateway = self.gateway
             headers = self._version_header()
             seconds, senders = gateway.limits.stall_seconds, gateway.senders
-            return RowsResponse(result, media_type, seconds, senders, headers)
+            return RowsResponse(result, media_type, seconds, senders, limit, headers=headers)
         return Response(result if isinstance(result, bytes) else result.data, media_type=ARROW_FILE)
 
 

@@ -18,6 +18,7 @@ import anyio.to_thread
 import pyarrow as pa
 from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from anyio.lowlevel import EventLoopToken, current_token
+from lance_namespace.errors import ServiceUnavailableError
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -25,6 +26,7 @@ from starlette.types import Receive, Scope, Send
 from .arrow_limits import BatchLimits
 from .calls import receive_within
 from .monitoring.observed import observed
+from .operation_threads import TimeLimit
 
 _log = logging.getLogger(__name__)
 
@@ -124,51 +126,90 @@ class RowsResponse(Response):
         reader: pa.RecordBatchReader,
         media_type: str,
         stall_seconds: float,
-        threads: anyio.CapacityLimiter,
+        senders: anyio.CapacityLimiter,
+        limit: TimeLimit,
+        *,
         headers: Mapping[str, str] | None = None,
     ) -> None:
         """Create a response without sending anything yet.
 
         Args:
             stall_seconds: How long a client may read nothing before the connection is closed.
-            threads: Limits how many responses are sent at once.
+            senders: Limits how many responses are sent at once.
+            limit: How long to wait until this one may be sent.
         """
         super().__init__(headers=headers, media_type=media_type)
         del self.headers["content-length"]
         self._reader = reader
         self._stall_seconds = stall_seconds
-        self._threads = threads
+        self._senders = senders
+        self._limit = limit
         self._error: Exception | None = None
         self._is_complete = False
+        self._is_sent = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the response.
+
+        Raises:
+            ServiceUnavailableError: (17) too many others are being sent. Nothing was sent.
+        """
+        is_busy = False
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_cancel_on_disconnect, receive, tasks.cancel_scope)
+            is_busy = not await self._acquire_sender()
+            if not is_busy:
+                try:
+                    await self._send_rows(send)
+                finally:
+                    self._senders.release()
+            tasks.cancel_scope.cancel()
+        if is_busy:
+            raise ServiceUnavailableError(
+                f"The rows could not be sent within {self._limit.seconds:g} seconds: the server is "
+                "busy; nothing was changed"
+            )
+        if self._error is not None:
+            observed(scope).record_error(self._error)
+        elif not self._is_sent:
+            observed(scope).status = None
+
+    async def _acquire_sender(self) -> bool:
+        """Return whether the response may be sent: not if too many others are, for too long."""
+        with anyio.move_on_after(self._limit.remaining):
+            await self._senders.acquire()
+            return True
+        return False
+
+    async def _send_rows(self, send: Send) -> None:
         start = {"status": self.status_code, "headers": self.raw_headers}
         await send({"type": "http.response.start", **start})
         sender, receiver = anyio.create_memory_object_stream[bytes](1)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._produce, sender)
-            tasks.start_soon(_cancel_on_disconnect, receive, tasks.cancel_scope)
             async with receiver:
                 await self._send_all(receiver, send)
-            tasks.cancel_scope.cancel()
-        if self._error is not None:
-            observed(scope).record_error(self._error)
 
     async def _send_all(self, parts: ObjectReceiveStream[bytes], send: Send) -> None:
         async for part in parts:
-            with anyio.move_on_after(self._stall_seconds) as waiting:
-                await send({"type": "http.response.body", "body": part, "more_body": True})
-            if waiting.cancelled_caught:
-                _log.warning("A client read nothing for %g seconds", self._stall_seconds)
+            if not await self._send_part(send, part, more_body=True):
                 return
         if self._is_complete:  # else the server closes the connection
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            self._is_sent = await self._send_part(send, b"", more_body=False)
+
+    async def _send_part(self, send: Send, part: bytes, *, more_body: bool) -> bool:
+        """Return whether a part was sent: not if the client reads nothing for too long."""
+        with anyio.move_on_after(self._stall_seconds):
+            await send({"type": "http.response.body", "body": part, "more_body": more_body})
+            return True
+        _log.warning("A client read nothing for %g seconds", self._stall_seconds)
+        return False
 
     async def _produce(self, sender: ObjectSendStream[bytes]) -> None:
         async with sender:
             write = partial(self._write, _SentFile(sender, current_token()))
             try:
-                await anyio.to_thread.run_sync(write, limiter=self._threads)
+                await anyio.to_thread.run_sync(write, limiter=anyio.CapacityLimiter(1))
             except anyio.BrokenResourceError:
                 pass  # the client disconnected
             except Exception as error:  # noqa: BLE001 - whatever reading raises

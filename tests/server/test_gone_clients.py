@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import anyio
 import httpx
 import numpy as np
 import pyarrow as pa
@@ -24,15 +25,20 @@ from servers.processes import wait_until
 
 from lance_bridge_server import streams
 from lance_bridge_server.app import create_app
+from lance_bridge_server.audit import open_audit_log
 from lance_bridge_server.gateway import Gateway
 from lance_bridge_server.limits import Limits
+from lance_bridge_server.monitoring.observed import observe, observed
+from lance_bridge_server.operation_threads import TimeLimit
 from lance_bridge_server.process import listening
+from lance_bridge_server.streams import RowsResponse
 
 TABLE = "/v1/table/films$t"
 STALL = 0.5
 ARROW = "Content-Type: application/vnd.apache.arrow.stream"
 CHUNKED = "Transfer-Encoding: chunked"
 BIG = pa.table({"id": pa.array(range(500_000)), "word": ["word"] * 500_000})
+NOT_DELIVERED = 'lance_bridge_requests_total{code="NONE",operation="query_table"} 1'
 HALF = ipc(BIG)[: len(ipc(BIG)) // 2]
 
 
@@ -58,6 +64,18 @@ class Server:
         found: int = done(self.http.post(f"{TABLE}/count_rows"))
         return found
 
+    def require_undelivered(self) -> None:
+        """Check that the one query of rows is recorded as not delivered."""
+        wait_until(self.queries)
+        (line,) = self.queries()
+        assert (line["status"], line["code"]) == (None, None)
+
+    def queries(self) -> list[dict[str, Any]]:
+        """Return the audit log's lines of queries."""
+        assert self.gateway.audit is not None
+        lines = self.gateway.audit.last_lines(9)
+        return [each for each in lines if each.get("action") == "query_table"]
+
     @contextmanager
     def nothing_kept(self) -> Iterator[None]:
         """Check that what happens leaves no thread at work, and no file open."""
@@ -68,11 +86,14 @@ class Server:
 
 
 @pytest.fixture
-def server(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+def server(gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    gateway.audit = open_audit_log(tmp_path / "audit.jsonl")
     monkeypatch.setattr(listening, "CHECK_SECONDS", 0.05)
     monkeypatch.setattr(listening, "CLOSE_SECONDS", 0.2)
     with serving(create_app(gateway)) as url, httpx.Client(base_url=url, timeout=30) as http:
+        gateway.audit.write({"action": None})  # opens the file, which uvicorn's set-up closes
         yield Server(url, http, gateway)
+    gateway.audit.close()
 
 
 @pytest.fixture
@@ -226,14 +247,19 @@ def large(server: Server) -> str:
 
 def begin_query(url: str) -> socket.socket:
     """Ask for all rows, and read the beginning of the answer."""
+    connection = request_rows(url)
+    assert connection.recv(12) == b"HTTP/1.1 200"
+    return connection
+
+
+def request_rows(url: str, *headers: str) -> socket.socket:
+    """Ask for all rows, and read nothing."""
     connection = dial(url)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
     body = b'{"vector": {}, "k": 0}'
-    connection.sendall(
-        head(f"{TABLE}/query", "Content-Type: application/json", f"Content-Length: {len(body)}")
-    )
+    length = f"Content-Length: {len(body)}"
+    connection.sendall(head(f"{TABLE}/query", "Content-Type: application/json", length, *headers))
     connection.sendall(body)
-    assert connection.recv(12) == b"HTTP/1.1 200"
     return connection
 
 
@@ -242,6 +268,8 @@ def begin_query(url: str) -> socket.socket:
 def test_a_query_whose_client_dies_is_ended(server: Server, end: End) -> None:
     with server.nothing_kept():
         end(begin_query(server.url))
+    server.require_undelivered()
+    assert NOT_DELIVERED in server.http.get("/metrics").text
     assert server.count() == 20_000
 
 
@@ -253,6 +281,8 @@ def test_a_query_whose_client_does_not_read_is_ended(server: Server) -> None:
         wait_until(lambda: server.is_at_rest and open_files() <= before + own)
         received = b"".join(iter(lambda: connection.recv(1 << 16), b""))
     assert not received.endswith(b"0\r\n\r\n"), "the answer was ended as if it were whole"
+    server.require_undelivered()
+    assert NOT_DELIVERED in server.http.get("/metrics").text
     assert server.count() == 20_000
 
 
@@ -273,6 +303,39 @@ def test_queries_answer_while_others_stall(server: Server) -> None:
     with begin_query(server.url):
         answer: Any = server.http.post(f"{TABLE}/query", json={"vector": {}, "k": 5})
     assert pa.ipc.open_file(answer.content).read_all().num_rows == 5
+
+
+@pytest.mark.parametrize("limits", [Limits(threads=1, stall_seconds=60)])
+@pytest.mark.usefixtures("large")
+def test_a_query_that_may_not_be_sent_in_time_is_refused(server: Server) -> None:
+    with server.nothing_kept(), begin_query(server.url):
+        late = request_rows(server.url, "X-Request-Timeout-Ms: 3000", "Connection: close")
+        with late:
+            status, answer = read_answer(late)
+        assert (status, answer["code"]) == (503, 17)
+        assert answer["error"].startswith("The rows could not be sent within 3 seconds")
+        waiting = request_rows(server.url)
+        wait_until(lambda: server.gateway.senders.statistics().tasks_waiting)
+        reset(waiting)
+        wait_until(lambda: not server.gateway.senders.statistics().tasks_waiting)
+    answer = server.http.post(f"{TABLE}/query", json={"vector": {}, "k": 5})
+    assert answer.status_code == 200
+
+
+def test_a_client_that_does_not_read_the_last_rows_is_ended() -> None:
+    async def send(message: Any) -> None:
+        if not message.get("more_body", True):
+            await anyio.sleep_forever()  # as uvicorn does while a client reads nothing
+
+    async def answer() -> Any:
+        scope: Any = {}
+        observe(scope, send)
+        senders = anyio.CapacityLimiter(1)
+        response = RowsResponse(ROWS.to_reader(), ARROW, 0.1, senders, TimeLimit(9))
+        await response(scope, anyio.sleep_forever, observed(scope))  # type: ignore[arg-type]
+        return senders.borrowed_tokens, observed(scope).status
+
+    assert anyio.run(answer) == (0, None)
 
 
 # -- queries that fail -----------------------------------------------------------------------------

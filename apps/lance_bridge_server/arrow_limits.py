@@ -17,6 +17,8 @@ from lance_bridge.errors import invalid
 
 _METADATA_BYTES = 16 << 20
 """The largest metadata of a message, such as a schema."""
+_MAX_BUFFERS = 100_000
+"""The largest number of buffers of a compressed batch: each is checked separately."""
 _CONTINUATION = 0xFFFFFFFF
 _DICTIONARY_BATCH, _RECORD_BATCH = 2, 3
 _PREFIX = 8
@@ -154,12 +156,20 @@ class _Table:
         )
 
     def pairs(self, field: int) -> list[tuple[int, int]]:
-        """Return a vector of structs of two integers."""
+        """Return a vector of structs of two integers.
+
+        Raises:
+            InvalidInputError: (13) it is too long.
+        """
         position = self._field_position(field)
         if position is None:
             return []
         start = position + self._read(position, "<I")
         count = self._read(start, "<I")
+        if count > _MAX_BUFFERS:
+            raise invalid(
+                f"A batch of the Arrow stream has {count} buffers; the limit is {_MAX_BUFFERS}"
+            )
         data = self._data[start + 4 : start + 4 + 16 * count]
         if len(data) < 16 * count:
             raise struct.error

@@ -36,6 +36,7 @@ from .monitoring.telemetry import Telemetry
 from .operations import OPERATIONS, Operation
 from .process.lifecycle import LifecycleMiddleware
 from .process.shared import Process
+from .streams import SendInPieces
 from .ui import ui_routes
 
 _log = logging.getLogger(__name__)
@@ -74,6 +75,7 @@ def create_app(gateway: Gateway, process: Process | None = None) -> Starlette:
             Middleware(Telemetry, metrics=process.metrics),
             Middleware(AuditMiddleware, log=gateway.audit),
             Middleware(LifecycleMiddleware, lifecycle=process.lifecycle, on_end=_on_end),
+            Middleware(SendInPieces, stall_seconds=gateway.limits.stall_seconds),
         ],
     )
     app.router.redirect_slashes = False

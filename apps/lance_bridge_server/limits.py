@@ -53,7 +53,8 @@ class Limits:
     batch_bytes: Count = 256 << 20
     """The largest uncompressed batch of rows in a request: each is held in memory as a whole."""
     stall_seconds: Seconds = 120.0
-    """How long a client may stall while rows are sent, and take to send a JSON body."""
+    """How long a client may stall while rows or a large response are sent, and take to send a JSON
+    body."""
     operation_seconds: Seconds = 3600.0
     """How long an operation may take; after that, its outcome is reported as unknown."""
     connections: Count | None = None

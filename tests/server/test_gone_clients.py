@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -320,6 +321,47 @@ def test_a_query_that_may_not_be_sent_in_time_is_refused(server: Server) -> None
         wait_until(lambda: not server.gateway.senders.statistics().tasks_waiting)
     answer = server.http.post(f"{TABLE}/query", json={"vector": {}, "k": 5})
     assert answer.status_code == 200
+
+
+@pytest.fixture
+def download(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[], socket.socket]]:
+    """Begins a download of 16 MiB from a server that soon closes connections without a request."""
+    rows = pa.table({"id": range(16), "word": ["x" * (1 << 20)] * 16})
+    done(send_rows(server.http, f"{TABLE}/create", rows))
+    monkeypatch.setattr(listening, "KEEP_ALIVE_SECONDS", 1)
+    monkeypatch.setattr(listening, "CLOSE_SECONDS", 1.0)
+    with serving(create_app(server.gateway)) as url:
+
+        def begin() -> socket.socket:
+            connection = dial(url)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+            path = "/ui/download/films/t?format=arrow&size=20"
+            connection.sendall(head(path, "Connection: close", method="GET"))
+            return connection
+
+        yield begin
+
+
+def test_a_download_by_a_slow_client_is_complete(
+    server: Server, download: Callable[[], socket.socket]
+) -> None:
+    with server.nothing_kept(), download() as connection:
+        parts = []
+        while part := connection.recv(1 << 16):
+            parts.append(part)
+            time.sleep(0.01)  # the pace of the client
+    headers, _, body = b"".join(parts).partition(b"\r\n\r\n")
+    assert headers.startswith(b"HTTP/1.1 200")
+    assert pa.ipc.open_file(body).read_all().num_rows == 16
+
+
+def test_a_download_whose_client_does_not_read_is_ended(
+    server: Server, download: Callable[[], socket.socket]
+) -> None:
+    with server.nothing_kept(), download():
+        server.require_undelivered()
 
 
 def test_a_client_that_does_not_read_the_last_rows_is_ended() -> None:

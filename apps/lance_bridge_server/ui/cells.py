@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
 from markupsafe import escape
 
 from .rendering import format_bytes
@@ -61,7 +62,7 @@ def make_cell(value: Any, kind: str, similar: str = "", source: str = "") -> Cel
     """Return the cell of a value.
 
     Args:
-        value: As ``pyarrow.Scalar.as_py`` returns it.
+        value: As ``pyarrow.Scalar.as_py`` returns it; a vector also as an array.
         kind: The kind of its column, see `columns.ColumnLine.kind`.
         similar: See `Cell.similar`.
         source: The address of the value, if it is an image.
@@ -72,7 +73,7 @@ def make_cell(value: Any, kind: str, similar: str = "", source: str = "") -> Cel
         return _binary(value, source)
     if kind == "blob" and isinstance(value, dict):
         return Cell("binary", f"blob, {format_bytes(value.get('size') or 0)}")
-    if kind == "vector" and isinstance(value, list):
+    if kind == "vector" and isinstance(value, (list, pa.Array)):
         return _vector(value, similar)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return _text(value if isinstance(value, str) else _plain_text(value))
@@ -94,19 +95,19 @@ def _nested_text(value: Any) -> str:
     return f"{format_bytes(len(value))} of bytes" if isinstance(value, bytes) else str(value)
 
 
-def _vector(values: Sequence[Any], similar: str) -> Cell:
-    numbers = [math.nan if each is None else float(each) for each in values]
-    points = line_points(_sample_numbers(numbers), SPARK_WIDTH, SPARK_HEIGHT)
-    head = ", ".join(f"{each:.3g}" for each in numbers[:4])
+def _vector(values: Sequence[Any] | pa.Array, similar: str) -> Cell:
+    """Return the cell of a vector. Only the numbers that it shows are converted."""
+    step = max(1, math.ceil(len(values) / _MOST_POINTS))
+    points = line_points(_numbers(values[::step]), SPARK_WIDTH, SPARK_HEIGHT)
+    head = ", ".join(f"{each:.3g}" for each in _numbers(values[:4]))
     return Cell(
-        "vector", f"[{head}{', …' if len(numbers) > 4 else ''}]", points=points, similar=similar
+        "vector", f"[{head}{', …' if len(values) > 4 else ''}]", points=points, similar=similar
     )
 
 
-def _sample_numbers(numbers: Sequence[float]) -> list[float]:
-    """Return every n-th number, at most as many as a line shows."""
-    step = max(1, math.ceil(len(numbers) / _MOST_POINTS))
-    return list(numbers[::step])
+def _numbers(values: Sequence[Any] | pa.Array) -> list[float]:
+    items = values.to_pylist() if isinstance(values, pa.Array) else values
+    return [math.nan if each is None else float(each) for each in items]
 
 
 def _binary(data: bytes, source: str) -> Cell:

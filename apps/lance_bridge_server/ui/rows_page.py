@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from typing import Any
@@ -57,9 +57,20 @@ class RowsView:
     query: RowQuery
     columns: dict[str, ColumnLine]
     """The table's top-level columns by name."""
-    sample: Sample | None
     version: int | None
     """The table's version in the state."""
+    sample: Sample | None = None
+    lines: list[list[Cell]] = field(default_factory=list)
+    """The cells of each row, for as many rows as fit on a page, but at least one."""
+
+    def with_rows(self, result: Any) -> RowsView:
+        """Return the view with the rows of a query's result. Slow: call in a thread.
+
+        Raises:
+            LanceNamespaceError: The reader's own.
+        """
+        view = replace(self, sample=read_sample(result))
+        return replace(view, lines=view.make_lines())
 
     def page_of(self, query: RowQuery) -> str:
         """Return the address of the page of another query."""
@@ -90,9 +101,8 @@ class RowsView:
         """The columns of the rows."""
         return [self._heading(name) for name in self._names]
 
-    @cached_property
-    def lines(self) -> list[list[Cell]]:
-        """The cells of each row, for as many rows as fit on a page, but at least one."""
+    def make_lines(self) -> list[list[Cell]]:
+        """Return the cells of the sample, see `lines`."""
         if self.sample is None:
             return []
         table = self.sample.table.slice(0, self.query.size)
@@ -136,8 +146,8 @@ class RowsView:
 
     def _cells(self, table: pa.Table, name: str) -> Iterable[Cell]:
         kind = self.columns[name].kind if name in self.columns else "number"
-        rows = _values(table.column(ROW_ID)) if ROW_ID in table.column_names else []
-        for index, value in enumerate(_values(table.column(name))):
+        rows = table.column(ROW_ID).to_pylist() if ROW_ID in table.column_names else []
+        for index, value in enumerate(_values(table.column(name), is_vector=kind == "vector")):
             is_searched = kind == "vector" and rows and value is not None
             near = self.query.near_row(rows[index], name) if is_searched else None
             source = self._image_address(rows, index, name) if isinstance(value, bytes) else ""
@@ -159,14 +169,14 @@ async def show_rows(ui: UiRequest) -> Response:
     )
     lines = column_lines(table.var_schema.fields) if table.var_schema else []
     vectors = [each.path for each in lines if each.kind == "vector"]
-    outcome = Outcome(Part())
-    if lines:
-        outcome = await find_rows(
-            ui, state, query, vectors, read_sample, count=query.size + 1, with_row_id=True
-        )
     columns = {each.name: each for each in lines if each.depth == 0}
     sortable = (each for each in columns.values() if each.kind in _SORTED_KINDS)
-    sample = outcome.found.value
+    view, outcome = RowsView(path, state, query, columns, table.version), Outcome(Part())
+    if lines:
+        outcome = await find_rows(
+            ui, state, query, vectors, view.with_rows, count=query.size + 1, with_row_id=True
+        )
+    view = outcome.found.value or view
     return html_page(
         "rows.html",
         principal=ui.principal,
@@ -182,18 +192,17 @@ async def show_rows(ui: UiRequest) -> Response:
         query=query,
         sizes=SIZES,
         metrics=METRICS,
-        error=outcome.message or (sample.message if sample else ""),
+        error=outcome.message or (view.sample.message if view.sample else ""),
         error_field=outcome.field,
-        view=RowsView(path, state, query, columns, sample, table.version),
+        view=view,
     )
 
 
-def _values(column: Any) -> list[Any]:
-    """Return the values of a column, as text if Python cannot represent them."""
-    values = []
+def _values(column: Any, *, is_vector: bool) -> Iterator[Any]:
+    """Yield the values of a column: vectors as arrays, and as text what Python cannot represent."""
     for each in column:
         try:
-            values.append(each.as_py())
+            value = each.values if is_vector and isinstance(each, pa.ListScalar) else each.as_py()
         except (ValueError, OverflowError):
-            values.append(str(each))
-    return values
+            value = str(each)
+        yield value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,7 +14,8 @@ from server.policies import cedar, clients, memory_namespace
 from server.ui.demo_tables import png
 from server.ui.html_pages import HtmlPage
 
-from lance_bridge_server.ui import row_reader
+from lance_bridge_server.ui import row_reader, rows_page
+from lance_bridge_server.ui.cells import make_cell
 from lance_bridge_server.ui.row_reader import MAX_BYTES, read_sample
 
 POLICIES = """
@@ -79,6 +81,22 @@ def test_some_of_many_columns_are_shown(client_of: Any) -> None:
     assert "50 of 1000 columns are shown" in page.text
     assert "column0049" in page.text
     assert "column0999" not in page.text
+
+
+def test_other_requests_do_not_wait_for_the_cells(
+    client_of: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    are_in_loop: list[bool] = []
+
+    def watched(*arguments: Any) -> Any:
+        are_in_loop.append(asyncio._get_running_loop() is not None)
+        return make_cell(*arguments)
+
+    monkeypatch.setattr(rows_page, "make_cell", watched)
+    page = HtmlPage.of(_get(client_of, "/ui/rows/db/heavy?size=100&sort=id").text)
+    assert "[0, 0.143, 0.286, 0.429, …]" in page.text
+    assert not any(are_in_loop)
+    assert 0 < len(are_in_loop) < 8 * COUNT  # none of rows for which the page has no room
 
 
 # -- images ----------------------------------------------------------------------------------------

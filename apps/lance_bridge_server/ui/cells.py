@@ -107,7 +107,12 @@ def _vector(values: Sequence[Any] | pa.Array, similar: str) -> Cell:
 
 def _numbers(values: Sequence[Any] | pa.Array) -> list[float]:
     items = values.to_pylist() if isinstance(values, pa.Array) else values
-    return [math.nan if each is None else float(each) for each in items]
+    return [math.nan if each is None else _number(each) for each in items]
+
+
+def _number(value: Any) -> float:
+    """Return a number of a vector; Lance's BFloat16 has no ``__float__``."""
+    return float(value.as_float() if hasattr(value, "as_float") else value)
 
 
 def _binary(data: bytes, source: str) -> Cell:

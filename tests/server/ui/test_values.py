@@ -11,6 +11,7 @@ import lance
 import lance_namespace as api
 import pyarrow as pa
 import pytest
+from lance.arrow import bfloat16_array
 from server.policies import clients, memory_namespace
 from server.ui.html_pages import HtmlPage
 
@@ -72,6 +73,13 @@ def test_a_vector_of_any_numbers_is_drawn(values: list[float | None]) -> None:
     points = make_cell(values, "vector").points
     assert "nan" not in points
     assert "inf" not in points
+
+
+def test_a_vector_of_lances_short_numbers_is_drawn(tmp_path: Path) -> None:
+    vectors = pa.FixedSizeListArray.from_arrays(bfloat16_array([0.5, -2]), 2)
+    schema, rows = _pages_of(tmp_path, pa.table({"vector": vectors}))
+    assert "vector[2] of bfloat16" in schema.cells
+    assert "[0.5, -2]" in rows.text
 
 
 def test_a_wide_vector_has_few_points() -> None:

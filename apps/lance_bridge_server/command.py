@@ -14,6 +14,8 @@ from lance_bridge_cli import api
 from lance_bridge_cli.common import OutputOption, exit_on_error, usage_error
 from lance_bridge_cli.output import Output, make_table, message, print_parts
 
+from .process.early_reload import record_reloads
+
 if TYPE_CHECKING:
     from .configuration.settings import ServerSettings
     from .configuration.source import SettingsSource
@@ -94,6 +96,8 @@ def serve(
 
     Example: lance-bridge serve --catalog prod=hive:uri=thrift://metastore:9083 --check
     """
+    if explain is None and not check:
+        record_reloads()  # first, because the imports below take seconds
     listener = {"host": host, "port": port, "socket": socket}
     tls = {"certificate": tls_certificate, "key": tls_key}
     overrides: dict[str, Any] = {

@@ -71,6 +71,11 @@ def test_it_runs_a_command_that_exists() -> None:
     assert settings()["RestartPreventExitStatus"] == ["2"]
 
 
+def test_a_reload_during_the_start_restarts_it() -> None:
+    """The program cannot handle SIGHUP before Python runs; for systemd, it is a clean end."""
+    assert settings()["RestartForceExitStatus"] == ["SIGHUP"]
+
+
 def test_credentials_are_those_of_the_page() -> None:
     [text] = [
         each

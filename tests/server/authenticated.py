@@ -135,11 +135,13 @@ class Program:
 
 
 @contextmanager
-def serve(*arguments: str, addresses: int = 1) -> Iterator[Program]:
+def serve(
+    *arguments: str, addresses: int = 1, program: Sequence[str] = (PROGRAM,)
+) -> Iterator[Program]:
     """Run the program, and wait until it listens."""
     with TemporaryFile("a+") as log:  # each of its processes appends
         process = subprocess.Popen(
-            [PROGRAM, "serve", *arguments],
+            [*program, "serve", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,

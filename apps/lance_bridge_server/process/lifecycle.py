@@ -20,6 +20,7 @@ from lance_namespace.errors import LanceNamespaceError, ServiceUnavailableError
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..operation_threads import unfinished_error
+from .early_reload import take_recorded_reload
 
 _log = logging.getLogger(__name__)
 
@@ -72,7 +73,7 @@ class Lifecycle:
     # -- signals -----------------------------------------------------------------------------------
 
     def install(self, reload: Callable[[], Awaitable[None]]) -> None:
-        """Handle this process's signals: SIGTERM, SIGINT and SIGHUP.
+        """Handle this process's signals: SIGTERM, SIGINT and SIGHUP, also an earlier SIGHUP.
 
         If the same signal, SIGTERM or SIGINT, comes again, all requests end immediately.
 
@@ -87,6 +88,8 @@ class Lifecycle:
             if callable(server):
                 loop.add_signal_handler(each, self._on_stop, each, server)
         loop.add_signal_handler(signal.SIGHUP, lambda: self._run(reload()))
+        if take_recorded_reload():
+            self._run(reload())
 
     def _on_stop(self, number: int, server: Callable[..., object]) -> None:
         if number in self._signals:

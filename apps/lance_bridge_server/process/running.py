@@ -24,6 +24,7 @@ from ..limits import Admission
 from ..monitoring.logs import log_config
 from ..monitoring.metrics import forget_process, share_metrics
 from ..request_counts import RequestCounts
+from .early_reload import record_reloads, take_recorded_reload
 from .factory import app_from_source, gateway_from_source
 from .lifecycle import Lifecycle
 from .listeners import ServedTls
@@ -61,6 +62,8 @@ class Supervisor(Multiprocess):
         app = self._worker_app(source.pinned())
         config = uvicorn_config(app, settings, self._tls, log=log, factory=True)
         super().__init__(config, sockets)
+        if take_recorded_reload():
+            self.handle_hup()
 
     def _worker_app(self, source: SettingsSource) -> Callable[[], ASGIApp]:
         """Return a factory of a worker's application, for the content of a pinned source."""
@@ -100,10 +103,11 @@ def run(
 ) -> None:
     """Serve until SIGTERM or SIGINT, and then complete requests for up to `stop_seconds`.
 
+    Call `record_reloads` before, early.
+
     Args:
         gateway: The gateway for a single process. Worker processes create their own.
     """
-    signal.signal(signal.SIGHUP, _ignore)
     _on_stop(_end_before_start)
     if settings.workers == 1:
         tls = ServedTls(settings.tls) if settings.tls else None
@@ -127,7 +131,7 @@ def _worker_app(
     session_key: bytes,
     counts: Path,
 ) -> ASGIApp:
-    signal.signal(signal.SIGHUP, _ignore)
+    record_reloads()
     process = _process(settings)
     process.admission = Admission(RequestCounts(counts))
     process.session_key = session_key  # a session is valid in every worker
@@ -138,10 +142,6 @@ def _process(settings: ServerSettings) -> Process:
     lifecycle = Lifecycle(settings.drain_seconds, settings.stop_seconds, handles_signals=True)
     lifecycle.connections = lambda: WatchedProtocol.open_connections
     return Process(lifecycle)
-
-
-def _ignore(*_: object) -> None:
-    pass
 
 
 def _on_stop(handle: Callable[..., None]) -> None:

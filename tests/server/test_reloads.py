@@ -1,0 +1,113 @@
+"""Reloads at awkward moments: during the start."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from servers.processes import wait_until
+
+from .authenticated import children, serve
+
+pytestmark = pytest.mark.server
+
+_AUTHORIZER = """
+import multiprocessing
+import os
+import signal
+from pathlib import Path
+
+from lance_bridge_server.authorization import AllowAll
+
+
+def make(directory):
+    hang_up = Path(directory, "hang-up")
+    if hang_up.exists() and multiprocessing.parent_process() is not None:
+        hang_up.unlink()
+        os.kill(os.getpid(), signal.SIGHUP)
+    return AllowAll()
+"""
+
+
+@pytest.fixture
+def authorizer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Install a package with an authorizer; return the settings that use it.
+
+    It sends a worker process SIGHUP once if there is a file ``hang-up``.
+    """
+    packages = tmp_path / "packages"
+    about = packages / "early-1.0.dist-info"
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: early\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[lance_bridge.authorizers]\nearly = early:make\n")
+    (packages / "early.py").write_text(_AUTHORIZER)
+    path = os.pathsep.join(filter(None, [str(packages), os.environ.get("PYTHONPATH")]))
+    monkeypatch.setenv("PYTHONPATH", path)
+    return {"method": "early", "options": {"directory": str(tmp_path)}}
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[..., Path]:
+    """Return a function that writes a configuration with one catalog."""
+
+    def write(name: str, **settings: Any) -> Path:
+        catalogs = {name: {"impl": "dir", "root": f"{tmp_path}/lake"}}
+        path = tmp_path / "server.yaml"
+        content = {"catalogs": catalogs, "listeners": [{"port": 0}], **settings}
+        path.write_text(yaml.safe_dump(content))
+        return path
+
+    return write
+
+
+_RELOADED_EARLY = """
+import os
+import signal
+from pathlib import Path
+
+from lance_bridge_cli.app import app
+from lance_bridge_server.configuration.source import SettingsSource
+
+read = SettingsSource.read
+
+
+def read_once(source):
+    SettingsSource.read = read
+    settings = read(source)
+    source.file.write_text(source.file.read_text().replace("before", "after"))
+    os.kill(os.getpid(), signal.SIGHUP)
+    return settings
+
+
+SettingsSource.read = read_once
+app()
+"""
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_reload_during_the_start_is_made_after_it(
+    workers: int, write: Callable[..., Path]
+) -> None:
+    config = write("before", workers=workers)
+    program = [sys.executable, "-c", _RELOADED_EARLY]
+    with serve("--config", str(config), program=program) as served:
+        wait_until(lambda: children(served.url) == ["after"])
+        code, _, error = served.stop()
+    assert code == 0
+    assert "died" not in error
+
+
+def test_a_reload_during_the_start_of_a_worker_is_made_after_it(
+    tmp_path: Path, authorizer: dict[str, Any], write: Callable[..., Path]
+) -> None:
+    settings = {"workers": 2, "authorization": authorizer}
+    config = write("before", **settings)
+    (tmp_path / "hang-up").touch()
+    with serve("--config", str(config)) as served:
+        wait_until(lambda: "The configuration was reloaded" in served.printed())
+        assert served.stop()[0] == 0

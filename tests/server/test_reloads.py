@@ -1,8 +1,9 @@
-"""Reloads at awkward moments: during the start."""
+"""Reloads at awkward moments: during the start, and when another package's code fails."""
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -30,6 +31,8 @@ def make(directory):
     if hang_up.exists() and multiprocessing.parent_process() is not None:
         hang_up.unlink()
         os.kill(os.getpid(), signal.SIGHUP)
+    if Path(directory, "fail").exists():
+        raise RuntimeError("the service of permissions does not answer")
     return AllowAll()
 """
 
@@ -38,17 +41,18 @@ def make(directory):
 def authorizer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Install a package with an authorizer; return the settings that use it.
 
-    It sends a worker process SIGHUP once if there is a file ``hang-up``.
+    It sends a worker process SIGHUP once if there is a file ``hang-up``, and fails while there is a
+    file ``fail``.
     """
     packages = tmp_path / "packages"
-    about = packages / "early-1.0.dist-info"
+    about = packages / "flaky-1.0.dist-info"
     about.mkdir(parents=True)
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: early\nVersion: 1.0\n")
-    (about / "entry_points.txt").write_text("[lance_bridge.authorizers]\nearly = early:make\n")
-    (packages / "early.py").write_text(_AUTHORIZER)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: flaky\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[lance_bridge.authorizers]\nflaky = flaky:make\n")
+    (packages / "flaky.py").write_text(_AUTHORIZER)
     path = os.pathsep.join(filter(None, [str(packages), os.environ.get("PYTHONPATH")]))
     monkeypatch.setenv("PYTHONPATH", path)
-    return {"method": "early", "options": {"directory": str(tmp_path)}}
+    return {"method": "flaky", "options": {"directory": str(tmp_path)}}
 
 
 @pytest.fixture
@@ -63,6 +67,25 @@ def write(tmp_path: Path) -> Callable[..., Path]:
         return path
 
     return write
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_authorizer_that_raises_anything_ends_no_process(
+    workers: int, tmp_path: Path, authorizer: dict[str, Any], write: Callable[..., Path]
+) -> None:
+    settings = {"workers": workers, "authorization": authorizer}
+    with serve("--config", str(write("before", **settings))) as served:
+        wait_until(lambda: "Application startup complete" in served.printed())
+        write("after", **settings)
+        (tmp_path / "fail").touch()
+        served.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: "was not reloaded" in served.printed() or served.process.poll())
+        assert "RuntimeError: the service of permissions" in served.printed()
+        assert children(served.url) == ["before"]
+        (tmp_path / "fail").unlink()
+        served.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: children(served.url) == ["after"])
+        assert served.stop()[0] == 0
 
 
 _RELOADED_EARLY = """

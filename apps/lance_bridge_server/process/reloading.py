@@ -79,7 +79,7 @@ class ReloadingApp:
     async def _reload(self) -> None:
         try:
             made = await anyio.to_thread.run_sync(self._make)
-        except (LanceNamespaceError, OSError) as error:
+        except Exception as error:  # noqa: BLE001 - a package's authorizer may raise anything
             log_refused(error)
             return
         before, self._gateway = self._gateway, made
@@ -91,8 +91,10 @@ class ReloadingApp:
 
 
 def log_refused(error: Exception) -> None:
-    """Log why a configuration was not reloaded."""
-    _log.error("The configuration was not reloaded; the previous one stays in use: %s", error)
+    """Log why a configuration was not reloaded, with the traceback of an unexpected error."""
+    is_expected = isinstance(error, (LanceNamespaceError, OSError))
+    message = "The configuration was not reloaded; the previous one stays in use: %s"
+    _log.error(message, error, exc_info=None if is_expected else error)
 
 
 async def _retire(gateway: Gateway) -> None:

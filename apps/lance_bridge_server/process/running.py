@@ -13,7 +13,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import uvicorn
-from lance_namespace.errors import LanceNamespaceError
 from starlette.types import ASGIApp
 from uvicorn.supervisors import Multiprocess
 
@@ -76,7 +75,7 @@ class Supervisor(Multiprocess):
         try:
             source = self._source.pinned()
             gateway_from_source(source, self._tls).close()
-        except (LanceNamespaceError, OSError) as error:
+        except Exception as error:  # noqa: BLE001 - a package's authorizer may raise anything
             log_refused(error)
             return
         self.config.app = self._worker_app(source)

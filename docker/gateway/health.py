@@ -17,8 +17,11 @@ def is_alive(url: str) -> bool:
     # The certificate names the gateway as clients know it, and not this address.
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    # HTTP_PROXY is for the gateway's own requests: a proxy cannot reach this container's loopback.
+    no_proxy = urllib.request.ProxyHandler({})
+    opener = urllib.request.build_opener(no_proxy, urllib.request.HTTPSHandler(context=context))
     try:
-        with urllib.request.urlopen(url, timeout=_SECONDS, context=context):
+        with opener.open(url, timeout=_SECONDS):
             return True
     except urllib.error.HTTPError as error:
         with error:

@@ -79,8 +79,10 @@ def test_nothing_of_this_machine_is_copied() -> None:
 
 
 def health(url: str) -> int:
+    """Run the health check. It must ignore the proxies: nothing listens at port 9."""
     command = [sys.executable, str(HEALTH)]
-    environment = {**os.environ, "LANCE_BRIDGE_HEALTH_URL": url}
+    proxies = dict.fromkeys(("http_proxy", "https_proxy"), "http://127.0.0.1:9")
+    environment = {**os.environ, **proxies, "no_proxy": "", "LANCE_BRIDGE_HEALTH_URL": url}
     return subprocess.run(command, env=environment, check=False, timeout=60).returncode
 
 

@@ -102,8 +102,11 @@ class Gateway:
 
     @property
     def running(self) -> int:
-        """How many operations run in threads, including those whose request has timed out."""
-        return self._operations.running
+        """How many operations run in threads, including those whose request has timed out.
+
+        A thread that sends the rows of an operation is counted as well: it still reads them.
+        """
+        return self._operations.running + self.senders.borrowed_tokens
 
     def close(self) -> None:
         """Close the connections of the catalogs, and the audit log."""

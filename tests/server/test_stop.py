@@ -20,7 +20,7 @@ from typing import Any
 import httpx
 import pytest
 import yaml
-from server.http_requests import refused
+from server.http_requests import done, refused, send_rows
 from servers.processes import wait_until
 
 from lance_bridge_server.authentication.key_file import ApiKeyFile
@@ -177,6 +177,40 @@ def test_a_signal_before_it_serves_ends_it(tmp_path: Path) -> None:
     codes = [line for line in done.stdout.splitlines() if not line.startswith("http://")]
     assert codes == ["0", "0"], done.stderr
     assert "Started" not in done.stderr
+
+
+_STUCK = """
+import threading
+
+import pyarrow as pa
+from lance_bridge_cli.app import app
+from lance_bridge_server import gateway
+
+def stuck(reader):
+    def batches():
+        yield next(iter(reader))
+        threading.Event().wait()
+    return pa.RecordBatchReader.from_batches(reader.schema, batches())
+gateway.with_first_batch = stuck
+app()
+"""
+
+
+def test_rows_that_are_still_read_do_not_hold_the_server(tmp_path: Path) -> None:
+    """The storage stops responding after the first batch."""
+    config = configured(tmp_path, stop_seconds=1)
+    program = [sys.executable, "-c", _STUCK]
+    with serve("--config", str(config), program=program) as served:
+        table = f"{served.url}/v1/table/files$t"
+        with httpx.Client() as http:
+            done(send_rows(http, f"{table}/create"))
+        query = {"vector": {}, "k": 1}
+        with httpx.stream("POST", f"{table}/query", json=query, timeout=60) as rows:
+            assert rows.status_code == 200
+            started = time.monotonic()
+            code, _, error = served.stop()
+    assert time.monotonic() - started < 30
+    assert (code, "Abandoning 1 operations" in error) == (0, True), error
 
 
 # -- several processes -----------------------------------------------------------------------------

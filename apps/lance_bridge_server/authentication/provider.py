@@ -73,6 +73,9 @@ class ProviderKeys:
         self._fetched = self._tried = self._discovered = float("-inf")
         self._problem = ""
         """Why the last attempt to fetch keys failed; empty if it did not."""
+        self._document_tried = float("-inf")
+        self._document_problem = ""
+        """The same of the discovery document."""
 
     async def find(self, kid: str | None) -> PublicKey:
         """Return the key with an identifier; if that is None, the only key.
@@ -135,12 +138,32 @@ class ProviderKeys:
     async def document(self) -> Mapping[str, Any]:
         """Return the discovery document, which is cached for `KeyLifetimes.refresh` seconds.
 
+        After a failure, the provider is not asked again within the cooldown: anybody can make this
+        server ask, by the page for signing in.
+
         Raises:
-            ServiceUnavailableError: (17) as `fetch`.
+            ServiceUnavailableError: (17) as `fetch`; within the cooldown, the previous error.
         """
-        if self._clock() - self._discovered > self._lifetimes.refresh:
-            await self._discover()
+        if self._is_document_old():
+            async with self._lock:
+                # Another request may have fetched it while this one waited.
+                if self._is_document_old():
+                    await self._try_to_discover()
         return self._document
+
+    def _is_document_old(self) -> bool:
+        return self._clock() - self._discovered > self._lifetimes.refresh
+
+    async def _try_to_discover(self) -> None:
+        now = self._clock()
+        if self._document_problem and now - self._document_tried < self._lifetimes.cooldown:
+            raise ServiceUnavailableError(self._document_problem)
+        self._document_tried = now
+        try:
+            await self._discover()
+        except ServiceUnavailableError as error:
+            self._document_problem = str(error)
+            raise
 
     async def post(
         self, url: str, form: Mapping[str, str], login: tuple[str, str] | None = None
@@ -167,6 +190,7 @@ class ProviderKeys:
         if document.get("issuer") != self.issuer:
             raise self._failure(self._discovery, "its issuer is another one")
         self._document, self._discovered = document, self._clock()
+        self._document_problem = ""
         return document
 
     async def _get(self, url: str) -> dict[str, Any]:

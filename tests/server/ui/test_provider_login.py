@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -226,6 +227,22 @@ def test_a_provider_that_is_down_is_named(tmp_path: Path) -> None:
             page = browser.get(link)
     assert page.status_code == 503
     assert SECRET not in page.text
+
+
+def test_a_provider_that_fails_is_not_asked_again_for_each_login(
+    provider: IdentityProvider, tmp_path: Path
+) -> None:
+    method = {"method": "oidc", "issuer": provider.issuer, "audiences": ["lance"]}
+    wrong = f"{provider.issuer}/no-such-document"
+    login = {**method, "discovery": wrong, "login": {"client_id": CLIENT}}
+    with serving_settings(tmp_path, authentication=[login]) as served:
+        browser = Browser(served.url)
+        link = f"{served.url}{start(browser)}"
+        before = provider.requests()
+        with ThreadPoolExecutor(5) as threads:
+            statuses = list(threads.map(lambda _: httpx.get(link).status_code, range(10)))
+        assert statuses == [503] * 10
+        assert provider.requests() == before + 1
 
 
 def test_a_wrong_secret_is_refused(tmp_path: Path, provider: IdentityProvider) -> None:

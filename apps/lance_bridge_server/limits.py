@@ -166,7 +166,7 @@ class Admission:
             )
 
     def check_failures(self, rate: str, address: str) -> None:
-        """Refuse an attempt to sign in if too many from its address have failed.
+        """Refuse a failed attempt to sign in if too many from its address have failed.
 
         Raises:
             TooManyRequestsError: (21)

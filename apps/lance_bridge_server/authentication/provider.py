@@ -24,6 +24,8 @@ logger = logging.getLogger(__name__)
 PublicKey = RSAKey | ECKey | OKPKey
 _PUBLIC = (RSAKey, ECKey, OKPKey)
 _WELL_KNOWN = "/.well-known/openid-configuration"
+_POSTS = 16
+"""How many forms are sent to a provider at once. Each attempt to sign in sends one."""
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -68,6 +70,7 @@ class ProviderKeys:
         self._tls = True if ca_file is None else ssl.create_default_context(cafile=ca_file)
         self._clock = clock
         self._lock = anyio.Lock()
+        self._posts = anyio.CapacityLimiter(_POSTS)
         self._keys: dict[str | None, PublicKey] = {}
         self._document: dict[str, Any] = {}
         self._fetched = self._tried = self._discovered = float("-inf")
@@ -180,7 +183,7 @@ class ProviderKeys:
             ServiceUnavailableError: (17) there is no response, or it is not a JSON object.
         """
         auth = httpx.BasicAuth(*login) if login else httpx.USE_CLIENT_DEFAULT
-        async with self._request(url) as client:
+        async with self._posts, self._request(url) as client:
             answer = await client.post(url, data=form, auth=auth)
             content = answer.json()
         return answer.status_code, self._as_object(url, content)

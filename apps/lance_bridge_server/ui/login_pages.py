@@ -42,7 +42,6 @@ class LoginPages:
         """Start a session for an API key."""
         fields = await self._sign_in.forms.read(ui.http)
         target = fields.get("next", "")
-        self._check_failures(ui.http)
         try:
             identity = self._identity_of(fields.get("key", "").strip())
         except UnauthenticatedError as error:
@@ -69,7 +68,6 @@ class LoginPages:
 
     async def finish_at_provider(self, ui: UiRequest) -> Response:
         """Start a session for a user whom an identity provider redirected back."""
-        self._check_failures(ui.http)
         cookies: Cookies = ui.http.state.cookies
         kept = self._sign_in.seal.open(_ATTEMPT, cookies.get(LOGIN))
         cookies.delete(LOGIN)
@@ -121,12 +119,18 @@ class LoginPages:
             raise invalid("Users cannot sign in at this identity provider")
         return found
 
-    def _check_failures(self, request: Request) -> None:
-        self._admission.check_failures(self._login.failures, _client(request))
-
     def _record_failure(self, request: Request) -> None:
-        self._admission.count_failure(self._login.failures, _client(request))
+        """Count a failed attempt to sign in.
+
+        The limit is for failures only. Behind a proxy, all users have the same address, and one of
+        them could keep the others out. To check a key takes microseconds.
+
+        Raises:
+            TooManyRequestsError: (21) too many from its address have failed.
+        """
         _record(request, "login", is_allowed=False)
+        self._admission.check_failures(self._login.failures, _client(request))
+        self._admission.count_failure(self._login.failures, _client(request))
 
     def _login_page(self, ui: UiRequest, target: str, message: str = "") -> Response:
         cookies: Cookies = ui.http.state.cookies

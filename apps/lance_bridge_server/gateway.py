@@ -290,7 +290,7 @@ class _Run:
             operation, namespace = self.call.operation, self.namespace
             method = self._with_client_pages(getattr(namespace, operation.name))
             return answer_hidden(namespace, method, operation, self.arguments[0], hidden)
-        self.trail.begin()
+        self.trail.begin(self.call.operation)
         try:
             with (
                 acting_for(caller_of(gateway.authorizer, self.principal, accesses)),

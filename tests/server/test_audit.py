@@ -207,7 +207,7 @@ def test_each_table_of_a_batch_has_its_versions(tmp_path: Path) -> None:
         for name in ("t", "u")
     ]
     request = api.BatchCommitTablesRequest.from_dict({"operations": created})
-    trail.begin()
+    trail.begin(operation)
     trail.note_result(request, api.BatchCommitTablesResponse(results=[]))
     trail.end(200, None)
     assert lines_of(file)[-1]["versions"] == [
@@ -221,7 +221,7 @@ def test_each_decision_of_a_page_has_one_line(tmp_path: Path) -> None:
     trail = AuditTrail(open_audit_log(file), {"state": {"operation": operation}})
     for name in ("describe_table", "list_table_tags", "create_table_tag"):
         trail.record(Access(name, ("db", "t")), Decision(allowed=True))
-        trail.begin()
+        trail.begin(operation)
     trail.end(200, None)
     assert [(each["event"], each.get("action")) for each in lines_of(file)] == [
         ("decision", "describe_table"),

@@ -97,7 +97,7 @@ def test_a_change_that_ends_before_its_response_is_written_has_one_result(tmp_pa
     file = tmp_path / "audit.jsonl"
     trail, operation = trail_of_change(open_audit_log(file))
     with trail.running(operation):
-        trail.begin()
+        trail.begin(operation)
     trail.end(503, 17)
     assert [(each["event"], each.get("code")) for each in lines_of(file)] == [
         ("decision", None),
@@ -131,10 +131,10 @@ def test_a_change_does_not_begin_after_its_request_has_ended(tmp_path: Path) -> 
 
 
 def test_a_change_whose_lines_were_lost_at_the_end_of_its_request_is_refused() -> None:
-    trail, _ = trail_of_change(broken(refuse_changes=True))
+    trail, operation = trail_of_change(broken(refuse_changes=True))
     trail.end(503, 17)
     with pytest.raises(ServiceUnavailableError):
-        trail.begin()
+        trail.begin(operation)
 
 
 def test_a_decision_on_a_read_that_outlives_its_request_has_a_line(tmp_path: Path) -> None:

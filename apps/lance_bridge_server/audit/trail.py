@@ -41,6 +41,8 @@ class AuditTrail:
     """How many of these decisions have been written."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _has_begun: bool = False
+    _changed: list[list[str]] = field(default_factory=list)
+    """The objects of the change that has begun."""
     _running: int = 0
     """How many changes run in threads."""
     _has_ended: bool = False
@@ -82,23 +84,26 @@ class AuditTrail:
                 if self._has_ended and not self._running:
                     self._write_rest()
 
-    def begin(self) -> None:
-        """Write the decisions that are not written yet, if the operation changes something.
+    def begin(self, operation: Operation) -> None:
+        """Write the decisions that are not written yet, if an operation changes something.
 
         Call when all of them are allowed. A page runs several operations, also concurrently.
+
+        Args:
+            operation: The operation that begins. That of the request is another one, for a page.
 
         Raises:
             ServiceUnavailableError: (17) they cannot be written, and must be; or the request has
                 ended, because its response says that the change has failed or may have.
         """
-        operation = self._operation
-        if self.log is None or operation is None or operation.is_read:
+        if self.log is None or operation.is_read:
             return
         with self._lock:
             if self._has_ended:
                 raise ServiceUnavailableError("The request has ended; nothing was changed")
             for line in self._decisions():
                 self.log.write_before_change(line)
+            self._changed = [list(each.path) for each, _ in self._checked]
             self._has_begun = True
 
     @contextmanager
@@ -150,8 +155,8 @@ class AuditTrail:
         if not self._has_begun or self._has_result:
             return
         event = "unknown" if self._running else "commit" if self._code is None else "failure"
-        paths = [list(each.path) for each, _ in self._checked]
-        self.log.write({**self._common_fields(event), "ids": paths, **result, **self._versions})
+        fields = {**self._common_fields(event), "ids": self._changed}
+        self.log.write({**fields, **result, **self._versions})
         self._has_result = not self._running
 
     @property

@@ -14,6 +14,7 @@ from server.policies import NamedByHeader, cedar, memory_namespace
 from server.serving import serving
 from server.ui.browsers import Browser
 from server.ui.demo_tables import create_articles
+from servers.processes import wait_until
 
 from lance_bridge_server.app import create_app
 from lance_bridge_server.audit import AuditLog
@@ -107,6 +108,25 @@ def test_what_cannot_be_tagged_is_said_on_the_form(ann: Browser) -> None:
         page = create(ann, name, version)
         assert page.status_code == status
         assert "tag-problem" in page.text
+
+
+def test_a_tag_without_a_version_is_no_failed_change(ann: Browser, lines: Lines) -> None:
+    before = len(lines.lines)
+    question = ann.http.get(f"{ann.url}{TAG}", params={"name": "z", "version": "abc"})
+    assert ann.submit(question, TAG).status_code == 400
+    wait_until(lambda: any(each["operation"] == "ui_tag" for each in lines.lines[before:]))
+    written = [each for each in lines.lines[before:] if each["operation"] == "ui_tag"]
+    assert {each["event"] for each in written} == {"decision"}
+    assert "create_table_tag" not in {each["action"] for each in written}
+    assert {each["code"] for each in written} == {13}
+
+
+def test_a_change_that_fails_names_only_its_own_objects(ann: Browser, lines: Lines) -> None:
+    before = len(lines.lines)
+    assert create(ann, "first", "2").status_code == 409
+    wait_until(lambda: lines.lines[-1]["event"] == "failure")
+    [failure] = [each for each in lines.lines[before:] if each["event"] == "failure"]
+    assert failure["ids"] == [["sales", "articles"]]
 
 
 def test_pages_of_other_sites_create_no_tag(ann: Browser) -> None:

@@ -14,6 +14,7 @@ from lance_namespace.errors import (
 from migrate.building import Run, register_rows
 from migrate.increments import (
     AT_COMMIT,
+    ROW,
     add,
     blocked,
     convert,
@@ -89,6 +90,36 @@ def test_partitions_that_changed_keep_the_table_from_its_final_name(scene: Scene
         assert ids(scene, "t") == list(range(21))
         plan = plan_next(run, by="partition", switch_to="t")
         assert "already has the name 't'" in blocked(plan)
+
+
+def test_a_table_whose_partition_column_was_renamed_gets_its_final_name(scene: Scene) -> None:
+    with scene.run("convert") as run:
+        database = scene.database()
+        scene.spark.sql(
+            f"CREATE TABLE {database}.t USING parquet PARTITIONED BY (part) AS "
+            f"SELECT id, {ROW} FROM range(5)"
+        )
+        convert(scene, run, database, renames={"part": "p"})
+        add(scene, database, 20, 22)
+        plan_next(run, by="partition", switch_to="t")
+        done(run, "counts")
+        assert ids(scene, "t") == [0, 1, 2, 3, 4, 20, 21]
+
+
+def test_a_session_that_skips_files_does_not_rename_a_table(scene: Scene) -> None:
+    setting = "spark.sql.files.ignoreCorruptFiles"
+    with scene.run("convert") as run:
+        converted(scene, run)
+        plan_next(run, by="column", column="id", switch_to="t")
+        scene.spark.conf.set(setting, "true")
+        try:
+            [problem] = failed(run.execute(verify="none"))
+        finally:
+            scene.spark.conf.unset(setting)
+        assert f"The session has {setting}=true" in problem
+        assert scene.tables() == ["t_new"]
+        done(run, "none")
+        assert scene.tables() == ["t"]
 
 
 def test_a_final_name_that_is_taken_is_left_alone(scene: Scene) -> None:

@@ -13,7 +13,7 @@ from lance_bridge_spark.jobs.engine import address_in
 
 from ..migration import Work
 from ..plan import Facts, Problem, blocker
-from ..spark import changes
+from ..spark import changes, completeness, schema
 from ..spark.session import become_active, spark_errors
 from ..spark.sources import SourceTable
 from ..spark.writing import read_back
@@ -40,6 +40,7 @@ def switch(work: Work) -> Facts:
     """Rename the table, unless an earlier run did.
 
     Raises:
+        InvalidInputError: (13) the session skips files that it cannot read.
         ConcurrentModificationError: (14) source and table have different rows.
         LanceNamespaceError: What renaming raises.
     """
@@ -67,9 +68,13 @@ def _rename(tables: Tables, path: Path, new_path: Path, *, has_both: bool) -> No
 
 
 def _require_nothing_new(work: Work) -> None:
-    """Raise ConcurrentModification (14) if source and table have different rows."""
+    """Raise ConcurrentModification (14) if source and table have different rows.
+
+    Raises InvalidInput (13) if the session skips files, whose rows would count as deleted.
+    """
     spark, item, facts = work.endpoints.source, work.item, CatchUpFacts.of(work.item)
     become_active(spark)
+    completeness.require_no_skipped_files(spark)
     now = describe_latest(spark, facts.source)
     address = address_in(work.endpoints.target, item.target)
     target = read_back(spark, address, int(work.facts["version"]))
@@ -93,7 +98,10 @@ def _difference(
     if not changes.same_columns(facts.source, now):
         return "its columns changed", _NEXT
     source = facts.as_target(now.read(spark))
-    found = _pending_changes(options, source, target, now)
+    # The table has the columns' new names.
+    partitions = tuple(schema.renamed(now.partitions, facts.renames))
+    by_name = now.model_copy(update={"partitions": partitions})
+    found = _pending_changes(options, source, target, by_name)
     if found:
         return found, _NEXT
     with spark_errors(f"The rows of '{now.name}' cannot be counted"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -9,13 +10,16 @@ from typing import Any
 import lance
 import pyarrow as pa
 import pytest
+from lance_namespace import CreateNamespaceRequest, CreateTableRequest, DropTableRequest
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadMaxFiles,
     ReadMaxRows,
     ReadMinRows,
 )
+from servers.unity import UnityServer
 
+import lance_bridge
 from lance_bridge_spark.source.errors import LanceError, LanceValueError
 from lance_bridge_spark.source.options import Options
 from lance_bridge_spark.source.rate_limit import RateLimitedReader
@@ -57,11 +61,19 @@ def backfill(place: str, column: str) -> None:
     lance.LanceDataset.commit(dataset, update, read_version=dataset.version)
 
 
-def reader_of(place: str, **options: Any) -> RateLimitedReader:
-    made = source({"path": place, **options})
+def reader_of(path: str, **options: Any) -> RateLimitedReader:
+    made = source({"path": path, **options})
     reader = made.streamReader(made.schema())
     assert isinstance(reader, RateLimitedReader)
     return reader
+
+
+def unlimited(**options: str) -> LanceStreamReader:
+    """Return the reader of a release without admission control."""
+    made = Options(options)
+    stream = Stream(made.address(), made, made.reading())
+    reading, _ = reading_of(stream, source(options).schema(), made.reading())
+    return LanceStreamReader(stream, reading)
 
 
 def rows_between(reader: LanceStreamReader, start: Any, end: Any) -> list[int]:
@@ -273,6 +285,63 @@ def test_a_filter_is_applied_to_a_stream(place: str) -> None:
     assert batches_of(reader_of(place, filter="id > 6")) == [[7, 8]]
 
 
+# -- tables that were recreated ------------------------------------------------------------------
+
+
+def test_a_stream_ends_if_its_table_was_recreated(tmp_path: Path) -> None:
+    with UnityServer() as server:
+        server.add_catalog("main")
+        properties = {"host": server.url, "root": str(tmp_path)}
+        namespace = lance_bridge.connect("unity", properties)
+        namespace.create_namespace(CreateNamespaceRequest(id=["main", "db"]))
+
+        def create() -> None:
+            made = namespace.create_table(CreateTableRequest(id=["main", "db", "t"]), numbers(1))
+            append(str(made.location), 2)
+
+        create()
+        options = {"impl": "unity", "path": "main.db.t", **properties}
+        reader = reader_of(**options)
+        start = reader.initialOffset()
+        end = reader.latestOffset(start, EVERYTHING)
+        assert rows_between(reader, start, end) == [1, 2]
+        assert reader.latestOffset(end, EVERYTHING) == end
+        namespace.drop_table(DropTableRequest(id=["main", "db", "t"]))
+        create()  # as many versions as before
+        for again in (reader, reader_of(**options)):
+            with pytest.raises(LanceError, match=r"'unity\.main\.db\.t' was recreated"):
+                again.latestOffset(end, EVERYTHING)
+            with pytest.raises(LanceError, match="was recreated"):
+                again.partitions(end, unlimited(**options).latestOffset())
+        # The offsets of earlier releases have no identity.
+        old = {key: value for key, value in end.items() if key != "entry"}
+        assert reader.latestOffset(old, EVERYTHING) == old
+        after = unlimited(**options).latestOffset()
+        assert rows_between(reader, old, after) == []
+        assert after["entry"] != end["entry"]
+
+
+def test_a_stream_ends_if_its_location_has_fewer_versions_than_it_has_read(place: str) -> None:
+    reader = reader_of(place)
+    end = reader.latestOffset(reader.initialOffset(), EVERYTHING)
+    shutil.rmtree(place)
+    append(place, 9)
+    message = r"The latest version .* is 1, and the stream has read version 2: .*new checkpoint"
+    with pytest.raises(LanceError, match=message):
+        reader_of(place).latestOffset(end, EVERYTHING)
+    with pytest.raises(LanceError, match=message):
+        reader.partitions(end, unlimited(path=place).latestOffset())
+
+
+def test_a_stream_can_begin_at_a_version_that_does_not_exist_yet(place: str) -> None:
+    reader = reader_of(place, start_version=4)
+    start = reader.initialOffset()
+    assert reader.latestOffset(start, EVERYTHING) == start
+    append(place, 9)
+    append(place, 10)
+    assert rows_between(reader, start, reader.latestOffset(start, EVERYTHING)) == [10]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -291,16 +360,13 @@ def test_what_a_stream_cannot_do_is_refused(
 
 
 def test_a_release_without_admission_reads_all_there_is_in_one_batch(place: str) -> None:
-    options = Options({"path": place})
-    stream = Stream(options.address(), options, options.reading())
-    reading, _ = reading_of(stream, source({"path": place}).schema(), options.reading())
-    reader = LanceStreamReader(stream, reading)
+    reader = unlimited(path=place)
     start, end = reader.initialOffset(), reader.latestOffset()
     assert rows_between(reader, start, end) == [1, 2, 3, 4, 5, 6, 7, 8]
     assert reader.latestOffset() == end
     append(place, 9, 10, 11)
     append(place, 12)
-    after = LanceStreamReader(stream, reading).latestOffset()
+    after = unlimited(path=place).latestOffset()
     assert rows_between(reader, end, after) == [9, 10, 11, 12]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
@@ -22,8 +24,8 @@ class RateLimitedReader(LanceStreamReader, SupportsTriggerAvailableNow):
     """The last version to read."""
 
     def latestOffset(  # type: ignore[override]  # Spark has both forms
-        self, start: dict[str, int], limit: ReadLimit
-    ) -> dict[str, int]:
+        self, start: dict[str, Any], limit: ReadLimit
+    ) -> dict[str, Any]:
         with spark_call():
             end = self._stream.next(Position.of(start), self._limit(limit), self._last)
             return end.offset()
@@ -38,9 +40,10 @@ class RateLimitedReader(LanceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:
         with spark_call():
-            self._last = int(self._stream.open().version)
+            _, dataset = self._stream.open()
+            self._last = int(dataset.version)
 
-    def reportLatestOffset(self) -> dict[str, int] | None:
+    def reportLatestOffset(self) -> dict[str, Any] | None:
         return None
 
     def _limit(self, limit: ReadLimit) -> Limit:

@@ -3,16 +3,20 @@
 An offset is a version and the number of its new fragments that have been read. After the last of
 them it is the next version, so that versions that were read can be cleaned up. Without
 `start_version` the stream begins with all existing rows. Batches end at fragment boundaries.
+
+Version numbers repeat in a table that is dropped and created again, so an offset also has the
+identifier of the table's entry.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import TYPE_CHECKING, Any, cast
 
 import lance
 import pyarrow as pa
+from lance_namespace.errors import InvalidTableStateError
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
@@ -29,6 +33,9 @@ from .requests import Scan
 from .table_changes import FAIL, ON_CHANGE, Added, TableChanges
 from .worker_calls import spark_call
 
+if TYPE_CHECKING:
+    from ..spark_tables import SparkTable
+
 LATEST = "latest"
 _BATCH_ONLY = ("version", "tag", "timestamp", "limit")
 
@@ -42,16 +49,20 @@ class Position:
     """How many of the version's new fragments have been read."""
     snapshot: int = 0
     """The version whose fragments are all new to the stream, or 0."""
+    entry: str | None = None
+    """The identifier of the table's entry, if it is known."""
 
     @classmethod
-    def of(cls, offset: dict[str, int]) -> Position:
-        return cls(int(offset["version"]), int(offset["fragments"]), int(offset["snapshot"]))
+    def of(cls, offset: dict[str, Any]) -> Position:
+        numbers = (int(offset[key]) for key in ("version", "fragments", "snapshot"))
+        return cls(*numbers, entry=offset.get("entry"))
 
-    def offset(self) -> dict[str, int]:
+    def offset(self) -> dict[str, Any]:
         """Return the offset that Spark stores. Spark compares offsets by their JSON."""
-        return {
+        found: dict[str, Any] = {
             "version": self.version, "fragments": self.fragments, "snapshot": self.snapshot
         }  # fmt: skip
+        return found if self.entry is None else {**found, "entry": self.entry}
 
 
 @dataclass(frozen=True)
@@ -96,20 +107,46 @@ class Stream:
         self._start = None if text in (None, LATEST) else options.number("start_version")
         self._from_latest = text == LATEST
 
-    def open(self) -> lance.LanceDataset:
-        """Return the latest version."""
-        return find_table(self.address).open(Ref(branch=self.branch))
+    def open(self) -> tuple[SparkTable, lance.LanceDataset]:
+        """Return the table and its latest version."""
+        table = find_table(self.address)
+        return table, table.open(Ref(branch=self.branch))
 
     def first(self) -> Position:
         """Return the start of the stream."""
         if self._start is not None:
             return Position(self._start, 0)
-        latest = int(self.open().version)
-        return Position(latest + 1, 0) if self._from_latest else Position(latest, 0, latest)
+        table, dataset = self.open()
+        latest = int(dataset.version)
+        if self._from_latest:
+            return Position(latest + 1, 0, entry=table.entry_id)
+        return Position(latest, 0, latest, table.entry_id)
 
     def last(self) -> Position:
         """Return the position after the latest version."""
-        return Position(int(self.open().version) + 1, 0)
+        table, dataset = self.open()
+        return Position(int(dataset.version) + 1, 0, entry=table.entry_id)
+
+    def _require_same_table(self, position: Position, entry: str | None, latest: int) -> None:
+        """Raise InvalidTableState (19) if a position is one of another table of this name.
+
+        Args:
+            entry: The identifier of the table's entry, if it has one.
+            latest: Its latest version.
+        """
+        advice = "start the query again with a new checkpoint"
+        if None not in (position.entry, entry) and position.entry != entry:
+            raise InvalidTableStateError(
+                f"Table '{self.address.name}' was recreated or registered again since the stream "
+                f"read it, and its versions may be other ones: {advice}"
+            )
+        # A stream may begin at a version that does not exist yet.
+        if position.version > latest + 1 and position.version != self._start:
+            raise InvalidTableStateError(
+                f"The latest version of table '{self.address.name}' is {latest}, and the stream "
+                f"has read version {position.version - 1}: the table was recreated since, so "
+                f"{advice}"
+            )
 
     def added(self, dataset: lance.LanceDataset, position: Position, version: int) -> Added:
         """Return the fragments of a version that are new to this stream."""
@@ -124,8 +161,12 @@ class Stream:
 
         Args:
             last: The last version that the stream reads.
+
+        Raises:
+            InvalidTableStateError: (19) the table was recreated.
         """
-        dataset = self.open()
+        table, dataset = self.open()
+        self._require_same_table(start, table.entry_id, int(dataset.version))
         latest = int(dataset.version) if last is None else last
         rows = fragments = 0
         end = start
@@ -137,15 +178,20 @@ class Stream:
                 if fragments and limit.is_exceeded(rows + count, fragments + 1):
                     return end
                 rows, fragments = rows + count, fragments + 1
-                end = Position(version, index + 1, start.snapshot)
-            end = Position(version + 1, 0)
+                end = Position(version, index + 1, start.snapshot, table.entry_id)
+            end = Position(version + 1, 0, entry=table.entry_id)
         is_too_little = last is None and 0 < rows < limit.least_rows
         return start if is_too_little else end
 
     def parts(self, start: Position, end: Position) -> Iterator[tuple[int, list[tuple[int, int]]]]:
-        """Yield the versions of a batch, each with its fragments to read."""
-        table = find_table(self.address)
-        dataset = table.open(Ref(branch=self.branch))
+        """Yield the versions of a batch, each with its fragments to read.
+
+        Raises:
+            InvalidTableStateError: (19) the table was recreated.
+        """
+        table, dataset = self.open()
+        for position in (start, end):
+            self._require_same_table(position, table.entry_id, int(dataset.version))
         # For a managed table, this gives the latest version the name that tasks open it by.
         table.access(dataset, branch=self.branch)
         # An end without fragments of its version is the end of the previous version.
@@ -164,16 +210,16 @@ class LanceStreamReader(DataSourceStreamReader):
         self._stream = stream
         self._reading = reading
 
-    def initialOffset(self) -> dict[str, int]:
+    def initialOffset(self) -> dict[str, Any]:
         with spark_call():
             return self._stream.first().offset()
 
-    def latestOffset(self) -> dict[str, int]:  # type: ignore[override]  # 4.1's form
+    def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # 4.1's form
         """Return the end of the latest version: Spark 4.1 does not pass the current position."""
         with spark_call():
             return self._stream.last().offset()
 
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         with spark_call():
             found = self._stream.parts(Position.of(start), Position.of(end))
             return [part for version, rows in found for part in self._parts(version, rows)]
@@ -189,7 +235,7 @@ class LanceStreamReader(DataSourceStreamReader):
             access = replace(self._reading.access, version=part.version)
             yield from replace(self._reading, access=access).read(part.fragments)
 
-    def commit(self, end: dict[str, int]) -> None:
+    def commit(self, end: dict[str, Any]) -> None:
         """Do nothing: rows are not removed when they have been read."""
 
 

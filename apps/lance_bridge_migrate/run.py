@@ -287,6 +287,12 @@ def verify(
         session = RunSession(migration_type, endpoints, record, journal, progress)
         session.progress.start(len(done))
         session.verify(done, level, at_once)
+        if session.stop_reason:
+            # The journal keeps a reason only for runs.
+            session.progress.announce(
+                f"The verification was {session.stop_reason}. Verify again to compare the other "
+                "items"
+            )
         return record
 
 

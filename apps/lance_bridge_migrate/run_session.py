@@ -194,6 +194,7 @@ class RunSession:
             self.fail(item, error)
             return
         self.note(Event(event="verified", item=item.key, checks=checks, level=level.value))
+        self.succeed()
         self.progress.end(item, None)
 
     def fail(self, item: Item, error: LanceNamespaceError, *, undoing: bool = False) -> None:

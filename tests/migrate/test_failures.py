@@ -32,7 +32,15 @@ from lance_bridge_migrate import (
 from lance_bridge_migrate.commands.running import exit_by_state
 from lance_bridge_migrate.journal import Check
 from lance_bridge_migrate.levels import Level
-from lance_bridge_migrate.migration import MigrationType, Options, Step, Stopped, Survey, Work
+from lance_bridge_migrate.migration import (
+    MigrationType,
+    NullProgress,
+    Options,
+    Step,
+    Stopped,
+    Survey,
+    Work,
+)
 from lance_bridge_migrate.plan import Address, Item, new_id, now
 from lance_bridge_migrate.record import State
 
@@ -49,7 +57,7 @@ class Touch(MigrationType):
     """A migration that changes nothing, and fails where it should.
 
     Attributes:
-        errors: Raised by steps; `undo_errors`, by undoing them.
+        errors: Raised by steps; `undo_errors`, by undoing them, and `verify_errors`, by verifying.
         sources: The fingerprints of sources that have changed, or the errors of reading them.
         started: The names of tables whose step was started.
     """
@@ -60,6 +68,7 @@ class Touch(MigrationType):
     def __init__(self, errors: Errors) -> None:
         self.errors = errors
         self.undo_errors: Errors = {}
+        self.verify_errors: Errors = {}
         self.sources: Mapping[str, str | LanceNamespaceError | Stopped] = {}
         self.started: list[str] = []
         self._lock = threading.Lock()
@@ -68,6 +77,9 @@ class Touch(MigrationType):
         raise NotImplementedError
 
     def verify(self, work: Work, level: Level) -> Sequence[Check]:  # noqa: ARG002 - as declared
+        error = self.verify_errors.get(work.item.source[-1])
+        if error is not None:
+            raise error
         return ()
 
     def fingerprint(self, endpoints: Endpoints, item: Item) -> str:  # noqa: ARG002 - as declared
@@ -151,6 +163,49 @@ def test_a_run_ends_with_the_first_error_where_it_is_to(migration: Migration) ->
     record = run(migration, touch, at_once=1, stop_on_error=True)
     assert touch.started == ["t00", "t01", "t02", "t03"]
     assert "'db.t03'" in record.runs[-1].stop_reason
+
+
+# -- verification --------------------------------------------------------------------------------
+
+
+class Announced(NullProgress):
+    """Keeps what a run or a verification announces."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def announce(self, text: str) -> None:
+        self.texts.append(text)
+
+
+def test_tables_that_fail_one_by_one_do_not_end_a_verification(migration: Migration) -> None:
+    touch = Touch({})
+    touch.verify_errors = {
+        f"t{number:02}": ServiceUnavailableError("broken") for number in range(0, TABLES, 2)
+    }
+    record = execute(touch, ENDPOINTS, migration, RunOptions(at_once=1))
+    half = TABLES // 2
+    assert record.runs[-1].stop_reason == ""
+    assert record.counts == {State.FAILED: half, State.DONE: half}
+    announced = Announced()
+    record = verify(touch, ENDPOINTS, migration, at_once=1, progress=announced)
+    assert record.counts == {State.FAILED: half, State.DONE: half}
+    assert announced.texts == []
+
+
+def test_a_verification_that_ends_where_nothing_answers_says_so(migration: Migration) -> None:
+    touch, announced = Touch({}), Announced()
+    run(migration, touch)
+    touch.verify_errors = {
+        f"t{number:02}": ServiceUnavailableError("no answer") for number in range(TABLES)
+    }
+    record = verify(touch, ENDPOINTS, migration, at_once=1, progress=announced)
+    assert record.counts == {State.FAILED: 5, State.DONE: TABLES - 5}
+    [text] = announced.texts
+    assert text == (
+        "The verification was stopped after the failure of 'db.t04': no answer. "
+        "Verify again to compare the other items"
+    )
 
 
 # -- sources that changed ------------------------------------------------------------------------

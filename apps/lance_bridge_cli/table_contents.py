@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Annotated, Any
+from itertools import chain, islice
+from typing import Annotated, Any
 
 import typer
 
@@ -24,9 +24,6 @@ from .common import (
 )
 from .output import Output, print_result, spinner
 from .rows import RowsOption, RowsOutput, print_data, print_page
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 Version = Annotated[
     int | None, typer.Option("--version", min=1, help="Read this version, not the latest.")
@@ -138,6 +135,8 @@ def _print_rows(
     fields: dict[str, Any],
     columns: list[str] | None,
 ) -> None:
+    from .arrow_rows import batch_to_rows  # noqa: PLC0415 - takes long to import
+
     given = {key: value for key, value in fields.items() if value is not None}
     given = {"id": parse_name(table), "vector": {}, **given}
     if columns:
@@ -148,15 +147,9 @@ def _print_rows(
         with spinner(f"read {table}"):
             reader = read_rows(namespace, request)
             # Read before anything is printed: a query that fails prints no partial result.
-            first = next(iter(reader), None)
-        print_data(output, reader.schema.names, _rows(reader, first))
-
-
-def _rows(reader: pa.RecordBatchReader, first: pa.RecordBatch | None) -> Iterator[dict[str, Any]]:
-    if first is not None:
-        yield from first.to_pylist()
-        for batch in reader:
-            yield from batch.to_pylist()
+            first = [row for batch in islice(reader, 1) for row in batch_to_rows(batch)]
+        rest = (row for batch in reader for row in batch_to_rows(batch))
+        print_data(output, reader.schema.names, chain(first, rest))
 
 
 # -- versions, tags and indices --------------------------------------------------------------------

@@ -12,9 +12,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from lance_namespace.errors import UnsupportedOperationError
 from typer.testing import CliRunner
 
 from lance_bridge_cli.app import app
+from lance_bridge_cli.arrow_rows import batch_to_rows
 from lance_bridge_cli.output import Output, make_table, print_parts
 from lance_bridge_cli.rows import RowsOutput, format_cell, print_data, print_list, print_page
 from lance_bridge_cli.sql_types import sql_type
@@ -165,6 +167,53 @@ def test_csv_round_trips(capsys: pytest.CaptureFixture[str]) -> None:
         {"id": "1", "text": rows[0]["text"], "vector": "[0.5, 1.0]", "none": ""},
         {"id": "2", "text": "é", "vector": "[]", "none": "AQ=="},
     ]
+
+
+def test_times_that_python_lacks_are_printed_as_text(capsys: pytest.CaptureFixture[str]) -> None:
+    days = pa.array([10_000_000, -800_000, 0, None], pa.date32())
+    moments = [300_000_000_000_000_000, -99_999_999_999_999_999, 0, None]
+    zone = pa.timestamp("us", "Europe/Berlin")
+    batch = pa.RecordBatch.from_pydict(
+        {
+            "id": [1, 2, 3, 4],
+            "day": days,
+            "moment": pa.array(moments, pa.timestamp("us")),
+            "there": pa.array(moments, zone),
+        }
+    )
+
+    print_data(RowsOutput.JSON, batch.schema.names, batch_to_rows(batch))
+
+    shown = json.loads(capsys.readouterr().out)
+    assert [row["id"] for row in shown] == [1, 2, 3, 4]
+    assert [row["day"] for row in shown] == ["29349-01-26", "-0221-09-04", "1970-01-01", None]
+    assert [row["moment"] for row in shown] == [
+        "11476-08-15T05:20:00.000000",
+        "-1199-02-15T14:13:20.000001",
+        "1970-01-01T00:00:00.000000",
+        None,
+    ]
+    assert shown[0]["there"] == "11476-08-15T06:20:00.000000+01:00"
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array([[10_000_000]], pa.list_(pa.date32())),
+        pa.array([{"day": 10_000_000}], pa.struct([("day", pa.date32())])),
+        pa.array([2**62], pa.duration("s")),
+    ],
+    ids=lambda values: str(values.type),
+)
+def test_other_values_that_python_lacks_are_an_error_that_names_the_column(
+    values: pa.Array,
+) -> None:
+    batch = pa.RecordBatch.from_pydict({"id": [1], "bad": values})
+
+    with pytest.raises(UnsupportedOperationError, match=r"Column 'bad' .* leave it out"):
+        batch_to_rows(batch)
+
+    assert batch_to_rows(batch.select(["id"])) == [{"id": 1}]
 
 
 def test_lists_as_csv_print_the_page_token_to_standard_error(

@@ -149,6 +149,11 @@ def test_what_does_not_fit_is_in_the_plan(scene: Scene) -> None:
         f"INSERT INTO {database}.bad VALUES (9, INTERVAL '2' MONTH, array(CAST(1 AS FLOAT)))"
     )
     scene.spark.sql(f"CREATE TABLE {database}.limited (name VARCHAR(3)) USING parquet")
+    collated = "STRING COLLATE UTF8_LCASE"
+    scene.spark.sql(
+        f"CREATE TABLE {database}.collated USING parquet AS SELECT CAST('Anna' AS {collated}) AS "
+        f"name, array(CAST('Anna' AS {collated})) AS names, 'Anna' AS plain"
+    )
     scene.spark.sql(f"CREATE TABLE {database}.taken USING parquet AS SELECT 1 AS id")
     scene.spark.sql(
         f"CREATE TABLE {database}.named USING parquet AS SELECT 1 AS `a.b`, 2 AS `c``d`"
@@ -173,6 +178,13 @@ def test_what_does_not_fit_is_in_the_plan(scene: Scene) -> None:
         assert any(p.column == "lists" and "1 to 2 numbers" in p.text for p in bad.problems)
         [limited] = [i for i in plan.to_do if i.source[-1] == "limited"]
         assert "without a limit" in limited.problems[0].text
+        [found] = [i for i in plan.to_do if i.source[-1] == "collated"]
+        assert [(p.column, p.text.split(":")[0]) for p in found.problems] == [
+            ("name", "string collate UTF8_LCASE becomes string"),
+            ("names", "array<string collate UTF8_LCASE> becomes array<string>"),
+        ]
+        run.plan(include=[f"{database}.collated"], namespace=[scene.target])
+        assert failed(run.execute(verify="checksums")) == []
         plan = run.plan(
             include=[f"{database}.bad"], namespace=[scene.target], casts={"months": "string"}
         )
@@ -186,13 +198,15 @@ def test_what_does_not_fit_is_in_the_plan(scene: Scene) -> None:
         )
         [bad] = [item for item in plan.blocked if item.source[-1] == "bad"]
         assert "decimall" in bad.blockers[0].text.lower()
-        assert {item.source[-1] for item in plan.to_do} == {"limited", "taken", "typed"}
+        todo = {item.source[-1] for item in plan.to_do}
+        assert todo == {"collated", "limited", "taken", "typed"}
         plan = run.plan(include=[f"{database}.bad"], casts={"months": "string"}, name="{table}_3")
         assert plan.notes == ()
         scene.spark.sql(f"CREATE TABLE {database}.v USING parquet AS SELECT array(1.5F, 2F) AS v")
         [hint] = run.plan(include=[f"{database}.v"], name="{table}_3").notes
         assert f"Column 'v' of '{database}.v' seems to hold vectors of 2: --vector v=2" in hint
     assert scene.dataset("bad").schema.field("months").type == pa.string()
+    assert scene.dataset("collated").schema.field("names").type == pa.list_(pa.string())
 
 
 def test_tables_that_spark_misreads_without_a_word_are_blocked(scene: Scene) -> None:

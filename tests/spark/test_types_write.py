@@ -14,6 +14,8 @@ from pyspark.sql.types import (
     DataType,
     FloatType,
     LongType,
+    MapType,
+    StringType,
     StructField,
     StructType,
     VariantType,
@@ -22,6 +24,7 @@ from pyspark.sql.types import (
 
 from lance_bridge_spark.source.errors import LanceValueError
 
+from .catalogs import unity_catalog
 from .source_helpers import source
 
 pytestmark = pytest.mark.spark
@@ -86,6 +89,10 @@ def test_a_decimal_column_survives_many_batches(spark: SparkSession, tmp_path: P
         (YearMonthIntervalType(), "cast it to its number of months"),
         (ArrayType(YearMonthIntervalType()), "cast it to its number of months"),
         (VariantType(), "to_json"),
+        (StringType("UTF8_LCASE"), "collate UTF8_LCASE, .* cast it as STRING COLLATE UTF8_BINARY"),
+        (ArrayType(StringType("UNICODE_CI")), "collate UNICODE_CI, .* no collations"),
+        (MapType(StringType("UNICODE_CI"), LongType()), "no collations"),
+        (StructType([StructField("s", StringType("UTF8_LCASE"))]), "no collations"),
     ],
 )
 def test_a_type_that_lance_has_no_place_for_is_refused_with_advice(
@@ -103,6 +110,35 @@ def test_a_statement_with_a_refused_type_shows_the_advice_and_makes_no_table(
     with pytest.raises(PySparkException, match=r"Column 'bad' has the type .*to_json"):
         frame.write.format("lance").mode("append").save(str(tmp_path / "t.lance"))
     assert not (tmp_path / "t.lance").exists()
+
+
+COLLATED = "string collate UTF8_LCASE"
+
+
+def test_a_table_with_a_collation_is_not_created(spark: SparkSession, tmp_path: Path) -> None:
+    statements = (
+        f"CREATE TABLE {{}} (id INT, name {COLLATED})",
+        f"CREATE TABLE {{}} (id INT, names ARRAY<{COLLATED}>)",
+        "CREATE TABLE {} (id INT, name VARCHAR(3) COLLATE UTF8_LCASE)",
+        "CREATE TABLE {} (id INT, name STRING) DEFAULT COLLATION UTF8_LCASE",
+        f"CREATE TABLE {{}} AS SELECT cast('Anna' as {COLLATED}) AS name",
+    )
+    with unity_catalog(spark, "collated", tmp_path) as catalog:
+        for statement in statements:
+            with pytest.raises(PySparkException, match="Lance has no collations"):
+                spark.sql(statement.format(f"{catalog}.db.t"))
+        assert spark.sql(f"SHOW TABLES IN {catalog}.db").collect() == []
+        spark.sql(f"CREATE TABLE {catalog}.db.t (id INT, name VARCHAR(9))")
+        for change in (f"ADD COLUMN other {COLLATED}", f"ALTER COLUMN name TYPE {COLLATED}"):
+            with pytest.raises(PySparkException, match="Lance has no collations"):
+                spark.sql(f"ALTER TABLE {catalog}.db.t {change}")
+        # Into the columns of an existing table, values are stored as they are.
+        spark.sql(f"INSERT INTO {catalog}.db.t SELECT 1, cast('Anna' as {COLLATED})")
+        frame = spark.range(1).selectExpr("2 as id", f"cast('ANNA' as {COLLATED}) as name")
+        frame.write.format("lance").mode("append").save(f"{catalog}.db.t")
+        found = spark.sql(f"SELECT id FROM {catalog}.db.t WHERE name COLLATE UTF8_LCASE = 'anna'")
+        assert sorted(row.id for row in found.collect()) == [1, 2]
+        assert spark.table(f"{catalog}.db.t").where("name = 'Anna'").count() == 1
 
 
 # -- vectors ---------------------------------------------------------------------------------------

@@ -26,6 +26,8 @@ _NUMBERS = (spark.FloatType, spark.DoubleType)
 FIRST_ROWS = 20
 """The number of rows that a plan reads to check that they can be read."""
 _TEXTS = ("char", "varchar")
+_COLLATED = "lance_bridge.collated"
+"""The key in a column's metadata for its type in the source, if it has a collation."""
 _NOT_IN_NAMES = (".", "`", "\0")
 _FIRST_FILES = ("legacy", "0.1")
 
@@ -70,6 +72,10 @@ def _type_warnings(field: spark.StructField) -> Iterable[Problem]:
     ) or field.dataType.typeName()
     if str(data_type).lower().startswith(_TEXTS):
         yield warning(f"{data_type} becomes a string without a limit to its length", field.name)
+    collated = (field.metadata or {}).get(_COLLATED)
+    if collated:
+        text = f"{collated} becomes {field.dataType.simpleString()}: Lance compares bytes, so that"
+        yield warning(f"{text} a query may find fewer rows than with the collation", field.name)
 
 
 def _problems_in_lance(schema: pa.Schema, storage_version: str | None) -> list[Problem]:
@@ -172,18 +178,47 @@ def _candidates(columns: spark.StructType) -> list[str]:
 
 
 def cast(frame: DataFrame, casts: Mapping[str, str]) -> DataFrame:
-    """Return a frame with some columns cast to other types. Raises InvalidInput (13)."""
-    if not casts:
-        return frame
+    """Return a frame with some columns cast to other types, and no other collations.
+
+    Raises InvalidInput (13).
+    """
     wanted = {name.lower(): data_type for name, data_type in casts.items()}
+    failure = "The option casts cannot be applied" if casts else "The columns cannot be read"
     # Spark parses the name of a type when the cast is created.
-    with spark_errors("The option casts cannot be applied"):
-        chosen: list[Any] = []
+    with spark_errors(failure):
+        chosen, is_same = list[Any](), True
         for field in frame.schema.fields:
             column = F.col(quoted((field.name,)))
-            data_type = wanted.get(field.name.lower())
-            chosen.append(column if data_type is None else column.cast(data_type).alias(field.name))
-        return frame.select(*chosen)
+            data_type, stored = wanted.get(field.name.lower()), _without_collations(field.dataType)
+            if data_type is not None:
+                column = column.cast(data_type).alias(field.name)
+            elif stored != field.dataType:
+                # Lance has none, so that Spark would compare source and table differently.
+                noted = {**(field.metadata or {}), _COLLATED: field.dataType.simpleString()}
+                column = column.cast(stored).alias(field.name, metadata=noted)
+            is_same = is_same and data_type is None and stored == field.dataType
+            chosen.append(column)
+        return frame if is_same else frame.select(*chosen)
+
+
+def _without_collations(data_type: spark.DataType) -> spark.DataType:
+    """Return a type with strings that have no collation, at any depth."""
+    if isinstance(data_type, spark.StringType):
+        return spark.StringType()
+    if isinstance(data_type, spark.ArrayType):
+        element = _without_collations(data_type.elementType)
+        return spark.ArrayType(element, data_type.containsNull)
+    if isinstance(data_type, spark.MapType):
+        key, value = map(_without_collations, (data_type.keyType, data_type.valueType))
+        return spark.MapType(key, value, data_type.valueContainsNull)
+    if isinstance(data_type, spark.StructType):
+        return spark.StructType(
+            [
+                spark.StructField(f.name, _without_collations(f.dataType), f.nullable, f.metadata)
+                for f in data_type.fields
+            ]
+        )
+    return data_type
 
 
 def rename(frame: DataFrame, renames: Mapping[str, str]) -> DataFrame:

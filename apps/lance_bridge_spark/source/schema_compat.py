@@ -15,7 +15,14 @@ from pyspark.sql import types as spark
 
 from lance_bridge.errors import invalid
 
-from .types import COMMENT, batch_schema, is_list, read_type, refuse_unstorable
+from .types import (
+    COMMENT,
+    batch_schema,
+    is_list,
+    read_type,
+    refuse_collations,
+    refuse_unstorable,
+)
 
 VECTOR_SIZE = "arrow.fixed-size-list.size"
 """The key in a column's metadata for the length of its vectors."""
@@ -34,9 +41,11 @@ def new_schema(schema: spark.StructType, vectors: Mapping[str, int] | None = Non
         vectors: Lengths of vectors by column (case-insensitive); they override the metadata.
 
     Raises:
-        InvalidInputError: (13) Lance cannot store a type, or a vector column is invalid.
+        InvalidInputError: (13) Lance cannot store a type or a collation, or a vector column is
+            invalid.
     """
     refuse_unstorable(schema)
+    refuse_collations(schema)
     wanted = {name.lower(): size for name, size in (vectors or {}).items()}
     names = {each.name.lower() for each in schema.fields}
     for name in wanted:

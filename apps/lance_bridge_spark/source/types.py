@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.types as arrow
-from lance_namespace.errors import TableColumnNotFoundError
+from lance_namespace.errors import LanceNamespaceError, TableColumnNotFoundError
 from pyspark.sql import types as spark
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import FloatType, LongType, StructField, StructType
@@ -123,7 +123,7 @@ def refuse_unstorable(schema: spark.StructType) -> None:
         InvalidInputError: (13)
     """
     for field in schema.fields:
-        bad = _find_unstorable(field.dataType)
+        bad = _find_type(field.dataType, _is_unstorable)
         if bad is not None:
             hint = _UNSTORABLE.get(type(bad).__name__, "turn it into another one")
             raise invalid(
@@ -132,8 +132,42 @@ def refuse_unstorable(schema: spark.StructType) -> None:
             )
 
 
-def _find_unstorable(data_type: spark.DataType) -> spark.DataType | None:
-    if type(data_type).__name__ in _UNSTORABLE or isinstance(data_type, spark.UserDefinedType):
+def refuse_collations(schema: spark.StructType) -> None:
+    """Raise an error if a column of a new table has a collation: Lance would compare bytes.
+
+    Raises:
+        InvalidInputError: (13)
+    """
+    for field in schema.fields:
+        bad = _find_type(field.dataType, _has_collation)
+        if bad is not None:
+            raise collation_error(field.name, bad.simpleString())
+
+
+def collation_error(column: str, type_name: str) -> LanceNamespaceError:
+    """Return InvalidInput (13) for a column of a type with a collation."""
+    return invalid(
+        f"Column '{column}' has the type {type_name}, and Lance has no collations: declare or "
+        "cast it as STRING COLLATE UTF8_BINARY, and name the collation in queries"
+    )
+
+
+def _is_unstorable(data_type: spark.DataType) -> bool:
+    return type(data_type).__name__ in _UNSTORABLE or isinstance(data_type, spark.UserDefinedType)
+
+
+def _has_collation(data_type: spark.DataType) -> bool:
+    return (
+        isinstance(data_type, spark.StringType)
+        and data_type.collation != spark.StringType().collation
+    )
+
+
+def _find_type(
+    data_type: spark.DataType, matches: Callable[[spark.DataType], bool]
+) -> spark.DataType | None:
+    """Return the type, or the first of its parts at any depth, that matches."""
+    if matches(data_type):
         return data_type
     parts: list[spark.DataType] = []
     if isinstance(data_type, spark.StructType):
@@ -142,7 +176,7 @@ def _find_unstorable(data_type: spark.DataType) -> spark.DataType | None:
         parts = [data_type.elementType]
     elif isinstance(data_type, spark.MapType):
         parts = [data_type.keyType, data_type.valueType]
-    return next((bad for each in parts if (bad := _find_unstorable(each)) is not None), None)
+    return next((bad for each in parts if (bad := _find_type(each, matches)) is not None), None)
 
 
 def nullable(schema: spark.StructType) -> spark.StructType:

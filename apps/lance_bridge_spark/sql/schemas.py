@@ -30,6 +30,8 @@ TYPE = "spark.type"
 """The key in a column's metadata for ``char(n)`` and ``varchar(n)``; Spark checks the lengths."""
 _LENGTH_CHECKED = "__CHAR_VARCHAR_TYPE_STRING"
 """Spark's own key for string columns whose lengths it checks."""
+_COLLATIONS = "__COLLATIONS"
+"""Spark's own key for the collations of a column's strings."""
 VECTOR = "vector."
 """The table property ``'vector.v' = '16'`` makes column ``v`` vectors of 16 elements."""
 
@@ -116,7 +118,9 @@ def to_arrow(text: str, properties: Mapping[str, str] | None = None) -> pa.Schem
     Raises:
         InvalidInputError: (13) a type that Lance does not have, or an invalid vector.
     """
-    struct = StructType.fromJson(json.loads(text))
+    parsed = json.loads(text)
+    _refuse_collations_of_lengths(parsed)
+    struct = StructType.fromJson(parsed)
     schema = schema_compat.new_schema(_without_lengths(struct), _vectors(properties or {}))
     return pa.schema([_with_metadata(field, struct[field.name]) for field in schema])
 
@@ -159,6 +163,15 @@ def _without_lengths(struct: StructType) -> StructType:
             for each in struct.fields
         ]
     )
+
+
+def _refuse_collations_of_lengths(struct: Json) -> None:
+    """Raise InvalidInput (13) for a ``char(n)`` with a collation, which PySpark's type loses."""
+    for field in struct["fields"]:
+        type_json = json.dumps(field["type"])
+        has_collation = _COLLATIONS in (field.get("metadata") or {}) or " collate " in type_json
+        if has_collation and "char(" in type_json:
+            raise types.collation_error(field["name"], type_json.strip('"'))
 
 
 def _with_metadata(field: pa.Field, spark: StructField) -> pa.Field:

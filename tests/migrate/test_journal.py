@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import stat
@@ -17,8 +18,10 @@ from lance_namespace.errors import (
     InvalidTableStateError,
     ServiceUnavailableError,
 )
+from typer.testing import CliRunner
 
 from lance_bridge.user_files import STATE_VARIABLE, default_directory
+from lance_bridge_cli.app import app
 from lance_bridge_migrate import Address, Item, Migrations, Plan, State, migration_type
 from lance_bridge_migrate.journal import Event, Failure, Journal, read
 from lance_bridge_migrate.plan import blocker, new_id, now, warning, without_clashes
@@ -108,6 +111,33 @@ def test_a_torn_end_is_left_out_and_overwritten(
     assert read(path) == EVENTS[:whole]
     written(path, EVENTS[0])
     assert read(path) == [*EVENTS[:whole], EVENTS[0]]
+
+
+def test_a_migration_that_cannot_be_read_does_not_hide_the_others_in_the_list(
+    migrations: Migrations,
+) -> None:
+    ids = [f"2026010{day}-120000-register-0a1b2c" for day in (1, 2, 3)]
+    made = [migrations.add(plan(id=id, created=f"2026-01-0{n}")) for n, id in enumerate(ids, 1)]
+    written(made[0].directory / "journal.jsonl", *EVENTS)
+    damaged = made[0].directory / "journal.jsonl"
+    damaged.write_bytes(b"\0\n" + damaged.read_bytes())
+    newer = made[1].directory / "plan.json"
+    newer.write_text(newer.read_text().replace('"format": 1', '"format": 99'))
+    state = str(migrations.directory.parent)
+
+    done = CliRunner().invoke(app, ["migrate", "list", "--state", state, "-o", "json"])
+
+    rows = json.loads(done.stdout)
+    assert [(row["migration"], row["state"]) for row in rows] == [
+        (ids[0], "cannot be read"),
+        (ids[1], "cannot be read"),
+        (ids[2], "planned"),
+    ]
+    assert rows[0].keys() == rows[2].keys()
+    assert f"{ids[0]} cannot be read: Line 1 of " in done.stderr
+    assert f"{ids[1]} cannot be read: " in done.stderr
+    assert "use the release that made it" in done.stderr
+    assert done.exit_code == 0
 
 
 def test_damage_before_the_end_is_refused_and_nothing_is_cut_off(tmp_path: Path) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 import lance_bridge_migrate as migrations
+from lance_bridge.errors import LanceNamespaceError
 from lance_bridge_cli.common import OutputOption, exit_on_error
-from lance_bridge_cli.output import Output, print_result
+from lance_bridge_cli.output import Output, message, print_result
 from lance_bridge_cli.rows import RowsOption, RowsOutput, print_list
 
 from ..levels import Level
@@ -26,6 +27,10 @@ from .running import exit_by_state, interruptible, reconnected, run
 
 saved = typer.Typer()
 _PAGE = "report.html"
+_COLUMNS = ("migration", "type", "from", "to", "state", "items")
+_UNREADABLE = "cannot be read"
+_SECOND = len("20260101-120000")
+"""The length of the date and time that identifiers begin with."""
 
 
 @saved.command()
@@ -60,10 +65,23 @@ def list_(
     """
     with exit_on_error():
         kept = migrations.Migrations(state)
-        records = [kept.get(id).record() for id in kept.ids()]
-        rows = [summary(each) for each in sorted(records, key=lambda each: each.plan.created)]
-    columns = ["migration", "type", "from", "to", "state", "items"]
-    print_list(output, columns, rows[-(limit or 0) :], "migrations")
+        found = sorted((_summarize(kept, id) for id in kept.ids()), key=lambda each: each[0])
+    rows = [row for _, row in found]
+    print_list(output, _COLUMNS, rows[-(limit or 0) :], "migrations")
+
+
+def _summarize(kept: migrations.Migrations, id: str) -> tuple[tuple[str, str], dict[str, Any]]:
+    """Return the time to sort a migration by, and its row.
+
+    A migration that cannot be read does not hide the others: its error is printed.
+    """
+    second = id[:_SECOND]
+    try:
+        record = kept.get(id).record()
+    except LanceNamespaceError as error:
+        message(f"{id} cannot be read: {error}")
+        return (second, ""), {**dict.fromkeys(_COLUMNS), "migration": id, "state": _UNREADABLE}
+    return (second, record.plan.created), summary(record)
 
 
 @saved.command()

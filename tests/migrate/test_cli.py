@@ -24,7 +24,7 @@ from lance_bridge_cli.app import app
 from lance_bridge_cli.output import Output
 from lance_bridge_migrate import Address, Item, Plan
 from lance_bridge_migrate.commands.output import print_plan
-from lance_bridge_migrate.plan import now
+from lance_bridge_migrate.plan import blocker, now, warning
 from lance_bridge_migrate.store import Migrations
 
 pytestmark = pytest.mark.server
@@ -191,6 +191,25 @@ def test_a_plan_shows_what_it_knows(capsys: pytest.CaptureFixture[str]) -> None:
     shown = capsys.readouterr().out
     assert re.search(r"db.t +db.new +parquet +1,234,567 +400.0 MB +to do", shown)
     assert re.search(r"estimated time +about 0:00:21", shown)
+
+
+def test_problems_of_a_plan_name_their_column(capsys: pytest.CaptureFixture[str]) -> None:
+    problems = (
+        warning("char(3) becomes a string without a limit to its length", "code"),
+        blocker("Column 'bad' has the type void", "bad"),
+        warning("It has no files"),
+    )
+    item = Item(source=("db", "t"), target=("db", "new"), problems=problems)
+    address = Address(name="hive")
+    plan = Plan(id=ID, type="convert", created=now(), source=address, target=address, items=(item,))
+    print_plan(plan, Output.TEXT)
+    shown = capsys.readouterr().out.splitlines()
+    lines = [line for line in shown if line.startswith(("warning", "blocker"))]
+    assert lines == [
+        "warning: db.new, column 'code': char(3) becomes a string without a limit to its length",
+        "blocker: db.new: Column 'bad' has the type void",
+        "warning: db.new: It has no files",
+    ]
 
 
 def test_what_differs_ends_with_3_and_what_failed_with_1(

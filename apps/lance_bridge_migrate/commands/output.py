@@ -15,6 +15,7 @@ from lance_bridge_cli.output import Output, key_value_table, make_table, print_p
 
 if TYPE_CHECKING:
     from lance_bridge_migrate import Item, ItemState, Plan, Record
+    from lance_bridge_migrate.plan import Problem
 
 Parts = list[Table | str]
 
@@ -42,8 +43,7 @@ def print_plan(plan: Plan, output: Output) -> None:
         known = [name for name in _OPTIONAL_COLUMNS if any(row[name] is not None for row in rows)]
         parts.append(make_table(["source", "target", *known, "plan"], rows[:_MAX_ITEMS]))
     parts += _more_items(len(plan.items))
-    problems = [(item, each) for item in plan.items for each in item.problems]
-    parts += [f"{each.severity.value}: {item.name}: {each.text}" for item, each in problems]
+    parts += [_problem_line(item, each) for item in plan.items for each in item.problems]
     parts += [f"Note: {note}." for note in plan.notes]
     if plan.to_do:
         without, option = (
@@ -54,6 +54,14 @@ def print_plan(plan: Plan, output: Output) -> None:
             f"lance-bridge migrate resume {plan.id}{option}"
         )
     print_parts(output, plan.model_dump(mode="json"), parts)
+
+
+def _problem_line(item: Item, problem: Problem) -> str:
+    """Return a line for a problem, with its column unless the text has it."""
+    column = f"'{problem.column}'" if problem.column else ""
+    is_named = column in problem.text
+    name = item.name if is_named else f"{item.name}, column {column}"
+    return f"{problem.severity.value}: {name}: {problem.text}"
 
 
 def _plan_row(item: Item) -> Mapping[str, Any]:

@@ -79,6 +79,24 @@ def size_of(spark: Any, directory: str) -> Size | None:
         return Size(int(found.getFileCount()), int(found.getLength()))
 
 
+def is_pattern(path: str) -> bool:
+    """Return whether a path contains glob characters."""
+    return _GLOB_CHARACTERS.search(path) is not None
+
+
+def has_match(spark: Any, directory: str, pattern: str) -> bool:
+    """Return whether a directory, or one of those that its glob matches, has paths of a pattern."""
+    return bool(_matches(spark, directory, pattern))
+
+
+def _matches(spark: Any, directory: str, pattern: str) -> Any:
+    """Return the statuses of the paths that match a glob pattern in a directory."""
+    with _file_system(spark, directory, f"{directory} cannot be read") as (system, path):
+        if system.isFile(path):  # below a file, some file systems raise an error
+            return ()
+        return system.globStatus(_path(spark, directory, pattern)) or ()
+
+
 def list_plain_subdirectories(spark: Any, directory: str, partitions: int) -> list[str]:
     """Return the paths in sub-directories that are neither partitions nor hidden.
 
@@ -88,7 +106,7 @@ def list_plain_subdirectories(spark: Any, directory: str, partitions: int) -> li
         partitions: The number of directory levels that are partitions, whatever their names.
     """
     require_files(spark)
-    if _GLOB_CHARACTERS.search(directory):
+    if is_pattern(directory):
         return []
     with _file_system(spark, directory, f"{directory} cannot be read") as (system, _):
         pattern = _path(spark, directory, "/".join("*" * (partitions + 2)))

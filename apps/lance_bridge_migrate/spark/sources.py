@@ -26,7 +26,7 @@ from lance_bridge.names import quoted
 from lance_bridge.redaction import is_secret
 
 from ..plan import Model, Problem, warning
-from . import files
+from . import files, paths
 from .session import java_class, spark_errors
 
 DELTA, ICEBERG = "delta", "iceberg"
@@ -243,7 +243,8 @@ def at_path(spark: Any, path: str, format: str, read_options: Mapping[str, str])
     Raises:
         TableNotFoundError: (4)
         InvalidInputError: (13) the format is unknown, or Spark cannot read it.
-        UnsupportedOperationError: (0) the session lacks the package for the format.
+        UnsupportedOperationError: (0) the session lacks the package for the format; or the files
+            are those of a table in another format.
     """
     if format not in FORMATS:
         raise invalid(f"'{format}' is not one of these formats: {', '.join(FORMATS)}")
@@ -255,6 +256,8 @@ def at_path(spark: Any, path: str, format: str, read_options: Mapping[str, str])
         )
     table = SourceTable(names=(path,), format=format, location=path,
                         read_options=dict(read_options))  # fmt: skip
+    if not table.has_snapshots:
+        paths.require_plain_files(spark, path, format)
     return with_schema(spark, pin_snapshot(spark, table))
 
 

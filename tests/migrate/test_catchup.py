@@ -28,7 +28,7 @@ from migrate.increments import (
     rows_in_spark,
 )
 from migrate.places import Place
-from migrate.sparking import Died, Scene, failed, moments, rows_of
+from migrate.sparking import Died, Scene, again, failed, moments, rows_of
 from pydantic import TypeAdapter
 
 from lance_bridge_migrate import Endpoints, Plan, State, address_of, targets
@@ -333,6 +333,17 @@ def test_what_cannot_be_caught_up_with_is_in_the_plan(scene: Scene) -> None:
             plan_next(run, by="column")
         run.migration = first
         plan_next(run, by="column", column="id")
+        planned = run.migration
+        key = "spark.sql.files.ignoreCorruptFiles"
+        scene.spark.conf.set(key, "true")
+        try:
+            with pytest.raises(InvalidInputError, match=f"{key}=true"):
+                plan_next(run, by="column", column="id")
+            again(run)
+            assert f"{key}=true" in failed(run.execute())[0]
+        finally:
+            scene.spark.conf.unset(key)
+        run.migration = planned
         scene.spark.sql(f"ALTER TABLE {database}.t ADD COLUMNS (more INT)")
         with pytest.raises(ConcurrentModificationError, match="plan again"):
             run.execute()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from lance_namespace.errors import InvalidInputError
@@ -11,7 +12,7 @@ from migrate.sparking import Scene, failed
 
 from lance_bridge_migrate import Level, State, verify
 from lance_bridge_migrate.plan import Severity
-from lance_bridge_migrate.spark import completeness
+from lance_bridge_migrate.spark import completeness, sources
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -87,6 +88,35 @@ def test_missing_files_block_the_plan(scene: Scene) -> None:
                 run.plan(**options)
         finally:
             scene.spark.conf.unset(key)
+
+
+@pytest.mark.parametrize(
+    "key", ["spark.files.ignoreCorruptFiles", "spark.files.ignoreMissingFiles"]
+)
+def test_sessions_that_skip_files_of_hive_are_refused(key: str) -> None:
+    """They cannot be set while a session runs."""
+    settings = {key: "true"}
+    session = SimpleNamespace(conf=settings)
+    with pytest.raises(InvalidInputError, match=f"{key}=true"):
+        completeness.require_no_skipped_files(session)
+    settings[key] = "false"
+    completeness.require_no_skipped_files(session)
+
+
+def test_options_that_skip_files_are_refused(scene: Scene) -> None:
+    with pytest.raises(InvalidInputError, match="IgnoreCorruptFiles"):
+        sources.at_path(scene.spark, "/data/t", "parquet", {"IgnoreCorruptFiles": "true"})
+    database = scene.database()
+    for name, value in (("skips", "true"), ("fails", "false")):
+        scene.spark.sql(
+            f"CREATE TABLE {database}.{name} USING parquet OPTIONS (ignoreMissingFiles = {value}) "
+            "AS SELECT 1 AS id"
+        )
+    with scene.run("convert") as run:
+        plan = run.plan(include=[f"{database}.*"], namespace=[scene.target])
+        [item] = plan.blocked
+        assert item.source[-1] == "skips"
+        assert "ignoremissingfiles=true" in item.blockers[0].text
 
 
 @pytest.mark.slow

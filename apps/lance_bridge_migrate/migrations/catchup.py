@@ -110,6 +110,7 @@ class CatchUp(MigrationType):
         if (options.by == "column") != (options.column is not None):
             raise invalid("The option column is needed with by=column, and only then")
         become_active(endpoints.source)
+        completeness.require_no_skipped_files(endpoints.source)
         return Survey([_item(endpoints, options, each) for each in options.tables])
 
     def fingerprint(self, endpoints: Endpoints, item: Item) -> str:

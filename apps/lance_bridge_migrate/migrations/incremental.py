@@ -164,6 +164,7 @@ def apply(work: Work) -> Facts:
     """Append the rows of the increment, or merge them by key, unless an earlier run did.
 
     Raises:
+        InvalidInputError: (13) the session skips files that it cannot read.
         ConcurrentModificationError: (14) another writer changed the table, or it was recreated.
         LanceNamespaceError: What reading and writing raise.
     """
@@ -178,6 +179,7 @@ def apply(work: Work) -> Facts:
         made = _version_written(work, table.open())
         if made is not None:
             return {"version": made}
+    completeness.require_no_skipped_files(spark)
     inventory = completeness.take_inventory(spark, facts.source)
     if inventory.missing:
         raise InvalidTableStateError(completeness.missing_problem(inventory).text)

@@ -42,8 +42,13 @@ _NAMES = 3
 """The maximum number of directories in a message."""
 _MAX_LISTED = 20
 """The maximum number of directories whose files are compared with the statistics by time."""
-_SKIPPING_SETTINGS = ("spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles")
-"""Settings with which Spark omits rows without an error."""
+_SKIPPING_SETTINGS = (
+    "spark.sql.files.ignoreMissingFiles",
+    "spark.sql.files.ignoreCorruptFiles",
+    "spark.files.ignoreMissingFiles",
+    "spark.files.ignoreCorruptFiles",
+)
+"""Settings with which Spark omits rows without an error; the last two are for Hive's readers."""
 
 
 @dataclass(frozen=True)

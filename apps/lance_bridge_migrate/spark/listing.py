@@ -44,6 +44,7 @@ _HUDI = ("hoodie", "hudi")
 """Substrings of the names of Hudi's input formats."""
 _TRANSACTIONAL = re.compile(r"\btransactional=true\b")
 _LAST_CHANGE = re.compile(r"\btransient_lastDdlTime=(\d+)")
+_SKIPPED_FILES = re.compile(r"\bignore(?:missing|corrupt)files=true\b")
 _SKIPPED_LINES = re.compile(r"\bskip\.(?:header|footer)\.line\.count=(?!0+\b)[^,\]]*")
 
 
@@ -159,6 +160,7 @@ def describe(
     if details.get("Type", "").upper() == "VIEW" or "table_type=lance" in properties:
         return None
     _require_read_whole(shown, details, properties)
+    _require_no_skipped_files(shown, details)
     table = SourceTable(
         catalog=catalog,
         names=names,
@@ -209,6 +211,16 @@ def _require_read_whole(name: str, details: Mapping[str, str], properties: str) 
         raise unsupported(
             f"Hive skips lines of '{name}' ({skipped[0]}), and Spark reads them as rows: convert "
             "its directory with the option paths (of CSV, with header), or copy it with Hive"
+        )
+
+
+def _require_no_skipped_files(name: str, details: Mapping[str, str]) -> None:
+    """Raise UnsupportedOperation (0) for tables of which Spark skips files that it cannot read."""
+    skipped = _SKIPPED_FILES.search(details.get("Storage Properties", "").lower())
+    if skipped:
+        raise unsupported(
+            f"Spark leaves out rows of '{name}' without an error ({skipped[0]}): remove this "
+            "option from the table, or convert its directory with the option paths"
         )
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from lance_bridge.errors import unsupported
+from lance_bridge.errors import invalid, unsupported
 
 from . import files
 
@@ -18,6 +18,16 @@ _TABLES = (
 """Names in the directory of a table, with the table's format and advice."""
 _DATA = "data"
 """Iceberg's directory of files with rows."""
+_SKIPPING_OPTIONS = ("ignoremissingfiles", "ignorecorruptfiles")
+
+
+def check_read_options(read_options: Mapping[str, str]) -> None:
+    """Raise InvalidInput (13) for options with which Spark reads other rows than the plan says."""
+    for key, value in read_options.items():
+        if key.lower() in _SKIPPING_OPTIONS and value.lower() == "true":
+            raise invalid(
+                f"With the option {key}, Spark leaves rows out without an error: remove it"
+            )
 
 
 def require_plain_files(spark: Any, path: str, format: str) -> None:

@@ -242,7 +242,7 @@ def at_path(spark: Any, path: str, format: str, read_options: Mapping[str, str])
 
     Raises:
         TableNotFoundError: (4)
-        InvalidInputError: (13) the format is unknown, or Spark cannot read it.
+        InvalidInputError: (13) the format or an option is not supported, or Spark cannot read it.
         UnsupportedOperationError: (0) the session lacks the package for the format; or the files
             are those of a table in another format.
     """
@@ -256,6 +256,7 @@ def at_path(spark: Any, path: str, format: str, read_options: Mapping[str, str])
         )
     table = SourceTable(names=(path,), format=format, location=path,
                         read_options=dict(read_options))  # fmt: skip
+    paths.check_read_options(read_options)
     if not table.has_snapshots:
         paths.require_plain_files(spark, path, format)
     return with_schema(spark, pin_snapshot(spark, table))

@@ -6,14 +6,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from migrate.sparking import Scene
+from migrate.building import Run
+from migrate.increments import only_item, plan_next
+from migrate.sparking import Scene, failed
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(300)]
+
+HEADER = {"header": "true", "inferSchema": "true"}
 
 
 def write(file: Path, *lines: str) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("".join(f"{line}\n" for line in lines))
+
+
+def plan_csv(run: Run, scene: Scene, path: Path, **options: Any) -> Any:
+    """Plan one directory of CSV, and return its item."""
+    read_options = {**HEADER, **options.pop("read_options", {})}
+    source = {"path": str(path), "format": "csv", "table": "t", "read_options": read_options}
+    plan = run.plan(paths=[source], namespace=[scene.target], **options)
+    return plan.items[-1]
 
 
 def blocked(item: Any) -> str:
@@ -51,3 +63,22 @@ def test_directories_of_other_formats_are_not_read_as_plain_files(scene: Scene) 
     assert "Hudi" in texts["pattern"]
     assert "Iceberg" in texts["iceberg"]
     assert "Iceberg" in texts["files"]
+
+
+def test_files_beside_partition_directories_are_blocked(scene: Scene) -> None:
+    place = scene.directory / "events"
+    write(place / "day=2024-01-01" / "new.csv", "id", "1")
+    write(place / "old.csv", "id", "2")
+    with scene.run("convert") as run:
+        text = blocked(plan_csv(run, scene, place))
+        assert f"{place}/old.csv" in text
+        assert "pathGlobFilter" in text
+        for options in ({"pathGlobFilter": "new*"}, {"recursiveFileLookup": "true"}):
+            assert plan_csv(run, scene, place, read_options=options).blockers == []
+        (place / "old.csv").rename(place / "_old.csv")
+        item = plan_csv(run, scene, place)
+        assert (item.rows, item.problems) == (1, ())
+        assert failed(run.execute()) == []
+        (place / "_old.csv").rename(place / "late.csv")
+        item = only_item(plan_next(run, by="column", column="id"))
+        assert f"{place}/late.csv" in blocked(item)

@@ -27,7 +27,7 @@ from ..levels import Level
 from ..migration import MigrationType, Step, Survey, Work
 from ..plan import Address, Item, Problem, blocker, warning
 from ..record import ItemState, Record
-from ..spark import changes, checksums, completeness, listing, schema
+from ..spark import changes, checksums, completeness, listing, paths, schema
 from ..spark.changes import ChangeRange, RangeSize
 from ..spark.session import become_active, session_at, spark_errors
 from ..spark.sources import SourceTable
@@ -161,7 +161,8 @@ def _plan_table(
     dataset = table.open()
     version = int(dataset.version)
     target = read_back(spark, address_in(endpoints.target, item.target), version)
-    source = schema.as_target(now.read(spark), tracked.casts, tracked.renames)
+    read = now.read(spark)
+    source = schema.as_target(read, tracked.casts, tracked.renames)
     partitions = schema.renamed(now.partitions, tracked.renames)
     by_name = now.model_copy(update={"partitions": tuple(partitions)})
     found, problems = _find_range(options, tracked.source, source, target, by_name)
@@ -176,6 +177,7 @@ def _plan_table(
     )
     fingerprint = _fingerprint(now, table, version)
     item = item.model_copy(update={"facts": facts.to_json(), "fingerprint": fingerprint})
+    problems += paths.problems_of(spark, now, read)
     problems += _target_problems(tables, item, dataset, tracked.version)
     return _count(spark, options, item.with_problems(*problems), found, target)
 

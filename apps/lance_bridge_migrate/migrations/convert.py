@@ -29,7 +29,7 @@ from ..migration import MigrationType, Step, Survey, Work
 from ..namespaces import namespace_steps
 from ..plan import Address, Item, ItemType, Problem, blocker, blockers_in, warning
 from ..run_session import FailureLimit
-from ..spark import checksums, completeness, footers, listing, schema, sources
+from ..spark import checksums, completeness, footers, listing, paths, schema, sources
 from ..spark.footers import Footers
 from ..spark.session import become_active, session_at, spark_errors
 from ..spark.sources import SourceTable
@@ -188,6 +188,7 @@ def _candidate(
     rows, vectors, problems = _count(frame, source, options, found_footers if is_whole else None)
     inventory = completeness.take_inventory(spark, source)
     problems += unread
+    problems += paths.problems_of(spark, source, read)
     problems += schema.problems_of(frame.schema, vectors, options.data_storage_version)
     problems += completeness.problems_of(
         spark, frame, inventory, rows, ignore_statistics=options.ignore_statistics

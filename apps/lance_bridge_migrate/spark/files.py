@@ -89,6 +89,15 @@ def has_match(spark: Any, directory: str, pattern: str) -> bool:
     return bool(_matches(spark, directory, pattern))
 
 
+def first_name(spark: Any, directory: str, pattern: str, *, is_directory: bool) -> str | None:
+    """Return the first name of a directory, or of a file, in a directory, without hidden ones."""
+    for each in _matches(spark, directory, pattern):
+        name = str(each.getPath().getName())
+        if each.isDirectory() == is_directory and not _HIDDEN.match(name):
+            return name
+    return None
+
+
 def _matches(spark: Any, directory: str, pattern: str) -> Any:
     """Return the statuses of the paths that match a glob pattern in a directory."""
     with _file_system(spark, directory, f"{directory} cannot be read") as (system, path):

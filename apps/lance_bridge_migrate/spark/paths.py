@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from pyspark.sql import DataFrame
 
 from lance_bridge.errors import invalid, unsupported
 
+from ..plan import Problem, blocker
 from . import files
+
+if TYPE_CHECKING:
+    from .sources import SourceTable
 
 _TABLES = (
     ("_delta_log", "Delta", "Give the format delta (--format delta)"),
@@ -53,3 +60,40 @@ def _possible_tables(path: str) -> Iterator[str]:
     is_inside = "=" in name or name == _DATA or files.is_pattern(name)
     if is_inside and not parent.rstrip("/").endswith(":") and parent:
         yield from _possible_tables(parent)
+
+
+def problems_of(spark: Any, table: SourceTable, frame: DataFrame) -> list[Problem]:
+    """Return blockers for a path without snapshots whose partitions Spark would misread.
+
+    Args:
+        frame: The rows as Spark reads them.
+    """
+    if table.catalog or table.has_snapshots:
+        return []
+    options = {key.lower(): value for key, value in table.read_options.items()}
+    if options.get("recursivefilelookup", "").lower() == "true":  # it has no partitions
+        return []
+    return list(_files_beside_partitions(spark, table.location, options, frame.columns))
+
+
+def _files_beside_partitions(
+    spark: Any, path: str, options: Mapping[str, str], columns: Sequence[str]
+) -> Iterator[Problem]:
+    """Yield a blocker for files beside partition directories, which Spark leaves out."""
+    if getattr(spark, "_jvm", None) is None or files.is_pattern(path):
+        return
+    partition = files.first_name(spark, path, "*=*", is_directory=True)
+    if partition is None or _column_of(partition) not in {each.lower() for each in columns}:
+        return
+    pattern = options.get("pathglobfilter", "*")
+    name = files.first_name(spark, path, pattern, is_directory=False)
+    if name is not None:
+        yield blocker(
+            "Spark leaves out files beside partition directories, such as "
+            f"{path.rstrip('/')}/{name} beside {partition}: move them into partitions or "
+            "elsewhere, or exclude them with the read option pathGlobFilter"
+        )
+
+
+def _column_of(directory: str) -> str:
+    return unquote(directory.partition("=")[0]).lower()

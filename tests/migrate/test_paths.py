@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from migrate.building import Run
 from migrate.increments import only_item, plan_next
-from migrate.sparking import Scene, failed
+from migrate.sparking import Scene, failed, rows_of
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -82,3 +82,23 @@ def test_files_beside_partition_directories_are_blocked(scene: Scene) -> None:
         (place / "_old.csv").rename(place / "late.csv")
         item = only_item(plan_next(run, by="column", column="id"))
         assert f"{place}/late.csv" in blocked(item)
+
+
+def test_texts_of_partition_directories_that_spark_would_change_are_blocked(scene: Scene) -> None:
+    place, key = scene.directory / "shops", "spark.sql.sources.partitionColumnTypeInference.enabled"
+    for name in ("01234", "98765", "__HIVE_DEFAULT_PARTITION__"):
+        write(place / "day=2024-01-01" / f"zip={name}" / "a.csv", "id", "1")
+    with scene.run("convert") as run:
+        for casts in ({}, {"zip": "string"}):
+            item = plan_csv(run, scene, place, casts=casts)
+            assert f"'zip=01234' would become 1234: set {key}=false" in blocked(item)
+            assert item.blockers[0].column == "zip"
+        assert plan_csv(run, scene, place, casts={"zip": "int"}).problems == ()
+        scene.spark.conf.set(key, "false")
+        try:
+            assert plan_csv(run, scene, place).problems == ()
+            assert failed(run.execute(verify="checksums")) == []
+        finally:
+            scene.spark.conf.unset(key)
+    found = {row["zip"] for row in rows_of(scene.dataset("t").to_table())}
+    assert found == {"01234", "98765", None}

@@ -177,7 +177,7 @@ def _plan_table(
     )
     fingerprint = _fingerprint(now, table, version)
     item = item.model_copy(update={"facts": facts.to_json(), "fingerprint": fingerprint})
-    problems += paths.problems_of(spark, now, read)
+    problems += paths.problems_of(spark, now, read, tracked.casts)
     problems += _target_problems(tables, item, dataset, tracked.version)
     return _count(spark, options, item.with_problems(*problems), found, target)
 

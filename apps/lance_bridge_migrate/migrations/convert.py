@@ -188,7 +188,7 @@ def _candidate(
     rows, vectors, problems = _count(frame, source, options, found_footers if is_whole else None)
     inventory = completeness.take_inventory(spark, source)
     problems += unread
-    problems += paths.problems_of(spark, source, read)
+    problems += paths.problems_of(spark, source, read, options.casts)
     problems += schema.problems_of(frame.schema, vectors, options.data_storage_version)
     problems += completeness.problems_of(
         spark, frame, inventory, rows, ignore_statistics=options.ignore_statistics

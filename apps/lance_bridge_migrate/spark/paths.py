@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, StringType, StructField
 
 from lance_bridge.errors import invalid, unsupported
 
 from ..plan import Problem, blocker
 from . import files
+from .session import spark_errors
 
 if TYPE_CHECKING:
     from .sources import SourceTable
@@ -26,6 +30,9 @@ _TABLES = (
 _DATA = "data"
 """Iceberg's directory of files with rows."""
 _SKIPPING_OPTIONS = ("ignoremissingfiles", "ignorecorruptfiles")
+_INFERENCE = "spark.sql.sources.partitionColumnTypeInference.enabled"
+_NULL = "__HIVE_DEFAULT_PARTITION__"
+_TEXTS = ("string", "char", "varchar")
 
 
 def check_read_options(read_options: Mapping[str, str]) -> None:
@@ -62,18 +69,21 @@ def _possible_tables(path: str) -> Iterator[str]:
         yield from _possible_tables(parent)
 
 
-def problems_of(spark: Any, table: SourceTable, frame: DataFrame) -> list[Problem]:
+def problems_of(
+    spark: Any, table: SourceTable, frame: DataFrame, casts: Mapping[str, str]
+) -> list[Problem]:
     """Return blockers for a path without snapshots whose partitions Spark would misread.
 
     Args:
-        frame: The rows as Spark reads them.
+        frame: The rows as Spark reads them, without the casts.
     """
     if table.catalog or table.has_snapshots:
         return []
     options = {key.lower(): value for key, value in table.read_options.items()}
     if options.get("recursivefilelookup", "").lower() == "true":  # it has no partitions
         return []
-    return list(_files_beside_partitions(spark, table.location, options, frame.columns))
+    found = [*_files_beside_partitions(spark, table.location, options, frame.columns)]
+    return [*found, *_changed_values(spark, table.location, options, frame, casts)]
 
 
 def _files_beside_partitions(
@@ -93,6 +103,66 @@ def _files_beside_partitions(
             f"{path.rstrip('/')}/{name} beside {partition}: move them into partitions or "
             "elsewhere, or exclude them with the read option pathGlobFilter"
         )
+
+
+def _changed_values(
+    spark: Any,
+    path: str,
+    options: Mapping[str, str],
+    frame: DataFrame,
+    casts: Mapping[str, str],
+) -> Iterator[Problem]:
+    """Yield a blocker for each partition column of which Spark changes a value, as 01 to 1.
+
+    Columns with a cast to a type other than text are meant to change.
+    """
+    meant = {name.lower() for name, to in casts.items() if not to.lower().startswith(_TEXTS)}
+    fields = {each.name.lower(): each for each in frame.schema.fields}
+    typed = [n for n, f in fields.items() if n not in meant and not _is_text(f.dataType)]
+    if not typed:
+        return
+    with spark_errors(f"The partitions of '{path}' cannot be listed"):
+        values = _partition_values(frame.inputFiles(), options.get("basepath", path))
+        for name in typed:
+            changed = _first_changed(spark, values.get(name, ()), fields[name].dataType)
+            if changed is not None:
+                yield _changed_value(fields[name], *changed)
+
+
+def _is_text(data_type: DataType) -> bool:
+    return isinstance(data_type, StringType)
+
+
+def _changed_value(field: StructField, text: str, value: str | None) -> Problem:
+    name, type_name = field.name, field.dataType.simpleString()
+    return blocker(
+        f"'{name}={text}' would become {value}: set {_INFERENCE}=false in the session to keep the "
+        f"texts; or, to convert them to {type_name}, give the option casts "
+        f"(--cast {name}={type_name})",
+        name,
+    )
+
+
+def _partition_values(uris: Iterable[str], base: str) -> dict[str, set[str]]:
+    """Return the texts in the names of partition directories, by column in lower case."""
+    names = PurePosixPath(urlsplit(base).path).parts
+    depth = next((n for n, name in enumerate(names) if files.is_pattern(name)), len(names))
+    found: dict[str, set[str]] = {}
+    for uri in uris:
+        for name in unquote(urlsplit(uri).path).split("/")[depth:-1]:
+            text = unquote(name.partition("=")[2])
+            if text and text != _NULL:
+                found.setdefault(_column_of(name), set()).add(text)
+    return found
+
+
+def _first_changed(spark: Any, texts: Collection[str], data_type: DataType) -> Any:
+    """Return a text with its text as a value of a type, if that is different; else None."""
+    if not texts:
+        return None
+    frame = spark.createDataFrame([(text,) for text in sorted(texts)], "before string")
+    value = F.col("before").try_cast(data_type).cast("string").alias("after")
+    return frame.select("before", value).where("NOT before <=> after").first()
 
 
 def _column_of(directory: str) -> str:

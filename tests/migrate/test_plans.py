@@ -40,6 +40,19 @@ def test_a_plan_asks_the_metastore_for_each_table_once(hive: Place, tmp_path: Pa
     assert sum(calls.values()) <= TABLES + 60, calls
 
 
+def test_the_zone_of_the_session_is_in_the_plan(scene: Scene) -> None:
+    database, key = scene.database(), "spark.sql.session.timeZone"
+    scene.spark.sql(f"CREATE TABLE {database}.t USING parquet AS SELECT 1 AS id")
+    before = scene.spark.conf.get(key)
+    scene.spark.conf.unset(key)
+    try:
+        zone = scene.spark.conf.get(key)
+        with scene.converting(database) as run:
+            assert run.migration.plan().source.properties[key] == zone
+    finally:
+        scene.spark.conf.set(key, before)
+
+
 def test_types_of_later_files_are_in_the_plan(scene: Scene) -> None:
     database, raw = scene.database(), scene.directory / "raw"
     for form in ("parquet", "orc"):

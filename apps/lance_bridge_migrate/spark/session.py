@@ -35,6 +35,7 @@ _NEVER_KEPT = "extraJavaOptions"
 """The suffix of settings with Java options, any of which may be secret."""
 _PACKAGES = ("pandas", "pyarrow")
 """Packages that PySpark needs to run Python functions, but does not install."""
+_TIME_ZONE = "spark.sql.session.timeZone"
 _MASTER, _REMOTE = "spark.master", "spark.remote"
 _URIS = "spark.hadoop.hive.metastore.uris"
 _CANCELLED = "[SPARK_JOB_CANCELLED]"
@@ -47,6 +48,8 @@ _NOT_FOUND = ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND", "PATH_NOT_FOUND")
 def address_of_session(spark: SparkSession) -> Address:
     """Return the address of a session: the settings to recreate it, without secrets."""
     settings: dict[str, str] = dict(spark.conf.getAll)
+    # Its default is the zone of the process, which may be another one in a later run.
+    settings[_TIME_ZONE] = str(spark.conf.get(_TIME_ZONE))
     if _REMOTE in settings:
         # The parameters after the address may contain a token.
         settings[_REMOTE] = settings[_REMOTE].partition(";")[0]

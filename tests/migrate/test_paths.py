@@ -6,9 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lance_namespace.errors import InvalidInputError
 from migrate.building import Run
 from migrate.increments import only_item, plan_next
 from migrate.sparking import Scene, failed, rows_of
+
+from lance_bridge_migrate.spark import sources
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -102,3 +105,20 @@ def test_texts_of_partition_directories_that_spark_would_change_are_blocked(scen
             scene.spark.conf.unset(key)
     found = {row["zip"] for row in rows_of(scene.dataset("t").to_table())}
     assert found == {"01234", "98765", None}
+
+
+@pytest.mark.parametrize(
+    ("format", "option"),
+    [
+        ("delta", "versionAsOf"),
+        ("delta", "TIMESTAMPASOF"),
+        ("delta", "readChangeFeed"),
+        ("iceberg", "snapshot-id"),
+        ("iceberg", "as-of-timestamp"),
+        ("iceberg", "branch"),
+        ("iceberg", "tag"),
+    ],
+)
+def test_options_that_select_a_snapshot_are_refused(format: str, option: str) -> None:
+    with pytest.raises(InvalidInputError, match=f"{option}.*latest snapshot"):
+        sources.at_path(None, "/data/t", format, {option: "3"})

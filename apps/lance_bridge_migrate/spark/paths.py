@@ -30,14 +30,25 @@ _TABLES = (
 _DATA = "data"
 """Iceberg's directory of files with rows."""
 _SKIPPING_OPTIONS = ("ignoremissingfiles", "ignorecorruptfiles")
+_SNAPSHOT_OPTIONS = ("versionasof", "timestampasof", "snapshot-id", "as-of-timestamp", "branch",
+                     "tag", "start-snapshot-id", "end-snapshot-id", "readchangefeed",
+                     "readchangedata")  # fmt: skip
+"""Options of Delta and Iceberg with which Spark reads other rows than those of the latest
+snapshot."""
 _INFERENCE = "spark.sql.sources.partitionColumnTypeInference.enabled"
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 _TEXTS = ("string", "char", "varchar")
 
 
-def check_read_options(read_options: Mapping[str, str]) -> None:
+def check_read_options(read_options: Mapping[str, str], *, has_snapshots: bool) -> None:
     """Raise InvalidInput (13) for options with which Spark reads other rows than the plan says."""
     for key, value in read_options.items():
+        if has_snapshots and key.lower() in _SNAPSHOT_OPTIONS:
+            raise invalid(
+                f"The option {key} is not supported: a conversion reads the latest snapshot, or "
+                "version, at the time of the plan. Remove the option; or convert a table with the "
+                "rows that it selects"
+            )
         if key.lower() in _SKIPPING_OPTIONS and value.lower() == "true":
             raise invalid(
                 f"With the option {key}, Spark leaves rows out without an error: remove it"

@@ -256,7 +256,7 @@ def at_path(spark: Any, path: str, format: str, read_options: Mapping[str, str])
         )
     table = SourceTable(names=(path,), format=format, location=path,
                         read_options=dict(read_options))  # fmt: skip
-    paths.check_read_options(read_options)
+    paths.check_read_options(read_options, has_snapshots=table.has_snapshots)
     if not table.has_snapshots:
         paths.require_plain_files(spark, path, format)
     return with_schema(spark, pin_snapshot(spark, table))

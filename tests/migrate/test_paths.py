@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -122,3 +123,18 @@ def test_texts_of_partition_directories_that_spark_would_change_are_blocked(scen
 def test_options_that_select_a_snapshot_are_refused(format: str, option: str) -> None:
     with pytest.raises(InvalidInputError, match=f"{option}.*latest snapshot"):
         sources.at_path(None, "/data/t", format, {option: "3"})
+
+
+def test_csv_files_with_other_headers_are_blocked(scene: Scene) -> None:
+    place = scene.directory / "people"
+    write(place / "a.csv", "first,last", "Ada,Lovelace")
+    write(place / "b.csv", "last,first", "Turing,Alan")
+    with scene.run("convert") as run:
+        for options in ({"count_rows": True}, {"count_rows": False}):
+            assert "enforceSchema" in blocked(plan_csv(run, scene, place, **options))
+        given: Mapping[str, str] = {"enforceSchema": "true"}
+        assert plan_csv(run, scene, place, read_options=given).rows == 2
+        write(place / "b.csv", "first,last", "Alan,Turing")
+        assert plan_csv(run, scene, place).problems == ()
+        assert failed(run.execute(verify="checksums")) == []
+    assert scene.dataset("t").count_rows() == 2

@@ -42,6 +42,7 @@ _CANCELLED = "[SPARK_JOB_CANCELLED]"
 _FILES_GONE = ("[FAILED_READ_FILE.FILE_NOT_EXIST]", "[DELTA_FILE_NOT_FOUND",
                "org.apache.iceberg.exceptions.NotFoundException")  # fmt: skip
 _UNREADABLE = "[FAILED_READ_FILE"
+_OTHER_HEADER = ("CSV header does not conform", "Number of column in CSV header")
 _NOT_FOUND = ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND", "PATH_NOT_FOUND")
 
 
@@ -182,6 +183,12 @@ def _raise_for(error: PySparkException | Py4JError, what: str) -> NoReturn:
         raise ConcurrentModificationError(
             f"{what}: files that it reads were vacuumed, expired or overwritten. Plan again; "
             "or convert it again, if they are of the snapshot of the last increment"
+        ) from error
+    if any(sign in str(error) for sign in _OTHER_HEADER):
+        raise invalid(
+            f"{what}: the header of a CSV file has other columns ({_first_line(error)}). Move the "
+            "files of each header to a directory of their own; or give the read option "
+            "enforceSchema=true, with which Spark reads all columns by their position"
         ) from error
     if _UNREADABLE in str(error):
         raise invalid(f"{what}: {_first_line(error)}") from error

@@ -191,7 +191,10 @@ class SourceTable(Model):
             session_catalog(spark).refreshTable(table_identifier(spark, self.names))
 
     def _reader(self, spark: Any) -> Any:
-        reader = spark.read.format(self.format).options(**self.read_options)
+        reader = spark.read.format(self.format)
+        if self.format == "csv":  # by default, Spark reads the columns of all files by position
+            reader = reader.option("enforceSchema", "false")
+        reader = reader.options(**self.read_options)
         if self.columns and self.format in _INFERRED:
             reader = reader.schema(self.schema_read)
         if self.snapshot is not None:

@@ -269,19 +269,20 @@ def test_files_that_spark_leaves_out_are_reported(scene: Scene) -> None:
         shutil.copytree(raw / "parts" / "part=0", place)
         added = f"PARTITION (part = {number}) LOCATION '{place}'"
         spark.sql(f"ALTER TABLE {database}.parts ADD {added}")
+    _add_partition_elsewhere(scene, database)
     with scene.run("convert") as run:
         plan = run.plan(include=[f"{database}.*"], namespace=[scene.target])
         [only_union] = plan.blocked
         assert (only_union.source[-1], only_union.rows) == ("only_union", 0)
         assert "Spark reads none of them" in only_union.blockers[0].text
         rows = {item.source[-1]: item.rows for item in plan.to_do[1:]}
-        assert rows == {"whole": 4, "union": 4, "parts": 10, "union_parts": 4}
+        assert rows == {"whole": 4, "union": 4, "parts": 10, "union_parts": 4, "elsewhere": 2}
         warned = {
             item.source[-1]: "; ".join(each.text for each in item.problems)
             for item in plan.items
             if item.problems
         }
-        assert set(warned) == {"union", "only_union", "union_parts"}
+        assert set(warned) == {"union", "only_union", "union_parts", "elsewhere"}
         assert all("HIVE_UNION_SUBDIR_1/part-" in text for text in warned.values())
         paths: list[dict[str, Any]] = [
             {"path": str(raw / name), "format": "parquet", "table": name}
@@ -302,6 +303,18 @@ def test_files_that_spark_leaves_out_are_reported(scene: Scene) -> None:
             assert "types of its columns" in item.blockers[0].text
         finally:
             spark.conf.unset(key)
+
+
+def _add_partition_elsewhere(scene: Scene, database: str) -> None:
+    """Make a table whose one partition is outside its directory, and has a sub-directory."""
+    place = scene.directory / "elsewhere"
+    shutil.copytree(scene.directory / "raw" / "parts" / "part=0", place)
+    shutil.copytree(place, place / "HIVE_UNION_SUBDIR_1")
+    name = f"{database}.elsewhere"
+    scene.spark.sql(
+        f"CREATE TABLE {name} (id BIGINT) PARTITIONED BY (part BIGINT) STORED AS PARQUET"
+    )
+    scene.spark.sql(f"ALTER TABLE {name} ADD PARTITION (part = 0) LOCATION '{place}'")
 
 
 def test_values_that_are_hard_to_compare_are_the_same(scene: Scene) -> None:

@@ -182,11 +182,12 @@ def _candidate(
     read, found_footers = _read(spark, source)
     source = source.model_copy(update={"columns": read.schema.json()})
     frame = schema.as_target(read, options.casts, options.renames)
-    unread = sources.unread_problems(spark, source, frame)
+    inventory = completeness.take_inventory(spark, source)
+    directories = [each.path for each in inventory.directories]
+    unread = sources.unread_problems(spark, source, frame, directories)
     # Footers also count files below a partition that Spark lists but does not read.
     is_whole = found_footers is not None and found_footers.is_complete and not unread
     rows, vectors, problems = _count(frame, source, options, found_footers if is_whole else None)
-    inventory = completeness.take_inventory(spark, source)
     problems += unread
     problems += paths.problems_of(spark, source, read, options.casts)
     problems += schema.problems_of(frame.schema, vectors, options.data_storage_version)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import PurePosixPath
 from typing import Any
@@ -49,6 +50,7 @@ statements, the last for Iceberg's metadata tables."""
 _NOT_FOUND = re.compile(r"Failed to find the data source: (\w+)")
 _NO_SNAPSHOT = ("[DELTA_VERSION_NOT_FOUND]", "Cannot find snapshot with ID")
 _INFERRED = ("csv", "json")
+_THREADS = 16
 _UNKNOWN_SIZE = 2**60
 """Spark's default size without statistics is larger."""
 
@@ -318,16 +320,26 @@ def size_of(frame: DataFrame) -> int | None:
     return size if size < _UNKNOWN_SIZE else None
 
 
-def unread_problems(spark: Any, table: SourceTable, frame: DataFrame) -> list[Problem]:
-    """Return a warning if Spark ignores files in a table's directory that Hive may read.
+def unread_problems(
+    spark: Any, table: SourceTable, frame: DataFrame, directories: Iterable[str] = ()
+) -> list[Problem]:
+    """Return a warning if Spark ignores files in a table's directories that Hive may read.
 
     They are in sub-directories that are not partitions, such as those that Hive writes for UNION
     ALL. They are not detected through Spark Connect, which gives no access to file systems.
+
+    Args:
+        directories: The directories of the table or of its partitions.
     """
     is_of_files = table.format in FORMATS and not table.has_snapshots
     if not is_of_files or getattr(spark, "_jvm", None) is None:
         return []
     found = files.list_plain_subdirectories(spark, table.location, len(table.partitions))
+    below = table.location.rstrip("/") + "/"
+    outside = [each for each in directories if not f"{each}/".startswith(below)]
+    with ThreadPoolExecutor(_THREADS) as pool:
+        for each in pool.map(lambda path: files.list_plain_subdirectories(spark, path, 0), outside):
+            found += each
     if not found or _reads_whole_directory(table, frame):
         return []
     read = _directories_read(table, frame)

@@ -118,9 +118,12 @@ def test_a_panic_beside_another_commit_is_no_conflict(
         lance.write_dataset(misaligned_decimals(), "memory://")
 
     monkeypatch.setattr(lance.LanceDataset, method, overtaken)
-    call = {"delete": namespace.delete_from_table, "restore": namespace.restore_table}[method]
+    calls: dict[str, Any] = {
+        "delete": namespace.delete_from_table,
+        "restore": namespace.restore_table,
+    }
     with pytest.raises(InternalError, match=f"'{NAME}'.*panicked"):
-        call(operation)
+        calls[method](operation)
 
 
 def test_a_create_whose_rows_lance_refuses_leaves_no_entry(

@@ -90,7 +90,7 @@ def test_no_request_that_declines_needs_the_vendor(
     request: pytest.FixtureRequest,
     log: str,
     moto: MotoServer,
-    more: dict[str, bool],
+    more: dict[str, Any],
 ) -> None:
     def fail() -> None:
         raise errors.PermissionDeniedError("said so")

@@ -10,8 +10,9 @@ from typing import Any
 import httpx
 import pytest
 from lance_namespace.errors import ServiceUnavailableError
-from server.http_requests import ROWS, done, ipc, refused, send_rows
+from server.http_requests import ROWS, done, refused, send_rows
 
+from lance_bridge.testing.build import ipc
 from lance_bridge_server.authorization import AllowAll, Decision
 from lance_bridge_server.authorization.accesses import Names
 from lance_bridge_server.gateway import Gateway

@@ -19,11 +19,12 @@ import httpx
 import numpy as np
 import pyarrow as pa
 import pytest
-from server.http_requests import ROWS, done, ipc, refused, send_rows
+from server.http_requests import ROWS, done, refused, send_rows
 from server.serving import serving
 from server.sockets import chunk, dial, head, read_answer, require_refused, reset
 from servers.processes import wait_until
 
+from lance_bridge.testing.build import ipc
 from lance_bridge_server import streams
 from lance_bridge_server.app import create_app
 from lance_bridge_server.audit import open_audit_log

@@ -17,11 +17,12 @@ import pyarrow as pa
 import pytest
 from lance_namespace.errors import InvalidInputError
 from server.authenticated import serve
-from server.http_requests import ARROW, ROWS, done, ipc, refused, send_rows
+from server.http_requests import ARROW, ROWS, done, refused, send_rows
 from server.serving import serving
 from server.sockets import chunk, dial, head, read_answer, require_refused
 from servers.processes import memory, wait_until
 
+from lance_bridge.testing.build import ipc
 from lance_bridge_server import calls
 from lance_bridge_server import gateway as gateway_module
 from lance_bridge_server.app import create_app

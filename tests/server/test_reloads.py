@@ -75,7 +75,7 @@ def test_an_authorizer_that_raises_anything_ends_no_process(
 ) -> None:
     settings = {"workers": workers, "authorization": authorizer}
     with serve("--config", str(write("before", **settings))) as served:
-        wait_until(lambda: "Application startup complete" in served.printed())
+        wait_until(lambda: served.printed().count("Application startup complete") == workers)
         write("after", **settings)
         (tmp_path / "fail").touch()
         served.process.send_signal(signal.SIGHUP)

@@ -27,6 +27,7 @@ from servers.unity import OPEN_SOURCE_0_6, Bucket, UnityServer
 import lance_bridge
 from lance_bridge.namespace import LanceBridgeNamespace
 from lance_bridge.registry import implementation
+from lance_bridge.testing.build import ipc
 from lance_bridge_server.authentication.key_file import ApiKeyFile
 from lance_bridge_server.check import check
 from lance_bridge_server.configuration.settings import ServerSettings
@@ -34,7 +35,7 @@ from lance_bridge_server.operations import OPERATIONS
 from lance_bridge_server.secret_values import SECRETS
 
 from .authenticated import serve
-from .http_requests import ARROW, ROWS, done, ipc
+from .http_requests import ARROW, ROWS, done
 from .operation_requests import request_for
 
 pytestmark = pytest.mark.server

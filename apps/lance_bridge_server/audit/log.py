@@ -79,7 +79,7 @@ class _RotatedFile(_File, BaseRotatingHandler):
         """Close the stream; logging opens the file again for the next line."""
         if self.stream is not None:
             self.stream.close()
-        self.stream = None  # type: ignore[assignment]  # as logging does
+        self.stream = None
 
 
 class _SizedFile(_RotatedFile, RotatingFileHandler):

@@ -54,8 +54,8 @@ class Position:
 
     @classmethod
     def of(cls, offset: dict[str, Any]) -> Position:
-        numbers = (int(offset[key]) for key in ("version", "fragments", "snapshot"))
-        return cls(*numbers, entry=offset.get("entry"))
+        version, fragments = int(offset["version"]), int(offset["fragments"])
+        return cls(version, fragments, int(offset["snapshot"]), offset.get("entry"))
 
     def offset(self) -> dict[str, Any]:
         """Return the offset that Spark stores. Spark compares offsets by their JSON."""

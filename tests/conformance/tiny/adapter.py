@@ -168,7 +168,7 @@ class TinyCatalog(Catalog):
             path=(*namespace, row["name"]),
             location=row["location"],
             properties=dict(row["options"]),
-            kind=row["kind"],
+            entry_type=row["kind"],
             revision=row["etag"],
             identity=row["id"],
             is_external=row["kind"] == "EXTERNAL",

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import lance_namespace as api
 import pyarrow as pa
-
-from lance_bridge.testing.build import ipc
 
 from .memory_catalog import MemoryNamespace
 
@@ -25,7 +24,11 @@ def at(name: str) -> tuple[str, ...]:
 
 def stream(rows: int = 3) -> bytes:
     """Return an Arrow IPC stream of one column, ``a``."""
-    return ipc(pa.table({"a": list(range(rows))}))
+    table = pa.table({"a": list(range(rows))})
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
 
 
 def create(

@@ -13,7 +13,7 @@ from lance_namespace import errors
 from obstore.store import LocalStore
 
 from lance_bridge.catalog import TableRecord
-from lance_bridge.storage import manifests
+from lance_bridge.storage import table_files
 from lance_bridge.storage.lance_files import RESERVED_FILE
 from lance_bridge.storage.manifests import VersionDirectory
 from lance_bridge.storage.store import TableStorage
@@ -128,5 +128,5 @@ def test_a_directory_that_vanishes_before_it_is_listed_holds_no_version(
         return LocalStore(path)
 
     location.mkdir(parents=True)
-    monkeypatch.setattr(manifests, "LocalStore", open_removed)
+    monkeypatch.setattr(table_files, "LocalStore", open_removed)
     assert VersionDirectory(TableFiles(storage, str(location))).list() == []

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 
 import lance_bridge_migrate as migrations
-from lance_bridge.errors import LanceNamespaceError
 from lance_bridge_cli.common import OutputOption, exit_on_error
 from lance_bridge_cli.output import Output, message, print_result
 from lance_bridge_cli.rows import RowsOption, RowsOutput, print_list
@@ -75,6 +74,8 @@ def _summarize(kept: migrations.Migrations, id: str) -> tuple[tuple[str, str], d
 
     A migration that cannot be read does not hide the others: its error is printed.
     """
+    from lance_bridge.errors import LanceNamespaceError  # noqa: PLC0415 - takes long to import
+
     second = id[:_SECOND]
     try:
         record = kept.get(id).record()

@@ -81,17 +81,17 @@ class RestartCases(Cases):
     @needs("stop_server", "start_server")
     def test_threads_work_on_through_a_restart(self, ns: CaseNamespace) -> None:
         workers = [_Worker(ns, number) for number in range(THREADS)]
-        deadline = time.monotonic() + ns.target.restart_deadline
+        seconds = ns.target.restart_deadline
         with ThreadPoolExecutor(THREADS) as pool:
-            futures = [pool.submit(worker.run, deadline) for worker in workers]
+            futures = [pool.submit(worker.run) for worker in workers]
             try:
-                _wait_until(lambda: all(w.done >= 5 for w in workers), futures, deadline)
-            finally:
+                _wait_until(lambda: all(w.done >= 5 for w in workers), futures, seconds)
                 ns.target.stop_server()
                 ns.target.start_server()
-            for worker in workers:
-                worker.restarted.set()
-            _, hanging = wait(futures, timeout=max(1.0, deadline + 30 - time.monotonic()))
+            finally:
+                for worker in workers:
+                    worker.end_within(seconds)
+            _, hanging = wait(futures, timeout=seconds + 30)
             assert not hanging, f"{len(hanging)} threads hang"
         for future in futures:
             future.result()
@@ -109,22 +109,29 @@ class _Worker:
     def __init__(self, ns: CaseNamespace, number: int) -> None:
         self.ns = ns
         self.table_id = ns.table(f"t{number}")
-        self.restarted = threading.Event()
         self.done = 0
+        self._restarted = threading.Event()
+        self._deadline = 0.0
+        """When the thread ends, by the monotonic clock, if the server has restarted."""
         self.wrong: list[str] = []
         self._known = True
         self._location: str | None = None
 
-    def run(self, deadline: float) -> None:
+    def end_within(self, seconds: float) -> None:
+        """End the thread within a time from now: the server has restarted."""
+        self._deadline = time.monotonic() + seconds
+        self._restarted.set()
+
+    def run(self) -> None:
         """Work until the restart is over and enough was done, with successful calls after it."""
         good_since = 0
         turn = 0
-        while time.monotonic() < deadline:
-            if self.restarted.is_set() and good_since >= 8 and self.done >= OPERATIONS:
+        while not self._restarted.is_set() or time.monotonic() < self._deadline:
+            if self._restarted.is_set() and good_since >= 8 and self.done >= OPERATIONS:
                 return
             succeeded = self._step(turn)
             turn += succeeded
-            good_since += succeeded and self.restarted.is_set()
+            good_since += succeeded and self._restarted.is_set()
             self.done += 1
         self.wrong.append("no success after the restart before the deadline")
 
@@ -190,9 +197,8 @@ def _error(call: Callable[[], object]) -> LanceNamespaceError | None:
     return None
 
 
-def _wait_until(
-    condition: Callable[[], bool], futures: list[Future[None]], deadline: float
-) -> None:
+def _wait_until(condition: Callable[[], bool], futures: list[Future[None]], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "the threads made no progress before the restart"
         wait(futures, timeout=0.01)

@@ -36,7 +36,7 @@ FOREIGN_COMMITS = "managed.foreign_commits"
 """Property of a managed table: how versions that bypassed the catalog are handled."""
 
 UNREADABLE = "unreadable"
-"""`TableRecord.kind` of an entry that exists but cannot be read."""
+"""`TableRecord.entry_type` of an entry that exists but cannot be read."""
 
 
 class ForeignCommits(str, Enum):

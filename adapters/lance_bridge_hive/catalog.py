@@ -410,13 +410,10 @@ class HiveCatalog(SharedLocations):
         if records is None:
             return
         with suppress(LanceNamespaceError):  # the records stay
-            try:
-                self.load_table(record.path)
-            except TableNotFoundError:
-                others = (
-                    each for path in innermost_namespaces(self) for each in self.scan_tables(path)
-                )
-                if all(
-                    each.is_readable and each.properties.get(RECORDS) != records for each in others
-                ):
-                    self._records.drop(record.path, records)
+            if self._has_table(record):
+                return
+            others = (
+                each for path in innermost_namespaces(self) for each in self.scan_tables(path)
+            )
+            if all(each.is_readable and each.properties.get(RECORDS) != records for each in others):
+                self._records.drop(record.path, records)

@@ -33,10 +33,11 @@ _EXPRESSIONS = {
 
 _CALL = re.compile(rf"\b({'|'.join(REFUSED)})[`\"]?\s*(?:\(|--|/\*)", re.IGNORECASE)
 """A call. A comment may precede its bracket."""
-_CAST = re.compile(r"\b(arrow_cast|arrow_try_cast)[`\"]?\s*(?:\(|--|/\*)", re.IGNORECASE)
+_CASTS = "arrow_cast|arrow_try_cast"
+_CAST = re.compile(rf"\b({_CASTS})[`\"]?\s*(?:\(|--|/\*)", re.IGNORECASE)
 _TOKEN = re.compile(
     r"(?P<type>,\s*'(?P<name>[^']*)'\s*\))|'[^']*'"
-    r"|(?P<cast>\b(?:arrow_cast|arrow_try_cast)\s*\()|(?P<open>\()|(?P<close>\))",
+    rf"|(?P<cast>\b(?:{_CASTS})\s*\()|(?P<open>\()|(?P<close>\))",
     re.IGNORECASE,
 )
 """What brackets and their contents are: a last argument that is a string literal with the end of

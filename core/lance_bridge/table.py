@@ -383,7 +383,9 @@ def transaction_id(dataset: lance.LanceDataset, table: Table) -> str | None:
     except LANCE_ERRORS as error:
         logger.warning(
             "The transaction of version %s of table '%s' could not be read: %s",
-            dataset.version, table.name, first_line(error),
-        )  # fmt: skip
+            dataset.version,
+            table.name,
+            first_line(error),
+        )
         return None
     return (str(transaction.uuid) or None) if transaction is not None else None

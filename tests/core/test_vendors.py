@@ -7,6 +7,7 @@ import json
 import pickle
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -391,40 +392,40 @@ def test_a_failure_reaches_all_that_waited_for_it(vending: MemoryNamespace, log:
         assert all(isinstance(each.exception(10), errors.ThrottlingError) for each in answers)
 
 
-def test_an_interrupt_is_raised_in_its_own_thread_only() -> None:
-    cache, started, gate = CredentialCache(), threading.Event(), threading.Event()
+def errors_of_two(
+    cache: CredentialCache, end: Callable[[], dict[str, str]]
+) -> tuple[BaseException | None, BaseException | None]:
+    """Return the errors of a request to a vendor, and of what waits for it."""
+    started, gate = threading.Event(), threading.Event()
 
     def vend() -> dict[str, str]:
         started.set()
         gate.wait(10)
-        raise KeyboardInterrupt
+        return end()
 
     with ThreadPoolExecutor(2) as threads:
         asking = threads.submit(cache.get, "table", vend, most_seconds=60)
         assert started.wait(10)
         request = cache._requests["table"]
         gate.set()
-        assert isinstance(asking.exception(10), KeyboardInterrupt)
-        found = request.exception(10)
+        return asking.exception(10), request.exception(10)
+
+
+def test_an_interrupt_is_raised_in_its_own_thread_only() -> None:
+    def end() -> dict[str, str]:
+        raise KeyboardInterrupt
+
+    own, found = errors_of_two(CredentialCache(), end)
+    assert isinstance(own, KeyboardInterrupt)
     assert isinstance(found, errors.ServiceUnavailableError)
     assert "interrupted" in str(found)
 
 
 def test_options_whose_expiry_is_no_number_reach_all_that_waited_for_them() -> None:
-    cache, started, gate = CredentialCache(), threading.Event(), threading.Event()
-
-    def vend() -> dict[str, str]:
-        started.set()
-        gate.wait(10)
-        return {EXPIRES_AT: "tomorrow"}
-
-    with ThreadPoolExecutor(2) as threads:
-        asking = threads.submit(cache.get, "table", vend, most_seconds=60)
-        assert started.wait(10)
-        request = cache._requests["table"]
-        gate.set()
-        assert isinstance(asking.exception(10), ValueError)
-        assert isinstance(request.exception(10), ValueError)
+    cache = CredentialCache()
+    own, found = errors_of_two(cache, lambda: {EXPIRES_AT: "tomorrow"})
+    assert isinstance(own, ValueError)
+    assert isinstance(found, ValueError)
     good = {EXPIRES_AT: str(int((time.time() + 60) * 1000))}
     assert cache.get("table", lambda: good, most_seconds=60) == good
 

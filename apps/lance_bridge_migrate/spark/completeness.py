@@ -42,12 +42,11 @@ _NAMES = 3
 """The maximum number of directories in a message."""
 _MAX_LISTED = 20
 """The maximum number of directories whose files are compared with the statistics by time."""
-_SKIPPING_SETTINGS = (
-    "spark.sql.files.ignoreMissingFiles",
-    "spark.sql.files.ignoreCorruptFiles",
-    "spark.files.ignoreMissingFiles",
-    "spark.files.ignoreCorruptFiles",
-)
+_SKIPPING_SETTINGS = [
+    f"{prefix}.{name}"
+    for prefix in ("spark.sql.files", "spark.files")
+    for name in files.SKIPPING_OPTIONS
+]
 """Settings with which Spark omits rows without an error; the last two are for Hive's readers."""
 
 

@@ -21,6 +21,8 @@ from .session import java_class, spark_errors
 
 _ABSOLUTE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:/")
 _GLOB_CHARACTERS = re.compile(r"[*?{}\[\]\\]")
+SKIPPING_OPTIONS = ("ignoreMissingFiles", "ignoreCorruptFiles")
+"""Options of tables and of readers with which Spark omits rows without an error."""
 _HIDDEN = re.compile(r"\.|_(?!.*=)")
 """Names that Spark ignores by convention."""
 

@@ -16,6 +16,7 @@ from lance_bridge.errors import display, unsupported
 from lance_bridge.names import parts_of, quoted
 
 from ..selection import Selection, may_match
+from .files import SKIPPING_OPTIONS
 from .session import spark_errors
 from .sources import (
     DELTA,
@@ -44,7 +45,7 @@ _HUDI = ("hoodie", "hudi")
 """Substrings of the names of Hudi's input formats."""
 _TRANSACTIONAL = re.compile(r"\btransactional=true\b")
 _LAST_CHANGE = re.compile(r"\btransient_lastDdlTime=(\d+)")
-_SKIPPED_FILES = re.compile(r"\bignore(?:missing|corrupt)files=true\b")
+_SKIPPED_FILES = re.compile(rf"\b(?:{'|'.join(SKIPPING_OPTIONS).lower()})=true\b")
 _SKIPPED_LINES = re.compile(r"\bskip\.(?:header|footer)\.line\.count=(?!0+\b)[^,\]]*")
 
 

@@ -29,7 +29,7 @@ _TABLES = (
 """Names in the directory of a table, with the table's format and advice."""
 _DATA = "data"
 """Iceberg's directory of files with rows."""
-_SKIPPING_OPTIONS = ("ignoremissingfiles", "ignorecorruptfiles")
+_SKIPPING_OPTIONS = [name.lower() for name in files.SKIPPING_OPTIONS]
 _SNAPSHOT_OPTIONS = ("versionasof", "timestampasof", "snapshot-id", "as-of-timestamp", "branch",
                      "tag", "start-snapshot-id", "end-snapshot-id", "readchangefeed",
                      "readchangedata")  # fmt: skip

@@ -40,9 +40,8 @@ class AuditTrail:
     _written: int = 0
     """How many of these decisions have been written."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _has_begun: bool = False
-    _changed: list[list[str]] = field(default_factory=list)
-    """The objects of the change that has begun."""
+    _changed: list[list[str]] | None = None
+    """The objects of the change that has begun; None if none has."""
     _running: int = 0
     """How many changes run in threads."""
     _has_ended: bool = False
@@ -104,7 +103,6 @@ class AuditTrail:
             for line in self._decisions():
                 self.log.write_before_change(line)
             self._changed = [list(each.path) for each, _ in self._checked]
-            self._has_begun = True
 
     @contextmanager
     def recording_versions(self) -> Iterator[VersionChanges]:
@@ -152,7 +150,7 @@ class AuditTrail:
         result = {"code": self._code, "status": self._status, "duration_ms": duration}
         for line in self._decisions():
             self.log.write({**line, **result})
-        if not self._has_begun or self._has_result:
+        if self._changed is None or self._has_result:
             return
         event = "unknown" if self._running else "commit" if self._code is None else "failure"
         fields = {**self._common_fields(event), "ids": self._changed}
@@ -174,7 +172,7 @@ class AuditTrail:
         A decision counts as written when the generator is resumed after it.
         """
         common = self._common_fields("decision")
-        if not self._checked and not self._has_begun and not self._has_ended:
+        if not self._checked and self._changed is None and not self._has_ended:
             yield {**common, "decision": "none"}  # not authenticated, or malformed
         while self._written < len(self._checked):
             access, decision = self._checked[self._written]

@@ -11,10 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from lance_namespace.errors import (
-    InvalidTableStateError,
-    ServiceUnavailableError,
-)
+from lance_namespace.errors import InvalidTableStateError, ServiceUnavailableError
 from lance_namespace_urllib3_client.models import TableVersion
 
 from .. import locations

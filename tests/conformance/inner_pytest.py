@@ -20,6 +20,7 @@ def run_pytest(
     """Run tests without the configuration of the repository, and return the process."""
     command = [sys.executable, "-m", "pytest", *map(str, tests), "-c", os.devnull, "-q"]
     command += ["--rootdir", str(REPOSITORY), "--import-mode=importlib", "-p", "no:cacheprovider"]
+    command += ["--tier", "slow"]
     paths = [str(REPOSITORY / name) for name in ("core", "adapters", "apps", "tests")]
     return subprocess.run(
         [*command, *arguments],

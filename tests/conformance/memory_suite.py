@@ -22,6 +22,8 @@ from lance_bridge.catalog import Path as TablePath
 from lance_bridge.testing import ConformanceSuite, Features, RawEntry, Target
 from lance_bridge.testing.features import from_capabilities, inherited_operations
 
+pytestmark = pytest.mark.slow
+
 REPORT = "LANCE_BRIDGE_TEST_OPERATIONS"
 """Environment variable: the file to write the names of the operations to that were answered."""
 

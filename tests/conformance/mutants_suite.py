@@ -16,6 +16,8 @@ from .tiny.adapter import TinyCatalog
 from .tiny.mutants import all_mutants
 from .tiny.target import TinyTarget
 
+pytestmark = pytest.mark.slow
+
 CHOSEN = "LANCE_BRIDGE_TEST_MUTANTS"
 
 

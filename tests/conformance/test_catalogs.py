@@ -19,11 +19,6 @@ from .unity_target import DatabricksTarget, UnityTarget
 SMALL_PAGE = 10
 """Entries on a page, for servers with a configurable size of pages."""
 
-_RESPELLED = "the server spells plain local paths as URLs, and the adapter shows them so"
-OPEN_SOURCE_DEVIATIONS = {
-    "test_a_location_is_kept_or_refused[a%20b]": _RESPELLED,
-    "test_a_location_is_kept_or_refused[ä-漢]": _RESPELLED,
-}
 _TOO_LONG = (
     "the double takes no longer texts than the open-source server, and fails as that does; what "
     "Databricks takes is not known"
@@ -41,6 +36,7 @@ DATABRICKS_DEVIATIONS = {
 }
 
 
+@pytest.mark.quick
 class TestMemoryCatalog(CatalogSuite):
     """The double of core's own tests, which has three levels and no faults."""
 
@@ -50,7 +46,7 @@ class TestMemoryCatalog(CatalogSuite):
         return MemoryTarget(tmp_path_factory.mktemp("memory"))
 
 
-@pytest.mark.server
+@pytest.mark.smoke
 class TestGlueCatalog(CatalogSuite):
     """Entries are compared by their version; a rename is a copy."""
 
@@ -67,6 +63,7 @@ class TestGlueCatalog(CatalogSuite):
             yield target
 
 
+@pytest.mark.quick
 class TestUnityCatalog(CatalogSuite):
     """Entries never change."""
 
@@ -76,10 +73,10 @@ class TestUnityCatalog(CatalogSuite):
         with UnityServer(replace(OPEN_SOURCE_0_6, page_size=SMALL_PAGE)) as server:
             target = UnityTarget(server, str(tmp_path_factory.mktemp("data")))
             target.page_size = SMALL_PAGE
-            target.deviations = OPEN_SOURCE_DEVIATIONS
             yield target
 
 
+@pytest.mark.servers
 class TestDatabricksCatalog(CatalogSuite):
     """Entries change by SQL, which compares nothing."""
 

@@ -15,8 +15,8 @@ from lance_bridge.testing import (
     Target,
     inherited_operations,
 )
+from lance_bridge.testing.data_operations.every_operation import EveryOperationCases
 from lance_bridge.testing.stateful import StatefulCases
-from lance_bridge.testing.suite import DataOperationSuite
 
 from .directory_deviations import DEVIATIONS
 
@@ -61,20 +61,11 @@ def target(root: Path) -> DirectoryTarget:
     return DirectoryTarget(root)
 
 
-class TestDirectory(ServerSuite, RequestSuite):
-    """pylance's DirectoryNamespace, with its known deviations: entries and whole tables."""
-
-    @pytest.fixture(scope="class")
-    @classmethod
-    def target(cls, root: Path) -> DirectoryTarget:
-        """A deviation must name a case of this class: those of the other's cases are left out."""
-        target = DirectoryTarget(root)
-        target.deviations = {
-            case: why for case, why in DEVIATIONS.items() if hasattr(cls, case.split("[")[0])
-        }
-        return target
+@pytest.mark.quick
+class TestDirectory(ServerSuite, RequestSuite, EveryOperationCases):
+    """pylance's DirectoryNamespace, with its known deviations."""
 
 
 @pytest.mark.slow
-class TestDirectoryInFull(DataOperationSuite, StatefulCases):
-    """What happens inside of a table, and random sequences without the steps that deviate."""
+class TestDirectoryAtRandom(StatefulCases):
+    """Random sequences without the steps that deviate."""

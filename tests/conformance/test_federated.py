@@ -9,13 +9,13 @@ from servers.glue_server import SECRET_KEY, GlueServer
 from servers.http_proxy import HttpProxy
 from servers.metastores import Metastores
 
-from lance_bridge.testing import ConformanceSuite, EntrySuite, RequestSuite, ServerSuite, Target
+from lance_bridge.testing import EntrySuite, RequestSuite, Target
 
+from .combination_suite import CombinationSuite
 from .federated_target import FederatedTarget
 from .glue_target import GlueOnDiskTarget
 from .hive_target import hive_target
 
-pytestmark = pytest.mark.server
 RELEASE = "4.2"
 
 
@@ -36,8 +36,9 @@ def targets(
         }
 
 
-class OnHive:
-    """The metastore's tables."""
+@pytest.mark.servers
+class TestFederatedHive(EntrySuite, RequestSuite):
+    """The metastore's tables: what a federation could break."""
 
     @pytest.fixture(scope="class")
     @classmethod
@@ -45,18 +46,9 @@ class OnHive:
         return FederatedTarget("prod", targets)
 
 
-class TestFederatedHive(OnHive, EntrySuite, RequestSuite):
-    """What a federation could break."""
-
-
 @pytest.mark.slow
-class TestFederatedHiveInFull(OnHive, ConformanceSuite):
-    """Everything."""
-
-
-@pytest.mark.slow
-class TestFederatedGlue(ServerSuite, RequestSuite):
-    """What the server and the kind of catalog decide, on Glue."""
+class TestFederatedGlue(CombinationSuite):
+    """The same of Glue's, as far as the catalog decides it."""
 
     @pytest.fixture(scope="class")
     @classmethod

@@ -6,26 +6,24 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import lance_namespace as api
 import pytest
 from lance_namespace.errors import TableNotFoundError
-from server.serving import serving
-from server.ui.html_pages import HtmlPage
 from servers.glue_server import GlueServer
 from servers.http_proxy import HttpProxy
 from servers.metastores import Metastores
 from servers.unity import OPEN_SOURCE_0_6, UnityServer
 
 from lance_bridge.catalog import CatalogColumn
-from lance_bridge_server.app import create_app
-from lance_bridge_server.gateway import Gateway
 
 from .glue_target import GlueOnDiskTarget
 from .hive_target import hive_target
 from .unity_target import CATALOG, UnityTarget
 
-pytestmark = pytest.mark.server
+pytestmark = [
+    pytest.mark.servers,
+    pytest.mark.spec("docs/write-a-catalog.md#columns-for-display", "server.md#the-catalog-page"),
+]
 TYPES = {"hive": "int", "glue": "int", "unity": "integer"}
 
 
@@ -65,10 +63,3 @@ def test_columns_are_those_of_the_catalog(
     assert list(namespace.catalog.load_columns(tuple(path))) == [CatalogColumn("id", type_)]
     with pytest.raises(TableNotFoundError):
         namespace.catalog.load_columns((*path[:-1], "absent"))
-
-
-def test_the_catalog_page_shows_them(namespace: Any, path: list[str]) -> None:
-    with serving(create_app(Gateway(namespace))) as url:
-        page = HtmlPage.of(httpx.get(f"{url}/ui/other/{'/'.join(path)}", timeout=60).text)
-    assert "id" in page.cells
-    assert page.cells[page.cells.index("id") + 1] in TYPES.values()

@@ -11,20 +11,28 @@ import pytest
 from servers.glue_server import SECRET_KEY, GlueServer
 from servers.http_proxy import HttpProxy
 
-from lance_bridge.testing import RequestSuite, ServerSuite, Target
+from lance_bridge.testing import EntrySuite, RequestSuite, Target
+from lance_bridge.testing.concurrency import ConcurrencyCases
 from lance_bridge.testing.data import DataCases
-from lance_bridge.testing.data_operations.references import BranchCases, TagCases
 from lance_bridge.testing.data_operations.smoke import SmokeCases
-from lance_bridge.testing.data_operations.transactions import TransactionCases
-from lance_bridge.testing.data_operations.versions import VersionCases
 from lance_bridge.testing.drops import DropCases
 from lance_bridge.testing.foreign import ForeignCases
 from lance_bridge.testing.identifiers import IdentifierCases
 from lance_bridge.testing.pylance_io import PylanceCases
 from lance_bridge.testing.registration import RegistrationCases
+from lance_bridge.testing.restart import RestartCases
 from lance_bridge.testing.stateful import StatefulCases
 
 from .glue_target import GlueOnDiskTarget, GlueOnS3Target
+
+pytestmark = pytest.mark.spec(
+    "glue.md#deregistertable",
+    "glue.md#describenamespace",
+    "glue.md#interoperability",
+    "glue.md#listnamespaces",
+    "glue.md#listtables",
+    "glue.md#operations-inside-a-table",
+)
 
 
 @pytest.fixture(scope="module")
@@ -56,18 +64,22 @@ class OnGlue:
             yield GlueOnDiskTarget(glue_server, glue_proxy, tmp_path_factory.mktemp("data"))
 
 
-@pytest.mark.server
-class TestGlue(OnGlue, ServerSuite, RequestSuite):
-    """What the server and the kind of catalog decide."""
+@pytest.mark.smoke
+class TestGlue(OnGlue, EntrySuite):
+    """Entries and namespaces."""
 
 
-@pytest.mark.server
+@pytest.mark.servers
+class TestGlueRequests(OnGlue, RestartCases, ConcurrencyCases, RequestSuite):
+    """What else the server and the kind of catalog decide."""
+
+
 @pytest.mark.slow
 class TestGlueAtRandom(OnGlue, StatefulCases):
     """Random sequences of operations."""
 
 
-@pytest.mark.server
+@pytest.mark.servers
 class TestGlueOnS3(SmokeCases, PylanceCases, DataCases, DropCases, RegistrationCases):
     """What reads or writes data, with the data in S3."""
 
@@ -79,16 +91,6 @@ class TestGlueOnS3(SmokeCases, PylanceCases, DataCases, DropCases, RegistrationC
         ForeignCases.test_drop_of_entries_by_other_implementations_deletes_only_their_data
     )
     _make_other_entries = ForeignCases._make_other_entries
-
-    @pytest.fixture(scope="class")
-    @classmethod
-    def target(cls, glue_server: GlueServer, glue_proxy: HttpProxy) -> Target:
-        return GlueOnS3Target(glue_server, glue_proxy)
-
-
-@pytest.mark.server
-class TestGlueReferencesOnS3(TransactionCases, BranchCases, TagCases, VersionCases):
-    """Operations that read and write files of the store directly, and not by Lance."""
 
     @pytest.fixture(scope="class")
     @classmethod

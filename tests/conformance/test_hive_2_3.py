@@ -5,18 +5,25 @@ from __future__ import annotations
 import pytest
 from servers.metastores import Metastores
 
-from lance_bridge.testing import CatalogSuite, RequestSuite, ServerSuite, Target
-from lance_bridge.testing.data_operations.smoke import SmokeCases
-from lance_bridge.testing.drops import DropCases
-from lance_bridge.testing.managed import ManagedCases
-from lance_bridge.testing.namespaces import NamespaceCases
-from lance_bridge.testing.rename import RenameCases
+from lance_bridge.testing import CatalogSuite, EntrySuite, Target
+from lance_bridge.testing.concurrency import ConcurrencyCases
+from lance_bridge.testing.restart import RestartCases
 from lance_bridge.testing.stateful import StatefulCases
-from lance_bridge.testing.tables import TableCases
 
 from .hive_target import hive_target
 
-pytestmark = pytest.mark.server
+pytestmark = pytest.mark.spec(
+    "hive.md#createtable",
+    "hive.md#deregistertable",
+    "hive.md#describenamespace",
+    "hive.md#describetable",
+    "hive.md#droptable",
+    "hive.md#listnamespaces",
+    "hive.md#listtables",
+    "hive.md#operations-inside-a-table",
+)
+
+
 RELEASE = "2.3"
 
 
@@ -25,14 +32,16 @@ def target(metastores: Metastores, tmp_path_factory: pytest.TempPathFactory) -> 
     return hive_target(RELEASE, metastores, tmp_path_factory.mktemp("data"))
 
 
-class TestHive(SmokeCases, ManagedCases, DropCases, RenameCases, TableCases, NamespaceCases):
-    """Two levels, database and table: what changes entries."""
+@pytest.mark.smoke
+class TestHive(EntrySuite):
+    """Two levels, database and table: entries, and a little of everything else."""
 
 
 @pytest.mark.slow
-class TestHiveInFull(ServerSuite, RequestSuite, StatefulCases):
-    """All that depends on the server, and random sequences."""
+class TestHiveInFull(RestartCases, ConcurrencyCases, StatefulCases):
+    """Restarts, concurrent clients, and random sequences."""
 
 
+@pytest.mark.smoke
 class TestHiveCatalog(CatalogSuite):
     """The adapter alone, with entries that are compared under a lock."""

@@ -1,16 +1,20 @@
-"""The kit on Hive 3.1, the first release with catalogs: in full, by ``make test-slow``."""
+"""The kit on Hive 3.1, the first release with catalogs: by ``make test-slow``."""
 
 from __future__ import annotations
 
 import pytest
 from servers.metastores import Metastores
 
-from lance_bridge.testing import RequestSuite, ServerSuite, Target
+from lance_bridge.testing import ServerSuite, Target
+from lance_bridge.testing.data_operations.smoke import SmokeCases
+from lance_bridge.testing.managed import ManagedCases
+from lance_bridge.testing.namespaces import NamespaceCases
+from lance_bridge.testing.rename import RenameCases
 from lance_bridge.testing.stateful import StatefulCases
 
 from .hive_target import HiveCatalogTarget, hive_target
 
-pytestmark = [pytest.mark.server, pytest.mark.slow]
+pytestmark = [pytest.mark.slow, pytest.mark.spec("hive.md#compatibility")]
 RELEASE = "3.1"
 
 
@@ -19,12 +23,12 @@ def target(metastores: Metastores, tmp_path_factory: pytest.TempPathFactory) -> 
     return hive_target(RELEASE, metastores, tmp_path_factory.mktemp("data"))
 
 
-class TestHive(ServerSuite, RequestSuite, StatefulCases):
+class TestHive(ServerSuite, StatefulCases):
     """Two levels: database, table."""
 
 
-class TestHiveWithCatalogs(ServerSuite):
-    """Three levels: catalog, database, table."""
+class TestHiveWithCatalogs(SmokeCases, ManagedCases, NamespaceCases, RenameCases):
+    """Three levels, catalog, database and table: what the third one changes."""
 
     @pytest.fixture(scope="class")
     @classmethod

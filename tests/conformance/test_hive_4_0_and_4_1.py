@@ -1,19 +1,21 @@
-"""The kit on Hive 4.0 and 4.1, which compare entries as 4.2 does: by ``make test-slow``."""
+"""The kit on Hive 4.0 and 4.1, which compare entries as 4.2 does: by ``make test-slow``.
+
+`test_hive_3_1` and `test_hive_4_2` have three levels.
+"""
 
 from __future__ import annotations
 
 import pytest
 from servers.metastores import Metastores
 
-from lance_bridge.testing import RequestSuite, ServerSuite, Target
-from lance_bridge.testing.stateful import StatefulCases
+from lance_bridge.testing import ServerSuite, Target
 
-from .hive_target import HiveCatalogTarget, hive_target
+from .hive_target import hive_target
 
-pytestmark = [pytest.mark.server, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
-class TestHive(ServerSuite, RequestSuite, StatefulCases):
+class TestHive(ServerSuite):
     """Two levels: database, table."""
 
     @pytest.fixture(scope="class", params=["4.0", "4.1"])
@@ -25,12 +27,3 @@ class TestHive(ServerSuite, RequestSuite, StatefulCases):
         tmp_path_factory: pytest.TempPathFactory,
     ) -> Target:
         return hive_target(request.param, metastores, tmp_path_factory.mktemp("data"))
-
-
-class TestHiveWithCatalogs(ServerSuite):
-    """Three levels: catalog, database, table."""
-
-    @pytest.fixture(scope="class")
-    @classmethod
-    def target(cls, metastores: Metastores, tmp_path_factory: pytest.TempPathFactory) -> Target:
-        return HiveCatalogTarget(metastores.get("4.0"), tmp_path_factory.mktemp("data"))

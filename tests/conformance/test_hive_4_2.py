@@ -5,16 +5,8 @@ from __future__ import annotations
 import pytest
 from servers.metastores import Metastores
 
-from lance_bridge.testing import CatalogSuite, RequestSuite, ServerSuite, Target
-from lance_bridge.testing.data_operations.columns import ColumnCases
+from lance_bridge.testing import CatalogSuite, EntrySuite, RequestSuite, ServerSuite, Target
 from lance_bridge.testing.data_operations.every_operation import EveryOperationCases
-from lance_bridge.testing.data_operations.indices import IndexCases
-from lance_bridge.testing.data_operations.queries import QueryCases
-from lance_bridge.testing.data_operations.references import BranchCases, TagCases
-from lance_bridge.testing.data_operations.rows import RowCases
-from lance_bridge.testing.data_operations.searches import SearchCases
-from lance_bridge.testing.data_operations.transactions import TransactionCases
-from lance_bridge.testing.data_operations.versions import VersionCases
 from lance_bridge.testing.identifiers import IdentifierCases
 from lance_bridge.testing.namespaces import NamespaceCases
 from lance_bridge.testing.rename import RenameCases
@@ -22,7 +14,9 @@ from lance_bridge.testing.stateful import StatefulCases
 
 from .hive_target import HiveCatalogTarget, HiveWithOtherCatalogsTarget, hive_target
 
-pytestmark = pytest.mark.server
+pytestmark = pytest.mark.spec("hive.md#compatibility")
+
+
 RELEASE = "4.2"
 
 
@@ -31,26 +25,14 @@ def target(metastores: Metastores, tmp_path_factory: pytest.TempPathFactory) -> 
     return hive_target(RELEASE, metastores, tmp_path_factory.mktemp("data"))
 
 
-class TestHive(ServerSuite, RequestSuite, EveryOperationCases, TransactionCases):
+@pytest.mark.servers
+class TestHive(ServerSuite, RequestSuite, EveryOperationCases):
     """Two levels: database, table."""
 
 
 @pytest.mark.slow
-class TestHiveInFull(
-    BranchCases,
-    TagCases,
-    VersionCases,
-    IndexCases,
-    ColumnCases,
-    SearchCases,
-    QueryCases,
-    RowCases,
-    StatefulCases,
-):
-    """What happens inside of a table, and random sequences.
-
-    `test_operations` runs them on a catalog in memory.
-    """
+class TestHiveAtRandom(StatefulCases):
+    """Random sequences of operations."""
 
 
 class OnCatalogs:
@@ -62,15 +44,17 @@ class OnCatalogs:
         return HiveCatalogTarget(metastores.get(RELEASE), tmp_path_factory.mktemp("data"))
 
 
+@pytest.mark.servers
 class TestHiveWithCatalogs(OnCatalogs, NamespaceCases, RenameCases, IdentifierCases):
     """What the third level changes."""
 
 
 @pytest.mark.slow
-class TestHiveWithCatalogsInFull(OnCatalogs, ServerSuite, RequestSuite):
-    """What the server decides."""
+class TestHiveWithCatalogsInFull(OnCatalogs, EntrySuite):
+    """All that is done with entries."""
 
 
+@pytest.mark.servers
 class TestHiveCatalog(CatalogSuite):
     """The adapter alone, with entries that are compared by a condition, beside other catalogs."""
 

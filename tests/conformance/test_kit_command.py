@@ -7,106 +7,108 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NoReturn
 
 import pytest
-from servers.processes import free_port
 
 from lance_bridge import kit_options
-from lance_bridge.testing import command
+from lance_bridge.testing import command, concurrency
+from lance_bridge.testing.catalog.workspace import skip_if
+from lance_bridge.testing.concurrency import THREADS, race
+from lance_bridge.testing.features import Features, without
 from lance_bridge.testing.results import Results
 
-
-@pytest.fixture
-def no_cases(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """Runs of pytest, which are not made but noted here."""
-    runs: list[object] = []
-
-    def run(arguments: object, _plugins: object) -> int:
-        runs.append(arguments)
-        return 0
-
-    monkeypatch.setattr(pytest, "main", run)
-    return runs
+pytestmark = pytest.mark.spec("cli.md#check")
 
 
 def in_directory(path: Path) -> list[str]:
     return ["dir", "-p", f"root={path}"]
 
 
-def test_a_dead_server_is_reported_before_any_case_runs(
-    no_cases: list[object], capsys: pytest.CaptureFixture[str]
-) -> None:
-    uri = f"uri=thrift://127.0.0.1:{free_port()}"
-    assert command.main(["hive", "-p", uri, "-p", "client.retry-timeout=0"]) == 1
-    message = capsys.readouterr().err
-    assert "could not list the namespaces" in message
-    assert uri.removeprefix("uri=thrift://") in message
-    assert "Traceback" not in message
-    assert no_cases == []
+IN_DIRECTORY = ["dir", "-p", "root={path}/root"]
+DEAD = "127.0.0.1:9"
+NOT_A_ROOT = "--data-root must be an absolute path or a URI"
 
 
-def test_a_missing_parent_is_reported_before_any_case_runs(
-    no_cases: list[object], capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    assert command.main([*in_directory(tmp_path), "--parent", "no_such"]) == 1
-    assert "--parent" in capsys.readouterr().err
-    assert no_cases == []
-
-
+@pytest.mark.quick
 @pytest.mark.parametrize(
-    "place", ["relative/place", "./here", "s3:/bucket", "file:relative", "file://host/place", ""]
+    ("code", "arguments", "said"),
+    [
+        (1, ["no_such"], ["no_such"]),
+        (
+            1,
+            ["hive", "-p", f"uri=thrift://{DEAD}", "-p", "client.retry-timeout=0"],
+            ["could not list the namespaces", DEAD],
+        ),
+        (1, [*IN_DIRECTORY, "--parent", "no_such"], ["--parent"]),
+        (
+            1,
+            [*IN_DIRECTORY, "--data-root", "{path}/file"],
+            ["--data-root {path}/file cannot be written", "--storage-option"],
+        ),
+        (1, [*IN_DIRECTORY, "--data-root", "nosuchscheme://bucket/x"], ["cannot be written"]),
+        (2, [*IN_DIRECTORY, "--without", "wings"], ["wings"]),
+        *(
+            (2, [*IN_DIRECTORY, "--data-root", each], [NOT_A_ROOT])
+            for each in ("relative/place", "./here", "s3:/bucket", "file:here", "file://host/x", "")
+        ),
+    ],
 )
-def test_a_data_root_is_an_absolute_path_or_a_uri(
-    no_cases: list[object], capsys: pytest.CaptureFixture[str], tmp_path: Path, place: str
-) -> None:
-    assert command.main([*in_directory(tmp_path), "--data-root", place]) == 2
-    assert "--data-root must be an absolute path or a URI" in capsys.readouterr().err
-    assert no_cases == []
-
-
-def test_a_data_root_that_cannot_be_written_is_reported_before_any_case_runs(
-    no_cases: list[object], capsys: pytest.CaptureFixture[str], tmp_path: Path
+def test_what_cannot_be_tested_is_reported_before_any_case_runs(
+    runs: list[object],
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    *,
+    code: int,
+    arguments: list[str],
+    said: list[str],
 ) -> None:
     (tmp_path / "file").touch()
-    given = [*in_directory(tmp_path / "root"), "--data-root", str(tmp_path / "file")]
-    assert command.main(given) == 1
+    assert command.main([each.format(path=tmp_path) for each in arguments]) == code
     message = capsys.readouterr().err
-    assert f"--data-root {tmp_path / 'file'} cannot be written" in message
-    assert "--storage-option" in message
-    assert no_cases == []
+    assert all(each.format(path=tmp_path) in message for each in said), message
+    assert "Traceback" not in message
+    assert runs == []
 
 
-def test_a_missing_store_is_reported_before_any_case_runs(
-    no_cases: list[object], capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    given = [*in_directory(tmp_path), "--data-root", "nosuchscheme://bucket/place"]
-    assert command.main(given) == 1
-    assert "cannot be written" in capsys.readouterr().err
-    assert no_cases == []
-
-
+@pytest.mark.quick
 @pytest.mark.parametrize("prefix", ["", "file://"])
-def test_a_good_place_is_left_as_it_was(
-    no_cases: list[object], tmp_path: Path, prefix: str
-) -> None:
+def test_a_good_place_is_left_as_it_was(runs: list[object], tmp_path: Path, prefix: str) -> None:
     place = tmp_path / "data"
     place.mkdir()
     given = [*in_directory(tmp_path / "root"), "--data-root", f"{prefix}{place}"]
     assert command.main(given) == 0
-    assert len(no_cases) == 1
+    assert len(runs) == 1
     assert list(place.iterdir()) == []
 
 
+STOPPED_IN_A_CASE = """
+import sys, time
+from pathlib import Path
+from lance_bridge.testing import command, concurrency
+
+def race(call):
+    Path(sys.argv[1]).touch()
+    time.sleep(60)
+
+concurrency.race = race
+sys.exit(command.main(sys.argv[2:]))
+"""
+
+
+@pytest.mark.servers
 def test_sigterm_cleans_up_as_ctrl_c_does(tmp_path: Path) -> None:
-    temporary = tmp_path / "temporary"
+    temporary, root, reached = (tmp_path / name for name in ("temporary", "root", "reached"))
     temporary.mkdir()
-    root = tmp_path / "root"
     running = subprocess.Popen(
-        # These only read a table, and share it. One whose creation is interrupted leaves files.
         [
-            *(sys.executable, "-u", "-m", "lance_bridge.testing", *in_directory(root)),
-            *("-k", "queries or searches"),
+            *(sys.executable, "-u", "-c", STOPPED_IN_A_CASE, str(reached), *in_directory(root)),
+            *("-k", "answered_about_its_own_table"),  # it has made tables when it starts threads
         ],
         env={
             **os.environ,
@@ -116,13 +118,10 @@ def test_sigterm_cleans_up_as_ctrl_c_does(tmp_path: Path) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
     )
-    assert running.stdout is not None
-    seen = b""
-    while not seen.endswith(b"\n."):  # the first case has passed
-        more = running.stdout.read(1)
-        assert more, seen
-        seen += more
-    assert list(root.rglob("*lbkit_*"))
+    while not reached.exists():
+        assert running.poll() is None
+        time.sleep(0.01)
+    assert len(list(root.rglob("*lbkit_*"))) >= THREADS
     running.send_signal(signal.SIGTERM)
     rest, _ = running.communicate(timeout=60)
     assert running.returncode == 130, rest
@@ -131,18 +130,47 @@ def test_sigterm_cleans_up_as_ctrl_c_does(tmp_path: Path) -> None:
     assert [path.name for path in root.rglob("*lbkit_*")] == []
 
 
+@pytest.mark.quick
+@pytest.mark.timeout(30)
+def test_an_interrupt_while_threads_start_does_not_wait_for_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Interrupted(ThreadPoolExecutor):
+        def map(self, fn: Callable[..., Any], *_: Iterable[Any], **__: object) -> NoReturn:
+            self.submit(fn, 0)
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(concurrency, "ThreadPoolExecutor", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        race(lambda number: number)
+
+
+@pytest.mark.quick
 def test_the_command_leaves_the_handling_of_signals_as_it_was(
-    no_cases: list[object], tmp_path: Path
+    runs: list[object], tmp_path: Path
 ) -> None:
     before = signal.getsignal(signal.SIGTERM)
     assert command.main(in_directory(tmp_path)) == 0
-    assert len(no_cases) == 1
+    assert len(runs) == 1
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.quick
+def test_without_a_feature_the_cases_of_the_adapter_skip_too() -> None:
+    target = command.ConfiguredTarget("hive", {})
+    target.features = without(Features(), "rename")
+    target.reasons = {"rename": "--without rename"}
+    able = SimpleNamespace(no_rename="", no_alter="")
+    workspace: Any = SimpleNamespace(capabilities=able, target=target)
+    skip_if(workspace, "no_alter")
+    with pytest.raises(pytest.skip.Exception, match="--without rename"):
+        skip_if(workspace, "no_alter", "no_rename")
 
 
 # -- the outcome -----------------------------------------------------------------------------------
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(
     ("of_pytest", "of_the_kit"),
     [
@@ -161,6 +189,7 @@ def test_the_exit_code_is_that_of_all_commands(
     assert command.main([*in_directory(tmp_path), "-k", "rename"]) == of_the_kit
 
 
+@pytest.mark.quick
 def test_ctrl_c_has_an_exit_code_of_its_own(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -176,6 +205,7 @@ def test_ctrl_c_has_an_exit_code_of_its_own(
     assert command.main(in_directory(tmp_path)) == 130
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -187,31 +217,16 @@ def test_ctrl_c_has_an_exit_code_of_its_own(
     ],
 )
 def test_a_command_that_is_given_wrongly_is_refused(
-    no_cases: list[object], arguments: list[str]
+    runs: list[object], arguments: list[str]
 ) -> None:
     with pytest.raises(SystemExit) as refused:
         command.main(arguments)
-    assert (refused.value.code, no_cases) == (2, [])
+    assert (refused.value.code, runs) == (2, [])
 
 
-def test_a_feature_that_does_not_exist_is_refused(
-    no_cases: list[object], capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    assert command.main([*in_directory(tmp_path), "--without", "wings"]) == 2
-    assert "wings" in capsys.readouterr().err
-    assert no_cases == []
-
-
-def test_a_catalog_that_does_not_exist_is_refused(
-    no_cases: list[object], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert command.main(["no_such"]) == 1
-    assert "no_such" in capsys.readouterr().err
-    assert no_cases == []
-
-
+@pytest.mark.quick
 def test_an_adapter_that_cannot_be_made_is_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], no_cases: list[object]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], runs: list[object]
 ) -> None:
     def connect(*_: object) -> object:
         raise TypeError("Catalog must override rename_table")
@@ -221,17 +236,19 @@ def test_an_adapter_that_cannot_be_made_is_one_line(
     shown = capsys.readouterr().err.strip().splitlines()
     assert len(shown) == 1
     assert "unfinished cannot be made: TypeError: Catalog must override rename_table" in shown[0]
-    assert no_cases == []
+    assert runs == []
 
 
+@pytest.mark.quick
 def test_groups_are_listed_without_a_catalog(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["--list-groups"]) == 0
     lines = capsys.readouterr().out.splitlines()
     groups = [line.split()[0] for line in lines]
-    assert {"namespaces", "tables", "rename", "managed", "data_operations", "rows"} <= set(groups)
+    assert {"namespaces", "tables", "rename", "managed", "data_operations", "smoke"} <= set(groups)
     assert all(int(line.split()[1]) > 0 and len(line.split()) > 2 for line in lines)
 
 
+@pytest.mark.servers
 def test_cases_are_selected_by_group_and_counted_with_the_reasons_of_what_is_skipped(
     tmp_path: Path,
 ) -> None:
@@ -259,6 +276,7 @@ def test_cases_are_selected_by_group_and_counted_with_the_reasons_of_what_is_ski
     assert sum(reasons.values()) == outcome["skipped"]
 
 
+@pytest.mark.quick
 def test_the_text_output_has_the_reasons_of_skips() -> None:
     results = Results("prod")
     results.passed, results.failed = 3, ["test_a"]
@@ -270,6 +288,7 @@ def test_the_text_output_has_the_reasons_of_skips() -> None:
     ]
 
 
+@pytest.mark.quick
 def test_features_are_missing_for_the_reasons_that_the_catalog_gives() -> None:
     target = command._target(kit_options.parse(["unity", "-p", "host=http://127.0.0.1:9"]))
     assert "no call that changes a table" in target.lacks("alter")

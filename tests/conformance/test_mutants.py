@@ -62,11 +62,13 @@ def test_every_wrong_adapter_fails(tmp_path: Path, group: str) -> None:
     check_mutants(own, tmp_path / "report.xml")
 
 
+@pytest.mark.servers
 def test_there_are_mutants_enough() -> None:
     assert len(all_mutants()) >= 90
     assert set(SAMPLE) <= set(all_mutants())
 
 
+@pytest.mark.servers
 @pytest.mark.parametrize("suite", [CatalogSuite, ConformanceSuite])
 def test_no_group_of_cases_hides_a_case_of_another(suite: type) -> None:
     defined = Counter(

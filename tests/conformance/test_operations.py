@@ -6,25 +6,20 @@ it has a case or a reason.
 
 from __future__ import annotations
 
-import inspect
 import json
-import typing
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
-import lance_namespace as api
 import pytest
 from core.memory_catalog import MemoryNamespace
-from lance_namespace import UnsupportedOperationError
 
-from lance_bridge import engine
 from lance_bridge.operations.compute import UNSUPPORTED
 from lance_bridge.testing import inherited_operations
 
 from .inner_pytest import HERE, run_pytest
 from .memory_suite import OPERATIONS, REPORT
+
+pytestmark = pytest.mark.servers
 
 
 @dataclass(frozen=True)
@@ -72,15 +67,3 @@ def test_the_reasons_are_of_operations_that_exist_and_are_not_answered(run: Run)
 
 def test_nothing_but_what_has_a_reason_is_left_unsupported() -> None:
     assert inherited_operations(MemoryNamespace) == frozenset(UNSUPPORTED)
-
-
-@pytest.mark.parametrize("operation", sorted(UNSUPPORTED))
-def test_an_operation_that_no_catalog_can_do_says_why(operation: str, tmp_path: Path) -> None:
-    member = getattr(api.LanceNamespace, operation)
-    request: Any = typing.get_type_hints(member)["request"].model_construct(id=["a", "b"])
-    assert list(inspect.signature(member).parameters) == ["self", "request"]
-    namespace = MemoryNamespace(uri="never called", root=str(tmp_path))
-    with pytest.raises(UnsupportedOperationError) as refused:
-        getattr(namespace, operation)(request)
-    assert operation in str(refused.value)
-    assert engine.HOW in str(refused.value)

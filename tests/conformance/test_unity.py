@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from lance_namespace import ErrorCode
 from servers.objectstore import MotoServer
 from servers.unity import (
     DATABRICKS,
@@ -17,13 +16,11 @@ from servers.unity import (
     UnityServer,
 )
 
-from lance_bridge.testing import RequestSuite, ServerSuite, Target, without
-from lance_bridge.testing.build import rows
-from lance_bridge.testing.calls import Calls
+from lance_bridge.testing import EntrySuite, RequestSuite, ServerSuite, Target, without
 from lance_bridge.testing.case_namespace import CaseNamespace
+from lance_bridge.testing.concurrency import ConcurrencyCases
 from lance_bridge.testing.data_operations.smoke import SmokeCases
 from lance_bridge.testing.drops import DropCases
-from lance_bridge.testing.expect import refused
 from lance_bridge.testing.namespaces import NamespaceCases
 from lance_bridge.testing.pylance_io import PylanceCases
 from lance_bridge.testing.registration import RegistrationCases
@@ -32,7 +29,18 @@ from lance_bridge.testing.restart import RestartCases
 from lance_bridge.testing.stateful import StatefulCases
 from lance_bridge.testing.tables import TableCases
 
+from .combination_suite import CombinationSuite
 from .unity_target import CATALOG, DatabricksTarget, UnityOnS3Target, UnityTarget
+
+pytestmark = pytest.mark.spec(
+    "unity.md#compatibility",
+    "unity.md#deregistertable",
+    "unity.md#describenamespace",
+    "unity.md#interoperability",
+    "unity.md#listnamespaces",
+    "unity.md#listtables",
+    "unity.md#operations-inside-a-table",
+)
 
 
 class OnUnity:
@@ -45,8 +53,14 @@ class OnUnity:
             yield UnityTarget(server, str(tmp_path_factory.mktemp("data")))
 
 
-class TestUnity(OnUnity, ServerSuite, RequestSuite):
-    """What the server and the kind of catalog decide."""
+@pytest.mark.quick
+class TestUnity(OnUnity, EntrySuite):
+    """Entries and namespaces."""
+
+
+@pytest.mark.servers
+class TestUnityRequests(OnUnity, RestartCases, ConcurrencyCases, RequestSuite):
+    """What else the server and the kind of catalog decide."""
 
 
 @pytest.mark.slow
@@ -63,6 +77,7 @@ def pinned(dialect: Dialect, root: Path) -> Iterator[Target]:
         yield target
 
 
+@pytest.mark.quick
 class TestUnityWithPinnedCatalog(NamespaceCases, RenameCases, TableCases):
     """Two levels, schema and table, on a server that cannot rename."""
 
@@ -73,8 +88,8 @@ class TestUnityWithPinnedCatalog(NamespaceCases, RenameCases, TableCases):
 
 
 @pytest.mark.slow
-class TestOldUnityInFull(ServerSuite, RequestSuite, StatefulCases):
-    """All that depends on the server, on each old release."""
+class TestOldUnity(CombinationSuite):
+    """Servers with fewer calls: what a release could break without a change of ours."""
 
     @pytest.fixture(scope="class", params=[OPEN_SOURCE_0_3, OPEN_SOURCE_0_4], ids=lambda d: d.name)
     @classmethod
@@ -101,6 +116,7 @@ class OnDatabricks:
         yield from databricks(tmp_path_factory.mktemp("data"), reserves_table_type=False)
 
 
+@pytest.mark.servers
 class TestDatabricks(OnDatabricks, ServerSuite, RequestSuite):
     """What the server and the kind of catalog decide."""
 
@@ -110,6 +126,7 @@ class TestDatabricksAtRandom(OnDatabricks, StatefulCases):
     """Random sequences of operations."""
 
 
+@pytest.mark.servers
 class TestDatabricksThatReservesTableType(TableCases, RegistrationCases, RenameCases):
     """What writes entries, where SQL refuses the property that marks Lance's in lower case."""
 
@@ -119,7 +136,7 @@ class TestDatabricksThatReservesTableType(TableCases, RegistrationCases, RenameC
         yield from databricks(tmp_path_factory.mktemp("data"), reserves_table_type=True)
 
 
-@pytest.mark.server
+@pytest.mark.servers
 class TestUnityOnS3(SmokeCases, DropCases, PylanceCases):
     """Tables on S3, reached with credentials that the catalog vends."""
 
@@ -141,6 +158,7 @@ class _ForgetfulTarget(UnityTarget):
         super().stop_server()
 
 
+@pytest.mark.quick
 def test_a_server_that_loses_what_it_acknowledged_fails_with_the_setting_that_keeps_it(
     tmp_path: Path,
 ) -> None:
@@ -149,39 +167,3 @@ def test_a_server_that_loses_what_it_acknowledged_fails_with_the_setting_that_ke
         with pytest.raises(AssertionError, match=r"acknowledged.*WRITE_DELAY=0"):
             RestartCases().test_the_first_call_of_an_idle_client_after_a_restart_succeeds(space)
         space.close()
-
-
-BROKEN = {"table_type": "lance"}
-
-
-@pytest.fixture
-def broken(tmp_path: Path) -> Iterator[Calls]:
-    """A client of a server on which two creators of ``c.s.broken`` have won."""
-    with UnityServer(OPEN_SOURCE_0_6) as server:
-        target = UnityTarget(server, str(tmp_path))
-        server.add_schema(CATALOG, "s")
-        for place in ("one", "two"):
-            where = f"file://{tmp_path}/{place}"
-            server.add_table(CATALOG, "s", "broken", properties=BROKEN, storage_location=where)
-        calls = Calls(target.connect())
-        yield calls
-        calls.close()
-
-
-def test_a_name_that_two_creators_won_does_not_stop_a_listing(broken: Calls) -> None:
-    broken.create_table([CATALOG, "s", "whole"], rows(range(3)))
-    assert broken.all_tables([CATALOG, "s"]) == ["broken", "whole"]
-    assert broken.all_tables([CATALOG, "s"], include_declared=False).count("whole") == 1
-    assert "whole" in broken.all_tables([CATALOG, "s"], limit=1)
-    broken.drop_table([CATALOG, "s", "whole"])
-    assert "whole" not in broken.all_tables([CATALOG, "s"])
-
-
-@pytest.mark.parametrize(
-    "operation", ["describe_table", "table_exists", "deregister_table", "drop_table"]
-)
-def test_a_name_that_two_creators_won_is_never_called_absent(broken: Calls, operation: str) -> None:
-    with refused(ErrorCode.INTERNAL, ErrorCode.SERVICE_UNAVAILABLE, naming="broken"):
-        getattr(broken, operation)([CATALOG, "s", "broken"])
-    with refused(ErrorCode.NAMESPACE_NOT_EMPTY, naming="s"):
-        broken.drop_namespace([CATALOG, "s"])

@@ -21,9 +21,9 @@ Describe the catalog under test in a `Target`, give it as a fixture, and subclas
     class TestMine(ConformanceSuite):
         pass
 
-The fixture's scope is the class or wider: the cases on the data of tables share a namespace and a
-table. Operations that the implementation lacks are declared in ``Features(absent=…)``: they must
-raise UnsupportedOperationError.
+The fixture's scope is the class or wider: the cases on the data of tables share a namespace.
+Operations that the implementation lacks are declared in ``Features(absent=…)``: they must raise
+UnsupportedOperationError.
 
 `ConformanceSuite` has all cases, and a catalog should pass it once. Further targets of the same
 kind can run a part of it:

@@ -45,13 +45,7 @@ def ipc_without_batches() -> bytes:
     return bytes(sink.getvalue())
 
 
-def malformed_streams() -> dict[str, bytes]:
-    """Return streams that must be refused, by their defect."""
+def malformed_streams() -> list[bytes]:
+    """Return streams that must be refused: one that is no Arrow data, and one that is cut."""
     whole = ipc(rows(range(1000)))
-    return {
-        "empty bytes": b"",
-        "not Arrow": b"these are not the bytes of a stream",
-        "cut in the schema": whole[:40],
-        "cut in the rows": whole[: len(whole) // 2],
-        "length of the schema too large": b"\xff\xff\xff\xff\xff\xff\xff\x7f" + whole[8:],
-    }
+    return [b"these are not the bytes of a stream", whole[: len(whole) // 2]]

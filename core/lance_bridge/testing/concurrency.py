@@ -38,7 +38,10 @@ def race(call: Callable[[int], _T], threads: int = THREADS) -> list[_T | LanceNa
             return error
 
     with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(run, range(threads), timeout=DEADLINE))
+        try:
+            return list(pool.map(run, range(threads), timeout=DEADLINE))
+        finally:
+            start.abort()  # after an interrupt, threads would wait for those that never start
 
 
 def check_winners(answers: list[_T | LanceNamespaceError], code: ErrorCode) -> list[int]:

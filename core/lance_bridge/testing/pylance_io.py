@@ -40,13 +40,6 @@ class PylanceCases(Cases):
         _write(ns, rows(range(3, 5)), "append")
         assert _read(ns) == [0, 1, 2, 3, 4]
 
-    def test_pylance_finds_neighbours_of_a_vector(self, ns: CaseNamespace) -> None:
-        vectors = pa.array([[float(i), 0.0] for i in range(20)], pa.list_(pa.float32(), 2))
-        _write(ns, pa.table({"id": list(range(20)), "vector": vectors}), "create")
-        dataset = lance.dataset(namespace_client=ns.client, table_id=ns.table())
-        found = dataset.to_table(nearest={"column": "vector", "q": [7.1, 0.0], "k": 2})
-        assert sorted(found["id"].to_pylist()) == [7, 8]
-
     @needs("declare_again")
     def test_a_failed_first_write_can_be_tried_again(self, ns: CaseNamespace) -> None:
         with pytest.raises((BrokenReaderError, OSError, RuntimeError, ValueError)):

@@ -5,16 +5,8 @@ from __future__ import annotations
 from .client_requests import ClientCases
 from .concurrency import ConcurrencyCases
 from .data import DataCases
-from .data_operations.columns import ColumnCases
 from .data_operations.every_operation import EveryOperationCases
-from .data_operations.indices import IndexCases
-from .data_operations.queries import QueryCases
-from .data_operations.references import BranchCases, TagCases
-from .data_operations.rows import RowCases
-from .data_operations.searches import SearchCases
 from .data_operations.smoke import SmokeCases
-from .data_operations.transactions import TransactionCases
-from .data_operations.versions import VersionCases
 from .declarations import DeclarationCases
 from .drops import DropCases
 from .foreign import ForeignCases
@@ -61,24 +53,9 @@ class RequestSuite(IdentifierCases, ClientCases, PylanceCases, DataCases):
     """
 
 
-class DataOperationSuite(
-    EveryOperationCases,
-    TransactionCases,
-    BranchCases,
-    TagCases,
-    VersionCases,
-    IndexCases,
-    ColumnCases,
-    SearchCases,
-    QueryCases,
-    RowCases,
-):
-    """Every operation on the data of a table, in full."""
-
-
-class ConformanceSuite(ServerSuite, RequestSuite, DataOperationSuite, StatefulCases):
+class ConformanceSuite(ServerSuite, RequestSuite, EveryOperationCases, StatefulCases):
     """Every case of the kit. A subclass needs only a ``target`` fixture in its module or class.
 
-    Each group of cases is a class that can be used by itself. `DataOperationSuite` and the random
-    sequences of `StatefulCases` take most of the time.
+    Each group of cases is a class that can be used by itself. The random sequences of
+    `StatefulCases` take most of the time.
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 import lance
+import pytest
 from lance_namespace import ErrorCode, InvalidTableStateError
 
 from .build import SCHEMA, rows
@@ -40,6 +41,13 @@ class TableCases(Cases):
         options = answer.storage_options or ns.storage.options
         lance.write_dataset(rows(range(4)), answer.location, storage_options=options)
         assert ns.ids(ns.table()) == [0, 1, 2, 3]
+
+    @needs("create_empty_table")
+    @pytest.mark.filterwarnings("ignore:create_empty_table:DeprecationWarning")
+    def test_an_empty_table_is_a_declared_one(self, ns: CaseNamespace) -> None:
+        answer = ns.call("create_empty_table", ns.table())
+        assert answer.location == ns.location(ns.table())
+        assert ns.describe_table(ns.table(), check_declared=True).is_only_declared
 
     def test_declared_tables_get_locations_of_their_own(self, ns: CaseNamespace) -> None:
         other = ns.new_namespace()
@@ -127,28 +135,19 @@ class TableCases(Cases):
         assert [field.name for field in schema.fields] == SCHEMA.names
         assert [field.type.type for field in schema.fields] == ["int64", "utf8"]
 
-    def test_detailed_describe_counts_fragments_and_deleted_rows(self, ns: CaseNamespace) -> None:
-        table_id = ns.with_rows(ids=range(10))
-        options = ns.storage.options
-        lance.dataset(ns.location(table_id), storage_options=options).delete("id < 3")
-        answer = ns.describe_table(table_id, load_detailed_metadata=True)
-        assert answer.version == 2
+    def test_detailed_describe_gives_statistics_and_metadata(self, ns: CaseNamespace) -> None:
+        content = rows(range(10)).replace_schema_metadata({"author": "Ines"})
+        ns.create_table(ns.table(), content)
+        dataset = lance.dataset(ns.location(ns.table()), storage_options=ns.storage.options)
+        dataset.delete("id < 3")
+        dataset.update_metadata({"unit": "m"})
+        answer = ns.describe_table(ns.table(), load_detailed_metadata=True)
+        assert answer.version == 3
         assert answer.stats is not None
         assert (answer.stats.num_fragments, answer.stats.num_deleted_rows) == (1, 3)
-
-    def test_detailed_describe_gives_the_metadata_of_the_table(self, ns: CaseNamespace) -> None:
-        table_id = ns.with_rows()
-        dataset = lance.dataset(ns.location(table_id), storage_options=ns.storage.options)
-        dataset.update_metadata({"author": "Ines"})
-        answer = ns.describe_table(table_id, load_detailed_metadata=True)
-        assert (answer.metadata or {}).get("author") == "Ines"
-
-    def test_detailed_describe_gives_the_metadata_of_the_schema(self, ns: CaseNamespace) -> None:
-        content = rows(range(3)).replace_schema_metadata({"author": "Ines"})
-        ns.create_table(ns.table(), content)
-        answer = ns.describe_table(ns.table(), load_detailed_metadata=True)
         assert answer.var_schema is not None
         assert (answer.var_schema.metadata or {}).get("author") == "Ines"
+        assert (answer.metadata or {}).get("unit") == "m"
 
     def test_detailed_describe_of_a_declared_table_says_so(self, ns: CaseNamespace) -> None:
         ns.declare_table(ns.table())

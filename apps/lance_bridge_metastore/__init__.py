@@ -7,18 +7,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .artifacts import cache_directory, jars_of
-    from .errors import (
-        ArtifactsUnavailableError,
-        EmbeddedError,
-        JavaNotFoundError,
-        MetastoreStartError,
-    )
-    from .java import Java, find_java
+    from lance_bridge.jvm import cache_directory
+    from lance_bridge.jvm.java import Java, JavaNotFoundError, find_java
+
+    from .artifacts import jars_of
+    from .errors import ArtifactsUnavailableError, EmbeddedError, MetastoreStartError
     from .releases import RELEASES, Release, release
     from .server import Metastore
 
-_MODULES = ("errors", "java", "releases", "artifacts", "server")
+_MODULES = ("errors", "releases", "artifacts", "server")
 
 __all__ = [
     "RELEASES",

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
+from lance_bridge.jvm.java import JavaNotFoundError
+
 from .artifacts import jars_of
 from .configuration import TLS_SWITCHES, is_enabled
 from .errors import DirectoryError, EmbeddedError
@@ -39,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except DirectoryError as error:
         print(error, file=sys.stderr)
         return _MISUSED
-    except EmbeddedError as error:
+    except (EmbeddedError, JavaNotFoundError) as error:
         print(error, file=sys.stderr)
         return 1
     except KeyboardInterrupt:

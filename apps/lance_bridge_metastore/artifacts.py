@@ -15,38 +15,25 @@ import os
 import shutil
 import subprocess
 import tempfile
-import urllib.parse
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from xml.etree import ElementTree
 from xml.sax.saxutils import quoteattr
 
-from .errors import ArtifactsUnavailableError, JavaNotFoundError, MetastoreStartError
-from .java import Java, find_java
+from lance_bridge.jvm import CACHE_VARIABLE, cache_directory
+from lance_bridge.jvm.ivy import HOW_TO_USE_A_MIRROR, run_ivy
+from lance_bridge.jvm.java import Java, JavaNotFoundError, find_java
+
+from .errors import ArtifactsUnavailableError, MetastoreStartError
 from .releases import Artifact, Release
 
-CACHE_VARIABLE = "LANCE_BRIDGE_CACHE"
 _MARKER = "complete.json"
 _IVY_MINIMUM_JAVA = 17
 """PySpark 4 requires this release, and its jars are on the class path."""
-_IVY_SETTINGS = (".ivy2/ivysettings.xml", ".ivy2.5.2/ivysettings.xml")
-_MAVEN_SETTINGS = ".m2/settings.xml"
-_MIRRORS_OF_EVERYTHING = {"*", "central", "external:*"}
 _LOOPBACK = Path(__file__).with_name("loopback_src")
 _LOOPBACK_SOURCE = _LOOPBACK / "TServerSocketKeepAlive.java"
 _COMPILER = _LOOPBACK / "CompileClasses.java"
 _COMPILE_SECONDS = 120.0
-
-
-def cache_directory() -> Path:
-    """Return the directory of fetched jars, which need not exist."""
-    configured = os.environ.get(CACHE_VARIABLE)
-    if configured:
-        return Path(configured).expanduser().absolute()
-    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(base).expanduser().absolute() / "lance-bridge"
 
 
 @contextmanager
@@ -57,8 +44,8 @@ def _cache_errors() -> Iterator[None]:
     except OSError as error:
         reason = error.strerror or str(error)
         raise ArtifactsUnavailableError(
-            f"The cache {cache_directory()} cannot be used: {reason}. Another directory is taken "
-            f"from ${CACHE_VARIABLE}"
+            f"The cache {cache_directory()} cannot be used: {reason}. Set "
+            f"${CACHE_VARIABLE} to another directory"
         ) from error
 
 
@@ -122,22 +109,16 @@ def _retrieve(release: Release, destination: Path, ivy_cache: Path, java: str | 
     with tempfile.TemporaryDirectory(prefix="lance-bridge-ivy-") as scratch:
         module = Path(scratch) / "ivy.xml"
         module.write_text(_ivy_module(release), encoding="utf-8")
-        command = [
-            *(executable.path, "-Xmx512m", *proxy_flags()),
-            *("-cp", f"{pyspark_jars()}/*", "org.apache.ivy.Main"),
-            *ivy_settings(Path(scratch)),
+        result = run_ivy(
+            *(executable, pyspark_jars()),
             *("-ivy", str(module), "-cache", str(ivy_cache), "-confs", "default"),
             *("-types", "jar", "bundle", "-retrieve"),
             f"{destination}/[artifact]-[revision](-[classifier]).[ext]",
-        ]
-        result = subprocess.run(
-            command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
         )
     if result.returncode != 0 or not any(destination.glob("*.jar")):
         raise ArtifactsUnavailableError(
             f"Could not fetch the jars of Hive Metastore {release.full_version} with Ivy "
-            f"(exit code {result.returncode}). To use a mirror, configure it in "
-            "~/.ivy2/ivysettings.xml or ~/.m2/settings.xml. Ivy said:\n"
+            f"(exit code {result.returncode}). {HOW_TO_USE_A_MIRROR}. Ivy said:\n"
             f"{_last_lines(result.stdout + result.stderr)}"
         )
 
@@ -201,63 +182,6 @@ def _lock_file(path: Path) -> Iterator[None]:
     with path.open("a", encoding="utf-8") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
-
-
-# -- where Ivy fetches from: the user's settings, mirror and proxy ---------------------------------
-
-
-def ivy_settings(scratch: Path, home: Path | None = None) -> list[str]:
-    """Return Ivy's ``-settings`` argument, or nothing if its defaults apply.
-
-    Looks under ``home`` (the user's home directory) for Ivy settings, then for a mirror in Maven's
-    settings, for which it writes Ivy settings into ``scratch``. A mirror that requires a password
-    must be configured in Ivy settings.
-    """
-    home = home or Path.home()
-    for name in _IVY_SETTINGS:
-        if (home / name).is_file():
-            return ["-settings", str(home / name)]
-    mirror = _maven_mirror(home / _MAVEN_SETTINGS)
-    if mirror is None:
-        return []
-    settings = scratch / "ivysettings.xml"
-    settings.write_text(
-        '<ivysettings><settings defaultResolver="mirror"/><resolvers>'
-        f'<ibiblio name="mirror" m2compatible="true" root={quoteattr(mirror)}/>'
-        "</resolvers></ivysettings>",
-        encoding="utf-8",
-    )
-    return ["-settings", str(settings)]
-
-
-def _maven_mirror(settings: Path) -> str | None:
-    """Return the address of the first mirror in Maven's settings that replaces its repository."""
-    try:
-        root = ElementTree.parse(settings).getroot()
-    except (OSError, ElementTree.ParseError):
-        return None
-    for mirror in root.iterfind(".//{*}mirror"):
-        of = {part.strip() for part in mirror.findtext("{*}mirrorOf", "").split(",")}
-        address = mirror.findtext("{*}url", "").strip()
-        if address and of & _MIRRORS_OF_EVERYTHING and "!central" not in of:
-            return address
-    return None
-
-
-def proxy_flags() -> list[str]:
-    """Return the proxies of the environment (``https_proxy``, ``no_proxy``) as Java flags."""
-    proxies = urllib.request.getproxies()
-    flags = []
-    for scheme in ("http", "https"):
-        proxy = urllib.parse.urlsplit(proxies.get(scheme, ""))
-        if proxy.hostname:
-            flags.append(f"-D{scheme}.proxyHost={proxy.hostname}")
-            flags.append(f"-D{scheme}.proxyPort={proxy.port or 80}")
-    direct = [name.strip() for name in proxies.get("no", "").split(",") if name.strip()]
-    if flags and direct:
-        patterns = "|".join(f"*{name}" if name.startswith(".") else name for name in direct)
-        flags.append(f"-Dhttp.nonProxyHosts={patterns}")
-    return flags
 
 
 # -- the loopback class ----------------------------------------------------------------------------

@@ -22,10 +22,10 @@ def start(
     version: Annotated[
         str, typer.Option("--version", help=f"The release: {', '.join(sorted(RELEASES))}.")
     ] = _DEFAULT,
-    port: Annotated[int, typer.Option("--port", help="The port; 0 takes a free one.")] = 9083,
+    port: Annotated[int, typer.Option("--port", help="Port; 0 for any free port.")] = 9083,
     directory: Annotated[
         Path | None,
-        typer.Option("--directory", help="Directory of its state; temporary by default."),
+        typer.Option("--directory", help="State directory; temporary by default."),
     ] = None,
     warehouse: Annotated[
         str | None,
@@ -52,7 +52,7 @@ def start(
     for each in settings or ():
         name, equals, _ = each.partition("=")
         if not (name and equals):
-            raise usage_error(f"--setting is given as name=value, not '{each}'")
+            raise usage_error(f"--setting must be name=value, not '{each}'")
         arguments.append(f"--setting={each}")
     raise typer.Exit(main(arguments))
 

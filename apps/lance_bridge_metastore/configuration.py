@@ -43,10 +43,8 @@ def hive_site(
     else:
         site |= _standalone_settings()
     if release.version == "3.1":
-        # Only this creates the tables for locks, which Hive's own schema tool would create. With
-        # it, clients would have to declare a capability for tests.
-        site["hive.in.test"] = "true"
-        site["metastore.client.capability.check"] = "false"
+        # Only this creates the tables for locks, which Hive's own schema tool would create.
+        site["hive.in.tez.test"] = "true"
     if not release.is_hive_4:
         # Makes it use the class of `artifacts.loopback_classes`.
         site["hive.metastore.server.tcp.keepalive"] = "true"

@@ -11,10 +11,6 @@ class EmbeddedError(RuntimeError):
     """An embedded metastore could not be started, or a part of it could not be fetched."""
 
 
-class JavaNotFoundError(EmbeddedError):
-    """No Java on this machine runs the requested release."""
-
-
 class ArtifactsUnavailableError(EmbeddedError):
     """The jars of a release are missing and could not be fetched."""
 

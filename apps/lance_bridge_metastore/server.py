@@ -14,6 +14,8 @@ import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from lance_bridge.jvm.java import find_java
+
 from .artifacts import jars_of, loopback_classes
 from .configuration import hive_site, to_xml
 from .errors import (
@@ -22,7 +24,6 @@ from .errors import (
     directory_errors,
     directory_in_use,
 )
-from .java import find_java
 from .process import DirectoryLock, GuardedProcess
 from .releases import release
 
@@ -73,7 +74,7 @@ class Metastore:
         extra_classpath: jars, or directories of classes, put before the server's own.
         settings: properties of hive-site.xml, which override the defaults.
         java: the Java to run it with (path, or name on ``PATH``); by default one that is new enough
-            is found, see :func:`~.java.find_java`.
+            is found, see :func:`lance_bridge.jvm.java.find_java`.
         heap_megabytes: the JVM's maximum heap.
         start_timeout: seconds that :meth:`start` waits for a response.
 
@@ -260,7 +261,7 @@ class Metastore:
 
     def _launch(self, java: str, jars: Path, port: int) -> None:
         if not _is_free(port):
-            raise _PortTakenError(f"Port {port} is taken by another program")
+            raise _PortTakenError(f"Port {port} is in use by another program")
         instance = uuid.uuid4().hex
         # Before `directory_errors`, which would blame the directory for errors of the cache.
         command = self._command(java, jars, port)
@@ -315,7 +316,7 @@ class Metastore:
                 raise self._start_error()
             if time.monotonic() > deadline:
                 raise MetastoreStartError(
-                    f"Hive Metastore {self.release.full_version} did not answer within "
+                    f"Hive Metastore {self.release.full_version} did not respond within "
                     f"{self._start_timeout:g} seconds. Its log ends:\n{self.log_tail()}"
                 )
             time.sleep(_POLL_SECONDS)

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         versions,
         write,
     )
+    from .java_home import set_java_home
     from .jobs import (
         clean_up,
         compact,
@@ -73,6 +74,7 @@ __all__ = [
     "refresh_materialized_view",
     "register",
     "restore",
+    "set_java_home",
     "settings",
     "take",
     "update",
@@ -91,14 +93,18 @@ _JOBS = frozenset(
         "refresh_materialized_view",
     }
 )
-_SESSION = {"register", "settings"}
+_ELSEWHERE = {
+    "register": "registration",
+    "set_java_home": "java_home",
+    "settings": "registration",
+}
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name on first use: workers that only read a table need none of them."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = "registration" if name in _SESSION else "jobs" if name in _JOBS else "functions"
+    module = "jobs" if name in _JOBS else _ELSEWHERE.get(name, "functions")
     return getattr(importlib.import_module(f".{module}", __name__), name)
 
 

@@ -23,6 +23,7 @@ from lance_bridge.names import written
 
 from . import jobs
 from .addresses import CATALOG_SETTINGS
+from .java_home import set_java_home
 
 _SETTINGS = {
     # The session's settings contain the catalog's properties, which the UI would show.
@@ -67,6 +68,7 @@ def open_session(catalog: str, properties: Mapping[str, str]) -> Iterator[SparkM
     name = "catalog" if "." in catalog else catalog
     # Workers need the packages of this process; by default Spark runs the python3 on the path.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    set_java_home()
     progress = {"spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower()}
     builder: Any = SparkSession.builder
     try:

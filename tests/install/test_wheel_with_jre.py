@@ -17,7 +17,12 @@ from servers.metastores import Metastores
 
 from lance_bridge_metastore import Metastore
 
-pytestmark = [pytest.mark.slow, pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(2400)]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.spark,
+    pytest.mark.timeout(2400),
+    pytest.mark.spec("spark.md#the-jar"),
+]
 
 BUILD_SECONDS = 1200.0
 SQL = """

@@ -1,30 +1,25 @@
 """Compiles the Java sources here into a jar. The build of the wheel runs this file by its path.
 
-It imports only the standard library, because lance-bridge is not installed when a wheel is built.
+It imports only what needs no other package, because lance-bridge is not installed when a wheel is
+built.
 """
 
 from __future__ import annotations
 
 import hashlib
 import importlib.util
-import os
-import shutil
-import subprocess
 import tempfile
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
+from lance_bridge.jvm.compiler import MINIMUM_JAVA, CannotCompileError, compile_classes
+from lance_bridge.jvm.java import JavaNotFoundError, find_java
+
 SOURCES = Path(__file__).parent / "src"
 JAR_NAME = "lance-bridge-spark.jar"
 _MANIFEST = "META-INF/MANIFEST.MF"
-_RELEASE = "17"
-"""The oldest Java that Spark 4 runs on."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 """The date of a jar's entries, fixed so that equal sources give equal jars."""
-
-
-class CannotCompileError(RuntimeError):
-    """The jar cannot be compiled: something is missing, or the compiler failed."""
 
 
 def digest() -> str:
@@ -41,42 +36,29 @@ def compile_jar(target: Path) -> None:
     Raises:
         CannotCompileError: No Java compiler or no PySpark was found, or the compiler failed.
     """
-    command = [find_javac(), "--release", _RELEASE, "-nowarn", "-encoding", "UTF-8"]
     jars = pyspark_jars()
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".jar-", dir=target.parent) as directory:
         classes = Path(directory, "classes")
-        command += ["-cp", f"{jars}{os.sep}*", "-d", str(classes), *map(str, _sources())]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise CannotCompileError(f"javac refused the sources in {SOURCES}:\n{done.stderr}")
+        compile_classes(_sources(), jars, classes)
         packed = Path(directory, JAR_NAME)
         _pack(classes, packed)
         packed.replace(target)
+
+
+def has_java() -> bool:
+    """Return whether a Java is installed that compiles, or runs a compiler."""
+    try:
+        find_java(MINIMUM_JAVA)
+    except JavaNotFoundError:
+        return False
+    return True
 
 
 def is_current(jar: Path) -> bool:
     """Return whether a jar was compiled from the current sources."""
     with ZipFile(jar) as archive:
         return archive.read(_MANIFEST).decode() == _manifest()
-
-
-def find_javac() -> str:
-    """Return the Java compiler of JAVA_HOME, or the one on the path.
-
-    Raises:
-        CannotCompileError: There is no compiler.
-    """
-    home = os.environ.get("JAVA_HOME")
-    found = (shutil.which("javac", path=str(Path(home, "bin"))) if home else None) or shutil.which(
-        "javac"
-    )
-    if found is None:
-        raise CannotCompileError(
-            "there is no Java compiler: install a JDK of version 17 or later (Debian: "
-            "openjdk-17-jdk-headless), and set JAVA_HOME where it is not on the path"
-        )
-    return found
 
 
 def pyspark_jars() -> Path:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from lance_bridge import jvm
 from lance_bridge.errors import unsupported
+from lance_bridge.jvm.compiler import CannotCompileError
 
-from .compiling import JAR_NAME, CannotCompileError, compile_jar, digest
+from .compiling import JAR_NAME, compile_jar, digest
 
 _HERE = Path(__file__).parent
 _CHECKOUT = _HERE.parents[2]
@@ -18,7 +20,7 @@ def path() -> Path:
     """Return the jar of the wheel; in a checkout, compile it once and cache it.
 
     Raises:
-        UnsupportedOperationError: (0) it must be compiled, and a JDK or PySpark's jars are
+        UnsupportedOperationError: (0) it must be compiled, and a compiler or PySpark's jars are
             missing. Everything but the SQL catalog works without the jar.
     """
     packaged = _HERE / JAR_NAME
@@ -41,10 +43,6 @@ def cache_directory() -> Path:
 
     ``LANCE_BRIDGE_CACHE`` overrides it.
     """
-    configured = os.environ.get("LANCE_BRIDGE_CACHE")
-    if configured:
-        return Path(configured).expanduser().absolute() / "spark"
-    if (_CHECKOUT / "pyproject.toml").is_file():
+    if not os.environ.get(jvm.CACHE_VARIABLE) and (_CHECKOUT / "pyproject.toml").is_file():
         return _CHECKOUT / ".cache" / "spark"
-    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(base).expanduser().absolute() / "lance-bridge" / "spark"
+    return jvm.cache_directory() / "spark"

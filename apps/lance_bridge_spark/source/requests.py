@@ -145,7 +145,8 @@ def entry_from_json(fields: Mapping[str, Any]) -> TableRecord:
     """Return the entry that `entry_to_json` wrote."""
     link = fields["link_path"]
     paths = {"path": tuple(fields["path"]), "link_path": None if link is None else tuple(link)}
-    return TableRecord(**{**fields, **paths, "columns": ()})
+    others = tuple(fields["other_locations"])
+    return TableRecord(**{**fields, **paths, "other_locations": others, "columns": ()})
 
 
 def _json(options: Mapping[str, str], key: str) -> Any:

@@ -5,6 +5,7 @@ import java.io.UncheckedIOException;
 import java.time.Duration;
 import java.util.List;
 import java.util.Optional;
+import java.util.Set;
 import org.apache.spark.JobArtifactSet;
 import org.apache.spark.SparkContext;
 import org.apache.spark.sql.SparkSession;
@@ -14,6 +15,7 @@ import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
+import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * Tasks that return columns, which the {@link ScanService} of their executor reads.
@@ -42,7 +44,8 @@ final class ColumnarTasks implements Batch {
   private static boolean executorsHaveJar(SparkContext context) {
     String location = ColumnarTasks.class.getProtectionDomain().getCodeSource().getLocation().getPath();
     String jar = location.substring(location.lastIndexOf('/') + 1);
-    return JobArtifactSet.getActiveOrDefault(context).jars().keySet().exists(url -> url.endsWith("/" + jar))
+    Set<String> urls = CollectionConverters.asJava(JobArtifactSet.getActiveOrDefault(context).jars()).keySet();
+    return urls.stream().anyMatch(url -> url.endsWith("/" + jar))
         || context.conf().get("spark.yarn.dist.jars", "").contains(jar)
         || context.conf().get("spark.executor.extraClassPath", "").contains(jar);
   }

@@ -6,6 +6,7 @@ import java.util.Map;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceReadInfo;
 import org.apache.spark.sql.types.StructType;
+import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
 /** Python's plan of a read: its tasks, or its rows if there are few. */
@@ -56,6 +57,7 @@ final class ReadPlan {
   }
 
   PythonDataSourceReadInfo tasks() {
-    return new PythonDataSourceReadInfo(function(), CollectionConverters.asScala(partitions()).toSeq());
+    Seq<byte[]> tasks = scala.collection.immutable.List.from(CollectionConverters.asScala(partitions()));
+    return new PythonDataSourceReadInfo(function(), tasks);
   }
 }

@@ -15,6 +15,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import scala.Function1;
 import scala.Option;
 import scala.collection.immutable.Seq;
+import scala.jdk.javaapi.CollectionConverters;
 import scala.runtime.AbstractPartialFunction;
 
 /**
@@ -65,11 +66,12 @@ final class SearchFunction {
 
   /** Refuse tables of other catalogs, which would ignore the options. */
   private static void requireLance(Seq<String> name) {
-    String catalog = SQLConf.get().getConfString("spark.sql.catalog." + name.head(), null);
-    boolean isOther = catalog != null && !catalog.equals(LanceCatalog.class.getName());
-    if (isOther || name.head().equals("spark_catalog")) {
+    String catalog = CollectionConverters.asJava(name).get(0);
+    String implementation = SQLConf.get().getConfString("spark.sql.catalog." + catalog, null);
+    boolean isOther = implementation != null && !implementation.equals(LanceCatalog.class.getName());
+    if (isOther || catalog.equals("spark_catalog")) {
       throw LanceException.invalid(
-          "lance_search needs a table of a catalog of lance-bridge, and catalog " + name.head() + " is another");
+          "lance_search needs a table of a catalog of lance-bridge, and catalog " + catalog + " is another");
     }
   }
 

@@ -26,7 +26,7 @@ final class SearchName {
     List<String> parts = new ArrayList<>(CollectionConverters.asJava(table));
     int last = parts.size() - 1;
     parts.set(last, parts.get(last) + " (lance_search " + COUNT.incrementAndGet() + ")");
-    return CollectionConverters.asScala(parts).toSeq();
+    return scala.collection.immutable.List.from(CollectionConverters.asScala(parts));
   }
 
   /** Return the table for a name, with or without the ending that {@link #of} adds. */

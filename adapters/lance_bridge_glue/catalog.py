@@ -44,8 +44,6 @@ logger = logging.getLogger(__name__)
 
 _PRESENT = ("AlreadyExistsException", "FederatedResourceAlreadyExistsException")
 _BY_VERSION_ID = "version-id"  # UpdateTable with VersionId compares and sets
-_TEMPLATE = "storage.location.template"
-"""The property that locates Athena's projected partitions, which are not stored in Glue."""
 _REFUSED = ("AccessDeniedException", "FederationSourceException")
 
 
@@ -169,7 +167,7 @@ class GlueCatalog(Catalog):
                     "get_user_defined_functions", "UserDefinedFunctions", **what
                 ):
                     name = function.get("FunctionName")
-                    raise namespace_not_empty(path, f"It holds function {name}")
+                    raise namespace_not_empty(path, f"It contains function {name}")
             except ClientError as error:
                 if is_unknown_operation(error):
                     logger.info("the server has no functions to look for in '%s'", display(path))
@@ -368,22 +366,17 @@ class GlueCatalog(Catalog):
         """Return the locations of partitions, or none for a link: 1 call for each 100."""
         if record.link_to:
             return
-        template = record.properties.get(_TEMPLATE, "")
-        if template:
-            yield template.split("${", 1)[0].rpartition("/")[0]
         database, table = record.path
         with translate_errors(f"read the partitions of '{display(record.path)}'"):
             try:
-                for each in self._calls.read_all(
+                for partition in self._calls.read_all(
                     "get_partitions",
                     "Partitions",
                     DatabaseName=database,
                     TableName=table,
                     ExcludeColumnSchema=True,
                 ):
-                    location = (each.get("StorageDescriptor") or {}).get("Location")
-                    if location:
-                        yield location
+                    yield from mapping.partition_locations(partition)
             except ClientError as error:
                 if not is_a(error, ABSENT):
                     raise

@@ -24,7 +24,7 @@ from lance_namespace.errors import (
     UnsupportedOperationError,
 )
 
-from lance_bridge.errors import OutcomeUnknownError
+from lance_bridge.errors import OutcomeUnknownError, reason_in
 
 ABSENT = "EntityNotFoundException"
 CHANGED = "ConcurrentModificationException"
@@ -180,7 +180,7 @@ def translate_errors(what: str) -> Iterator[None]:
     try:
         yield
     except LostReplyError as error:
-        reason = f": {_first_line(error.__cause__)}" if error.__cause__ is not None else ""
+        reason = f": {reason_in(error.__cause__)}" if error.__cause__ is not None else ""
         raise OutcomeUnknownError(
             f"The reply to {error}, sent to {what}, was lost, so the change may or may not have "
             f"happened{reason}"
@@ -197,15 +197,11 @@ def translate_errors(what: str) -> Iterator[None]:
         raise UnauthenticatedError(f"Credentials could not be refreshed to {what}") from error
 
 
-def _first_line(text: object) -> str:
-    return str(text).strip().split("\n", 1)[0][:300]
-
-
 def _from_client_error(error: boto.ClientError, what: str) -> LanceNamespaceError:
     response: Mapping[str, Any] = error.response
     status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     error_type = _BY_CODE.get(code_of(error)) or _BY_STATUS.get(status) or InternalError
-    text = _first_line(response.get("Error", {}).get("Message") or f"HTTP status {status}")
+    text = reason_in(response.get("Error", {}).get("Message") or f"HTTP status {status}")
     if error.operation_name == "AssumeRole":
         return error_type(
             f"The role could not be assumed to {what}: {text}. Check assume_role_arn, "
@@ -243,7 +239,7 @@ def _permission_message(what: str, text: str) -> str:
 
 
 def _from_botocore_error(error: boto.BotoCoreError, what: str) -> LanceNamespaceError:
-    text = _first_line(error)
+    text = reason_in(error)
     if isinstance(error, _NO_CREDENTIALS):
         return UnauthenticatedError(
             f"There are no credentials to {what}: {text}. Set access_key_id and "

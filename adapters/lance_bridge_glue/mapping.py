@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lance_bridge.catalog import TABLE_TYPE, CatalogColumn, NamespaceRecord, Path, TableRecord
+from lance_bridge.data_locations import other_locations
 from lance_bridge.errors import invalid
 
 from .capabilities import DESCRIPTION, check
@@ -201,10 +202,11 @@ def record_from(
     if target is None and link is not None:
         target = {**link["TargetDatabase"], "Name": path[-1]}
     catalog_id = (link or table).get("CatalogId")
+    properties = {k: v for k, v in parameters.items() if v is not None}
     return TableRecord(
         path=path,
         location=location_of(table),
-        properties={k: v for k, v in parameters.items() if k not in hidden and v is not None},
+        properties={k: v for k, v in properties.items() if k not in hidden},
         entry_type=table_type or (RESOURCE_LINK if table.get("TargetTable") else ""),
         revision=table.get("VersionId"),
         identity=identity_of(table),
@@ -212,7 +214,27 @@ def record_from(
         is_partitioned=bool(table.get("PartitionKeys")) and table_type not in _VIEWS,
         link_to=name_of_target(target) if target else "",
         link_path=_path_of(target, catalog_id, region) if target else None,
+        other_locations=_other_locations(table, properties),
     )
+
+
+def partition_locations(partition: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return where the data of a partition may be, as GetPartitions returns it."""
+    own = location_of(partition)
+    return (
+        *([own] if own else []),
+        *_other_locations(partition, partition.get("Parameters") or {}),
+    )
+
+
+def _other_locations(entry: Mapping[str, Any], parameters: Mapping[str, str]) -> tuple[str, ...]:
+    descriptor = entry.get("StorageDescriptor") or {}
+    options = [descriptor.get("Parameters"), (descriptor.get("SerdeInfo") or {}).get("Parameters")]
+    found = other_locations(
+        location_of(entry), parameters, options, input_format=descriptor.get("InputFormat")
+    )
+    skewed = (descriptor.get("SkewedInfo") or {}).get("SkewedColumnValueLocationMaps") or {}
+    return (*found, *(descriptor.get("AdditionalLocations") or []), *skewed.values())
 
 
 def identity_of(table: Mapping[str, Any]) -> str:

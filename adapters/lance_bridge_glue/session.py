@@ -35,6 +35,7 @@ from botocore.exceptions import (
 )
 from botocore.loaders import Loader, create_loader
 
+from lance_bridge.credentials.s3_endpoint import s3_endpoint
 from lance_bridge.errors import invalid
 
 from .config import GlueConfig, is_region
@@ -82,6 +83,7 @@ class Session:
         config = self._config
         self._lock = threading.RLock()
         self._clients: dict[str, Any] = {}
+        self._storage_endpoint: dict[str, str] | None = None
         self._role = _Role(config) if config.assume_role_arn else None
         core = _create_session(config, self._role)
         self._boto = boto3.Session(botocore_session=core, region_name=config.region)
@@ -125,6 +127,13 @@ class Session:
         if expires is None:
             expires = datetime.now(timezone.utc).timestamp() + _GUARANTEED_SECONDS
         return frozen, int(expires * 1000)
+
+    def storage_endpoint(self) -> dict[str, str]:
+        """Return the options with the endpoint of S3; none if Lance uses that by itself."""
+        with self._lock:
+            if self._storage_endpoint is None:
+                self._storage_endpoint = s3_endpoint(self._boto, self.region)
+            return self._storage_endpoint
 
     def close(self) -> None:
         """Close connections; clients open new ones when used again."""

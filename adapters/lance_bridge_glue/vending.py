@@ -28,16 +28,21 @@ class StorageCredentials:
         self._session = session
         given = options_of_store(config.storage, "aws")
         self._has_credentials = bool(authentication(given))
-        self._names_region = bool(given.keys() & {"region", "default_region"})
+        names_region = bool(given.keys() & {"region", "default_region"})
+        self._region = {} if names_region else {"aws_region": session.region}
+        self._names_endpoint = bool(given.keys() & {"endpoint", "endpoint_url"})
 
     def vend(self, record: TableRecord, *, write: bool) -> dict[str, str] | None:
-        """Return options for a table's location; None without credentials in the properties.
+        """Return options for a table's location, or None.
 
-        Lance then looks up credentials itself, in the same places as AWS's tools.
+        Without credentials in the properties, Lance looks them up itself, in the same places as
+        AWS's tools; it gets the place of the buckets if they are not where Lance looks.
         """
         scheme = (record.location or "").partition(":")[0].lower()
-        if scheme not in _SCHEMES or self._has_credentials:
+        if scheme not in _SCHEMES:
             return None
+        if self._has_credentials:
+            return self._place() or None
         what = f"get credentials for the files of table '{display(record.path)}'"
         with translate_errors(what):
             if self._config.lake_formation:
@@ -45,7 +50,7 @@ class StorageCredentials:
                 if vended is not None:
                     return vended
             if not self._config.names_credentials:
-                return None
+                return self._place() or None
             frozen, expires = self._session.storage_credentials()
             return self._options(frozen.access_key, frozen.secret_key, frozen.token, expires)
 
@@ -94,8 +99,12 @@ class StorageCredentials:
         options = {"aws_access_key_id": key, "aws_secret_access_key": secret}
         if token:
             options["aws_session_token"] = token
-        if not self._names_region:
-            options["aws_region"] = self._session.region
+        options |= {**self._region, **self._place()}
         if expires is not None:
             options[EXPIRES_AT] = str(expires)
         return options
+
+    def _place(self) -> dict[str, str]:
+        """Return where the buckets are, if Lance would look elsewhere."""
+        endpoint = {} if self._names_endpoint else self._session.storage_endpoint()
+        return {**endpoint, **self._region} if endpoint else {}

@@ -137,7 +137,7 @@ def check_namespace_location(key: str, location: str) -> None:
     if not path.strip("/"):
         raise invalid(f"{label} is a whole file system: name a directory in it")
     if ".." in path.split("/"):
-        raise invalid(f"{label} must not hold '..'")
+        raise invalid(f"{label} must not contain '..'")
     check_segments(label, location)
 
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
 from lance_namespace.errors import (
-    InternalError,
     LanceNamespaceError,
-    PermissionDeniedError,
     TableNotFoundError,
 )
 from thrift.Thrift import TException
@@ -27,7 +25,6 @@ from lance_bridge.catalog import (
 )
 from lance_bridge.errors import (
     OutcomeUnknownError,
-    concurrent_modification,
     display,
     invalid,
     namespace_already_exists,
@@ -46,6 +43,7 @@ from .catalog_level import CatalogLevel
 from .changes import TableChanges
 from .commit_records import RECORDS, CommitRecords
 from .config import HiveConfig
+from .entry_reads import ABSENT, NO_DATABASE, EntryReads
 from .errors import (
     is_a,
     is_vanished_row,
@@ -64,11 +62,8 @@ logger = logging.getLogger(__name__)
 # `like` with (?i) finds every letter case that implementations write; `=` would find one.
 _LANCE_FILTER = f'hive_filter_field_params__{TABLE_TYPE} like "(?i){LANCE}"'
 _ALL = -1
-_ABSENT = "NoSuchObjectException"
-_NO_DATABASE = (_ABSENT, "UnknownDBException")
 _BATCH = 500  # entries in one call of a scan of all entries
 _PAGE = 100  # in one call of a scan that may end after a page
-_READS = 20  # attempts to read an entry that is modified concurrently
 _NO_FILTER_SECONDS = 300.0
 """How long tables are listed without a filter after the metastore failed to filter."""
 
@@ -84,7 +79,8 @@ class HiveCatalog(SharedLocations):
         self._owner = config.user[0] if config.user else config.auth_username
         self._catalogs = CatalogLevel(self._calls, config.root)
         self._records = CommitRecords(self._calls)
-        self._changes = TableChanges(self._calls, self._load_raw, self._records)
+        self._entries = EntryReads(self._calls, self._records, catalog_levels=config.catalog_levels)
+        self._changes = TableChanges(self._calls, self._entries.load, self._records)
         self._no_filter_until = 0.0
 
     @property
@@ -120,7 +116,7 @@ class HiveCatalog(SharedLocations):
         return sorted(names)
 
     def load_namespace(self, path: Path) -> NamespaceRecord:
-        missing = {_ABSENT: namespace_not_found(path)}
+        missing = {ABSENT: namespace_not_found(path)}
         with translate_errors(f"read namespace '{display(path)}'"), map_errors(missing):
             if len(path) < self._capabilities.levels:
                 return mapping.catalog_from(self._catalogs.load(path[0]))
@@ -148,7 +144,7 @@ class HiveCatalog(SharedLocations):
 
     def alter_namespace(self, record: NamespaceRecord) -> None:
         path = record.path
-        missing = {_ABSENT: namespace_not_found(path)}
+        missing = {ABSENT: namespace_not_found(path)}
         with translate_errors(f"change namespace '{display(path)}'"), map_errors(missing):
             if len(path) < self._capabilities.levels:
                 self._catalogs.alter(record)
@@ -179,7 +175,7 @@ class HiveCatalog(SharedLocations):
         with translate_errors(f"list the functions of '{display(path)}'"):
             found = self._read("get_functions", lambda c: c.get_functions(database, "*"))
         if found:
-            raise namespace_not_empty(path, f"It holds functions {', '.join(sorted(found)[:5])}")
+            raise namespace_not_empty(path, f"It contains functions {', '.join(sorted(found)[:5])}")
 
     def _is_builtin(self, path: Path) -> bool:
         return is_builtin(path, catalog_levels=self._config.catalog_levels)
@@ -189,7 +185,7 @@ class HiveCatalog(SharedLocations):
             hidden = len(path) == self._capabilities.levels and not self.list_tables(path)
             hint = ". Drop the views lance_bridge_* that are left in it, in Hive" if hidden else ""
             raise namespace_not_empty(path, f"{text_of(error)}{hint}") from error
-        if is_a(error, _ABSENT):
+        if is_a(error, ABSENT):
             raise namespace_not_found(path) from error
         # Hive 2 and 3 raise a MetaException (null pointer) if the database does not exist.
         self.load_namespace(path)
@@ -209,7 +205,7 @@ class HiveCatalog(SharedLocations):
         if after is not None:
             names = [name for name in names if name > after]
         # Only listings of Lance tables are paged.
-        records = self._read_tables(namespace, names, _PAGE if lance_only else _BATCH)
+        records = self._entries.load_many(namespace, names, _PAGE if lance_only else _BATCH)
         return (record for record in records if record.is_lance or not lance_only)
 
     def list_tables(self, namespace: Path, *, lance_only: bool = False) -> Iterable[str]:
@@ -218,7 +214,7 @@ class HiveCatalog(SharedLocations):
         found = self._filter_names(namespace)
         if found is not None:
             return found
-        records = self._read_tables(namespace, self._unfiltered_names(namespace), _BATCH)
+        records = self._entries.load_many(namespace, self._unfiltered_names(namespace), _BATCH)
         return [record.path[-1] for record in records if record.is_lance]
 
     def _filter_names(self, namespace: Path) -> list[str] | None:
@@ -256,80 +252,20 @@ class HiveCatalog(SharedLocations):
 
     def _all_names(self, namespace: Path) -> list[str]:
         database = database_argument(namespace)
-        missing = dict.fromkeys(_NO_DATABASE, namespace_not_found(namespace))
+        missing = dict.fromkeys(NO_DATABASE, namespace_not_found(namespace))
         with translate_errors(f"list the tables of '{display(namespace)}'"), map_errors(missing):
             names = self._read("get_all_tables", lambda c: c.get_all_tables(database))
         if not names:
             self.load_namespace(namespace)
         return sorted({name for name in names if not CommitRecords.is_helper_table(name)})
 
-    def _read_tables(
-        self, namespace: Path, names: Sequence[str], size: int
-    ) -> Iterator[TableRecord]:
-        """Yield entries, read in calls of ``size`` names and sorted within each call."""
-        for start in range(0, len(names), size):
-            wanted = list(names[start : start + size])
-            with translate_errors(f"read tables of '{display(namespace)}'"):
-                tables = self._load_batch(namespace, wanted)
-            records = [mapping.record_from(namespace, table) for table in tables]
-            found = {record.path[-1] for record in records}
-            for name in wanted:
-                if name not in found:
-                    records += self._read_missing((*namespace, name))
-            yield from sorted(records, key=lambda record: record.path)
-
-    def _read_missing(self, path: Path) -> list[TableRecord]:
-        """Return an entry that a batch's response lacks; nothing if it no longer exists."""
-        try:
-            return [self.load_table(path)]
-        except TableNotFoundError:
-            return []
-        except (InternalError, PermissionDeniedError) as error:
-            logger.warning("entry '%s' cannot be read: %s", display(path), error)
-            return [TableRecord.unreadable(path)]
-
-    def _load_batch(self, namespace: Path, names: list[str]) -> list[Any]:
-        request = self._types.GetTablesRequest(dbName=namespace[-1], tblNames=names)
-        self._set_catalog(request, namespace)
-        with map_errors(dict.fromkeys(_NO_DATABASE, namespace_not_found(namespace))):
-            response = self._read(
-                "get_table_objects_by_name_req", lambda c: c.get_table_objects_by_name_req(request)
-            )
-        apply_latest = self._records.apply_latest
-        return [apply_latest((*namespace, each.tableName), each) for each in response.tables or []]
-
     def load_table(self, path: Path) -> TableRecord:
         with translate_errors(f"read table '{display(path)}'"):
-            return mapping.record_from(path[:-1], self._load_raw(path))
+            return mapping.record_from(path[:-1], self._entries.load(path))
 
     def load_columns(self, path: Path) -> Iterable[CatalogColumn]:
         with translate_errors(f"read the columns of table '{display(path)}'"):
-            return mapping.columns_from(self._read_raw(path))
-
-    def _load_raw(self, path: Path) -> Any:
-        """Read a consistent state of an entry.
-
-        If two reads return the same revision, the second saw everything written with it.
-        """
-        table = self._read_raw(path)
-        earlier = None
-        for _ in range(_READS):
-            if mapping.is_whole(table) or (
-                earlier and mapping.revision_of(earlier) == mapping.revision_of(table)
-            ):
-                return self._records.apply_latest(path, table)
-            earlier, table = table, self._read_raw(path)
-        raise concurrent_modification(path)
-
-    def _read_raw(self, path: Path) -> Any:
-        request = self._types.GetTableRequest(dbName=path[-2], tblName=path[-1])
-        self._set_catalog(request, path[:-1])
-        with map_errors({_ABSENT: table_not_found(path)}):
-            return self._read("get_table_req", lambda c: c.get_table_req(request)).table
-
-    def _set_catalog(self, request: Any, namespace: Path) -> None:
-        if self._config.catalog_levels:
-            request.catName = namespace[0]
+            return mapping.columns_from(self._entries.load_once(path))
 
     def create_table(self, record: TableRecord) -> TableRecord:
         path = record.path
@@ -356,7 +292,7 @@ class HiveCatalog(SharedLocations):
 
     def load_ownership(self, path: Path) -> Mapping[str, str]:
         with translate_errors(f"read table '{display(path)}'"):
-            return mapping.ownership_of(self._load_raw(path))
+            return mapping.ownership_of(self._entries.load(path))
 
     def alter_ownership(self, record: TableRecord, ownership: Mapping[str, str]) -> None:
         with translate_errors(f"change table '{display(record.path)}'"):
@@ -384,16 +320,16 @@ class HiveCatalog(SharedLocations):
         """Raise the reason why a rename failed, if reads find one."""
         self.load_namespace(new_path[:-1])
         try:
-            self._load_raw(new_path)
+            self._entries.load(new_path)
         except TableNotFoundError:
-            self._load_raw(path)
+            self._entries.load(path)
         else:
             raise table_already_exists(new_path) from error
 
     def drop_table(self, record: TableRecord) -> None:
         path = record.path
         database = database_argument(path[:-1])
-        missing = {_ABSENT: table_not_found(path)}
+        missing = {ABSENT: table_not_found(path)}
         with translate_errors(f"drop table '{display(path)}'"), map_errors(missing):
             # deleteData is always False: only core deletes files.
             try:

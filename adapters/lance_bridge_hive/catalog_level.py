@@ -97,7 +97,7 @@ class CatalogLevel:
                 self._undo_drop(
                     catalog, location, None if DEFAULT_DATABASE in databases else missing
                 )
-            raise namespace_not_empty((name,), f"It holds namespaces {', '.join(others[:5])}")
+            raise namespace_not_empty((name,), f"It contains namespaces {', '.join(others[:5])}")
         default = self._drop_default(name) or missing
         try:
             if not unfinished:

@@ -24,7 +24,7 @@ from lance_namespace.errors import (
 from thrift.Thrift import TApplicationException, TException
 
 from lance_bridge.catalog import Catalog, Path
-from lance_bridge.errors import invalid
+from lance_bridge.errors import invalid, reason_in
 
 T = TypeVar("T")
 
@@ -69,8 +69,8 @@ def is_a(error: BaseException, *names: str) -> bool:
 
 
 def text_of(error: BaseException) -> str:
-    """Return the first line of the metastore's message."""
-    return _whole_text(error).split("\n", 1)[0][:300]
+    """Return the reason in the metastore's message."""
+    return reason_in(_whole_text(error))
 
 
 def _whole_text(error: BaseException) -> str:

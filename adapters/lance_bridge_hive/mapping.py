@@ -22,6 +22,7 @@ from lance_bridge.catalog import (
     Path,
     TableRecord,
 )
+from lance_bridge.data_locations import other_locations
 from lance_bridge.errors import invalid
 
 from .capabilities import (
@@ -199,7 +200,26 @@ def record_from(namespace: Path, table: Any) -> TableRecord:
         identity=str(table.createTime) if table.createTime else None,
         is_external=is_external(table),
         is_partitioned=bool(table.partitionKeys) and table.tableType not in _VIEWS,
+        other_locations=_other_locations(table.sd, parameters),
     )
+
+
+def partition_locations(partition: Any) -> tuple[str, ...]:
+    """Return where the data of a Thrift Partition may be."""
+    own = (partition.sd.location,) if partition.sd and partition.sd.location else ()
+    return (*own, *_other_locations(partition.sd, partition.parameters or {}))
+
+
+def _other_locations(descriptor: Any, parameters: Mapping[str, str]) -> tuple[str, ...]:
+    if descriptor is None:
+        return other_locations(None, parameters)
+    serde, skewed = descriptor.serdeInfo, descriptor.skewedInfo
+    options = [descriptor.parameters, serde.parameters if serde else None]
+    found = other_locations(
+        descriptor.location, parameters, options, input_format=descriptor.inputFormat
+    )
+    skewed_locations = (skewed.skewedColValueLocationMaps or {}).values() if skewed else ()
+    return (*found, *skewed_locations)
 
 
 def columns_from(table: Any) -> list[CatalogColumn]:

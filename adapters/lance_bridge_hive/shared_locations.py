@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Any
@@ -16,13 +17,15 @@ from thrift.Thrift import TException
 from lance_bridge.catalog import Catalog, TableRecord
 from lance_bridge.errors import display
 
+from . import mapping
 from .calls import Calls
 from .capabilities import DEFAULT_DATABASE, HIVE_CATALOG, database_argument
 from .config import HiveConfig
-from .errors import is_a, translate_errors
+from .errors import is_a, text_of, translate_errors
 
 _PARTITIONS = 1000
-"""Partitions read in one call."""
+"""Partitions read in one call, unless the metastore allows fewer."""
+_EXCEEDS_LIMIT = re.compile(r"exceeds limit|limit\.partition\.request")
 _ALL = -1
 
 
@@ -33,6 +36,7 @@ class SharedLocations(Catalog):
     _calls: Calls
     _has_catalogs = True
     """False if the metastore has no catalogs: it is older than Hive 3."""
+    _partitions = _PARTITIONS
 
     @cached_property
     def _all_catalogs(self) -> SharedLocations:
@@ -84,16 +88,34 @@ class SharedLocations(Catalog):
                 names = calls.read(
                     "get_partition_names", lambda c: c.get_partition_names(database, table, _ALL)
                 )
-                for start in range(0, len(names), _PARTITIONS):
-                    wanted = names[start : start + _PARTITIONS]
-                    partitions = _read_partitions(calls, database, table, wanted)
-                    yield from (each.sd.location for each in partitions if each.sd.location)
+                yield from self._locations_of(calls, database, table, names)
             except TException as error:
                 if is_a(error, "NoSuchObjectException", "UnknownDBException"):
                     return
                 # Hive 2 returns an internal error for a table that does not exist.
                 if not is_a(error, "TApplicationException") or source._has_table(record):
                     raise
+
+    def _locations_of(
+        self, calls: Calls, database: str, table: str, names: list[str]
+    ) -> Iterator[str]:
+        """Read partitions by name, in fewer a call if the metastore limits them.
+
+        Hive 4.1 and later do, by ``metastore.limit.partition.request``.
+        """
+        start = 0
+        while start < len(names):
+            wanted = names[start : start + self._partitions]
+            try:
+                found = _read_partitions(calls, database, table, wanted)
+            except TException as error:
+                if len(wanted) == 1 or not _EXCEEDS_LIMIT.search(text_of(error)):
+                    raise
+                self._partitions = len(wanted) // 2
+                continue
+            for partition in found:
+                yield from mapping.partition_locations(partition)
+            start += len(wanted)
 
     def _has_table(self, record: TableRecord) -> bool:
         try:

@@ -172,7 +172,7 @@ class UnityCatalog(Catalog):
                 found = next(self._client.pages(self._api_path("/", collection), key, query), None)
             if found is not None:
                 raise namespace_not_empty(
-                    full, f"It holds {collection}, such as {found.get('name')}"
+                    full, f"It contains {collection}, such as {found.get('name')}"
                 )
 
     def require_drop_permission(self, path: Path) -> None:
@@ -248,7 +248,8 @@ class UnityCatalog(Catalog):
         if not self._config.is_databricks:
             self._client.change("POST", self._api_path("/tables"), mapping.table_body(full, record))
             return
-        properties, location = dict(record.properties), record.location or ""
+        properties = dict(record.properties)
+        location = mapping.stored_location(record.location or "")
         try:
             self._run(sql.create_table(full, location, properties))
         except ErrorReply as error:
@@ -358,7 +359,7 @@ def _alter_statements(full: Path, found: TableRecord, wanted: TableRecord) -> It
         changed.pop(TABLE_TYPE, None)  # only its letter case may differ
     removed = sorted(set(old) - set(new))
     if wanted.location and wanted.location != found.location:
-        yield sql.set_location(full, wanted.location)
+        yield sql.set_location(full, mapping.stored_location(wanted.location))
     if removed:
         yield sql.unset_properties(full, removed)
     if changed:

@@ -24,9 +24,14 @@ from lance_namespace.errors import (
 )
 
 from lance_bridge.catalog import Path
-from lance_bridge.errors import OutcomeUnknownError, namespace_not_found, table_not_found
+from lance_bridge.errors import (
+    ObjectUnavailableError,
+    OutcomeUnknownError,
+    namespace_not_found,
+    reason_in,
+    table_not_found,
+)
 
-_SHOWN = 300
 _ABSENT = re.compile(
     r"NO_SUCH_(?P<named>CATALOG|SCHEMA|TABLE)"
     r"|(?P<level>CATALOG|SCHEMA|TABLE)(?:_OR_VIEW)?_(?:NOT_FOUND|DOES_NOT_EXIST)"
@@ -106,7 +111,7 @@ class ErrorReply(Exception):
     ) -> None:
         self.status = status
         self.code = _as_words(code)
-        self.text = text.strip().split("\n", 1)[0][:_SHOWN] or f"HTTP status {status}"
+        self.text = reason_in(text) or f"HTTP status {status}"
         self.change = change
         self.retry_after = retry_after
         known = str(self.code or status)
@@ -157,6 +162,8 @@ class ErrorReply(Exception):
         known = _BY_CODE.get(self.code) or _BY_STATUS.get(self.status)
         if known is not None:
             return known
+        if self.status == HTTPStatus.INTERNAL_SERVER_ERROR and not self.change:
+            return ObjectUnavailableError  # such as a foreign catalog whose connection is down
         return ServiceUnavailableError if self.status >= 500 else InternalError
 
     def not_found(self, path: Path) -> LanceNamespaceError | None:
@@ -212,7 +219,8 @@ def _to_error(error: ErrorReply, what: str) -> LanceNamespaceError:
         return OutcomeUnknownError(
             f"Unity Catalog failed to {what}, which may have happened or not: {error}{_hint(error)}"
         )
-    verb = "failed" if error_type in (InternalError, ServiceUnavailableError) else "refused"
+    failed = issubclass(error_type, (InternalError, ServiceUnavailableError))
+    verb = "failed" if failed else "refused"
     return error_type(f"Unity Catalog {verb} to {what}: {error}{_hint(error)}")
 
 

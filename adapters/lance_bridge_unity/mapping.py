@@ -8,6 +8,7 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import quote, unquote
 
 from lance_namespace.errors import InternalError
 
@@ -21,6 +22,7 @@ from lance_bridge.catalog import (
     TableRecord,
 )
 from lance_bridge.credentials import EXPIRES_AT
+from lance_bridge.data_locations import PROVIDER, other_locations
 from lance_bridge.errors import display, invalid, require_text
 from lance_bridge.names import in_backticks
 
@@ -35,6 +37,9 @@ MANAGED_DIRECTORY = "/__unitystorage"
 OTHER_TYPE_KEY = TABLE_TYPE.upper()
 """The key of a Lance table's type if SQL refuses the usual one: Spark 4.3 reserves it, but only
 in lower case."""
+
+_KEPT_IN_URI = "/~!$&'()*+,;=:@"
+"""Characters of a path that the open-source server does not percent-encode."""
 
 _SPARK_PROPERTIES = ("transient_lastDdlTime", "option.serialization.format")
 """Properties that Spark adds to tables created by SQL."""
@@ -101,7 +106,7 @@ def namespace_from(path: Path, full: Path, info: Json) -> NamespaceRecord:
     root = _text(info, "storage_root")
     fields = {COMMENT[len(full) - 1]: _text(info, "comment"), STORAGE_ROOT[len(full) - 1]: root}
     properties = {**_properties(info), **{k: v for k, v in fields.items() if v}}
-    location = root or _without_managed_directory(_text(info, "storage_location"))
+    location = _decoded(root or _without_managed_directory(_text(info, "storage_location")))
     return NamespaceRecord((*path[:-1], _name(info, full)), properties, location)
 
 
@@ -130,7 +135,7 @@ def table_body(full: Path, record: TableRecord) -> Json:
         "table_type": EXTERNAL,
         "data_source_format": _TEXT_FORMAT,
         "columns": _columns(record.columns),
-        "storage_location": record.location,
+        "storage_location": stored_location(record.location or ""),
         "properties": check_properties(record.properties),
     }
 
@@ -151,14 +156,43 @@ def record_from(namespace: Path, info: Json) -> TableRecord:
         properties.setdefault(TABLE_TYPE, properties.pop(OTHER_TYPE_KEY))
     if type_ != EXTERNAL:
         properties.pop(TABLE_TYPE, None)
+    location = _decoded(_text(info, "storage_location"))
     return TableRecord(
         path=(*namespace, _name(info, namespace)),
-        location=_text(info, "storage_location"),
+        location=location,
         properties=properties,
         entry_type=type_,
         identity=_text(info, "table_id"),
         is_external=type_ == EXTERNAL,
+        other_locations=_other_locations(info, location, properties),
     )
+
+
+def _decoded(location: str | None) -> str | None:
+    """Return a location as the library spells it: with a local path as it is.
+
+    The open-source server percent-encodes the path that another client gives it, and keeps a URI.
+    """
+    if location is None or not location.startswith("file:"):
+        return location
+    decoded = unquote(location)
+    return location if "\ufffd" in decoded else decoded
+
+
+def stored_location(location: str) -> str:
+    """Return the server's form of a location, for which `_decoded` returns it again."""
+    if not location.startswith("file:"):
+        return location
+    return "file:" + quote(location.removeprefix("file:"), safe=_KEPT_IN_URI)
+
+
+def _other_locations(
+    info: Json, location: str | None, properties: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Return where else the data may be; Spark's options have the prefix ``option.``."""
+    parameters = {key.removeprefix("option."): value for key, value in properties.items()}
+    format_ = (_text(info, "data_source_format") or "").lower()
+    return other_locations(location, {PROVIDER: format_, **parameters})
 
 
 def columns_from(info: Json) -> list[CatalogColumn]:

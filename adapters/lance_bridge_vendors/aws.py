@@ -17,6 +17,7 @@ from pydantic import Field, field_validator
 
 from lance_bridge import extras
 from lance_bridge.credentials import Grant, Vendor, VendorOptions, expiring_options
+from lance_bridge.credentials.s3_endpoint import endpoint_options
 from lance_bridge.errors import display
 from lance_bridge.storage_options import options_of_store
 
@@ -109,6 +110,7 @@ class AwsVendor(Vendor):
         is_amazon = not store or ".amazonaws.com" in store
         if not is_amazon and options.sts_endpoint is None:
             raise ValueError(f"the store at {store} is not Amazon's: set sts_endpoint as well")
+        self._names_store = bool(store)
         self._sts = SecurityTokenService(
             options.sts_endpoint,
             options.region or own.get("region") or own.get("default_region"),
@@ -150,9 +152,9 @@ class AwsVendor(Vendor):
             "aws_region": self._sts.region,
         }
         if options.endpoint:
-            vended["aws_endpoint"] = options.endpoint
-            if options.endpoint.startswith("http://"):
-                vended["allow_http"] = "true"
+            vended |= endpoint_options(options.endpoint)
+        elif not self._names_store:
+            vended |= self._sts.storage_endpoint()
         return expiring_options(vended, keys["Expiration"].timestamp())
 
     def _arguments(self, grant: Grant, policy: str) -> dict[str, Any]:

@@ -24,9 +24,11 @@ from lance_namespace.errors import (
     UnsupportedOperationError,
 )
 
+from lance_bridge.credentials.s3_endpoint import s3_endpoint
+from lance_bridge.errors import reason_in
 from lance_bridge.forks import restart_in_children
 
-from .common import CLOCK, LATER, first_line
+from .common import CLOCK, LATER
 
 _LIMITS = {"connect_timeout": 3, "read_timeout": 8, "retries": {"total_max_attempts": 2}}
 """Timeouts in seconds, and attempts: a call without a response fails within half a minute."""
@@ -109,6 +111,7 @@ class SecurityTokenService:
         self._lock = threading.Lock()
         self._session = None
         self._cached_client: Any = None
+        self._storage_endpoint: dict[str, str] | None = None
 
     def partition(self) -> str:
         """Return the partition of the region. Raises ValueError for an unknown region."""
@@ -116,6 +119,13 @@ class SecurityTokenService:
             return str(self._own_session().get_partition_for_region(self.region))
         except boto.UnknownRegionError as error:
             raise ValueError(str(error)) from error
+
+    def storage_endpoint(self) -> dict[str, str]:
+        """Return the options with the endpoint of S3; none if Lance uses that by itself."""
+        with self._lock:
+            if self._storage_endpoint is None:
+                self._storage_endpoint = s3_endpoint(self._own_session(), self.region)
+            return self._storage_endpoint
 
     def assume(self, arguments: Mapping[str, Any], what: str) -> Any:
         """Return the ``Credentials`` of a new session.
@@ -179,10 +189,10 @@ def translate_errors(what: str) -> Iterator[None]:
         ) from error
     except _NO_ANSWER as error:
         raise ServiceUnavailableError(
-            f"No {what}: STS does not respond: {first_line(error)}"
+            f"No {what}: STS does not respond: {reason_in(error)}"
         ) from error
     except boto.BotoCoreError as error:
-        raise InternalError(f"No {what}: {type(error).__name__}: {first_line(error)}") from error
+        raise InternalError(f"No {what}: {type(error).__name__}: {reason_in(error)}") from error
     except OSError as error:
         raise ServiceUnavailableError(
             f"No {what}: web_identity_token_file cannot be read: {error.strerror}"
@@ -191,7 +201,7 @@ def translate_errors(what: str) -> Iterator[None]:
 
 def _to_error(error: boto.ClientError, what: str) -> LanceNamespaceError:
     code = str(error.response.get("Error", {}).get("Code", ""))
-    text = first_line(error.response.get("Error", {}).get("Message", ""))
+    text = reason_in(error.response.get("Error", {}).get("Message", ""))
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     if any(each in text for each in _CLOCK_TEXTS):
         code = _CLOCK[0]

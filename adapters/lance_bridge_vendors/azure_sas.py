@@ -26,9 +26,10 @@ from azure.storage.filedatalake import generate_directory_sas
 from lance_namespace.errors import PermissionDeniedError, ServiceUnavailableError
 
 from lance_bridge.credentials import Grant
+from lance_bridge.errors import reason_in
 from lance_bridge.forks import restart_in_children
 
-from .common import CLOCK, Refusals, first_line
+from .common import CLOCK, Refusals
 
 _LIMITS = {
     "connection_timeout": 3, "read_timeout": 8, "retry_total": 1, "retry_backoff_factor": 0.5,
@@ -148,7 +149,7 @@ def translate_errors(what: str, dates: list[str]) -> Iterator[None]:
 
 
 def _to_error(error: AzureError, what: str) -> Exception:
-    text = first_line(error.message)
+    text = reason_in(error.message)
     if isinstance(error, CredentialUnavailableError):
         return PermissionDeniedError(
             f"No {what}: there are no credentials to ask Azure with. Set "

@@ -25,11 +25,6 @@ def without_slash(url: str | None) -> str | None:
     return url.rstrip("/") if url else None
 
 
-def first_line(text: object) -> str:
-    """Return the first line of a service's message, shortened."""
-    return str(text).strip().split("\n", 1)[0][:300]
-
-
 @dataclass(frozen=True)
 class Refusals:
     """Classifies a service's error responses by their messages, or else by their status."""

@@ -17,9 +17,10 @@ from google.auth.transport.requests import Request
 from google.oauth2 import service_account, sts
 from lance_namespace.errors import PermissionDeniedError, ServiceUnavailableError
 
+from lance_bridge.errors import reason_in
 from lance_bridge.forks import restart_in_children
 
-from .common import Refusals, first_line
+from .common import Refusals
 
 _SECONDS = 8
 """The timeout of each call: without responses, all calls fail within half a minute."""
@@ -70,7 +71,7 @@ class TokenService:
                     key, scopes=_SCOPES
                 )
             except ValueError as error:
-                raise ValueError(f"the service account's key: {first_line(error)}") from None
+                raise ValueError(f"the service account's key: {reason_in(error)}") from None
         restart_in_children(self)
 
     def restart_in_child(self) -> None:
@@ -172,10 +173,10 @@ def translate_errors(what: str, sent: _BoundedRequest) -> Iterator[None]:
         ) from error
     except (exceptions.TransportError, requests.RequestException) as error:
         raise ServiceUnavailableError(
-            f"No {what}: Google does not respond: {first_line(error)}"
+            f"No {what}: Google does not respond: {reason_in(error)}"
         ) from error
     except exceptions.GoogleAuthError as error:
-        raise _REFUSALS.to_error(what, sent.status, first_line(error)) from error
+        raise _REFUSALS.to_error(what, sent.status, reason_in(error)) from error
     except (KeyError, ValueError) as error:
         raise ServiceUnavailableError(
             f"No {what}: Google's response cannot be parsed: {type(error).__name__}"

@@ -30,12 +30,13 @@ def doctor(
     catalog: CatalogName,
     *,
     limit: Annotated[
-        int, typer.Option("--limit", "-n", min=1, help="Tables and directories to check.")
+        int,
+        typer.Option("--limit", "-n", min=1, help="Maximum of tables and directories to check."),
     ] = 1000,
     page_token: PageToken = None,
     idle: Annotated[
         str,
-        typer.Option("--idle", help="Skip what changed more recently, as it may be in progress."),
+        typer.Option("--idle", help="Skip more recent changes, which may be in progress."),
     ] = "1h",
     properties: Properties = None,
     output: OutputOption = Output.TEXT,

@@ -214,8 +214,13 @@ class _Page:
         after = self._page.after
         if after is not None and after[0] != _TABLES:
             return
+
+        def leave_out(namespace: Path, error: LanceNamespaceError) -> None:
+            name = written(namespace)
+            self._findings.append(self._unreadable(name, error, ["ns", "list"], name))
+
         try:
-            namespaces = sorted(self._tables.namespaces())
+            namespaces = sorted(self._tables.namespaces(leave_out))
         except LanceNamespaceError as error:
             self._findings.append(self._unreadable(self._commands.catalog, error, ["ns", "list"]))
             return

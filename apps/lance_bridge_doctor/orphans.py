@@ -66,7 +66,9 @@ class OccupiedLocations:
         unreadable = [entry.name for entry in entries if not entry.record.is_readable]
         if unreadable:
             raise InvalidTableStateError(f"These entries cannot be read: {', '.join(unreadable)}")
-        occupied = {locations.key(entry.location) for entry in entries if entry.location}
+        occupied = locations.keys_of(
+            each for entry in entries for each in entry.record.all_locations
+        )
         return cls(
             frozenset(namespaces),
             frozenset(entry.path for entry in entries),

@@ -1,11 +1,11 @@
-"""lance-bridge: a Lance namespace made out of the catalog that you already run.
+"""lance-bridge: use Hive, Glue or Unity Catalog as the catalog for your Lance tables.
 
 The names in ``__all__`` are public, and so are these modules: `lance_bridge.catalog` (what an
 adapter implements), `lance_bridge.config` (the properties that it takes), `lance_bridge.errors`
 (functions that make the errors it raises), `lance_bridge.extras` (packages that only one extra
-installs), `lance_bridge.forks` (what a forked child must replace) and `lance_bridge.testing` (the
-conformance kit). Applications also use ``namespace.tables``, and the names that
-`lance_bridge.dataset` and `lance_bridge.storage` export.
+installs), `lance_bridge.forks` (what a forked child must replace), `lance_bridge.jvm` (a Java, for
+Spark and metastores) and `lance_bridge.testing` (the conformance kit). Applications also use
+``namespace.tables``, and the names that `lance_bridge.dataset` and `lance_bridge.storage` export.
 
 Names are imported on first use, so that ``lance-bridge --help`` loads no slow modules.
 """

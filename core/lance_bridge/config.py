@@ -323,7 +323,7 @@ def _check_storage(impl: str, storage: Mapping[str, str]) -> None:
         if not value.strip():
             problem = "is empty"
         elif not value.isprintable() and "service_account" not in key.lower():
-            problem = "holds a line end or another control character"
+            problem = "contains a line break or another control character"
         elif "endpoint" in key.lower() and not _ENDPOINT.fullmatch(value):
             problem = "must begin with http:// or https:// and a host"
         if problem:

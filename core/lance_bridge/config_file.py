@@ -127,7 +127,7 @@ def catalogs_in(path: Path, text: str) -> NamedCatalogs:
     problems = _repeated_keys(path, root, loader.repeated)
     catalogs = content.get(_CATALOGS) if isinstance(content, dict) else None
     if not isinstance(catalogs, dict):
-        raise invalid(f"{path} must hold a mapping `catalogs:` of names to properties")
+        raise invalid(f"{path} must contain a mapping `catalogs:` of names to properties")
     entries = {}
     for key, properties in catalogs.items():
         name = str(key)
@@ -195,7 +195,7 @@ def read_mapping(path: Path) -> dict[str, Any]:
         line = key.start_mark.line + 1
         raise invalid(f"{path}: the key '{key.value}' is duplicated in line {line}")
     if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
-        raise invalid(f"{path} must hold a mapping of keys to values")
+        raise invalid(f"{path} must contain a mapping of keys to values")
     return content
 
 

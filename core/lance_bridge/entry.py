@@ -220,7 +220,9 @@ class TableEntry:
         try:
             return ForeignCommits.parse(value)
         except InvalidInputError as error:
-            raise InvalidTableStateError(f"Table '{self.name}' takes no commit: {error}") from error
+            raise InvalidTableStateError(
+                f"Table '{self.name}' accepts no commit: {error}"
+            ) from error
 
     def with_state(self, state: State) -> Self:
         """Return the table with another state in its record."""

@@ -18,10 +18,12 @@ from lance_namespace.errors import (
     ConcurrentModificationError,
     InternalError,
     InvalidInputError,
+    InvalidTableStateError,
     LanceNamespaceError,
     NamespaceAlreadyExistsError,
     NamespaceNotEmptyError,
     NamespaceNotFoundError,
+    PermissionDeniedError,
     ServiceUnavailableError,
     TableAlreadyExistsError,
     TableNotFoundError,
@@ -31,12 +33,14 @@ from lance_namespace.errors import (
 __all__ = [
     "LANCE_ERRORS",
     "MISSING_FILE",
+    "OF_ONE_OBJECT",
     "REFUSALS",
     "STORAGE_ERROR",
     "TOO_MANY_WRITERS",
     "ErrorCapturingReader",
     "LanceNamespaceError",
     "LancePanicError",
+    "ObjectUnavailableError",
     "OutcomeUnknownError",
     "as_namespace_error",
     "concurrent_modification",
@@ -56,6 +60,7 @@ __all__ = [
     "namespace_not_empty",
     "namespace_not_found",
     "panics_as_errors",
+    "reason_in",
     "require_text",
     "table_already_exists",
     "table_not_found",
@@ -70,6 +75,23 @@ class OutcomeUnknownError(ServiceUnavailableError):
     A `Catalog` raises this, never a plain ServiceUnavailable, when a call that changes something
     may have reached the server. Core then reads back and decides.
     """
+
+
+class ObjectUnavailableError(ServiceUnavailableError):
+    """The server responded that it cannot read one object, though it reads others (code 17)."""
+
+
+OF_ONE_OBJECT = (
+    InternalError,
+    InvalidInputError,
+    InvalidTableStateError,
+    ObjectUnavailableError,
+    PermissionDeniedError,
+    UnsupportedOperationError,
+)
+"""Errors about one object: a scan goes on past what cannot be read, and says what it left out.
+
+With other errors, such as an outage, the next object would fail, too."""
 
 
 def display(path: Sequence[str]) -> str:
@@ -310,6 +332,16 @@ def first_line(error: BaseException | str) -> str:
     """Return the first line of pylance's message, without its source locations."""
     line = str(error).split("\n", 1)[0]
     return re.split(r", (?:location: )?(?=/|\S+\.rs:\d)", line, maxsplit=1)[0][:300]
+
+
+def reason_in(message: object) -> str:
+    """Return the line of a service's message that has the reason, in at most 300 characters.
+
+    That is the first one; botocore and Java introduce the second with a colon.
+    """
+    first, _, rest = str(message).strip().partition("\n")
+    second = rest.strip().partition("\n")[0] if first.endswith(":") else ""
+    return f"{first} {second}".strip()[:300]
 
 
 class ErrorCapturingReader(Iterator[Any]):

@@ -1,5 +1,7 @@
 """Table locations: pure functions on their spelling. They do not access storage.
 
+Only `lance_schemes` asks Lance, which needs no storage for it either.
+
 Catalogs spell one location in many ways (``/p``, ``file:/p``, ``file:///p``, ``s3a://``, a trailing
 slash). Lance gets one spelling: a plain absolute path for local files, or else a URI with a scheme
 that Lance knows. Lance reads a URI as a URL: it resolves ``.`` and ``..``, drops a query, a
@@ -11,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import PurePosixPath
 from urllib.parse import quote, unquote
@@ -40,6 +42,9 @@ _AZURE = (".core.windows.net", ".fabric.microsoft.com")
 _GOOGLE = ("storage.googleapis.com", "storage.cloud.google.com")
 ANY = "*"
 """In a key: the unknown bucket of an access point, or store behind a mount or private server."""
+_VALID_SCHEMES = re.compile(r"Valid schemes: ([\w+, -]+)")
+_OF_ONE_PROCESS = {"memory", "shared-memory", "file-object-store", "file+uring", "s3+ddb"}
+"""Schemes of Lance that no other process sees, or that need more than a location."""
 _MAX_LENGTH = 2048
 _LONGEST_NAME = 200
 """Bytes of a name in a file name; file systems allow 255, with our suffixes."""
@@ -64,17 +69,17 @@ def check(location: str) -> str:
     if any(ord(c) < 32 or ord(c) == 127 for c in location):
         raise invalid(f"Location {quoted} has control characters")
     scheme, rest = _split(location)
-    if scheme is not None and scheme != "file" and scheme not in _LANCE_SCHEME:
+    if not (is_supported(location) or scheme in lance_schemes()):
         raise invalid(
-            f"Location {quoted} is on '{scheme}', which Lance cannot write: use a local path, "
-            "s3://, gs://, az:// or abfss://"
+            f"Location {quoted} is on '{scheme}', which the installed Lance cannot write: use a "
+            "local path, s3://, gs://, az:// or abfss://"
         )
     if scheme in (None, "file"):
         _check_local(quoted, scheme, rest)
     if ".." in PurePosixPath(rest).parts:
-        raise invalid(f"Location {quoted} must not hold '..'")
+        raise invalid(f"Location {quoted} must not contain '..'")
     if scheme not in (None, "file"):
-        _check_remote(quoted, _LANCE_SCHEME[scheme], rest)
+        _check_remote(quoted, _LANCE_SCHEME.get(scheme, scheme), rest)
     if not _segments(rest)[0 if scheme in (None, "file") else 1 :]:
         raise invalid(f"Location {quoted} is a whole bucket or file system: name a directory in it")
     return for_lance(location)
@@ -93,19 +98,38 @@ def _check_remote(quoted: str, scheme: str, rest: str) -> None:
     if not bucket:
         raise invalid(f"Location {quoted} has no bucket")
     if "?" in rest or "#" in rest:
-        raise invalid(f"Location {quoted} must not hold '?' or '#'")
+        raise invalid(f"Location {quoted} must not contain '?' or '#'")
     with_account = scheme == "abfss" and _CONTAINER_OF_ACCOUNT.fullmatch(bucket)
     if not with_account and not _BUCKET.fullmatch(bucket):
         raise invalid(f"Location {quoted} must name a bucket only, without a user or a port")
     segments = unquote(path.rstrip("/")).split("/")
     if ".." in segments or any(ord(c) < 32 for c in unquote(path)):
-        raise invalid(f"Location {quoted} must not hold '..' or control characters, encoded or not")
+        raise invalid(
+            f"Location {quoted} must not contain '..' or control characters, encoded or not"
+        )
     if "" in segments[:-1]:
         raise invalid(f"Location {quoted} has an empty segment ('//'), which Lance cannot write")
 
 
+@lru_cache(1)
+def lance_schemes() -> frozenset[str]:
+    """Return the schemes of the stores that the installed Lance opens, as it names them itself."""
+    import lance  # noqa: PLC0415 - takes seconds, and most locations do not need it
+
+    try:
+        lance.dataset("lance-bridge-has-no-such-scheme://bucket/table")
+    except ValueError as error:
+        found = _VALID_SCHEMES.search(str(error))
+        named = re.findall(r"[\w+-]+", found[1]) if found else []
+        return frozenset(named) - _OF_ONE_PROCESS
+    return frozenset()
+
+
 def is_supported(location: str) -> bool:
-    """Return whether Lance can read and write the storage of ``location``."""
+    """Return whether lance-bridge can list and delete files in the storage of ``location``.
+
+    Lance itself may open further stores: see `lance_schemes`.
+    """
     scheme, _ = _split(location)
     return scheme in (None, "file") or scheme in _LANCE_SCHEME
 
@@ -207,6 +231,11 @@ def possible_keys(location: str) -> set[tuple[str, ...]]:
     if scheme == "file" and "%" in rest:
         keys.add(key(f"{scheme}:{unquote(rest)}"))
     return keys
+
+
+def keys_of(spellings: Iterable[str]) -> set[tuple[str, ...]]:
+    """Return the `possible_keys` of several locations."""
+    return {each for location in spellings for each in possible_keys(location)}
 
 
 def readable_spellings(location: str) -> set[str]:

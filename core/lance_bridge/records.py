@@ -137,11 +137,18 @@ class TableRecord:
     """The entry that this one is only a link to, for people: the files are that one's."""
     link_path: Path | None = None
     """Where that entry is, if it is in this catalog."""
+    other_locations: tuple[str, ...] = ()
+    """Where else its data may be: see `data_locations.other_locations`."""
 
     @classmethod
     def unreadable(cls, path: Path) -> TableRecord:
         """Return the record of an entry that cannot be read: its location may be anywhere."""
         return cls(path, entry_type=UNREADABLE, is_external=False)
+
+    @property
+    def all_locations(self) -> tuple[str, ...]:
+        """Everywhere its data may be, in the catalog's spelling."""
+        return (*([self.location] if self.location else []), *self.other_locations)
 
     @property
     def is_readable(self) -> bool:

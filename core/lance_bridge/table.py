@@ -122,7 +122,7 @@ class Table(TableEntry):
 
     def _open(self, ref: Ref, *, vend: bool | None, write: bool) -> lance.LanceDataset:
         options = self.storage_options(vend=vend, write=write)
-        if not locations.is_local(self.uri):
+        if locations.is_supported(self.uri) and not locations.is_local(self.uri):
             # Lance waits for minutes for an unresponsive store. This call has a timeout.
             TableStorage(options or {}).is_occupied(self.uri)
         if self.managed is not None:
@@ -189,6 +189,8 @@ class Table(TableEntry):
         self, ref: Ref, options: dict[str, str] | None, error: Exception
     ) -> LanceNamespaceError:
         """Return the error that says, from the storage, why the dataset could not be opened."""
+        if not locations.is_supported(self.uri):
+            return self._open_error(error)
         if not TableStorage(options or {}).has_dataset(self.location):
             return self._no_version_error(ref) if ref.version is not None else self._no_data_error()
         if ref != LATEST:
@@ -212,7 +214,7 @@ class Table(TableEntry):
 
     def _no_data_error(self) -> InvalidTableStateError:
         return InvalidTableStateError(
-            f"Table '{self.name}' is declared and holds no data yet: write to it first"
+            f"Table '{self.name}' is declared and has no data yet: write to it first"
         )
 
     def _no_version_error(self, ref: Ref) -> TableVersionNotFoundError:

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 
 from lance_namespace.errors import (
     InvalidTableStateError,
+    LanceNamespaceError,
     NamespaceNotFoundError,
-    PermissionDeniedError,
     TableNotFoundError,
 )
 
@@ -64,7 +64,7 @@ class _Index:
             if not record.is_readable:
                 self.unreadable.append(path)
             owner = _Owner(path, record.properties.get(ENTRY_ID), can_load)
-            for key in locations.possible_keys(record.location) if record.location else ():
+            for key in locations.keys_of(record.all_locations):
                 (self._anywhere if locations.ANY in key[:2] else found).append((key, owner))
         found.sort(key=lambda each: each[0])
         self._keys = [key for key, _ in found]
@@ -120,7 +120,8 @@ class SharingCheck:
             chosen: Whether a user who may not read other tables may have chosen the location.
 
         Raises:
-            InvalidTableStateError: (19) one does, or an entry cannot be read and may do so.
+            InvalidTableStateError: (19) one does, or an entry or a namespace cannot be read and
+                may do so.
             PermissionDeniedError: (15) a namespace may not be read.
             LanceNamespaceError: Like these two, it is marked by `marking_other_entries`.
         """
@@ -151,8 +152,7 @@ class SharingCheck:
             found = self._catalog.load_table(owner.path)
         except (TableNotFoundError, NamespaceNotFoundError):
             return False
-        keys = locations.possible_keys(found.location) if found.location else ()
-        return any(locations.overlap(own, key) for key in keys)
+        return any(locations.overlap(own, key) for key in locations.keys_of(found.all_locations))
 
     def _is_default(self, path: Path, own: Key) -> bool:
         if self._root is None:
@@ -174,7 +174,7 @@ class SharingCheck:
             return index
 
 
-def _explain(what: str, error: PermissionDeniedError) -> str:
+def _explain(what: str, error: LanceNamespaceError) -> str:
     return (
         f"No credentials: {what} may hold a table at the same location, and cannot be read: "
         f"{error}. {_HINT}"

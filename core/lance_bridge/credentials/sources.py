@@ -240,7 +240,7 @@ def _create_vendor(
 ) -> Vendor | None:
     if name == _NONE:
         if given:
-            raise invalid(f"Property '{start}{min(given)}' has no meaning with {start}vendor=none")
+            raise invalid(f"Property '{start}{min(given)}' has no effect with {start}vendor=none")
         return None
     vendor = find_vendor(name)
     known = vendor.options_type.model_fields

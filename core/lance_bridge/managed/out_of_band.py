@@ -195,7 +195,7 @@ def _require_no_foreign_versions(table: TableEntry, directory: ManagedDirectory)
         found = _foreign_versions(table.reloaded())  # it may have been committed since then
         if found:
             raise InvalidTableStateError(
-                f"Table '{table.name}' takes no commit while versions that were written past the "
+                f"Table '{table.name}' accepts no commit while versions that bypassed the "
                 f"catalog are neither adopted nor discarded ({FOREIGN_COMMITS}="
                 f"{table.foreign_commits.value}): {first_names(found, _NAMED)}. Use "
                 "`lance-bridge managed adopt` or `lance-bridge managed discard`"

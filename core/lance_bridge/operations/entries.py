@@ -75,7 +75,7 @@ class EntryOperations(Operations):
         """Add an entry without data, or repeat one that never got data.
 
         Raises: UnsupportedOperation, NamespaceNotFound, TableAlreadyExists, InvalidInput,
-        ConcurrentModification.
+        ConcurrentModification, InvalidTableState (managed).
         """
         path = self.tables.path_of(request.id)
         table, options = self.tables.declare(
@@ -174,7 +174,10 @@ class EntryOperations(Operations):
         return api.RegisterTableResponse(location=table.uri, properties=table.properties)
 
     def deregister_table(self, request: api.DeregisterTableRequest) -> api.DeregisterTableResponse:
-        """Remove an entry and no file. Raises: NamespaceNotFound, TableNotFound, InvalidInput."""
+        """Remove an entry and no file.
+
+        Raises: NamespaceNotFound, TableNotFound, InvalidInput, ConcurrentModification (managed).
+        """
         entry = self.tables.remove(self.tables.path_of(request.id))
         return api.DeregisterTableResponse(
             id=list(entry.path),

@@ -22,6 +22,7 @@ from lance_namespace.errors import (
     PermissionDeniedError,
     ServiceUnavailableError,
     UnauthenticatedError,
+    UnsupportedOperationError,
 )
 from obstore.exceptions import BaseError, UnknownConfigurationKeyError
 from obstore.exceptions import PermissionDeniedError as StorePermissionDenied
@@ -42,6 +43,8 @@ _CLIENT_OPTIONS = {
 _DEFAULT_CLIENT: dict[str, Any] = {"connect_timeout": "5s", "timeout": "30s"}
 _RETRY: dict[str, Any] = {"max_retries": 3, "retry_timeout": timedelta(seconds=30)}
 _RESERVE_ATTEMPTS = 10
+_ENVIRONMENT = {"s3": "AWS", "gs": "GOOGLE", "az": "AZURE", "abfss": "AZURE"}
+"""The prefix of a store's variables, by the scheme of its URIs."""
 _GOOGLE_TOKEN = "google_storage_token"
 """Lance's option for a vended token; obstore takes tokens only from a function."""
 _REFUSED = re.compile(r"status code: 403\b|\(code: AccessDenied\)")  # the latter in a bulk delete
@@ -156,7 +159,12 @@ class TableStorage:
         Its calls raise obstore's own errors: make them inside :func:`store_errors`.
         """
         uri = locations.for_lance(location)
-        client = dict(_DEFAULT_CLIENT)
+        if not locations.is_supported(uri):
+            raise UnsupportedOperationError(
+                f"Files at {uri} can be read and written by Lance, but lance-bridge cannot list or "
+                "delete them: the operation works on a local path, s3://, gs://, az:// and abfss://"
+            )
+        client = {**_DEFAULT_CLIENT, **_client_of_environment(uri)}
         config = {}
         for option, value in self.options.items():
             plain = option.lower().removeprefix("aws_").removeprefix("azure_")
@@ -182,6 +190,18 @@ class TableStorage:
                 raise InvalidInputError(
                     f"The storage.* properties do not fit {uri}: {_first_line(error)}"
                 ) from error
+
+
+def _client_of_environment(uri: str) -> dict[str, str]:
+    """Return the client's options that the environment has for a store, such as AWS_ALLOW_HTTP.
+
+    obstore reads them, but not if it gets any option of the client.
+    """
+    prefix = _ENVIRONMENT.get(uri.partition(":")[0])
+    if prefix is None:
+        return {}
+    names = {each: os.environ.get(f"{prefix}_{each.upper()}") for each in _CLIENT_OPTIONS}
+    return {name: value for name, value in names.items() if value}
 
 
 def _local_path(location: str) -> Path | None:

@@ -11,7 +11,7 @@ from ..entry import TableEntry, load_entry
 from ..managed import conversion
 from ..paging import PageRequest
 from ..requests import parse_table
-from ..scan import innermost_namespaces
+from ..scan import Unreadable, innermost_namespaces
 from ..table import Table
 from . import creation, dropping, listing, new_location, overlap, rename
 
@@ -94,9 +94,14 @@ class Tables:
         for record in catalog.scan_tables(namespace, lance_only=lance_only, after=after):
             yield TableEntry(self.connection, record)
 
-    def namespaces(self) -> Iterator[Path]:
-        """Yield the paths of all namespaces that can hold tables, sorted."""
-        return innermost_namespaces(self.connection.catalog)
+    def namespaces(self, unreadable: Unreadable | None = None) -> Iterator[Path]:
+        """Yield the paths of all namespaces that can hold tables, sorted.
+
+        Args:
+            unreadable: Called for a namespace that cannot be listed. By default its error is
+                raised.
+        """
+        return innermost_namespaces(self.connection.catalog, unreadable=unreadable)
 
     # -- new tables --------------------------------------------------------------------------------
 

@@ -58,6 +58,12 @@ def require_droppable(table: TableEntry, index: LocationIndex) -> LocationFiles:
             f"Nothing can be deleted at the location of table '{table.name}': {error}. Deregister "
             "it instead"
         ) from error
+    if not locations.is_supported(table.location):
+        raise InvalidTableStateError(
+            f"The files of table '{table.name}' at {table.location} can be read and written by "
+            "Lance, but lance-bridge cannot list or delete them. Deregister the table instead, and "
+            "delete the files with the tools of that storage"
+        )
     index.refuse_shared(table.record)
     return index.require_own_files(table.record)
 
@@ -101,6 +107,6 @@ def _require_not_renamed(table: TableEntry) -> None:
     if found is not None:
         with marking_other_entries():
             raise TableNotFoundError(
-                f"Table '{table.name}' does not exist any more, and '{display(found)}' may be the "
+                f"Table '{table.name}' no longer exists, and '{display(found)}' may be the "
                 "same table, renamed concurrently: no file is deleted"
             )

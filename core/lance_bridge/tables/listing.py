@@ -15,7 +15,7 @@ from lance_namespace.errors import (
 
 from ..catalog import Path, TableRecord
 from ..connection import Connection
-from ..errors import display
+from ..errors import OF_ONE_OBJECT, display
 from ..paging import PageRequest
 from ..scan import innermost_namespaces
 from ..table import Table
@@ -52,7 +52,10 @@ def list_all_tables(
     """Return one page of the paths of all Lance tables, by namespace. Source: ListAllTables.
 
     Only the namespaces that the page needs are read. Namespaces that are dropped concurrently are
-    omitted, and so are those whose tables the caller may not list, as catalogs do.
+    omitted, and so are those that cannot be read, or that the caller may not list, as catalogs do.
+
+    Raises:
+        LanceNamespaceError: No namespace could be read.
     """
     return page.cut(_take_page(_all_tables(connection, page, include_declared), page))
 
@@ -60,7 +63,14 @@ def list_all_tables(
 def _all_tables(
     connection: Connection, page: PageRequest, include_declared: bool
 ) -> Iterator[Path]:
-    for namespace in innermost_namespaces(connection.catalog):
+    unread: list[LanceNamespaceError] = []
+
+    def leave_out(namespace: Path, error: LanceNamespaceError) -> None:
+        logger.warning("listed without '%s': %s", display(namespace), error)
+        unread.append(error)
+
+    has_read = page.after is not None
+    for namespace in innermost_namespaces(connection.catalog, unreadable=leave_out):
         if page.after is not None and namespace < page.after[:-1]:
             continue
         within = PageRequest(page.scope, None, _after_in_namespace(page.after, namespace))
@@ -68,10 +78,13 @@ def _all_tables(
             names, _ = list_tables(connection, namespace, within, include_declared=include_declared)
         except NamespaceNotFoundError:
             continue
-        except PermissionDeniedError as error:
-            logger.warning("listed without '%s': %s", display(namespace), error)
+        except OF_ONE_OBJECT as error:
+            leave_out(namespace, error)
             continue
+        has_read = True
         yield from ((*namespace, name) for name in names)
+    if unread and not has_read and not all(isinstance(e, PermissionDeniedError) for e in unread):
+        raise unread[0]
 
 
 def _after_in_namespace(after: Path | None, namespace: Path) -> Path | None:

@@ -201,7 +201,7 @@ def _refuse_content(connection: Connection, path: Path) -> None:
     else:
         inside, content = list(connection.catalog.list_tables(path)), "tables"
     if inside:
-        raise namespace_not_empty(path, f"It holds {content} {first_names(inside, _NAMED)}")
+        raise namespace_not_empty(path, f"It contains {content} {first_names(inside, _NAMED)}")
 
 
 def _cascade(connection: Connection, record: NamespaceRecord) -> None:
@@ -229,15 +229,15 @@ def _require_cascade(
     unreadable = [display(record.path) for record in records if not record.is_readable]
     if unreadable:
         raise InvalidTableStateError(
-            f"Namespace '{display(path)}' cannot be dropped with its tables: it holds what cannot "
-            f"be read: {first_names(unreadable, _NAMED)}. Deregister the other tables, or drop "
-            "them one by one"
+            f"Namespace '{display(path)}' cannot be dropped with its tables: it contains entries "
+            f"that cannot be read: {first_names(unreadable, _NAMED)}. Deregister the other tables, "
+            "or drop them one by one"
         )
     foreign = [display(record.path) for record in records if not record.is_lance]
     if foreign:
         raise namespace_not_empty(
             path,
-            f"Cascade drops Lance tables only, and it also holds {first_names(foreign, _NAMED)}",
+            f"Cascade drops Lance tables only, and it also contains {first_names(foreign, _NAMED)}",
         )
     for each in (*inner, path):
         connection.catalog.require_droppable(each)

@@ -40,8 +40,7 @@ class LocationIndex:
         self._locations = [
             (_owner(each), key, each.properties.get(ENTRY_ID))
             for each in records
-            if each.location
-            for key in locations.possible_keys(each.location)
+            for key in locations.keys_of(each.all_locations)
         ]
         self._bases: dict[str, tuple[str, ...]] = {}
         self._unreadable = sorted({_owner(each) for each in records if not each.is_readable})
@@ -185,7 +184,7 @@ class LocationIndex:
             raise concurrent_modification(record.path)
 
 
-def _explain(what: str, error: PermissionDeniedError) -> str:
+def _explain(what: str, error: LanceNamespaceError) -> str:
     return (
         f"Nothing is deleted while {what} may have an entry for the same location and cannot be "
         f"read: {error}. {_HINT}"

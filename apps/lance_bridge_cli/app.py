@@ -27,14 +27,14 @@ GROUPS = (
     ("table", "tables", "Tables: list, describe, read, register, deregister, rename and drop."),
     ("maintain", "maintain", "Table maintenance: compact, index and clean up."),
     ("managed", "managed", "Implementation-managed tables, whose versions the catalog holds."),
-    ("spark", "spark", "Spark: what its configuration names."),
+    ("spark", "spark", "Spark: paths for its configuration."),
 )
 """Groups: name, module and summary."""
 
 app = typer.Typer(
     name="lance-bridge",
     cls=ProgramGroup,
-    help="Lance tables in the catalog you already run.",
+    help="Use Hive, Glue or Unity Catalog as the catalog for your Lance tables.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -59,7 +59,7 @@ def _options(
         ),
     ] = False,
 ) -> None:
-    """Lance tables in the catalog you already run.
+    """Use Hive, Glue or Unity Catalog as the catalog for your Lance tables.
 
     Exit codes: 0 done; 1 the catalog or the storage refused or failed; 2 wrong usage; 3 a check
     found something; 130 Ctrl-C.
@@ -70,12 +70,12 @@ def _options(
 @app.command()
 def quickstart(
     directory: Annotated[
-        Path, typer.Argument(help="Where the table is put: a new directory, or an empty one.")
+        Path, typer.Argument(help="Directory for the table; must be new or empty.")
     ] = Path("lance-quickstart"),
 ) -> None:
-    """Write a first table into a directory and query it, by a program that is shown.
+    """Write a first table to a directory, query it, and print the code it runs.
 
-    It needs no catalog and no server.
+    Requires no catalog and no server.
 
     Example: lance-bridge quickstart
     """

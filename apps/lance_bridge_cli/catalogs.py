@@ -29,7 +29,7 @@ app = typer.Typer()
 def list_catalogs(output: RowsOption = RowsOutput.TEXT) -> None:
     """List the installed implementations and the configured catalogs. No catalog is called.
 
-    CSV has both in one list: an implementation has a class, and no catalog name.
+    CSV lists both together: an implementation has a class and no catalog name.
 
     Example: lance-bridge catalogs list
     """
@@ -72,7 +72,7 @@ def check_connection(
     properties: Properties = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Connect to a catalog; show what it is, what it can do, and how fast it answers.
+    """Connect to a catalog and show its release, capabilities and response times.
 
     Example: lance-bridge catalogs test prod
     """

@@ -32,14 +32,14 @@ CatalogName = Annotated[str, typer.Argument(help=_CATALOG, autocompletion=catalo
 TableName = Annotated[
     str,
     typer.Argument(
-        help="The table's names, joined with dots: db.table. Backticks quote one with dots in it.",
+        help="Table name: db.table. Quote a part that contains dots with backticks.",
         autocompletion=table_names,
     ),
 ]
 NamespaceName = Annotated[
     str,
     typer.Argument(
-        help="The namespace's names, joined with dots, quoted as a table's.",
+        help="Namespace name, quoted like a table name.",
         autocompletion=namespace_names,
     ),
 ]
@@ -54,10 +54,10 @@ Settings = Annotated[
 OutputOption = Annotated[Output, typer.Option("--output", "-o", help="text or json.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 Limit = Annotated[
-    int | None, typer.Option("--limit", "-n", min=1, help="Results per page, at most.")
+    int | None, typer.Option("--limit", "-n", min=1, help="Maximum number of results per page.")
 ]
 PageToken = Annotated[
-    str | None, typer.Option("--page-token", help="Continue after the page that had this token.")
+    str | None, typer.Option("--page-token", help="Continue from this page token.")
 ]
 
 _DIRECTORY = (
@@ -163,7 +163,7 @@ def parse_duration(option: str, text: str) -> timedelta:
     """Return the duration in an option, such as 90m or 14d; exit if it is malformed."""
     number, unit = text[:-1], text[-1:]
     if unit not in _UNITS or not number.isdecimal() or len(number) > _MAX_DIGITS:
-        raise usage_error(f"{option} is a number and a unit, such as 90m, 36h or 14d")
+        raise usage_error(f"{option} must be a number and a unit, such as 90m, 36h or 14d")
     return timedelta(**{_UNITS[unit]: int(number)})
 
 

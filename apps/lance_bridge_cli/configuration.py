@@ -93,24 +93,24 @@ def set_properties(
     name: ConfiguredName,
     settings: Annotated[
         list[str] | None,
-        typer.Argument(help="key=value, or only the key to type its value without echo."),
+        typer.Argument(help="key=value, or only the key to be prompted for its value."),
     ] = None,
     unset: Annotated[
         list[str] | None, typer.Option("--unset", help="Remove this property. Repeatable.")
     ] = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Set properties of a catalog; a new one needs impl=hive, or another, and its address.
+    """Set properties of a catalog. A new one needs an impl, such as impl=hive, and its address.
 
-    The file is replaced in one step, and only its owner can read it. Given the key alone, the
-    command asks for a value that must not be in the shell's history or the list of processes; if
-    the input is not a terminal, it reads a line of it.
+    The file is replaced atomically, and only its owner can read it. With a key alone, the command
+    prompts for the value, which keeps secrets out of the shell history and the process list. If
+    standard input is not a terminal, it reads one line from it.
 
     Example: lance-bridge config set staging impl=hive uri=thrift://localhost:9083
     """
     given = _parse_settings(name, settings or ()) | dict.fromkeys(unset or ())
     if not given:
-        raise usage_error("Nothing to set: give key=value, a key, or --unset key")
+        raise usage_error("Nothing to set: pass key=value, a key, or --unset key")
     from . import config_file  # noqa: PLC0415 - takes seconds to import
 
     with exit_on_error():
@@ -132,7 +132,7 @@ def set_properties(
 
 @app.command()
 def remove(name: ConfiguredName, output: OutputOption = Output.TEXT) -> None:
-    """Remove a catalog from the configuration file; the catalog itself stays as it is.
+    """Remove a catalog from the configuration file; the catalog itself is not changed.
 
     Example: lance-bridge config remove staging
     """
@@ -151,7 +151,7 @@ def _parse_settings(name: str, settings: Sequence[str]) -> dict[str, str | None]
     for each in settings:
         key, equals, value = each.partition("=")
         if not key:
-            raise usage_error("A property is given as key=value")
+            raise usage_error("A property must be key=value")
         given[key] = value if equals else _read_secret(f"{name}: {key}")
     return given
 
@@ -181,7 +181,7 @@ def _check_catalog(name: str, properties: Mapping[str, str]) -> None:
     rest = dict(properties)
     impl = rest.pop("impl", None)
     if impl is None:
-        raise invalid(f"Catalog '{name}' is not in the file yet: give its impl=, too")
+        raise invalid(f"Catalog '{name}' is not in the file yet: also pass impl=")
     found = registry.find(impl)
     if issubclass(found, lance_bridge.LanceBridgeNamespace):
         overrides = lance_bridge.config.environment(found.config_type, name)

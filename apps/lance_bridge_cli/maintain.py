@@ -32,7 +32,7 @@ app = typer.Typer()
 
 InSpark = Annotated[bool, typer.Option("--spark", help="Run in a Spark session of this machine.")]
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Print what would be done, and change nothing.")
+    bool, typer.Option("--dry-run", help="Print what would be done and change nothing.")
 ]
 ENGINES = "lance_bridge.maintenance"
 """The group of entry points that provide an engine: see `lance_bridge_spark.local_session`."""
@@ -45,14 +45,16 @@ def compact(
     *,
     target_rows: Annotated[
         int,
-        typer.Option("--target-rows", min=1, help="Rows of a fragment; smaller ones are joined."),
+        typer.Option(
+            "--target-rows", min=1, help="Rows per fragment; smaller fragments are merged."
+        ),
     ] = SMALL_FRAGMENT,
     dry_run: DryRun = False,
     spark: InSpark = False,
     properties: Properties = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Join small fragments, and drop deleted rows from files. No row changes.
+    """Merge small fragments and remove deleted rows from files. The rows stay the same.
 
     Example: lance-bridge maintain compact prod sales.orders
     """
@@ -94,7 +96,7 @@ def index(
     properties: Properties = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Build an index on a column; it is ready when this ends.
+    """Build an index on a column. It is ready when the command returns.
 
     Example: lance-bridge maintain index prod sales.orders id --kind BTREE
     """
@@ -134,7 +136,7 @@ def clean_up(
     properties: Properties = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Delete old versions, and files that no version names. Tagged and recent versions stay.
+    """Delete old versions and files that no version uses. Tagged and recent versions are kept.
 
     Example: lance-bridge maintain clean-up prod sales.orders --older-than 7d --dry-run
     """

@@ -33,14 +33,14 @@ def begin(
     properties: Properties = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Let the catalog hold a table's versions. Stop its writers first.
+    """Have the catalog manage a table's versions. Stop its writers first.
 
     Example: lance-bridge managed begin hive sales.embeddings -p uri=thrift://metastore:9083
     """
     with connected(catalog, properties) as namespace:
         namespace.manage_table(parse_name(table))
     fields = {"table": table, "managed": True}
-    print_result(output, f"{table}: its versions are in the catalog", fields)
+    print_result(output, f"{table}: the catalog manages its versions", fields)
 
 
 @app.command()
@@ -50,14 +50,14 @@ def end(
     properties: Properties = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Leave a table's versions to its storage again.
+    """Return a table's versions to its storage.
 
     Example: lance-bridge managed end prod sales.embeddings
     """
     with connected(catalog, properties) as namespace:
         namespace.release_table(parse_name(table))
     fields = {"table": table, "managed": False}
-    print_result(output, f"{table}: its versions are in the storage", fields)
+    print_result(output, f"{table}: the storage manages its versions", fields)
 
 
 @app.command()
@@ -125,7 +125,7 @@ def discard(
 
     Example: lance-bridge managed discard prod sales.embeddings --yes
     """
-    confirm(f"Delete what was written to {table} past the catalog?", yes=yes)
+    confirm(f"Delete the versions of {table} that bypassed the catalog?", yes=yes)
     with connected(catalog, properties) as namespace:
         count = namespace.discard_out_of_band_versions(parse_name(table))
     print_result(output, f"{table}: {count} discarded", {"table": table, "discarded": count})

@@ -32,14 +32,14 @@ app = typer.Typer()
 @app.command("list")
 def list_namespaces(
     catalog: CatalogName,
-    parent: Annotated[str, typer.Argument(help="List those inside this one.")] = "",
+    parent: Annotated[str, typer.Argument(help="List the namespaces inside this one.")] = "",
     *,
     limit: Limit = None,
     page_token: PageToken = None,
     properties: Properties = None,
     output: RowsOption = RowsOutput.TEXT,
 ) -> None:
-    """List namespaces: the outermost ones, or those inside another one.
+    """List the top-level namespaces, or those inside another one.
 
     Example: lance-bridge ns list prod
     """
@@ -69,13 +69,21 @@ def create(
     """
     request = api.CreateNamespaceRequest(
         id=parse_name(name),
-        mode="ExistOk" if exist_ok else "Create",
+        mode="Create",
         properties=parse_key_values(settings, "--set") or None,
     )
+    outcome = "created"
     with connected_or_federated(catalog, properties) as namespace:
-        response = namespace.create_namespace(request)
+        try:
+            response = namespace.create_namespace(request)
+        except api.NamespaceAlreadyExistsError:
+            if not exist_ok:
+                raise
+            outcome = "exists"
+            request.mode = "ExistOk"
+            response = namespace.create_namespace(request)
     fields = {"namespace": name, "properties": response.properties or {}}
-    print_result(output, f"{name}: exists" if exist_ok else f"{name}: created", fields)
+    print_result(output, f"{name}: {outcome}", fields)
 
 
 @app.command()
@@ -102,13 +110,13 @@ def drop(
     name: NamespaceName,
     *,
     cascade: Annotated[
-        bool, typer.Option("--cascade", help="Drop its Lance tables with their data, too.")
+        bool, typer.Option("--cascade", help="Also drop its Lance tables and their data.")
     ] = False,
     yes: Yes = False,
     properties: Properties = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Drop a namespace that is empty, or with --cascade one with Lance tables and their data.
+    """Drop an empty namespace, or with --cascade one with Lance tables and their data.
 
     Example: lance-bridge ns drop prod attic --yes
     """

@@ -30,13 +30,13 @@ nearest = {{"column": "vector", "q": [0.9, 0.1], "k": 1}}
 print(films.to_table(columns=["title", "_distance"], nearest=nearest)["title"].to_pylist())
 """
 NEXT = """\
-The table is in {root}. "dir" is a directory; the same program works on a catalog:
+The table is in {root}. To use a catalog in place of a directory, change one line:
 
     lance_bridge.connect("hive", {{"uri": "thrift://metastore:9083"}})
     lance_bridge.connect("glue", {{"region": "eu-central-1", "root": "s3://lake/tables"}})
     lance_bridge.connect("unity", {{"host": "http://unity:8080", "catalog": "lake"}})
 
-where a table's identifier begins with its database: ["sales", "films"]."""
+and put the database first in the table's identifier: ["sales", "films"]."""
 
 
 def run(directory: Path) -> None:
@@ -46,10 +46,10 @@ def run(directory: Path) -> None:
         directory: A new or an empty directory; the command exits if it is not empty.
     """
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        raise usage_error(f"{directory} exists and is not an empty directory: give another one")
+        raise usage_error(f"{directory} is not an empty directory: choose another one")
     root = str(directory.absolute())
     program = PROGRAM.format(root=root)
-    typer.echo(printable(f"This program runs now:\n\n{program}\nIt prints:\n"))
+    typer.echo(printable(f"Running this program:\n\n{program}\nOutput:\n"))
     with exit_on_error():
         exec(compile(program, "quickstart", "exec"), {"__name__": "__main__"})
     typer.echo(printable(f"\n{NEXT.format(root=root)}"))

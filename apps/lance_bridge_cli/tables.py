@@ -50,10 +50,10 @@ app = typer.Typer()
 @app.command("list")
 def list_tables(
     catalog: CatalogName,
-    namespace: Annotated[str, typer.Argument(help="List those of this namespace only.")] = "",
+    namespace: Annotated[str, typer.Argument(help="List only the tables of this namespace.")] = "",
     *,
     with_data: Annotated[
-        bool, typer.Option("--with-data", help="Leave out those that are only declared.")
+        bool, typer.Option("--with-data", help="Omit tables that are only declared.")
     ] = False,
     limit: Limit = None,
     page_token: PageToken = None,
@@ -62,7 +62,7 @@ def list_tables(
 ) -> None:
     """List the Lance tables of a namespace, or of the whole catalog.
 
-    Those of a federation end with exit code 1 if one of its catalogs could not be listed.
+    On a federation, the exit code is 1 if one of its catalogs could not be listed.
 
     Example: lance-bridge table list prod sales
     """
@@ -199,7 +199,7 @@ def _flatten_stats(stats: dict[str, Any]) -> dict[str, Any]:
 def register(
     catalog: CatalogName,
     table: TableName,
-    location: Annotated[str, typer.Argument(help="Where the data is: an absolute path or a URI.")],
+    location: Annotated[str, typer.Argument(help="Location of the data: absolute path or URI.")],
     *,
     settings: Settings = None,
     overwrite: Annotated[
@@ -301,7 +301,7 @@ def drop(
     confirm(f"Drop table {table} with its data?", yes=yes)
     with connected_or_federated(catalog, properties) as namespace, spinner(f"drop {table}"):
         if if_only_declared and not _is_only_declared(namespace, names):
-            raise api.InvalidInputError(f"Table '{table}' has data by now, and was not dropped")
+            raise api.InvalidInputError(f"Table '{table}' now has data and was not dropped")
         response = namespace.drop_table(api.DropTableRequest(id=names))
     print_result(output, f"{table}: dropped", {"table": table, "location": response.location})
 

@@ -30,11 +30,11 @@ _NAMED = 5
 
 def search(
     catalog: CatalogName,
-    word: Annotated[str, typer.Argument(help="A part of a name, in any letter case.")],
+    word: Annotated[str, typer.Argument(help="Text that a name contains; case-insensitive.")],
     *,
     within: Annotated[
         list[str] | None,
-        typer.Option("--in", help="Search this only: name, column or property. Repeatable."),
+        typer.Option("--in", help="What to search: name, column or property. Repeatable."),
     ] = None,
     properties: Properties = None,
     output: OutputOption = Output.TEXT,

@@ -63,7 +63,7 @@ def _run_all(
     done: queue.Queue[tuple[tuple[str, str], str]] = queue.Queue()
     for key, call in calls.items():
         threading.Thread(target=_run, args=(key, call, done), daemon=True).start()
-    problems = dict.fromkeys(calls, f"no answer within {seconds:g} seconds")
+    problems = dict.fromkeys(calls, f"no response within {seconds:g} s")
     deadline = time.monotonic() + seconds
     for _ in calls:
         try:

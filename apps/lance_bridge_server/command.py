@@ -48,12 +48,13 @@ def serve(
         ),
     ] = None,
     host: Annotated[
-        str | None, typer.Option(help="The address to listen at; 127.0.0.1 by default.")
+        str | None, typer.Option(help="Address to listen on; 127.0.0.1 by default.")
     ] = None,
     port: Annotated[
-        int | None, typer.Option(min=0, max=65_535, help="2333 by default; 0 takes a free one.")
+        int | None,
+        typer.Option(min=0, max=65_535, help="Port; 2333 by default, 0 for any free port."),
     ] = None,
-    socket: Annotated[Path | None, typer.Option(help="A unix socket to listen at instead.")] = None,
+    socket: Annotated[Path | None, typer.Option(help="Unix socket to listen on instead.")] = None,
     api_keys: Annotated[
         Path | None, typer.Option(help="A file of API keys; see: keys add.")
     ] = None,
@@ -85,7 +86,7 @@ def serve(
         list[str] | None, typer.Option("--group", help="A group of that principal. Repeatable.")
     ] = None,
     timeout: Annotated[
-        float, typer.Option(min=0.1, help="Seconds that --check waits for answers.")
+        float, typer.Option(min=0.1, help="Seconds that --check waits for responses.")
     ] = 10.0,
     output: OutputOption = Output.TEXT,
 ) -> None:
@@ -147,7 +148,7 @@ def parse_catalogs(catalogs: Sequence[str], properties: Sequence[str]) -> dict[s
         impl, colon, pair = rest.partition(":")
         key, is_pair, value = pair.partition("=")
         if not name or (equals and not impl) or (colon and not (key and is_pair)):
-            raise usage_error("--catalog is given as NAME=IMPL, NAME=IMPL:KEY=VALUE or NAME")
+            raise usage_error("--catalog must be NAME=IMPL, NAME=IMPL:KEY=VALUE or NAME")
         if name in found:
             raise usage_error(f"--catalog {name} is given twice")
         found[name] = {**({"impl": impl} if impl else {}), **({key: value} if key else {})}
@@ -155,7 +156,7 @@ def parse_catalogs(catalogs: Sequence[str], properties: Sequence[str]) -> dict[s
         path, equals, value = each.partition("=")
         name, dot, key = path.partition(".")
         if not (name and dot and key and equals):
-            raise usage_error("--property is given as NAME.KEY=VALUE")
+            raise usage_error("--property must be NAME.KEY=VALUE")
         found.setdefault(name, {})[key] = value
     return found
 
@@ -228,7 +229,7 @@ def _check(source: SettingsSource, timeout: float, output: Output) -> None:
     lines = [f"{key.replace('_', ' ')}: {value}" for key, value in summary.items()]
     print_parts(output, {**summary, "checked": rows}, [*lines, table])
     if any(row["problem"] for row in rows):
-        message("some catalogs or identity providers do not answer")
+        message("some catalogs or identity providers do not respond")
         raise typer.Exit(FAILED)
 
 

@@ -16,13 +16,13 @@ _COLUMNS = ("id", "name", "groups", "created", "expires", "state")
 app = typer.Typer(help="API keys of a server: add, list and revoke.", no_args_is_help=True)
 
 KeyFile = Annotated[
-    Path, typer.Option("--file", "-f", help="The file of keys; a server that uses it sees changes.")
+    Path, typer.Option("--file", "-f", help="The key file; a running server reads changes.")
 ]
 
 
 @app.command()
 def add(
-    name: Annotated[str, typer.Argument(help="The principal that has the key.")],
+    name: Annotated[str, typer.Argument(help="The principal of the key.")],
     file: KeyFile,
     groups: Annotated[
         list[str] | None,
@@ -33,7 +33,7 @@ def add(
     ] = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Make a key, and print it. The file has a hash of it only: it cannot be shown again.
+    """Create a key and print it. The file stores only a hash: the key cannot be shown again.
 
     Example: lance-bridge keys add ann --file /data/keys.json --group analysts --expires 90d
     """
@@ -64,7 +64,7 @@ def revoke(
     file: KeyFile,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Revoke a key: servers that use the file refuse it from the next request on.
+    """Revoke a key: servers that use the file reject it from the next request on.
 
     Example: lance-bridge keys revoke 0123456789abcdef --file /data/keys.json
     """

@@ -120,10 +120,11 @@ class OperationThreads:
 def _timeout_error(
     operation: Operation, seconds: float, *, has_begun: bool
 ) -> ServiceUnavailableError:
-    late = f"{operation.name} did not finish within {seconds:g} seconds"
-    if not has_begun:
-        late += ": the server is busy"
-    return unfinished_error(late, "its outcome", may_change=has_begun and not operation.is_read)
+    within = f"within {seconds:g} s" + ("" if has_begun else ": the server is busy")
+    if operation.is_read:
+        return ServiceUnavailableError(f"{operation.name} did not respond {within}")
+    late = f"{operation.name} did not finish {within}"
+    return unfinished_error(late, "its outcome", may_change=has_begun)
 
 
 def unfinished_error(why: str, outcome: str, *, may_change: bool) -> ServiceUnavailableError:

@@ -70,7 +70,7 @@ def post_result(url: str, record: Record) -> None:
         ) from error
     except (OSError, HTTPException) as error:
         reason = getattr(error, "reason", None) or type(error).__name__
-        raise ServiceUnavailableError(f"{host} did not answer: {reason}") from error
+        raise ServiceUnavailableError(f"{host} did not respond: {reason}") from error
 
 
 def result_of(record: Record) -> dict[str, Any]:

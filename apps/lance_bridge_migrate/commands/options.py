@@ -92,7 +92,7 @@ StateDirectory = Annotated[
 ]
 Parallelism = Annotated[
     int | None,
-    typer.Option("--at-once", min=1, max=64, help="Tables to work on at the same time."),
+    typer.Option("--at-once", min=1, max=64, help="Number of tables to process in parallel."),
 ]
 SourceProperties = Annotated[
     list[str] | None,
@@ -100,11 +100,11 @@ SourceProperties = Annotated[
 ]
 CreateNamespaces = Annotated[
     bool,
-    typer.Option("--make-namespaces/--no-namespaces", help="Create namespaces that are missing."),
+    typer.Option("--make-namespaces/--no-namespaces", help="Create missing namespaces."),
 ]
 NameTemplate = Annotated[
     str,
-    typer.Option("--name", help="Name of each table; {table} stands for the one that it has."),
+    typer.Option("--name", help="Name of each new table; {table} is its current name."),
 ]
 
 
@@ -139,13 +139,13 @@ class Execution:
 
     at_once: Parallelism = None
     verify: Annotated[
-        Level | None, typer.Option("--verify", help="How thoroughly each table is verified.")
+        Level | None, typer.Option("--verify", help="Verification level of each table.")
     ] = None
-    skip_blocked: Annotated[
-        bool, typer.Option("--skip-blocked", help="Leave out tables that are blocked.")
-    ] = False
+    skip_blocked: Annotated[bool, typer.Option("--skip-blocked", help="Skip blocked tables.")] = (
+        False
+    )
     stop_on_error: Annotated[
-        bool, typer.Option("--stop-on-error", help="Start no other table once one has failed.")
+        bool, typer.Option("--stop-on-error", help="Start no further table after a failure.")
     ] = False
     when_done: Annotated[
         str | None,
@@ -187,7 +187,7 @@ class Planning(Execution):
         bool,
         typer.Option(
             "--execute/--dry-run",
-            help="Carry the plan out, or show and keep it and change nothing.",
+            help="Execute the plan, or only show and save it.",
         ),
     ] = False
 
@@ -199,12 +199,14 @@ class SelectedTables(Planning):
     include: Annotated[
         list[str] | None,
         typer.Option(
-            "--include", "-i", help="Pattern of tables to take: sales.*. Repeatable; default all."
+            "--include",
+            "-i",
+            help="Pattern of tables to include: sales.*. Repeatable; default: all.",
         ),
     ] = None
     exclude: Annotated[
         list[str] | None,
-        typer.Option("--exclude", "-x", help="Pattern of tables to leave out. Repeatable."),
+        typer.Option("--exclude", "-x", help="Pattern of tables to exclude. Repeatable."),
     ] = None
 
     @property

@@ -47,10 +47,10 @@ def print_plan(plan: Plan, output: Output) -> None:
     parts += [f"Note: {note}." for note in plan.notes]
     if plan.to_do:
         without, option = (
-            (" without what is blocked", " --skip-blocked") if plan.blocked else ("", "")
+            (" without the blocked items", " --skip-blocked") if plan.blocked else ("", "")
         )
         parts.append(
-            f"Nothing was changed. To carry this out{without}: "
+            f"Nothing was changed. To execute this plan{without}: "
             f"lance-bridge migrate resume {plan.id}{option}"
         )
     print_parts(output, plan.model_dump(mode="json"), parts)
@@ -129,7 +129,7 @@ def _how_to_continue(record: Record) -> Parts:
     if counts.get(state.FAILED, 0) + counts.get(state.STARTED, 0) and not record.undo_has_started:
         id = record.plan.id
         parts.append(
-            f"To retry what is not done: lance-bridge migrate resume {id}. To undo all of it: "
+            f"To retry unfinished items: lance-bridge migrate resume {id}. To undo the migration: "
             f"lance-bridge migrate undo {id}. Both delete the files of interrupted loads."
         )
     return parts

@@ -142,7 +142,7 @@ def properties(
     ] = "storage",
     planning: SelectedTables,
 ) -> None:
-    """Give entries the table-format properties that lance-bridge writes, or those of others.
+    """Convert the table-format properties of entries to those of lance-bridge, or of others.
 
     Example: lance-bridge migrate properties prod --to ours --include 'sales.*'
     """
@@ -156,7 +156,9 @@ def properties(
 def management(
     catalog: CatalogName,
     *,
-    to: Annotated[str, typer.Option("--to", help="What holds the versions: catalog or storage.")],
+    to: Annotated[
+        str, typer.Option("--to", help="Where versions are managed: catalog or storage.")
+    ],
     planning: SelectedTables,
 ) -> None:
     """Move the versions of tables into the catalog, or back to their storage.
@@ -320,7 +322,7 @@ def _vector_length(column: str, value: str) -> int:
 def _parse_index(given: str) -> dict[str, str]:
     column, colon, index_type = given.rpartition(":")
     if not (colon and column and index_type):
-        raise usage_error(f"--index takes column:KIND, and not '{given}'")
+        raise usage_error(f"--index must be column:KIND, not '{given}'")
     return {"column": column, "kind": index_type}
 
 
@@ -337,7 +339,7 @@ def catch_up(
     ] = None,
     key: Annotated[
         list[str] | None,
-        typer.Option("--key", help="A column that identifies rows, to update them. Repeatable."),
+        typer.Option("--key", help="A key column, to update rows. Repeatable."),
     ] = None,
     switch_to: Annotated[
         str | None,
@@ -377,7 +379,7 @@ def export(
     directory: Annotated[str, typer.Argument(help="Where the files go: a path or a URI.")],
     *,
     database: Annotated[
-        str | None, typer.Option("--database", help="Spark's database that gets a table of each.")
+        str | None, typer.Option("--database", help="Spark database for the new tables.")
     ] = None,
     name: NameTemplate = "{table}",
     partition_by: Annotated[
@@ -387,7 +389,7 @@ def export(
     spark: SparkSettings,
     planning: SelectedTables,
 ) -> None:
-    """Write Lance tables as Parquet, into directories or tables of Spark's.
+    """Write Lance tables as Parquet, to directories or Spark tables.
 
     Example: lance-bridge migrate export prod /data/parquet --include sales.orders_lance
     """

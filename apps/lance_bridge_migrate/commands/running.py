@@ -117,7 +117,7 @@ def interruptible(command: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        message(f"stopped; the journal has all that was done. Continue with: {command}")
+        message(f"stopped; progress is saved. Continue with: {command}")
         raise typer.Exit(INTERRUPTED) from None
 
 

@@ -37,9 +37,9 @@ _SECOND = len("20260101-120000")
 def resume(
     id: MigrationId, *, source_properties: SourceProperties = None, execution: Execution
 ) -> None:
-    """Carry out a plan that is kept, or continue where its last run ended.
+    """Execute a saved plan, or continue where its last run ended.
 
-    Secrets that are not in the environment or the configuration file must be given again.
+    Secrets that are not in the environment or the configuration file must be passed again.
 
     Example: lance-bridge migrate resume 20260101-120000-register-0a1b2c
     """
@@ -53,12 +53,12 @@ def resume(
 @saved.command("list")
 def list_(
     limit: Annotated[
-        int | None, typer.Option("--limit", "-n", min=1, help="List the latest ones only.")
+        int | None, typer.Option("--limit", "-n", min=1, help="List only the latest.")
     ] = None,
     state: StateDirectory = None,
     output: RowsOption = RowsOutput.TEXT,
 ) -> None:
-    """List the migrations that are kept, the oldest first.
+    """List saved migrations, oldest first.
 
     Example: lance-bridge migrate list
     """
@@ -105,7 +105,8 @@ def verify(
     id: MigrationId,
     *,
     level: Annotated[
-        Level, typer.Option("--level", "-l", help="How thoroughly: each includes the one before.")
+        Level,
+        typer.Option("--level", "-l", help="Verification level; each includes the previous one."),
     ] = Level.COUNTS,
     again: Reconnection,
 ) -> None:
@@ -140,11 +141,11 @@ def undo(
     id: MigrationId,
     *,
     skip_changed: Annotated[
-        bool, typer.Option("--skip-changed", help="Skip what others have changed since.")
+        bool, typer.Option("--skip-changed", help="Skip items that others have changed since.")
     ] = False,
     again: Reconnection,
 ) -> None:
-    """Undo what a migration did, unless another writer has changed it since. The source is kept.
+    """Undo what a migration did, unless another writer has changed it since. The source stays.
 
     Example: lance-bridge migrate undo 20260101-120000-register-0a1b2c
     """

@@ -73,7 +73,7 @@ class Convert(MigrationType):
         left_out = [display(names) for names, each in found if each is None]
         if left_out:
             names = first_names(left_out, _NAMES)
-            notes.append(f"{len(left_out)} views and Lance tables are left out: {names}")
+            notes.append(f"{len(left_out)} views and Lance tables are skipped: {names}")
         notes += [hint for each in candidates for hint in each.hints]
         items = plan_items(tables, candidates, make_namespaces=options.make_namespaces)
         return Survey(items, notes + _space_notes(tables.connection.config.root, items))

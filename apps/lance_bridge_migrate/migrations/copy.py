@@ -371,7 +371,7 @@ def _copy_manifest(target: TableFiles, source: TableFiles, path: str) -> None:
     if not target.put_new(path, content) and target.read(path) != content:
         raise ConcurrentModificationError(
             f"{path} already exists and is another version: another writer has written to the "
-            "table. It is left as it is"
+            "table. It was not changed"
         )
 
 

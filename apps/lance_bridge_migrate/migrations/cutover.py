@@ -27,7 +27,7 @@ def name_problems(tables: Tables, path: Path, final: Path) -> list[Problem]:
     if path == final:
         return [blocker(f"It already has the name '{final[-1]}': choose another to switch to")]
     if tables.find(tables.path_of(final)) is not None:
-        return [blocker(f"The name to switch to, '{display(final)}', is taken")]
+        return [blocker(f"The name to switch to, '{display(final)}', already exists")]
     return []
 
 
@@ -155,7 +155,9 @@ def check_switch_back(work: Work) -> None:
     path = work.item.target
     is_switched = _is_at(work, final_path(work.item)) and not _is_at(work, path)
     if is_switched and work.target_tables.find(path) is not None:
-        raise InvalidTableStateError(f"The name '{work.item.name}' is taken by another table")
+        raise InvalidTableStateError(
+            f"The name '{work.item.name}' is already used by another table"
+        )
 
 
 def switch_back(work: Work) -> None:

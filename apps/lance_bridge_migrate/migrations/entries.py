@@ -91,7 +91,7 @@ def find_candidates(
     entries = list(entries_of(endpoints.source_tables, options))
     ours = [each for each in entries if each.record.is_lance]
     others = len(entries) - len(ours)
-    notes = [f"{others} entries that are not Lance tables are left out"] if others else []
+    notes = [f"{others} entries that are not Lance tables are skipped"] if others else []
     return [(each, _candidate(each, options, levels)) for each in ours], notes
 
 
@@ -126,6 +126,6 @@ def _problems(entry: TableEntry) -> list[Problem]:
         )
     if entry.record.link_to:
         problems.append(
-            warning(f"It is a link to {entry.record.link_to}; the new entry will be none")
+            warning(f"It is a link to {entry.record.link_to}; the new entry will not be one")
         )
     return problems

@@ -161,7 +161,7 @@ def _compare_with_entry(item: Item, entry: TableEntry | None) -> Item:
     if is_lance and entry.location and locations.key(entry.location) == location:
         return item.model_copy(update={"nothing_to_do": "It has an entry for that location"})
     found = f"a Lance table at {entry.location}" if is_lance else entry.describe_type()
-    return item.with_problems(blocker(f"The name is taken by {found}"))
+    return item.with_problems(blocker(f"The name is already used by {found}"))
 
 
 # -- steps ---------------------------------------------------------------------------------------

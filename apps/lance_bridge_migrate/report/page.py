@@ -35,7 +35,7 @@ _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7")
 _OTHERS, _OTHERS_COLOUR = "other steps", "#999999"
 _MAX_RATIO = 30
 """The ratio of the longest to the shortest bar above which the scale is logarithmic."""
-NOT_KNOWN = "not known"
+NOT_KNOWN = "unknown"
 
 _HEAD = 2000
 """The first bytes of a file, in which a report contains its generator."""

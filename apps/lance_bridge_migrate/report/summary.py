@@ -258,14 +258,14 @@ def _commands(record: Record, state_directory: str | None = None) -> Iterator[Co
         return CommandLine(purpose=purpose, command=shlex.join(words))
 
     if _can_resume(record):
-        purpose = "Resume what is not done" if record.runs else "Carry it out"
+        purpose = "Resume unfinished items" if record.runs else "Execute it"
         blocked = ("--skip-blocked",) if _needs_skip_blocked(record) else ()
         yield command(purpose, "resume", *blocked)
     if any(each.is_done and not each.undo_started for each in record.items.values()):
         purpose = "Compare all values with the source"
         yield command(purpose, "verify", "--level", "checksums")
     if any(each.has_started and not each.is_undone for each in record.items.values()):
-        purpose = "Continue undoing" if record.undo_has_started else "Undo what it did"
+        purpose = "Continue undoing" if record.undo_has_started else "Undo it"
         yield command(purpose, "undo")
     yield command("Show its state", "show")
 

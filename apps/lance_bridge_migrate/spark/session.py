@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 from lance_bridge import extras
 from lance_bridge.errors import invalid
 from lance_bridge.redaction import contains_secret, is_secret, redact
+from lance_bridge_spark import set_java_home
 from lance_bridge_spark.jobs.tasks import spark_failures
 from lance_bridge_spark.redaction import redact_logs, with_patterns
 
@@ -116,6 +117,7 @@ def _new_session(settings: Mapping[str, str]) -> SparkSession:
         # Local workers use this interpreter; the default is the python3 on the PATH.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if _REMOTE not in settings:
+        set_java_home()
         # Clients of Spark Connect cannot change the server's redaction patterns.
         settings = with_patterns(settings)
     redact_logs()

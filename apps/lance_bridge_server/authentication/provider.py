@@ -111,7 +111,7 @@ class ProviderKeys:
 
     def _unavailable(self) -> ServiceUnavailableError:
         return ServiceUnavailableError(
-            f"The token cannot be checked: the identity provider {self.issuer} does not answer"
+            f"The token cannot be checked: the identity provider {self.issuer} does not respond"
         )
 
     async def _try_to_fetch(self) -> None:

@@ -119,5 +119,5 @@ class _Probe:
         if error is not None and state != self._logged:
             # Only internal errors need a traceback.
             cause = error.__cause__ if state == ErrorCode.INTERNAL.name else None
-            _log.warning("catalog '%s' does not answer: %s", self.name, error, exc_info=cause)
+            _log.warning("catalog '%s' does not respond: %s", self.name, error, exc_info=cause)
         self._state = state

@@ -23,12 +23,12 @@ class HttpInstruments:
 
     def __init__(self, meter: metrics.Meter) -> None:
         self._active = meter.create_up_down_counter(
-            "http.server.active_requests", "{request}", "Requests that are being answered."
+            "http.server.active_requests", "{request}", "Requests in progress."
         )
         self._seconds = meter.create_histogram(
             "http.server.request.duration",
             "s",
-            "Time from a request's head to the end of its answer.",
+            "Time from the head of a request to the end of its response.",
             explicit_bucket_boundaries_advisory=SECONDS,
         )
         self._received, self._sent = (

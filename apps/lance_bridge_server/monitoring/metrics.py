@@ -32,13 +32,13 @@ class Metrics:
             ProcessCollector(registry=registry)
         self._requests = Counter(
             "lance_bridge_requests",
-            "Requests that were answered, by operation and code of the answer.",
+            "Completed requests, by operation and response code.",
             ["operation", "code"],
             registry=registry,
         )
         self._seconds = Histogram(
             "lance_bridge_request_seconds",
-            "Time from a request's head to the end of its answer.",
+            "Time from the head of a request to the end of its response.",
             ["operation"],
             buckets=SECONDS,
             registry=registry,
@@ -47,11 +47,11 @@ class Metrics:
             "lance_bridge_received_bytes", "Bytes of bodies.", ["operation"], registry=registry
         )
         self._sent = Counter(
-            "lance_bridge_sent_bytes", "Bytes of answers' bodies.", ["operation"], registry=registry
+            "lance_bridge_sent_bytes", "Bytes of response bodies.", ["operation"], registry=registry
         )
         self._in_flight = Gauge(
             "lance_bridge_requests_in_flight",
-            "Requests that are being answered.",
+            "Requests in progress.",
             multiprocess_mode="livesum",
             registry=registry,
         )

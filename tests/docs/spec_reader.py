@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 _HEADING = re.compile(r"^(#{1,6}) (.+)$")
 _FENCE = "```"
 _STEP = re.compile(r"^(\d+)\. ", re.MULTILINE)
-_ERROR_CODE = re.compile(r"error code `\d+` \(\w+\)")
+_CONDITION = re.compile(r"If .+?, return error code `\d+` \(\w+\)")
 _CODE_AND_NAME = re.compile(r"`(\d+)` \((\w+)\)")
-_TESTS = re.compile(r"<!-- tests: (.*?) -->")
-_REFERENCE = re.compile(r"([\w/]+\.py)::(\w+)")
 _ROW = re.compile(r"^\|(?! *-)(.*)\|$", re.MULTILINE)
-_ENDS_WITH_TESTS = re.compile(rf"<!-- tests: {_REFERENCE.pattern}(?:, {_REFERENCE.pattern})* -->$")
 _ERROR_HANDLING = "**Error Handling:**"
 _AS_COMMON = re.compile(
     r"\[(?:As on every catalog|Finding the table)\]\([\w.]*#([\w-]+)\): "
     r"((?:`\d+` \(\w+\)(?: also without data)?(?:, )?)+)\."
 )
 """A paragraph in place of those of another section, with the codes of that."""
+_DETAILS = re.compile(r"Details are in \[common\.md\]\(common\.md#([\w-]+)\)\.")
+"""A paragraph before conditions that another section describes in detail."""
 _REQUEST = "**Request:**"
 _NAMES = r"(?:\*\*\w+\*\*(?:,\s+)?)+"
 _FIELDS = re.compile(rf"^- (?P<names>{_NAMES}): (?P<text>(?:.|\n(?!- |\n))+)", re.MULTILINE)
@@ -39,17 +36,12 @@ class ErrorParagraph:
     @property
     def is_well_formed(self) -> bool:
         """Whether it has the template's form: ``If …, return error code `N` (Name)``."""
-        return self.text.startswith("If ") and _ERROR_CODE.search(self.text) is not None
+        return _CONDITION.match(self.text) is not None
 
     @property
     def codes(self) -> dict[int, str]:
         """Error codes to names, as written."""
         return {int(code): name for code, name in _CODE_AND_NAME.findall(self.text)}
-
-    @property
-    def is_tested(self) -> bool:
-        """Whether it ends with a comment that names its tests, and nothing else."""
-        return _ENDS_WITH_TESTS.search(self.text) is not None
 
 
 @dataclass(frozen=True)
@@ -109,7 +101,7 @@ class Operation:
 
     @property
     def errors(self) -> list[ErrorParagraph]:
-        """The paragraphs under Error Handling, without the one that refers to another section."""
+        """The paragraphs under Error Handling that describe a condition."""
         return error_paragraphs(self.text.partition(_ERROR_HANDLING)[2])
 
     @property
@@ -119,6 +111,12 @@ class Operation:
         if found is None:
             return "", {}
         return found[1], {int(code): name for code, name in _CODE_AND_NAME.findall(found[2])}
+
+    @property
+    def details(self) -> str:
+        """The fragment of the section that has the details of its errors; empty for none."""
+        found = _DETAILS.search(" ".join(self.text.split()))
+        return found[1] if found else ""
 
     @property
     def codes(self) -> set[int]:
@@ -154,10 +152,7 @@ class Spec:
         return self._bodies[titles.index(title)] if title in titles else ""
 
     def rows(self, title: str, first: str) -> list[list[str]]:
-        """Return the rows of the table under a heading whose first cell is given.
-
-        A row that names tests has the comment with their names as one more cell.
-        """
+        """Return the rows of the table under a heading whose first cell is given."""
         for table in re.split(r"\n(?!\|)", self.body(title)):
             found = [_cells(row) for row in _ROW.findall(table.strip())]
             if found and found[0][0] == first:
@@ -201,29 +196,9 @@ def paragraphs(text: str) -> list[str]:
 
 def error_paragraphs(text: str) -> list[ErrorParagraph]:
     """Return the paragraphs of a text that must each describe one error."""
-    return [ErrorParagraph(each) for each in paragraphs(text) if not _AS_COMMON.match(each)]
-
-
-def function_links(text: str) -> list[tuple[str, str]]:
-    """Return the tests that the comments of a text name: function, and path from the root."""
-    references = (each for listed in _TESTS.findall(text) for each in _REFERENCE.findall(listed))
-    return [(name, path) for path, name in references]
-
-
-def without_references(text: str) -> str:
-    """Return a text without the comments that name tests."""
-    return _TESTS.sub("", text)
+    reference = re.compile(f"{_AS_COMMON.pattern}|{_DETAILS.pattern}")
+    return [ErrorParagraph(each) for each in paragraphs(text) if not reference.match(each)]
 
 
 def _cells(row: str) -> list[str]:
-    tests = _TESTS.search(row)
-    cells = [cell.strip() for cell in without_references(row).split("|")]
-    return [*cells, tests[0]] if tests else cells
-
-
-@cache
-def functions_in(path: Path) -> frozenset[str]:
-    """Return the names of all functions and methods in a file."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    kinds = ast.FunctionDef | ast.AsyncFunctionDef
-    return frozenset(node.name for node in ast.walk(tree) if isinstance(node, kinds))
+    return [cell.strip() for cell in row.split("|")]

@@ -5,7 +5,11 @@ from __future__ import annotations
 import ast
 import re
 
+import pytest
+
 from .spec_facts import REPOSITORY
+
+pytestmark = pytest.mark.checks
 
 DOCUMENT = REPOSITORY / "docs" / "architecture.md"
 TEXT = DOCUMENT.read_text(encoding="utf-8")

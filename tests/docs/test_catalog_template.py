@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,18 +13,9 @@ from copier import run_copy
 from lance_bridge import Catalog
 
 from .spec_facts import REPOSITORY
-from .spec_reader import Spec
+from .test_write_a_catalog import COMMANDS, run
 
 TEMPLATE = REPOSITORY / "examples" / "catalog-template"
-EXAMPLE = REPOSITORY / "examples" / "sqlite-catalog" / "src"
-GUIDE = Spec(REPOSITORY / "docs" / "write-a-catalog.md")
-COMMANDS = [line for block in GUIDE.snippets("sh") for line in block.splitlines()]
-STUBS = """
-def _unwritten(name):
-    def method(*_args, **_options):
-        raise NotImplementedError(f"Write {name}")
-    return method
-"""
 WRITTEN = '''"""The methods of the example."""
 
 from lance_catalog_sqlite import SqliteCatalog
@@ -37,22 +26,6 @@ class DemoCatalog(SqliteCatalog):
     def __init__(self, uri: str, timeout: float) -> None:
         super().__init__(Database(uri, timeout))
 '''
-
-
-def run(package: Path, *command: str, code: int = 0, seconds: float = 200, **variables: str) -> str:
-    """Run a module of Python in the package; return what it printed."""
-    path = os.pathsep.join([str(package / "src"), str(EXAMPLE), *sys.path])
-    done = subprocess.run(
-        [sys.executable, "-m", *command],
-        cwd=package,
-        env={**os.environ, "PYTHONPATH": path, **variables},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=seconds,
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    return done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +39,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
+@pytest.mark.checks
 def test_nothing_of_the_template_is_left(package: Path) -> None:
     files = [path for path in package.rglob("*") if path.is_file()]
     assert len(files) == 7
@@ -73,6 +47,7 @@ def test_nothing_of_the_template_is_left(package: Path) -> None:
     assert not re.search(r"\{\{|\{%|\.jinja", texts)
 
 
+@pytest.mark.checks
 def test_every_method_of_the_port_without_a_default_is_to_be_written(package: Path) -> None:
     source = (package / "src" / "lance_catalog_demo" / "catalog.py").read_text(encoding="utf-8")
     unwritten = set(re.findall(r'raise _unwritten\("(\w+)"\)', source))
@@ -82,38 +57,24 @@ def test_every_method_of_the_port_without_a_default_is_to_be_written(package: Pa
     assert [name for name in written if f"def {name}(" not in source] == []
 
 
+@pytest.mark.checks
 def test_it_passes_its_own_checks(package: Path) -> None:
-    run(package, "ruff", "check", "--no-cache", ".")
-    run(package, "ruff", "format", "--no-cache", "--check", ".")
-    run(package, "mypy", "--cache-dir", os.devnull, "src", "tests")
+    run(package, "-m", "ruff", "check", "--no-cache", ".")
+    run(package, "-m", "ruff", "format", "--no-cache", "--check", ".")
+    run(package, "-m", "mypy", "--cache-dir", os.devnull, "src", "tests")
 
 
+@pytest.mark.spec("docs/write-a-catalog.md#the-package")
+@pytest.mark.checks
 def test_the_first_failure_names_the_method_to_write(package: Path) -> None:
     assert "pytest -x" in COMMANDS
-    printed = run(package, "pytest", "-x", "-p", "no:cacheprovider", code=1)
+    printed = run(package, "-m", "pytest", "-x", "-p", "no:cacheprovider", code=1)
     assert (
         "NotImplementedError: Write DemoCatalog.create_namespace: lance_bridge.Catalog" in printed
     )
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_each_failure_names_a_method_until_nothing_fails(package: Path, tmp_path: Path) -> None:
-    catalog = package / "src" / "lance_catalog_demo" / "catalog.py"
-    empty = catalog.read_text(encoding="utf-8")
-    unwritten = set(re.findall(r'raise _unwritten\("(\w+)"\)', empty))
-    while unwritten:
-        stubs = (f"    {name} = _unwritten({name!r})\n" for name in sorted(unwritten))
-        catalog.write_text(f"{STUBS}{WRITTEN}{''.join(stubs)}", encoding="utf-8")
-        command = ("pytest", "-x", "-p", "no:cacheprovider")
-        printed = run(package, *command, code=1, DEMO_URI=f"{tmp_path}/{len(unwritten)}.db")
-        named = set(re.findall(r"NotImplementedError: Write (\w+)", printed)) & unwritten
-        assert named, printed
-        unwritten -= named
-    catalog.write_text(empty, encoding="utf-8")
-
-
-@pytest.mark.slow
+@pytest.mark.spec("docs/write-a-catalog.md#the-package")
 @pytest.mark.documents
 @pytest.mark.timeout(900)
 def test_with_its_methods_written_the_package_passes_its_own_tests(
@@ -122,12 +83,13 @@ def test_with_its_methods_written_the_package_passes_its_own_tests(
     catalog = package / "src" / "lance_catalog_demo" / "catalog.py"
     empty = catalog.read_text(encoding="utf-8")
     catalog.write_text(WRITTEN, encoding="utf-8")
-    options = ("-p", "no:cacheprovider")
-    printed = run(package, "pytest", *options, seconds=800, DEMO_URI=f"{tmp_path}/catalog.db")
+    options = ("-m", "pytest", "-p", "no:cacheprovider")
+    printed = run(package, *options, seconds=800, DEMO_URI=f"{tmp_path}/catalog.db")
     catalog.write_text(empty, encoding="utf-8")
     assert int(re.findall(r"(\d+) passed", printed)[-1]) > 100
 
 
+@pytest.mark.checks
 @pytest.mark.parametrize("name", ["Demo", "1st", "a-b", ""])
 def test_a_name_that_cannot_be_a_package_is_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="catalog"):

@@ -1,11 +1,9 @@
-"""`specs/clients.md` names every method of LanceDB, and a test that calls it where it works."""
+"""`specs/clients.md` names every method of LanceDB, and a test calls each that works."""
 
 from __future__ import annotations
 
-import ast
 import inspect
 from dataclasses import dataclass
-from functools import cache
 from itertools import takewhile
 from typing import Any
 
@@ -14,7 +12,9 @@ from lancedb.namespace import AsyncLanceNamespaceDBConnection, LanceNamespaceDBC
 from lancedb.table import AsyncBranches, AsyncTable, AsyncTags, Branches, LanceTable, Tags
 
 from .spec_facts import REPOSITORY
-from .spec_reader import function_links, without_references
+from .spec_links import names_used_for
+
+pytestmark = pytest.mark.checks
 
 SPEC = REPOSITORY / "specs" / "clients.md"
 CLASSES: dict[str, tuple[type[Any], type[Any]]] = {
@@ -24,6 +24,13 @@ CLASSES: dict[str, tuple[type[Any], type[Any]]] = {
     "branches": (Branches, AsyncBranches),
 }
 """By the head of the first column of a table in the spec: LanceDB's classes."""
+SECTIONS = {
+    "connection": "clients.md#the-connection",
+    "table": "clients.md#the-table",
+    "tags": "clients.md#tags",
+    "branches": "clients.md#branches",
+}
+"""Of these tables."""
 WORKS, NO, ABSENT = "works", "no", "none"
 
 every_table = pytest.mark.parametrize("name", CLASSES)
@@ -36,8 +43,6 @@ class Row:
     method: str
     answers: tuple[str, str]
     reason: str
-    tests: tuple[tuple[str, str], ...]
-    """Names of functions, and files from the root of the repository."""
 
 
 def rows_of(name: str) -> list[Row]:
@@ -46,27 +51,13 @@ def rows_of(name: str) -> list[Row]:
     start = next(n for n, line in enumerate(lines) if line.startswith(f"| {name} |"))
     found = []
     for line in takewhile(lambda line: line.startswith("|"), lines[start + 2 :]):
-        cells = without_references(line).strip("|").split("|")
-        method, sync, later, reason = (cell.strip() for cell in cells)
-        tests = tuple(function_links(line))
-        found.append(Row(method.strip("`"), (sync, later), reason, tests))
+        method, sync, later, reason = (cell.strip() for cell in line.strip("|").split("|"))
+        found.append(Row(method.strip("`"), (sync, later), reason))
     return found
 
 
 def public(kind: type[Any]) -> set[str]:
     return {name for name, _ in inspect.getmembers(kind) if not name.startswith("_")}
-
-
-@cache
-def names_in_test(file: str, test: str) -> frozenset[str]:
-    """Return the attributes and the strings that a test uses."""
-    for function in ast.parse((REPOSITORY / file).read_text(encoding="utf-8")).body:
-        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) and function.name == test:
-            nodes = list(ast.walk(function))
-            attributes = {each.attr for each in nodes if isinstance(each, ast.Attribute)}
-            strings = {each.value for each in nodes if isinstance(each, ast.Constant)}
-            return frozenset(attributes | {each for each in strings if isinstance(each, str)})
-    pytest.fail(f"{file} has no test {test}")
 
 
 @every_table
@@ -81,13 +72,13 @@ def test_every_public_method_of_lancedb_is_in_the_document(name: str) -> None:
 
 
 @every_table
-def test_what_works_is_called_by_the_test_that_is_named(name: str) -> None:
+def test_what_works_is_called_by_a_test_of_its_section(name: str) -> None:
+    used: dict[bool, set[str]] = {False: set(), True: set()}
+    for file, names in names_used_for(SECTIONS[name]).items():
+        used["async" in file.name] |= names
     for row in rows_of(name):
-        is_async = {"async" in file for _, file in row.tests}
-        for answer, wanted in zip(row.answers, (False, True), strict=True):
-            assert answer != WORKS or wanted in is_async, f"{row.method}: no test is named"
-        for test, file in row.tests:
-            assert row.method in names_in_test(file, test), f"{test} does not use {row.method}"
+        for answer, is_async in zip(row.answers, (False, True), strict=True):
+            assert answer != WORKS or row.method in used[is_async], f"no test uses {row.method}"
 
 
 @every_table

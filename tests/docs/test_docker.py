@@ -22,6 +22,8 @@ from lance_bridge.testing.features import from_capabilities
 from lance_bridge_server.configuration.authentication import ApiKeySettings
 from lance_bridge_server.configuration.source import SettingsSource
 
+pytestmark = pytest.mark.checks
+
 REPOSITORY = Path(__file__).parents[2]
 DOCKER = REPOSITORY / "docker"
 COMPOSE_FILES = sorted(DOCKER.glob("*.yaml"))

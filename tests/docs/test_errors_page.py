@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 import typer
 from lance_namespace.errors import ErrorCode
 
@@ -13,6 +14,8 @@ from lance_bridge_server.errors import STATUS_BY_CODE
 from .gateway_pages import REPOSITORY
 from .spec_reader import Spec
 from .test_cli_spec import commands
+
+pytestmark = pytest.mark.checks
 
 ROWS = Spec(REPOSITORY / "docs" / "errors.md").rows("Errors", "code")
 

@@ -14,6 +14,8 @@ from lance_bridge_hive import HiveNamespace
 
 from .spec_facts import DOCUMENTS
 
+pytestmark = [pytest.mark.checks, pytest.mark.spec("federated.md#connecting")]
+
 SPEC = DOCUMENTS["federated"]
 ROOT = "/srv/tables"
 

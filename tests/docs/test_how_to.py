@@ -28,7 +28,8 @@ from lance_bridge_server.configuration.settings import ServerSettings
 from lance_bridge_server.process.factory import login_from_settings
 
 from .gateway_pages import REPOSITORY, Block, Reader, blocks
-from .spec_reader import Spec
+
+pytestmark = pytest.mark.checks
 
 PAGES = {path.stem: path for path in sorted((REPOSITORY / "docs" / "how-to").glob("*.md"))}
 EXAMPLE = REPOSITORY / "examples" / "sqlite-catalog" / "src"
@@ -45,8 +46,8 @@ MANIFEST = "apiVersion:"
 CONFIGURATIONS = [each for each in _YAML if not each[1].startswith((OF_SERVER, MANIFEST))]
 NOT_RUN = ("pip install ", "apt install ", "kinit ", "python -m venv ", "environment/", "PYSPARK_")
 """How commands begin that install packages, or belong to a cluster; their pages say so."""
-NOT_EXECUTED = {path for path in PAGES if path.startswith("spark")}
-"""They have tests of their own: `tests/spark`, and `test_spark_pages`."""
+NOT_EXECUTED = {path for path in PAGES if path.startswith("spark")} | {"migrate"}
+"""They have tests of their own: `tests/spark`, `test_spark_pages` and `test_readme_in_order`."""
 FINDS = ("lance-bridge doctor prod --idle 0m", "lance-bridge managed check ")
 """Commands whose exit code is 3, as there is something to find."""
 MIGRATION = re.compile(r"\d{8}-\d{6}-[a-z-]+-[0-9a-f]{6}")
@@ -115,10 +116,11 @@ def test_a_page_runs_from_top_to_bottom(name: str, reader: Reader) -> None:
 
 SAID = {
     "govern-commits": "version 3",
-    "migrate": "undone",
+    "connect": "staging",
     "monitor": '"tables": 3',
     "recover": "declared-only",
     "several-catalogs": "prod.sales.articles",
+    "tables": '"title": "Metropolis"',
 }
 """What the commands of a page must have printed."""
 
@@ -143,7 +145,7 @@ def test_each_configuration_is_read(
     monkeypatch.setenv("LANCE_BRIDGE_CONFIG", str(config))
     connected = lance_bridge.connect("prod")
     assert isinstance(connected, LanceBridgeNamespace)
-    assert connected.impl == {"credentials": "hive", "s3": "hive"}.get(page, page)
+    assert connected.impl == dict.fromkeys(("connect", "credentials", "s3"), "hive").get(page, page)
     connected.close()
 
 
@@ -190,8 +192,6 @@ def mistake_in(command: str) -> str:
 def test_commands_in_texts_exist() -> None:
     pages = sorted((REPOSITORY / "docs").rglob("*.md"))
     named = [each for page in pages for each in COMMAND.findall(page.read_text(encoding="utf-8"))]
-    rows = Spec(REPOSITORY / "README.md").rows("Migrations", "command")
-    named += [f"migrate {row[0].strip('`')}" for row in rows]
     assert len(named) > 20
     assert [mistake_in(each) for each in named if mistake_in(each)] == []
 

@@ -18,6 +18,15 @@ from lance_bridge.entry import TableEntry
 
 from .operation_samples import DATABASE, ROWS, TABLE, new_namespace, stream
 
+pytestmark = [
+    pytest.mark.checks,
+    pytest.mark.spec(
+        "operations.md#adopt_out_of_band_versions",
+        "operations.md#discard_out_of_band_versions",
+        "operations.md#release_table",
+    ),
+]
+
 METHODS = [
     "adopt_out_of_band_versions",
     "discard_out_of_band_versions",
@@ -45,6 +54,7 @@ def able(tmp_path: Path) -> Iterator[tuple[MemoryNamespace, MemoryServer]]:
 Able = tuple[MemoryNamespace, MemoryServer]
 
 
+@pytest.mark.spec("operations.md#errors-of-finding-the-table")
 @pytest.mark.parametrize("method", METHODS)
 def test_a_method_of_managed_tables_finds_its_table_or_says_why_not(
     able: Able, method: str
@@ -67,6 +77,7 @@ def test_a_method_of_managed_tables_finds_its_table_or_says_why_not(
         call(TABLE)
 
 
+@pytest.mark.spec("operations.md#list_out_of_band_versions")
 @pytest.mark.parametrize("method", OF_MANAGED_TABLES)
 def test_a_method_on_a_table_that_its_storage_manages_is_invalid_input(
     able: Able, method: str
@@ -96,6 +107,7 @@ def test_a_method_of_managed_tables_waits_for_no_holder(able: Able, method: str)
     assert dict(server.tables[KEY].properties) == held
 
 
+@pytest.mark.spec("operations.md#manage_table")
 def test_an_entry_that_others_change_all_the_time_is_not_converted(able: Able) -> None:
     ns, server = able
     ns.release_table(TABLE)

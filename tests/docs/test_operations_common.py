@@ -33,6 +33,15 @@ from .operation_samples import (
     stage,
 )
 
+pytestmark = [
+    pytest.mark.checks,
+    pytest.mark.spec(
+        "operations.md#errors-of-finding-the-table",
+        "operations.md#fields-of-every-request",
+        "operations.md#finding-the-table",
+    ),
+]
+
 OPERATIONS = sorted(FIELDS)
 CREATE_VERSIONS = (*BATCHES, "create_table_version")
 BRANCH_FIELDS = {"create_table_branch": "from_branch"}
@@ -205,6 +214,7 @@ def in_query(method: str, **fields: Any) -> dict[str, Any]:
     return fields
 
 
+@pytest.mark.spec("operations.md#describetableversion")
 def test_an_operation_on_a_missing_version_is_version_not_found(
     ns: MemoryNamespace,
 ) -> None:
@@ -215,6 +225,14 @@ def test_an_operation_on_a_missing_version_is_version_not_found(
     require(errors.TableVersionNotFoundError, calls, "99")
 
 
+@pytest.mark.spec(
+    "operations.md#counttablerows",
+    "operations.md#createtablebranch",
+    "operations.md#createtabletag",
+    "operations.md#describetableversion",
+    "operations.md#restoretable",
+    "operations.md#updatetabletag",
+)
 def test_a_version_below_one_is_invalid_input(ns: MemoryNamespace) -> None:
     calls = {}
     for method in (*HAVE_VERSIONS, *CREATE_VERSIONS, "explain_table_query_plan"):
@@ -223,6 +241,12 @@ def test_a_version_below_one_is_invalid_input(ns: MemoryNamespace) -> None:
     require(errors.InvalidInputError, calls, "1 or more")
 
 
+@pytest.mark.spec(
+    "operations.md#listtablebranches",
+    "operations.md#listtableindices",
+    "operations.md#listtabletags",
+    "operations.md#listtableversions",
+)
 def test_a_page_that_cannot_be_is_invalid_input(ns: MemoryNamespace) -> None:
     for page in ({"limit": 0}, {"limit": -1}, {"page_token": "x"}):
         fields: dict[str, Any] = page
@@ -247,6 +271,15 @@ NO_SUCH_COLUMN: Mapping[str, Mapping[str, Any]] = {
 }
 
 
+@pytest.mark.spec(
+    "operations.md#altertablealtercolumns",
+    "operations.md#altertabledropcolumns",
+    "operations.md#analyzetablequeryplan",
+    "operations.md#deletefromtable",
+    "operations.md#mergeinsertintotable",
+    "operations.md#updatefieldmetadata",
+    "operations.md#updatetable",
+)
 def test_an_operation_on_a_missing_column_is_column_not_found(
     ns: MemoryNamespace,
 ) -> None:
@@ -254,6 +287,11 @@ def test_an_operation_on_a_missing_column_is_column_not_found(
     require(errors.TableColumnNotFoundError, calls, "nope")
 
 
+@pytest.mark.spec(
+    "operations.md#insertintotable",
+    "operations.md#mergeinsertintotable",
+    "operations.md#restoretable",
+)
 def test_an_operation_on_a_table_without_data_says_so(ns: MemoryNamespace) -> None:
     declared = [*DATABASE, "declared"]
     ns.declare_table(api.DeclareTableRequest(id=declared))
@@ -268,6 +306,7 @@ def test_an_operation_on_a_table_without_data_says_so(ns: MemoryNamespace) -> No
     assert codes == {method: WITHOUT_DATA.get(method, 19) for method in codes}
 
 
+@pytest.mark.spec("operations.md#mergeinsertintotable")
 def test_a_function_in_a_condition_on_updates_is_unsupported_by_name(ns: MemoryNamespace) -> None:
     with pytest.raises(errors.UnsupportedOperationError, match="function"):
         call(ns, "merge_insert_into_table", when_matched_update_all_filt="abs(source.price) > 1")
@@ -276,6 +315,15 @@ def test_a_function_in_a_condition_on_updates_is_unsupported_by_name(ns: MemoryN
 # -- conflicts -------------------------------------------------------------------------------------
 
 
+@pytest.mark.spec(
+    "operations.md#altertablealtercolumns",
+    "operations.md#altertabledropcolumns",
+    "operations.md#deletefromtable",
+    "operations.md#droptableindex",
+    "operations.md#updatefieldmetadata",
+    "operations.md#updatetable",
+    "operations.md#updatetableschemametadata",
+)
 @pytest.mark.parametrize("method", COMMITS)
 def test_a_change_of_what_was_overwritten_meanwhile_is_a_concurrent_modification(
     ns: MemoryNamespace, monkeypatch: pytest.MonkeyPatch, method: str
@@ -290,6 +338,7 @@ def test_a_change_of_what_was_overwritten_meanwhile_is_a_concurrent_modification
     assert behind(uri).to_table() == pa.table({"other": [1]})
 
 
+@pytest.mark.spec("operations.md#restoretable")
 def test_concurrent_restores_each_make_a_version_or_fail(ns: MemoryNamespace) -> None:
     before = lance.dataset(str(place(ns))).latest_version
 
@@ -311,6 +360,7 @@ def test_concurrent_restores_each_make_a_version_or_fail(ns: MemoryNamespace) ->
 # -- empty tables ----------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("common.md#createemptytable")
 @pytest.mark.filterwarnings("ignore:create_empty_table:DeprecationWarning")
 def test_an_empty_table_is_declared_as_declare_table_does(
     ns: MemoryNamespace, server: MemoryServer

@@ -28,6 +28,11 @@ from .operation_samples import (
     stream,
 )
 
+pytestmark = [
+    pytest.mark.checks,
+    pytest.mark.spec("operations.md#differences-from-the-directory-namespace"),
+]
+
 OURS, THEIRS = [*DATABASE, "t"], ["t"]
 ANSWERS = None
 MAPPINGS = ("batch_delete_table_versions", "describe_table_version")

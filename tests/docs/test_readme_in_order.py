@@ -1,8 +1,7 @@
-"""The README from its first line to its last, on an empty system: a new metastore, an empty home.
+"""README and the first pages, in order, on an empty system: a new metastore, an empty home.
 
-Every snippet and every command runs, but for what installs packages (`test_clean_installs`), the
-project's own tests, and the kit (`test_kit_command`). Addresses and absolute paths are those of the
-test.
+Every snippet and every command runs, but for what installs packages (`test_clean_installs`) and the
+project's own tests. Addresses and absolute paths are those of the test.
 """
 
 from __future__ import annotations
@@ -24,30 +23,33 @@ import lance
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import yaml
 from servers.processes import end
 from servers.sparks import ROOT, SHORT_JVM
 
 from lance_bridge_hive import HiveNamespace
 
-from .test_readme import README, printed_by
+from .gateway_pages import REPOSITORY, Block, blocks
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(1500)]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.timeout(1500),
+    pytest.mark.spec(
+        "docs/how-to/migrate.md#every-migration",
+        "docs/how-to/spark.md#what-was-run",
+        "migration.md#convert",
+    ),
+]
 
-NOT_RUN = ("pip install ", "make ", "python -m lance_bridge.testing ")
+START = REPOSITORY / "docs" / "start.md"
+IN_SPARK = REPOSITORY / "docs" / "how-to" / "spark.md"
+README = REPOSITORY / "README.md"
+MIGRATE = REPOSITORY / "docs" / "how-to" / "migrate.md"
+NOT_RUN = ("pip install ", "make ")
 METASTORE = "lance-bridge metastore start "
 SERVE = "lance-bridge serve "
-EXITS = {"lance-bridge managed check": 3}
-"""Commands that find something."""
 ADDRESS = re.compile(r"(?:localhost|metastore):9083")
 SERVED = "localhost:2333"
 MIGRATION = re.compile(r"\d{8}-\d{6}-([a-z-]+)-[0-9a-f]{6}")
-BLOCK = re.compile(
-    r"^## (?P<section>[^\n]*)$"
-    r"|^```(?P<language>\w+)\n(?P<text>.*?)^```$"
-    r"|^    (?P<command>\S[^\n]*)$",
-    re.MULTILINE | re.DOTALL,
-)
 SPARK_DEFAULTS = """
 spark.ui.enabled false
 spark.driver.memory 1g
@@ -60,31 +62,9 @@ UNWANTED = ("LANCE_BRIDGE_", "SPARK_", "PYSPARK_", "HADOOP_", "HIVE_", "AWS_", "
 CACHE = "LANCE_BRIDGE_CACHE"
 
 
-@dataclass(frozen=True)
-class Block:
-    """A snippet in ``python``, ``sql`` or ``yaml``, or one command (``sh``), and its section."""
-
-    language: str
-    text: str
-    section: str
-
-
-def blocks(text: str) -> list[Block]:
-    """Return the snippets and commands of a document, in order."""
-    found, section = [], ""
-    for match in BLOCK.finditer(text):
-        if match["section"] is not None:
-            section = match["section"]
-        elif match["language"] is not None:
-            found.append(Block(match["language"], match["text"], section))
-        else:
-            found.append(Block("sh", match["command"], section))
-    return found
-
-
 @dataclass
 class NewUser:
-    """Follows the README in a home directory; ``said`` has what each command printed."""
+    """Follows pages in a home directory; ``said`` has what each command printed."""
 
     home: Path
     port: str = ""
@@ -96,18 +76,16 @@ class NewUser:
 
     def follow(self, block: Block) -> None:
         """Run a block, and check what it prints and its exit code."""
-        if block.language == "yaml":
-            written = (self.home / ".lance-bridge.yaml").read_text(encoding="utf-8")
-            assert yaml.safe_load(written) == yaml.safe_load(self._here(block.text))
-        elif block.language == "sh":
-            self._command(block.text)
-        else:
+        if block.language != "sh":
             self.run_snippets([block])
+        for line in block.text.splitlines() if block.language == "sh" else ():
+            for command in line.split(" && "):
+                self._command(command)
 
     def run_snippets(self, parts: list[Block]) -> None:
         """Run snippets that go on from one another, and check what they print."""
         _, printed, _ = self._run([[each.language, self._here(each.text)] for each in parts])
-        expected = [line for each in parts for line in printed_by(each.text)]
+        expected = [line for each in parts for line in each.printed]
         assert printed.splitlines() == expected, printed
 
     def _command(self, text: str) -> None:
@@ -120,14 +98,9 @@ class NewUser:
         if text.startswith(SERVE):
             self.served = self._start(f"{self._here(text)} --port 0", "http://")
             return
-        words = shlex.split(self._here(text))[1:]
-        file = words.pop() if words[-2] == ">" else None
-        code, out, error = self._run([each for each in words if each != ">"])
-        name = " ".join(text.split()[:3])
-        assert code == EXITS.get(name, 0), f"{text}\n{out}\n{error}"
-        if file:
-            (self.home / file).write_text(out, encoding="utf-8")
-        self.said[name] = out
+        code, out, error = self._run(shlex.split(self._here(text))[1:])
+        assert code == 0, f"{text}\n{out}\n{error}"
+        self.said[" ".join(text.split()[:3])] = out
         for found in MIGRATION.finditer(out):
             self.migrations[found[1]] = found[0]
 
@@ -170,7 +143,7 @@ class NewUser:
     def _here(self, text: str) -> str:
         """Return a text with the addresses, directories and identifiers that there are here."""
         text = ADDRESS.sub(f"127.0.0.1:{self.port}", text).replace(SERVED, self.served)
-        text = text.replace("/data/", f"{self.home}/data/").replace("/shared/", f"{self.home}/")
+        text = text.replace("/data/", f"{self.home}/data/")
         return MIGRATION.sub(lambda match: self.migrations.get(match[1], match[0]), text)
 
     @property
@@ -215,38 +188,26 @@ def add_orders(home: Path) -> None:
 
 @pytest.mark.documents
 def test_the_readme_runs_from_top_to_bottom_on_an_empty_system(user: NewUser) -> None:
-    todo = blocks(README)
-    assert {each.language for each in todo} == {"python", "sql", "yaml", "sh"}
-    in_spark = [each for each in todo if each.section == "In Spark"]
+    for block in blocks(START):
+        user.follow(block)
+    in_spark = [each for each in blocks(IN_SPARK) if each.language in ("python", "sql")]
     assert len(in_spark) > 3
-    for block in todo:
-        if block not in in_spark:
-            user.follow(block)
-        elif block is in_spark[0]:
-            user.run_snippets(in_spark)
-        if block.text.startswith("lance-bridge migrate verify"):
+    user.run_snippets(in_spark)
+    for name in ("first", "second"):
+        lance.write_dataset(pa.table({"id": [1]}), user.home / "data" / "tables" / f"{name}.lance")
+    for block in [*blocks(README), *blocks(MIGRATE)]:
+        user.follow(block)
+        if "migrate verify" in block.text and "convert" in block.text:
             add_orders(user.home)
     _check(user)
 
 
 def _check(user: NewUser) -> None:
     """Check what the commands said, and what is there in the end."""
-    assert "sales.articles" in user.said["lance-bridge table list"]
-    assert "version 3 is quarantined" in user.said["lance-bridge managed check"]
-    assert '"amount": 2' in user.said["lance-bridge table query"]
+    assert "films.silent" in user.said["lance-bridge table list"]
     assert "Nothing was changed" in user.said["lance-bridge migrate convert"]
-    assert "checksums" in user.said["lance-bridge migrate verify"]
     exported = pq.read_table(user.home / "data" / "parquet" / "sales" / "orders_lance")
     assert sorted(exported["id"].to_pylist()) == [1, 2, 3, 4]
     with HiveNamespace(uri=f"thrift://127.0.0.1:{user.port}") as namespace:
         left = lance.dataset(namespace_client=namespace, table_id=["sales", "orders_lance"])
         assert left.count_rows() == 3, "the catch-up was undone, and the conversion was not"
-
-
-def test_blocks_come_in_the_order_of_the_document() -> None:
-    text = "## A\n\n    one -x\n\n```python\n    two\n```\n\n## B\n\n```sql\nthree\n```\n"
-    assert blocks(text) == [
-        Block("sh", "one -x", "A"),
-        Block("python", "    two\n", "A"),
-        Block("sql", "three\n", "B"),
-    ]

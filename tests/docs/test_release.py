@@ -19,6 +19,8 @@ from release.licences import FILE, licences, page, refused
 
 from .test_packaging import LOCKS, REPOSITORY
 
+pytestmark = pytest.mark.checks
+
 SOURCE = "https://example.com/lance-bridge"
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
 LOCKED = "".join(f"\n{path.read_text(encoding='utf-8')}" for path in LOCKS)
@@ -87,16 +89,16 @@ def test_a_source_archive_keeps_its_version(
 @pytest.mark.parametrize(("built", "ref"), [("1.2.3", "v1.2.3"), ("1.2.4.dev1+gabc", "main")])
 def test_links_of_an_index_page_lead_to_the_repository(built: str, ref: str) -> None:
     text = with_links(README, SOURCE, built)
-    assert f"[`specs/hive.md`]({SOURCE}/blob/{ref}/specs/hive.md)" in text
-    assert f"[Spark]({SOURCE}/blob/{ref}/README.md#in-spark)" in text
+    assert f"[Hive Metastore]({SOURCE}/blob/{ref}/docs/how-to/hive.md)" in text
+    assert f"]({SOURCE}/raw/{ref}/docs/overview.svg)" in text
     links = re.findall(r"\]\(([^)\s]+)\)", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
     assert len(links) > 20
     assert [link for link in links if not link.startswith("https://")] == []
 
 
 def test_without_an_address_links_become_text() -> None:
-    text = with_links("[a](docs/a.md) [b](https://b)\n```\n[c](d)\n```\n", "", "1.0")
-    assert text == "a [b](https://b)\n```\n[c](d)\n```\n"
+    text = with_links("[a](docs/a.md) [b](https://b) ![p](p.svg)\n```\n[c](d)\n```\n", "", "1.0")
+    assert text == "a [b](https://b) \n```\n[c](d)\n```\n"
 
 
 def test_no_package_has_a_licence_that_is_not_allowed() -> None:

@@ -23,6 +23,8 @@ from lance_bridge_server.principals import Principal
 
 from .spec_facts import DOCUMENTS
 
+pytestmark = [pytest.mark.checks, pytest.mark.spec("server.md#authorization")]
+
 SERVER_SPEC = DOCUMENTS["server"]
 
 
@@ -46,12 +48,16 @@ def _has_fields(type_: type) -> bool:
     return issubclass(type_, BaseModel) or hasattr(type_, "__dataclass_fields__")
 
 
+@pytest.mark.spec("server.md#keys-of-the-configuration")
 def test_every_key_of_the_configuration_is_documented() -> None:
     rows = SERVER_SPEC.rows("Keys of the Configuration", "key")
     assert [row[0].strip("`") for row in rows] == list(keys(ServerSettings))
     assert len(rows) > 20
 
 
+@pytest.mark.spec(
+    "server.md#a-trusted-proxy", "server.md#client-certificates", "server.md#openid-connect"
+)
 @pytest.mark.parametrize(
     ("title", "settings"),
     [
@@ -66,11 +72,13 @@ def test_every_key_of_a_method_is_documented(title: str, settings: type[BaseMode
     assert documented == [name for name in settings.model_fields if name != "method"]
 
 
+@pytest.mark.spec("server.md#signing-in")
 def test_every_key_of_a_providers_login_is_documented() -> None:
     rows = SERVER_SPEC.rows("Signing In", "key of `login`")
     assert [row[0].strip("`") for row in rows] == list(ProviderLoginSettings.model_fields)
 
 
+@pytest.mark.spec("server.md#databases", "server.md#the-configuration-file")
 def test_the_configuration_of_the_spec_is_read(tmp_path: Path) -> None:
     [text] = SERVER_SPEC.snippets("yaml")
     path = tmp_path / "server.yaml"

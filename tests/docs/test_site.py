@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 
 import pytest
 from lance_namespace import LanceNamespace
 
 from lance_bridge_server.operations import OPERATIONS
-from website import building, pages
+from website import __main__ as site
+from website import pages
 from website.links import broken_links
 from website.pages import PAGES, render
 from website.reference import GENERATED, commands, properties
@@ -21,27 +21,32 @@ from .test_cli_spec import first_cells
 
 CONFIGURATION = (REPOSITORY / "website" / "zensical.toml").read_text(encoding="utf-8")
 
+ENVIRONMENT = REPOSITORY / ".cache" / "docs"
+PYTHON = str(ENVIRONMENT / "bin" / "python")
 needs_zensical = pytest.mark.skipif(
-    sys.version_info < (3, 11), reason="Zensical needs Python 3.11 or later"
+    not (ENVIRONMENT / ".complete").exists(), reason="make docs has not set up its environment"
 )
 
 
+@pytest.mark.checks
 def test_every_page_is_in_the_navigation_once() -> None:
     shown = re.findall(r'= "([\w./-]+\.md)"', CONFIGURATION)
     assert sorted(shown) == sorted([*PAGES.values(), *GENERATED])
 
 
+@pytest.mark.checks
 def test_links_lead_to_pages_and_others_become_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pages, "_source_address", lambda: "")
     guide, architecture = render("docs/write-a-catalog.md"), render("docs/architecture.md")
     assert "](reference/managed.md)" in guide
     assert "](examples/sqlite-catalog.md)" in guide
     assert "](../reference/hive.md)" in render("docs/how-to/hive.md")
-    assert "](overview.svg)" in render("docs/index.md")
+    assert "](overview.svg)" in render("README.md")
     assert "1. `namespace.py`: `LanceBridgeNamespace`" in architecture
     assert not re.search(r"\]\(\.\./(?:core|adapters|apps|tests)/", guide + architecture)
 
 
+@pytest.mark.checks
 def test_with_an_address_other_links_lead_to_sources(monkeypatch: pytest.MonkeyPatch) -> None:
     address = "https://example.com/lance-bridge/blob/main"
     monkeypatch.setattr(pages, "_source_address", lambda: address)
@@ -49,18 +54,21 @@ def test_with_an_address_other_links_lead_to_sources(monkeypatch: pytest.MonkeyP
     assert f"[`namespace.py`]({address}/core/lance_bridge/namespace.py)" in text
 
 
+@pytest.mark.checks
 def test_contents_and_names_of_tests_are_left_out() -> None:
     text = "".join(map(render, PAGES))
     assert "<!--" not in re.sub(r"```.*?```|`[^`]*`", "", text, flags=re.DOTALL)
     assert "def test_" not in render("docs/write-a-catalog.md")
 
 
+@pytest.mark.checks
 def test_the_example_is_shown_with_its_sources() -> None:
     page = render("examples/sqlite-catalog/README.md")
     assert "## src/lance_catalog_sqlite/catalog.py\n\n```python\n" in page
     assert "class SqliteCatalog(Catalog):" in page
 
 
+@pytest.mark.checks
 def test_generated_pages_have_every_property_command_and_operation() -> None:
     for key in ("`root`", "`uri`", "`catalog_id`", "`warehouse_id`"):
         assert properties().count(f"| {key} |") == 1
@@ -69,6 +77,7 @@ def test_generated_pages_have_every_property_command_and_operation() -> None:
     assert [name for name in listed if f"\n## {name}\n" not in page] == []
 
 
+@pytest.mark.checks
 def test_the_page_of_routes_has_what_each_takes_and_answers() -> None:
     page = routes()
     sections = dict(re.findall(r"^### ([a-z_]+)\n(.*?)(?=^##)", page, re.MULTILINE | re.DOTALL))
@@ -85,6 +94,7 @@ def test_the_page_of_routes_has_what_each_takes_and_answers() -> None:
     assert "`GET /readyz`" in page
 
 
+@pytest.mark.checks
 @pytest.mark.parametrize(
     "link", ["missing.html", "other.html#missing", "#missing", "folder/", "/nowhere"]
 )
@@ -98,6 +108,7 @@ def test_a_link_that_leads_nowhere_is_found(link: str, tmp_path: Path) -> None:
     assert list(broken_links(tmp_path)) == [f"bad.html: a link leads nowhere: {link}"]
 
 
+@pytest.mark.checks
 def test_what_is_loaded_from_another_site_is_found(tmp_path: Path) -> None:
     outside = "https://cdn.example.com/x"
     links = f'<a href="{outside}"></a><link rel="canonical" href="{outside}">'
@@ -113,7 +124,7 @@ def test_what_is_loaded_from_another_site_is_found(tmp_path: Path) -> None:
 @pytest.mark.slow
 @needs_zensical
 def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
-    assert building.build(tmp_path / "site") == []
+    assert site.build(tmp_path / "site", PYTHON) == []
     built = list((tmp_path / "site" / "html").rglob("index.html"))
     assert len(built) == len(PAGES) + len(GENERATED)
 
@@ -123,7 +134,7 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
 def test_a_page_with_a_broken_link_fails_the_build(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(building, "GENERATED", {"bad.md": lambda: "# Bad\n\n[link](start.md#no)\n"})
-    monkeypatch.setattr(building, "PAGES", {"docs/start.md": "start.md"})
-    [complaint] = building.build(tmp_path / "site")
+    monkeypatch.setattr(site, "GENERATED", {"bad.md": lambda: "# Bad\n\n[link](start.md#no)\n"})
+    monkeypatch.setattr(site, "PAGES", {"docs/start.md": "start.md"})
+    [complaint] = site.build(tmp_path / "site", PYTHON)
     assert "bad.md" in complaint

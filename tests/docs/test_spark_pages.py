@@ -16,6 +16,8 @@ from lance_bridge_spark.jvm.compiling import SOURCES
 
 from .gateway_pages import REPOSITORY, blocks
 
+pytestmark = pytest.mark.checks
+
 HOW_TO = REPOSITORY / "docs" / "how-to"
 PAGES = sorted(HOW_TO.glob("spark*.md"))
 RELEASES = ("1.30", "1.37")

@@ -30,7 +30,6 @@ from lance_bridge_spark.source.table_changes import FAIL
 from .operation_samples import stream
 from .spark_snippets import run
 from .spec_facts import DOCUMENTS, REPOSITORY, operations
-from .spec_reader import function_links
 from .test_readme import URI
 
 SPARK_SPEC = DOCUMENTS["spark"]
@@ -78,6 +77,7 @@ def option_rows() -> dict[str, str]:
     return {row[0].strip("`"): row[1] for row in rows}
 
 
+@pytest.mark.checks
 def test_options_and_their_defaults_are_those_of_the_code() -> None:
     stated = option_rows()
 
@@ -92,6 +92,7 @@ def arrow_name(kind: pa.DataType) -> str:
     return _ARROW_NAMES.get(text, text)
 
 
+@pytest.mark.checks
 def test_types_are_read_as_the_spec_says() -> None:
     stated = {
         name: re.findall(r"`([^`]+)`", row[1])[0]
@@ -106,6 +107,7 @@ def test_types_are_read_as_the_spec_says() -> None:
     }
 
 
+@pytest.mark.checks
 def test_types_that_are_refused_are_those_of_the_code() -> None:
     stated = [row[0].strip("`") for row in SPARK_SPEC.rows("Writing Types", "refused")]
 
@@ -120,6 +122,7 @@ def public_classes() -> set[str]:
     return {name for name in names if inspect.isclass(getattr(lance_bridge_spark, name))}
 
 
+@pytest.mark.checks
 def test_every_public_class_is_documented() -> None:
     rows = SPARK_SPEC.rows("Classes of the Functions", "class")
 
@@ -134,12 +137,14 @@ def signature(name: str) -> str:
     return f"{name}{text}".replace("'", '"').replace("datetime.", "")
 
 
+@pytest.mark.checks
 def test_every_public_function_has_a_section_with_its_signature() -> None:
     for name in {*lance_bridge_spark.__all__} - public_classes():
         assert (3, name) in SPARK_SPEC.headings
         assert f"`{signature(name)}`" in " ".join(SPARK_SPEC.body(name).split())
 
 
+@pytest.mark.checks
 def test_every_error_has_its_condition_in_python_and_in_java() -> None:
     stated = {
         int(row[0].strip("`")): row[1].strip("`") for row in SPARK_SPEC.rows("Errors", "code")
@@ -155,17 +160,11 @@ def test_every_error_has_its_condition_in_python_and_in_java() -> None:
     assert in_java == stated
 
 
+@pytest.mark.checks
 def test_the_operations_that_an_engine_does_are_documented() -> None:
     stated = {row[0] for row in SPARK_SPEC.rows("Namespace Operations by Spark", "operation")}
 
     assert {operations()[name] for name in stated} == {*UNSUPPORTED, "alter_table_backfill_columns"}
-
-
-def test_every_statement_is_shown_by_cases() -> None:
-    rows = SPARK_SPEC.rows("Statements", "statement")
-
-    assert len(rows) > 20
-    assert [row[0] for row in rows if not function_links(row[-1])] == []
 
 
 # -- snippets --------------------------------------------------------------------------------------
@@ -180,7 +179,7 @@ def snippets(text: str, uri: str) -> list[list[str]]:
 
 def in_spark(test: Callable[..., None]) -> Callable[..., None]:
     """Mark a test that waits for a metastore and for Spark."""
-    for mark in (pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(600)):
+    for mark in (pytest.mark.spark, pytest.mark.timeout(600)):
         test = mark(test)
     return test
 
@@ -222,8 +221,9 @@ def printed(
     return [(text, out) for (_, text), out in zip(found, printed["spec"], strict=True)]
 
 
-@in_spark
+@pytest.mark.spec("spark.md#searches-in-sql")
 @pytest.mark.documents
+@in_spark
 def test_every_snippet_of_the_spec_runs(printed: list[tuple[str, str]]) -> None:
     require_said(printed)
 
@@ -236,6 +236,7 @@ def require_said(printed: list[tuple[str, str]]) -> None:
         assert out.splitlines() == expected, out
 
 
+@pytest.mark.checks
 def test_a_snippet_that_fails_is_reported() -> None:
     printed = run(None, {"one": [["python", "x = 1"], ["python", "print(x)"], ["python", "y"]]}, [])
     first, second, third = printed["one"]

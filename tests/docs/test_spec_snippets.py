@@ -18,6 +18,8 @@ from .operation_samples import TABLE, new_namespace
 from .spec_facts import COMMON_SPEC, OPERATIONS_SPEC, SPECS
 from .spec_reader import Spec
 
+pytestmark = pytest.mark.checks
+
 
 def test_the_python_of_the_operations_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     snippets = OPERATIONS_SPEC.snippets("python")
@@ -54,6 +56,7 @@ def test_the_configuration_file_of_a_spec_is_read(
         connected.close()
 
 
+@pytest.mark.spec("common.md#storage-credentials")
 def test_the_vendors_of_the_common_spec_are_configured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

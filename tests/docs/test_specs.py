@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 import pytest
+from lance_namespace.errors import ConcurrentModificationError
 
 import lance_bridge
 from lance_bridge.operations.compute import UNSUPPORTED
@@ -18,6 +19,7 @@ from .spec_facts import (
     OPERATIONS_SPEC,
     SPECS,
     bad_errors,
+    codes_of_server,
     common_operations,
     documented_codes,
     is_implemented,
@@ -25,7 +27,16 @@ from .spec_facts import (
     operations,
     operations_inside,
 )
-from .spec_reader import ErrorParagraph, Spec, anchor_of, error_paragraphs, paragraphs
+from .spec_reader import (
+    ErrorParagraph,
+    Operation,
+    Spec,
+    anchor_of,
+    error_paragraphs,
+    paragraphs,
+)
+
+pytestmark = pytest.mark.checks
 
 BASIC_OPERATIONS = [
     "CreateNamespace",
@@ -63,6 +74,10 @@ OBJECT_MAPPING = {
 }
 """How the paragraphs of each section begin."""
 COMMON_ERRORS = "Errors of Every Operation"
+EVERY_CATALOG = error_paragraphs(COMMON_SPEC.body(COMMON_ERRORS))
+READING = {"ListNamespaces", "DescribeNamespace", "ListTables", "DescribeTable"}
+ONLY_OF_CHANGES = {int(ConcurrentModificationError.code)}
+"""Codes that servers give to changes, and to no call that only reads."""
 INSIDE = "Operations Inside a Table"
 MANAGED = "Implementation-Managed Tables"
 
@@ -118,6 +133,7 @@ def test_every_operation_is_specified_exactly_once(spec: Spec) -> None:
     assert f"(common.md#{anchor_of(INSIDE)})" in spec.body(INSIDE)
 
 
+@pytest.mark.spec("common.md#operations-inside-a-table")
 def test_the_common_spec_lists_what_is_inside_a_table_and_what_is_unsupported() -> None:
     listed = COMMON_SPEC.body("Unsupported Operations")
     named = {method for name, method in operations().items() if re.search(rf"\b{name}\b", listed)}
@@ -131,20 +147,41 @@ def faults(spec: Spec) -> Iterator[str]:
     """Yield what is wrong with the sections of operations."""
     kind, methods = namespace_class(spec.name), operations()
     for operation in map(spec.operation, operation_names(spec)):
+        is_basic = operation.name in BASIC_OPERATIONS
         if not operation.description or not operation.has_numbered_steps:
             yield f"{operation.name} has no description, or no numbered steps"
         for code in documented_codes(kind, methods[operation.name]) - operation.codes:
             yield f"{operation.name} does not describe the error {code}"
-        common = COMMON_SPEC.operation(operation.name)
-        if operation.common_errors != (anchor_of(operation.name), codes_of(common.errors)):
-            yield f"{operation.name} has other codes on every catalog: {codes_of(common.errors)}"
+        yield from missing_conditions(spec, operation) if is_basic else other_codes(operation)
         yield from bad_errors(operation.name, operation.errors)
-    yield from bad_errors(COMMON_ERRORS, error_paragraphs(spec.body(COMMON_ERRORS)))
-    every = codes_of(error_paragraphs(COMMON_SPEC.body(COMMON_ERRORS)))
-    if spec.operation(COMMON_ERRORS).common_errors != (anchor_of(COMMON_ERRORS), every):
-        yield f"{COMMON_ERRORS} has other codes on every catalog: {every}"
+    every = spec.operation(COMMON_ERRORS)
+    conditions = error_paragraphs(every.text)
+    for code in {*codes_of(EVERY_CATALOG), *codes_of_server(spec.name)} - {*codes_of(conditions)}:
+        yield f"{COMMON_ERRORS} has no condition for the error {code}"
+    if every.details != anchor_of(COMMON_ERRORS):
+        yield f"{COMMON_ERRORS} does not link to those of every catalog"
+    yield from bad_errors(COMMON_ERRORS, conditions)
     if not (spec.body(MANAGED).strip() and OPERATIONS_SPEC.body(MANAGED).strip()):
         yield "nothing is said of managed tables"
+
+
+def missing_conditions(spec: Spec, operation: Operation) -> Iterator[str]:
+    """Yield the errors for which a basic operation has no condition of its own."""
+    common = {*codes_of(COMMON_SPEC.operation(operation.name).errors), *codes_of(EVERY_CATALOG)}
+    server = codes_of_server(spec.name)
+    if operation.name in READING:
+        server -= ONLY_OF_CHANGES
+    for code in sorted((common | server) - {*codes_of(operation.errors)}):
+        yield f"{operation.name} has no condition for the error {code}"
+    if operation.details != anchor_of(operation.name):
+        yield f"{operation.name} does not link to its section on every catalog"
+
+
+def other_codes(operation: Operation) -> Iterator[str]:
+    """Yield if an operation refers to its section on every catalog with other codes."""
+    common = codes_of(COMMON_SPEC.operation(operation.name).errors)
+    if operation.common_errors != (anchor_of(operation.name), common):
+        yield f"{operation.name} has other codes on every catalog: {common}"
 
 
 def codes_of(errors: Iterable[ErrorParagraph]) -> dict[int, str]:
@@ -152,16 +189,16 @@ def codes_of(errors: Iterable[ErrorParagraph]) -> dict[int, str]:
 
 
 @every_spec
-def test_an_operation_has_steps_and_errors_that_tests_show(spec: Spec) -> None:
+def test_an_operation_has_steps_and_the_conditions_of_its_errors(spec: Spec) -> None:
     assert list(faults(spec)) == []
 
 
-def test_errors_of_every_catalog_have_tests_and_are_those_of_the_methods() -> None:
+def test_errors_of_every_catalog_are_those_of_the_methods() -> None:
     found = {name: COMMON_SPEC.operation(name) for name in common_operations()}
     bad = [each for name, common in found.items() for each in bad_errors(name, common.errors)]
     assert bad == []
     assert [name for name, common in found.items() if not common.errors] == []
-    assert list(bad_errors(COMMON_ERRORS, error_paragraphs(COMMON_SPEC.body(COMMON_ERRORS)))) == []
+    assert list(bad_errors(COMMON_ERRORS, EVERY_CATALOG)) == []
     for spec in SPECS.values():
         for name in shared_operations(spec):
             documented = documented_codes(namespace_class(spec.name), operations()[name])

@@ -24,22 +24,25 @@ GUIDE = Spec(REPOSITORY / "docs" / "write-a-catalog.md")
 TEXT = GUIDE.path.read_text(encoding="utf-8")
 PARTS = [each for each in GUIDE.snippets("python") if not each.startswith("import ")]
 [USE] = [each for each in GUIDE.snippets("python") if each.startswith("import ")]
+COMMANDS = [line for block in GUIDE.snippets("sh") for line in block.splitlines()]
 [KIT] = [each for each in GUIDE.snippets("sh") if "lance_bridge.testing" in each]
 
 
-def run(directory: Path, *arguments: str, seconds: float = 100) -> str:
-    """Run Python where the example can be imported; return what it printed."""
-    path = os.pathsep.join([str(directory), str(EXAMPLE / "src"), *sys.path])
+def run(
+    directory: Path, *arguments: str, code: int = 0, seconds: float = 200, **variables: str
+) -> str:
+    """Run Python where the example can be imported, and a package here; return what it printed."""
+    places = [directory, directory / "src", EXAMPLE / "src", *sys.path]
     done = subprocess.run(
         [sys.executable, *arguments],
         cwd=directory,
-        env={**os.environ, "PYTHONPATH": path},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, places)), **variables},
         capture_output=True,
         text=True,
         check=False,
         timeout=seconds,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == code, done.stdout + done.stderr
     return done.stdout
 
 
@@ -53,11 +56,13 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
+@pytest.mark.checks
 def test_every_part_that_is_shown_is_the_examples_own() -> None:
     assert len(PARTS) > 5
     assert [part for part in PARTS if not any(part in source for source in SOURCES)] == []
 
 
+@pytest.mark.checks
 def test_every_file_that_is_named_exists() -> None:
     [tree] = GUIDE.snippets("text")
     top, *rows = tree.splitlines()
@@ -67,21 +72,23 @@ def test_every_file_that_is_named_exists() -> None:
     assert [path for path in named if not (EXAMPLE / path).is_file()] == []
 
 
+@pytest.mark.spec("docs/write-a-catalog.md#use-it")
+@pytest.mark.checks
 def test_the_example_is_used_as_it_is_written(installed: Path, tmp_path: Path) -> None:
     printed = run(installed, "-c", USE.replace("/tmp/", f"{tmp_path}/"))
     assert re.findall(r"^print\(.*\)  # (.*)$", USE, re.MULTILINE) == printed.splitlines()
 
 
-@pytest.mark.slow
+@pytest.mark.spec("docs/write-a-catalog.md#run-the-kit")
 @pytest.mark.documents
 @pytest.mark.timeout(900)
 def test_the_example_passes_the_kit(tmp_path: Path) -> None:
     options = ("-c", str(EXAMPLE / "pyproject.toml"), "-p", "no:cacheprovider", "-q")
     printed = run(tmp_path, "-m", "pytest", *options, str(EXAMPLE / "tests"), seconds=800)
-    assert int(re.findall(r"(\d+) passed", printed)[-1]) > 400
+    assert int(re.findall(r"(\d+) passed", printed)[-1]) > 290
 
 
-@pytest.mark.slow
+@pytest.mark.spec("docs/write-a-catalog.md#run-the-kit")
 @pytest.mark.documents
 @pytest.mark.timeout(900)
 def test_the_installed_example_passes_groups_of_the_kit(installed: Path, tmp_path: Path) -> None:
@@ -89,6 +96,8 @@ def test_the_installed_example_passes_groups_of_the_kit(installed: Path, tmp_pat
     assert " 0 failed" in run(installed, *command, "-k", "rename or managed", seconds=800)
 
 
+@pytest.mark.spec("docs/write-a-catalog.md#the-package")
+@pytest.mark.checks
 def test_the_entry_point_is_of_the_group_that_is_read() -> None:
     [shown] = GUIDE.snippets("toml")
     assert shown in (EXAMPLE / "pyproject.toml").read_text(encoding="utf-8")
@@ -98,6 +107,8 @@ def test_the_entry_point_is_of_the_group_that_is_read() -> None:
     assert section == f'project.entry-points."{registry.GROUP}"'
 
 
+@pytest.mark.spec("docs/write-a-catalog.md#what-is-public")
+@pytest.mark.checks
 def test_public_modules_have_the_names_of_the_table() -> None:
     rows = GUIDE.rows("What is public", "module")
     assert len(rows) == 8
@@ -107,6 +118,7 @@ def test_public_modules_have_the_names_of_the_table() -> None:
         assert [name for name in shown if name not in exported.get("__all__", exported)] == []
 
 
+@pytest.mark.checks
 def test_every_method_of_the_port_says_what_it_guarantees() -> None:
     """Errors are named, each with its code."""
     methods = [each for name, each in vars(Catalog).items() if callable(each) and name[0] != "_"]

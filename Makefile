@@ -3,7 +3,8 @@
 PYTHON ?= python3
 PYTEST_ARGS ?=
 RELEASE_ARGS ?=
-TEST_PROCESSES ?= 4
+TEST_PROCESSES ?= 3
+SERVER_TEST_PROCESSES ?= 4
 
 # Images of containers often set it; without caches each process compiles what it imports again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -12,6 +13,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 PIP_INSTALL := $(PY) -m pip --disable-pip-version-check install --quiet
 CLIENTS := .cache/clients
+DOCS := .cache/docs
 ENGINES := .cache/engines
 NODE := .cache/node
 NODE_PACKAGES := tests/server/lancedb_clients/node/package.json
@@ -19,6 +21,7 @@ JAVA := .cache/java-client
 JAVA_PACKAGES := tests/clients/java/pom.xml
 MAVEN_COPY := org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies
 CLIENTS_PIP := $(CLIENTS)/bin/python -m pip --disable-pip-version-check install --quiet
+DOCS_PIP := $(DOCS)/bin/python -m pip --disable-pip-version-check install --quiet
 DEPS_STAMP := $(VENV)/.dependencies-installed
 STAMP := $(VENV)/.project-installed
 LOCKS := requirements/build.txt requirements/dev.txt
@@ -48,8 +51,8 @@ JDBC_JAR := docker/jars/postgresql.jar
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv test test-all test-clients test-documents test-engines test-fast test-releases test-slow test-spark check check-lint \
-	check-format check-types check-layers check-docs demo bench bench-server bench-spark \
+.PHONY: help venv test test-all test-clients test-documents test-engines test-releases test-servers test-slow test-spark check check-lint \
+	check-format check-types check-layers check-docs demo check-tools bench bench-server bench-spark \
 	bench-migrate kerberos metastores sparks helm stores \
 	specs docs dist publishable licences workflows lock \
 	docker-driver clean
@@ -57,7 +60,7 @@ JDBC_JAR := docker/jars/postgresql.jar
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo "  PYTHON=python3.12 chooses the interpreter, PYTEST_ARGS='-k rename -x' goes to pytest,"
-	@echo "  TEST_PROCESSES=2 has make test use fewer than four processes (each starts its own servers)"
+	@echo "  TEST_PROCESSES=4 has make test use four processes in place of three (each starts its own servers)"
 
 venv: $(STAMP) ## set up .venv: locked dependencies, then this project in editable mode
 
@@ -76,29 +79,29 @@ $(STAMP): $(DEPS_STAMP) pyproject.toml
 	@$(PIP_INSTALL) --no-build-isolation --no-deps --editable .
 	@touch $@
 
-test-fast: $(STAMP) ## run core's tests and the adapters' that need no server, no Spark and no download (90 s)
-	@$(PY) -m pytest -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS) \
-		-m "not server and not spark and not slow and not clients" tests/core tests/adapters tests/cli
+test: check-tools $(STAMP) ## run all tests that need no server, and a smoke test of everything real (6 min)
+	@$(PY) -m pytest -n $(TEST_PROCESSES) --dist loadfile --tier quick,smoke $(PYTEST_ARGS)
 
-test: metastores $(AXE)/.complete $(NODE)/.complete $(JAVA)/.complete ## run what CI runs, against real servers too (15 min)
-	@$(PY) -m pytest --continue-on-collection-errors -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
+test-servers: metastores $(AXE)/.complete $(NODE)/.complete $(JAVA)/.complete ## run the other tests on real servers and Spark, as CI does (25 min; fetches 600 MB of jars, npm and Maven packages, once)
+	@$(PY) -m pytest --continue-on-collection-errors -n $(SERVER_TEST_PROCESSES) --dist loadfile --tier servers $(PYTEST_ARGS)
 
-test-all: check test test-documents test-engines test-slow test-spark test-clients ## run everything (hours); make -k test-all continues after failures
+test-all: check test test-servers test-documents test-engines test-slow test-spark test-clients ## run everything (hours); make -k test-all continues after failures
 
 test-documents: metastores $(NODE)/.complete $(JAVA)/.complete ## run README and pages for users from top to bottom; in CI too
-	@$(PY) -m pytest -n 2 --dist loadfile -m documents tests/docs tests/server $(PYTEST_ARGS)
+	@$(PY) -m pytest -n 2 --dist loadfile --tier documents $(PYTEST_ARGS)
 
 test-engines: metastores $(ENGINES)/.complete ## run Ray, Daft, Polars and DuckDB on a gateway and on catalogs, and one in granian (830 MB, once); in CI too
-	@PYTHONPATH="$(CURDIR)/$(ENGINES)" $(PY) -m pytest -m engines tests/clients tests/server $(PYTEST_ARGS)
+	@PYTHONPATH="$(CURDIR)/$(ENGINES)" $(PY) -m pytest --tier engines tests/clients tests/server $(PYTEST_ARGS)
 
 test-releases: metastores sparks ## run SQL and the data source on Spark 4.1 and 4.2; in CI too
-	@$(PY) -m pytest -n $(TEST_PROCESSES) -m releases tests/spark $(PYTEST_ARGS)
+	@$(PY) -m pytest -n 2 --tier releases $(PYTEST_ARGS)
 
 test-spark: metastores sparks ## run SQL on each catalog and on each release of Spark, on a local cluster, remotely and with failures; migrate Delta and Iceberg
-	@$(PY) -m pytest -n 2 -m matrix tests/spark tests/migrate $(PYTEST_ARGS)
+	@$(PY) -m pytest -n 2 --tier matrix,releases $(PYTEST_ARGS)
 
-test-slow: metastores helm stores $(AXE)/.complete ## run slow tests: restarts and random sequences on every release, kills, benches, clean installs
-	@$(PY) -m pytest -m "slow and not clients and not matrix" -n 2 --dist loadfile \
+test-slow: metastores helm stores $(AXE)/.complete ## run slow tests: restarts and random sequences on every release, kills, benches, clean installs; more examples of random ones
+	@$(PY) -m pytest --tier quick,servers -m hypothesis -n 2 --dist loadfile --hypothesis-profile thorough $(PYTEST_ARGS)
+	@$(PY) -m pytest --tier slow -n 2 --dist loadfile --hypothesis-profile thorough \
 		-o tmp_path_retention_policy=failed $(PYTEST_ARGS)
 
 helm: $(HELM) ## build Helm, which tests of its chart in deploy/ use (needs Go; 10 min, once)
@@ -142,7 +145,7 @@ kerberos: $(STAMP) ## install packages for the Kerberos tests (Debian: krb5-kdc 
 	@$(PIP_INSTALL) --require-hashes --no-build-isolation -r requirements/kerberos.txt
 
 test-clients: metastores stores $(CLIENTS)/.complete ## run Ray, Daft, geneva, Polars, DuckDB and torch on tables of all catalogs (about 8 GB, once)
-	@$(CLIENTS)/bin/python -m pytest -n 2 --dist loadfile -m clients tests/clients tests/stores $(PYTEST_ARGS)
+	@$(CLIENTS)/bin/python -m pytest -n 2 --dist loadfile --tier clients,engines tests/clients tests/stores $(PYTEST_ARGS)
 
 $(NODE)/.complete: $(NODE_PACKAGES)
 	@command -v npm >/dev/null || echo "no npm to fetch LanceDB for Node.js with: tests of it will be skipped" >&2
@@ -186,16 +189,32 @@ check-layers: $(STAMP)
 		cat $(VENV)/layers.txt; exit 1; }
 
 check-docs: $(STAMP)
-	@echo "documents and packaging"; $(PY) -m pytest --quiet -m checks tests/docs
+	@echo "documents and packaging"; $(PY) -m pytest --quiet --tier checks tests/docs
 
 specs: $(STAMP) ## write the generated parts of specs/: contents, tables of properties
 	@PYTHONPATH=tests $(PY) -m docs.spec_writer
 
-docs: $(STAMP) ## build the documentation site into build/site/html, and check its links (Python 3.11 or later)
-	@$(PY) -m website
+docs: $(DOCS)/.complete ## build the documentation site into build/site/html, and check its links (Python 3.11 or later)
+	@$(DOCS)/bin/python -m website
 
-demo: $(STAMP) ## show the main use on a real metastore, a gateway for other clients, and all three catalogs
+$(DOCS)/.complete: requirements/build.txt requirements/docs.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "Zensical, which renders the site, needs Python 3.11 or later; choose one: make PYTHON=python3.12 docs" >&2; exit 1; }
+	@echo "setting up $(@D)"
+	@$(PYTHON) -m venv --clear $(@D)
+	@$(DOCS_PIP) --require-hashes -r requirements/build.txt
+	@$(DOCS_PIP) --require-hashes --no-build-isolation -r requirements/docs.txt
+	@$(DOCS_PIP) --no-build-isolation --no-deps --editable .
+	@touch $@
+
+demo: check-tools $(STAMP) ## show the main use on a real metastore, a gateway for other clients, and all three catalogs
 	@$(PY) demo/run.py
+
+# What neither pip nor this project can install, checked before anything is.
+check-tools:
+	@command -v bash >/dev/null || { echo "Spark's launcher needs bash: install it" >&2; exit 1; }
+	@test -z "$$JAVA_HOME" || test -x "$$JAVA_HOME/bin/java" || { \
+		echo "JAVA_HOME is $$JAVA_HOME, which has no bin/java: unset it, or set it to a Java 17 or later" >&2; exit 1; }
 
 bench: $(STAMP) ## measure against the raw clients of the catalogs and against pylance: times, calls, memory, start-up
 	@$(PY) -m bench hive && echo
@@ -203,14 +222,13 @@ bench: $(STAMP) ## measure against the raw clients of the catalogs and against p
 	@$(PY) -m bench unity && echo
 	@$(PY) -m bench operations && echo
 	@$(PY) -m bench memory && echo
-	@$(PY) -m bench.start
+	@$(PY) -m bench start
 
 bench-spark: $(STAMP) ## measure tables in Spark against Spark's own Parquet, with 22 queries (20 GB of disk, hours)
 	@$(PY) -m bench spark
 
 bench-server: $(STAMP) ## measure the gateway against pylance's RestAdapter and direct calls, and the catalog page with 100,000 tables
 	@$(PY) -m bench server
-	@$(PY) -m bench catalog-page
 
 bench-migrate: $(STAMP) ## measure migrations against raw calls of a metastore, and against Spark's own copy of Parquet
 	@$(PY) -m bench migrate
@@ -245,7 +263,9 @@ lock: $(STAMP) ## resolve the locked dependencies again (needs the package index
 	@$(COMPILE) --upgrade --no-deps --group engines --constraint requirements/dev.txt --output-file requirements/engines.txt
 	@$(COMPILE) --upgrade pyproject.toml $(SERVER_EXTRAS) \
 		--constraint requirements/build.txt --constraint requirements/dev.txt --output-file requirements/server.txt
-	@echo "$(LOCKS) requirements/clients.txt requirements/engines.txt requirements/server.txt written"
+	@$(COMPILE) --upgrade pyproject.toml --extra server --group docs \
+		--constraint requirements/build.txt --constraint requirements/dev.txt --output-file requirements/docs.txt
+	@echo "$(LOCKS) $(addprefix requirements/,clients.txt engines.txt server.txt docs.txt) written"
 
 docker-driver: $(JDBC_JAR) ## fetch the PostgreSQL driver that docker/hive.yaml mounts
 

@@ -6,21 +6,27 @@ for example those of ``docker/``; the others are started from jars.
 
 from __future__ import annotations
 
+import gc
 import os
+import shutil
 import signal
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from servers.metastores import Metastores
+from servers.processes import end_children_with_this_process
 from servers.sparks import SHORT_JVM
 
 from lance_bridge import engine
+from lance_bridge_spark import set_java_home
 
-pytest_plugins = ["ci_skips", "distribution"]
+gc.disable()  # What is imported and collected stays: looking through it costs seconds
+pytest_plugins = ["ci_skips", "cpu_budget", "distribution", "hypothesis_profiles", "tiers"]
 
 for variable, value in SHORT_JVM.items():
     os.environ.setdefault(variable, value)
+if "JAVA_HOME" not in os.environ and shutil.which("java") is None:
+    set_java_home()
 
 
 def external_metastores() -> dict[str, str]:
@@ -30,27 +36,15 @@ def external_metastores() -> dict[str, str]:
     return {release.strip(): uri.strip() for release, uri in pairs}
 
 
-FURTHER_RELEASES = {"4.0", "4.1"}
-"""Of Hive: what they do is as on 4.2, so that cases of them are for ``make test-slow``."""
+def pytest_collection_finish() -> None:
+    """Collect garbage of tests only."""
+    gc.freeze()
+    gc.enable()
 
 
-CHECKS = Path(__file__).parent / "docs"
-NO_CHECKS = {"server", "spark", "slow", "documents"}
-"""Marks of tests of documents that `make check` does not run."""
-
-
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark what another target runs: cases of further releases, and checks of documents.
-
-    Each case of a further release starts a metastore of its own, and is slow.
-    """
-    if CHECKS in item.path.parents and NO_CHECKS.isdisjoint(m.name for m in item.iter_markers()):
-        item.add_marker(pytest.mark.checks)
-    callspec = getattr(item, "callspec", None)
-    if callspec and any(
-        each in FURTHER_RELEASES for each in callspec.params.values() if isinstance(each, str)
-    ):
-        item.add_marker(pytest.mark.slow)
+def pytest_configure() -> None:
+    """Have no server outlive this process, which is pytest or one of its workers."""
+    end_children_with_this_process()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 FIRST = (
+    ("tests/smoke/",),
     ("tests/migrate/",),
     ("tests/spark/",),
     ("tests/docs/test_readme_in_order.py",),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from ci_skips import parse_allow_list
 
+pytestmark = pytest.mark.quick
+
 pytest_plugins = ["pytester"]
 
 SUITE = """

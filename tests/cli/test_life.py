@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import selectors
 import socket
 import subprocess
 from importlib import metadata
@@ -23,13 +22,20 @@ from lance_bridge_cli.groups import ENTRY_POINTS, ProgramGroup
 from .conftest import Lake
 from .running import PROGRAM, program, run, started
 
+pytestmark = pytest.mark.spec("cli.md#completion")
+
+
 FRAGMENTS = 400
 
 
+@pytest.mark.spec("cli.md#commands")
+@pytest.mark.quick
 def test_the_version_is_that_of_the_package() -> None:
     assert run("--version").stdout == f"lance-bridge {metadata.version('lance-bridge')}\n"
 
 
+@pytest.mark.servers
+@pytest.mark.spec("cli.md#ctrl-c")
 def test_ctrl_c_ends_a_command_that_waits_for_a_server() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         uri = f"uri=thrift://127.0.0.1:{silent.getsockname()[1]}"
@@ -43,7 +49,8 @@ def test_ctrl_c_ends_a_command_that_waits_for_a_server() -> None:
     assert "Traceback" not in error
 
 
-@pytest.mark.server
+@pytest.mark.spec("cli.md#ctrl-c")
+@pytest.mark.servers
 def test_ctrl_c_while_a_table_is_compacted_leaves_it_whole(lake: Lake) -> None:
     name = lake.create("orders", pa.table({"id": [0]}))
     place = str(lake.place("orders"))
@@ -65,22 +72,8 @@ def test_ctrl_c_while_a_table_is_compacted_leaves_it_whole(lake: Lake) -> None:
     assert len(lance.dataset(place).get_fragments()) == 1
 
 
-@pytest.mark.slow
-@pytest.mark.server
-@pytest.mark.usefixtures("lake")
-def test_ctrl_c_ends_the_conformance_kit() -> None:
-    before = run("ns", "list", "prod").stdout
-    with started("check", "prod") as running:
-        assert running.process.stdout is not None
-        with selectors.DefaultSelector() as selector:
-            selector.register(running.process.stdout, selectors.EVENT_READ)
-            assert selector.select(100)  # it says what it will do, and begins
-        code, _, error = running.interrupt()
-    assert code == 130
-    assert "Traceback" not in error
-    assert run("ns", "list", "prod").stdout == before
-
-
+@pytest.mark.spec("cli.md#commands")
+@pytest.mark.quick
 def test_a_command_that_cannot_be_imported_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -132,6 +125,7 @@ def completed(*words: str) -> list[str]:
     return done.stdout.split()
 
 
+@pytest.mark.quick
 def test_catalogs_of_the_configuration_file_are_completed(config: Path) -> None:
     run("config", "set", "prod", "impl=hive", "uri=thrift://localhost:1")
     run("config", "set", "proof", "impl=glue")
@@ -141,6 +135,7 @@ def test_catalogs_of_the_configuration_file_are_completed(config: Path) -> None:
     assert completed("table", "list", "hi") == ["hive"]
 
 
+@pytest.mark.servers
 def test_tables_and_namespaces_are_completed(lake: Lake) -> None:
     lake.create("orders")
     lake.create("orders_old")
@@ -152,6 +147,7 @@ def test_tables_and_namespaces_are_completed(lake: Lake) -> None:
     assert offered("table", "count", *given, "hive", f"{name}.orders_") == [f"{name}.orders_old"]
 
 
+@pytest.mark.quick
 @pytest.mark.usefixtures("config")
 def test_an_unreachable_catalog_completes_nothing() -> None:
     run("config", "set", "prod", "impl=hive", f"uri=thrift://127.0.0.1:{free_port()}")
@@ -159,6 +155,7 @@ def test_an_unreachable_catalog_completes_nothing() -> None:
     assert offered("table", "head", "nothing", "sales") == []
 
 
+@pytest.mark.quick
 def test_migrations_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LANCE_BRIDGE_STATE", str(tmp_path))
     assert offered("migrate", "show", "2026") == []
@@ -169,6 +166,7 @@ def test_migrations_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert offered("migrate", "report", "202602") == ids[1:]
 
 
+@pytest.mark.quick
 def test_show_completion_prints_the_shells_script() -> None:
     done = program(
         "--show-completion",

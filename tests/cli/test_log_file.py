@@ -9,6 +9,8 @@ import pytest
 
 from lance_bridge_migrate.commands.progress import log_file
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.mark.parametrize(
     "secret",

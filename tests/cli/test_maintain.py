@@ -18,7 +18,7 @@ from lance_bridge.dataset import maintenance
 from .conftest import Lake
 from .running import answer_of, program, run
 
-pytestmark = pytest.mark.server
+pytestmark = pytest.mark.spec("cli.md#check", "cli.md#maintain")
 
 
 def in_fragments(lake: Lake, count: int = 4, **properties: str) -> str:
@@ -32,6 +32,7 @@ def fragments(lake: Lake) -> int:
     return len(lance.dataset(str(lake.place("orders"))).get_fragments())
 
 
+@pytest.mark.servers
 def test_compact_plans_and_compacts(lake: Lake) -> None:
     name = in_fragments(lake)
     planned = answer_of("maintain", "compact", "prod", name, "--dry-run")
@@ -44,6 +45,7 @@ def test_compact_plans_and_compacts(lake: Lake) -> None:
     assert (again["tasks"], again["version"]) == (0, done["version"])
 
 
+@pytest.mark.servers
 def test_a_managed_table_is_compacted_through_its_catalog(lake: Lake) -> None:
     name = lake.create("orders", managed_by="impl")
     for _ in range(2):
@@ -59,6 +61,7 @@ def test_a_managed_table_is_compacted_through_its_catalog(lake: Lake) -> None:
     assert answer_of("managed", "check", "prod", name)["versions"] == []
 
 
+@pytest.mark.servers
 def test_index_builds_an_index_or_refuses(lake: Lake) -> None:
     name = lake.create("orders")
     result = answer_of(
@@ -72,6 +75,7 @@ def test_index_builds_an_index_or_refuses(lake: Lake) -> None:
     assert "'nope'" in run("maintain", "index", "prod", name, "nope", code=1).stderr
 
 
+@pytest.mark.servers
 def test_clean_up_plans_and_deletes(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(maintenance, "LEAST_AGE", timedelta())
     name = in_fragments(lake)
@@ -83,6 +87,7 @@ def test_clean_up_plans_and_deletes(lake: Lake, monkeypatch: pytest.MonkeyPatch)
     assert run("table", "count", "prod", name).stdout == "20\n"
 
 
+@pytest.mark.servers
 def test_an_unsafe_or_malformed_age_is_refused(lake: Lake) -> None:
     name = in_fragments(lake, 2)
     refused = run("maintain", "clean-up", "prod", name, "--older-than", "59m", code=1)
@@ -96,17 +101,7 @@ def test_an_unsafe_or_malformed_age_is_refused(lake: Lake) -> None:
 # -- the conformance kit ---------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("lake")
-def test_check_reports_the_number_of_passed_cases() -> None:
-    done = program("check", "prod", "-k", "pages", "--output", "json")
-    assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout)
-    assert result["passed"] > 3
-    assert result["failed"] == []
-    assert "Makes and removes namespaces" in done.stderr
-
-
+@pytest.mark.servers
 def test_a_failed_case_has_exit_code_3(tmp_path: Path) -> None:
     tests = str(Path(__file__).parents[1])
     done = program(
@@ -119,6 +114,7 @@ def test_a_failed_case_has_exit_code_3(tmp_path: Path) -> None:
     assert any("page" in each for each in json.loads(done.stdout)["failed"])
 
 
+@pytest.mark.servers
 def test_check_and_the_module_have_the_same_options() -> None:
     shown = run("check", "--help").stdout
     module = io.StringIO()
@@ -127,21 +123,6 @@ def test_check_and_the_module_have_the_same_options() -> None:
     words = shown.replace("lance-bridge check", kit_options.MODULE).split()
     assert words == module.getvalue().split()
     assert "--deviation" in words
-
-
-@pytest.mark.usefixtures("lake")
-def test_wrong_arguments_of_check_are_usage_errors() -> None:
-    run("check", code=2)
-    run("check", "prod", "--no-such", code=2)
-    assert "leave out --parent" in run("check", "prod", "--parent", "db", code=2).stderr
-    assert run("check", "--list-groups").stdout.startswith("client_requests")
-
-
-def test_a_catalog_that_is_down_cannot_be_checked(lake: Lake) -> None:
-    lake.set("down", impl="hive", uri="thrift://127.0.0.1:1", **{"client.retry-timeout": "0"})
-    done = run("check", "down", code=1)
-    assert done.stdout == ""
-    assert "could not list the namespaces" in done.stderr
 
 
 # -- in Spark --------------------------------------------------------------------------------------
@@ -155,9 +136,9 @@ def in_spark(*arguments: str) -> dict[str, object]:
     return result
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.timeout(300)
-@pytest.mark.slow
 def test_spark_compacts(lake: Lake) -> None:
     name = in_fragments(lake)
     compacted = in_spark("maintain", "compact", "prod", name)
@@ -165,20 +146,20 @@ def test_spark_compacts(lake: Lake) -> None:
     assert run("maintain", "compact", "prod", name, "--spark", "--dry-run", code=2)
 
 
-@pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.spark
 def test_spark_without_java_is_reported(lake: Lake, tmp_path: Path) -> None:
     environment = {**os.environ, "JAVA_HOME": str(tmp_path)}
     command = ["maintain", "compact", "prod", in_fragments(lake), "--spark"]
     done = program(*command, environment=environment)
     assert done.returncode == 1
-    assert "Spark did not start" in done.stderr
+    assert "Spark cannot start" in done.stderr
     assert "JAVA_HOME" in done.stderr
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.spark
 @pytest.mark.timeout(600)
 def test_spark_cleans_up_and_builds_an_index_of_a_catalog_that_is_not_configured(
     lake: Lake,

@@ -21,7 +21,7 @@ from lance_bridge_doctor import Kind
 from .conftest import ORDERS
 from .running import answer_of, pasted, run
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.servers, pytest.mark.spec("cli.md#findings")]
 
 BUCKET = "cli-tests"
 
@@ -93,6 +93,7 @@ def pass_through(namespace: str) -> None:
     run("ns", "drop", "prod", namespace, "--yes")
 
 
+@pytest.mark.spec("cli.md#catalogs")
 @pytest.mark.usefixtures("glue")
 def test_the_main_commands_on_glue() -> None:
     answer = answer_of("catalogs", "test", "prod")
@@ -101,6 +102,7 @@ def test_the_main_commands_on_glue() -> None:
     pass_through("sales")
 
 
+@pytest.mark.spec("cli.md#catalogs")
 @pytest.mark.usefixtures("unity")
 def test_the_main_commands_on_unity() -> None:
     answer = answer_of("catalogs", "test", "prod")

@@ -21,6 +21,8 @@ from lance_bridge_cli.output import (
 )
 from lance_bridge_cli.rows import RowsOutput, print_data
 
+pytestmark = [pytest.mark.quick, pytest.mark.spec("cli.md#output")]
+
 ESCAPES = {
     "clear": "\x1b[2Jgone",
     "title": "\x1b]0;root@prod\x07",

@@ -21,15 +21,12 @@ from lance_bridge_cli.output import Output, make_table, print_parts
 from lance_bridge_cli.rows import RowsOutput, format_cell, print_data, print_list, print_page
 from lance_bridge_cli.sql_types import sql_type
 
-from .running import at_terminal
+from .running import Terminal, at_terminal
+
+pytestmark = [pytest.mark.quick, pytest.mark.spec("cli.md#output", "cli.md#table")]
 
 WIDE_ROWS = [{f"column_{number}": row * 1000 + number for number in range(200)} for row in range(5)]
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(500)
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 @pytest.fixture
@@ -216,9 +213,13 @@ def test_other_values_that_python_lacks_are_an_error_that_names_the_column(
     assert batch_to_rows(batch.select(["id"])) == [{"id": 1}]
 
 
-def test_lists_as_csv_print_the_page_token_to_standard_error(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+@pytest.mark.spec("cli.md#pages")
+def test_lists_print_the_page_token_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+    print_page(RowsOutput.TEXT, "tables", ["table"], [{"table": "a.b"}], "next")
+    shown = capsys.readouterr()
+    assert "a.b" in shown.out
+    assert "--page-token" not in shown.out
+    assert "--page-token next" in shown.err
     print_page(RowsOutput.CSV, "tables", ["table"], [{"table": "a.b"}], "next")
 
     shown = capsys.readouterr()

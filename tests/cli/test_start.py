@@ -15,6 +15,9 @@ import lance_bridge
 import lance_bridge_migrate as migrations
 from lance_bridge_cli.app import GROUPS
 
+pytestmark = pytest.mark.spec("cli.md#completion")
+
+
 HEAVY = (
     "lance_namespace", "lance", "pyarrow", "pandas", "boto3", "pyspark", "matplotlib", "thrift",
     "databricks", "obstore", "starlette", "uvicorn", "httpx", "joserfc",
@@ -75,6 +78,7 @@ def in_turn(*commands: tuple[list[str], dict[str, str]]) -> Iterator[tuple[int, 
         yield code, printed, set(modules)
 
 
+@pytest.mark.quick
 def test_help_imports_no_heavy_library() -> None:
     lines = [
         "--help",
@@ -97,6 +101,7 @@ def test_help_imports_no_heavy_library() -> None:
         assert imported & set(HEAVY) == set(), line
 
 
+@pytest.mark.quick
 def test_completion_imports_no_heavy_library() -> None:
     offered = {
         "lance-bridge met": "metastore",
@@ -119,6 +124,7 @@ def test_completion_imports_no_heavy_library() -> None:
         assert imported & set(HEAVY) == set(), line
 
 
+@pytest.mark.quick
 def test_a_command_loads_no_entry_point_of_another() -> None:
     others = {f"lance_bridge_{each}" for each in ("doctor", "federated", "metastore", "spark")}
     for code, _, imported in in_turn((["table", "--help"], {}), (["ns", "list", "--help"], {})):
@@ -126,6 +132,8 @@ def test_a_command_loads_no_entry_point_of_another() -> None:
         assert not imported & others
 
 
+@pytest.mark.spec("cli.md#ctrl-c")
+@pytest.mark.quick
 @pytest.mark.parametrize("module", ["typer", "lance_namespace"])
 def test_ctrl_c_while_it_starts_ends_it_without_a_traceback(module: str) -> None:
     done = start(INTERRUPTED.format(module=module), "catalogs", "list")
@@ -134,6 +142,7 @@ def test_ctrl_c_while_it_starts_ends_it_without_a_traceback(module: str) -> None
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.quick
 def test_every_public_name_can_be_imported() -> None:
     found = {name: getattr(lance_bridge, name) for name in lance_bridge.__all__}
 
@@ -142,6 +151,7 @@ def test_every_public_name_can_be_imported() -> None:
         _ = lance_bridge.nothing
 
 
+@pytest.mark.quick
 def test_importing_the_package_imports_no_heavy_library() -> None:
     done = start("import sys, lance_bridge; print(*sys.modules)")
 
@@ -151,6 +161,7 @@ def test_importing_the_package_imports_no_heavy_library() -> None:
     assert ours == set()
 
 
+@pytest.mark.quick
 def test_every_public_name_of_migrations_is_found_when_its_module_is_imported_already() -> None:
     names = set(migrations.__all__)
     importlib.import_module("lance_bridge_migrate.run")
@@ -163,16 +174,17 @@ def test_every_public_name_of_migrations_is_found_when_its_module_is_imported_al
 
 @pytest.mark.slow
 def test_start_up_is_measured_against_python_and_lance_namespace() -> None:
-    script = str(Path(__file__).parents[2] / "bench" / "start.py")
     done = subprocess.run(
-        [sys.executable, script, "--rounds", "1", "--output", "json"],
+        [sys.executable, "-m", "bench", "start", "--rounds", "1", "--output", "json"],
+        cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
         check=False,
         timeout=250,
     )
-    rows = {each["name"]: each for each in json.loads(done.stdout)}
-    assert done.returncode == any(each["too_slow"] for each in rows.values()), done.stderr
+    report = json.loads(done.stdout)
+    rows = {each["name"]: each for each in report["starts"]}
+    assert done.returncode == bool(report["missed"]), done.stderr
     assert rows["python -c pass"]["to_pass"] == 1
     assert rows["import lance_bridge"]["to_interface"] < 1
     assert {"lance-bridge --help", "lance-bridge migrate --help", "a worker of Spark"} <= set(rows)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import lance
 import pyarrow as pa
 
 import lance_bridge
@@ -53,6 +54,19 @@ class Database:
     def id(self, name: str) -> list[str]:
         """Return the identifier of a table in it."""
         return [*self.path, name]
+
+    def by_name(self) -> dict[str, Any]:
+        """Return the arguments that say which table `t` is, for clients that connect themselves."""
+        return {
+            "namespace_impl": self.backend.class_path,
+            "namespace_properties": self.properties,
+            "table_id": self.id("t"),
+        }
+
+    def open(self) -> lance.LanceDataset:
+        """Open the table `t` as pylance does."""
+        with self.backend.connect() as namespace:
+            return lance.dataset(namespace_client=namespace, table_id=self.id("t"))
 
 
 def rows(count: int, first: int = 0) -> pa.Table:

@@ -122,6 +122,12 @@ def on_hive(hive: Backend, new_database: NewDatabase) -> Database:
     return new_database(hive)
 
 
+@pytest.fixture(params=["hive", "glue"])
+def managed(request: pytest.FixtureRequest, new_database: NewDatabase) -> Database:
+    """A namespace whose tables the catalog manages. Unity cannot."""
+    return new_database(request.getfixturevalue(request.param), managed_by="impl")
+
+
 @pytest.fixture(params=["hive", "glue", "unity"])
 def database(request: pytest.FixtureRequest, new_database: NewDatabase) -> Database:
     """An empty namespace of each catalog in turn."""

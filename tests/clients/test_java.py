@@ -18,7 +18,7 @@ from server.serving import serving
 from lance_bridge_server.app import create_app
 from lance_bridge_server.gateway import Gateway
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.servers, pytest.mark.spec("server.md#clients")]
 SOURCES = Path(__file__).parent / "java"
 ROWS = pa.table({"id": [0, 1, 2], "word": ["a", "b", "c"]})
 

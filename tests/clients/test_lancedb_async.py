@@ -18,7 +18,10 @@ from lancedb._lancedb import LsmWriteSpec
 from lancedb.index import FTS, BTree, IvfFlat
 from lancedb.rerankers import RRFReranker
 
-pytestmark = pytest.mark.server
+pytestmark = [
+    pytest.mark.servers,
+    pytest.mark.spec("clients.md#the-connection", "clients.md#the-table"),
+]
 
 COUNT = 50
 Case = Callable[..., Awaitable[None]]
@@ -141,6 +144,7 @@ async def test_a_table_says_what_it_is_and_is_read(on_hive: Database) -> None:
     assert not table.is_open()
 
 
+@pytest.mark.spec("clients.md#branches", "clients.md#tags")
 @asynchronous
 async def test_rows_are_added_merged_updated_and_deleted(on_hive: Database) -> None:
     table = await new_table(on_hive)
@@ -195,6 +199,7 @@ async def test_columns_are_added_changed_and_dropped(on_hive: Database) -> None:
         await table.function_errors()
 
 
+@pytest.mark.spec("clients.md#branches", "clients.md#tags")
 @asynchronous
 async def test_versions_tags_and_branches_are_checked_out_and_restored(on_hive: Database) -> None:
     table = await new_table(on_hive)

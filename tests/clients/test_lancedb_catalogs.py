@@ -8,8 +8,7 @@ import lance
 import lance_namespace as api
 import lancedb
 import pytest
-from clients.catalogs import VECTOR, Backend, Database, ids_of, rows
-from clients.conftest import NewDatabase
+from clients.catalogs import VECTOR, Database, ids_of, rows
 from lance_namespace.errors import TableNotFoundError
 from lancedb.index import FTS
 from lancedb.rerankers import RRFReranker
@@ -18,7 +17,7 @@ from lance_bridge.managed.out_of_band import OutOfBand
 
 from .test_lancedb_async import asynchronous
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.servers, pytest.mark.spec("clients.md#lancedb")]
 
 
 def test_the_main_path_works_on_every_catalog(database: Database) -> None:
@@ -90,13 +89,6 @@ async def test_asynchronous_queries_are_run_by_the_catalog_where_asked(on_hive: 
 # -- managed tables --------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=["hive", "glue"])
-def managed(request: pytest.FixtureRequest, new_database: NewDatabase) -> Database:
-    """A namespace whose tables the catalog manages. Unity cannot."""
-    backend: Backend = request.getfixturevalue(request.param)
-    return new_database(backend, managed_by="impl")
-
-
 def describe(database: Database) -> tuple[int, OutOfBand, str]:
     """Return the catalog's latest version of `t`, what was written past it, and its location."""
     with database.backend.connect() as namespace:
@@ -107,6 +99,7 @@ def describe(database: Database) -> tuple[int, OutOfBand, str]:
         return table.version or 0, past, table.location or ""
 
 
+@pytest.mark.spec("clients.md#which-writers-commit-through-the-catalog")
 def test_lancedbs_commits_to_a_managed_table_go_through_the_catalog(managed: Database) -> None:
     db = lancedb.connect_namespace(managed.impl, managed.properties)
     table = db.create_table("t", rows(30), namespace_path=managed.path)

@@ -15,7 +15,7 @@ from lance_namespace.errors import NamespaceNotEmptyError, TableNotFoundError
 
 import lance_bridge_hive
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.servers, pytest.mark.spec("clients.md#the-connection")]
 
 Connection = Any
 SPEC = Path(__file__).parents[2] / "specs" / "clients.md"
@@ -27,6 +27,7 @@ def db(on_hive: Database) -> Connection:
     return lancedb.connect_namespace(on_hive.impl, on_hive.properties)
 
 
+@pytest.mark.spec("clients.md#the-table")
 def test_a_connection_is_made_by_name_by_class_and_around_a_namespace(on_hive: Database) -> None:
     by_name = lancedb.connect_namespace("hive", on_hive.properties)
     by_class = lancedb.connect_namespace(on_hive.backend.class_path, on_hive.properties)
@@ -86,6 +87,7 @@ def test_a_namespace_with_tables_is_dropped_by_cascade_only(
     assert not db.namespace_exists(on_hive.path)
 
 
+@pytest.mark.spec("clients.md#lancedb", "clients.md#the-table")
 def test_a_table_is_created_in_every_mode(db: Connection, on_hive: Database) -> None:
     path = {"namespace_path": on_hive.path}
     assert db.create_table("t", rows(3), **path).count_rows() == 3
@@ -99,6 +101,7 @@ def test_a_table_is_created_in_every_mode(db: Connection, on_hive: Database) -> 
     assert from_rows.search([0.0, 1.0]).to_list()[0]["id"] == 1
 
 
+@pytest.mark.spec("clients.md#lancedb")
 def test_a_missing_table_is_lancedbs_own_error(db: Connection, on_hive: Database) -> None:
     with pytest.raises(TableNotFoundError, match="Table not found: "):
         db.open_table("missing", namespace_path=on_hive.path)
@@ -129,6 +132,7 @@ def test_tables_are_listed_renamed_and_dropped(db: Connection, on_hive: Database
     assert db.list_tables(path).tables == []
 
 
+@pytest.mark.spec("clients.md#lancedb")
 def test_one_name_is_a_table_of_the_default_namespace(on_hive: Database) -> None:
     [name] = on_hive.path
     db = lancedb.connect_namespace("hive", {**on_hive.properties, "default-namespace": name})
@@ -144,6 +148,7 @@ def test_one_name_is_a_table_of_the_default_namespace(on_hive: Database) -> None
     assert db.list_tables(on_hive.path).tables == []
 
 
+@pytest.mark.spec("clients.md#the-table")
 def test_materialized_views_are_tables_of_the_default_namespace(on_hive: Database) -> None:
     [name] = on_hive.path
     db = lancedb.connect_namespace("hive", {**on_hive.properties, "default-namespace": name})

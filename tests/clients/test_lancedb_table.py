@@ -14,7 +14,7 @@ from clients.catalogs import VECTOR, Database, ids_of, rows
 from lancedb._lancedb import LsmWriteSpec
 from lancedb.rerankers import RRFReranker
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.servers, pytest.mark.spec("clients.md#the-table")]
 
 COUNT = 300
 Table = Any
@@ -54,6 +54,7 @@ def test_a_table_is_read_as_arrow_pandas_and_a_dataset(table: Table) -> None:
     assert ids_of(table.take_row_ids([2]).to_list()) == [2]
 
 
+@pytest.mark.spec("clients.md#branches", "clients.md#tags")
 def test_rows_are_added_merged_updated_and_deleted(table: Table) -> None:
     assert table.add(rows(2, COUNT)).version == 2
     assert table.update(where="id = 1", values={"color": "purple"}).rows_updated == 1
@@ -159,6 +160,7 @@ def test_a_table_with_computed_columns_leaves_no_file_when_it_is_dropped(
     assert not location.exists()
 
 
+@pytest.mark.spec("clients.md#branches", "clients.md#tags")
 def test_versions_and_tags_are_checked_out_and_restored(
     table: Table, db: Any, on_hive: Database
 ) -> None:
@@ -178,6 +180,7 @@ def test_versions_and_tags_are_checked_out_and_restored(
     assert (table.version, table.count_rows()) == (3, COUNT)
 
 
+@pytest.mark.spec("clients.md#branches")
 def test_branches_are_written_to_and_dropped(table: Table, db: Any, on_hive: Database) -> None:
     branch = table.branches.create("dev")
     branch.add(rows(1, COUNT))

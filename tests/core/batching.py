@@ -6,11 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import lance
 import lance_namespace as api
 from lance_namespace_urllib3_client.models import CreateTableVersionEntry
-
-from lance_bridge.managed_state import State, parse_state
 
 from .building import DATASET, create, stream
 from .managing import MANAGED
@@ -42,6 +39,12 @@ def stage_all(ns: MemoryNamespace, *tables: list[str]) -> list[Entry]:
     return [staged(ns, each) for each in tables]
 
 
+def create_and_stage(ns: MemoryNamespace, *tables: list[str]) -> list[Entry]:
+    """Create managed tables, and return an entry of a request for each."""
+    create_managed(ns, *tables)
+    return stage_all(ns, *tables)
+
+
 def create_all(ns: MemoryNamespace, entries: Sequence[Entry]) -> list[int]:
     """Create the versions of a request, and return their numbers."""
     request = api.BatchCreateTableVersionsRequest(entries=list(entries))
@@ -60,22 +63,9 @@ def commit(ns: MemoryNamespace, *operations: dict[str, Any]) -> list[dict[str, A
     return [each.model_dump(exclude_none=True) for each in results]
 
 
-def rows(ns: MemoryNamespace, table: list[str]) -> list[int]:
-    """Return the rows of a table as pylance reads them by name."""
-    found = lance.dataset(namespace_client=ns, table_id=table).to_table()["a"].to_pylist()
-    return sorted(found)
-
-
 def insert(ns: MemoryNamespace, table: list[str], values: int = 1) -> None:
     """Commit rows 0, 1, … to a table, by itself."""
     ns.insert_into_table(api.InsertIntoTableRequest(id=table), stream(values))
-
-
-def state(server: MemoryServer, table: list[str]) -> State:
-    """Return what an entry says of the latest version."""
-    found = parse_state(server.tables[tuple(table)])
-    assert found is not None
-    return found
 
 
 def batch_files(server: MemoryServer, table: list[str]) -> list[str]:

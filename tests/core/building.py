@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import lance_namespace as api
 import pyarrow as pa
+from lance_namespace.errors import LanceNamespaceError
 
-from .memory_catalog import MemoryNamespace
+from lance_bridge.catalog import Capabilities, NamespaceRecord
+
+from .memory_catalog import CAPABILITIES, SERVERS, MemoryNamespace, MemoryServer, Moment
 
 DATASET = ["eu", "shop", "sales"]
 """The namespace that the fixture ``server`` holds."""
@@ -20,6 +24,15 @@ BUCKET = "tables"
 def at(name: str) -> tuple[str, ...]:
     """Return the path of a table in ``DATASET``."""
     return (*DATASET, name)
+
+
+def start_server(name: str, capabilities: Capabilities = CAPABILITIES) -> MemoryServer:
+    """Return a server that connections find by its name, with one empty namespace on each level."""
+    server = SERVERS[name] = MemoryServer(capabilities)
+    for depth in range(1, len(DATASET) + 1):
+        path = tuple(DATASET[:depth])
+        server.namespaces[path] = NamespaceRecord(path)
+    return server
 
 
 def stream(rows: int = 3) -> bytes:
@@ -41,3 +54,48 @@ def create(
 def count_rows(ns: MemoryNamespace, table: list[str]) -> int | None:
     """Return the number of rows of a table."""
     return ns.count_table_rows(api.CountTableRowsRequest(id=table)).count
+
+
+def raising(error: BaseException) -> Callable[..., Any]:
+    """Return a function of any arguments that raises an error."""
+
+    def act(*_: object, **__: object) -> Any:
+        raise error
+
+    return act
+
+
+def at_change(
+    server: MemoryServer,
+    change: str,
+    moment: Moment,
+    act: Callable[[], object],
+    *,
+    number: int = 1,
+) -> None:
+    """Have something happen right before or after the effect of the next change of a kind.
+
+    Args:
+        number: Of the change, if it is to be a later one than the next.
+    """
+    left = [number]
+
+    def fault(name: str, when: Moment) -> None:
+        if (name, when) == (change, moment):
+            left[0] -= 1
+            if not left[0]:
+                server.fault = None
+                act()
+
+    server.fault = fault
+
+
+def winner_of(answers: Sequence[object], error: type[LanceNamespaceError]) -> int:
+    """Require that one of several callers succeeded and that the others got this error.
+
+    Returns:
+        The number of the one that succeeded.
+    """
+    failed = [type(each) for each in answers if isinstance(each, LanceNamespaceError)]
+    assert failed == [error] * (len(answers) - 1)
+    return next(n for n, each in enumerate(answers) if not isinstance(each, LanceNamespaceError))

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from servers.objectstore import MotoServer
 
-from lance_bridge.catalog import NamespaceRecord
-
-from .building import BUCKET, DATASET, TABLE
+from . import evolving
+from .building import BUCKET, TABLE, start_server
 from .memory_catalog import SERVERS, MemoryNamespace, MemoryServer
 from .vending import ASKED, BEFORE, LOCATION, OWN, connect, put, vendor_properties
 
@@ -33,11 +32,7 @@ def moto(moto_server: MotoServer) -> MotoServer:
 @pytest.fixture
 def server(request: pytest.FixtureRequest) -> Iterator[MemoryServer]:
     """A server of the test's own, named after it, with one empty namespace on each level."""
-    server = SERVERS[request.node.nodeid] = MemoryServer()
-    for depth in range(1, len(DATASET) + 1):
-        path = tuple(DATASET[:depth])
-        server.namespaces[path] = NamespaceRecord(path)
-    yield server
+    yield start_server(request.node.nodeid)
     del SERVERS[request.node.nodeid]
 
 
@@ -48,6 +43,13 @@ def namespace(
     """A namespace on that server, whose tables are under ``tmp_path / "lake"``."""
     assert not server.effects
     return MemoryNamespace(uri=request.node.nodeid, root=str(tmp_path / "lake"))
+
+
+@pytest.fixture
+def ns(namespace: MemoryNamespace) -> MemoryNamespace:
+    """A namespace with a table of many types."""
+    evolving.create_table(namespace)
+    return namespace
 
 
 @pytest.fixture

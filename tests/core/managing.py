@@ -11,11 +11,14 @@ import lance_namespace as api
 import pyarrow as pa
 import pytest
 
+from lance_bridge.managed.versions import ManagedDirectory
 from lance_bridge.managed_state import State, parse_state
 from lance_bridge.records import FOREIGN_COMMITS
 
-from .building import TABLE, create, stream
-from .memory_catalog import CAPABILITIES, MemoryNamespace, MemoryServer
+from .building import TABLE, at_change, create, raising, stream
+from .memory_catalog import CAPABILITIES, MemoryNamespace, MemoryServer, Moment
+from .mortality import Death
+from .staging import stage
 
 MANAGED = {"managed_by": "impl"}
 KEY = tuple(TABLE)
@@ -33,9 +36,9 @@ def create_managed(ns: MemoryNamespace, rows: int = 3) -> None:
     create(ns, TABLE, rows, properties=MANAGED)
 
 
-def state(server: MemoryServer) -> State:
-    """Return what the entry says of the latest version."""
-    found = parse_state(server.tables[KEY])
+def state(server: MemoryServer, table: list[str] = TABLE) -> State:
+    """Return what an entry says of the latest version."""
+    found = parse_state(server.tables[tuple(table)])
     assert found is not None
     return found
 
@@ -45,9 +48,9 @@ def directory(server: MemoryServer) -> Path:
     return Path((server.tables[KEY].location or "").removeprefix("file://"))
 
 
-def rows(ns: MemoryNamespace) -> list[int]:
-    """Return the rows as pylance reads them by name."""
-    found = lance.dataset(namespace_client=ns, table_id=TABLE).to_table()["a"].to_pylist()
+def rows(ns: MemoryNamespace, table: list[str] = TABLE) -> list[int]:
+    """Return the rows of a table as pylance reads them by name."""
+    found = lance.dataset(namespace_client=ns, table_id=table).to_table()["a"].to_pylist()
     return sorted(found)
 
 
@@ -68,31 +71,9 @@ def versions(ns: MemoryNamespace) -> list[int]:
     return [each.version for each in found]
 
 
-def fail_once(name: str, moment: str, error: Exception) -> Callable[[str, str], None]:
-    """Return a fault of the server that strikes one change, before or after its effect."""
-    left = [error]
-
-    def fault(change: str, when: str) -> None:
-        if (change, when) == (name, moment) and left:
-            raise left.pop()
-
-    return fault
-
-
 def another(ns: MemoryNamespace) -> MemoryNamespace:
     """Return a second connection to the same server."""
     return MemoryNamespace(uri=ns._properties["uri"], root=ns._properties["root"])
-
-
-def meanwhile(server: MemoryServer, moment: str, act: Callable[[], object]) -> None:
-    """Have something happen right before or after the next change of an entry."""
-
-    def fault(change: str, when: str) -> None:
-        if (change, when) == ("alter_table", moment):
-            server.fault = None
-            act()
-
-    server.fault = fault
 
 
 def create_with(ns: MemoryNamespace, policy: str) -> None:
@@ -121,3 +102,19 @@ def commit(ns: MemoryNamespace, version: int, staged: str) -> api.CreateTableVer
 def table(*values: int) -> pa.Table:
     """Return rows of the one column."""
     return pa.table({"a": list(values)})
+
+
+def meanwhile(
+    server: MemoryServer, moment: Moment, act: Callable[[], object], *, number: int = 1
+) -> None:
+    """Have something happen right before or after the next change of an entry, or a later one."""
+    at_change(server, "alter_table", moment, act, number=number)
+
+
+def leave_unfinished(ns: MemoryNamespace, patch: pytest.MonkeyPatch) -> None:
+    """Commit version 2 as a client that dies before the manifest has its final name."""
+    version, staged = stage(ns)
+    with patch.context() as patched:
+        patched.setattr(ManagedDirectory, "_put_final", raising(Death()))
+        with pytest.raises(Death):
+            commit(ns, version, str(staged))

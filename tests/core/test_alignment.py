@@ -6,7 +6,6 @@ import random
 from decimal import Decimal
 from typing import Any
 
-import lance_namespace as api
 import pyarrow as pa
 import pytest
 
@@ -14,9 +13,10 @@ from lance_bridge.dataset.arrow_compat import align, align_batch
 from lance_bridge.dataset.rows import Rows
 
 from .arrow_data import FORMS, LEAVES, make_array, place_at, to_stream
-from .building import TABLE
 from .memory_catalog import MemoryNamespace, MemoryServer
-from .writing import make, rows
+from .writing import create, insert, make, merge, rows
+
+pytestmark = [pytest.mark.quick, pytest.mark.spec("operations.md#rows-of-a-request")]
 
 PRICES = pa.table(
     {
@@ -38,27 +38,16 @@ NESTED = [
 ]
 
 
-@pytest.mark.parametrize("operation", ["create", "insert", "merge"])
+@pytest.mark.parametrize("write", [create, insert, merge])
 @pytest.mark.parametrize("form", sorted(FORMS))
+@pytest.mark.parametrize("remainder", [0, 8])
 def test_decimals_arrive_wherever_they_are_in_memory(
-    namespace: MemoryNamespace, server: MemoryServer, form: str, operation: str
+    namespace: MemoryNamespace, server: MemoryServer, form: str, write: Any, remainder: int
 ) -> None:
-    stream = to_stream(PRICES)
-    if operation != "create":
+    if write is not create:
         make(namespace, PRICES.schema.empty_table())
-    for remainder in (0, 8) if operation != "create" else (8,):
-        data = FORMS[form](place_at(stream, remainder))
-        if operation == "create":
-            namespace.create_table(api.CreateTableRequest(id=TABLE), data)
-        elif operation == "insert":
-            insert = api.InsertIntoTableRequest(id=TABLE, mode="overwrite")
-            namespace.insert_into_table(insert, data)
-        else:
-            merge = api.MergeInsertIntoTableRequest(
-                id=TABLE, on=["id"], when_matched_update_all=True, when_not_matched_insert_all=True
-            )
-            namespace.merge_insert_into_table(merge, data)
-        assert rows(server) == PRICES.to_pylist()
+    write(namespace, FORMS[form](place_at(to_stream(PRICES), remainder)))
+    assert rows(server) == PRICES.to_pylist()
 
 
 @pytest.mark.parametrize("remainder", [1, 2, 4, 8])
@@ -120,7 +109,7 @@ def test_empty_lists_get_the_offsets_that_may_be_left_out(
     inside = {"texts": texts, "lists": inner, "pairs": empty_map()}
     offsets = pa.array([0, 0, 0], pa.int32())
     columns = {k: pa.ListArray.from_arrays(offsets, v) for k, v in inside.items()}
-    namespace.create_table(api.CreateTableRequest(id=TABLE), pa.table(columns))
+    create(namespace, pa.table(columns))
     assert rows(server) == [{"texts": [], "lists": [], "pairs": []}] * 2
 
 

@@ -18,6 +18,8 @@ from .interleaving import Client, MemoryFiles
 from .test_batch_interleavings import Batches
 from .test_batches_beside_changes import ChangedTables
 
+pytestmark = [pytest.mark.quick, pytest.mark.spec("managed.md#failure-cases-of-batches")]
+
 MOST = 80
 """More steps than a client takes."""
 ALL = ["a", "b", "c"]
@@ -78,6 +80,7 @@ def test_a_slow_client_cannot_commit_after_the_table_with_its_record_was_dropped
     model.teardown()
 
 
+@pytest.mark.spec("managed.md#the-steps-of-a-batch")
 @pytest.mark.parametrize("steps", range(12))
 def test_an_entry_that_is_removed_takes_no_part_in_a_batch(
     steps: int, model: ChangedTables
@@ -122,6 +125,7 @@ def is_about_to_finish_c(model: ChangedTables, client: Client) -> bool:
     return prepared_of(model) == ["a", "c"] and client.is_changing
 
 
+@pytest.mark.spec("managed.md#why-the-steps-are-in-this-order")
 def test_the_record_of_a_batch_is_deleted_before_all_other_files() -> None:
     name = f"_transactions/{'0' * 8}-{'-'.join(['0' * 4] * 3)}-{'0' * 12}"
     record, outcome = f"{name}.record.batch.json", f"{name}.outcome.batch.json"
@@ -130,6 +134,7 @@ def test_the_record_of_a_batch_is_deleted_before_all_other_files() -> None:
     assert any(outcome in group for group in found.own[1:])
 
 
+@pytest.mark.spec("managed.md#commits-to-several-tables")
 def test_a_store_that_replaces_files_takes_no_batch(model: ChangedTables) -> None:
     def put_new(files: TableFiles, path: str, data: bytes) -> bool:
         model.files.put_over(files.location, path, data)

@@ -25,7 +25,7 @@ from hypothesis.stateful import (
 )
 from lance_namespace.errors import LanceNamespaceError
 
-from lance_bridge.catalog import NamespaceRecord, TableRecord
+from lance_bridge.catalog import TableRecord
 from lance_bridge.dataset.history import batches, versions
 from lance_bridge.errors import OutcomeUnknownError
 from lance_bridge.managed import conversion
@@ -36,13 +36,19 @@ from lance_bridge.storage.manifests import Scheme, name_of
 from lance_bridge.storage.staging import Staged
 from lance_bridge.table import Table
 
-from .building import DATASET, at
+from .building import at, start_server
 from .interleaving import Client, MemoryFiles, install_steps, manifest, mark_of
 from .managing import MANAGED
 from .memory_catalog import CAPABILITIES, REVISION, SERVERS, MemoryNamespace, MemoryServer
 from .mortality import Death
 
-CAPABILITIES_OF_MANAGED = replace(CAPABILITIES, no_alter="")
+pytestmark = pytest.mark.spec(
+    "managed.md#invariants-of-batches",
+    "managed.md#states-of-a-batch",
+    "managed.md#the-record-of-a-batch",
+)
+
+
 NAMES = ("a", "b", "c")
 SOME = st.lists(st.sampled_from(NAMES), min_size=2, max_size=3, unique=True)
 ONE = st.sampled_from(NAMES)
@@ -81,11 +87,7 @@ class Batches(RuleBasedStateMachine):
         """Begin with three managed tables without a version."""
         self.patch = pytest.MonkeyPatch()
         self.name = f"batches-{uuid.uuid4()}"
-        self.server = SERVERS[self.name] = MemoryServer()
-        self.server.capabilities = CAPABILITIES_OF_MANAGED
-        for depth in range(1, len(DATASET) + 1):
-            path = tuple(DATASET[:depth])
-            self.server.namespaces[path] = NamespaceRecord(path)
+        self.server = start_server(self.name, replace(CAPABILITIES, no_alter=""))
         for name in NAMES:
             self.server.tables[at(name)] = new_entry(name)
         self.files = MemoryFiles()
@@ -270,6 +272,7 @@ def _text(server: MemoryServer, name: str) -> str:
     return server.tables[at(name)].properties["lance_bridge.latest"]
 
 
+@pytest.mark.servers
 def test_batches_are_whole_in_every_order_of_steps() -> None:
     run_state_machine_as_test(Batches, settings=settings_of(examples=30))
 
@@ -280,6 +283,7 @@ def test_batches_are_whole_in_many_more_orders_of_steps() -> None:
     run_state_machine_as_test(Batches, settings=settings_of(examples=MANY))
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("steps_after", range(6))
 def test_a_reader_that_is_overtaken_sees_what_was_committed_meanwhile(steps_after: int) -> None:
     """It has read that an entry depends on a batch, and the batch is finished and removed then."""
@@ -303,7 +307,6 @@ def settings_of(examples: int) -> settings:
     return settings(
         max_examples=examples,
         stateful_step_count=40,
-        deadline=None,
         derandomize=examples != MANY,  # the few of each run are the same, the many are new ones
         suppress_health_check=list(HealthCheck),
         phases=(Phase.explicit, Phase.generate, Phase.shrink),

@@ -27,22 +27,27 @@ from .batching import (
     THIRD,
     batch_files,
     create_all,
+    create_and_stage,
     create_managed,
     insert,
-    rows,
     stage_all,
-    state,
 )
-from .building import count_rows
+from .building import count_rows, raising
 from .managing import (
     able,  # noqa: F401 - a fixture
     another,
+    rows,
+    state,
 )
 from .memory_catalog import MemoryNamespace, MemoryServer
 from .mortality import Death, Mortal, die
 from .staging import directory, numbers
 
-pytestmark = pytest.mark.usefixtures("able", "impatient")
+pytestmark = [
+    pytest.mark.quick,
+    pytest.mark.usefixtures("able", "impatient"),
+    pytest.mark.spec("managed.md#failure-cases-of-batches", "managed.md#the-steps-of-a-batch"),
+]
 
 TABLES = [HOME, OTHER, THIRD]
 BEFORE, AFTER = [0, 1, 2], [0, 1, 2, 100]
@@ -62,6 +67,7 @@ def seen(ns: MemoryNamespace) -> list[list[int]]:
     return [rows(another(ns), each) for each in TABLES]
 
 
+@pytest.mark.spec("managed.md#invariants-of-batches")
 def test_a_batch_whose_client_dies_at_any_step_is_made_whole_or_not_at_all(
     namespace: MemoryNamespace, server: MemoryServer
 ) -> None:
@@ -94,8 +100,7 @@ def test_a_batch_whose_client_dies_at_any_step_is_made_whole_or_not_at_all(
 
 def leave(ns: MemoryNamespace, server: MemoryServer, outcome: str) -> None:
     """Leave a batch over all tables, as a client does that dies after or before its outcome."""
-    create_managed(ns, *TABLES)
-    entries = stage_all(ns, *TABLES)
+    entries = create_and_stage(ns, *TABLES)
     left = [len(TABLES) + (outcome == COMMITTED)]
 
     def fault(change: str, moment: str) -> None:
@@ -147,11 +152,9 @@ def test_a_reader_that_may_not_write_sees_what_is_committed(
     monkeypatch: pytest.MonkeyPatch,
     outcome: str,
 ) -> None:
-    def refuse(*_: object) -> bool:
-        raise errors.PermissionDeniedError("read only")
-
     for name in ("put_new", "put_over", "remove"):
-        monkeypatch.setattr(TableFiles, name, refuse)
+        read_only = raising(errors.PermissionDeniedError("read only"))
+        monkeypatch.setattr(TableFiles, name, read_only)
     assert seen(namespace) == [left_by(outcome)] * 3
     assert state(server, HOME).prepared is not None
 
@@ -259,11 +262,11 @@ def meanwhile_at_outcome(patch: pytest.MonkeyPatch, act: Callable[[], object]) -
     patch.setattr(Intent, "decide", slow)
 
 
+@pytest.mark.spec("operations.md#batchcreatetableversions")
 def test_a_batch_that_others_have_aborted_is_not_committed(
     namespace: MemoryNamespace, server: MemoryServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    create_managed(namespace, *TABLES)
-    entries = stage_all(namespace, *TABLES)
+    entries = create_and_stage(namespace, *TABLES)
     meanwhile_at_outcome(monkeypatch, lambda: insert(another(namespace), OTHER))
     with pytest.raises(errors.ConcurrentModificationError):
         create_all(namespace, entries)
@@ -282,8 +285,7 @@ def test_a_batch_is_waited_for_before_it_is_aborted(
         writer.start()
         assert is_waiting.wait(timeout=30)
 
-    create_managed(namespace, *TABLES)
-    entries = stage_all(namespace, *TABLES)
+    entries = create_and_stage(namespace, *TABLES)
     is_waiting, await_outcome_of = Event(), recovery._await_outcome
     monkeypatch.setattr(recovery, "_await_outcome", await_outcome)
     monkeypatch.setattr(recovery, "STALLED_SECONDS", 60.0)

@@ -9,16 +9,17 @@ from typing import Any
 
 import pytest
 
-from lance_bridge.catalog import NamespaceRecord
 from lance_bridge.managed import compare_and_set, recovery
 from lance_bridge.managed.intents import Intent, Outcome
 from lance_bridge.managed_state import State
 from lance_bridge.table import Table
 
-from .building import DATASET, at
+from .building import at, start_server
 from .interleaving import MemoryFiles
-from .memory_catalog import CAPABILITIES, SERVERS, MemoryNamespace, MemoryServer
+from .memory_catalog import CAPABILITIES, SERVERS, MemoryNamespace
 from .test_batch_interleavings import new_entry
+
+pytestmark = [pytest.mark.quick, pytest.mark.spec("managed.md#the-steps-of-a-batch")]
 
 TABLES = 60
 NAMES = [f"t{number:02}" for number in range(TABLES)]
@@ -81,10 +82,7 @@ class Batch:
 def batch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Batch]:
     """A batch whose record is written."""
     name = f"waiting-{uuid.uuid4()}"
-    server = SERVERS[name] = MemoryServer(replace(CAPABILITIES, no_alter=""))
-    for depth in range(1, len(DATASET) + 1):
-        path = tuple(DATASET[:depth])
-        server.namespaces[path] = NamespaceRecord(path)
+    server = start_server(name, replace(CAPABILITIES, no_alter=""))
     server.tables |= {at(each): new_entry(each) for each in NAMES}
     MemoryFiles().install(monkeypatch)
     made = Batch(name)

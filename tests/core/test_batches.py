@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,27 +23,36 @@ from .batching import (
     batch_files,
     commit,
     create_all,
+    create_and_stage,
     create_managed,
     creation,
     insert,
-    rows,
     stage_all,
     staged,
-    state,
 )
-from .building import DATASET, create
+from .building import DATASET, create, raising
 from .managing import (
     able,  # noqa: F401 - a fixture
     another,
+    meanwhile,
+    rows,
+    state,
 )
 from .memory_catalog import MemoryNamespace, MemoryServer, Moment
 from .staging import build, numbers
 
-pytestmark = pytest.mark.usefixtures("able")
+pytestmark = [
+    pytest.mark.quick,
+    pytest.mark.usefixtures("able"),
+    pytest.mark.spec(
+        "managed.md#failure-cases-of-batches", "operations.md#batchcreatetableversions"
+    ),
+]
 
 BEFORE, AFTER = [0, 1, 2], [0, 1, 2, 100]
 
 
+@pytest.mark.spec("managed.md#commits-to-several-tables")
 def test_versions_of_several_tables_are_created_together(
     namespace: MemoryNamespace, server: MemoryServer
 ) -> None:
@@ -59,18 +68,17 @@ def test_versions_of_several_tables_are_created_together(
 
 
 def test_the_same_request_again_is_answered_as_before(namespace: MemoryNamespace) -> None:
-    create_managed(namespace, HOME, OTHER)
-    entries = stage_all(namespace, HOME, OTHER)
+    entries = create_and_stage(namespace, HOME, OTHER)
     assert create_all(namespace, entries) == create_all(namespace, entries) == [2, 2]
     assert rows(namespace, HOME) == rows(namespace, OTHER) == AFTER
 
 
+@pytest.mark.spec("managed.md#why-the-steps-are-in-this-order")
 def test_an_outcome_stays_whose_record_cannot_be_removed(
     namespace: MemoryNamespace, server: MemoryServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A reader that read an entry before the batch was finished needs it, to know the version."""
-    create_managed(namespace, HOME, OTHER)
-    entries = stage_all(namespace, HOME, OTHER)
+    entries = create_and_stage(namespace, HOME, OTHER)
     put_own, remove = TableFiles.put_own, TableFiles.remove
     read_early: list[Table] = []
 
@@ -91,6 +99,7 @@ def test_an_outcome_stays_whose_record_cannot_be_removed(
     assert len(batch_files(server, HOME)) == 2
 
 
+@pytest.mark.spec("managed.md#commits-to-several-tables")
 @pytest.mark.parametrize(
     ("wrong", "code"),
     [
@@ -104,8 +113,7 @@ def test_an_outcome_stays_whose_record_cannot_be_removed(
 def test_nothing_is_created_where_one_entry_is_bad(
     namespace: MemoryNamespace, server: MemoryServer, wrong: dict[str, Any], code: type[Exception]
 ) -> None:
-    create_managed(namespace, HOME, OTHER)
-    good, bad = stage_all(namespace, HOME, OTHER)
+    good, bad = create_and_stage(namespace, HOME, OTHER)
     with pytest.raises(code):
         create_all(namespace, [good, bad.model_copy(update=wrong)])
     assert numbers(namespace, HOME) == numbers(namespace, OTHER) == [1]
@@ -113,6 +121,7 @@ def test_nothing_is_created_where_one_entry_is_bad(
     assert create_all(namespace, [good, bad]) == [2, 2]
 
 
+@pytest.mark.spec("managed.md#commits-to-several-tables")
 def test_two_entries_for_one_table_are_refused_by_name(namespace: MemoryNamespace) -> None:
     create_managed(namespace, HOME)
     with pytest.raises(errors.UnsupportedOperationError, match=r"two of .*\.a'"):
@@ -133,12 +142,14 @@ def require_refused(ns: MemoryNamespace, reason: str, *tables: list[str]) -> Non
     assert [numbers(ns, each) for each in tables] == [[1] for _ in tables]
 
 
+@pytest.mark.spec("managed.md#commits-to-several-tables", "operations.md#batchcommittables")
 def test_a_table_that_its_storage_manages_is_refused_by_name(namespace: MemoryNamespace) -> None:
     create_managed(namespace, HOME)
     build(namespace, 1, OTHER)
     require_refused(namespace, r"\.b' cannot .* managed by its storage.*manage_table", HOME, OTHER)
 
 
+@pytest.mark.spec("managed.md#commits-to-several-tables")
 def test_a_catalog_that_cannot_compare_and_set_says_why(
     namespace: MemoryNamespace, server: MemoryServer
 ) -> None:
@@ -148,6 +159,7 @@ def test_a_catalog_that_cannot_compare_and_set_says_why(
     require_refused(namespace, r"\.a' cannot .*: it has no transactions", HOME, OTHER)
 
 
+@pytest.mark.spec("managed.md#commits-to-several-tables")
 def test_a_table_that_adopts_foreign_versions_is_refused_by_name(
     namespace: MemoryNamespace,
 ) -> None:
@@ -156,21 +168,7 @@ def test_a_table_that_adopts_foreign_versions_is_refused_by_name(
     require_refused(namespace, r"\.b' cannot .*adopt.*hide or refuse", HOME, OTHER)
 
 
-def test_one_version_is_created_in_any_table(namespace: MemoryNamespace) -> None:
-    build(namespace, 1, OTHER)
-    [entry] = stage_all(namespace, OTHER)
-    assert create_all(namespace, [entry]) == [2]
-
-
 # -- operations of several kinds -------------------------------------------------------------------
-
-
-def test_operations_that_create_versions_are_done_in_one_batch(namespace: MemoryNamespace) -> None:
-    create_managed(namespace, HOME, OTHER)
-    results = commit(namespace, *map(creation, stage_all(namespace, OTHER, HOME)))
-    assert [each["create_table_version"]["version"]["version"] for each in results] == [2, 2]
-    assert rows(namespace, HOME) == rows(namespace, OTHER) == AFTER
-    assert commit(namespace) == []
 
 
 def test_one_operation_of_any_kind_is_done(
@@ -189,6 +187,7 @@ def test_one_operation_of_any_kind_is_done(
     assert list(server.tables) == [tuple(HOME)]
 
 
+@pytest.mark.spec("operations.md#batchcommittables")
 @pytest.mark.parametrize(
     ("operation", "code"),
     [
@@ -216,6 +215,7 @@ def test_nothing_is_done_where_one_operation_cannot_be_done_with_others(
     assert numbers(namespace, HOME) == numbers(namespace, OTHER) == [1]
 
 
+@pytest.mark.spec("operations.md#batchcommittables")
 def test_one_bad_operation_is_answered_as_by_itself(namespace: MemoryNamespace) -> None:
     create(namespace, HOME)
     for operation, code in (
@@ -230,27 +230,12 @@ def test_one_bad_operation_is_answered_as_by_itself(namespace: MemoryNamespace) 
 # -- other clients, and lost replies ---------------------------------------------------------------
 
 
-def at_change(server: MemoryServer, number: int, moment: Moment, act: Callable[[], object]) -> None:
-    """Have something happen at one of the next changes of entries, which are numbered from 1."""
-    left = [number]
-
-    def fault(change: str, when: Moment) -> None:
-        if change != "alter_table" or when != moment:
-            return
-        left[0] -= 1
-        if not left[0]:
-            server.fault = None
-            act()
-
-    server.fault = fault
-
-
+@pytest.mark.spec("operations.md#batchcommittables")
 def test_nothing_is_created_where_another_client_commits_meanwhile(
     namespace: MemoryNamespace, server: MemoryServer
 ) -> None:
-    create_managed(namespace, HOME, OTHER)
-    entries = stage_all(namespace, HOME, OTHER)
-    at_change(server, 2, "before", lambda: insert(another(namespace), OTHER))
+    entries = create_and_stage(namespace, HOME, OTHER)
+    meanwhile(server, "before", lambda: insert(another(namespace), OTHER), number=2)
     with pytest.raises(errors.ConcurrentModificationError):
         create_all(namespace, entries)
     assert rows(namespace, HOME) == BEFORE
@@ -264,12 +249,8 @@ def test_nothing_is_created_where_another_client_commits_meanwhile(
 def test_a_batch_whose_reply_is_lost_is_committed_once(
     namespace: MemoryNamespace, server: MemoryServer, number: int, moment: Moment
 ) -> None:
-    def lose() -> None:
-        raise OutcomeUnknownError("lost")
-
-    create_managed(namespace, HOME, OTHER)
-    entries = stage_all(namespace, HOME, OTHER)
-    at_change(server, number, moment, lose)
+    entries = create_and_stage(namespace, HOME, OTHER)
+    meanwhile(server, moment, raising(OutcomeUnknownError("lost")), number=number)
     assert create_all(namespace, entries) == [2, 2]
     assert rows(namespace, HOME) == rows(namespace, OTHER) == AFTER
     assert batch_files(server, HOME) == []
@@ -279,12 +260,9 @@ def test_a_batch_whose_reply_is_lost_is_committed_once(
 def test_a_batch_that_the_catalog_refuses_is_taken_back(
     namespace: MemoryNamespace, server: MemoryServer, number: int
 ) -> None:
-    def refuse() -> None:
-        raise errors.PermissionDeniedError("not you")
-
-    create_managed(namespace, HOME, OTHER)
-    entries = stage_all(namespace, HOME, OTHER)
-    at_change(server, number, "before", refuse)
+    entries = create_and_stage(namespace, HOME, OTHER)
+    refuse = raising(errors.PermissionDeniedError("not you"))
+    meanwhile(server, "before", refuse, number=number)
     with pytest.raises(errors.PermissionDeniedError):
         create_all(namespace, entries)
     assert rows(namespace, HOME) == rows(namespace, OTHER) == BEFORE
@@ -314,8 +292,7 @@ def test_a_batch_whose_outcome_cannot_be_written_is_aborted_unless_it_was(
     moment: Moment,
     found: list[int],
 ) -> None:
-    create_managed(namespace, HOME, OTHER)
-    entries = stage_all(namespace, HOME, OTHER)
+    entries = create_and_stage(namespace, HOME, OTHER)
     fail_outcomes(monkeypatch, 1, moment)
     if found == AFTER:
         assert create_all(namespace, entries) == [2, 2]
@@ -333,8 +310,7 @@ def test_a_batch_whose_outcome_cannot_be_read_back_says_so(
     moment: Moment,
     found: list[int],
 ) -> None:
-    create_managed(namespace, HOME, OTHER)
-    entries = stage_all(namespace, HOME, OTHER)
+    entries = create_and_stage(namespace, HOME, OTHER)
     fail_outcomes(monkeypatch, 2, moment)
     with pytest.raises(OutcomeUnknownError, match=r"batch .*_transactions/.* is unknown"):
         create_all(namespace, entries)
@@ -349,8 +325,7 @@ def test_the_record_of_a_batch_stays_where_a_late_change_could_refer_to_it(
         if change == "alter_table" and when == "before" and len(server.effects) > effects:
             raise OutcomeUnknownError("lost")
 
-    create_managed(namespace, HOME, OTHER)
-    entries = stage_all(namespace, HOME, OTHER)
+    entries = create_and_stage(namespace, HOME, OTHER)
     effects, server.fault = len(server.effects), lose
     with pytest.raises(OutcomeUnknownError):
         create_all(namespace, entries)

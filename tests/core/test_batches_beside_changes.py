@@ -40,6 +40,11 @@ from .test_batch_interleavings import (
     settings_of,
 )
 
+pytestmark = pytest.mark.spec(
+    "managed.md#invariants-of-batches", "managed.md#the-steps-of-a-commit"
+)
+
+
 FOREIGN = "foreign"
 
 
@@ -188,6 +193,7 @@ class ChangedTables(Batches):
             assert state is None or state.prepared is None
 
 
+@pytest.mark.servers
 def test_batches_are_whole_while_their_tables_change() -> None:
     run_state_machine_as_test(ChangedTables, settings=settings_of(examples=20))
 
@@ -198,6 +204,7 @@ def test_batches_are_whole_in_many_more_orders_while_their_tables_change() -> No
     run_state_machine_as_test(ChangedTables, settings=settings_of(examples=MANY))
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(
     ("change", "outcome"),
     [

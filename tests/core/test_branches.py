@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
-from threading import Barrier, Event
+from threading import Event
 from typing import Any
 
 import lance_namespace as api
@@ -17,10 +16,15 @@ from lance_namespace_urllib3_client.models import BranchContents
 from lance_bridge.dataset.history import branches as implementation
 from lance_bridge.storage.manifests import Scheme, name_of
 from lance_bridge.storage.table_files import TableFiles
+from lance_bridge.testing.calls import Calls
+from lance_bridge.testing.concurrency import race
 
-from .building import TABLE
+from .building import TABLE, stream, winner_of
+from .managing import another
 from .memory_catalog import MemoryNamespace
 from .staging import build, dataset, directory, numbers, oracle
+
+pytestmark = [pytest.mark.quick, pytest.mark.spec("operations.md#branches")]
 
 BAD_NAMES = [
     "", ".", "..", "a..b", "a b", "a.lock", "a@b", "a//b", "/a", "a/", "a/./b", "a\\b", "é",
@@ -57,6 +61,58 @@ def test_branches_are_listed_as_pylance_lists_them(namespace: MemoryNamespace) -
     assert branches(namespace) == theirs.branches
 
 
+def test_branches_are_listed_page_by_page(namespace: MemoryNamespace) -> None:
+    build(namespace, 1)
+    for name in "abc":
+        create_branch(namespace, name)
+    first = namespace.list_table_branches(api.ListTableBranchesRequest(id=TABLE, limit=2))
+    rest = api.ListTableBranchesRequest(id=TABLE, limit=2, page_token=first.page_token)
+    second = namespace.list_table_branches(rest)
+    assert (sorted(first.branches), sorted(second.branches)) == (["a", "b"], ["c"])
+    assert second.page_token is None
+
+
+def test_a_branch_starts_at_the_version_that_is_asked_for_or_at_the_latest(
+    namespace: MemoryNamespace,
+) -> None:
+    build(namespace, 2)
+    create_branch(namespace, "old", version=1)
+    create_branch(namespace, "new")
+    assert [rows(namespace, name) for name in ("old", "new")] == [3, 4]
+    assert branches(namespace)["old"].parent_version == 1
+    dataset(namespace).checkout_version(("old", None)).delete("a = 0")
+    create_branch(namespace, "twig", "old")
+    assert rows(namespace, "twig") == 2
+    assert branches(namespace)["twig"].parent_branch == "old"
+
+
+WRITES: dict[str, dict[str, Any]] = {
+    "alter_table_backfill_columns": {"column": "made"},
+    "delete_from_table": {"predicate": "a = 0"},
+    "insert_into_table": {"mode": "Overwrite"},
+    "update_field_metadata": {"updates": [{"path": "a", "metadata": {"unit": "m"}}]},
+    "update_table": {"updates": [["a", "a + 1"]]},
+}
+"""The other operations that change a branch have a test of it among their own."""
+
+
+@pytest.mark.parametrize("operation", WRITES)
+def test_an_operation_on_a_branch_leaves_main_alone(
+    namespace: MemoryNamespace, operation: str
+) -> None:
+    build(namespace, 2)
+    dataset(namespace).create_branch("dev", 1)
+    api_of = Calls(namespace)
+    made = [{"name": "made", "computed": "a"}]
+    api_of.call("alter_table_add_columns", TABLE, new_columns=made, branch="dev")
+    before = numbers(namespace, branch="dev")
+    data = stream() if operation.startswith("insert") else None
+    api_of.call(operation, TABLE, data, branch="dev", **WRITES[operation])
+    assert numbers(namespace, branch="dev") == [*before, before[-1] + 1]
+    assert numbers(namespace) == [1, 2]
+    assert rows(namespace, None) == 4
+
+
 def test_a_missing_source_is_not_found(namespace: MemoryNamespace) -> None:
     build(namespace, 1)
     create_branch(namespace, "dev")
@@ -71,6 +127,7 @@ def test_a_missing_source_is_not_found(namespace: MemoryNamespace) -> None:
     assert list(branches(namespace)) == ["dev"]
 
 
+@pytest.mark.spec("operations.md#createtablebranch", "operations.md#deletetablebranch")
 @pytest.mark.parametrize("name", BAD_NAMES)
 def test_a_name_that_no_branch_can_have_is_refused(namespace: MemoryNamespace, name: str) -> None:
     build(namespace, 1)
@@ -90,6 +147,7 @@ def test_the_longest_names_are_taken(namespace: MemoryNamespace) -> None:
     assert len(branches(namespace)) == 2
 
 
+@pytest.mark.spec("operations.md#deletetablebranch")
 def test_a_deleted_branch_is_gone_with_its_versions(namespace: MemoryNamespace) -> None:
     build(namespace, 1)
     create_branch(namespace, "dev")
@@ -116,6 +174,7 @@ def test_a_branch_with_a_name_that_only_others_give_can_be_used_and_deleted(
     assert branches(namespace) == {}
 
 
+@pytest.mark.spec("operations.md#deletetablebranch")
 def test_a_branch_that_something_refers_to_is_not_deleted(namespace: MemoryNamespace) -> None:
     build(namespace, 1)
     create_branch(namespace, "dev")
@@ -131,60 +190,37 @@ def test_a_branch_that_something_refers_to_is_not_deleted(namespace: MemoryNames
     assert rows(namespace, "child") == 3
 
 
-def test_a_table_without_data_has_no_branches(namespace: MemoryNamespace) -> None:
-    namespace.declare_table(api.DeclareTableRequest(id=TABLE))
-    assert branches(namespace) == {}
-    with pytest.raises(errors.InvalidTableStateError, match="no data yet"):
-        create_branch(namespace, "dev")
-    with pytest.raises(errors.InvalidTableStateError, match="no data yet"):
-        delete_branch(namespace, "dev")
-
-
-def test_of_several_creators_of_one_branch_one_wins(
-    namespace: MemoryNamespace, request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
-    contenders = 4
-    build(namespace, contenders)
-    barrier = Barrier(contenders)
-    names = [f"dev{number}" for number in range(10)]
-
-    def attempt(version: int) -> set[str]:
-        own = MemoryNamespace(uri=request.node.nodeid, root=str(tmp_path / "lake"))
-        won = set()
-        for name in names:
-            barrier.wait()
-            try:
-                create_branch(own, name, version=version)
-            except errors.TableBranchAlreadyExistsError:
-                continue
-            won.add(name)
-        return won
-
-    with ThreadPoolExecutor(contenders) as pool:
-        won = list(pool.map(attempt, range(1, contenders + 1)))
-    assert sorted(name for each in won for name in each) == names
-    for version, each in enumerate(won, start=1):
-        for name in each:
-            assert branches(namespace)[name].parent_version == version
-            assert numbers(namespace, branch=name) == [version]
-            assert rows(namespace, name) == 2 + version
+@pytest.mark.spec("operations.md#createtablebranch")
+@pytest.mark.parametrize("name", ["dev", "team/dev", "x"])
+def test_of_several_creators_of_one_branch_one_wins(namespace: MemoryNamespace, name: str) -> None:
+    build(namespace, 4)
+    answers = race(lambda n: create_branch(another(namespace), name, version=n + 1), 4)
+    version = winner_of(answers, errors.TableBranchAlreadyExistsError) + 1
+    assert branches(namespace)[name].parent_version == version
+    assert numbers(namespace, branch=name) == [version]
+    assert rows(namespace, name) == 2 + version
     assert not list((directory(namespace) / "_refs/branches").glob("*.lock"))
 
 
-def test_a_branch_whose_lock_is_held_is_not_created(
-    namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.spec("operations.md#createtablebranch", "operations.md#deletetablebranch")
+@pytest.mark.parametrize(("change", "left"), [(create_branch, []), (delete_branch, ["a/b"])])
+def test_a_branch_whose_lock_is_held_is_neither_created_nor_deleted(
+    namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch, change: Any, left: list[str]
 ) -> None:
     monkeypatch.setattr(implementation, "LOCK_WAIT", 0.1)
     build(namespace, 1)
+    for name in left:
+        create_branch(namespace, name)
     lock = directory(namespace) / "_refs/branches/a%2Fb.lock"
-    lock.parent.mkdir(parents=True)
+    lock.parent.mkdir(parents=True, exist_ok=True)
     lock.write_bytes(b"another's")
     with pytest.raises(errors.ConcurrentModificationError, match="lock"):
-        create_branch(namespace, "a/b")
-    assert branches(namespace) == {}
+        change(namespace, "a/b")
+    assert list(branches(namespace)) == left
     assert lock.read_bytes() == b"another's"
 
 
+@pytest.mark.spec("operations.md#limits")
 def test_a_stale_lock_is_broken(namespace: MemoryNamespace) -> None:
     build(namespace, 1)
     lock = directory(namespace) / "_refs/branches/dev.lock"
@@ -219,6 +255,7 @@ def test_what_an_interrupted_creation_left_is_replaced_after_the_time_of_grace(
     assert numbers(namespace, branch="dev") == [2]
 
 
+@pytest.mark.spec("operations.md#createtablebranch")
 def test_an_unfinished_branch_with_later_versions_is_left_alone(
     namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -262,6 +299,7 @@ def test_a_deleted_branch_can_be_made_again_around_another(namespace: MemoryName
     assert (rows(namespace, "dev"), rows(namespace, "dev/x")) == (3, 3)
 
 
+@pytest.mark.spec("operations.md#limits")
 def test_a_branch_that_is_created_while_it_is_deleted_keeps_its_version(
     namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -300,40 +338,16 @@ def test_a_branch_that_is_created_while_it_is_deleted_keeps_its_version(
     assert rows(namespace, "dev") == 4
 
 
-def test_of_several_that_delete_one_branch_one_succeeds(
-    namespace: MemoryNamespace, request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
-    contenders = 3
+@pytest.mark.spec("operations.md#deletetablebranch")
+def test_of_several_that_delete_one_branch_one_succeeds(namespace: MemoryNamespace) -> None:
     build(namespace, 1)
     create_branch(namespace, "dev")
-    barrier = Barrier(contenders)
-
-    def attempt(_: int) -> bool:
-        own = MemoryNamespace(uri=request.node.nodeid, root=str(tmp_path / "lake"))
-        barrier.wait()
-        try:
-            delete_branch(own, "dev")
-        except errors.TableBranchNotFoundError:
-            return False
-        return True
-
-    with ThreadPoolExecutor(contenders) as pool:
-        assert sorted(pool.map(attempt, range(contenders))) == [False, False, True]
+    answers = race(lambda _: delete_branch(another(namespace), "dev"), 3)
+    winner_of(answers, errors.TableBranchNotFoundError)
     assert not list((directory(namespace) / "_refs/branches").glob("*.lock"))
 
 
-def test_a_branch_whose_lock_is_held_is_not_deleted(
-    namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(implementation, "LOCK_WAIT", 0.1)
-    build(namespace, 1)
-    create_branch(namespace, "dev")
-    (directory(namespace) / "_refs/branches/dev.lock").write_bytes(b"another's")
-    with pytest.raises(errors.ConcurrentModificationError, match="lock"):
-        delete_branch(namespace, "dev")
-    assert rows(namespace, "dev") == 3
-
-
+@pytest.mark.spec("operations.md#limits")
 def test_the_source_of_a_branch_is_checked_while_others_cannot_replace_the_branch(
     namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

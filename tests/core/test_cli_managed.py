@@ -24,7 +24,11 @@ from .managing import (
 )
 from .memory_catalog import MemoryNamespace, MemoryServer
 
-pytestmark = pytest.mark.usefixtures("able")
+pytestmark = [
+    pytest.mark.quick,
+    pytest.mark.usefixtures("able"),
+    pytest.mark.spec("cli.md#managed"),
+]
 
 CLASS = f"{MemoryNamespace.__module__}.{MemoryNamespace.__qualname__}"
 
@@ -45,7 +49,7 @@ def test_a_table_is_converted_both_ways(
     create(namespace, TABLE)
     begun = run(uri, "begin")
     assert (begun.exit_code, begun.stdout) == (
-        0, "eu.shop.sales.Orders: its versions are in the catalog\n"
+        0, "eu.shop.sales.Orders: the catalog manages its versions\n"
     )  # fmt: skip
     assert state(server).version == 1
     ended = run(uri, "end", "--output", "json")
@@ -101,6 +105,7 @@ def test_quarantined_versions_are_listed(
     assert json.loads(run(uri, "check", "-o", "json").stdout)["quarantined_versions"] == [2]
 
 
+@pytest.mark.spec("cli.md#exit-codes")
 def test_a_failure_is_one_message_without_a_traceback(uri: str) -> None:
     failed = run(uri, "adopt")
     assert failed.exit_code == 1

@@ -6,12 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import lance
-import lance_namespace as api
 import pyarrow as pa
 import pytest
 from lance_namespace import errors
 
-from .building import TABLE
 from .evolving import (
     ROWS,
     add,
@@ -27,14 +25,19 @@ from .evolving import (
 )
 from .memory_catalog import MemoryNamespace
 
-
-@pytest.fixture
-def ns(namespace: MemoryNamespace) -> MemoryNamespace:
-    create_table(namespace)
-    return namespace
+pytestmark = [pytest.mark.quick, pytest.mark.spec("operations.md#altertablealtercolumns")]
 
 
 # -- add -----------------------------------------------------------------------------------------
+
+
+def test_columns_have_the_values_of_their_expressions(ns: MemoryNamespace) -> None:
+    sources = {"twice": "id * 2", "x": "st.x", "shout": "upper(text)", "one": "1"}
+    answer = add(ns, *({"name": name, "expression": sql} for name, sql in sources.items()))
+    assert answer.version == dataset(ns).version == 2
+    assert dataset(ns).schema.names == [*rows().schema.names, *sources]
+    found = {name: values(ns, name)[5] for name in sources}
+    assert found == {"twice": 10, "x": 5, "shout": "WORD5 AND MORE", "one": 1}
 
 
 @pytest.mark.parametrize(
@@ -54,6 +57,7 @@ def test_a_column_of_nulls_has_the_type_it_is_cast_to(
     assert values(ns, "new") == [None] * ROWS
 
 
+@pytest.mark.spec("operations.md#altertableaddcolumns")
 @pytest.mark.parametrize(
     "expression",
     ["", "id +", "nosuch(id)", "sum(id)", "id, text", "id FROM t", "id; drop table x", "id)",
@@ -75,6 +79,7 @@ def test_what_looks_like_a_placeholder_and_is_none_works(
     assert add(ns, {"name": "new", "expression": expression}).version == 2
 
 
+@pytest.mark.spec("operations.md#altertableaddcolumns")
 @pytest.mark.parametrize("name", ["", "id", "a.b", "_rowid", "_distance", "a\0b", "\ud800"])
 def test_a_name_that_a_column_cannot_have_changes_nothing(ns: MemoryNamespace, name: str) -> None:
     with pytest.raises(errors.InvalidInputError):
@@ -82,6 +87,7 @@ def test_a_name_that_a_column_cannot_have_changes_nothing(ns: MemoryNamespace, n
     assert dataset(ns).version == 1
 
 
+@pytest.mark.spec("operations.md#altertableaddcolumns")
 @pytest.mark.parametrize("entry", [{}, {"expression": "id", "computed": "id"}])
 def test_a_column_gets_its_values_in_one_way(ns: MemoryNamespace, entry: dict[str, str]) -> None:
     with pytest.raises(errors.InvalidInputError, match="either expression or computed"):
@@ -91,6 +97,7 @@ def test_a_column_gets_its_values_in_one_way(ns: MemoryNamespace, entry: dict[st
     assert dataset(ns).version == 1
 
 
+@pytest.mark.spec("operations.md#altertableaddcolumns")
 def test_a_function_in_an_image_is_unsupported_by_name(ns: MemoryNamespace) -> None:
     virtual = {
         "input_columns": ["id"], "outputs": [], "image": "i", "udf": "u",
@@ -103,6 +110,7 @@ def test_a_function_in_an_image_is_unsupported_by_name(ns: MemoryNamespace) -> N
     assert dataset(ns).version == 1
 
 
+@pytest.mark.spec("operations.md#altertableaddcolumns")
 def test_a_commit_of_another_writer_in_between_is_a_concurrent_modification(
     ns: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,6 +122,7 @@ def test_a_commit_of_another_writer_in_between_is_a_concurrent_modification(
         add(ns, {"name": "new", "expression": "id"})
 
 
+@pytest.mark.spec("operations.md#errors-of-every-operation")
 def test_a_storage_that_fails_is_not_the_request_s_fault(ns: MemoryNamespace) -> None:
     found = dataset(ns)
     for file in Path(found.uri, "data").iterdir():
@@ -142,6 +151,13 @@ def test_columns_are_renamed_and_retyped_in_one_commit(ns: MemoryNamespace) -> N
     assert schema.field("words").type == pa.large_string()
     assert schema.field("st").type.field(1).name == "y"
     assert values(ns, "words") == rows()["text"].to_pylist()
+
+
+def test_a_required_column_may_become_nullable(namespace: MemoryNamespace) -> None:
+    required = pa.schema([pa.field("id", pa.int64(), nullable=False)])
+    create_table(namespace, pa.table({"id": [1]}, schema=required))
+    alter(namespace, {"path": "id", "nullable": True})
+    assert dataset(namespace).schema.field("id").nullable
 
 
 def test_a_type_and_no_nulls_take_two_requests(ns: MemoryNamespace) -> None:
@@ -250,6 +266,7 @@ def test_a_struct_goes_with_its_last_field_and_a_field_with_its_struct(ns: Memor
     assert "tags" not in dataset(ns).schema.names
 
 
+@pytest.mark.spec("operations.md#altertabledropcolumns")
 @pytest.mark.parametrize(
     "columns",
     [(), ("id", "id"), ("id", "`id`"), ("id", "text", "odd", "vector", "tags", "st"),
@@ -274,9 +291,3 @@ def test_a_branch_changes_alone(ns: MemoryNamespace) -> None:
     assert dataset(ns).schema.names == rows().schema.names
     with pytest.raises(errors.TableBranchNotFoundError, match="other"):
         drop(ns, "id", branch="other")
-
-
-def test_a_table_without_data_has_no_columns_to_change(namespace: MemoryNamespace) -> None:
-    namespace.declare_table(api.DeclareTableRequest(id=TABLE))
-    with pytest.raises(errors.InvalidTableStateError, match="holds no data yet"):
-        add(namespace, {"name": "new", "expression": "1"})

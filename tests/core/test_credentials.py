@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import lance_namespace as api
@@ -15,8 +13,10 @@ from lance_namespace import errors
 from lance_bridge.catalog import TableCredentials, TableRecord
 from lance_bridge.credentials import EXPIRES_AT, VendedCredentials, cache
 
-from .building import DATASET, TABLE
+from .building import TABLE
 from .memory_catalog import MemoryCatalog, MemoryConfig, MemoryNamespace, MemoryServer
+
+pytestmark = pytest.mark.quick
 
 REMOTE = "s3://bucket/t.lance"
 CONFIG = MemoryConfig(uri="unused")
@@ -26,54 +26,22 @@ RECORD = TableRecord(tuple(TABLE), REMOTE)
 class Vending(MemoryCatalog):
     """Vends numbered keys that last for ``lifetime`` seconds; notes whether for writing."""
 
-    def __init__(self, lifetime: float | None = 3600.0) -> None:
+    def __init__(self, lifetime: float = 3600.0) -> None:
         super().__init__(CONFIG)
         self.lifetime = lifetime
         self.asked: list[bool] = []
         self.failing: errors.LanceNamespaceError | None = None
-        self.gate = threading.Event()
-        self.gate.set()
 
     def vend_credentials(self, record: TableRecord, *, write: bool) -> Mapping[str, str] | None:
         assert record.location == REMOTE
         self.asked.append(write)
-        self.gate.wait(10)
         if self.failing is not None:
             raise self.failing
-        options = {"key": str(len(self.asked))}
-        if self.lifetime is not None:
-            options[EXPIRES_AT] = str(int((time.time() + self.lifetime) * 1000))
-        return options
+        end = str(int((time.time() + self.lifetime) * 1000))
+        return {"key": str(len(self.asked)), EXPIRES_AT: end}
 
 
-def test_many_callers_at_once_are_served_by_one_request() -> None:
-    catalog = Vending()
-    catalog.gate.clear()
-    credentials = VendedCredentials(catalog, CONFIG)
-    with ThreadPoolExecutor(8) as pool:
-        answers = [pool.submit(credentials.of, RECORD, write=False) for _ in range(8)]
-        catalog.gate.set()
-        keys = {answer.result(10)["key"] for answer in answers}
-    assert keys == {"1"}
-    assert catalog.asked == [False]
-
-
-@pytest.mark.parametrize(
-    ("lifetime", "passed", "asked"),
-    [(3600.0, 1799.0, 1), (3600.0, 1801.0, 2), (100.0, 49.0, 1), (100.0, 51.0, 2)],
-)
-def test_they_are_renewed_after_half_of_their_life(
-    monkeypatch: pytest.MonkeyPatch, lifetime: float, passed: float, asked: int
-) -> None:
-    catalog = Vending(lifetime)
-    credentials = VendedCredentials(catalog, CONFIG)
-    credentials.of(RECORD, write=False)
-    now = time.time() + passed
-    monkeypatch.setattr(time, "time", lambda: now)
-    credentials.of(RECORD, write=False)
-    assert len(catalog.asked) == asked
-
-
+@pytest.mark.spec("common.md#rights-and-lifetime")
 def test_those_of_a_catalog_are_kept_for_half_an_hour_at_most(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -103,12 +71,6 @@ def test_a_recreated_table_gets_new_ones() -> None:
     one = TableRecord(tuple(TABLE), REMOTE, identity="1")
     other = TableRecord(tuple(TABLE), REMOTE, identity="2")
     assert credentials.of(one, write=False) != credentials.of(other, write=False)
-
-
-def test_those_without_an_end_are_not_kept() -> None:
-    catalog = Vending(None)
-    credentials = VendedCredentials(catalog, CONFIG)
-    assert [credentials.of(RECORD, write=False)["key"] for _ in range(2)] == ["1", "2"]
 
 
 def test_a_failure_is_not_kept() -> None:
@@ -156,25 +118,7 @@ def test_describe_asks_for_reading_and_declare_for_writing(
     assert vending == [True, False]
 
 
-def test_the_catalog_is_not_asked_where_the_caller_wants_none(
-    namespace: MemoryNamespace, server: MemoryServer, vending: list[bool]
-) -> None:
-    server.tables[tuple(TABLE)] = TableRecord(tuple(TABLE), REMOTE, {"table_type": "lance"})
-    request = api.DescribeTableRequest(id=TABLE, vend_credentials=False)
-    assert namespace.describe_table(request).storage_options is None
-    assert vending == []
-
-
-def test_one_property_lets_describe_answer_writers(
-    server: MemoryServer, vending: list[bool], request: pytest.FixtureRequest
-) -> None:
-    writer = MemoryNamespace(uri=request.node.nodeid, **{"credentials.write": "true"})
-    path = (*DATASET, "t")
-    server.tables[path] = TableRecord(path, REMOTE, {"table_type": "lance"})
-    writer.describe_table(api.DescribeTableRequest(id=list(path)))
-    assert vending == [True]
-
-
+@pytest.mark.spec("glue.md#declaretable")
 @pytest.mark.parametrize("undone", [True, False])
 def test_a_table_that_no_credentials_are_given_for_is_not_declared(
     namespace: MemoryNamespace,

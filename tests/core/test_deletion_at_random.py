@@ -25,6 +25,9 @@ from .deletion_entries import BESIDE_TABLE, MOST_ENTRIES, Entry, EntryMaker, reg
 from .deletion_stores import S3, LocalStore, Names, Store
 from .memory_catalog import MemoryNamespace, MemoryServer
 
+pytestmark = pytest.mark.spec("common.md#files-that-are-deleted", "docs/how-to/s3.md#what-was-run")
+
+
 WHOLE = pytest.param(500, marks=[pytest.mark.slow, pytest.mark.timeout(7200)])
 """How many cases `make test-slow` runs."""
 TABLE = at("dropped")
@@ -134,6 +137,7 @@ def drop_from(
     return lambda store: Drops(store, tables, server, request.node.nodeid, caplog)
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("count", [40, WHOLE])
 def test_local_locations_lose_a_tables_own_files_and_no_others(
     count: int, tmp_path: Path, drop_from: Callable[[Store], Drops]
@@ -141,7 +145,7 @@ def test_local_locations_lose_a_tables_own_files_and_no_others(
     check_cases(drop_from(LocalStore(tmp_path)), count)
 
 
-@pytest.mark.server
+@pytest.mark.servers
 @pytest.mark.parametrize("count", [8, WHOLE])
 def test_locations_on_s3_lose_a_tables_own_files_and_no_others(
     count: int, moto: MotoServer, drop_from: Callable[[Store], Drops]

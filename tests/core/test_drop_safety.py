@@ -17,8 +17,10 @@ from lance_namespace import errors
 from lance_bridge.catalog import NamespaceRecord, TableRecord
 from lance_bridge.storage.table_files import TableFiles
 
-from .building import DATASET, TABLE, at, count_rows, create
-from .memory_catalog import MemoryCatalog, MemoryNamespace, MemoryServer, Moment
+from .building import DATASET, TABLE, at, at_change, count_rows, create
+from .memory_catalog import MemoryCatalog, MemoryNamespace, MemoryServer
+
+pytestmark = pytest.mark.quick
 
 
 def put_lance_entry(server: MemoryServer, name: str, location: str) -> list[str]:
@@ -27,6 +29,15 @@ def put_lance_entry(server: MemoryServer, name: str, location: str) -> list[str]
     return list(path)
 
 
+def drop_table(namespace: MemoryNamespace) -> None:
+    namespace.drop_table(api.DropTableRequest(id=TABLE))
+
+
+def drop_namespace(namespace: MemoryNamespace) -> None:
+    namespace.drop_namespace(api.DropNamespaceRequest(id=list(DATASET), behavior="Cascade"))
+
+
+@pytest.mark.spec("common.md#droptable")
 @pytest.mark.parametrize(
     "location",
     [
@@ -39,6 +50,7 @@ def put_lance_entry(server: MemoryServer, name: str, location: str) -> list[str]
         "s3://bucket/a/%2e%2e/b.lance",
         "s3://bucket/a?b.lance",
         "hdfs://host/a.lance",
+        "oss://bucket/a.lance",
         None,
     ],
 )
@@ -52,51 +64,16 @@ def test_no_file_is_deleted_where_others_have_put_a_bad_location(
     assert namespace.deregister_table(api.DeregisterTableRequest(id=table)).id == table
 
 
-def test_a_table_whose_place_another_entry_spells_differently_is_not_dropped(
-    namespace: MemoryNamespace, server: MemoryServer, tmp_path: Path
-) -> None:
-    place = create(namespace, TABLE).location or ""
-    (tmp_path / "link").symlink_to(tmp_path / "lake")
-    for spelling in (
-        f"file:{place}/",
-        f"file://localhost{place}",
-        place.replace("/lake/", "/lake/./x/../"),
-        place.replace("/lake/", "/link/"),
-        f"{place}/data/inside.lance",
-        str(Path(place).parent),
-    ):
-        server.tables[at("other")] = TableRecord(at("other"), spelling)
-        with pytest.raises(errors.InvalidTableStateError, match="overlaps"):
-            namespace.drop_table(api.DropTableRequest(id=TABLE))
-    assert count_rows(namespace, TABLE) == 3
-
-
-def test_a_registered_place_that_holds_no_dataset_keeps_its_files(
-    namespace: MemoryNamespace, tmp_path: Path
-) -> None:
-    foreign = tmp_path / "iceberg" / "data" / "part-0.parquet"
-    foreign.parent.mkdir(parents=True)
-    foreign.write_text("rows of another format")
-    place = str(tmp_path / "iceberg")
-    namespace.register_table(api.RegisterTableRequest(id=TABLE, location=place))
-    namespace.drop_table(api.DropTableRequest(id=TABLE))
-    assert foreign.read_text() == "rows of another format"
-
-
+@pytest.mark.spec("common.md#droptable")
 def test_a_table_whose_manifest_cannot_be_read_is_not_dropped(
     namespace: MemoryNamespace, server: MemoryServer
 ) -> None:
     place = Path(create(namespace, TABLE).location or "")
     (manifest,) = (place / "_versions").glob("*.manifest")
     manifest.write_text("broken")
-    for request in (
-        lambda: namespace.drop_table(api.DropTableRequest(id=TABLE)),
-        lambda: namespace.drop_namespace(
-            api.DropNamespaceRequest(id=list(DATASET), behavior="Cascade")
-        ),
-    ):
+    for drop in (drop_table, drop_namespace):
         with pytest.raises(errors.InvalidTableStateError, match=r"Orders.*manifest.*deregister"):
-            request()
+            drop(namespace)
     assert tuple(TABLE) in server.tables
     assert len(list((place / "data").iterdir())) == 1
     namespace.deregister_table(api.DeregisterTableRequest(id=TABLE))
@@ -116,7 +93,7 @@ def test_a_table_whose_files_another_drop_is_deleting_is_not_found(
 
     monkeypatch.setattr(MemoryCatalog, "scan_tables", drop_elsewhere)
     with pytest.raises(errors.TableNotFoundError):
-        namespace.drop_table(api.DropTableRequest(id=TABLE))
+        drop_table(namespace)
 
 
 def test_dropping_a_declaration_spares_the_table_that_follows_at_once(
@@ -124,35 +101,26 @@ def test_dropping_a_declaration_spares_the_table_that_follows_at_once(
 ) -> None:
     namespace.declare_table(api.DeclareTableRequest(id=TABLE))
     other_client = MemoryNamespace(uri=request.node.nodeid, root=str(tmp_path / "lake"))
-
-    def create_again(change: str, moment: Moment) -> None:
-        if (change, moment) == ("drop_table", "after"):
-            server.fault = None
-            create(other_client, TABLE)
-
-    server.fault = create_again
-    namespace.drop_table(api.DropTableRequest(id=TABLE))
+    at_change(server, "drop_table", "after", lambda: create(other_client, TABLE))
+    drop_table(namespace)
     assert count_rows(other_client, TABLE) == 3
 
 
+@pytest.mark.spec("common.md#droptable", "docs/write-a-catalog.md#reading")
 def test_no_data_is_deleted_while_an_entry_cannot_be_read(
     namespace: MemoryNamespace, server: MemoryServer
 ) -> None:
     create(namespace, TABLE)
     server.tables[at("other")] = TableRecord.unreadable(at("other"))
-    for request in (
-        lambda: namespace.drop_table(api.DropTableRequest(id=TABLE)),
-        lambda: namespace.drop_namespace(
-            api.DropNamespaceRequest(id=list(DATASET), behavior="Cascade")
-        ),
-    ):
+    for drop in (drop_table, drop_namespace):
         with pytest.raises(errors.InvalidTableStateError, match=r"other.*cannot|cannot.*other"):
-            request()
+            drop(namespace)
         assert count_rows(namespace, TABLE) == 3
     namespace.deregister_table(api.DeregisterTableRequest(id=TABLE))
     assert list(server.tables) == [at("other")]
 
 
+@pytest.mark.spec("common.md#droptable", "docs/write-a-catalog.md#reading")
 def test_an_unreadable_entry_of_another_namespace_counts_unless_only_the_own_one_is_read(
     server: MemoryServer, request: pytest.FixtureRequest, namespace: MemoryNamespace, tmp_path: Path
 ) -> None:
@@ -162,29 +130,35 @@ def test_an_unreadable_entry_of_another_namespace_counts_unless_only_the_own_one
     other = (*elsewhere, "other")
     server.tables[other] = TableRecord.unreadable(other)
     with pytest.raises(errors.InvalidTableStateError, match=r"drop\.check-sharing=namespace"):
-        namespace.drop_table(api.DropTableRequest(id=TABLE))
+        drop_table(namespace)
     options = {"root": str(tmp_path / "lake"), "drop.check-sharing": "namespace"}
     narrow = MemoryNamespace(uri=request.node.nodeid, **options)
     narrow.drop_table(api.DropTableRequest(id=TABLE))
     assert list(server.tables) == [other]
 
 
+@pytest.mark.spec("docs/write-a-catalog.md#hidden-entries-and-partitions")
 def test_an_entry_that_no_namespace_lists_keeps_the_files_that_it_shares(
     namespace: MemoryNamespace, server: MemoryServer, request: pytest.FixtureRequest
 ) -> None:
     place = create(namespace, TABLE).location or ""
     server.hidden = [TableRecord(("other", "catalog", "t"), f"{place}/data/t")]
     with pytest.raises(errors.InvalidTableStateError, match=r"overlaps.*other.*catalog"):
-        namespace.drop_table(api.DropTableRequest(id=TABLE))
+        drop_table(namespace)
     server.hidden = [TableRecord.unreadable(("other", "catalog", "t"))]
     with pytest.raises(errors.InvalidTableStateError, match=r"other.*cannot be read"):
-        namespace.drop_table(api.DropTableRequest(id=TABLE))
+        drop_table(namespace)
     assert count_rows(namespace, TABLE) == 3
     narrow = {"drop.check-sharing": "namespace"}
     MemoryNamespace(uri=request.node.nodeid, **narrow).drop_table(api.DropTableRequest(id=TABLE))
     assert not Path(place).exists()
 
 
+@pytest.mark.spec(
+    "docs/write-a-catalog.md#hidden-entries-and-partitions",
+    "glue.md#deletion-of-data",
+    "hive.md#deletion-of-data",
+)
 def test_a_partition_among_a_tables_files_keeps_it_from_being_dropped(
     namespace: MemoryNamespace, server: MemoryServer, tmp_path: Path
 ) -> None:
@@ -193,25 +167,27 @@ def test_a_partition_among_a_tables_files_keeps_it_from_being_dropped(
     other = at("days")
     server.tables[other] = TableRecord(other, str(tmp_path / "days"), is_partitioned=True)
     with pytest.raises(errors.PermissionDeniedError, match=r"days.*drop\.check-sharing=entries"):
-        namespace.drop_table(api.DropTableRequest(id=TABLE))
+        drop_table(namespace)
     server.partitions[other] = [str(tmp_path / "days" / "day=0"), f"file:{place}/day=1"]
     with pytest.raises(errors.InvalidTableStateError, match=r"partition of.*days.*day=1"):
-        namespace.drop_table(api.DropTableRequest(id=TABLE))
+        drop_table(namespace)
     assert count_rows(namespace, TABLE) == 3
     server.partitions[other] = [str(tmp_path / "days" / "day=0")]
-    namespace.drop_table(api.DropTableRequest(id=TABLE))
+    drop_table(namespace)
     assert [each.name for each in place.iterdir()] == ["day=1"]
 
 
+@pytest.mark.spec("glue.md#deletion-of-data")
 def test_partitions_are_not_read_where_all_files_are_the_tables_own(
     namespace: MemoryNamespace, server: MemoryServer, tmp_path: Path
 ) -> None:
     place = Path(create(namespace, TABLE).location or "")
     server.tables[at("days")] = TableRecord(at("days"), str(tmp_path / "x"), is_partitioned=True)
-    namespace.drop_table(api.DropTableRequest(id=TABLE))
+    drop_table(namespace)
     assert not place.exists()
 
 
+@pytest.mark.spec("common.md#shared-locations")
 def test_a_shallow_clone_keeps_the_table_whose_files_it_reads(
     namespace: MemoryNamespace, server: MemoryServer, tmp_path: Path
 ) -> None:
@@ -220,17 +196,17 @@ def test_a_shallow_clone_keeps_the_table_whose_files_it_reads(
     lance.dataset(place).shallow_clone(clone, 1)
     table = put_lance_entry(server, "clone", clone)
     with pytest.raises(errors.InvalidTableStateError, match=r"clone.*shallow clone"):
-        namespace.drop_table(api.DropTableRequest(id=TABLE))
+        drop_table(namespace)
     assert count_rows(namespace, table) == 3
     namespace.drop_table(api.DropTableRequest(id=table))
     assert count_rows(namespace, TABLE) == 3
-    namespace.drop_table(api.DropTableRequest(id=TABLE))
+    drop_table(namespace)
 
 
 def is_refused_for_a_clone(namespace: MemoryNamespace) -> bool:
     """Return whether DropTable refuses; else the table is gone."""
     try:
-        namespace.drop_table(api.DropTableRequest(id=TABLE))
+        drop_table(namespace)
     except errors.InvalidTableStateError as error:
         refusal = str(error)
     else:
@@ -239,6 +215,7 @@ def is_refused_for_a_clone(namespace: MemoryNamespace) -> bool:
     return True
 
 
+@pytest.mark.spec("common.md#shared-locations")
 @pytest.mark.parametrize("spelling", ["file://{encoded}", "x/../{relative}", "{relative}"])
 def test_a_clone_may_spell_the_table_as_lance_reads_it(
     namespace: MemoryNamespace,
@@ -258,16 +235,6 @@ def test_a_clone_may_spell_the_table_as_lance_reads_it(
     assert is_refused_for_a_clone(namespace)
 
 
-@pytest.mark.parametrize("location", ["{place}/x/../a b", "file:{place}/a%20b", "file:{place}/a b"])
-def test_a_clone_is_found_however_its_location_is_spelled(
-    namespace: MemoryNamespace, server: MemoryServer, tmp_path: Path, location: str
-) -> None:
-    place = create(namespace, TABLE).location or ""
-    lance.dataset(place).shallow_clone(str(tmp_path / "a b"), 1)
-    put_lance_entry(server, "clone", location.format(place=tmp_path))
-    assert is_refused_for_a_clone(namespace)
-
-
 def test_an_entry_whose_manifest_is_removed_while_it_is_read_may_be_a_clone(
     namespace: MemoryNamespace,
     server: MemoryServer,
@@ -280,26 +247,12 @@ def test_an_entry_whose_manifest_is_removed_while_it_is_read_may_be_a_clone(
     with monkeypatch.context() as patched:
         patched.setattr(TableFiles, "read", lambda *_: None)
         with pytest.raises(errors.LanceNamespaceError, match="was removed while it was read"):
-            namespace.drop_table(api.DropTableRequest(id=TABLE))
+            drop_table(namespace)
     assert count_rows(namespace, TABLE) == 3
     assert is_refused_for_a_clone(namespace)
 
 
-def test_a_clone_that_needed_the_files_in_older_versions_keeps_them(
-    namespace: MemoryNamespace, server: MemoryServer, tmp_path: Path
-) -> None:
-    clone = str(tmp_path / "clone.lance")
-    rows = pa.table({"a": [1]})
-    lance.dataset(create(namespace, TABLE).location or "").shallow_clone(clone, 1)
-    put_lance_entry(server, "clone", clone)
-    lance.write_dataset(rows, clone, mode="overwrite")
-    assert is_refused_for_a_clone(namespace)
-    lance.write_dataset(rows, clone, mode="append")
-    assert is_refused_for_a_clone(namespace)
-    assert lance.dataset(clone, version=1).count_rows() == 3
-    assert lance.dataset(clone, version=1).to_table().num_rows == 3
-
-
+@pytest.mark.spec("common.md#shared-locations")
 def test_a_table_that_becomes_a_clone_between_two_drops_is_seen(
     namespace: MemoryNamespace, server: MemoryServer, tmp_path: Path
 ) -> None:
@@ -314,25 +267,25 @@ def test_a_table_that_becomes_a_clone_between_two_drops_is_seen(
     assert is_refused_for_a_clone(namespace)
 
 
+@pytest.mark.spec("common.md#files-that-are-deleted")
 def test_versions_that_are_committed_during_a_drop_stay_and_are_named(
     namespace: MemoryNamespace, server: MemoryServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     place = Path(create(namespace, TABLE).location or "")
     (place / "_versions" / "notes.txt").write_text("mine")
-
-    def commit(change: str, moment: Moment) -> None:
-        if (change, moment) == ("drop_table", "before"):
-            lance.write_dataset(pa.table({"a": [4]}), str(place), mode="append")
-
-    server.fault = commit
+    rows = pa.table({"a": [4]})
+    at_change(
+        server, "drop_table", "before", lambda: lance.write_dataset(rows, place, mode="append")
+    )
     with caplog.at_level(logging.WARNING):
-        namespace.drop_table(api.DropTableRequest(id=TABLE))
+        drop_table(namespace)
     (manifest,) = (place / "_versions").glob("*.manifest")
     assert f"1 versions were committed to {place}" in caplog.text
     assert f"_versions/{manifest.name}" in caplog.text
     assert len(list((place / "data").iterdir())) == 1
 
 
+@pytest.mark.spec("common.md#shared-locations")
 def test_no_data_is_deleted_while_a_lance_table_that_may_be_a_clone_cannot_be_read(
     namespace: MemoryNamespace,
     server: MemoryServer,
@@ -343,7 +296,7 @@ def test_no_data_is_deleted_while_a_lance_table_that_may_be_a_clone_cannot_be_re
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     put_lance_entry(server, "broken", str(tmp_path / "loop"))
     with pytest.raises(errors.InvalidTableStateError, match=r"broken.*may be a.*clone.*=entries"):
-        namespace.drop_table(api.DropTableRequest(id=TABLE))
+        drop_table(namespace)
     assert count_rows(namespace, TABLE) == 3
     narrow = {"drop.check-sharing": "entries"}
     MemoryNamespace(uri=request.node.nodeid, **narrow).drop_table(api.DropTableRequest(id=TABLE))

@@ -19,6 +19,11 @@ from lance_bridge.testing.calls import Calls
 from .building import DATASET, TABLE, count_rows, create, stream
 from .memory_catalog import CAPABILITIES, MemoryNamespace, MemoryServer, Moment
 
+pytestmark = [
+    pytest.mark.quick,
+    pytest.mark.spec("common.md#createtable", "common.md#declaretable"),
+]
+
 
 def declare(ns: MemoryNamespace, **fields: Any) -> str:
     return ns.declare_table(api.DeclareTableRequest(id=TABLE, **fields)).location or ""
@@ -33,11 +38,13 @@ def test_a_declared_table_is_not_declared_again_elsewhere(
     assert declare(namespace, location=first) == first
 
 
+@pytest.mark.spec("common.md#listalltables")
 def test_all_tables_are_not_those_of_one_namespace(namespace: MemoryNamespace) -> None:
     with pytest.raises(errors.InvalidInputError, match="ListTables"):
         namespace.list_all_tables(api.ListTablesRequest(id=DATASET))
 
 
+@pytest.mark.spec("common.md#describetable")
 @pytest.mark.parametrize("other", [{"version": 1}, {"branch": "b"}])
 def test_a_tag_together_with_a_version_or_branch_is_invalid_input(
     namespace: MemoryNamespace, other: dict[str, Any]
@@ -80,6 +87,7 @@ def test_an_overwrite_that_loses_a_race_is_a_concurrent_modification(
     assert lance.dataset(location).to_table()["a"].to_pylist() == [0, 2]
 
 
+@pytest.mark.spec("common.md#registertable", "common.md#renametable")
 @pytest.mark.parametrize(
     ("method", "change"),
     [
@@ -123,6 +131,7 @@ def test_an_entry_that_another_client_changes_meanwhile_is_a_concurrent_modifica
     assert server.tables == {tuple(TABLE): entry}
 
 
+@pytest.mark.spec("common.md#renametable")
 def test_a_table_cannot_be_renamed_to_its_own_name(
     namespace: MemoryNamespace, server: MemoryServer
 ) -> None:

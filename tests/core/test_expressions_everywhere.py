@@ -23,6 +23,8 @@ from .merging import merge
 from .querying import ask
 from .writing import make, unchanged
 
+pytestmark = pytest.mark.quick
+
 ROWS = pa.table({"a": [1, 2, 3, None], "word": ["x", "y", None, "z"], "inner": [{"b": 1}] * 4})
 
 Ask = Callable[[MemoryNamespace, str], Any]
@@ -119,6 +121,7 @@ def filled(namespace: MemoryNamespace) -> MemoryNamespace:
     return namespace
 
 
+@pytest.mark.spec("operations.md#analyzetablequeryplan", "operations.md#explaintablequeryplan")
 @pytest.mark.parametrize("sql", NOT_ONE_EXPRESSION, ids=lambda text: ascii(text[:30]))
 def test_what_is_no_one_expression_is_invalid_input_wherever_it_stands(
     filled: MemoryNamespace, server: MemoryServer, sql: str
@@ -140,6 +143,7 @@ def test_an_aggregate_of_a_column_is_invalid_input(
             pytest.fail(f"{where}: {ask_with(filled, 'max(length(word)) = 1')}")
 
 
+@pytest.mark.spec("operations.md#altertableaddcolumns")
 @pytest.mark.parametrize("sql", NO_COLUMN)
 def test_a_missing_column_is_named_wherever_it_stands(
     filled: MemoryNamespace, server: MemoryServer, sql: str

@@ -12,6 +12,8 @@ from lance_bridge.dataset import paths
 from .evolving import create_table, dataset, drop
 from .memory_catalog import MemoryNamespace
 
+pytestmark = [pytest.mark.quick, pytest.mark.spec("operations.md#field-paths")]
+
 names = st.lists(
     st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1),
     min_size=1,
@@ -32,6 +34,7 @@ def test_a_path_is_cut_at_dots_outside_backticks(text: str, segments: tuple[str,
     assert paths.parse(text) == segments
 
 
+@pytest.mark.spec("operations.md#errors-of-every-operation")
 @pytest.mark.parametrize(
     "text", ["", ".", "a.", ".a", "a..b", "`a", "`a`b", "a`b`", "``", "\ud800"]
 )

@@ -8,11 +8,14 @@ from pathlib import Path
 from types import FrameType
 
 import lance_namespace as api
+import pytest
 
 import lance_bridge
 
 from .building import TABLE, count_rows, create, stream
 from .memory_catalog import MemoryNamespace
+
+pytestmark = pytest.mark.quick
 
 CORE = Path(lance_bridge.__file__).parent
 

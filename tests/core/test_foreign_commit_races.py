@@ -22,7 +22,7 @@ from lance_bridge.storage.manifests import Manifest, Scheme, name_of
 from lance_bridge.storage.table_files import TableFiles
 from lance_bridge.testing.concurrency import answers_only, race
 
-from .building import TABLE
+from .building import TABLE, raising
 from .managing import (
     KEY,
     able,  # noqa: F401 - a fixture
@@ -32,7 +32,6 @@ from .managing import (
     commit,
     create_with,
     directory,
-    fail_once,
     insert,
     meanwhile,
     rows,
@@ -40,18 +39,37 @@ from .managing import (
     state,
     versions,
 )
-from .memory_catalog import MemoryNamespace, MemoryServer
+from .memory_catalog import MemoryNamespace, MemoryServer, Moment
 from .mortality import Death, Mortal, die
 from .staging import stage
 
-pytestmark = pytest.mark.usefixtures("able")
+pytestmark = [
+    pytest.mark.quick,
+    pytest.mark.usefixtures("able"),
+    pytest.mark.spec("managed.md#commits-that-bypass-the-catalog"),
+]
 
 NOTHING = OutOfBand((), ())
 LEAST_STEPS = 4
 """Changes that each commit makes: of the storage before and after that of the entry."""
 
 
-Act = Callable[[MemoryNamespace], object]
+Act = Callable[[MemoryNamespace], Any]
+
+
+@pytest.fixture
+def commit_staged(namespace: MemoryNamespace) -> Act:
+    """What makes a staged manifest version 2 of a table that adopts foreign versions."""
+    create_with(namespace, "adopt")
+    version, staged = stage(namespace)
+    return lambda ns: commit(ns, version, str(staged))
+
+
+def version_of(answer: api.CreateTableVersionResponse) -> int:
+    assert answer.version is not None
+    return answer.version.version
+
+
 COMMIT, INSERT, ADOPT = "a commit", "a commit on top of a foreign version", "an adoption"
 
 
@@ -95,11 +113,11 @@ def test_a_client_that_dies_at_any_step_leaves_a_table_that_others_read_and_writ
 
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_an_adoption_whose_reply_was_lost_is_made_once(
-    namespace: MemoryNamespace, server: MemoryServer, moment: str
+    namespace: MemoryNamespace, server: MemoryServer, moment: Moment
 ) -> None:
     create_with(namespace, "adopt")
     append_past_the_catalog(server, 8)
-    server.fault = fail_once("alter_table", moment, OutcomeUnknownError("lost"))
+    meanwhile(server, moment, raising(OutcomeUnknownError("lost")))
     assert rows(namespace) == [0, 1, 2, 8]
     assert state(server).version == 2
 
@@ -142,7 +160,7 @@ def test_a_commit_that_comes_first_is_not_lost_to_an_adoption(
 
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_no_version_is_lost_that_is_written_past_the_catalog_during_a_commit(
-    namespace: MemoryNamespace, server: MemoryServer, moment: str
+    namespace: MemoryNamespace, server: MemoryServer, moment: Moment
 ) -> None:
     create_with(namespace, "adopt")
     version, staged = stage(namespace)
@@ -152,18 +170,23 @@ def test_no_version_is_lost_that_is_written_past_the_catalog_during_a_commit(
     assert namespace.list_out_of_band_versions(TABLE) == NOTHING
 
 
+def before_a_commit(patch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    """Have something happen right before the next commit."""
+    do = commits.CatalogCommit.do
+
+    def do_after_another(self: commits.CatalogCommit) -> Manifest:
+        patch.undo()
+        act()
+        return do(self)
+
+    patch.setattr(commits.CatalogCommit, "do", do_after_another)
+
+
 def test_a_commit_whose_version_was_just_written_past_the_catalog_is_rebased(
     namespace: MemoryNamespace, server: MemoryServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create_with(namespace, "adopt")
-    do = commits.CatalogCommit.do
-
-    def do_after_another(self: commits.CatalogCommit) -> Manifest:
-        monkeypatch.undo()
-        append_past_the_catalog(server, 8)
-        return do(self)
-
-    monkeypatch.setattr(commits.CatalogCommit, "do", do_after_another)
+    before_a_commit(monkeypatch, lambda: append_past_the_catalog(server, 8))
     assert append(namespace, 9).version == 3
     assert rows(namespace) == [0, 1, 2, 8, 9]
 
@@ -173,55 +196,37 @@ def test_a_commit_whose_rival_past_the_catalog_cannot_be_adopted_succeeds(
 ) -> None:
     create_with(namespace, "adopt")
     version, staged = stage(namespace)
-    do = commits.CatalogCommit.do
-
-    def do_after_another(self: commits.CatalogCommit) -> Manifest:
-        monkeypatch.undo()
-        (directory(server) / "_versions" / name_of(2, Scheme.V2)).write_bytes(b"not a manifest")
-        return do(self)
-
-    monkeypatch.setattr(commits.CatalogCommit, "do", do_after_another)
+    final = directory(server) / "_versions" / name_of(2, Scheme.V2)
+    before_a_commit(monkeypatch, lambda: final.write_bytes(b"not a manifest"))
     commit(namespace, version, str(staged))
     assert rows(namespace) == [0, 1, 2, 100]
     assert namespace.list_out_of_band_versions(TABLE).quarantined_versions == (2,)
 
 
-def test_a_version_whose_writer_died_before_the_commit_is_adopted(
-    namespace: MemoryNamespace, server: MemoryServer
+@pytest.mark.parametrize("is_read_first", [True, False])
+def test_a_version_whose_writer_died_before_the_commit_is_adopted_and_its_request_answered(
+    server: MemoryServer, namespace: MemoryNamespace, commit_staged: Act, is_read_first: bool
 ) -> None:
-    create_with(namespace, "adopt")
-    version, staged = stage(namespace)
     meanwhile(server, "before", die)
     with pytest.raises(Death):
-        commit(namespace, version, str(staged))
-    assert rows(namespace) == [0, 1, 2, 100]
-    assert commit(namespace, version, str(staged)).version is not None
+        commit_staged(namespace)
+    if is_read_first:
+        assert rows(namespace) == [0, 1, 2, 100]
+    assert version_of(commit_staged(namespace)) == 2
     assert rows(namespace) == [0, 1, 2, 100]
 
 
+@pytest.mark.parametrize("is_refused", [False, True])
 def test_a_commit_that_another_client_adopts_is_acknowledged(
-    namespace: MemoryNamespace, server: MemoryServer
+    server: MemoryServer, namespace: MemoryNamespace, commit_staged: Act, is_refused: bool
 ) -> None:
-    create_with(namespace, "adopt")
-    version, staged = stage(namespace)
-    meanwhile(server, "before", lambda: rows(namespace))
-    made = commit(namespace, version, str(staged)).version
-    assert made is not None
-    assert (made.version, state(server).version) == (version, version)
-    assert rows(namespace) == [0, 1, 2, 100]
+    def adopt() -> None:
+        rows(another(namespace))
+        if is_refused:
+            raise errors.PermissionDeniedError("no")
 
-
-def test_a_request_that_is_repeated_after_a_death_is_answered_as_committed(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
-    create_with(namespace, "adopt")
-    version, staged = stage(namespace)
-    meanwhile(server, "before", die)
-    with pytest.raises(Death):
-        commit(namespace, version, str(staged))
-    made = commit(namespace, version, str(staged)).version
-    assert made is not None
-    assert made.version == version
+    meanwhile(server, "before", adopt)
+    assert version_of(commit_staged(namespace)) == state(server).version == 2
     assert rows(namespace) == [0, 1, 2, 100]
 
 
@@ -235,12 +240,7 @@ def test_a_commit_that_the_catalog_refuses_is_not_adopted(
 ) -> None:
     create_with(namespace, "adopt")
     version, staged = stage(namespace)
-
-    def refuse(change: str, moment: str) -> None:
-        if (change, moment) == ("alter_table", "before"):
-            raise error
-
-    server.fault = refuse
+    server.fault = raising(error)
     with pytest.raises(type(error)):
         commit(namespace, version, str(staged))
     server.fault = None
@@ -249,12 +249,10 @@ def test_a_commit_that_the_catalog_refuses_is_not_adopted(
 
 
 def test_a_commit_waits_for_a_client_that_quarantines_manifests(
-    namespace: MemoryNamespace, server: MemoryServer
+    namespace: MemoryNamespace, server: MemoryServer, commit_staged: Act
 ) -> None:
-    create_with(namespace, "adopt")
-    version, staged = stage(namespace)
     meanwhile(server, "before", lambda: quarantine(namespace.tables.load_by_id(TABLE)))
-    commit(namespace, version, str(staged))
+    commit_staged(namespace)
     assert rows(namespace) == [0, 1, 2, 100]
     assert state(server).version == 2
 
@@ -276,17 +274,14 @@ def test_a_commit_waits_until_a_new_hold_has_ended(
 
 
 def test_a_commit_to_a_table_that_is_released_meanwhile_is_one_of_its_storage(
-    namespace: MemoryNamespace, server: MemoryServer
+    namespace: MemoryNamespace, server: MemoryServer, commit_staged: Act
 ) -> None:
-    create_with(namespace, "adopt")
-    version, staged = stage(namespace)
-
     def release() -> None:
         record = server.tables[KEY]
         server.tables[KEY] = replace(as_unmanaged(record), revision="released")
 
     meanwhile(server, "before", release)
-    commit(namespace, version, str(staged))
+    commit_staged(namespace)
     assert rows(namespace) == [0, 1, 2, 100]
 
 
@@ -313,28 +308,6 @@ def test_many_writers_on_both_ways_lose_no_row(
 # -- adopt: commits that are refused ---------------------------------------------------------------
 
 
-def refuse_after(server: MemoryServer, act: Callable[[], object]) -> None:
-    """Have the next change of an entry refused, after something has happened."""
-
-    def refuse() -> None:
-        act()
-        raise errors.PermissionDeniedError("no")
-
-    meanwhile(server, "before", refuse)
-
-
-def test_a_refused_commit_that_another_client_has_adopted_is_acknowledged(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
-    create_with(namespace, "adopt")
-    version, staged = stage(namespace)
-    refuse_after(server, lambda: rows(another(namespace)))
-    made = commit(namespace, version, str(staged)).version
-    assert made is not None
-    assert (made.version, state(server).version) == (version, version)
-    assert rows(namespace) == [0, 1, 2, 100]
-
-
 def test_a_refused_commit_that_is_adopted_while_it_is_withdrawn_keeps_its_version(
     namespace: MemoryNamespace, server: MemoryServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -348,7 +321,7 @@ def test_a_refused_commit_that_is_adopted_while_it_is_withdrawn_keeps_its_versio
         withdraw(self, name)
 
     monkeypatch.setattr(ManagedDirectory, "withdraw", withdraw_late)
-    refuse_after(server, lambda: None)
+    meanwhile(server, "before", raising(errors.PermissionDeniedError("no")))
     with pytest.raises(errors.PermissionDeniedError):
         commit(namespace, version, str(staged))
     assert rows(namespace) == [0, 1, 2, 100]
@@ -361,10 +334,12 @@ def test_a_refused_commit_that_cannot_be_withdrawn_has_an_unknown_outcome(
     create_with(namespace, "adopt")
     version, staged = stage(namespace)
 
-    def lose_storage(*_: Any) -> None:
-        raise errors.ServiceUnavailableError("no answer")
+    def refuse_and_lose_storage() -> None:
+        lost = raising(errors.ServiceUnavailableError("no answer"))
+        monkeypatch.setattr(TableFiles, "remove", lost)
+        raise errors.PermissionDeniedError("no")
 
-    refuse_after(server, lambda: monkeypatch.setattr(TableFiles, "remove", lose_storage))
+    meanwhile(server, "before", refuse_and_lose_storage)
     with pytest.raises(OutcomeUnknownError, match="may be adopted later"):
         commit(namespace, version, str(staged))
     monkeypatch.undo()

@@ -17,7 +17,7 @@ from lance_bridge.records import FOREIGN_COMMITS
 from lance_bridge.storage.manifests import Scheme, name_of
 from lance_bridge.storage.table_files import TableFiles
 
-from .building import DATASET, TABLE, create, stream
+from .building import DATASET, TABLE, create, raising, stream
 from .managing import (
     MANAGED,
     able,  # noqa: F401 - a fixture
@@ -37,7 +37,11 @@ from .managing import (
 from .memory_catalog import MemoryNamespace, MemoryServer
 from .staging import stage
 
-pytestmark = pytest.mark.usefixtures("able")
+pytestmark = [
+    pytest.mark.quick,
+    pytest.mark.usefixtures("able"),
+    pytest.mark.spec("managed.md#commits-that-bypass-the-catalog"),
+]
 
 NOTHING = OutOfBand((), ())
 
@@ -63,6 +67,7 @@ def commit_append(ns: MemoryNamespace, **more: Any) -> None:
 # -- the property ----------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("docs/how-to/govern-commits.md#which-clients-commit-through-the-catalog")
 @pytest.mark.parametrize("value", ["hide", "ADOPT", "refuse"])
 def test_a_table_shows_what_it_does_with_foreign_commits(
     namespace: MemoryNamespace, value: str
@@ -72,6 +77,7 @@ def test_a_table_shows_what_it_does_with_foreign_commits(
     assert found == {FOREIGN_COMMITS: value.lower()}
 
 
+@pytest.mark.spec("common.md#createnamespace")
 def test_an_unknown_value_is_invalid_input(namespace: MemoryNamespace) -> None:
     unknown = {**MANAGED, FOREIGN_COMMITS: "ignore"}
     with pytest.raises(errors.InvalidInputError, match="one of hide, adopt, refuse, not 'ignore'"):
@@ -141,6 +147,11 @@ PAST: dict[str, Callable[[MemoryNamespace], object]] = {
 }
 
 
+@pytest.mark.spec(
+    "clients.md#pylance",
+    "clients.md#which-writers-commit-through-the-catalog",
+    "operations.md#list_out_of_band_versions",
+)
 @pytest.mark.parametrize("writer", PAST)
 def test_pylance_s_writers_past_the_catalog_are_named(
     namespace: MemoryNamespace, writer: str
@@ -154,6 +165,7 @@ def test_pylance_s_writers_past_the_catalog_are_named(
     assert namespace.list_out_of_band_versions(TABLE).writers == found.writers
 
 
+@pytest.mark.spec("clients.md#pylance", "clients.md#which-writers-commit-through-the-catalog")
 def test_a_commit_of_fragments_with_the_flag_goes_through_the_catalog(
     namespace: MemoryNamespace,
 ) -> None:
@@ -163,6 +175,7 @@ def test_a_commit_of_fragments_with_the_flag_goes_through_the_catalog(
     assert namespace.list_out_of_band_versions(TABLE) == NOTHING
 
 
+@pytest.mark.spec("managed.md#out-of-band-versions")
 def test_a_dataset_that_was_open_before_an_overwrite_past_the_catalog_is_opened_again(
     namespace: MemoryNamespace, server: MemoryServer
 ) -> None:
@@ -176,17 +189,6 @@ def test_a_dataset_that_was_open_before_an_overwrite_past_the_catalog_is_opened_
 
 
 # -- adopt -----------------------------------------------------------------------------------------
-
-
-def test_a_foreign_version_is_adopted_by_the_next_read(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
-    create_with(namespace, "adopt")
-    append_past_the_catalog(server, 8)
-    append_past_the_catalog(server, 9)
-    assert rows(namespace) == [0, 1, 2, 8, 9]
-    assert state(server).version == 3
-    assert namespace.list_out_of_band_versions(TABLE) == NOTHING
 
 
 READS: dict[str, Callable[[MemoryNamespace], object]] = {
@@ -331,11 +333,8 @@ def test_a_reader_that_may_not_write_reads_what_is_committed(
 ) -> None:
     create_with(namespace, "adopt")
     append_past_the_catalog(server, 8)
-
-    def refuse(*_: Any) -> None:
-        raise errors.PermissionDeniedError("read only")
-
-    monkeypatch.setattr(TableFiles, "put_own", refuse)
+    read_only = raising(errors.PermissionDeniedError("read only"))
+    monkeypatch.setattr(TableFiles, "put_own", read_only)
     assert rows(namespace) == [0, 1, 2]
     monkeypatch.undo()
     assert rows(namespace) == [0, 1, 2, 8]
@@ -389,7 +388,7 @@ def test_pylance_s_own_commit_is_refused_and_lance_prints_the_reason(
     append_past_the_catalog(server, 8)
     with pytest.raises(OSError, match="is unknown"):
         append(namespace, 9)
-    assert "takes no commit" in capfd.readouterr().err
+    assert "accepts no commit" in capfd.readouterr().err
     assert state(server).version == 1
 
 
@@ -408,7 +407,6 @@ def test_a_version_that_lost_to_a_commit_stops_the_next_one(
     namespace: MemoryNamespace, server: MemoryServer
 ) -> None:
     create_with(namespace, "refuse")
-
     meanwhile(server, "after", lambda: append_past_the_catalog(server, 666))
     insert(namespace)
     with pytest.raises(errors.InvalidTableStateError, match=r": 2\. Use"):

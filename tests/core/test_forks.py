@@ -12,10 +12,12 @@ from lance_bridge.catalog import Path, TableRecord
 from lance_bridge.credentials import CredentialCache
 from lance_bridge.forks import restart_in_children
 
-from .building import TABLE
+from .building import TABLE, raising
 from .forking import returns_in_child
 from .memory_catalog import MemoryCatalog, MemoryNamespace, MemoryServer
 from .vending import BEFORE, described, put
+
+pytestmark = [pytest.mark.quick, pytest.mark.spec("common.md#concurrency-and-crash-safety")]
 
 WAIT = 20
 
@@ -72,11 +74,8 @@ def test_a_child_has_the_credentials_that_its_parent_cached(
 ) -> None:
     options = described(vending)
 
-    def fail() -> None:
-        raise AssertionError("The child has called the vendor")
-
     def ask_in_child() -> None:
-        BEFORE[log] = fail
+        BEFORE[log] = raising(AssertionError("The child has called the vendor"))
         assert described(vending) == options
 
     assert returns_in_child(ask_in_child)

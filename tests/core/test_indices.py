@@ -16,7 +16,6 @@ from .building import DATASET, TABLE, create
 from .evolving import (
     ROWS,
     build_index,
-    create_table,
     dataset,
     last_transaction,
     list_indices,
@@ -24,11 +23,7 @@ from .evolving import (
 )
 from .memory_catalog import MemoryNamespace
 
-
-@pytest.fixture
-def ns(namespace: MemoryNamespace) -> MemoryNamespace:
-    create_table(namespace)
-    return namespace
+pytestmark = pytest.mark.quick
 
 
 def names(ns: MemoryNamespace, **more: Any) -> list[str]:
@@ -56,6 +51,7 @@ def test_a_nested_column_can_be_indexed(ns: MemoryNamespace) -> None:
     assert (index.index_name, index.columns) == ("nested", ["st.`a.b`"])
 
 
+@pytest.mark.spec("operations.md#createtableindex", "operations.md#createtablescalarindex")
 @pytest.mark.parametrize("more", [{}, {"name": "id_idx"}])
 def test_a_name_is_taken_once(ns: MemoryNamespace, more: dict[str, str]) -> None:
     build_index(ns, "id", "BTREE")
@@ -64,6 +60,7 @@ def test_a_name_is_taken_once(ns: MemoryNamespace, more: dict[str, str]) -> None
     assert dataset(ns).version == 2
 
 
+@pytest.mark.spec("server.md#sorting-and-replacing-indices")
 def test_an_index_of_the_same_column_is_replaced_where_that_is_asked_for(
     ns: MemoryNamespace,
 ) -> None:
@@ -80,6 +77,7 @@ def test_an_index_of_the_same_column_is_replaced_where_that_is_asked_for(
     assert [each.index_type for each in list_indices(ns).indexes] == ["BITMAP"]
 
 
+@pytest.mark.spec("operations.md#createtableindex")
 @pytest.mark.parametrize("name", ["", "a\0b", "\ud800", "__lance_frag_reuse", "__lance_mem_wal"])
 def test_a_name_that_an_index_cannot_have_changes_nothing(ns: MemoryNamespace, name: str) -> None:
     with pytest.raises(errors.InvalidInputError, match="name"):
@@ -87,6 +85,7 @@ def test_a_name_that_an_index_cannot_have_changes_nothing(ns: MemoryNamespace, n
     assert dataset(ns).version == 1
 
 
+@pytest.mark.spec("operations.md#createtableindex", "operations.md#createtablescalarindex")
 def test_a_missing_column_is_not_found(ns: MemoryNamespace) -> None:
     with pytest.raises(errors.TableColumnNotFoundError, match="nope"):
         build_index(ns, "nope", "BTREE")
@@ -94,6 +93,7 @@ def test_a_missing_column_is_not_found(ns: MemoryNamespace) -> None:
         build_index(ns, "ID", "BTREE")
 
 
+@pytest.mark.spec("operations.md#createtablescalarindex")
 def test_scalar_indices_have_a_request_of_their_own(ns: MemoryNamespace) -> None:
     def request(column: str, kind: str) -> api.CreateTableIndexRequest:
         return api.CreateTableIndexRequest(id=TABLE, column=column, index_type=kind)
@@ -105,6 +105,7 @@ def test_scalar_indices_have_a_request_of_their_own(ns: MemoryNamespace) -> None
     assert names(ns) == ["text_idx"]
 
 
+@pytest.mark.spec("operations.md#createtableindex", "operations.md#createtablescalarindex")
 def test_a_commit_in_between_is_a_concurrent_modification(
     ns: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,6 +133,7 @@ def test_the_list_is_that_of_the_directory_namespace(ns: MemoryNamespace, tmp_pa
             answer["index_type"] = answer["index_type"].upper().replace("INVERTED", "FTS")
             answer["index_details"] = json.loads(answer["index_details"])
         assert left == right
+    assert [describe(ns, name).index_type for name in names(ns)] == ["BTREE", "FTS", "IVF_FLAT"]
 
 
 def test_indices_come_in_pages_by_name(ns: MemoryNamespace) -> None:
@@ -188,6 +190,7 @@ def test_statistics_agree_with_lance_s_own(ns: MemoryNamespace) -> None:
 # -- drop ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("operations.md#describetableindexstats", "operations.md#droptableindex")
 @pytest.mark.parametrize("call", [describe, drop_index])
 def test_a_missing_index_is_not_found(ns: MemoryNamespace, call: Any) -> None:
     for name in ("nope", "", "__lance_frag_reuse"):

@@ -22,7 +22,7 @@ from lance_bridge.dataset.rows import Rows
 
 from .building import TABLE
 from .memory_catalog import MemoryNamespace, MemoryServer
-from .writing import dataset, ipc, make, rows, unchanged
+from .writing import create, dataset, insert, ipc, make, merge, overwrite, rows, unchanged
 
 ROWS = pa.table({"id": list(range(10)), "word": [f"w{i}" for i in range(10)]})
 STREAM = ipc(ROWS, chunk=2)
@@ -110,25 +110,13 @@ BATCHES: dict[str, Callable[[], Any]] = {
 }
 
 
-def create(namespace: MemoryNamespace, data: Any) -> None:
-    namespace.create_table(api.CreateTableRequest(id=TABLE), data)
-
-
-def insert(namespace: MemoryNamespace, data: Any) -> None:
-    namespace.insert_into_table(api.InsertIntoTableRequest(id=TABLE), data)
-
-
-def merge(namespace: MemoryNamespace, data: Any) -> None:
-    request = api.MergeInsertIntoTableRequest(id=TABLE, on=["id"], when_not_matched_insert_all=True)
-    namespace.merge_insert_into_table(request, data)
-
-
-WRITES = [insert, merge]
+WRITES = [insert, merge, overwrite]
 
 # -- forms -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("write", [create, *WRITES])
+@pytest.mark.quick
+@pytest.mark.parametrize("write", [create, insert, merge])
 @pytest.mark.parametrize("form", STREAMS)
 def test_a_stream_is_taken_in_every_form_of_bytes(
     namespace: MemoryNamespace, server: MemoryServer, tmp_path: Path, form: str, write: Any
@@ -139,7 +127,8 @@ def test_a_stream_is_taken_in_every_form_of_bytes(
     assert rows(server) == ROWS.to_pylist()
 
 
-@pytest.mark.parametrize("write", [create, *WRITES])
+@pytest.mark.quick
+@pytest.mark.parametrize("write", [create, insert, merge])
 @pytest.mark.parametrize("form", BATCHES)
 def test_batches_are_taken_in_every_form(
     namespace: MemoryNamespace, server: MemoryServer, form: str, write: Any
@@ -150,6 +139,7 @@ def test_batches_are_taken_in_every_form(
     assert rows(server) == ROWS.to_pylist()
 
 
+@pytest.mark.quick
 def test_a_file_is_read_from_where_it_stands_and_stays_open(
     namespace: MemoryNamespace, server: MemoryServer
 ) -> None:
@@ -164,6 +154,7 @@ def test_a_file_is_read_from_where_it_stands_and_stays_open(
     assert dataset(server).count_rows() == 20
 
 
+@pytest.mark.quick
 def test_buffers_are_not_copied() -> None:
     table = pa.table({"a": pa.array(range(100_000), pa.int64())})
     data = ipc(table)
@@ -173,6 +164,8 @@ def test_buffers_are_not_copied() -> None:
     assert start < address < start + len(data)
 
 
+@pytest.mark.spec("operations.md#insertintotable")
+@pytest.mark.quick
 @pytest.mark.parametrize(
     "data",
     [
@@ -211,6 +204,8 @@ BROKEN = {
 }
 
 
+@pytest.mark.spec("operations.md#insertintotable")
+@pytest.mark.quick
 @pytest.mark.parametrize("write", WRITES)
 @pytest.mark.parametrize("form", ["bytes", "file", "few bytes at once"])
 def test_a_broken_stream_is_refused_before_anything_is_visible(
@@ -222,6 +217,7 @@ def test_a_broken_stream_is_refused_before_anything_is_visible(
             write(namespace, STREAMS[form](data, tmp_path / "stream"))
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("form", [*IN_MEMORY, *FILES])
 def test_create_leaves_no_entry_for_a_broken_stream_that_can_be_read_twice(
     namespace: MemoryNamespace, server: MemoryServer, tmp_path: Path, form: str
@@ -232,6 +228,8 @@ def test_create_leaves_no_entry_for_a_broken_stream_that_can_be_read_twice(
         assert not server.effects
 
 
+@pytest.mark.spec("common.md#createtable")
+@pytest.mark.quick
 @pytest.mark.parametrize("form", ONCE)
 @pytest.mark.parametrize("fault", BROKEN)
 def test_create_leaves_a_declared_table_for_a_broken_stream_that_is_read_once(
@@ -245,17 +243,8 @@ def test_create_leaves_a_declared_table_for_a_broken_stream_that_is_read_once(
     assert rows(server) == ROWS.to_pylist()
 
 
-@pytest.mark.parametrize("form", ["bytes", "few bytes at once"])
-def test_overwriting_with_a_broken_stream_keeps_the_table(
-    namespace: MemoryNamespace, server: MemoryServer, tmp_path: Path, form: str
-) -> None:
-    make(namespace, ROWS)
-    for fault in BROKEN.values():
-        with unchanged(server, errors.InvalidInputError):
-            request = api.CreateTableRequest(id=TABLE, mode="Overwrite")
-            namespace.create_table(request, STREAMS[form](fault, tmp_path / "stream"))
-
-
+@pytest.mark.spec("operations.md#insertintotable", "operations.md#mergeinsertintotable")
+@pytest.mark.quick
 @pytest.mark.parametrize("write", WRITES)
 @pytest.mark.parametrize(
     "second",
@@ -275,6 +264,7 @@ def test_batches_are_checked_as_streams_are(
             write(namespace, data)
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("write", [create, *WRITES])
 @pytest.mark.parametrize("error", [OSError("line is dead"), KeyError("a"), KeyboardInterrupt()])
 def test_what_the_caller_s_own_source_raises_is_raised_as_it_is(
@@ -294,18 +284,7 @@ def test_what_the_caller_s_own_source_raises_is_raised_as_it_is(
         assert (dataset(server).version, rows(server)) == (1, ROWS.to_pylist())
 
 
-def test_what_the_caller_s_source_raises_while_a_table_is_overwritten_is_raised_as_it_is(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
-    make(namespace, ROWS)
-    error = OSError("line is dead")
-    request = api.CreateTableRequest(id=TABLE, mode="Overwrite")
-    with pytest.raises(OSError, match="line is dead") as caught:
-        namespace.create_table(request, Grudging(STREAM[:-8], error))
-    assert caught.value is error
-    assert (dataset(server).version, rows(server)) == (1, ROWS.to_pylist())
-
-
+@pytest.mark.quick
 def test_a_source_that_fails_leaves_no_files_behind(
     namespace: MemoryNamespace, server: MemoryServer
 ) -> None:
@@ -317,6 +296,8 @@ def test_a_source_that_fails_leaves_no_files_behind(
     assert set(os.listdir(data)) == before
 
 
+@pytest.mark.spec("operations.md#mergeinsertintotable")
+@pytest.mark.quick
 def test_a_merge_that_needs_no_rows_still_reads_them_to_their_end(
     namespace: MemoryNamespace, server: MemoryServer
 ) -> None:

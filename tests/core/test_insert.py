@@ -19,6 +19,8 @@ from .building import TABLE
 from .memory_catalog import MemoryNamespace, MemoryServer
 from .writing import dataset, directory, ipc, make, place, rows, unchanged
 
+pytestmark = [pytest.mark.quick, pytest.mark.spec("operations.md#insertintotable")]
+
 KEPT = pa.schema([pa.field("id", pa.int64(), nullable=False), ("word", pa.string())])
 OLD = pa.table({"id": [1, 2], "word": ["a", None]}, schema=KEPT)
 NEW = pa.table({"id": [3], "word": ["c"]}, schema=KEPT)
@@ -78,6 +80,7 @@ def test_columns_come_in_any_order_and_may_be_left_out_where_null_is_allowed(
     assert dataset(server).schema == KEPT
 
 
+@pytest.mark.spec("operations.md#mergeinsertintotable")
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
 @pytest.mark.parametrize(
     ("given", "named"),
@@ -200,15 +203,6 @@ def racing(namespace: MemoryNamespace, first: pa.Table, other: pa.Table) -> Any:
     """Yield batches; another client inserts before they end."""
     yield from first.to_batches()
     insert(namespace, other)
-
-
-def test_an_append_is_rebased_on_what_others_committed_meanwhile(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
-    make(namespace, OLD)
-    answer = insert(namespace, racing(namespace, NEW, NEW))
-    assert answer.version == 3
-    assert dataset(server).count_rows() == 4
 
 
 @pytest.mark.parametrize("version_read", [1, 2])

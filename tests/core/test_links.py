@@ -17,6 +17,8 @@ from lance_bridge.catalog import Path as Names
 from .building import DATASET, TABLE, count_rows, create
 from .memory_catalog import MemoryCatalog, MemoryNamespace, MemoryServer
 
+pytestmark = pytest.mark.quick
+
 LINK = [*DATASET[:-1], "links", "orders"]
 
 
@@ -34,10 +36,7 @@ def linked(namespace: MemoryNamespace, server: MemoryServer) -> MemoryNamespace:
     return namespace
 
 
-def test_a_link_is_read_like_the_table(linked: MemoryNamespace) -> None:
-    assert count_rows(linked, LINK) == 3
-
-
+@pytest.mark.spec("glue.md#droptable")
 def test_dropping_a_link_never_deletes_the_tables_data(
     linked: MemoryNamespace, server: MemoryServer
 ) -> None:
@@ -47,6 +46,7 @@ def test_dropping_a_link_never_deletes_the_tables_data(
     assert count_rows(linked, TABLE) == 3
 
 
+@pytest.mark.spec("common.md#dropnamespace")
 def test_cascade_over_a_link_changes_nothing(linked: MemoryNamespace, server: MemoryServer) -> None:
     before = dict(server.tables)
     request = api.DropNamespaceRequest(id=LINK[:-1], behavior="Cascade")
@@ -123,6 +123,7 @@ def test_no_data_is_deleted_through_a_link_to_a_namespace(
     assert count_rows(linked_namespace, TABLE) == 3
 
 
+@pytest.mark.spec("glue.md#dropnamespace")
 def test_cascade_over_a_linked_namespace_changes_nothing(
     linked_namespace: MemoryNamespace, server: MemoryServer
 ) -> None:
@@ -167,6 +168,11 @@ def test_a_namespace_that_the_caller_may_not_read_is_refused_by_name(
         forbidden.list_tables(api.ListTablesRequest(id=[*DATASET[:-1], "closed"]))
 
 
+@pytest.mark.spec(
+    "common.md#droptable",
+    "common.md#errors-of-every-operation",
+    "hive.md#errors-of-every-operation",
+)
 def test_nothing_is_deleted_where_a_namespace_could_hold_an_entry_that_shares_the_place(
     forbidden: MemoryNamespace, server: MemoryServer
 ) -> None:

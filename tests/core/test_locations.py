@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from urllib.parse import quote, unquote
 
@@ -11,6 +12,8 @@ from hypothesis import strategies as st
 from lance_namespace.errors import InvalidInputError
 
 from lance_bridge import locations
+
+pytestmark = pytest.mark.quick
 
 CHARACTERS = st.characters(blacklist_categories=("Cs", "Cc"), blacklist_characters="/?#%")
 SEGMENTS = st.text(CHARACTERS, min_size=1, max_size=6).filter(
@@ -125,6 +128,7 @@ def test_a_place_overlaps_with_what_is_joined_to_it(names: list[str], more: list
         assert locations.key(place) != locations.key(inside)
 
 
+@pytest.mark.spec("common.md#shared-locations")
 @pytest.mark.parametrize(
     ("location", "keys"),
     [
@@ -242,6 +246,7 @@ BAD = [
 ]
 
 
+@pytest.mark.spec("common.md#declaretable", "common.md#locations", "common.md#registertable")
 def test_a_bad_location_is_invalid_and_the_message_says_why() -> None:
     for location, problem in BAD:
         with pytest.raises(InvalidInputError, match=problem) as caught:
@@ -249,6 +254,7 @@ def test_a_bad_location_is_invalid_and_the_message_says_why() -> None:
         assert len(str(caught.value)) < 400
 
 
+@pytest.mark.spec("common.md#declaretable", "common.md#locations")
 @pytest.mark.parametrize(
     "location", ["s3://me:hunter2@b/a", "s3a://me:hunter2@b", "x://:hunter2@b"]
 )
@@ -328,6 +334,7 @@ MOUNTS = [
 ]
 
 
+@pytest.mark.spec("common.md#shared-locations")
 @pytest.mark.parametrize(
     "spellings", [S3_SPELLINGS, AZURE_SPELLINGS, GOOGLE_SPELLINGS, HADOOP_SPELLINGS]
 )
@@ -335,6 +342,7 @@ def test_every_spelling_of_a_store_has_one_key(spellings: list[str]) -> None:
     assert {locations.key(each) for each in spellings} == {locations.key(spellings[0])}
 
 
+@pytest.mark.spec("common.md#shared-locations")
 @pytest.mark.parametrize("spelling", ANY_BUCKET)
 def test_an_access_point_may_be_for_any_bucket(spelling: str) -> None:
     key = locations.key(spelling)
@@ -345,6 +353,7 @@ def test_an_access_point_may_be_for_any_bucket(spelling: str) -> None:
         assert not locations.overlap(key, locations.key(place))
 
 
+@pytest.mark.spec("common.md#shared-locations")
 @pytest.mark.parametrize("spelling", MOUNTS)
 def test_a_mount_may_be_of_any_storage(spelling: str) -> None:
     key = locations.key(spelling)
@@ -356,3 +365,26 @@ def test_a_mount_may_be_of_any_storage(spelling: str) -> None:
 
 def test_a_local_directory_named_with_an_asterisk_is_one_of_its_own() -> None:
     assert not locations.overlap(locations.key("/*/t.lance"), locations.key("/a/t.lance"))
+
+
+# -- stores that only Lance opens ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scheme", ["oss", "cos", "tos", "hf", "OSS"])
+def test_a_location_may_be_on_any_store_that_lance_opens(scheme: str) -> None:
+    location = f"{scheme}://bucket/a/t.lance"
+    assert locations.check(location) == f"{scheme.lower()}://bucket/a/t.lance"
+    assert not locations.is_supported(location)
+
+
+@pytest.mark.parametrize("scheme", ["memory", "shared-memory", "file-object-store", "s3+ddb"])
+def test_a_store_that_other_processes_do_not_see_holds_no_table(scheme: str) -> None:
+    with pytest.raises(InvalidInputError, match=f"'{re.escape(scheme)}'"):
+        locations.check(f"{scheme}://bucket/a/t.lance")
+
+
+def test_the_schemes_are_those_that_lance_names() -> None:
+    found = locations.lance_schemes()
+    assert found > {"s3", "gs", "az", "abfss", "oss"}
+    for scheme in found:
+        assert re.fullmatch(r"[a-z0-9]+", scheme)

@@ -8,16 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import lance
-import lance_namespace as api
 import pyarrow as pa
 import pytest
 from lance_namespace import errors
 
 from lance_bridge.catalog import NamespaceRecord, TableRecord
 from lance_bridge.errors import OutcomeUnknownError
+from lance_bridge.testing.calls import Calls
 
-from .building import DATASET, TABLE, count_rows, create
+from .building import DATASET, TABLE, create, start_server, stream
 from .memory_catalog import CAPABILITIES, SERVERS, MemoryNamespace, MemoryServer, Moment
+
+pytestmark = pytest.mark.quick
 
 ALL_ABLE = replace(CAPABILITIES, no_rename="", no_alter="")
 
@@ -36,73 +38,52 @@ class LostReplies:
             raise OutcomeUnknownError(f"reply of {change} lost")
 
 
-def new_namespace(ns: MemoryNamespace) -> None:
-    ns.create_namespace(api.CreateNamespaceRequest(id=["us"], properties={"k": "v"}))
+NEW = [*DATASET, "new"]
+KEPT = {"properties": {"k": "v"}}
+Operation = Callable[[Calls], object]
 
 
-def overwritten_namespace(ns: MemoryNamespace) -> None:
-    request = api.CreateNamespaceRequest(id=["empty"], mode="Overwrite", properties={"k": "v"})
-    ns.create_namespace(request)
+def overwritten_namespace(calls: Calls) -> None:
+    calls.create_namespace(["empty"], mode="Overwrite", **KEPT)
 
 
-def dropped_namespace(ns: MemoryNamespace) -> None:
-    ns.drop_namespace(api.DropNamespaceRequest(id=["empty"]))
+def dropped(calls: Calls) -> None:
+    calls.drop_table(TABLE)
 
 
-def declared(ns: MemoryNamespace) -> None:
-    ns.declare_table(api.DeclareTableRequest(id=[*DATASET, "new"], properties={"k": "v"}))
-
-
-def created(ns: MemoryNamespace) -> None:
-    create(ns, [*DATASET, "new"], properties={"k": "v"})
-
-
-def registered(ns: MemoryNamespace) -> None:
-    place = f"{ns.connection.config.root}/elsewhere"
-    ns.register_table(api.RegisterTableRequest(id=[*DATASET, "new"], location=place))
-
-
-def registered_again(ns: MemoryNamespace) -> None:
-    place = f"{ns.connection.config.root}/elsewhere"
-    ns.register_table(api.RegisterTableRequest(id=TABLE, location=place, mode="Overwrite"))
-
-
-def renamed(ns: MemoryNamespace) -> None:
-    ns.rename_table(api.RenameTableRequest(id=TABLE, new_table_name="Renamed"))
-
-
-def deregistered(ns: MemoryNamespace) -> None:
-    ns.deregister_table(api.DeregisterTableRequest(id=TABLE))
-
-
-def dropped(ns: MemoryNamespace) -> None:
-    ns.drop_table(api.DropTableRequest(id=TABLE))
-
-
-Operation = Callable[[MemoryNamespace], None]
 CHANGES: dict[str, tuple[Operation, str]] = {
-    "create namespace": (new_namespace, "create_namespace"),
+    "create namespace": (lambda calls: calls.create_namespace(["us"], **KEPT), "create_namespace"),
     "overwrite namespace": (overwritten_namespace, "alter_namespace"),
-    "drop namespace": (dropped_namespace, "drop_namespace"),
-    "declare": (declared, "create_table"),
-    "create": (created, "create_table"),
-    "register": (registered, "create_table"),
-    "register again": (registered_again, "alter_table"),
-    "rename": (renamed, "rename_table"),
-    "deregister": (deregistered, "drop_table"),
+    "drop namespace": (lambda calls: calls.drop_namespace(["empty"]), "drop_namespace"),
+    "declare": (lambda calls: calls.declare_table(NEW, **KEPT), "create_table"),
+    "create": (lambda calls: calls.create_table(NEW, stream(), **KEPT), "create_table"),
+    "register": (lambda calls: calls.register_table(NEW, elsewhere(calls)), "create_table"),
+    "register again": (
+        lambda calls: calls.register_table(TABLE, elsewhere(calls), mode="Overwrite"),
+        "alter_table",
+    ),
+    "rename": (lambda calls: calls.rename_table(TABLE, "Renamed"), "rename_table"),
+    "deregister": (lambda calls: calls.deregister_table(TABLE), "drop_table"),
     "drop": (dropped, "drop_table"),
 }
+
+
+def elsewhere(calls: Calls) -> str:
+    assert isinstance(calls.client, MemoryNamespace)
+    return f"{calls.client.connection.config.root}/elsewhere"
+
+
 each_change = pytest.mark.parametrize("case", CHANGES)
 
 
 @pytest.fixture
-def prepared(namespace: MemoryNamespace, server: MemoryServer) -> MemoryNamespace:
+def prepared(namespace: MemoryNamespace, server: MemoryServer) -> Calls:
     """A namespace with a table and an empty namespace, in a catalog that can do everything."""
     server.capabilities = ALL_ABLE
     server.namespaces[("empty",)] = NamespaceRecord(("empty",), {"old": "yes"})
     create(namespace, TABLE)
     server.effects.clear()
-    return namespace
+    return Calls(namespace)
 
 
 def state(server: MemoryServer, root: str) -> dict[str, object]:
@@ -123,7 +104,7 @@ def state(server: MemoryServer, root: str) -> dict[str, object]:
 @each_change
 @pytest.mark.parametrize(("moment", "times"), [("before", 1), ("before", 2), ("after", 1)])
 def test_a_lost_reply_neither_doubles_nor_loses_a_change(  # noqa: PLR0917  # all are fixtures
-    prepared: MemoryNamespace,
+    prepared: Calls,
     server: MemoryServer,
     tmp_path: Path,
     case: str,
@@ -143,15 +124,13 @@ def expected_state(case: str, tmp_path: Path) -> dict[str, object]:
     """What the same operation leaves where nothing gets lost."""
     operation, _ = CHANGES[case]
     name = f"faultless {tmp_path}"
-    server = SERVERS[name] = MemoryServer(capabilities=ALL_ABLE)
+    server = start_server(name, ALL_ABLE)
     try:
-        for path in (("eu",), ("eu", "shop"), ("eu", "shop", "sales")):
-            server.namespaces[path] = NamespaceRecord(path)
         server.namespaces[("empty",)] = NamespaceRecord(("empty",), {"old": "yes"})
         twin = tmp_path / "twin"
         namespace = MemoryNamespace(uri=name, root=str(twin))
         create(namespace, TABLE)
-        operation(namespace)
+        operation(Calls(namespace))
         found = state(server, str(twin))
     finally:
         del SERVERS[name]
@@ -172,7 +151,7 @@ def with_root(found: Any, old: str, new: str) -> Any:
 
 @each_change
 def test_a_change_that_never_gets_through_is_reported_and_has_no_effect(
-    prepared: MemoryNamespace, server: MemoryServer, tmp_path: Path, case: str
+    prepared: Calls, server: MemoryServer, tmp_path: Path, case: str
 ) -> None:
     operation, change = CHANGES[case]
     before = state(server, str(tmp_path / "lake"))
@@ -186,7 +165,7 @@ def test_a_change_that_never_gets_through_is_reported_and_has_no_effect(
 
 @each_change
 def test_a_change_that_is_refused_is_not_repeated(
-    prepared: MemoryNamespace, server: MemoryServer, case: str
+    prepared: Calls, server: MemoryServer, case: str
 ) -> None:
     operation, change = CHANGES[case]
     asked = []
@@ -218,7 +197,7 @@ def lose_and_let(server: MemoryServer, change: str, act: Callable[[], None]) -> 
 
 @pytest.mark.parametrize("case", ["declare", "create", "register"])
 def test_a_table_that_another_made_meanwhile_is_theirs(
-    prepared: MemoryNamespace, server: MemoryServer, tmp_path: Path, case: str
+    prepared: Calls, server: MemoryServer, tmp_path: Path, case: str
 ) -> None:
     operation, change = CHANGES[case]
     path = (*DATASET, "new")
@@ -234,17 +213,17 @@ def test_a_table_that_another_made_meanwhile_is_theirs(
 
 
 def test_a_namespace_that_another_made_meanwhile_is_theirs(
-    prepared: MemoryNamespace, server: MemoryServer
+    prepared: Calls, server: MemoryServer
 ) -> None:
     theirs = NamespaceRecord(("us",), {"lance_bridge.id": "theirs"})
     lose_and_let(server, "create_namespace", lambda: server.namespaces.update({("us",): theirs}))
     with pytest.raises(errors.NamespaceAlreadyExistsError):
-        new_namespace(prepared)
+        CHANGES["create namespace"][0](prepared)
     assert server.namespaces[("us",)] == theirs
 
 
 def test_properties_that_equal_the_wanted_ones_are_not_taken_for_our_own_change(
-    prepared: MemoryNamespace, server: MemoryServer
+    prepared: Calls, server: MemoryServer
 ) -> None:
     made_before = NamespaceRecord(("empty",), {"k": "v", "lance_bridge.id": "earlier"})
     server.namespaces[("empty",)] = made_before
@@ -256,7 +235,7 @@ def test_properties_that_equal_the_wanted_ones_are_not_taken_for_our_own_change(
 
 @pytest.mark.parametrize("case", ["deregister", "drop"])
 def test_a_table_that_another_dropped_and_made_again_stays(
-    prepared: MemoryNamespace, server: MemoryServer, tmp_path: Path, case: str
+    prepared: Calls, server: MemoryServer, tmp_path: Path, case: str
 ) -> None:
     operation, change = CHANGES[case]
     theirs = str(tmp_path / "theirs")
@@ -273,14 +252,15 @@ def test_a_table_that_another_dropped_and_made_again_stays(
     assert not server.effects
 
 
-def cascaded(ns: MemoryNamespace) -> None:
-    ns.drop_namespace(api.DropNamespaceRequest(id=DATASET, behavior="Cascade"))
+def cascaded(calls: Calls) -> None:
+    calls.drop_namespace(DATASET, behavior="Cascade")
 
 
+@pytest.mark.spec("common.md#lost-replies")
 @pytest.mark.parametrize("operation", [dropped, cascaded])
 @pytest.mark.parametrize("call", [1, 2])
 def test_a_table_that_another_renamed_keeps_its_files(
-    prepared: MemoryNamespace, server: MemoryServer, operation: Operation, call: int
+    prepared: Calls, server: MemoryServer, operation: Operation, call: int
 ) -> None:
     renamed_path = (*DATASET, "Renamed")
     calls = []
@@ -298,11 +278,12 @@ def test_a_table_that_another_renamed_keeps_its_files(
         operation(prepared)
     assert calls == ["drop_table"] * call
     assert not server.effects
-    assert count_rows(prepared, list(renamed_path)) == 3
+    assert prepared.count(renamed_path) == 3
 
 
+@pytest.mark.spec("common.md#lost-replies")
 def test_files_stay_if_the_catalog_cannot_be_read_after_a_lost_drop(
-    prepared: MemoryNamespace, server: MemoryServer
+    prepared: Calls, server: MemoryServer
 ) -> None:
     location = server.tables[tuple(TABLE)].location or ""
 
@@ -318,12 +299,12 @@ def test_files_stay_if_the_catalog_cannot_be_read_after_a_lost_drop(
 
 
 def test_a_name_that_another_took_meanwhile_is_not_renamed_onto(
-    prepared: MemoryNamespace, server: MemoryServer
+    prepared: Calls, server: MemoryServer
 ) -> None:
     path = (*DATASET, "Renamed")
     theirs = TableRecord(path, "/their/place", {"table_type": "lance"}, identity="later")
     lose_and_let(server, "rename_table", lambda: server.tables.update({path: theirs}))
     with pytest.raises(errors.TableAlreadyExistsError):
-        renamed(prepared)
+        CHANGES["rename"][0](prepared)
     assert server.tables[path] == theirs
-    assert count_rows(prepared, TABLE) == 3
+    assert prepared.count(TABLE) == 3

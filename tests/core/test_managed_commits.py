@@ -6,8 +6,8 @@ sets. That real catalogs do is shown with the adapters.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 
 import lance
 import lance_namespace as api
@@ -18,52 +18,37 @@ from lance_bridge.errors import OutcomeUnknownError
 from lance_bridge.managed import versions as directories
 from lance_bridge.table import Table
 
-from .building import TABLE, create, stream
+from .building import TABLE, create, raising, stream
 from .managing import (
     KEY,
     MANAGED,
     able,  # noqa: F401 - a fixture
+    another,
     append,
     commit,
     create_managed,
     directory,
-    fail_once,
+    leave_unfinished,
+    meanwhile,
     rows,
     state,
     table,
     versions,
 )
-from .memory_catalog import MemoryNamespace, MemoryServer
+from .memory_catalog import MemoryNamespace, MemoryServer, Moment
+from .mortality import Death
 from .staging import stage
 
-pytestmark = pytest.mark.usefixtures("able")
+pytestmark = [pytest.mark.quick, pytest.mark.usefixtures("able")]
 
 
 def manifest_files(server: MemoryServer) -> list[str]:
     return sorted(p.name for p in (directory(server) / "_versions").glob("*.manifest*"))
 
 
-def test_pylance_creates_a_declared_table_through_the_catalog(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
-    namespace.declare_table(api.DeclareTableRequest(id=TABLE, properties={"managed_by": "impl"}))
-    append_first = lance.write_dataset(
-        table(1, 2), namespace_client=namespace, table_id=TABLE, mode="overwrite"
-    )
-    assert append_first.version == 1
-    assert state(server).version == 1
-    assert rows(namespace) == [1, 2]
-
-
-def test_a_finished_commit_leaves_no_staged_manifest(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
-    create_managed(namespace)
-    append(namespace, 7)
-    assert [name for name in manifest_files(server) if not name.endswith(".manifest")] == []
-    assert versions(namespace) == [1, 2]
-
-
+@pytest.mark.spec(
+    "clients.md#which-writers-commit-through-the-catalog", "managed.md#operations-on-managed-tables"
+)
 def test_every_operation_that_changes_rows_commits_through_the_catalog(
     namespace: MemoryNamespace, server: MemoryServer
 ) -> None:
@@ -93,30 +78,20 @@ def test_every_operation_that_changes_rows_commits_through_the_catalog(
 # -- crashes and lost replies ----------------------------------------------------------------------
 
 
-class Died(BaseException):
-    """A writer stops here."""
-
-
-def crash_while_finishing(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
-    def die(*_: Any, **__: Any) -> None:
-        raise Died(step)
-
-    if step == "before the final name":
-        monkeypatch.setattr(directories.ManagedDirectory, "_put_final", die)
-    else:
-        monkeypatch.setattr(directories, "discard", die)
-
-
+@pytest.mark.spec("managed.md#the-steps-of-a-commit")
 @pytest.mark.parametrize("step", ["before the final name", "before the staged file is deleted"])
 def test_a_version_whose_writer_died_is_read_and_built_upon(
     namespace: MemoryNamespace, server: MemoryServer, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     create_managed(namespace)
-    version, staged = stage(namespace)
-    with monkeypatch.context() as patched:
-        crash_while_finishing(patched, step)
-        with pytest.raises(Died):
-            commit(namespace, version, str(staged))
+    if step == "before the final name":
+        leave_unfinished(namespace, monkeypatch)
+    else:
+        version, staged = stage(namespace)
+        with monkeypatch.context() as patched:
+            patched.setattr(directories, "discard", raising(Death()))
+            with pytest.raises(Death):
+                commit(namespace, version, str(staged))
     assert state(server).version == 2
     assert state(server).staged in manifest_files(server)
     found = namespace.count_table_rows(api.CountTableRowsRequest(id=TABLE)).count
@@ -127,14 +102,11 @@ def test_a_version_whose_writer_died_is_read_and_built_upon(
 
 
 def test_a_commit_finishes_the_version_before_it(
-    namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
+    namespace: MemoryNamespace, server: MemoryServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create_managed(namespace)
-    version, staged = stage(namespace)
-    with monkeypatch.context() as patched:
-        crash_while_finishing(patched, "before the final name")
-        with pytest.raises(Died):
-            commit(namespace, version, str(staged))
+    leave_unfinished(namespace, monkeypatch)
+    staged = directory(server) / "_versions" / state(server).staged
     final = staged.with_name(staged.name.split(".manifest")[0] + ".manifest")
     final.write_bytes(staged.read_bytes())
     version, next_staged = stage(namespace)
@@ -144,26 +116,21 @@ def test_a_commit_finishes_the_version_before_it(
     assert versions(namespace) == [1, 2, 3]
 
 
+@pytest.mark.spec("managed.md#the-steps-of-a-commit")
 def test_a_reader_who_may_not_write_reads_a_version_that_is_still_staged(
     namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create_managed(namespace)
-    version, staged = stage(namespace)
-    with monkeypatch.context() as patched:
-        crash_while_finishing(patched, "before the final name")
-        with pytest.raises(Died):
-            commit(namespace, version, str(staged))
-
-    def refuse(*_: Any) -> None:
-        raise errors.PermissionDeniedError("read only")
-
-    monkeypatch.setattr(directories.ManagedDirectory, "_put_final", refuse)
+    leave_unfinished(namespace, monkeypatch)
+    read_only = raising(errors.PermissionDeniedError("read only"))
+    monkeypatch.setattr(directories.ManagedDirectory, "_put_final", read_only)
     described = namespace.describe_table_version(api.DescribeTableVersionRequest(id=TABLE))
     assert described.version.version == 2
     assert ".manifest-" in described.version.manifest_path
     assert len(rows(namespace)) > 3
 
 
+@pytest.mark.spec("managed.md#the-steps-of-a-commit")
 def test_a_writer_that_died_before_the_commit_leaves_the_table_as_it_was(
     namespace: MemoryNamespace,
 ) -> None:
@@ -174,12 +141,13 @@ def test_a_writer_that_died_before_the_commit_leaves_the_table_as_it_was(
     assert append(namespace, 9).version == 2
 
 
+@pytest.mark.spec("managed.md#the-steps-of-a-commit")
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_a_commit_whose_reply_was_lost_is_made_once(
-    namespace: MemoryNamespace, server: MemoryServer, moment: str
+    namespace: MemoryNamespace, server: MemoryServer, moment: Moment
 ) -> None:
     create_managed(namespace)
-    server.fault = fail_once("alter_table", moment, OutcomeUnknownError("lost"))
+    meanwhile(server, moment, raising(OutcomeUnknownError("lost")))
     assert append(namespace, 7).version == 2
     assert rows(namespace) == [0, 1, 2, 7]
 
@@ -188,15 +156,12 @@ def test_a_commit_whose_reply_was_lost_is_known_though_others_have_built_on_it(
     namespace: MemoryNamespace, server: MemoryServer
 ) -> None:
     create_managed(namespace)
-    other = MemoryNamespace(uri=namespace._properties["uri"], root=namespace._properties["root"])
 
-    def fault(change: str, moment: str) -> None:
-        if (change, moment) == ("alter_table", "after"):
-            server.fault = None
-            append(other, 8)
-            raise OutcomeUnknownError("lost")
+    def build_and_lose() -> None:
+        append(another(namespace), 8)
+        raise OutcomeUnknownError("lost")
 
-    server.fault = fault
+    meanwhile(server, "after", build_and_lose)
     assert append(namespace, 7).version == 2
     assert rows(namespace) == [0, 1, 2, 7, 8]
     assert versions(namespace) == [1, 2, 3]
@@ -206,16 +171,13 @@ def test_a_commit_that_never_arrived_is_not_taken_for_another_of_its_number(
     namespace: MemoryNamespace, server: MemoryServer
 ) -> None:
     create_managed(namespace)
-    other = MemoryNamespace(uri=namespace._properties["uri"], root=namespace._properties["root"])
 
-    def fault(change: str, moment: str) -> None:
-        if (change, moment) == ("alter_table", "before"):
-            server.fault = None
-            append(other, 8)
-            append(other, 9)
-            raise OutcomeUnknownError("lost")
+    def commit_and_lose() -> None:
+        append(another(namespace), 8)
+        append(another(namespace), 9)
+        raise OutcomeUnknownError("lost")
 
-    server.fault = fault
+    meanwhile(server, "before", commit_and_lose)
     assert append(namespace, 7).version == 4
     assert rows(namespace) == [0, 1, 2, 7, 8, 9]
 
@@ -225,27 +187,30 @@ def test_another_change_of_the_entry_does_not_stop_a_commit(
 ) -> None:
     create_managed(namespace)
 
-    def fault(change: str, moment: str) -> None:
-        if (change, moment) == ("alter_table", "before"):
-            server.fault = None
-            found = server.tables[KEY]
-            changed = found.with_properties({**found.properties, "owner": "me"})
-            server.tables[KEY] = type(found)(**{**changed.__dict__, "revision": server.stamp()})
+    def change() -> None:
+        found = server.tables[KEY]
+        changed = found.with_properties({**found.properties, "owner": "me"})
+        server.tables[KEY] = replace(changed, revision=server.stamp())
 
-    server.fault = fault
+    meanwhile(server, "before", change)
     assert append(namespace, 7).version == 2
     found = namespace.describe_table(api.DescribeTableRequest(id=TABLE))
     assert found.properties == {"owner": "me"}
 
 
+@pytest.mark.parametrize("is_first", [False, True])
 def test_a_commit_that_the_catalog_refuses_says_why(
-    namespace: MemoryNamespace, server: MemoryServer
+    namespace: MemoryNamespace, server: MemoryServer, is_first: bool
 ) -> None:
-    create_managed(namespace)
-    server.fault = fail_once("alter_table", "before", errors.PermissionDeniedError("not yours"))
+    if is_first:
+        namespace.declare_table(api.DeclareTableRequest(id=TABLE, properties=MANAGED))
+    else:
+        create_managed(namespace)
+    before = state(server)
+    meanwhile(server, "before", raising(errors.PermissionDeniedError("not yours")))
     with pytest.raises(errors.PermissionDeniedError, match="not yours"):
         namespace.insert_into_table(api.InsertIntoTableRequest(id=TABLE), stream(2))
-    assert rows(namespace) == [0, 1, 2]
+    assert state(server) == before
 
 
 def test_a_commit_to_a_table_that_was_dropped_is_not_found(

@@ -16,15 +16,18 @@ from lance_bridge.managed import versions as directories
 from lance_bridge.storage.table_files import TableFiles
 from lance_bridge.table import Table
 
-from .building import TABLE, create, stream
+from .building import TABLE, create, raising
 from .managing import (
     KEY,
     able,  # noqa: F401 - a fixture
+    another,
     append,
     append_past_the_catalog,
     commit,
     create_managed,
     directory,
+    insert,
+    meanwhile,
     rows,
     state,
     table,
@@ -32,32 +35,11 @@ from .managing import (
 from .memory_catalog import MemoryNamespace, MemoryServer
 from .staging import stage
 
-pytestmark = pytest.mark.usefixtures("able")
-
-
-def test_what_was_written_past_the_catalog_can_be_adopted(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
-    create_managed(namespace)
-    append_past_the_catalog(server, 8)
-    append_past_the_catalog(server, 9)
-    found = namespace.list_out_of_band_versions(TABLE)
-    assert [each.version for each in found.versions] == [2, 3]
-    assert namespace.adopt_out_of_band_versions(TABLE) == 3
-    assert rows(namespace) == [0, 1, 2, 8, 9]
-    assert append(namespace, 10).version == 4
-
-
-def test_what_was_written_past_the_catalog_can_be_discarded(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
-    create_managed(namespace)
-    append_past_the_catalog(server, 8)
-    assert namespace.discard_out_of_band_versions(TABLE) == 1
-    assert namespace.list_out_of_band_versions(TABLE).versions == ()
-    assert namespace.list_out_of_band_versions(TABLE).quarantined == ()
-    assert append(namespace, 10).version == 2
-    assert rows(namespace) == [0, 1, 2, 10]
+pytestmark = [
+    pytest.mark.quick,
+    pytest.mark.usefixtures("able"),
+    pytest.mark.spec("managed.md#out-of-band-versions"),
+]
 
 
 def test_to_manage_a_table_again_adopts_nothing(
@@ -71,6 +53,7 @@ def test_to_manage_a_table_again_adopts_nothing(
     assert rows(namespace) == [0, 1, 2]
 
 
+@pytest.mark.spec("operations.md#adopt_out_of_band_versions")
 def test_there_may_be_nothing_to_adopt_or_discard(namespace: MemoryNamespace) -> None:
     create_managed(namespace)
     with pytest.raises(errors.InvalidInputError, match="has no version that was not committed"):
@@ -78,6 +61,7 @@ def test_there_may_be_nothing_to_adopt_or_discard(namespace: MemoryNamespace) ->
     assert namespace.discard_out_of_band_versions(TABLE) == 0
 
 
+@pytest.mark.spec("operations.md#release_table")
 def test_a_table_is_not_released_with_versions_that_would_show_up(
     namespace: MemoryNamespace, server: MemoryServer
 ) -> None:
@@ -96,24 +80,13 @@ def test_writes_through_the_namespace_win_over_those_past_it(
 ) -> None:
     create_managed(namespace)
     append_past_the_catalog(server, 8)
-    namespace.insert_into_table(api.InsertIntoTableRequest(id=TABLE), stream(1))
+    insert(namespace)
     assert rows(namespace) == [0, 0, 1, 2]
     aside = namespace.list_out_of_band_versions(TABLE).quarantined
     assert len(aside) == 1
     assert (directory(server) / "_versions" / aside[0]).exists()
     with pytest.raises(errors.InvalidInputError, match="has no version that was not committed"):
         namespace.adopt_out_of_band_versions(TABLE)
-
-
-def test_pylance_s_own_write_by_name_is_taken_at_once(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
-    create_managed(namespace)
-    append_past_the_catalog(server, 8)
-    append_past_the_catalog(server, 8)
-    assert append(namespace, 9).version == 2
-    assert rows(namespace) == [0, 1, 2, 9]
-    assert len(namespace.list_out_of_band_versions(TABLE).quarantined) == 2
 
 
 def test_a_dataset_that_was_open_before_fails_once_and_is_then_taken(
@@ -129,6 +102,7 @@ def test_a_dataset_that_was_open_before_fails_once_and_is_then_taken(
     assert rows(namespace) == [0, 1, 2, 9]
 
 
+@pytest.mark.spec("operations.md#adopt_out_of_band_versions")
 def test_what_was_set_aside_can_be_adopted_until_a_commit_takes_its_place(
     namespace: MemoryNamespace, server: MemoryServer
 ) -> None:
@@ -147,6 +121,7 @@ def test_what_was_set_aside_can_be_adopted_until_a_commit_takes_its_place(
         namespace.adopt_out_of_band_versions(TABLE)
 
 
+@pytest.mark.spec("managed.md#operations-on-managed-tables")
 def test_a_late_deletion_of_what_was_set_aside_takes_no_commit_away(
     namespace: MemoryNamespace, server: MemoryServer
 ) -> None:
@@ -163,6 +138,7 @@ def test_a_late_deletion_of_what_was_set_aside_takes_no_commit_away(
     assert namespace.count_table_rows(api.CountTableRowsRequest(id=TABLE, version=2)).count == 4
 
 
+@pytest.mark.spec("operations.md#adopt_out_of_band_versions")
 def test_two_versions_that_were_set_aside_from_one_place_are_not_adopted(
     namespace: MemoryNamespace, server: MemoryServer
 ) -> None:
@@ -181,12 +157,8 @@ def test_a_reader_without_write_permission_does_not_block_commits(
     create_managed(namespace)
     append_past_the_catalog(server, 8)
     before = server.tables[KEY]
-
-    def refuse(*_: Any) -> None:
-        raise errors.PermissionDeniedError("read only")
-
-    monkeypatch.setattr(TableFiles, "put_own", refuse)
-    server.fault = refuse
+    server.fault = raising(errors.PermissionDeniedError("read only"))
+    monkeypatch.setattr(TableFiles, "put_own", server.fault)
     assert rows(namespace) == [0, 1, 2]
     assert server.tables[KEY] == before
     assert len(namespace.list_out_of_band_versions(TABLE).versions) == 1
@@ -208,7 +180,7 @@ def test_a_commit_right_after_one_that_had_a_rival_is_taken_at_once(
     monkeypatch.setattr(directories, "_DATA_FILE", re.compile(rb"(?!)"))
     _commit_between(namespace, server, monkeypatch)
     assert rows(namespace) == [0, 1, 2, 100]
-    namespace.insert_into_table(api.InsertIntoTableRequest(id=TABLE), stream(1))
+    insert(namespace)
     assert rows(namespace) == [0, 0, 1, 2, 100]
 
 
@@ -218,7 +190,7 @@ def test_a_compaction_right_after_a_commit_that_had_a_rival_is_taken_at_once(
     monkeypatch.setattr(directories, "REBASE_SECONDS", 1_000_000.0)
     create_managed(namespace)
     append_past_the_catalog(server, 8)
-    namespace.insert_into_table(api.InsertIntoTableRequest(id=TABLE), stream(1))
+    insert(namespace)
     assert len(namespace.list_out_of_band_versions(TABLE).quarantined) == 1
     connection = namespace.connection
     assert compact(Table(connection, connection.catalog.load_table(KEY))).version > 2
@@ -246,7 +218,7 @@ def _commit_between(
     """Have a writer build on a foreign version, and another commit before it does."""
     create_managed(namespace)
     version, staged = stage(namespace)
-    other = MemoryNamespace(uri=namespace._properties["uri"], root=namespace._properties["root"])
+    other = another(namespace)
     opened = lance.dataset(namespace_client=other, table_id=TABLE)
     append_past_the_catalog(server, 7)
     create_version = MemoryNamespace.create_table_version
@@ -266,17 +238,11 @@ def test_a_write_past_the_catalog_that_comes_between_loses(
     namespace: MemoryNamespace, server: MemoryServer
 ) -> None:
     create_managed(namespace)
-
-    def fault(change: str, moment: str) -> None:
-        if (change, moment) == ("alter_table", "after"):
-            server.fault = None
-            append_past_the_catalog(server, 666)
-
-    server.fault = fault
-    namespace.insert_into_table(api.InsertIntoTableRequest(id=TABLE), stream(1))
+    meanwhile(server, "after", lambda: append_past_the_catalog(server, 666))
+    insert(namespace)
     assert rows(namespace) == [0, 0, 1, 2]
     assert len(namespace.list_out_of_band_versions(TABLE).quarantined) == 1
-    namespace.insert_into_table(api.InsertIntoTableRequest(id=TABLE), stream(1))
+    insert(namespace)
     assert rows(namespace) == [0, 0, 0, 1, 2]
 
 
@@ -295,14 +261,3 @@ def test_a_tag_of_what_was_written_past_the_catalog_leads_nowhere(
     assert found.version == 1
     with pytest.raises(errors.TableTagNotFoundError):
         namespace.describe_table(api.DescribeTableRequest(id=TABLE, tag="none"))
-
-
-def test_dropping_a_table_takes_what_was_set_aside_with_it(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
-    create_managed(namespace)
-    append_past_the_catalog(server, 8)
-    namespace.insert_into_table(api.InsertIntoTableRequest(id=TABLE), stream(1))
-    place = directory(server)
-    namespace.drop_table(api.DropTableRequest(id=TABLE))
-    assert not place.exists()

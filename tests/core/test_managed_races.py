@@ -15,7 +15,6 @@ import lance_namespace as api
 import pyarrow as pa
 import pytest
 from lance_namespace import errors
-from lance_namespace_urllib3_client.models import CreateTableVersionEntry
 
 from lance_bridge import managed_state as states
 from lance_bridge.dataset import insert
@@ -27,7 +26,7 @@ from lance_bridge.managed.view import TableView
 from lance_bridge.managed_state import State
 from lance_bridge.testing.build import ipc
 
-from .building import TABLE, create, stream
+from .building import TABLE, create, raising
 from .forking import returns_in_child
 from .managing import (
     KEY,
@@ -39,34 +38,24 @@ from .managing import (
     commit,
     create_managed,
     directory,
-    fail_once,
     meanwhile,
     rows,
     state,
     table,
-    versions,
+)
+from .managing import (
+    insert as insert_row,
 )
 from .memory_catalog import MemoryCatalog, MemoryNamespace, MemoryServer
 from .staging import stage
 
-pytestmark = pytest.mark.usefixtures("able")
-
-
-def leave_unfinished(ns: MemoryNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commit version 2, with storage that does not take its manifest under the final name."""
-
-    def refuse(*_: Any) -> None:
-        raise errors.ServiceUnavailableError("storage is away")
-
-    version, staged = stage(ns)
-    with monkeypatch.context() as patched:
-        patched.setattr(ManagedDirectory, "_put_final", refuse)
-        commit(ns, version, str(staged))
+pytestmark = [pytest.mark.quick, pytest.mark.usefixtures("able")]
 
 
 # -- inserts ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("operations.md#insertintotable")
 def test_concurrent_inserts_of_one_process_commit_at_the_first_try(
     namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -87,6 +76,7 @@ def test_concurrent_inserts_of_one_process_commit_at_the_first_try(
     assert rows(namespace) == list(range(35))
 
 
+@pytest.mark.spec("operations.md#insertintotable")
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_commit_that_takes_long_delays_another_for_a_bounded_time(
     monkeypatch: pytest.MonkeyPatch, fails: bool
@@ -118,6 +108,7 @@ def test_a_forked_child_waits_for_no_commit_of_its_parent() -> None:
         assert returns_in_child(commit, 5)
 
 
+@pytest.mark.spec("managed.md#the-steps-of-a-commit")
 def test_inserts_let_a_client_commit_that_was_refused(
     namespace: MemoryNamespace, server: MemoryServer
 ) -> None:
@@ -138,6 +129,7 @@ def test_inserts_let_a_client_commit_that_was_refused(
     assert state(server).version == 4
 
 
+@pytest.mark.spec("managed.md#the-steps-of-a-commit")
 def test_inserts_go_on_where_a_refused_client_does_not_come_back(
     namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -153,20 +145,6 @@ def test_inserts_go_on_where_a_refused_client_does_not_come_back(
 
 
 # -- batches ---------------------------------------------------------------------------------------
-
-
-def test_a_batch_that_comes_second_leaves_the_commit_that_came_first(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
-    create_managed(namespace)
-    version, staged = stage(namespace)
-    other = another(namespace)
-    meanwhile(server, "before", lambda: append(other, 7))
-    asked = CreateTableVersionEntry(id=TABLE, version=version, manifest_path=str(staged))
-    with pytest.raises(errors.ConcurrentModificationError):
-        namespace.batch_create_table_versions(api.BatchCreateTableVersionsRequest(entries=[asked]))
-    assert state(server).version == 2
-    assert rows(namespace) == [0, 1, 2, 7]
 
 
 def test_a_table_declared_in_a_batch_says_that_commits_go_through_the_namespace(
@@ -209,6 +187,7 @@ def test_what_was_set_aside_for_a_commit_meanwhile_is_not_adopted(
     assert rows(namespace) == [0, 1, 2, 8]
 
 
+@pytest.mark.spec("managed.md#out-of-band-versions")
 def test_a_commit_waits_for_one_who_sets_manifests_aside(
     namespace: MemoryNamespace, server: MemoryServer
 ) -> None:
@@ -246,6 +225,7 @@ def test_what_was_set_aside_meanwhile_is_not_taken_in_by_a_conversion(
     assert append(namespace, 8).version == 2
 
 
+@pytest.mark.spec("operations.md#adopt_out_of_band_versions")
 def test_what_stands_on_a_version_that_lost_is_not_adopted(
     namespace: MemoryNamespace, server: MemoryServer
 ) -> None:
@@ -304,7 +284,7 @@ def test_a_hold_ends_where_the_entry_cannot_be_read_after_it(
     with pytest.raises(errors.ServiceUnavailableError):
         namespace.discard_out_of_band_versions(TABLE)
     assert not left
-    namespace.insert_into_table(api.InsertIntoTableRequest(id=TABLE), stream(1))
+    insert_row(namespace)
     assert state(server).version == 2
 
 
@@ -316,12 +296,9 @@ def test_a_commit_whose_storage_goes_away_after_it_is_one(
 ) -> None:
     create_managed(namespace)
     version, staged = stage(namespace)
-
-    def refuse(*_: Any) -> None:
-        raise errors.ServiceUnavailableError("storage is away")
-
+    away = raising(errors.ServiceUnavailableError("storage is away"))
     with monkeypatch.context() as patched:
-        patched.setattr(ManagedDirectory, "latest", refuse)
+        patched.setattr(ManagedDirectory, "latest", away)
         made = commit(namespace, version, str(staged)).version
     assert made is not None
     assert made.version == state(server).version == 2
@@ -354,15 +331,13 @@ def test_a_commit_of_which_nothing_is_known_can_be_read_if_it_happened(
     load = MemoryCatalog.load_table
 
     def lose() -> None:
-        def fail(*_: Any) -> None:
-            raise errors.ServiceUnavailableError("away")
-
-        monkeypatch.setattr(MemoryCatalog, "load_table", fail)
+        away = raising(errors.ServiceUnavailableError("away"))
+        monkeypatch.setattr(MemoryCatalog, "load_table", away)
         raise OutcomeUnknownError("lost")
 
     meanwhile(server, "after", lose)
     with pytest.raises(errors.ServiceUnavailableError):
-        namespace.insert_into_table(api.InsertIntoTableRequest(id=TABLE), stream(1))
+        insert_row(namespace)
     monkeypatch.setattr(MemoryCatalog, "load_table", load)
     assert state(server).version == 2
     assert rows(namespace) == [0, 0, 1, 2]
@@ -370,17 +345,6 @@ def test_a_commit_of_which_nothing_is_known_can_be_read_if_it_happened(
 
 
 # -- entries ---------------------------------------------------------------------------------------
-
-
-def test_a_table_that_is_deregistered_and_registered_keeps_an_unfinished_commit(
-    namespace: MemoryNamespace, server: MemoryServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    create_managed(namespace)
-    leave_unfinished(namespace, monkeypatch)
-    place = str(directory(server))
-    namespace.deregister_table(api.DeregisterTableRequest(id=TABLE))
-    namespace.register_table(api.RegisterTableRequest(id=TABLE, location=place, properties=MANAGED))
-    assert versions(namespace) == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -412,45 +376,17 @@ def test_a_removal_that_fails_keeps_a_commit_that_came_right_before_it(
     assert rows(namespace) == [0, 1, 2, 7]
 
 
-def test_a_registration_that_is_overwritten_keeps_an_unfinished_commit(
-    namespace: MemoryNamespace, server: MemoryServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    create_managed(namespace)
-    leave_unfinished(namespace, monkeypatch)
-    place = str(directory(server))
-    namespace.register_table(api.RegisterTableRequest(id=TABLE, location=place, mode="Overwrite"))
-    assert versions(namespace) == [1, 2]
-
-
 def test_properties_are_set_though_others_commit_meanwhile(
     namespace: MemoryNamespace, server: MemoryServer
 ) -> None:
     create_managed(namespace)
-    other = another(namespace)
-    moments: list[str] = []
-
-    def fault(change: str, moment: str) -> None:
-        moments.append(f"{moment} {change}")
-        if moments.count("before alter_table") == 2:  # the first was the commit of the rows
-            server.fault = None
-            append(other, 7)
-
-    server.fault = fault
+    # The first change is the commit of the rows.
+    meanwhile(server, "before", lambda: append(another(namespace), 7), number=2)
     create(namespace, TABLE, 2, mode="Overwrite", properties={"owner": "me"})
     found = namespace.describe_table(api.DescribeTableRequest(id=TABLE))
     assert found.properties == {"owner": "me"}
     assert rows(namespace) == [0, 1, 7]
     assert state(server).version == 3
-
-
-def test_a_first_commit_that_the_catalog_refuses_says_why(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
-    namespace.declare_table(api.DeclareTableRequest(id=TABLE, properties=MANAGED))
-    server.fault = fail_once("alter_table", "before", errors.PermissionDeniedError("not yours"))
-    with pytest.raises(errors.PermissionDeniedError, match="not yours"):
-        namespace.insert_into_table(api.InsertIntoTableRequest(id=TABLE), stream(2))
-    assert state(server).version == 0
 
 
 def test_a_transaction_past_the_catalog_is_not_committed(

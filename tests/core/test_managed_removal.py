@@ -4,51 +4,39 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from typing import Any
 
 import lance_namespace as api
 import pytest
 from lance_namespace import errors
 
-from lance_bridge.managed import versions as directories
+from lance_bridge.managed import compare_and_set
 from lance_bridge.storage.table_files import TableFiles
 
-from .building import TABLE
+from .building import TABLE, raising
 from .managing import (
     KEY,
     MANAGED,
     able,  # noqa: F401 - a fixture
-    commit,
     create_managed,
     directory,
+    leave_unfinished,
     state,
     versions,
 )
 from .memory_catalog import MemoryNamespace, MemoryServer
-from .mortality import Death, die
-from .staging import stage
 
-pytestmark = pytest.mark.usefixtures("able")
+pytestmark = [
+    pytest.mark.quick,
+    pytest.mark.usefixtures("able"),
+    pytest.mark.spec("common.md#deregistertable", "managed.md#operations-on-managed-tables"),
+]
 
 Act = Callable[[MemoryNamespace, str], object]
 
 
-def leave_unfinished(ns: MemoryNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commit version 2 as a client that dies before the manifest has its final name."""
-    version, staged = stage(ns)
-    with monkeypatch.context() as patched:
-        patched.setattr(directories.ManagedDirectory, "_put_final", lambda *_: die())
-        with pytest.raises(Death):
-            commit(ns, version, str(staged))
-
-
 def refuse_writes(patch: pytest.MonkeyPatch, error: Exception) -> None:
     """Have the storage refuse every write of a new file."""
-
-    def refuse(*_: Any) -> None:
-        raise error
-
-    patch.setattr(TableFiles, "put_new", refuse)
+    patch.setattr(TableFiles, "put_new", raising(error))
 
 
 def deregister(ns: MemoryNamespace, _: str) -> None:
@@ -90,6 +78,18 @@ def test_an_entry_is_kept_whose_latest_version_cannot_get_its_final_name(
             api.RegisterTableRequest(id=TABLE, location=place, properties=MANAGED)
         )
     assert versions(namespace) == [1, 2]
+
+
+def test_an_entry_is_kept_while_other_clients_keep_committing(
+    namespace: MemoryNamespace, server: MemoryServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_managed(namespace)
+    before = server.tables[KEY]
+    lost = errors.ConcurrentModificationError("another commit came first")
+    monkeypatch.setattr(compare_and_set, "swap", raising(lost))
+    with pytest.raises(errors.ConcurrentModificationError, match="modified concurrently"):
+        deregister(namespace, "")
+    assert server.tables[KEY] == before
 
 
 def test_a_table_whose_files_are_gone_is_deregistered(

@@ -13,7 +13,7 @@ from lance_bridge.catalog import LATEST
 from lance_bridge.managed_state import State
 from lance_bridge.storage import manifests
 
-from .building import TABLE
+from .building import TABLE, raising
 from .managing import (
     KEY,
     able,  # noqa: F401 - a fixture
@@ -29,24 +29,10 @@ from .managing import (
 from .memory_catalog import MemoryNamespace, MemoryServer
 from .staging import stage
 
-pytestmark = pytest.mark.usefixtures("able")
+pytestmark = [pytest.mark.quick, pytest.mark.usefixtures("able")]
 
 
-def test_only_the_next_version_can_be_created(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
-    create_managed(namespace)
-    append(namespace, 7)
-    version, staged = stage(namespace)
-    for number in (1, 2, 4):
-        with pytest.raises(errors.ConcurrentModificationError, match="next version is 3"):
-            commit(namespace, number, str(staged))
-    assert state(server).version == 2
-    assert version == 3
-    commit(namespace, version, str(staged))
-    assert state(server).version == 3
-
-
+@pytest.mark.spec("managed.md#the-steps-of-a-commit")
 def test_the_same_request_again_is_no_conflict(
     namespace: MemoryNamespace, server: MemoryServer
 ) -> None:
@@ -90,10 +76,7 @@ def test_the_latest_version_is_listed_without_listing_all(
     alone = namespace.list_table_versions(latest)
     assert ([each.version for each in alone.versions], alone.page_token) == ([1], None)
     append(namespace, 7)
-
-    def refuse(*_: Any) -> None:
-        raise AssertionError("all versions were listed")
-
+    refuse = raising(AssertionError("all versions were listed"))
     with monkeypatch.context() as patched:
         patched.setattr(manifests.VersionDirectory, "list", refuse)
         page = namespace.list_table_versions(latest)
@@ -104,6 +87,7 @@ def test_the_latest_version_is_listed_without_listing_all(
     assert [each.version for each in rest.versions] == [1]
 
 
+@pytest.mark.spec("managed.md#operations-on-managed-tables")
 def test_versions_are_deleted_up_to_the_latest(namespace: MemoryNamespace) -> None:
     create_managed(namespace)
     append(namespace, 7)
@@ -120,6 +104,7 @@ def test_versions_are_deleted_up_to_the_latest(namespace: MemoryNamespace) -> No
     assert rows(namespace) == [0, 1, 2, 7, 8]
 
 
+@pytest.mark.spec("common.md#describetable")
 def test_an_entry_whose_state_is_not_ours_is_an_invalid_state(
     namespace: MemoryNamespace, server: MemoryServer
 ) -> None:
@@ -129,6 +114,8 @@ def test_an_entry_whose_state_is_not_ours_is_an_invalid_state(
         server.tables[KEY] = found.with_properties({**found.properties, LATEST: text})
         with pytest.raises(errors.InvalidTableStateError, match="latest version"):
             namespace.count_table_rows(api.CountTableRowsRequest(id=TABLE))
+        with pytest.raises(errors.InvalidTableStateError, match="of its latest version"):
+            namespace.describe_table(api.DescribeTableRequest(id=TABLE))
 
 
 @pytest.mark.parametrize(
@@ -138,6 +125,7 @@ def test_a_state_is_read_as_it_was_written(given: State) -> None:
     assert State.from_text(given.to_text()) == given
 
 
+@pytest.mark.spec("managed.md#out-of-band-versions")
 def test_a_version_that_was_written_past_the_catalog_is_not_shown(
     namespace: MemoryNamespace, server: MemoryServer
 ) -> None:
@@ -153,6 +141,7 @@ def test_a_version_that_was_written_past_the_catalog_is_not_shown(
         namespace.describe_table_version(api.DescribeTableVersionRequest(id=TABLE, version=2))
 
 
+@pytest.mark.spec("server.md#governed-commits")
 def test_no_older_version_takes_the_place_of_a_latest_that_is_missing(
     namespace: MemoryNamespace, server: MemoryServer
 ) -> None:

@@ -17,14 +17,13 @@ from lance_bridge.catalog import (
     LATEST,
     MANAGED_BY,
     Capabilities,
-    NamespaceRecord,
 )
 from lance_bridge.entry import TableEntry
 from lance_bridge.errors import OutcomeUnknownError
 from lance_bridge.managed import compare_and_set
 from lance_bridge.managed_state import BRIEF_SECONDS, HOLD_SECONDS, with_state
 
-from .building import DATASET, TABLE, count_rows, create, stream
+from .building import TABLE, at_change, count_rows, create, raising, stream
 from .managing import (
     KEY,
     MANAGED,
@@ -32,15 +31,16 @@ from .managing import (
     append,
     append_past_the_catalog,
     create_managed,
-    fail_once,
+    insert,
+    meanwhile,
     rows,
     state,
     table,
     versions,
 )
-from .memory_catalog import CAPABILITIES, MemoryNamespace, MemoryServer
+from .memory_catalog import CAPABILITIES, MemoryNamespace, MemoryServer, Moment
 
-pytestmark = pytest.mark.usefixtures("able")
+pytestmark = [pytest.mark.quick, pytest.mark.usefixtures("able")]
 
 NEW = [*TABLE[:-1], "Renamed"]
 
@@ -52,6 +52,7 @@ def mark(server: MemoryServer) -> str | None:
 # -- conversion ------------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("managed.md#becoming-managed")
 def test_a_table_goes_to_the_catalog_and_back_with_all_its_versions(
     namespace: MemoryNamespace, server: MemoryServer
 ) -> None:
@@ -97,13 +98,7 @@ def test_what_was_committed_to_the_storage_during_the_conversion_is_kept(
     namespace: MemoryNamespace, server: MemoryServer
 ) -> None:
     create(namespace, TABLE)
-
-    def fault(change: str, moment: str) -> None:
-        if (change, moment) == ("alter_table", "before"):
-            server.fault = None
-            append_past_the_catalog(server, 5)
-
-    server.fault = fault
+    meanwhile(server, "before", lambda: append_past_the_catalog(server, 5))
     namespace.manage_table(TABLE)
     assert rows(namespace) == [0, 1, 2, 5]
 
@@ -111,16 +106,22 @@ def test_what_was_committed_to_the_storage_during_the_conversion_is_kept(
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("way", ["manage_table", "release_table"])
 def test_a_conversion_whose_reply_was_lost_is_made(
-    namespace: MemoryNamespace, server: MemoryServer, way: str, moment: str
+    namespace: MemoryNamespace, server: MemoryServer, way: str, moment: Moment
 ) -> None:
     create(namespace, TABLE, properties=MANAGED if way == "release_table" else {})
-    server.fault = fail_once("alter_table", moment, OutcomeUnknownError("lost"))
+    meanwhile(server, moment, raising(OutcomeUnknownError("lost")))
     getattr(namespace, way)(TABLE)
     assert mark(server) == ("impl" if way == "manage_table" else "storage")
     append(namespace, 7)
     assert rows(namespace) == [0, 1, 2, 7]
 
 
+@pytest.mark.spec(
+    "common.md#createtable",
+    "common.md#registertable",
+    "managed.md#becoming-managed",
+    "operations.md#manage_table",
+)
 def test_a_table_with_branches_stays_with_its_storage(
     namespace: MemoryNamespace, server: MemoryServer
 ) -> None:
@@ -131,6 +132,7 @@ def test_a_table_with_branches_stays_with_its_storage(
     assert mark(server) == "storage"
 
 
+@pytest.mark.spec("operations.md#createtablebranch")
 def test_a_managed_table_gets_no_branch(namespace: MemoryNamespace) -> None:
     create_managed(namespace)
     with pytest.raises(errors.UnsupportedOperationError, match="branches"):
@@ -141,18 +143,28 @@ def test_a_managed_table_gets_no_branch(namespace: MemoryNamespace) -> None:
     assert listed.branches == {}
 
 
+@pytest.mark.spec(
+    "common.md#createtable",
+    "common.md#declaretable",
+    "common.md#registertable",
+    "managed.md#becoming-managed",
+    "operations.md#manage_table",
+)
 def test_a_table_with_manifests_of_the_first_scheme_stays_with_its_storage(
     namespace: MemoryNamespace, server: MemoryServer, tmp_path: Any
 ) -> None:
     place = str(tmp_path / "old.lance")
     lance.write_dataset(table(0, 1, 2), place, enable_v2_manifest_paths=False)
+    asked: dict[str, Any] = {"id": TABLE, "location": place, "properties": MANAGED}
     with pytest.raises(errors.InvalidTableStateError, match="migrate_manifest_paths_v2"):
-        namespace.register_table(
-            api.RegisterTableRequest(id=TABLE, location=place, properties=MANAGED)
-        )
+        namespace.register_table(api.RegisterTableRequest(**asked))
     assert KEY not in server.tables
+    with pytest.raises(errors.InvalidTableStateError, match="migrate_manifest_paths_v2"):
+        namespace.declare_table(api.DeclareTableRequest(**asked))
+    assert mark(server) == "storage"
 
 
+@pytest.mark.spec("managed.md#properties-of-the-entry", "operations.md#manage_table")
 def test_a_table_that_another_implementation_manages_is_left_to_it(
     namespace: MemoryNamespace, server: MemoryServer
 ) -> None:
@@ -162,7 +174,7 @@ def test_a_table_that_another_implementation_manages_is_left_to_it(
     refused: list[Callable[[], object]] = [
         lambda: namespace.manage_table(TABLE),
         lambda: namespace.list_table_versions(api.ListTableVersionsRequest(id=TABLE)),
-        lambda: namespace.insert_into_table(api.InsertIntoTableRequest(id=TABLE), stream(1)),
+        lambda: insert(namespace),
         lambda: namespace.create_table_branch(api.CreateTableBranchRequest(id=TABLE, name="b")),
     ]
     for call in refused:
@@ -174,18 +186,6 @@ def test_a_table_that_another_implementation_manages_is_left_to_it(
 
 
 # -- new tables ------------------------------------------------------------------------------------
-
-
-def test_new_tables_of_a_managed_namespace_are_managed(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
-    path = tuple(DATASET)
-    server.namespaces[path] = NamespaceRecord(path, dict(MANAGED))
-    create(namespace, TABLE)
-    assert state(server).version == 1
-    plain = [*DATASET, "Plain"]
-    create(namespace, plain, properties={"managed_by": "storage"})
-    assert server.tables[tuple(plain)].properties[MANAGED_BY] == "storage"
 
 
 def test_a_registration_that_is_overwritten_is_managed_as_it_says(
@@ -218,6 +218,13 @@ def test_a_registration_stays_where_it_is_if_the_new_place_cannot_be_managed(
     assert server.tables[KEY] == before
 
 
+@pytest.mark.spec(
+    "common.md#createnamespace",
+    "common.md#createtable",
+    "common.md#declaretable",
+    "common.md#registertable",
+    "operations.md#manage_table",
+)
 @pytest.mark.parametrize(
     "capabilities",
     [
@@ -246,12 +253,11 @@ def test_a_catalog_that_cannot_says_why_and_makes_nothing(
     assert not server.effects
 
 
+@pytest.mark.spec("common.md#createtable")
 def test_a_table_that_cannot_be_guarded_is_taken_back(
     namespace: MemoryNamespace, server: MemoryServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_: Any) -> str:
-        raise errors.UnsupportedOperationError("neither lock nor condition")
-
+    refuse = raising(errors.UnsupportedOperationError("neither lock nor condition"))
     monkeypatch.setattr(type(namespace.connection.catalog), "commit_guard", refuse)
     calls: list[Callable[[], object]] = [
         lambda: create_managed(namespace),
@@ -265,13 +271,7 @@ def test_a_table_that_cannot_be_guarded_is_taken_back(
 
 def test_of_two_creators_one_creates(namespace: MemoryNamespace, server: MemoryServer) -> None:
     namespace.declare_table(api.DeclareTableRequest(id=TABLE, properties=MANAGED))
-
-    def fault(change: str, moment: str) -> None:
-        if (change, moment) == ("alter_table", "before"):
-            server.fault = None
-            create(namespace, TABLE, 5)
-
-    server.fault = fault
+    meanwhile(server, "before", lambda: create(namespace, TABLE, 5))
     with pytest.raises(errors.TableAlreadyExistsError):
         create(namespace, TABLE, 3)
     assert len(rows(namespace)) == 5
@@ -279,34 +279,10 @@ def test_of_two_creators_one_creates(namespace: MemoryNamespace, server: MemoryS
     assert len(rows(namespace)) == 5
 
 
-def test_properties_change_without_losing_a_commit(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
-    create_managed(namespace)
-    namespace.update_table(
-        api.UpdateTableRequest(id=TABLE, updates=[["a", "a + 1"]], properties={"owner": "me"})
-    )
-    found = namespace.describe_table(api.DescribeTableRequest(id=TABLE))
-    assert found.properties == {"owner": "me"}
-    assert state(server).version == 2
-    assert rows(namespace) == [1, 2, 3]
-
-
 # -- renames ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("by_copy", [False, True])
-def test_a_renamed_table_is_managed_under_its_new_name(
-    namespace: MemoryNamespace, server: MemoryServer, by_copy: bool
-) -> None:
-    server.capabilities = replace(server.capabilities, renames_by_copy=by_copy)
-    create_managed(namespace)
-    namespace.rename_table(api.RenameTableRequest(id=TABLE, new_table_name=NEW[-1]))
-    lance.write_dataset(table(0, 1, 2), namespace_client=namespace, table_id=NEW, mode="append")
-    assert count_rows(namespace, NEW) == 6
-    assert set(server.tables) == {tuple(NEW)}
-
-
+@pytest.mark.spec("managed.md#operations-on-managed-tables")
 @pytest.mark.parametrize("by_copy", [False, True])
 def test_a_table_that_is_being_renamed_takes_no_commit(
     namespace: MemoryNamespace, server: MemoryServer, by_copy: bool
@@ -318,7 +294,7 @@ def test_a_table_that_is_being_renamed_takes_no_commit(
     def fault(change: str, _: str) -> None:
         if change in ("rename_table", "copy_table", "drop_table"):
             with pytest.raises(errors.LanceNamespaceError) as caught:
-                namespace.insert_into_table(api.InsertIntoTableRequest(id=TABLE), stream(1))
+                insert(namespace)
             refused.append(type(caught.value).__name__)
 
     server.fault = fault
@@ -340,18 +316,18 @@ def test_a_rename_that_fails_lets_the_table_go_again(
     assert append(namespace, 7).version == 2
 
 
+@pytest.mark.spec("managed.md#operations-on-managed-tables")
 def test_a_table_that_a_rename_left_under_two_names_takes_no_commit_until_it_has_one(
     namespace: MemoryNamespace, server: MemoryServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.capabilities = replace(server.capabilities, renames_by_copy=True)
     create_managed(namespace)
 
-    def die(change: str, moment: str) -> None:
-        if (change, moment) == ("copy_table", "after"):
-            server.fault = lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
-            raise KeyboardInterrupt
+    def interrupt() -> None:
+        server.fault = raising(KeyboardInterrupt())
+        raise KeyboardInterrupt
 
-    server.fault = die
+    at_change(server, "copy_table", "after", interrupt)
     with pytest.raises(KeyboardInterrupt):
         namespace.rename_table(api.RenameTableRequest(id=TABLE, new_table_name=NEW[-1]))
     server.fault = None
@@ -366,6 +342,7 @@ def test_a_table_that_a_rename_left_under_two_names_takes_no_commit_until_it_has
     assert count_rows(namespace, NEW) == 4
 
 
+@pytest.mark.spec("managed.md#operations-on-managed-tables")
 @pytest.mark.parametrize(("brief", "seconds"), [(False, HOLD_SECONDS), (True, BRIEF_SECONDS)])
 def test_a_hold_whose_holder_died_ends_by_itself(
     namespace: MemoryNamespace, server: MemoryServer, brief: bool, seconds: float
@@ -373,7 +350,7 @@ def test_a_hold_whose_holder_died_ends_by_itself(
     create_managed(namespace)
     with compare_and_set.held(TableEntry(namespace.connection, server.tables[KEY]), brief=brief):
         with pytest.raises(errors.ConcurrentModificationError, match="try again"):
-            namespace.insert_into_table(api.InsertIntoTableRequest(id=TABLE), stream(1))
+            insert(namespace)
         held = state(server)
         old = replace(held, held=(held.held or 0) - int(seconds * 1000) - 1)
         server.tables[KEY] = with_state(server.tables[KEY], old)

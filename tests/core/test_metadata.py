@@ -13,11 +13,7 @@ from .building import TABLE
 from .evolving import create_table, dataset, last_transaction, rows, set_field_metadata
 from .memory_catalog import MemoryNamespace
 
-
-@pytest.fixture
-def ns(namespace: MemoryNamespace) -> MemoryNamespace:
-    create_table(namespace)
-    return namespace
+pytestmark = pytest.mark.quick
 
 
 def set_schema_metadata(
@@ -40,6 +36,9 @@ def test_schema_metadata_is_replaced_as_the_specification_says(ns: MemoryNamespa
     assert not dataset(ns).schema.metadata
 
 
+@pytest.mark.spec(
+    "operations.md#errors-of-every-operation", "operations.md#updatetableschemametadata"
+)
 @pytest.mark.parametrize("metadata", [None, {"a\0": "b"}, {"a": "b\0"}, {"\ud800": "b"}])
 def test_schema_metadata_that_is_no_text_changes_nothing(
     ns: MemoryNamespace, metadata: dict[str, str] | None
@@ -73,6 +72,7 @@ def test_the_answer_names_fields_by_their_canonical_path(ns: MemoryNamespace) ->
     assert answer.fields == {"st.x": {}}
 
 
+@pytest.mark.spec("operations.md#updatefieldmetadata")
 @pytest.mark.parametrize(
     "entries",
     [

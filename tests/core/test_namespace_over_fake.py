@@ -1,8 +1,8 @@
-"""LanceBridgeNamespace over a catalog that declares other things than Hive does."""
+"""LanceBridgeNamespace over a catalog that declares other things than Hive, or lacks locations."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,20 +10,14 @@ import lance_namespace as api
 import pytest
 from lance_namespace import errors
 
-from lance_bridge.catalog import TableRecord
+from lance_bridge.catalog import NamespaceRecord, TableRecord
 
-from .building import DATASET, TABLE, at, count_rows, create
-from .memory_catalog import CAPABILITIES, MemoryCatalog, MemoryNamespace, MemoryServer, Moment
+from .building import DATASET, TABLE, at_change, count_rows, create, raising
+from .memory_catalog import CAPABILITIES, MemoryCatalog, MemoryNamespace, MemoryServer
 
+pytestmark = pytest.mark.quick
 
-def test_every_level_of_namespaces_is_listed(namespace: MemoryNamespace) -> None:
-    def children(path: list[str]) -> list[str]:
-        return list(namespace.list_namespaces(api.ListNamespacesRequest(id=path)).namespaces)
-
-    assert children([]) == ["eu"]
-    assert children(["eu"]) == ["shop"]
-    assert children(["eu", "shop"]) == ["sales"]
-    assert children(DATASET) == []
+REFUSE = raising(errors.PermissionDeniedError("not yours"))
 
 
 def test_a_page_of_all_tables_reads_only_the_namespaces_that_it_needs(
@@ -51,6 +45,7 @@ def test_a_page_of_all_tables_reads_only_the_namespaces_that_it_needs(
     assert rest.tables == ["$".join([outer, *TABLE[1:]]) for outer in ("us", "za")]
 
 
+@pytest.mark.spec("unity.md#registertable")
 def test_what_the_catalog_cannot_do_is_refused_with_its_reason(
     namespace: MemoryNamespace, server: MemoryServer, tmp_path: Path
 ) -> None:
@@ -65,6 +60,7 @@ def test_what_the_catalog_cannot_do_is_refused_with_its_reason(
     assert server.tables == before
 
 
+@pytest.mark.spec("unity.md#createtable")
 @pytest.mark.parametrize("mode", ["Create", "ExistOk", "Overwrite"])
 def test_properties_that_cannot_be_kept_are_refused_before_data_is_written(
     namespace: MemoryNamespace, mode: str
@@ -76,6 +72,7 @@ def test_properties_that_cannot_be_kept_are_refused_before_data_is_written(
         count_rows(namespace, TABLE)
 
 
+@pytest.mark.spec("unity.md#createtable")
 def test_an_overwrite_that_cannot_keep_properties_is_refused_before_data_is_written(
     namespace: MemoryNamespace,
 ) -> None:
@@ -109,29 +106,17 @@ def test_cascade_over_levels_drops_tables_and_their_files_only(
     assert [p for p in (tmp_path / "lake").rglob("*") if p.is_file()] == [kept]
 
 
-def test_cascade_changes_nothing_where_a_foreign_table_is_inside(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
-    create(namespace, TABLE)
-    server.tables[at("view")] = TableRecord(at("view"), entry_type="VIEW")
-    server.effects.clear()
-    with pytest.raises(errors.NamespaceNotEmptyError, match="view"):
-        namespace.drop_namespace(api.DropNamespaceRequest(id=["eu"], behavior="Cascade"))
-    assert not server.effects
-    assert count_rows(namespace, TABLE) == 3
-
-
 def drop_before(server: MemoryServer, *paths: tuple[str, ...]) -> None:
     """Drop namespaces, as another client, at the first moment when one would be dropped here."""
 
-    def rival(change: str, moment: Moment) -> None:
-        if (change, moment) == ("drop_namespace", "before"):
-            for path in paths:
-                server.namespaces.pop(path, None)
+    def drop() -> None:
+        for path in paths:
+            server.namespaces.pop(path, None)
 
-    server.fault = rival
+    at_change(server, "drop_namespace", "before", drop)
 
 
+@pytest.mark.spec("common.md#dropnamespace")
 @pytest.mark.parametrize("behavior", ["Restrict", "Cascade"])
 def test_skip_succeeds_where_another_client_drops_the_namespace_first(
     namespace: MemoryNamespace, server: MemoryServer, behavior: str
@@ -148,6 +133,7 @@ def test_skip_succeeds_where_another_client_drops_the_namespace_first(
     assert not answer.properties
 
 
+@pytest.mark.spec("common.md#dropnamespace")
 def test_skip_fails_where_only_a_namespace_inside_is_dropped_first(
     namespace: MemoryNamespace, server: MemoryServer
 ) -> None:
@@ -160,18 +146,13 @@ def test_skip_fails_where_only_a_namespace_inside_is_dropped_first(
     assert ("eu",) in server.namespaces
 
 
+@pytest.mark.spec("unity.md#dropnamespace")
 def test_an_interrupted_cascade_names_what_is_gone_and_what_is_left(
     namespace: MemoryNamespace, server: MemoryServer
 ) -> None:
     for name in ("a", "b", "c", "d"):
         create(namespace, [*DATASET, name])
-
-    def refuse_the_third(change: str, moment: Moment) -> None:
-        if moment == "before" and change == "drop_table" and server.effects.count(change) == 2:
-            raise errors.PermissionDeniedError("not yours")
-
-    server.effects.clear()
-    server.fault = refuse_the_third
+    at_change(server, "drop_table", "before", REFUSE, number=3)
     with pytest.raises(errors.PermissionDeniedError) as caught:
         namespace.drop_namespace(api.DropNamespaceRequest(id=["eu"], behavior="Cascade"))
     prefix = "eu.shop.sales"
@@ -179,7 +160,6 @@ def test_an_interrupted_cascade_names_what_is_gone_and_what_is_left(
         f"Namespace 'eu' is dropped in part. Dropped with their data: {prefix}.a, {prefix}.b. "
         f"Failed at: {prefix}.c. Not dropped: {prefix}.d. not yours"
     )
-    server.fault = None
     assert [count_rows(namespace, [*DATASET, name]) for name in ("c", "d")] == [3, 3]
 
 
@@ -187,12 +167,7 @@ def test_a_cascade_whose_namespace_cannot_be_dropped_names_the_tables_that_are_g
     namespace: MemoryNamespace, server: MemoryServer
 ) -> None:
     create(namespace, TABLE)
-
-    def refuse(change: str, moment: Moment) -> None:
-        if (change, moment) == ("drop_namespace", "before"):
-            raise errors.PermissionDeniedError("not yours")
-
-    server.fault = refuse
+    at_change(server, "drop_namespace", "before", REFUSE)
     with pytest.raises(errors.PermissionDeniedError, match=f"data: {'.'.join(TABLE)}. No table"):
         namespace.drop_namespace(api.DropNamespaceRequest(id=["eu"], behavior="Cascade"))
 
@@ -201,16 +176,12 @@ def test_a_cascade_that_fails_at_its_first_table_says_what_that_says(
     namespace: MemoryNamespace, server: MemoryServer
 ) -> None:
     create(namespace, TABLE)
-
-    def refuse(change: str, moment: Moment) -> None:
-        if (change, moment) == ("drop_table", "before"):
-            raise errors.PermissionDeniedError("not yours")
-
-    server.fault = refuse
+    at_change(server, "drop_table", "before", REFUSE)
     with pytest.raises(errors.PermissionDeniedError, match=r"^not yours$"):
         namespace.drop_namespace(api.DropNamespaceRequest(id=["eu"], behavior="Cascade"))
 
 
+@pytest.mark.spec("common.md#dropnamespace")
 def test_cascade_looks_for_shared_places_in_each_of_its_namespaces(
     server: MemoryServer, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
@@ -227,3 +198,71 @@ def test_cascade_looks_for_shared_places_in_each_of_its_namespaces(
     with pytest.raises(errors.InvalidTableStateError, match="overlaps"):
         namespace.drop_namespace(api.DropNamespaceRequest(id=["eu"], behavior="Cascade"))
     assert count_rows(namespace, [*second, "a"]) == 3
+
+
+# -- tables that are given no location -------------------------------------------------------------
+
+
+@pytest.fixture
+def without_root(server: MemoryServer, request: pytest.FixtureRequest) -> MemoryNamespace:
+    """A namespace whose tables go where their namespace says."""
+    assert tuple(DATASET) in server.namespaces
+    return MemoryNamespace(uri=request.node.nodeid)
+
+
+@pytest.mark.spec("common.md#createtable", "common.md#declaretable", "glue.md#createnamespace")
+@pytest.mark.parametrize(
+    "place", ["relative/place", " ", "s3://b/../c", "s3://b/a?x", "hdfs://host/a", "", None]
+)
+def test_a_namespace_at_a_place_that_lance_cannot_use_needs_a_root(
+    without_root: MemoryNamespace, server: MemoryServer, place: str | None
+) -> None:
+    server.namespaces[tuple(DATASET)] = NamespaceRecord(tuple(DATASET), {}, place)
+    with pytest.raises(errors.InvalidInputError, match=r"eu\.shop\.sales.*Set the property 'root'"):
+        without_root.declare_table(api.DeclareTableRequest(id=TABLE))
+    assert server.tables == {}
+
+
+@pytest.mark.spec("common.md#createtable", "common.md#declaretable", "glue.md#createnamespace")
+@pytest.mark.parametrize("text", ["\ud800", "a\udfffb"])
+def test_half_a_character_is_no_text_for_a_namespace_either(
+    namespace: MemoryNamespace, server: MemoryServer, text: str
+) -> None:
+    for properties in ({"key": text}, {text: "value"}):
+        request = api.CreateNamespaceRequest(id=["us"], properties=properties)
+        with pytest.raises(errors.InvalidInputError, match="unpaired surrogate"):
+            namespace.create_namespace(request)
+    assert ("us",) not in server.namespaces
+
+
+# -- entries without a location --------------------------------------------------------------------
+
+
+NEEDS_A_LOCATION: dict[str, Callable[[MemoryNamespace, list[str]], object]] = {
+    "describe": lambda ns, t: ns.describe_table(api.DescribeTableRequest(id=t)),
+    "exists": lambda ns, t: ns.table_exists(api.TableExistsRequest(id=t)),
+    "count": lambda ns, t: ns.count_table_rows(api.CountTableRowsRequest(id=t)),
+    "rename": lambda ns, t: ns.rename_table(api.RenameTableRequest(id=t, new_table_name="other")),
+    "drop": lambda ns, t: ns.drop_table(api.DropTableRequest(id=t)),
+}
+
+
+@pytest.mark.spec(
+    "common.md#describetable",
+    "common.md#droptable",
+    "common.md#renametable",
+    "common.md#tableexists",
+    "unity.md#createtable",
+)
+@pytest.mark.parametrize("operation", NEEDS_A_LOCATION)
+def test_an_entry_without_a_location_is_in_an_invalid_state(
+    namespace: MemoryNamespace, server: MemoryServer, operation: str
+) -> None:
+    server.capabilities = replace(CAPABILITIES, no_rename="")
+    path = (*DATASET, "nowhere")
+    server.tables[path] = TableRecord(path, None, {"table_type": "lance"})
+    with pytest.raises(errors.InvalidTableStateError, match="nowhere' has no location"):
+        NEEDS_A_LOCATION[operation](namespace, list(path))
+    assert path in server.tables
+    namespace.deregister_table(api.DeregisterTableRequest(id=list(path)))
+    assert path not in server.tables

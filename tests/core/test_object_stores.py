@@ -7,7 +7,7 @@ what it costs to list, is not seen here.
 from __future__ import annotations
 
 import uuid
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,21 +18,22 @@ import pyarrow as pa
 import pytest
 from lance_namespace import errors
 from lance_namespace_urllib3_client import models
+from servers.http_faults import Request
+from servers.http_proxy import HttpProxy
 from servers.objectstore import MotoServer
 
-from .building import BUCKET, DATASET, TABLE, at, count_rows, create, stream
+from lance_bridge.catalog import TableRecord
+from lance_bridge.testing.concurrency import race
+
+from .building import BUCKET, DATASET, TABLE, at, count_rows, create, stream, winner_of
 from .managing import MANAGED
 from .memory_catalog import CAPABILITIES, MemoryNamespace, MemoryServer
-from .merging import counts, merge
-from .querying import ask, vectors
 from .staging import stage as stage_local
 from .test_branches import branches, create_branch, delete_branch, rows
-from .test_restore import delete as delete_versions
-from .test_restore import restore
-from .test_tags import create_tag, delete_tag, tagged, tags, update_tag
+from .test_tags import create_tag, tagged, tags
 from .writing import ipc
 
-pytestmark = pytest.mark.server
+pytestmark = pytest.mark.servers
 OTHER = [*DATASET, "other"]
 
 
@@ -134,118 +135,33 @@ def test_versions_are_those_whose_manifests_are_in_the_store(
         assert (each.timestamp_millis or 0) // 1000 == int(head["LastModified"].timestamp())
 
 
-def test_a_version_is_described_and_a_missing_one_is_not_found(
-    on_s3: MemoryNamespace,
-) -> None:
-    build(on_s3, 2)
-    for version in (None, 2):
-        request = api.DescribeTableVersionRequest(id=TABLE, version=version)
-        assert on_s3.describe_table_version(request).version == listed(on_s3)[-1]
-    with pytest.raises(errors.TableVersionNotFoundError):
-        on_s3.describe_table_version(api.DescribeTableVersionRequest(id=TABLE, version=9))
-
-
-def test_a_staged_manifest_becomes_the_next_version(
-    on_s3: MemoryNamespace, moto: MotoServer
-) -> None:
-    build(on_s3, 1)
-    version, staged = stage(on_s3, moto)
-    e_tag = moto.client.head_object(Bucket=BUCKET, Key=staged)["ETag"]
-    made = on_s3.create_table_version(creation(version, staged, e_tag=e_tag)).version
-    assert made == listed(on_s3)[-1]
-    assert numbers(on_s3) == [1, 2]
-    assert count_rows(on_s3, TABLE) == 4
-    assert opened(on_s3, moto).version == 2
-    assert len(keys(on_s3, moto, "_versions")) == 2
-
-
-def test_a_version_of_another_e_tag_is_not_created(
-    on_s3: MemoryNamespace, moto: MotoServer
-) -> None:
-    build(on_s3, 1)
-    version, staged = stage(on_s3, moto)
-    other = moto.client.head_object(Bucket=BUCKET, Key=listed(on_s3)[0].manifest_path)["ETag"]
-    with pytest.raises(errors.InvalidInputError, match="e_tag"):
-        on_s3.create_table_version(creation(version, staged, e_tag=other))
-    assert numbers(on_s3) == [1]
-
-
-def test_an_existing_version_is_not_replaced(on_s3: MemoryNamespace, moto: MotoServer) -> None:
-    build(on_s3, 1)
-    first, second = stage(on_s3, moto), stage(on_s3, moto)
-    on_s3.create_table_version(creation(*first))
-    made = listed(on_s3)
-    with pytest.raises(errors.ConcurrentModificationError):
-        on_s3.create_table_version(creation(*second))
-    assert listed(on_s3) == made
-
-
+@pytest.mark.spec("operations.md#createtableversion")
 def test_of_several_creators_of_one_version_one_wins(
     on_s3: MemoryNamespace, moto: MotoServer
 ) -> None:
     build(on_s3, 1)
     staged = [stage(on_s3, moto) for _ in range(4)]
+    e_tags = [moto.client.head_object(Bucket=BUCKET, Key=path)["ETag"] for _, path in staged]
 
-    def attempt(each: tuple[int, str]) -> bool:
-        try:
-            on_s3.create_table_version(creation(*each))
-        except errors.ConcurrentModificationError:
-            return False
-        return True
+    def attempt(number: int) -> object:
+        request = creation(*staged[number], e_tag=e_tags[number])
+        return on_s3.create_table_version(request)
 
-    with ThreadPoolExecutor(len(staged)) as pool:
-        assert sorted(pool.map(attempt, staged)) == [False, False, False, True]
+    answers = race(attempt, len(staged))
+    winner_of(answers, errors.ConcurrentModificationError)
     assert numbers(on_s3) == [1, 2]
     assert count_rows(on_s3, TABLE) == 4
-
-
-def test_a_version_is_restored_and_others_are_deleted(
-    on_s3: MemoryNamespace, moto: MotoServer
-) -> None:
-    build(on_s3, 4)
-    create_tag(on_s3, "kept", 2)
-    assert restore(on_s3, 1) is not None
-    assert (numbers(on_s3)[-1], count_rows(on_s3, TABLE)) == (5, 3)
-    with pytest.raises(errors.LanceNamespaceError, match="kept"):
-        delete_versions(on_s3, (1, 5))
-    assert numbers(on_s3) == [1, 2, 3, 4, 5]
-    assert delete_versions(on_s3, (3, 5)) == 2
-    assert numbers(on_s3) == [1, 2, 5]
-    assert len(keys(on_s3, moto, "_versions")) == 3
-    assert opened(on_s3, moto).version == 5
 
 
 # -- tags and branches -----------------------------------------------------------------------------
 
 
-def test_tags_are_made_moved_and_deleted(on_s3: MemoryNamespace, moto: MotoServer) -> None:
-    build(on_s3, 2)
-    create_tag(on_s3, "one", 1)
-    with pytest.raises(errors.TableTagAlreadyExistsError):
-        create_tag(on_s3, "one", 2)
-    assert tagged(on_s3, "one") == (1, None)
-    assert opened(on_s3, moto).tags.list()["one"]["version"] == 1
-    update_tag(on_s3, "one", 2)
-    assert {name: tag.version for name, tag in tags(on_s3).items()} == {"one": 2}
-    delete_tag(on_s3, "one")
-    assert tags(on_s3) == {}
-    with pytest.raises(errors.TableTagNotFoundError):
-        delete_tag(on_s3, "one")
-
-
+@pytest.mark.spec("operations.md#createtabletag")
 def test_of_several_creators_of_one_tag_one_wins(on_s3: MemoryNamespace) -> None:
     build(on_s3, 4)
-
-    def attempt(version: int) -> int | None:
-        try:
-            create_tag(on_s3, "best", version)
-        except errors.TableTagAlreadyExistsError:
-            return None
-        return version
-
-    with ThreadPoolExecutor(4) as pool:
-        won = [each for each in pool.map(attempt, [1, 2, 3, 4]) if each is not None]
-    assert won == [tagged(on_s3, "best")[0]]
+    answers = race(lambda n: create_tag(on_s3, "best", n + 1), 4)
+    won = winner_of(answers, errors.TableTagAlreadyExistsError)
+    assert tagged(on_s3, "best")[0] == won + 1
 
 
 def test_branches_are_made_written_to_and_deleted(on_s3: MemoryNamespace, moto: MotoServer) -> None:
@@ -295,6 +211,7 @@ def test_versions_of_several_tables_are_committed_together_or_not_at_all(
     assert not [each for each in moto.keys(BUCKET) if "/_transactions/" in each and "json" in each]
 
 
+@pytest.mark.spec("managed.md#commits-to-several-tables")
 def test_a_store_without_conditional_writes_takes_no_batch(
     on_s3: MemoryNamespace, server: MemoryServer, moto: MotoServer
 ) -> None:
@@ -309,6 +226,7 @@ def test_a_store_without_conditional_writes_takes_no_batch(
     assert not [each for each in moto.keys(BUCKET) if "/_transactions/" in each and "json" in each]
 
 
+@pytest.mark.spec("managed.md#limits-of-batches")
 @pytest.mark.parametrize("first_on_s3", [True, False])
 def test_tables_in_different_stores_are_committed_together(
     on_s3: MemoryNamespace,
@@ -331,62 +249,6 @@ def test_tables_in_different_stores_are_committed_together(
     batch(on_s3, *operations)
     assert (numbers(on_s3), numbers(on_s3, local)) == ([1, 2], [1, 2])
     assert (count_rows(on_s3, TABLE), count_rows(on_s3, local)) == (4, 4)
-
-
-# -- rows ------------------------------------------------------------------------------------------
-
-
-def test_rows_are_inserted_merged_updated_deleted_and_found(on_s3: MemoryNamespace) -> None:
-    data = pa.table(
-        {
-            "k": list(range(300)),
-            "word": [f"w{i % 7}" for i in range(300)],
-            "v": vectors([[i, i % 3] for i in range(300)]),
-        }
-    )
-    on_s3.create_table(api.CreateTableRequest(id=TABLE), ipc(data))
-    one_more = pa.table({"k": [300], "word": ["w9"], "v": vectors([[0, 9]])}, schema=data.schema)
-    on_s3.insert_into_table(api.InsertIntoTableRequest(id=TABLE), ipc(one_more))
-    merged = merge(
-        on_s3,
-        pa.concat_tables([one_more, data.slice(0, 2)]).set_column(1, "word", [["new"] * 3]),
-        when_matched_update_all_filt="source.k >= 1",
-        when_not_matched_by_source_delete_filt="k > 250 and k < 260",
-    )
-    assert counts(merged) == (2, 0, 9)
-    on_s3.update_table(
-        api.UpdateTableRequest(id=TABLE, updates=[["word", "'up'"]], predicate="k = 5")
-    )
-    on_s3.delete_from_table(api.DeleteFromTableRequest(id=TABLE, predicate="k = 6"))
-    assert count_rows(on_s3, TABLE) == 291
-    found = ask(on_s3, k=0, filter="word in ('new', 'up')", columns=["k"])
-    assert sorted(found.column("k").to_pylist()) == [1, 5, 300]
-
-
-def test_indices_are_built_used_listed_and_dropped(
-    on_s3: MemoryNamespace, moto: MotoServer
-) -> None:
-    data = pa.table(
-        {
-            "k": list(range(300)),
-            "word": [f"w{i % 7} and more" for i in range(300)],
-            "v": vectors([[i, i % 3] for i in range(300)]),
-        }
-    )
-    on_s3.create_table(api.CreateTableRequest(id=TABLE), ipc(data))
-    for column, kind, parts in (("k", "BTREE", None), ("word", "FTS", None), ("v", "IVF_FLAT", 2)):
-        request = api.CreateTableIndexRequest(
-            id=TABLE, column=column, index_type=kind, num_partitions=parts
-        )
-        assert on_s3.create_table_index(request).transaction_id
-    found = on_s3.list_table_indices(api.ListTableIndicesRequest(id=TABLE)).indexes
-    assert [each.index_name for each in found] == ["k_idx", "v_idx", "word_idx"]
-    nearest = ask(on_s3, k=3, vector=[7.0, 1.0], filter="k < 290", prefilter=True)
-    assert nearest.column("k").to_pylist()[0] == 7
-    assert ask(on_s3, k=0, text="w3").num_rows == 43
-    assert merge(on_s3, data.slice(4, 1), when_matched_update_all=True, use_index=True)
-    on_s3.drop_table_index(api.DropTableIndexRequest(id=TABLE, index_name="v_idx"))
-    assert [each.name for each in opened(on_s3, moto).describe_indices()] == ["k_idx", "word_idx"]
 
 
 # -- what else -------------------------------------------------------------------------------------
@@ -420,3 +282,72 @@ def test_a_table_in_a_store_that_is_gone_is_not_taken_for_empty(
     for look in (lambda: numbers(on_s3), lambda: tags(on_s3), lambda: count_rows(on_s3, TABLE)):
         with pytest.raises(errors.ServiceUnavailableError, match="no-such-bucket"):
             look()
+
+
+# -- how many requests a drop makes ----------------------------------------------------------------
+
+
+@pytest.fixture
+def root(request: pytest.FixtureRequest) -> str:
+    """A prefix of the test's own."""
+    return f"s3://{BUCKET}/{request.node.name}"
+
+
+@pytest.fixture
+def wire(moto: MotoServer) -> Iterator[HttpProxy]:
+    """What counts the requests to S3 by what they do, listings apart."""
+
+    def key(request: Request) -> str:
+        return "LIST" if "list-type=2" in request.path else request.method
+
+    with HttpProxy(moto.endpoint, key=key) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def counted(
+    server: MemoryServer,
+    moto: MotoServer,
+    wire: HttpProxy,
+    root: str,
+    request: pytest.FixtureRequest,
+) -> MemoryNamespace:
+    """A namespace whose requests are counted."""
+    assert not server.effects
+    given = {**moto.storage_options, "aws_endpoint": wire.endpoint}
+    options = {f"storage.{key}": value for key, value in given.items()}
+    return MemoryNamespace(uri=request.node.nodeid, root=root, **options)
+
+
+def register_others(server: MemoryServer, moto: MotoServer, root: str, count: int) -> None:
+    """Add Lance tables with one version each."""
+    for number in range(count):
+        location, path = f"{root}/other{number}.lance", at(f"other{number}")
+        rows = pa.table({"a": [1, 2]})
+        lance.write_dataset(rows, location, storage_options=moto.storage_options)
+        server.tables[path] = TableRecord(path, location, {"table_type": "lance"})
+
+
+@pytest.mark.spec("common.md#files-that-are-deleted", "common.md#shared-locations")
+def test_a_drop_lists_its_table_once_and_reads_each_manifest_of_others_once(
+    counted: MemoryNamespace, server: MemoryServer, moto: MotoServer, wire: HttpProxy, root: str
+) -> None:
+    others = 10
+    register_others(server, moto, root, others)
+    for reads in (others, 0):
+        create(counted, TABLE)
+        before = wire.counts
+        counted.drop_table(api.DropTableRequest(id=TABLE))
+        # Of the table: its files, its manifest, and versions that were added since.
+        assert wire.counts - before == {"LIST": others + 2, "GET": reads + 1, "POST": 2}
+
+
+@pytest.mark.spec("common.md#files-that-are-deleted", "common.md#shared-locations")
+def test_a_cascade_reads_each_manifest_once(
+    counted: MemoryNamespace, server: MemoryServer, moto: MotoServer, wire: HttpProxy, root: str
+) -> None:
+    tables = 6
+    register_others(server, moto, root, tables)
+    counted.drop_namespace(api.DropNamespaceRequest(id=DATASET, behavior="Cascade"))
+    # Of each: its files, when checked and when deleted, and whether it is a clone of another.
+    assert wire.counts == {"LIST": tables * 3, "GET": tables * 3, "POST": tables * 2}

@@ -1,4 +1,4 @@
-"""Lost replies, at the level of one change."""
+"""One change: a reply that is lost, and what Lance says of a commit that failed."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from lance_namespace.errors import (
     ThrottlingError,
 )
 
-from lance_bridge.errors import OutcomeUnknownError
+from lance_bridge.errors import OutcomeUnknownError, is_refusal, reason_in
 from lance_bridge.lost_replies import retry_after_readback
+
+pytestmark = [pytest.mark.quick, pytest.mark.spec("common.md#errors-of-every-operation")]
 
 LOST = OutcomeUnknownError("lost")
 TAKEN = TableAlreadyExistsError("taken")
@@ -102,3 +104,41 @@ def test_a_defect_is_not_taken_for_an_answer(broken: Exception) -> None:
     run: Callable[[], None] = change
     with pytest.raises(type(broken)):
         retry_after_readback(run, never)
+
+
+# -- what Lance says of a failed commit ------------------------------------------------------------
+
+
+@pytest.mark.spec("operations.md#commits-and-conflicts")
+@pytest.mark.parametrize(
+    ("text", "is_the_request_s"),
+    [
+        ("LanceError(Arrow): Divide by zero error", True),
+        ("Not supported: This feature is not implemented", True),
+        ("LanceError(Arrow): External error: LanceError(IO): timed out", False),
+        ("LanceError(IO): Invalid user input", False),
+        ("Permission denied", False),
+    ],
+)
+def test_a_failure_of_the_storage_at_any_depth_is_no_refusal(
+    text: str, is_the_request_s: bool
+) -> None:
+    assert is_refusal(OSError(text)) is is_the_request_s
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        ("one\ntwo", "one"),
+        (
+            "Parameter validation failed:\nInvalid length\nmore",
+            "Parameter validation failed: Invalid length",
+        ),
+        ("java.lang.X:\n\n  cause", "java.lang.X: cause"),
+        ("alone:", "alone:"),
+        ("", ""),
+        ("a" * 400, "a" * 300),
+    ],
+)
+def test_a_message_is_shortened_to_its_reason(message: str, reason: str) -> None:
+    assert reason_in(f"  {message}\n") == reason

@@ -13,6 +13,8 @@ from lance_namespace.errors import InternalError, InvalidInputError
 
 from lance_bridge.paging import PageRequest, decode_token, encode_token, names_of_all_pages
 
+pytestmark = [pytest.mark.quick, pytest.mark.spec("common.md#pagination", "operations.md#pages")]
+
 NAMES = st.sets(st.text(min_size=1, max_size=4), max_size=12)
 
 
@@ -74,11 +76,6 @@ def test_changes_between_pages_neither_repeat_nor_hide_a_name_that_stays(
     assert always <= set(seen) <= ever
 
 
-def test_without_a_limit_everything_that_follows_is_one_page() -> None:
-    _, token = page_of(["a", "b", "c"], 1, None)
-    assert page_of(["a", "b", "c"], None, token) == (["b", "c"], None)
-
-
 def test_repeated_names_are_listed_once() -> None:
     assert page_of(["a", "a", "b"], None, None) == (["a", "b"], None)
 
@@ -131,13 +128,6 @@ def test_what_is_listed_may_be_any_text() -> None:
     assert decode_token(scope, token) == ("a",)
     with pytest.raises(InvalidInputError, match="page_token"):
         decode_token("versions of ?", token)
-
-
-def test_paths_are_paged_by_all_of_their_names() -> None:
-    paths = [("a", "b"), ("a", "c"), ("b", "a")]
-    page, token = PageRequest.parse("all", 2, None).cut(paths)
-    assert page == paths[:2]
-    assert PageRequest.parse("all", 2, token).cut(paths) == (paths[2:], None)
 
 
 class Pages:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,12 @@ from lance_bridge.errors import is_panic
 
 from .building import TABLE
 from .memory_catalog import MemoryNamespace, MemoryServer
-from .writing import dataset, make, place, rows, unchanged
+from .writing import create, dataset, insert, make, merge, overwrite, place, rows, unchanged
+
+pytestmark = [pytest.mark.quick, pytest.mark.spec("operations.md#rows-of-a-request")]
 
 NAME = "eu.shop.sales.Orders"
+MERGE = partial(merge, on="d")
 
 
 def misaligned_decimals() -> pa.Table:
@@ -46,19 +50,6 @@ def unaligned(monkeypatch: pytest.MonkeyPatch) -> pa.Table:
     return misaligned_decimals()
 
 
-def create(namespace: MemoryNamespace, rows: Any, mode: str = "Create") -> None:
-    namespace.create_table(api.CreateTableRequest(id=TABLE, mode=mode), rows)
-
-
-def insert(namespace: MemoryNamespace, rows: Any) -> None:
-    namespace.insert_into_table(api.InsertIntoTableRequest(id=TABLE), rows)
-
-
-def merge(namespace: MemoryNamespace, rows: Any) -> None:
-    request = api.MergeInsertIntoTableRequest(id=TABLE, on=["d"], when_not_matched_insert_all=True)
-    namespace.merge_insert_into_table(request, rows)
-
-
 @pytest.mark.parametrize("is_read_once", [False, True])
 def test_a_create_that_panics_leaves_no_entry(
     namespace: MemoryNamespace,
@@ -76,7 +67,7 @@ def test_a_create_that_panics_leaves_no_entry(
     assert rows(server) == [{"d": 1}]
 
 
-@pytest.mark.parametrize("write", [create, insert, merge])
+@pytest.mark.parametrize("write", [create, insert, MERGE])
 def test_a_write_that_panics_leaves_a_declared_table_declared(
     namespace: MemoryNamespace, server: MemoryServer, unaligned: pa.Table, write: Any
 ) -> None:
@@ -88,7 +79,7 @@ def test_a_write_that_panics_leaves_a_declared_table_declared(
     assert tuple(TABLE) in server.tables
 
 
-@pytest.mark.parametrize("write", [insert, merge, lambda ns, data: create(ns, data, "Overwrite")])
+@pytest.mark.parametrize("write", [insert, MERGE, overwrite])
 def test_a_write_that_panics_leaves_the_table_as_it_was(
     namespace: MemoryNamespace, server: MemoryServer, unaligned: pa.Table, write: Any
 ) -> None:

@@ -24,6 +24,8 @@ from .building import TABLE, count_rows, create
 from .memory_catalog import MemoryNamespace, MemoryServer
 from .vending import VENDOR
 
+pytestmark = [pytest.mark.quick, pytest.mark.spec("common.md#security")]
+
 TOKEN = "t0p-secret-token"
 STORE_SECRET = "very/secret+key"
 

@@ -17,6 +17,8 @@ from lance_bridge.records import (
     visible_properties,
 )
 
+pytestmark = [pytest.mark.quick, pytest.mark.spec("common.md#table-properties")]
+
 
 def is_accepted(key: str) -> bool:
     """Return whether a key has no meaning of its own: the tests below name those that have."""
@@ -53,6 +55,12 @@ def test_every_new_entry_has_an_identity_of_its_own() -> None:
     assert properties_of_new_table({})[ENTRY_ID] != properties_of_new_table({})[ENTRY_ID]
 
 
+@pytest.mark.spec(
+    "common.md#createnamespace",
+    "common.md#createtable",
+    "common.md#declaretable",
+    "common.md#registertable",
+)
 @pytest.mark.parametrize(
     "key",
     [
@@ -69,6 +77,7 @@ def test_an_empty_or_reserved_key_is_invalid(key: str) -> None:
         check_properties({key: "x"})
 
 
+@pytest.mark.spec("common.md#declaretable")
 @pytest.mark.parametrize(
     "key",
     [
@@ -89,6 +98,12 @@ def test_what_core_keeps_is_hidden_and_kept_in_any_letter_case() -> None:
     assert replace_visible(stored, {"a": "b"}) == {**stored, "a": "b"}
 
 
+@pytest.mark.spec(
+    "common.md#createtable",
+    "common.md#declaretable",
+    "common.md#lance-tables",
+    "common.md#registertable",
+)
 @pytest.mark.parametrize("mark", ["table_type", "TABLE_TYPE", "Table_Type"])
 def test_a_mark_may_be_repeated_but_means_lance(mark: str) -> None:
     assert check_properties({mark: "LANCE", "a": "b"}) == {"a": "b"}
@@ -109,8 +124,3 @@ def test_who_is_to_manage_a_table_is_asked_in_any_letter_case() -> None:
     assert manager_in({"a": "b"}) is None
     assert manager_in({"managed_by": "Catalog"}) == "storage"
     assert manager_in({"Managed_By": "Impl"}) == "impl"
-
-
-def test_no_properties_are_no_properties() -> None:
-    assert check_properties(None) == {}
-    assert check_properties({}) == {}

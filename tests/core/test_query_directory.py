@@ -22,6 +22,11 @@ from .memory_catalog import MemoryNamespace
 from .querying import ask, dataset, put, vectors
 from .writing import ipc
 
+pytestmark = [
+    pytest.mark.quick,
+    pytest.mark.spec("operations.md#differences-from-the-directory-namespace"),
+]
+
 TABLE = ["t"]
 ROWS = pa.table(
     {
@@ -61,6 +66,10 @@ def match(terms: str, **options: Any) -> dict[str, Any]:
     return {"match": {"terms": terms, **options}}
 
 
+def boolean(must: list[Any], should: list[Any], must_not: list[Any]) -> dict[str, Any]:
+    return {"boolean": {"must": must, "should": should, "must_not": must_not}}
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -95,16 +104,7 @@ def match(terms: str, **options: Any) -> dict[str, Any]:
         {"text": match("b2", column="t"), "k": 0},
         {"text": {"phrase": {"terms": "hello w1"}}, "k": 0},
         {"text": {"boost": {"positive": match("hello"), "negative": match("w1")}}, "k": 0},
-        {
-            "text": {
-                "boolean": {
-                    "must": [match("hello")],
-                    "should": [match("w2")],
-                    "must_not": [match("w1")],
-                }
-            },
-            "k": 0,
-        },
+        {"text": boolean([match("hello")], [match("w2")], [match("w1")]), "k": 0},
     ],
     ids=str,
 )
@@ -157,6 +157,7 @@ def test_each_of_several_vectors_is_searched_for_where_theirs_takes_the_first(bo
     assert (ours.num_rows, theirs.num_rows) == (4, 2)
 
 
+@pytest.mark.spec("operations.md#querytable")
 @pytest.mark.parametrize(
     ("options", "code"),
     [

@@ -16,6 +16,11 @@ from .evolving import build_index
 from .memory_catalog import MemoryNamespace
 from .querying import put, request, vectors
 
+pytestmark = [
+    pytest.mark.quick,
+    pytest.mark.spec("operations.md#querytable", "server.md#sorting-and-replacing-indices"),
+]
+
 ROWS = pa.table(
     {
         "id": range(4),
@@ -88,6 +93,7 @@ def test_an_order_by_a_missing_column_is_column_not_found(filled: MemoryNamespac
         filled.query_table_reader(ordered(ColumnOrder(column_name="nope")))
 
 
+@pytest.mark.spec("server.md#what-is-refused")
 @pytest.mark.parametrize(
     "search", [{"vectors": [[0.0, 0.0], [1.0, 0.0]]}, {"vector": [0.0, 0.0], "text": "red"}]
 )

@@ -10,15 +10,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis_profiles import examples
 
 from .memory_catalog import MemoryNamespace
 from .querying import ask, put, vectors
 
-often = settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+pytestmark = pytest.mark.quick
+
+often = examples(25, share_fixtures=True)
 
 # -- filters ---------------------------------------------------------------------------------------
 

@@ -15,6 +15,8 @@ from .building import TABLE
 from .memory_catalog import MemoryNamespace
 from .querying import ask, dataset, put, request, vectors
 
+pytestmark = [pytest.mark.quick, pytest.mark.spec("operations.md#querytable")]
+
 DIMENSION = 4
 NEAR = [1.0, 2.0, 3.0, 4.0]
 
@@ -58,10 +60,6 @@ def ids(found: pa.Table) -> list[int]:
 
 
 # -- which column ----------------------------------------------------------------------------------
-
-
-def test_the_only_vector_column_needs_no_name(filled: MemoryNamespace) -> None:
-    assert ids(ask(filled, vector=NEAR)) == ids(ask(filled, vector=NEAR, vector_column="v"))
 
 
 def test_of_several_vector_columns_the_one_called_vector_is_the_default(

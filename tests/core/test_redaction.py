@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from lance_bridge.redaction import contains_secret, is_secret, redact
+
+pytestmark = [pytest.mark.quick, pytest.mark.spec("migration.md#plan")]
 
 KEYS = [
     "spark.hadoop.fs.s3a.secret.key",

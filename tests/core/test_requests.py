@@ -9,11 +9,17 @@ import lance_namespace as api
 import pyarrow as pa
 import pytest
 from lance_namespace import LanceNamespace, errors
+from lance_namespace.errors import InvalidInputError
 
+from lance_bridge import LanceBridgeNamespace, engine
+from lance_bridge.operations.compute import UNSUPPORTED
+from lance_bridge.requests import CreateMode, DropBehavior, DropMode, RegisterMode, parse_mode
 from lance_bridge.testing.calls import request_model
 
-from .building import DATASET, TABLE, create, stream
-from .memory_catalog import MemoryNamespace
+from .building import TABLE, create, raising, stream
+from .memory_catalog import MemoryNamespace, MemoryServer
+
+pytestmark = [pytest.mark.quick, pytest.mark.spec("operations.md#requests-and-responses")]
 
 OPERATIONS = [
     name
@@ -118,21 +124,6 @@ def test_a_field_of_the_wrong_type_is_named_and_its_value_is_not_shown(
     assert "s3cret" not in str(caught.value)
 
 
-def test_messages_begin_as_those_of_the_directory_namespace(namespace: MemoryNamespace) -> None:
-    create(namespace, TABLE)
-    missing = [*DATASET, "missing"]
-    messages = {
-        "describe_table": (ClientRequest(id=missing), "Table not found: eu.shop.sales.missing"),
-        "declare_table": (ClientRequest(id=TABLE), "Table already exists: eu.shop.sales.Orders"),
-        "describe_namespace": (ClientRequest(id=["us"]), "Namespace not found: us"),
-        "create_namespace": (ClientRequest(id=["eu"]), "Namespace already exists: eu"),
-        "drop_namespace": (ClientRequest(id=DATASET), "Namespace not empty: eu.shop.sales"),
-    }
-    found = {name: outcome(namespace, name, request)[1] for name, (request, _) in messages.items()}
-    wrong = {name: text for name, text in found.items() if not text.startswith(messages[name][1])}
-    assert not wrong
-
-
 def test_a_failure_without_a_code_leaves_as_an_internal_error(
     namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,11 +133,7 @@ def test_a_failure_without_a_code_leaves_as_an_internal_error(
     PanicException.__module__ = "pyo3_runtime"
     failures: list[BaseException] = [KeyError("k"), RuntimeError("r"), PanicException("p")]
     for failure in failures:
-
-        def fail(*_: object, failure: BaseException = failure) -> None:
-            raise failure
-
-        monkeypatch.setattr("lance_bridge.tables.namespaces.describe", fail)
+        monkeypatch.setattr("lance_bridge.tables.namespaces.describe", raising(failure))
         with pytest.raises(errors.InternalError, match="describe_namespace") as caught:
             namespace.describe_namespace(api.DescribeNamespaceRequest(id=["eu"]))
         assert caught.value.__cause__ is failure
@@ -155,9 +142,7 @@ def test_a_failure_without_a_code_leaves_as_an_internal_error(
 def test_an_interruption_stays_one(
     namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
+    interrupt = raising(KeyboardInterrupt())
     monkeypatch.setattr("lance_bridge.tables.namespaces.describe", interrupt)
     with pytest.raises(KeyboardInterrupt):
         namespace.describe_namespace(api.DescribeNamespaceRequest(id=["eu"]))
@@ -205,3 +190,100 @@ def test_the_default_namespace_distinguishes_two_connections(
 ) -> None:
     assert namespace.namespace_id() != by_one_name.namespace_id()
     assert "default-namespace=eu.shop.sales" in by_one_name.namespace_id()
+
+
+# -- modes -----------------------------------------------------------------------------------------
+
+
+ALL = [mode for kind in (CreateMode, RegisterMode, DropMode, DropBehavior) for mode in kind]
+
+
+@pytest.mark.spec("common.md#modes")
+def test_a_mode_is_known_in_any_case_and_of_two_words_in_snake_case() -> None:
+    for mode in ALL:
+        word = str(mode.value)
+        for text in (word, word.lower(), word.upper(), word.swapcase()):
+            assert parse_mode(type(mode), text, next(iter(type(mode)))) is mode
+    for text in ("ExistOk", "exist_ok", "EXIST_OK", "existok", "Exist_Ok"):
+        assert parse_mode(CreateMode, text, CreateMode.CREATE) is CreateMode.EXIST_OK
+    for default in CreateMode:
+        assert parse_mode(CreateMode, None, default) is default
+
+
+UNKNOWN = ["", " ", "create ", "exist-ok", "replace", "Skip", "_" * 99, "0", "c_r_e_a_t_e"]
+UNKNOWN += ["_create", "create_", "exist__ok", "existo_k", "over_write"]
+
+
+@pytest.mark.spec("common.md#modes")
+def test_an_unknown_mode_is_invalid_and_the_known_ones_are_named() -> None:
+    for text in UNKNOWN:
+        with pytest.raises(InvalidInputError, match="one of Create, ExistOk, Overwrite") as caught:
+            parse_mode(CreateMode, text, CreateMode.CREATE)
+        assert repr(text[:60]) in str(caught.value)
+        assert len(str(caught.value)) < 200
+    for kind, text in ((RegisterMode, "ExistOk"), (DropMode, "Cascade"), (DropBehavior, "Fail")):
+        with pytest.raises(InvalidInputError, match="Unknown mode"):
+            parse_mode(kind, text, next(iter(kind)))
+
+
+# -- operations ------------------------------------------------------------------------------------
+
+
+TRAIT = sorted(
+    name
+    for name, member in inspect.getmembers(api.LanceNamespace, inspect.isfunction)
+    if not name.startswith("_")
+)
+
+
+@pytest.mark.spec("common.md#describetable")
+def test_the_list_of_operations_is_that_of_the_interface() -> None:
+    assert len(TRAIT) > 50
+    assert set(UNSUPPORTED) < set(TRAIT)
+
+
+@pytest.mark.spec("common.md#describetable")
+def test_no_operation_is_left_to_the_interface() -> None:
+    ours = {name: getattr(LanceBridgeNamespace, name) for name in TRAIT}
+    assert [name for name in ours if ours[name] is getattr(api.LanceNamespace, name)] == []
+
+
+@pytest.mark.spec("common.md#describetable")
+@pytest.mark.spec("common.md#unsupported-operations")
+@pytest.mark.parametrize("name", sorted(UNSUPPORTED))
+def test_an_operation_that_no_catalog_can_do_is_unsupported_by_name(
+    namespace: MemoryNamespace, server: MemoryServer, name: str
+) -> None:
+    request = request_model(name).model_construct(id=TABLE)
+    with pytest.raises(errors.UnsupportedOperationError, match=name) as caught:
+        getattr(namespace, name)(request)
+    assert engine.HOW in str(caught.value)
+    assert caught.value.code == errors.ErrorCode.UNSUPPORTED
+    assert not server.effects
+
+
+@pytest.mark.spec("common.md#describetable")
+@pytest.mark.parametrize("ref", [{"tag": "x"}, {"branch": "x"}])
+def test_a_tag_or_branch_of_a_table_without_data_is_an_invalid_state(
+    namespace: MemoryNamespace, ref: dict[str, Any]
+) -> None:
+    namespace.declare_table(api.DeclareTableRequest(id=TABLE))
+    with pytest.raises(errors.InvalidTableStateError, match="no data yet"):
+        namespace.describe_table(api.DescribeTableRequest(id=TABLE, **ref))
+
+
+@pytest.mark.spec("common.md#describetable")
+def test_version_zero_is_invalid_input(namespace: MemoryNamespace) -> None:
+    create(namespace, TABLE)
+    with pytest.raises(errors.InvalidInputError, match="1 or more"):
+        namespace.describe_table(api.DescribeTableRequest(id=TABLE, version=0))
+
+
+@pytest.mark.spec("common.md#describetable")
+@pytest.mark.parametrize("version", [2, 2**63, 2**64, 2**70])
+def test_a_version_that_cannot_be_is_not_found(namespace: MemoryNamespace, version: int) -> None:
+    create(namespace, TABLE)
+    with pytest.raises(errors.TableVersionNotFoundError, match=str(version)):
+        namespace.describe_table(api.DescribeTableRequest(id=TABLE, version=version))
+    with pytest.raises(errors.TableVersionNotFoundError, match=str(version)):
+        namespace.count_table_rows(api.CountTableRowsRequest(id=TABLE, version=version))

@@ -18,6 +18,11 @@ from lance_bridge_spark.connections import LocationCatalog
 from .building import DATASET
 from .memory_catalog import CAPABILITIES, MemoryCatalog, MemoryConfig, MemoryNamespace, MemoryServer
 
+pytestmark = [
+    pytest.mark.quick,
+    pytest.mark.spec("docs/write-a-catalog.md#what-the-catalog-can-do"),
+]
+
 ALL = replace(CAPABILITIES, no_rename="", no_alter="")
 BY_COPY = replace(ALL, renames_by_copy=True)
 
@@ -85,6 +90,7 @@ def test_marks_are_loaded_and_altered_or_neither(connect: Any) -> None:
         connect(one, ALL)
 
 
+@pytest.mark.spec("docs/write-a-catalog.md#the-version-of-the-port")
 def test_a_catalog_of_another_version_of_the_port_is_refused(connect: Any) -> None:
     later = type("Later", (MemoryCatalog,), {"port_version": PORT_VERSION + 1})
     with pytest.raises(TypeError, match=r"Later is written for version 2 .* this is version 1"):

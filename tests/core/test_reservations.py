@@ -19,8 +19,10 @@ from lance_bridge.storage.manifests import VersionDirectory
 from lance_bridge.storage.store import TableStorage
 from lance_bridge.storage.table_files import TableFiles
 
-from .building import TABLE, create
-from .memory_catalog import CAPABILITIES, MemoryNamespace, MemoryServer, Moment
+from .building import TABLE, at_change, create
+from .memory_catalog import CAPABILITIES, MemoryNamespace, MemoryServer
+
+pytestmark = pytest.mark.quick
 
 
 @pytest.fixture
@@ -102,14 +104,13 @@ def test_a_creator_that_lost_says_so_if_its_reservation_cannot_be_released(
 ) -> None:
     server.capabilities = replace(CAPABILITIES, makes_directories=True)
 
-    def win(change: str, moment: Moment) -> None:
-        if (change, moment) == ("create_table", "before"):
-            server.tables[tuple(TABLE)] = TableRecord(tuple(TABLE), str(tmp_path / "elsewhere"))
-            [directory] = (tmp_path / "lake").rglob("*.lance")
-            shutil.rmtree(directory)
-            directory.write_text("not a directory")
+    def win() -> None:
+        server.tables[tuple(TABLE)] = TableRecord(tuple(TABLE), str(tmp_path / "elsewhere"))
+        [directory] = (tmp_path / "lake").rglob("*.lance")
+        shutil.rmtree(directory)
+        directory.write_text("not a directory")
 
-    server.fault = win
+    at_change(server, "create_table", "before", win)
     with (
         caplog.at_level(logging.WARNING),
         pytest.raises(errors.TableAlreadyExistsError, match="Orders"),

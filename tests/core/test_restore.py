@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 import lance
 import lance_namespace as api
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis_profiles import examples
 from lance_namespace import errors
 from lance_namespace_urllib3_client.models import VersionRange
 
@@ -20,6 +21,8 @@ from lance_bridge.table import Table
 from .building import DATASET, TABLE, at, create
 from .memory_catalog import MemoryNamespace, MemoryServer
 from .staging import append, build, dataset, directory, numbers
+
+pytestmark = [pytest.mark.quick, pytest.mark.spec("operations.md#batchdeletetableversions")]
 
 LARGEST = 2**64
 
@@ -43,6 +46,22 @@ def delete(
 # -- restore -------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("branch", [None, "dev"])
+def test_a_restored_version_is_a_new_one_with_the_old_rows(
+    namespace: MemoryNamespace, branch: str | None
+) -> None:
+    build(namespace, 1)
+    dataset(namespace).create_branch("dev", 1)
+    opened = dataset(namespace)
+    (opened if branch is None else opened.checkout_version((branch, None))).delete("a = 0")
+    restore(namespace, 1, branch)
+    assert numbers(namespace, branch=branch) == [1, 2, 3]
+    counted = api.CountTableRowsRequest(id=TABLE, branch=branch)
+    assert namespace.count_table_rows(counted).count == 3
+    assert numbers(namespace, branch="dev" if branch is None else None) == [1]
+
+
+@pytest.mark.spec("operations.md#restoretable")
 def test_a_missing_version_is_not_restored(namespace: MemoryNamespace) -> None:
     build(namespace, 2)
     with pytest.raises(errors.TableVersionNotFoundError, match="version 3"):
@@ -89,9 +108,7 @@ def test_a_restore_that_fails_is_a_conflict_only_after_another_commit(
 # -- delete --------------------------------------------------------------------------------------
 
 
-@settings(
-    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@examples(20, share_fixtures=True)
 @given(
     st.lists(st.tuples(st.integers(0, 8), st.integers(-1, 9)), max_size=3),
     st.sets(st.integers(1, 6), max_size=2),
@@ -167,15 +184,17 @@ def test_missing_versions_are_not_counted(namespace: MemoryNamespace) -> None:
     assert delete(namespace, (0, -1), table=[*DATASET, "empty"]) == 0
 
 
+def plan_deletion(namespace: MemoryNamespace, server: MemoryServer) -> versions.Deletion:
+    """Return the deletion of versions 1 and 2."""
+    table = Table(namespace.connection, server.tables[at("Orders")])
+    return versions.prepare_deletion(table, None, versions.check_ranges([(1, 3)]))
+
+
 def test_a_version_that_is_tagged_meanwhile_comes_back(
     namespace: MemoryNamespace, server: MemoryServer
 ) -> None:
     build(namespace, 3)
-    planned = versions.prepare_deletion(
-        Table(namespace.connection, server.tables[at("Orders")]),
-        None,
-        versions.check_ranges([(1, 3)]),
-    )
+    planned = plan_deletion(namespace, server)
     dataset(namespace).tags.create("late", 2)
     with pytest.raises(errors.ConcurrentModificationError, match="tag 'late'"):
         versions.delete(planned)
@@ -209,11 +228,7 @@ def test_versions_are_restored_where_references_cannot_be_read(
 ) -> None:
     build(namespace, 3)
     dataset(namespace).tags.create("t", 3)
-    planned = versions.prepare_deletion(
-        Table(namespace.connection, server.tables[at("Orders")]),
-        None,
-        versions.check_ranges([(1, 3)]),
-    )
+    planned = plan_deletion(namespace, server)
     (directory(namespace) / "_refs/tags/t.json").write_bytes(b"broken")
     with pytest.raises(errors.ServiceUnavailableError, match="Tags or branches"):
         versions.delete(planned)

@@ -14,6 +14,8 @@ from lance_bridge.config import load
 
 from .memory_catalog import MemoryConfig, MemoryNamespace
 
+pytestmark = pytest.mark.quick
+
 SECRET = "s3cr3t-value"
 
 

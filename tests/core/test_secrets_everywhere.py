@@ -17,6 +17,8 @@ from lance_bridge_glue import GlueNamespace
 from lance_bridge_hive import HiveNamespace
 from lance_bridge_unity import UnityNamespace
 
+pytestmark = pytest.mark.spec("common.md#security")
+
 SCRIPT = Path(__file__).with_name("secrets_process.py")
 
 
@@ -77,6 +79,7 @@ def cases(secrets: Secrets) -> list[dict[str, object]]:
     ]
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("kind", [HiveNamespace, GlueNamespace, UnityNamespace])
 def test_every_secret_property_of_an_adapter_is_among_the_cases(
     kind: type[LanceBridgeNamespace],
@@ -90,6 +93,7 @@ def test_every_secret_property_of_an_adapter_is_among_the_cases(
     assert {each.key for each in kind.config_type.declared() if each.secret} <= given
 
 
+@pytest.mark.servers
 def test_no_secret_is_in_anything_that_a_process_leaves_behind(tmp_path: Path) -> None:
     secrets = Secrets()
     given = cases(secrets)

@@ -8,8 +8,9 @@ import lance
 import lance_namespace as api
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis_profiles import examples
 from lance_namespace import errors
 
 from lance_bridge.dataset import SMALL_FRAGMENT
@@ -18,6 +19,8 @@ from lance_bridge.dataset.read import summarize_lengths
 from .building import TABLE
 from .evolving import build_index, create_table, dataset, rows
 from .memory_catalog import MemoryNamespace
+
+pytestmark = [pytest.mark.quick, pytest.mark.spec("operations.md#gettablestats")]
 
 lengths_of_fragments = st.lists(st.integers(1, 3000), max_size=12)
 
@@ -36,7 +39,7 @@ def directory_stats(place: Path, lengths: list[int]) -> api.GetTableStatsRespons
     return namespace.get_table_stats(api.GetTableStatsRequest(id=["t"]))
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(lengths=lengths_of_fragments)
 def test_the_spread_is_that_of_the_directory_namespace(
     tmp_path_factory: pytest.TempPathFactory, lengths: list[int]
@@ -70,14 +73,6 @@ def test_deleted_rows_do_not_count(ns_of_fragments: MemoryNamespace) -> None:
     answer = stats(ns_of_fragments)
     assert answer.num_rows == dataset(ns_of_fragments).count_rows() == 10
     assert (answer.fragment_stats.lengths.min, answer.fragment_stats.lengths.max) == (1, 3)
-
-
-def test_an_empty_table_has_zeros(namespace: MemoryNamespace) -> None:
-    create_table(namespace, rows(1).slice(0, 0))
-    answer = stats(namespace)
-    assert (answer.num_rows, answer.total_bytes, answer.num_indices) == (0, 0, 0)
-    assert answer.fragment_stats.num_fragments == 0
-    assert set(answer.fragment_stats.lengths.to_dict().values()) == {0}
 
 
 def test_a_fragment_is_small_below_the_target_of_a_compaction(namespace: MemoryNamespace) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import shutil
 import socket
@@ -23,6 +22,8 @@ from lance_namespace.errors import (
 
 from lance_bridge.storage.lance_files import RESERVED_FILE
 from lance_bridge.storage.store import TableStorage
+
+pytestmark = pytest.mark.quick
 
 
 @pytest.fixture
@@ -86,12 +87,6 @@ def test_a_dataset_is_one_from_its_first_version_on(storage: TableStorage, tmp_p
     assert storage.has_dataset(f"file://{place}/")
 
 
-def test_a_dataset_of_old_manifest_names_is_one_too(storage: TableStorage, tmp_path: Path) -> None:
-    place = str(tmp_path / "t.lance")
-    lance.write_dataset(pa.table({"a": [1]}), place, enable_v2_manifest_paths=False)
-    assert storage.has_dataset(place)
-
-
 def test_an_empty_directory_is_free_and_a_file_is_not(
     storage: TableStorage, tmp_path: Path
 ) -> None:
@@ -149,49 +144,11 @@ def test_a_table_is_deleted_with_its_directory(storage: TableStorage, tmp_path: 
     place = write_table(tmp_path / "t.lance")
     sister = write_table(tmp_path / "t.lance2")
     before = files(sister)
-    storage.delete_table(str(place))
-    assert not place.exists()
-    assert files(sister) == before
-
-
-def test_deleting_may_be_repeated(storage: TableStorage, tmp_path: Path) -> None:
-    place = write_table(tmp_path / "t.lance")
     for _ in range(2):
         storage.delete_table(str(place))
+        assert not place.exists()
     storage.delete_table(str(tmp_path / "never"))
-    assert not place.exists()
-
-
-def test_foreign_files_stay_and_are_logged(
-    storage: TableStorage, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    place = write_table(tmp_path / "t.lance")
-    (place / "README.md").write_text("mine")
-    (place / "inner.lance" / "data").mkdir(parents=True)
-    (place / "inner.lance" / "data" / "x.lance").write_text("another table")
-    with caplog.at_level(logging.WARNING):
-        storage.delete_table(str(place))
-    assert files(place) == ["README.md", "inner.lance/data/x.lance"]
-    assert "2 entries that are not Lance's were left" in caplog.text
-
-
-def test_without_any_version_only_files_with_names_of_lance_s_go(
-    storage: TableStorage, tmp_path: Path
-) -> None:
-    place = tmp_path / "t.lance"
-    kept = [
-        "_refs/branches/b.json",
-        "_refs/heads",
-        "_transactions/0.txn",
-        "data/deep/x.lance",
-        "data/model.lance",
-        "data/part-0.parquet",
-        "metadata/v1.json",
-        "tree/oak.txt",
-    ]
-    put(place, *kept, DATA_FILE, f"_transactions/0-{UUID}.txn", f"_versions/1.manifest-{UUID}")
-    storage.delete_table(str(place))
-    assert files(place) == kept
+    assert files(sister) == before
 
 
 def test_a_failed_write_leaves_nothing_behind(storage: TableStorage, tmp_path: Path) -> None:
@@ -258,6 +215,7 @@ def test_a_branch_that_nothing_refers_to_any_more_goes_with_the_table(
     assert not place.exists()
 
 
+@pytest.mark.spec("common.md#droptable")
 @pytest.mark.parametrize("broken", ["", "not a manifest"])
 @pytest.mark.parametrize("directory", ["_versions", "tree/b/_versions"])
 def test_nothing_is_deleted_of_a_table_whose_latest_manifest_cannot_be_read(
@@ -287,6 +245,7 @@ def test_an_older_manifest_must_be_read_only_for_files_of_unknown_names(
     assert not place.exists()
 
 
+@pytest.mark.spec("common.md#files-that-are-deleted")
 def test_a_deletion_that_was_interrupted_can_be_repeated(
     storage: TableStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -309,6 +268,7 @@ def test_a_file_at_the_place_of_a_table_stays(storage: TableStorage, tmp_path: P
     assert (tmp_path / "t.lance").read_text() == "mine"
 
 
+@pytest.mark.spec("common.md#files-that-are-deleted")
 def test_links_inside_a_table_are_not_followed_and_stay_unless_named_as_lance_s_files(
     storage: TableStorage, tmp_path: Path
 ) -> None:

@@ -11,6 +11,8 @@ import pytest
 
 from lance_bridge.storage.store import TableStorage
 
+pytestmark = pytest.mark.quick
+
 NOTHING = (
     b'<?xml version="1.0"?><ListBucketResult><Name>b</Name><KeyCount>0</KeyCount>'
     b"<IsTruncated>false</IsTruncated></ListBucketResult>"

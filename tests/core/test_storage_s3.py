@@ -17,7 +17,6 @@ import pytest
 from lance_namespace.errors import (
     InvalidInputError,
     LanceNamespaceError,
-    PermissionDeniedError,
     ServiceUnavailableError,
     UnauthenticatedError,
 )
@@ -27,10 +26,8 @@ from lance_bridge.storage.lance_files import RESERVED_FILE
 from lance_bridge.storage.store import TableStorage
 
 from .building import BUCKET, DATASET, TABLE, at, count_rows, create
-from .memory_catalog import MemoryConfig, MemoryNamespace, MemoryServer
+from .memory_catalog import MemoryNamespace, MemoryServer
 
-pytestmark = pytest.mark.server
-UUID = "66aac37b-adee-470b-ad57-b83dceeb1373"
 BOUND = 60.0
 """Seconds in which an answer must come, whatever the trouble: two of the store's own limits."""
 
@@ -58,12 +55,7 @@ def keys(moto: MotoServer, place: str) -> list[str]:
 # -- what is there ---------------------------------------------------------------------------------
 
 
-def test_an_empty_prefix_is_free(storage: TableStorage, place: str) -> None:
-    assert not storage.has_dataset(place)
-    assert not storage.is_occupied(place)
-    storage.delete_table(place)
-
-
+@pytest.mark.servers
 def test_a_dataset_is_seen_in_every_spelling(
     storage: TableStorage, moto: MotoServer, place: str
 ) -> None:
@@ -75,6 +67,7 @@ def test_a_dataset_is_seen_in_every_spelling(
     assert not storage.is_occupied(f"{place}/a")
 
 
+@pytest.mark.servers
 def test_a_reserved_prefix_is_taken_and_holds_no_dataset(
     storage: TableStorage, moto: MotoServer, place: str
 ) -> None:
@@ -84,18 +77,7 @@ def test_a_reserved_prefix_is_taken_and_holds_no_dataset(
     assert not storage.has_dataset(place)
 
 
-def test_a_table_is_deleted_and_its_neighbours_stay(
-    storage: TableStorage, moto: MotoServer, place: str
-) -> None:
-    for name in ("t.lance", "t.lance2", "t"):
-        write_table(moto, f"{place}/{name}")
-    storage.delete_table(f"{place}/t.lance")
-    storage.delete_table(f"{place}/t.lance")
-    assert keys(moto, f"{place}/t.lance") == []
-    for name in ("t.lance2", "t"):
-        assert storage.has_dataset(f"{place}/{name}")
-
-
+@pytest.mark.servers
 def test_foreign_objects_stay_and_are_logged(
     storage: TableStorage, moto: MotoServer, place: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -107,17 +89,6 @@ def test_foreign_objects_stay_and_are_logged(
         storage.delete_table(place)
     assert keys(moto, place) == ["README.md", "inner.lance/data/x.lance"]
     assert "2 entries that are not Lance's were left" in caplog.text
-
-
-def test_without_any_version_only_lance_s_own_objects_go(
-    storage: TableStorage, moto: MotoServer, place: str
-) -> None:
-    prefix = place.removeprefix(f"s3://{BUCKET}/")
-    kept = ["_refs/heads", "_transactions/0.txn", "data/model.lance", "tree/oak.txt"]
-    for name in (f"data/{UUID}.lance", f"_transactions/0-{UUID}.txn", *kept):
-        moto.put(BUCKET, f"{prefix}/{name}")
-    assert storage.delete_table(place) == tuple(kept)
-    assert keys(moto, place) == kept
 
 
 @pytest.mark.slow
@@ -132,6 +103,8 @@ def test_a_table_of_more_objects_than_one_listing_shows_is_deleted_whole(
     assert keys(moto, place) == []
 
 
+@pytest.mark.spec("common.md#files-that-are-deleted")
+@pytest.mark.servers
 def test_only_listed_objects_are_deleted_and_versions_since_are_named(
     storage: TableStorage, moto: MotoServer, place: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -147,6 +120,24 @@ def test_only_listed_objects_are_deleted_and_versions_since_are_named(
     assert manifest in caplog.text
 
 
+@pytest.mark.servers
+@pytest.mark.parametrize("endpoint", ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT"])
+def test_the_environment_alone_configures_a_store(
+    moto: MotoServer, monkeypatch: pytest.MonkeyPatch, place: str, endpoint: str
+) -> None:
+    """Plain HTTP is an option of the client: obstore ignores that variable beside our timeouts."""
+    write_table(moto, place)
+    given = dict(moto.storage_options)
+    monkeypatch.setenv(endpoint, given.pop("aws_endpoint"))
+    for option in list(given):
+        name = option.upper() if option.startswith("aws_") else f"AWS_{option.upper()}"
+        monkeypatch.setenv(name, given.pop(option))
+    assert lance.dataset(place).count_rows() == 2
+    assert TableStorage({}).has_dataset(place)
+    assert TableStorage({"timeout": "20s"}).is_occupied(place)
+
+
+@pytest.mark.servers
 def test_options_that_are_lance_s_own_do_not_disturb_the_store(
     moto: MotoServer, place: str
 ) -> None:
@@ -156,14 +147,6 @@ def test_options_that_are_lance_s_own_do_not_disturb_the_store(
 
 
 # -- trouble ---------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def dead_endpoint() -> str:
-    """An address of this machine where nothing listens."""
-    with closing(socket.socket()) as closed:
-        closed.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{closed.getsockname()[1]}"
 
 
 @pytest.fixture
@@ -189,21 +172,7 @@ def refused(look: Callable[[str], object], place: str) -> LanceNamespaceError:
     return caught.value
 
 
-def test_refused_credentials_are_never_absence(
-    storage: TableStorage, moto: MotoServer, place: str
-) -> None:
-    with moto.refusing_credentials():
-        for look in every_look(storage):
-            assert isinstance(refused(look, place), UnauthenticatedError)
-
-
-def test_a_caller_without_permission_is_refused(moto: MotoServer, place: str) -> None:
-    storage = TableStorage(moto.powerless_options())
-    with moto.refusing_credentials():
-        for look in every_look(storage):
-            assert isinstance(refused(look, place), PermissionDeniedError)
-
-
+@pytest.mark.servers
 def test_a_missing_bucket_is_never_absence(moto: MotoServer) -> None:
     for look in every_look(TableStorage(moto.storage_options)):
         error = refused(look, "s3://no-such-bucket/t.lance")
@@ -211,12 +180,12 @@ def test_a_missing_bucket_is_never_absence(moto: MotoServer) -> None:
         assert "check that it exists" in str(error)
 
 
-def test_a_dead_endpoint_is_never_absence(moto: MotoServer, place: str, dead_endpoint: str) -> None:
-    storage = TableStorage({**moto.storage_options, "aws_endpoint": dead_endpoint})
-    for look in every_look(storage):
-        assert isinstance(refused(look, place), ServiceUnavailableError)
-
-
+@pytest.mark.spec(
+    "common.md#errors-of-every-operation",
+    "docs/how-to/s3.md#what-was-run",
+    "operations.md#errors-of-every-operation",
+)
+@pytest.mark.servers
 def test_a_silent_endpoint_is_never_absence(
     moto: MotoServer, place: str, silent_endpoint: str
 ) -> None:
@@ -224,6 +193,7 @@ def test_a_silent_endpoint_is_never_absence(
     assert isinstance(refused(TableStorage(options).has_dataset, place), ServiceUnavailableError)
 
 
+@pytest.mark.servers
 def test_missing_credentials_are_never_absence(
     moto: MotoServer, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -237,6 +207,7 @@ def test_missing_credentials_are_never_absence(
     assert isinstance(error, ServiceUnavailableError | UnauthenticatedError)
 
 
+@pytest.mark.servers
 def test_an_option_that_cannot_be_read_is_an_error_with_a_code(
     moto: MotoServer, place: str
 ) -> None:
@@ -257,26 +228,7 @@ def on_s3(
     return MemoryNamespace(uri=request.node.nodeid, root=place, **options)
 
 
-def test_a_table_lives_its_whole_life_on_s3(
-    on_s3: MemoryNamespace, moto: MotoServer, place: str
-) -> None:
-    answer = create(on_s3, TABLE)
-    assert answer.location == f"{place}/eu/shop/sales.db/Orders.lance"
-    assert answer.storage_options == moto.storage_options
-    assert count_rows(on_s3, TABLE) == 3
-    on_s3.drop_table(api.DropTableRequest(id=TABLE))
-    assert keys(moto, place) == []
-
-
-def test_pylance_writes_and_reads_through_the_namespace(on_s3: MemoryNamespace) -> None:
-    rows = pa.table({"a": [1, 2]})
-    lance.write_dataset(rows, namespace_client=on_s3, table_id=TABLE, mode="create")
-    lance.write_dataset(rows, namespace_client=on_s3, table_id=TABLE, mode="append")
-    dataset = lance.dataset(namespace_client=on_s3, table_id=TABLE)
-    assert dataset.count_rows() == 4
-    assert dataset.version == 2
-
-
+@pytest.mark.servers
 def test_an_encoded_way_out_of_a_directory_is_not_followed_to_another_table(
     on_s3: MemoryNamespace, moto: MotoServer, server: MemoryServer, place: str
 ) -> None:
@@ -293,55 +245,3 @@ def test_an_encoded_way_out_of_a_directory_is_not_followed_to_another_table(
             on_s3.drop_table(api.DropTableRequest(id=[*DATASET, name]))
     assert count_rows(on_s3, TABLE) == 3
     assert keys(moto, place)
-
-
-def look_at_everything(
-    namespace: MemoryNamespace, server: MemoryServer, expected: type[LanceNamespaceError]
-) -> None:
-    """Every operation that needs the storage fails with its code, in time, and changes nothing."""
-    server.effects.clear()
-    describe = api.DescribeTableRequest(id=TABLE, check_declared=True)
-    calls: list[Callable[[], object]] = [
-        lambda: count_rows(namespace, TABLE),
-        lambda: namespace.describe_table(describe),
-        lambda: create(namespace, TABLE, mode="Overwrite"),
-        lambda: namespace.drop_table(api.DropTableRequest(id=TABLE)),
-    ]
-    for call in calls:
-        start = time.monotonic()
-        with pytest.raises(expected) as caught:
-            call()
-        assert time.monotonic() - start < 2 * BOUND
-        assert SECRET_KEY not in "".join(traceback.format_exception(caught.value))
-    assert tuple(TABLE) in server.tables
-    assert not server.effects
-
-
-def test_refused_credentials_are_not_a_missing_table(
-    on_s3: MemoryNamespace, server: MemoryServer, moto: MotoServer
-) -> None:
-    create(on_s3, TABLE)
-    with moto.refusing_credentials():
-        look_at_everything(on_s3, server, UnauthenticatedError)
-    assert count_rows(on_s3, TABLE) == 3
-
-
-def test_a_missing_bucket_is_not_a_missing_table(
-    on_s3: MemoryNamespace, server: MemoryServer, place: str
-) -> None:
-    create(on_s3, TABLE)
-    record = server.tables[tuple(TABLE)]
-    lost = place.replace(BUCKET, "no-such-bucket")
-    server.tables[tuple(TABLE)] = replace(record, location=f"{lost}/t.lance")
-    look_at_everything(on_s3, server, ServiceUnavailableError)
-
-
-def test_a_dead_endpoint_is_not_a_missing_table(
-    on_s3: MemoryNamespace, server: MemoryServer, dead_endpoint: str, place: str
-) -> None:
-    create(on_s3, TABLE)
-    assert isinstance(on_s3.connection.config, MemoryConfig)
-    options = {**on_s3.connection.config.storage, "aws_endpoint": dead_endpoint}
-    properties = {f"storage.{key}": value for key, value in options.items()}
-    elsewhere = MemoryNamespace(uri=on_s3.connection.config.uri, root=place, **properties)
-    look_at_everything(elsewhere, server, ServiceUnavailableError)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 
 import pytest
 from lance_namespace import errors
-from servers.objectstore import MotoServer
+from servers.objectstore import SECRET_KEY, MotoServer
 from servers.processes import free_port
 
 from lance_bridge.testing.calls import Calls
@@ -16,7 +17,7 @@ from lance_bridge.testing.calls import Calls
 from .building import BUCKET, DATASET, TABLE, stream
 from .memory_catalog import CAPABILITIES, MemoryNamespace, MemoryServer, Moment
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.servers, pytest.mark.spec("common.md#droptable")]
 
 ROOT = f"s3://{BUCKET}/troubled"
 Connect = Callable[[dict[str, str]], Calls]
@@ -88,6 +89,12 @@ NEEDS_STORAGE: dict[str, Callable[[Calls], object]] = {
 }
 
 
+@pytest.mark.spec(
+    "common.md#createtable",
+    "common.md#errors-of-every-operation",
+    "docs/how-to/s3.md#what-was-run",
+    "hive.md#errors-of-every-operation",
+)
 @pytest.mark.parametrize("operation", NEEDS_STORAGE)
 def test_storage_that_fails_is_an_error_of_its_own_and_nothing_is_changed(
     owner: Calls,
@@ -96,12 +103,14 @@ def test_storage_that_fails_is_an_error_of_its_own_and_nothing_is_changed(
     operation: str,
 ) -> None:
     calls, trouble = troubled
-    with trouble(), pytest.raises(expected):
+    with trouble(), pytest.raises(expected) as caught:
         NEEDS_STORAGE[operation](calls)
+    assert SECRET_KEY not in "".join(traceback.format_exception(caught.value))
     assert owner.all_tables(DATASET) == [TABLE[-1]]
     assert owner.count(TABLE) == 3
 
 
+@pytest.mark.spec("common.md#declaretable")
 def test_a_declaration_whose_location_cannot_be_inspected_is_not_repeated(
     owner: Calls, troubled: tuple[Calls, Trouble]
 ) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from threading import Barrier, Event
+from functools import partial
+from threading import Event
 
 import lance_namespace as api
 import pytest
@@ -15,10 +15,14 @@ from lance_namespace_urllib3_client.models import TagContents
 
 from lance_bridge.dataset.history import tags as implementation
 from lance_bridge.dataset.history.references import check_tag_name
+from lance_bridge.testing.concurrency import race
 
-from .building import TABLE
+from .building import TABLE, winner_of
+from .managing import another
 from .memory_catalog import MemoryNamespace
 from .staging import build, dataset, directory, oracle
+
+pytestmark = pytest.mark.quick
 
 BAD_NAMES = [
     "", ".", "..", ".a", "a.", "a..b", "a/b", "a b", "a.lock", "a@b", "a\\b", "é", "../x",
@@ -51,17 +55,6 @@ def tags(ns: MemoryNamespace) -> dict[str, TagContents]:
     return ns.list_table_tags(api.ListTableTagsRequest(id=TABLE)).tags
 
 
-def test_a_tag_points_to_its_version(namespace: MemoryNamespace) -> None:
-    build(namespace, 3)
-    create_tag(namespace, "v2", 2)
-    assert tagged(namespace, "v2") == (2, None)
-    assert dataset(namespace, version="v2").version == 2
-    update_tag(namespace, "v2", 1)
-    assert tagged(namespace, "v2") == (1, None)
-    delete_tag(namespace, "v2")
-    assert tags(namespace) == {}
-
-
 def test_tags_are_listed_as_pylance_lists_them(namespace: MemoryNamespace) -> None:
     build(namespace, 2)
     for name, version in (("b", 1), ("a", 2), ("Z", 1)):
@@ -71,14 +64,48 @@ def test_tags_are_listed_as_pylance_lists_them(namespace: MemoryNamespace) -> No
     assert tags(namespace) == theirs
 
 
-def test_a_tag_that_is_there_is_not_made_again(namespace: MemoryNamespace) -> None:
-    build(namespace, 2)
-    create_tag(namespace, "t", 1)
-    with pytest.raises(errors.TableTagAlreadyExistsError, match="'t'"):
-        create_tag(namespace, "t", 2)
-    assert tagged(namespace, "t") == (1, None)
+def test_a_tag_of_a_branch_keeps_the_branch(namespace: MemoryNamespace) -> None:
+    build(namespace, 1)
+    dataset(namespace).create_branch("dev", 1).delete("a = 0")
+    create_tag(namespace, "mark", 2, "dev")
+    assert tagged(namespace, "mark") == (2, "dev")
+    assert tags(namespace)["mark"].branch == "dev"
+    for tag, branch in (("mark", None), (None, "dev")):
+        request = api.DescribeTableRequest(
+            id=TABLE, tag=tag, branch=branch, load_detailed_metadata=True
+        )
+        assert namespace.describe_table(request).version == 2
 
 
+def test_tags_are_listed_page_by_page(namespace: MemoryNamespace) -> None:
+    build(namespace, 1)
+    for name in "abc":
+        create_tag(namespace, name, 1)
+    first = namespace.list_table_tags(api.ListTableTagsRequest(id=TABLE, limit=2))
+    rest = api.ListTableTagsRequest(id=TABLE, limit=2, page_token=first.page_token)
+    second = namespace.list_table_tags(rest)
+    assert (sorted(first.tags), sorted(second.tags)) == (["a", "b"], ["c"])
+    assert second.page_token is None
+
+
+@pytest.mark.spec(
+    "operations.md#deletetabletag",
+    "operations.md#gettabletagversion",
+    "operations.md#updatetabletag",
+)
+def test_a_missing_tag_is_not_found(namespace: MemoryNamespace) -> None:
+    build(namespace, 1)
+    for attempt in (
+        lambda: tagged(namespace, "absent"),
+        lambda: update_tag(namespace, "absent", 1),
+        lambda: delete_tag(namespace, "absent"),
+    ):
+        with pytest.raises(errors.TableTagNotFoundError, match="'absent'"):
+            attempt()
+    assert tags(namespace) == {}
+
+
+@pytest.mark.spec("operations.md#createtabletag", "operations.md#updatetabletag")
 def test_a_missing_version_or_branch_gets_no_tag(namespace: MemoryNamespace) -> None:
     build(namespace, 1)
     dataset(namespace).create_branch("dev", 1)
@@ -96,6 +123,7 @@ def test_a_missing_version_or_branch_gets_no_tag(namespace: MemoryNamespace) -> 
     assert tagged(namespace, "old") == (1, None)
 
 
+@pytest.mark.spec("common.md#describetable")
 def test_an_empty_tag_is_not_the_latest_version(namespace: MemoryNamespace) -> None:
     build(namespace, 2)
     for request in (
@@ -106,15 +134,12 @@ def test_an_empty_tag_is_not_the_latest_version(namespace: MemoryNamespace) -> N
             namespace.describe_table(request)
 
 
-def test_a_table_without_data_has_no_tags(namespace: MemoryNamespace) -> None:
-    namespace.declare_table(api.DeclareTableRequest(id=TABLE))
-    assert tags(namespace) == {}
-    with pytest.raises(errors.TableTagNotFoundError):
-        tagged(namespace, "t")
-    with pytest.raises(errors.TableVersionNotFoundError):
-        create_tag(namespace, "t", 1)
-
-
+@pytest.mark.spec(
+    "operations.md#createtabletag",
+    "operations.md#deletetabletag",
+    "operations.md#gettabletagversion",
+    "operations.md#updatetabletag",
+)
 @pytest.mark.parametrize("name", BAD_NAMES)
 def test_a_name_that_no_tag_can_have_is_refused(namespace: MemoryNamespace, name: str) -> None:
     build(namespace, 1)
@@ -148,67 +173,37 @@ def test_the_longest_name_is_taken(namespace: MemoryNamespace) -> None:
     assert list(tags(namespace)) == ["x" * 200]
 
 
-def test_of_several_creators_of_one_tag_one_wins(
-    namespace: MemoryNamespace, request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
-    contenders = 4
-    build(namespace, contenders)
-    barrier = Barrier(contenders)
-
-    def attempt(version: int) -> int | None:
-        own = MemoryNamespace(uri=request.node.nodeid, root=str(tmp_path / "lake"))
-        barrier.wait()
-        try:
-            create_tag(own, "t", version)
-        except errors.TableTagAlreadyExistsError:
-            return None
-        return version
-
-    with ThreadPoolExecutor(contenders) as pool:
-        won = [each for each in pool.map(attempt, range(1, contenders + 1)) if each is not None]
-    assert len(won) == 1
-    assert tagged(namespace, "t") == (won[0], None)
+def test_of_several_creators_of_one_tag_one_wins(namespace: MemoryNamespace) -> None:
+    build(namespace, 4)
+    answers = race(lambda n: create_tag(another(namespace), "t", n + 1), 4)
+    won = winner_of(answers, errors.TableTagAlreadyExistsError)
+    assert tagged(namespace, "t") == (won + 1, None)
 
 
 def test_a_version_cannot_be_lost_between_its_tag_and_its_deletion(
-    namespace: MemoryNamespace, request: pytest.FixtureRequest, tmp_path: Path
+    namespace: MemoryNamespace,
 ) -> None:
     rounds = 12
     build(namespace, rounds + 1)
-
-    def attempt_both(version: int) -> None:
-        barrier = Barrier(2)
-
-        def tag() -> None:
-            own = MemoryNamespace(uri=request.node.nodeid, root=str(tmp_path / "lake"))
-            barrier.wait()
-            try:
-                create_tag(own, f"t{version}", version)
-            except errors.TableVersionNotFoundError:
-                return
-
-        def delete() -> None:
-            ranges = [{"start_version": version, "end_version": version + 1}]
-            barrier.wait()
-            try:
-                namespace.batch_delete_table_versions(
-                    api.BatchDeleteTableVersionsRequest.model_validate(
-                        {"id": TABLE, "ranges": ranges}
-                    )
-                )
-            except (errors.InvalidInputError, errors.ConcurrentModificationError):
-                return
-
-        with ThreadPoolExecutor(2) as pool:
-            for done in [pool.submit(tag), pool.submit(delete)]:
-                done.result()
-
     for version in range(1, rounds + 1):
-        attempt_both(version)
+        deletion = api.BatchDeleteTableVersionsRequest.model_validate(
+            {"id": TABLE, "ranges": [{"start_version": version, "end_version": version + 1}]}
+        )
+        acts = (
+            partial(create_tag, another(namespace), f"t{version}", version),
+            partial(namespace.batch_delete_table_versions, deletion),
+        )
+        tagging, deleting = race(lambda n, acts=acts: acts[n](), 2)  # type: ignore[misc]  # of two kinds
+        assert isinstance(tagging, errors.TableVersionNotFoundError | None)
+        if isinstance(deleting, errors.LanceNamespaceError):
+            assert isinstance(
+                deleting, errors.InvalidInputError | errors.ConcurrentModificationError
+            )
     for name, tag in tags(namespace).items():
         assert dataset(namespace, version=name).version == tag.version
 
 
+@pytest.mark.spec("operations.md#createtabletag")
 def test_a_tag_of_a_version_that_was_deleted_meanwhile_does_not_stay(
     namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from pathlib import Path
 from typing import Any
 
 import lance
@@ -10,11 +11,16 @@ import lance_namespace as api
 import pyarrow as pa
 import pytest
 from lance_namespace import errors
+from lance_namespace.errors import ServiceUnavailableError
 from lance_namespace_urllib3_client.models import AlterTransactionAction
 
-from .building import TABLE
+from lance_bridge.lance_datasets import find_commit
+
+from .building import TABLE, raising
 from .memory_catalog import MemoryNamespace
 from .staging import build, dataset, directory
+
+pytestmark = pytest.mark.quick
 
 
 def describe(ns: MemoryNamespace, name: str) -> api.DescribeTransactionResponse:
@@ -46,15 +52,12 @@ def uuid_of(ns: MemoryNamespace, version: int) -> str:
     return str(read.uuid)
 
 
+@pytest.mark.spec("common.md#lost-replies")
 def test_a_change_whose_transaction_cannot_be_read_is_made(
     namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     build(namespace, 1)
-
-    def fail(*_: Any) -> None:
-        raise OSError("broken")
-
-    monkeypatch.setattr(lance.LanceDataset, "read_transaction", fail)
+    monkeypatch.setattr(lance.LanceDataset, "read_transaction", raising(OSError("broken")))
     answer = namespace.update_table(api.UpdateTableRequest(id=TABLE, updates=[["a", "a + 1"]]))
     assert (answer.version, answer.updated_rows, answer.transaction_id) == (2, 3, None)
     assert "The transaction of version 2 of table" in caplog.text
@@ -141,6 +144,7 @@ def test_a_transaction_that_was_rebased_is_found(namespace: MemoryNamespace) -> 
     assert found["version"] == "3"
 
 
+@pytest.mark.spec("operations.md#describetransaction")
 def test_a_missing_transaction_is_not_found(namespace: MemoryNamespace) -> None:
     build(namespace, 2)
     for name in ("3", "0", str(2**70), "1" * 5000, str(uuid.uuid4()), f"1-{uuid.uuid4()}"):
@@ -148,6 +152,7 @@ def test_a_missing_transaction_is_not_found(namespace: MemoryNamespace) -> None:
             describe(namespace, name)
 
 
+@pytest.mark.spec("operations.md#describetransaction")
 @pytest.mark.parametrize("name", ["", "x", "../1", "-1", "²", "1-x", "1.5"])
 def test_what_is_no_transaction_s_name_is_refused(namespace: MemoryNamespace, name: str) -> None:
     build(namespace, 1)
@@ -155,6 +160,7 @@ def test_what_is_no_transaction_s_name_is_refused(namespace: MemoryNamespace, na
         describe(namespace, name)
 
 
+@pytest.mark.spec("operations.md#describetransaction")
 @pytest.mark.parametrize("names", [None, [], ["1"], TABLE])
 def test_an_identifier_without_table_or_transaction_is_refused(
     namespace: MemoryNamespace, names: list[str] | None
@@ -173,6 +179,7 @@ def test_one_that_no_version_has_yet_is_running(namespace: MemoryNamespace) -> N
     assert found.properties == {"uuid": pending, "read_version": "1"}
 
 
+@pytest.mark.spec("operations.md#describetransaction")
 def test_one_whose_version_may_be_deleted_is_not_called_running(
     namespace: MemoryNamespace,
 ) -> None:
@@ -201,6 +208,7 @@ def test_what_holds_already_is_accepted(namespace: MemoryNamespace) -> None:
     assert answer.properties == describe(namespace, "1").properties
 
 
+@pytest.mark.spec("operations.md#altertransaction")
 @pytest.mark.parametrize(
     "action",
     [
@@ -220,6 +228,7 @@ def test_what_would_change_a_transaction_is_unsupported(
         alter(namespace, "1", set_status("succeeded"), action)
 
 
+@pytest.mark.spec("operations.md#altertransaction")
 @pytest.mark.parametrize(
     ("action", "why"),
     [
@@ -242,13 +251,50 @@ def test_a_bad_action_is_refused(
         alter(namespace, "1", action)
 
 
+@pytest.mark.spec("operations.md#altertransaction")
 def test_actions_there_must_be(namespace: MemoryNamespace) -> None:
     build(namespace, 1)
     with pytest.raises(errors.InvalidInputError, match="must not be empty"):
         alter(namespace, "1")
 
 
+@pytest.mark.spec("operations.md#altertransaction")
 def test_a_missing_transaction_is_not_altered(namespace: MemoryNamespace) -> None:
     build(namespace, 1)
     with pytest.raises(errors.TransactionNotFoundError):
         alter(namespace, "7", set_status("Succeeded"))
+
+
+# -- the version that a transaction made -----------------------------------------------------------
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> lance.LanceDataset:
+    """A dataset of three versions."""
+    place = str(tmp_path / "t.lance")
+    for value in range(3):
+        made = lance.write_dataset(pa.table({"a": [value]}), place, mode="append")
+    return made
+
+
+def id_of(opened: lance.LanceDataset, version: int) -> str:
+    transaction = opened.read_transaction(version)
+    assert transaction is not None
+    return str(transaction.uuid)
+
+
+def test_the_version_of_a_transaction_is_found_after_the_one_it_read(
+    three: lance.LanceDataset,
+) -> None:
+    wanted = id_of(three, 2)
+    assert find_commit(three, lambda each: each.uuid == wanted, 1) == 2
+    assert find_commit(three, lambda each: each.uuid == wanted, 2) is None
+    assert find_commit(three.checkout_version(1), lambda each: each.uuid == wanted, 0) == 2
+
+
+def test_a_version_that_cannot_be_read_may_be_the_one(three: lance.LanceDataset) -> None:
+    wanted = id_of(three, 3)
+    manifests = sorted(Path(three.uri, "_versions").glob("*.manifest"))  # the latest first
+    manifests[1].unlink()
+    with pytest.raises(ServiceUnavailableError, match="could not be read"):
+        find_commit(three, lambda each: each.uuid == wanted, 1)

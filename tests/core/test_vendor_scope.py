@@ -17,9 +17,12 @@ from .building import TABLE, at
 from .memory_catalog import MemoryCatalog, MemoryNamespace, MemoryServer
 from .vending import ASKED, LOCATION, connect, described, put, vendor_properties
 
+pytestmark = [pytest.mark.quick, pytest.mark.spec("common.md#vending-rules")]
+
 # -- where they may reach --------------------------------------------------------------------------
 
 
+@pytest.mark.spec("common.md#rights-and-lifetime")
 @pytest.mark.parametrize(
     "location",
     [
@@ -79,6 +82,7 @@ def test_an_account_of_azure_is_part_of_the_root() -> None:
 # -- other entries ---------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("common.md#rights-and-lifetime")
 @pytest.mark.parametrize(
     "other",
     [LOCATION, "s3://lake/tables/t.lance/data", "s3a://lake/tables/", "s3n://lake/tables/t.lance/"],

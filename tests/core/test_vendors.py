@@ -21,7 +21,7 @@ from servers.objectstore import MotoServer
 from lance_bridge.catalog import TableRecord
 from lance_bridge.credentials import EXPIRES_AT, REFRESH_OFFSET, CredentialCache
 
-from .building import BUCKET, TABLE
+from .building import BUCKET, TABLE, raising
 from .memory_catalog import MemoryCatalog, MemoryConfig, MemoryNamespace, MemoryServer
 from .vending import (
     ASKED,
@@ -35,9 +35,12 @@ from .vending import (
     vendor_properties,
 )  # fmt: skip
 
+pytestmark = [pytest.mark.quick, pytest.mark.spec("common.md#rights-and-lifetime")]
+
 # -- who is asked ----------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("common.md#storage-credentials")
 def test_a_table_gets_its_vendors_credentials_in_place_of_the_catalogs_own(
     vending: MemoryNamespace, log: str
 ) -> None:
@@ -49,6 +52,7 @@ def test_a_table_gets_its_vendors_credentials_in_place_of_the_catalogs_own(
     assert not grant.write
 
 
+@pytest.mark.spec("common.md#storage-credentials")
 def test_lance_is_given_nothing_of_the_catalogs_own_beside_them(vending: MemoryNamespace) -> None:
     table = vending.tables.load_by_id(TABLE)
     options = table.storage_options(write=True)
@@ -65,21 +69,13 @@ def test_the_property_decides_whether_describe_answers_writers(
     assert described(writer)["aws_access_key_id"] == "1-None-write"
 
 
-def test_nothing_is_asked_where_the_request_declines(vending: MemoryNamespace, log: str) -> None:
-    assert described(vending, vend_credentials=False) == {}
-    assert ASKED[log] == []
-
-
 @pytest.mark.parametrize(
     "error", [errors.PermissionDeniedError, errors.ServiceUnavailableError, errors.ThrottlingError]
 )
 def test_a_vendor_that_fails_leaves_the_table_describable_without(
     vending: MemoryNamespace, log: str, error: type[Exception]
 ) -> None:
-    def fail() -> None:
-        raise error("said so")
-
-    BEFORE[log] = fail
+    BEFORE[log] = raising(error("said so"))
     with pytest.raises(error, match="said so"):
         described(vending)
     assert described(vending, vend_credentials=False) == {}
@@ -93,10 +89,7 @@ def test_no_request_that_declines_needs_the_vendor(
     moto: MotoServer,
     more: dict[str, Any],
 ) -> None:
-    def fail() -> None:
-        raise errors.PermissionDeniedError("said so")
-
-    BEFORE[log] = fail
+    BEFORE[log] = raising(errors.PermissionDeniedError("said so"))
     location = f"s3://{BUCKET}/{next(iter(more))}/t.lance"
     own = {f"storage.{key}": value for key, value in moto.storage_options.items()}
     roots = {"credentials.allowed_roots": f"s3://{BUCKET}"}
@@ -112,15 +105,13 @@ def test_no_request_that_declines_needs_the_vendor(
 
 
 def test_whether_a_table_exists_takes_no_credentials(vending: MemoryNamespace, log: str) -> None:
-    def fail() -> None:
-        raise errors.PermissionDeniedError("said so")
-
-    BEFORE[log] = fail
+    BEFORE[log] = raising(errors.PermissionDeniedError("said so"))
     vending.table_exists(api.TableExistsRequest(id=TABLE))
     with pytest.raises(errors.PermissionDeniedError, match="said so"):
         vending.table_exists(api.TableExistsRequest(id=TABLE, version=1))
 
 
+@pytest.mark.spec("common.md#storage-credentials")
 def test_none_hands_out_none_and_asks_nobody(
     server: MemoryServer, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,6 +121,7 @@ def test_none_hands_out_none_and_asks_nobody(
     assert described(namespace) == {"region": "eu"}
 
 
+@pytest.mark.spec("common.md#vending-rules")
 def test_static_hands_out_the_catalogs_own(
     server: MemoryServer, request: pytest.FixtureRequest
 ) -> None:
@@ -139,6 +131,7 @@ def test_static_hands_out_the_catalogs_own(
     assert described(namespace)["aws_secret_access_key"] == "own-secret"
 
 
+@pytest.mark.spec("common.md#storage-credentials")
 def test_the_longest_prefix_counts(
     server: MemoryServer, request: pytest.FixtureRequest, log: str
 ) -> None:
@@ -159,6 +152,7 @@ def test_the_longest_prefix_counts(
     assert lives["c"] < 61 < lives["a"] < lives["d"] + 1
 
 
+@pytest.mark.spec("common.md#storage-credentials")
 def test_where_no_prefix_fits_the_catalog_is_asked(
     server: MemoryServer, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, log: str
 ) -> None:
@@ -213,6 +207,7 @@ def test_a_variable_of_an_option_without_a_vendor_is_an_error_that_names_the_pro
         connect(request)
 
 
+@pytest.mark.spec("common.md#storage-credentials")
 @pytest.mark.parametrize(
     ("properties", "message"),
     [
@@ -230,7 +225,7 @@ def test_a_variable_of_an_option_without_a_vendor_is_an_error_that_names_the_pro
         ({"credentials.x.vendor": "none"}, "'credentials.x.prefix' is required"),
         ({"credentials.x.prefix": "s3://a/b"}, "'credentials.x.vendor' is required"),
         ({"credentials.vendor": None}, "has no property 'credentials.log'"),
-        ({"credentials.vendor": "none"}, "'credentials.log' has no meaning"),
+        ({"credentials.vendor": "none"}, "'credentials.log' has no effect"),
     ],
 )
 def test_wrong_properties_are_named_when_connecting(
@@ -259,6 +254,7 @@ def test_options_of_unknown_vendors_are_secrets_and_others_are_pickled(
         pickle.loads(pickle.dumps(vending))
 
 
+@pytest.mark.spec("clients.md#several-principals-in-one-process")
 def test_namespaces_of_other_vendors_have_other_ids(
     vending: MemoryNamespace, request: pytest.FixtureRequest, log: str
 ) -> None:
@@ -285,14 +281,22 @@ def test_they_say_when_to_renew_them(vending: MemoryNamespace) -> None:
     assert 3590 < int(options[EXPIRES_AT]) / 1000 - time.time() <= 3600
 
 
-def test_short_lives_are_renewed_before_their_last_quarter(
-    server: MemoryServer, request: pytest.FixtureRequest, log: str
+@pytest.mark.parametrize(
+    ("clock", "seconds", "offset"), [(0, 8, {"1999", "2000"}), (600, 60, {"15000"})]
+)
+def test_short_lives_are_renewed_before_their_last_quarter(  # noqa: PLR0917  # three are fixtures
+    server: MemoryServer,
+    request: pytest.FixtureRequest,
+    log: str,
+    clock: int,
+    seconds: int,
+    offset: set[str],
 ) -> None:
+    """By a clock that is behind, too, clients renew none before there are newer ones."""
     put(server, TABLE[-1], LOCATION)
-    short = {"credentials.duration_seconds": "8"}
-    assert described(connect(request, **vendor_properties(log, **short)))[REFRESH_OFFSET] in {
-        "1999", "2000",
-    }  # fmt: skip
+    short = {"credentials.duration_seconds": str(seconds), "credentials.clock": str(clock)}
+    options = described(connect(request, **vendor_properties(log, **short)))
+    assert options[REFRESH_OFFSET] in offset
 
 
 class Clocks:
@@ -311,44 +315,25 @@ def clocks(monkeypatch: pytest.MonkeyPatch) -> Clocks:
 
 
 @pytest.mark.parametrize(
-    ("ahead", "kept"), [(0, 1800), (600, 1800), (3700, 1800), (-600, 1500), (-1800, 900)]
-)
+    ("ahead", "set_by", "kept"),
+    [(0, 0, 1800), (600, 0, 1800), (3700, 0, 1800), (-600, 0, 1500), (-1800, 0, 900),
+     (0, -3600, 1800)],
+)  # fmt: skip
 def test_a_clock_that_is_off_keeps_none_for_more_than_half_of_their_life(
     server: MemoryServer, request: pytest.FixtureRequest, log: str, clocks: Clocks, *,
-    ahead: int, kept: int,
+    ahead: int, set_by: int, kept: int,
 ) -> None:  # fmt: skip
-    """The vendor's clock is ahead of this machine's, or behind it."""
+    """The vendor's clock is ahead of this machine's or behind it, or this machine's is set back."""
     put(server, TABLE[-1], LOCATION)
     namespace = connect(request, **vendor_properties(log, **{"credentials.clock": str(ahead)}))
     described(namespace)
+    clocks.set_by = set_by
     clocks.passed = kept - 5
     described(namespace)
     assert len(ASKED[log]) == 1
     clocks.passed = kept + 5
     described(namespace)
     assert len(ASKED[log]) == 2
-
-
-def test_a_clock_that_is_set_back_keeps_none_for_longer(
-    vending: MemoryNamespace, log: str, clocks: Clocks
-) -> None:
-    described(vending)
-    clocks.set_by = -3600
-    clocks.passed = 1795
-    described(vending)
-    assert len(ASKED[log]) == 1
-    clocks.passed = 1805
-    described(vending)
-    assert len(ASKED[log]) == 2
-
-
-def test_by_a_clock_that_is_behind_clients_renew_none_before_there_are_newer_ones(
-    server: MemoryServer, request: pytest.FixtureRequest, log: str
-) -> None:
-    put(server, TABLE[-1], LOCATION)
-    behind = {"credentials.clock": "600", "credentials.duration_seconds": "60"}
-    options = described(connect(request, **vendor_properties(log, **behind)))
-    assert options[REFRESH_OFFSET] == "15000"
 
 
 def test_a_clock_that_is_behind_is_an_error_and_no_key(
@@ -412,10 +397,7 @@ def errors_of_two(
 
 
 def test_an_interrupt_is_raised_in_its_own_thread_only() -> None:
-    def end() -> dict[str, str]:
-        raise KeyboardInterrupt
-
-    own, found = errors_of_two(CredentialCache(), end)
+    own, found = errors_of_two(CredentialCache(), raising(KeyboardInterrupt()))
     assert isinstance(own, KeyboardInterrupt)
     assert isinstance(found, errors.ServiceUnavailableError)
     assert "interrupted" in str(found)
@@ -452,6 +434,7 @@ def test_the_writers_of_a_governed_table_are_told_apart_from_this_process(
     ]
 
 
+@pytest.mark.spec("common.md#vending-rules")
 def test_no_secret_is_in_a_repr_or_a_log(
     vending: MemoryNamespace, caplog: pytest.LogCaptureFixture
 ) -> None:

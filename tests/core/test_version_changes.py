@@ -17,6 +17,8 @@ from lance_bridge.credentials import Caller, acting_for
 from lance_bridge.dataset import change_of_version
 from lance_bridge.testing.build import ipc
 
+pytestmark = [pytest.mark.quick, pytest.mark.spec("server.md#versions-on-a-page")]
+
 TABLE = ["db", "t"]
 
 

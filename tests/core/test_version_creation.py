@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from threading import Barrier
 
 import lance
 import lance_namespace as api
@@ -20,10 +18,14 @@ from lance_bridge.storage.staging import Staged
 from lance_bridge.storage.store import TableStorage
 from lance_bridge.storage.table_files import TableFiles
 from lance_bridge.table import Table
+from lance_bridge.testing.concurrency import race
 
-from .building import DATASET, TABLE, at, count_rows, create
+from .building import DATASET, TABLE, at, count_rows, winner_of
+from .managing import another
 from .memory_catalog import MemoryNamespace, MemoryServer
 from .staging import append, build, creation, dataset, directory, numbers, stage
+
+pytestmark = [pytest.mark.quick, pytest.mark.spec("operations.md#createtableversion")]
 
 
 def test_the_first_version_completes_a_declared_table(namespace: MemoryNamespace) -> None:
@@ -39,27 +41,26 @@ def test_the_first_version_completes_a_declared_table(namespace: MemoryNamespace
     assert count_rows(namespace, other) == 3
 
 
-def test_of_several_creators_of_one_version_one_wins(
-    namespace: MemoryNamespace, request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
+def test_only_the_next_version_can_be_created(namespace: MemoryNamespace) -> None:
+    build(namespace, 2)
+    version, staged = stage(namespace)
+    for number in (1, 2, 4):
+        with pytest.raises(errors.ConcurrentModificationError, match="next version is 3"):
+            namespace.create_table_version(creation(TABLE, number, staged))
+    assert numbers(namespace) == [1, 2]
+    assert namespace.create_table_version(creation(TABLE, version, staged)).version
+    assert count_rows(namespace, TABLE) == 5
+
+
+def test_of_several_creators_of_one_version_one_wins(namespace: MemoryNamespace) -> None:
     build(namespace, 1)
-    contenders = 4
-    staged = [stage(namespace, value=1000 + number) for number in range(contenders)]
-    barrier = Barrier(contenders)
+    staged = [stage(namespace, value=1000 + number) for number in range(4)]
 
-    def attempt(number: int) -> int | None:
-        own = MemoryNamespace(uri=request.node.nodeid, root=str(tmp_path / "lake"))
-        barrier.wait()
-        try:
-            own.create_table_version(creation(TABLE, *staged[number]))
-        except errors.ConcurrentModificationError:
-            return None
-        return 1000 + number
+    def attempt(number: int) -> object:
+        return another(namespace).create_table_version(creation(TABLE, *staged[number]))
 
-    with ThreadPoolExecutor(contenders) as pool:
-        winners = [each for each in pool.map(attempt, range(contenders)) if each is not None]
-    assert len(winners) == 1
-    assert dataset(namespace).to_table()["a"].to_pylist() == [0, 1, 2, *winners]
+    won = winner_of(race(attempt, 4), errors.ConcurrentModificationError)
+    assert dataset(namespace).to_table()["a"].to_pylist() == [0, 1, 2, 1000 + won]
 
 
 def test_the_same_creation_again_is_answered_alike(namespace: MemoryNamespace) -> None:
@@ -135,6 +136,11 @@ def stage_v1(place: Path) -> tuple[int, Path]:
     return version, committed.rename(committed.with_name("2.manifest-staged"))
 
 
+@pytest.mark.spec(
+    "operations.md#batchdeletetableversions",
+    "operations.md#describetableversion",
+    "operations.md#listtableversions",
+)
 def test_manifests_named_in_two_schemes_are_a_broken_table(namespace: MemoryNamespace) -> None:
     build(namespace, 2)
     (directory(namespace) / "_versions" / "3.manifest").write_bytes(b"")
@@ -142,6 +148,7 @@ def test_manifests_named_in_two_schemes_are_a_broken_table(namespace: MemoryName
         numbers(namespace)
 
 
+@pytest.mark.spec("operations.md#batchcreatetableversions")
 def test_metadata_of_a_version_is_refused_by_name(namespace: MemoryNamespace) -> None:
     build(namespace, 1)
     version, staged = stage(namespace)
@@ -192,30 +199,3 @@ def test_a_version_whose_reply_was_lost_is_created_once(
     made = replace(planned, directory=VersionDirectory(files)).do()
     assert made.version == 2
     assert numbers(namespace) == [1, 2]
-
-
-# -- pylance as the caller -----------------------------------------------------------------------
-
-
-class Managed(MemoryNamespace):
-    """Tells pylance to commit through it."""
-
-    def describe_table(self, request: api.DescribeTableRequest) -> api.DescribeTableResponse:
-        answer = super().describe_table(request)
-        answer.managed_versioning = True
-        return answer
-
-
-def test_pylance_commits_through_the_namespace(
-    server: MemoryServer, namespace: MemoryNamespace, request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
-    create(namespace, TABLE)
-    managed = Managed(uri=request.node.nodeid, root=str(tmp_path / "lake"))
-    more = pa.table({"a": [7]})
-    lance.write_dataset(more, namespace_client=managed, table_id=TABLE, mode="append")
-    opened = lance.dataset(namespace_client=managed, table_id=TABLE)
-    opened.delete("a = 0")
-    assert numbers(namespace) == [1, 2, 3]
-    assert dataset(namespace).to_table()["a"].to_pylist() == [1, 2, 7]
-    assert lance.dataset(namespace_client=managed, table_id=TABLE, version=2).count_rows() == 4
-    assert not server.fault

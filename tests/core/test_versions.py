@@ -7,8 +7,9 @@ from typing import Any
 
 import lance_namespace as api
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis_profiles import examples
 from lance_namespace import errors
 from lance_namespace_urllib3_client.models import TableVersion
 from obstore.store import MemoryStore
@@ -21,6 +22,8 @@ from lance_bridge.storage.table_files import TableFiles
 from .building import TABLE, at
 from .memory_catalog import MemoryNamespace, MemoryServer
 from .staging import build, dataset, directory, numbers, oracle, stage
+
+pytestmark = pytest.mark.quick
 
 # -- list and describe ---------------------------------------------------------------------------
 
@@ -50,9 +53,7 @@ def test_a_version_is_described_as_pylance_describes_it(
     assert ours.version == TableVersion.model_validate(theirs["version"])
 
 
-@settings(
-    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@examples(15, share_fixtures=True)
 @given(limit=st.integers(1, 8), descending=st.booleans())
 def test_pages_of_versions_are_the_whole_list(
     namespace: MemoryNamespace, limit: int, descending: bool
@@ -105,6 +106,7 @@ def test_files_that_are_no_versions_are_not_listed(namespace: MemoryNamespace) -
     assert numbers(namespace) == [1, 2]
 
 
+@pytest.mark.spec("operations.md#errors-of-every-operation")
 def test_versions_that_another_implementation_manages_are_left_to_it(
     namespace: MemoryNamespace, server: MemoryServer
 ) -> None:
@@ -168,7 +170,7 @@ def test_paths_are_relative_to_the_bucket() -> None:
         own.name_of_staged("my db/t.lance/_versions/m-1")
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.binary(max_size=80), st.integers(0, 2**65))
 def test_what_is_no_manifest_has_no_version(data: bytes, position: int) -> None:
     footer = (position % 2**64).to_bytes(8, "little") + b"\0\0\2\0LANC"

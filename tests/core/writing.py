@@ -33,6 +33,25 @@ def make(namespace: MemoryNamespace, table: pa.Table) -> None:
     namespace.create_table(api.CreateTableRequest(id=TABLE), ipc(table))
 
 
+def create(namespace: MemoryNamespace, data: Any) -> None:
+    """Create ``TABLE`` with rows of any form, and so do the others below write them."""
+    namespace.create_table(api.CreateTableRequest(id=TABLE), data)
+
+
+def overwrite(namespace: MemoryNamespace, data: Any) -> None:
+    namespace.create_table(api.CreateTableRequest(id=TABLE, mode="Overwrite"), data)
+
+
+def insert(namespace: MemoryNamespace, data: Any, mode: str = "Append") -> None:
+    namespace.insert_into_table(api.InsertIntoTableRequest(id=TABLE, mode=mode), data)
+
+
+def merge(namespace: MemoryNamespace, data: Any, on: str = "id") -> None:
+    """Merge new rows into ``TABLE``."""
+    request = api.MergeInsertIntoTableRequest(id=TABLE, on=[on], when_not_matched_insert_all=True)
+    namespace.merge_insert_into_table(request, data)
+
+
 def place(server: MemoryServer) -> str:
     """Return where ``TABLE`` is."""
     return (server.tables[tuple(TABLE)].location or "").removeprefix("file://")

@@ -17,10 +17,7 @@ from lance_bridge_server.configuration.source import SettingsSource
 
 from .chart import CHART, HELM, VALUES, helm, load, render, values_of_page
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not HELM.exists(), reason="no Helm: make helm"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not HELM.exists(), reason="no Helm: make helm")]
 RELEASES = ["1.25", "1.30", "1.37"]
 """Of Kubernetes: the oldest that the chart takes, and later ones."""
 SMALL, WHOLE = VALUES

@@ -17,6 +17,8 @@ from lance_bridge_server.policies import CedarAuthorizer
 
 from .chart import CHART, VALUES, load, merged, values_of_page
 
+pytestmark = pytest.mark.quick
+
 SCHEMA = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
 DEFAULTS = load(CHART / "values.yaml")
 

@@ -54,6 +54,7 @@ def values(name: str) -> list[str]:
     return [rest for each, rest in instructions() if each == name]
 
 
+@pytest.mark.quick
 def test_hadolint_finds_nothing() -> None:
     program = Path(sys.executable).with_name("hadolint")
     done = subprocess.run(
@@ -62,6 +63,7 @@ def test_hadolint_finds_nothing() -> None:
     assert (done.returncode, done.stdout) == (0, "")
 
 
+@pytest.mark.quick
 def test_the_user_is_a_number_and_nothing_runs_as_root_after_it() -> None:
     last = [name for name, _ in instructions(1)]
     assert values("USER") == [f"{USER}:{USER}"]
@@ -69,6 +71,7 @@ def test_the_user_is_a_number_and_nothing_runs_as_root_after_it() -> None:
     assert f"--uid {USER} " in dict(instructions(1))["RUN"]
 
 
+@pytest.mark.quick
 def test_nothing_of_this_machine_is_copied() -> None:
     copied = [each for each in values("COPY") if not each.startswith("--from")]
     allowed = (CONTAINERFILE.parent / "Containerfile.dockerignore").read_text(encoding="utf-8")
@@ -86,7 +89,7 @@ def health(url: str) -> int:
     return subprocess.run(command, env=environment, check=False, timeout=60).returncode
 
 
-@pytest.mark.server
+@pytest.mark.servers
 def test_the_health_check_asks_the_server(tmp_path: Path) -> None:
     with serving_settings(tmp_path) as served:
         assert health(f"{served.url}/livez") == 0

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from lance_bridge_server.authentication.key_file import ApiKeyFile
 from lance_bridge_server.policies import CedarAuthorizer
 from lance_bridge_server.principals import Principal
+
+pytestmark = pytest.mark.quick
 
 POLICY = 'permit(principal in Group::"{}", action, resource);'
 TABLE = ("prod", "sales", "orders")

@@ -14,6 +14,8 @@ from cli.running import run
 
 from lance_bridge_server.configuration.settings import ServerSettings
 
+pytestmark = pytest.mark.quick
+
 REPOSITORY = Path(__file__).parents[2]
 UNIT = REPOSITORY / "deploy" / "systemd" / "lance-bridge.service"
 PAGE = (REPOSITORY / "docs" / "gateway.md").read_text(encoding="utf-8")
@@ -71,6 +73,7 @@ def test_it_runs_a_command_that_exists() -> None:
     assert settings()["RestartPreventExitStatus"] == ["2"]
 
 
+@pytest.mark.spec("server.md#stop-and-reload")
 def test_a_reload_during_the_start_restarts_it() -> None:
     """The program cannot handle SIGHUP before Python runs; for systemd, it is a clean end."""
     assert settings()["RestartForceExitStatus"] == ["SIGHUP"]

@@ -13,6 +13,8 @@ from lance_bridge.exit_codes import FAILED, MISUSED
 
 from .conftest import add_tables
 
+pytestmark = [pytest.mark.servers, pytest.mark.spec("cli.md#several-catalogs-at-once")]
+
 TABLE = "prod.eu.shop.sales.orders"
 
 
@@ -53,11 +55,12 @@ def test_namespaces_are_listed_created_described_and_dropped() -> None:
     assert listed == [{"namespace": "prod.eu.shop.sales"}]
 
 
+@pytest.mark.spec("cli.md#pages")
 def test_tables_of_all_catalogs_are_listed_page_by_page() -> None:
     page = answer_of("table", "list", "all", "-n", "1")
     assert page["tables"] == [{"table": "files.maps.tiles"}]
     page = answer_of("table", "list", "all", "-n", "1", "--page-token", page["page_token"])
-    assert page["tables"] == [{"table": TABLE}]
+    assert (page["tables"], page["page_token"]) == ([{"table": TABLE}], None)
     assert answer_of("table", "list", "all", "prod.eu.shop.sales")["tables"] == [{"table": TABLE}]
 
 

@@ -21,6 +21,8 @@ from lance_bridge_hive import HiveNamespace
 
 from .conftest import add_tables
 
+pytestmark = [pytest.mark.quick, pytest.mark.spec("federated.md#connecting")]
+
 SECRET = "hush-hush"
 MEMORY = f"{MemoryNamespace.__module__}.MemoryNamespace"
 HIVE = {"catalog.prod.impl": "hive", "catalog.prod.uri": "thrift://127.0.0.1:9"}
@@ -219,6 +221,7 @@ def secretive(**more: str) -> FederatedNamespace:
     })  # fmt: skip
 
 
+@pytest.mark.spec("federated.md#threads-processes-and-secrets")
 def test_no_text_of_a_federation_has_a_secret() -> None:
     namespace = secretive()
     shown = [repr(namespace), str(namespace), namespace.namespace_id()]
@@ -228,6 +231,7 @@ def test_no_text_of_a_federation_has_a_secret() -> None:
     assert "lake=dir(root=/x)" in namespace.namespace_id()
 
 
+@pytest.mark.spec("federated.md#threads-processes-and-secrets")
 def test_a_pickle_has_secrets_only_where_a_catalog_says_so() -> None:
     plain = secretive()
     assert SECRET.encode() not in pickle.dumps(plain)
@@ -246,6 +250,7 @@ def test_a_pickle_has_secrets_only_where_a_catalog_says_so() -> None:
         assert SECRET.encode() in pickle.dumps(open_handed)
 
 
+@pytest.mark.spec("federated.md#threads-processes-and-secrets")
 def test_a_directory_in_a_pickle_is_made_again(directory: Any, tmp_path: Path) -> None:
     add_tables(directory, "db.t")
     files = {"catalog.files.impl": "dir", "catalog.files.root": str(tmp_path / "directory")}

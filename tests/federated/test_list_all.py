@@ -24,6 +24,8 @@ from lance_bridge_federated import FederatedNamespace
 from .conftest import add_tables
 from .recording import Broken, Recorder
 
+pytestmark = [pytest.mark.quick, pytest.mark.spec("federated.md#listalltables")]
+
 DOWN = ServiceUnavailableError("connection refused, password=hush")
 IN_MEMORY = ["eu.shop.sales.a", "eu.shop.sales.b", "us.shop.sales.a"]
 IN_DIRECTORY = ["top", "db.a", "db.b", "db.deep.c", "e.x"]
@@ -46,33 +48,31 @@ def files(directory: api.LanceNamespace) -> api.LanceNamespace:
     return directory
 
 
+@pytest.fixture
+def both(prod: MemoryNamespace, files: api.LanceNamespace) -> FederatedNamespace:
+    return FederatedNamespace({"prod": prod, "files": files})
+
+
 def list_all(namespace: api.LanceNamespace, limit: int | None = None, **more: Any) -> list[str]:
     return collect(Calls(namespace).list_all_tables, "tables", limit, **more)
 
 
-def test_all_tables_of_all_catalogs_are_listed(
-    prod: MemoryNamespace, files: api.LanceNamespace
-) -> None:
-    namespace = FederatedNamespace({"prod": prod, "files": files})
-    answer = namespace.list_all_tables(api.ListTablesRequest())
+def test_all_tables_of_all_catalogs_are_listed(both: FederatedNamespace) -> None:
+    answer = both.list_all_tables(api.ListTablesRequest())
     assert answer.tables == ALL
     assert answer.context is None
 
 
-@pytest.mark.parametrize("limit", range(1, len(ALL) + 2))
-def test_pages_of_any_size_are_the_whole(
-    limit: int, prod: MemoryNamespace, files: api.LanceNamespace
-) -> None:
-    namespace = FederatedNamespace({"prod": prod, "files": files})
-    assert list_all(namespace, limit) == ALL
+def test_pages_of_any_size_are_the_whole(both: FederatedNamespace) -> None:
+    for limit in range(1, len(ALL) + 2):
+        assert list_all(both, limit) == ALL
 
 
 def test_a_table_dropped_or_created_between_pages_hides_no_other(
-    prod: MemoryNamespace, files: api.LanceNamespace
+    both: FederatedNamespace, prod: MemoryNamespace, files: api.LanceNamespace
 ) -> None:
-    namespace = FederatedNamespace({"prod": prod, "files": files})
     found: list[str] = []
-    for names, _ in pages(Calls(namespace).list_all_tables, "tables", 1):
+    for names, _ in pages(Calls(both).list_all_tables, "tables", 1):
         found += names
         if names == ["files$db$a"]:
             files.drop_table(api.DropTableRequest(id=["db", "a"]))
@@ -85,9 +85,8 @@ def test_a_table_dropped_or_created_between_pages_hides_no_other(
 
 
 def test_a_catalog_that_is_gone_from_the_configuration_ends_no_listing(
-    prod: MemoryNamespace, files: api.LanceNamespace
+    both: FederatedNamespace, prod: MemoryNamespace
 ) -> None:
-    both = FederatedNamespace({"files": files, "prod": prod})
     token = both.list_all_tables(api.ListTablesRequest(limit=2)).page_token
     assert list_all(FederatedNamespace({"prod": prod}), 2, token=token) == ALL[5:]
 
@@ -113,6 +112,17 @@ def test_a_catalog_that_is_down_is_named_on_every_page_from_then_on(
     assert found == ALL
     assert set(answer.context) == {"unavailable.aws", "unavailable.lake"}
     assert [catalogs["aws"].asked, catalogs["lake"].asked] == [1, 1]  # type: ignore[attr-defined]
+
+
+def test_a_catalog_that_answers_again_is_listed_again(
+    prod: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    namespace = FederatedNamespace({"prod": prod})
+    with monkeypatch.context() as patch:
+        patch.setattr(prod, "list_all_tables", Broken(DOWN).list_all_tables)
+        assert namespace.list_all_tables(api.ListTablesRequest()).context
+    answer = namespace.list_all_tables(api.ListTablesRequest())
+    assert (answer.tables, answer.context) == (ALL[5:], None)
 
 
 def test_the_reason_has_the_code_and_no_secret(caplog: pytest.LogCaptureFixture) -> None:
@@ -187,13 +197,12 @@ def test_a_catalog_that_lists_one_namespace_only_is_walked(files: api.LanceNames
 
 
 def test_declared_tables_are_left_out_where_asked(
-    prod: MemoryNamespace, files: api.LanceNamespace
+    both: FederatedNamespace, prod: MemoryNamespace, files: api.LanceNamespace
 ) -> None:
     for namespace, id in ((prod, ["eu", "shop", "sales", "x"]), (files, ["db", "x"])):
         namespace.declare_table(api.DeclareTableRequest(id=id))
-    namespace = FederatedNamespace({"prod": prod, "files": files})
-    assert set(list_all(namespace)) - set(ALL) == {"files$db$x", "prod$eu$shop$sales$x"}
-    assert list_all(namespace, 3, include_declared=False) == ALL
+    assert set(list_all(both)) - set(ALL) == {"files$db$x", "prod$eu$shop$sales$x"}
+    assert list_all(both, 3, include_declared=False) == ALL
 
 
 def token_of(*content: object) -> str:
@@ -201,16 +210,15 @@ def token_of(*content: object) -> str:
 
 
 def test_a_token_that_this_listing_did_not_give_is_invalid_input(
-    prod: MemoryNamespace, files: api.LanceNamespace
+    both: FederatedNamespace, prod: MemoryNamespace
 ) -> None:
-    namespace = FederatedNamespace({"prod": prod, "files": files})
-    listing = Calls(namespace).list_all_tables
+    listing = Calls(both).list_all_tables
     token = listing(limit=1).page_token or ""
     version, scope, catalog, own = json.loads(base64.urlsafe_b64decode(token))
     foreign = [
         "nonsense",
         token[:-4],
-        namespace.list_namespaces(api.ListNamespacesRequest(limit=1)).page_token,
+        both.list_namespaces(api.ListNamespacesRequest(limit=1)).page_token,
         prod.list_all_tables(api.ListTablesRequest(limit=1)).page_token,
         token_of(version + 1, scope, catalog, own),
         token_of(version, scope, catalog),

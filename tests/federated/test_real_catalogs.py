@@ -7,7 +7,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +15,17 @@ import lance
 import lance_namespace as api
 import lancedb
 import pytest
-from lance_namespace.errors import InvalidInputError, TableNotFoundError
+from lance_namespace.errors import TableNotFoundError
 from servers.glue_server import GlueServer
 from servers.metastores import Metastores
-from servers.proxy import ThriftProxy
 
 import lance_bridge
 from lance_bridge.testing.build import rows
-from lance_bridge.testing.calls import Calls, collect
+from lance_bridge.testing.calls import Calls
 from lance_bridge_federated import FederatedNamespace
 from lance_bridge_hive import HiveNamespace
 
-pytestmark = pytest.mark.server
+pytestmark = pytest.mark.servers
 
 CATALOGS = ("aws", "files", "prod")
 
@@ -83,6 +82,7 @@ def ids_in(namespace: api.LanceNamespace, table_id: list[str]) -> list[int]:
     return sorted(dataset.to_table()["id"].to_pylist())
 
 
+@pytest.mark.spec("federated.md#operations")
 @pytest.mark.parametrize("catalog", CATALOGS)
 def test_pylance_writes_and_reads_a_table_by_its_full_identifier(
     catalog: str, federation: Federation
@@ -104,32 +104,7 @@ def test_pylance_writes_and_reads_a_table_by_its_full_identifier(
             namespace.describe_table(api.DescribeTableRequest(id=table_id))
 
 
-@pytest.mark.parametrize("catalog", ["aws", "prod"])
-def test_commits_of_a_managed_table_go_through_its_catalog(
-    catalog: str, federation: Federation
-) -> None:
-    with federation.connect() as namespace:
-        table_id = federation.id(catalog)
-        namespace.declare_table(
-            api.DeclareTableRequest(id=table_id, properties={"managed_by": "impl"})
-        )
-        for number in range(3):
-            lance.write_dataset(
-                rows([number]), namespace_client=namespace, table_id=table_id, mode="append"
-            )
-        versions = namespace.list_table_versions(
-            api.ListTableVersionsRequest(id=table_id, descending=True, limit=2)
-        )
-        assert [each.version for each in versions.versions] == [3, 2]
-        rest = namespace.list_table_versions(
-            api.ListTableVersionsRequest(
-                id=table_id, descending=True, page_token=versions.page_token
-            )
-        )
-        assert [each.version for each in rest.versions] == [1]
-        assert ids_in(namespace, table_id) == [0, 1, 2]
-
-
+@pytest.mark.spec("federated.md#connecting")
 @pytest.mark.parametrize("catalog", CATALOGS)
 def test_lancedb_works_in_each_catalog(catalog: str, federation: Federation) -> None:
     db = lancedb.connect_namespace("federated", federation.properties)
@@ -147,45 +122,6 @@ def test_lancedb_works_in_each_catalog(catalog: str, federation: Federation) -> 
     assert db.list_tables(path).tables == []
 
 
-def test_a_table_moves_within_a_catalog_and_not_to_another(federation: Federation) -> None:
-    with federation.connect() as namespace:
-        calls = Calls(namespace)
-        calls.create_table(federation.id("prod"), rows(range(2)))
-        with pytest.raises(InvalidInputError, match="in different ones"):
-            calls.rename_table(federation.id("prod"), "t", new_namespace_id=["aws", federation.db])
-        calls.rename_table(federation.id("prod"), "moved", new_namespace_id=["prod", federation.db])
-        assert ids_in(namespace, federation.id("prod", "moved")) == [0, 1]
-
-
-def test_all_are_listed_and_one_that_cannot_be_reached_is_named(
-    federation: Federation, metastores: Metastores
-) -> None:
-    host, port = "127.0.0.1", metastores.get("2.3").port
-    proxy = ThriftProxy(host, port).start()
-    federation = replace(
-        federation, properties={**federation.properties, "catalog.prod.uri": proxy.uri}
-    )
-    with federation.connect() as namespace:
-        calls = Calls(namespace)
-        for catalog in CATALOGS:
-            calls.create_table(federation.id(catalog), rows(range(2)))
-        expected = ["$".join(federation.id(catalog)) for catalog in CATALOGS]
-        mine = [n for n in collect(calls.list_all_tables, "tables", 2) if federation.db in n]
-        assert mine == expected
-        proxy.close()
-        answer = calls.list_all_tables()
-        assert [n for n in answer.tables if federation.db in n] == expected[:2]
-        reason = (answer.context or {})["unavailable.prod"]
-        assert reason.startswith("SERVICE_UNAVAILABLE (17)")
-        with federation.connect() as started_without_it:
-            assert ids_in(started_without_it, federation.id("aws")) == [0, 1]
-            assert started_without_it.catalogs == list(CATALOGS)
-        with ThriftProxy(host, port, port=proxy.port):
-            again = calls.list_all_tables()
-        assert again.context is None
-        assert set(expected) <= set(again.tables)
-
-
 READER = """
 import pickle, sys, lance
 namespace = pickle.load(open(sys.argv[1], "rb"))
@@ -193,6 +129,7 @@ print(lance.dataset(namespace_client=namespace, table_id=sys.argv[2].split("."))
 """
 
 
+@pytest.mark.spec("federated.md#threads-processes-and-secrets")
 def test_a_pickle_reads_in_another_process_where_one_catalog_lacks_its_secret(
     federation: Federation, tmp_path: Path
 ) -> None:
@@ -207,6 +144,7 @@ def test_a_pickle_reads_in_another_process_where_one_catalog_lacks_its_secret(
     assert (done.returncode, done.stdout.strip()) == (0, "4"), done.stderr
 
 
+@pytest.mark.spec("federated.md#connecting")
 def test_what_needs_one_catalog_takes_it_from_the_federation(federation: Federation) -> None:
     with federation.connect() as namespace:
         Calls(namespace).create_table(federation.id("prod"), rows(range(2)))

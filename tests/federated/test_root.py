@@ -33,9 +33,12 @@ from lance_bridge.errors import (
     table_already_exists,
     table_not_found,
 )
+from lance_bridge.testing.calls import Calls, collect
 from lance_bridge_federated import FederatedNamespace
 
 from .recording import Broken, Recorder
+
+pytestmark = [pytest.mark.quick, pytest.mark.spec("federated.md#threads-processes-and-secrets")]
 
 TABLE = ["prod", "sales", "orders"]
 
@@ -48,19 +51,15 @@ def namespace() -> FederatedNamespace:
 # -- the root --------------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("federated.md#the-root")
 def test_the_catalogs_are_the_children_of_the_root_page_by_page(
     namespace: FederatedNamespace,
 ) -> None:
-    found: list[str] = []
-    token = None
-    while not found or token:
-        page = namespace.list_namespaces(
-            api.ListNamespacesRequest(id=[], limit=1, page_token=token)
-        )
-        found, token = [*found, *page.namespaces], page.page_token
+    found = collect(Calls(namespace).list_namespaces, "namespaces", 1, id=[])
     assert found == namespace.catalogs == ["aws", "files", "prod"]
 
 
+@pytest.mark.spec("federated.md#the-root")
 @pytest.mark.parametrize("id", [None, []])
 def test_the_root_exists_and_has_no_properties(
     id: list[str] | None, namespace: FederatedNamespace
@@ -72,6 +71,7 @@ def test_the_root_exists_and_has_no_properties(
             getattr(namespace, operation)({"id": id})
 
 
+@pytest.mark.spec("federated.md#the-root")
 @pytest.mark.parametrize("catalog", ["prod", "new"])
 @pytest.mark.parametrize(("operation", "done"), [("create", "created"), ("drop", "dropped")])
 def test_catalogs_are_neither_created_nor_dropped(
@@ -81,6 +81,7 @@ def test_catalogs_are_neither_created_nor_dropped(
         getattr(namespace, f"{operation}_namespace")({"id": [catalog]})
 
 
+@pytest.mark.spec("federated.md#connecting")
 def test_a_catalog_itself_can_be_reached(namespace: FederatedNamespace) -> None:
     assert isinstance(namespace.child("prod"), Recorder)
     assert namespace.child("prod") is namespace.child("prod")
@@ -88,6 +89,7 @@ def test_a_catalog_itself_can_be_reached(namespace: FederatedNamespace) -> None:
         namespace.child("elsewhere")
 
 
+@pytest.mark.spec("federated.md#connecting")
 def test_a_federation_of_nothing_or_with_a_bad_name_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="at least one catalog"):
         FederatedNamespace({})
@@ -100,6 +102,7 @@ def test_a_federation_of_nothing_or_with_a_bad_name_is_refused() -> None:
 # -- errors ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("federated.md#errors")
 @pytest.mark.parametrize(
     ("error", "text"),
     [
@@ -143,6 +146,7 @@ def test_an_error_of_a_catalog_keeps_its_type_and_names_the_full_identifier(
     assert str(error) == before
 
 
+@pytest.mark.spec("federated.md#errors")
 def test_an_error_that_is_not_the_api_s_is_internal() -> None:
     cause = RuntimeError("odd")
     namespace = FederatedNamespace({"prod": Broken(cause)})
@@ -152,6 +156,7 @@ def test_an_error_that_is_not_the_api_s_is_internal() -> None:
     assert caught.value.__cause__ is cause
 
 
+@pytest.mark.spec("federated.md#errors")
 def test_what_the_caller_s_own_rows_raise_is_not_replaced() -> None:
     own = RuntimeError("of the rows")
     with pytest.raises(RuntimeError), marking_callers_own():
@@ -161,6 +166,7 @@ def test_what_the_caller_s_own_rows_raise_is_not_replaced() -> None:
         namespace.insert_into_table(api.InsertIntoTableRequest(id=TABLE), b"")
 
 
+@pytest.mark.spec("federated.md#errors")
 def test_an_error_of_both_names_of_a_rename_has_the_catalog() -> None:
     namespace = FederatedNamespace({"prod": Broken(table_already_exists(["archive", "old"]))})
     request = api.RenameTableRequest(
@@ -173,6 +179,7 @@ def test_an_error_of_both_names_of_a_rename_has_the_catalog() -> None:
 # -- made when first used --------------------------------------------------------------------------
 
 
+@pytest.mark.spec("federated.md#connecting")
 def test_a_catalog_that_cannot_be_connected_fails_its_own_requests_only() -> None:
     attempts: list[int] = []
 
@@ -193,6 +200,7 @@ def test_a_catalog_that_cannot_be_connected_fails_its_own_requests_only() -> Non
     assert len(attempts) == 2
 
 
+@pytest.mark.spec("federated.md#connecting")
 def test_what_is_no_namespace_is_refused_when_it_is_used() -> None:
     wrong: Any = lambda: "hive"  # noqa: E731 - the type is what is tested
     namespace = FederatedNamespace({"prod": wrong})

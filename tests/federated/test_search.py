@@ -20,6 +20,8 @@ from lance_bridge_federated import FederatedNamespace, Match, Scope, Search
 from .conftest import add_tables
 from .recording import Broken
 
+pytestmark = [pytest.mark.quick, pytest.mark.spec("cli.md#search", "federated.md#search")]
+
 NESTED = pa.table({
     "id": [1],
     "Embedding": pa.array([[0.5, 1.5]], pa.list_(pa.float32(), 2)),

@@ -24,6 +24,8 @@ from lance_bridge_federated.identifiers import ID_FIELDS
 
 from .recording import OWN_ID, TOKEN, Recorder, filled, id_fields, is_id
 
+pytestmark = [pytest.mark.quick, pytest.mark.spec("federated.md#identifiers")]
+
 FULL_ID = ["prod", *OWN_ID]
 OPERATIONS = sorted(operations())
 BATCHES = ["batch_commit_tables", "batch_create_table_versions"]
@@ -55,6 +57,7 @@ def request(operation: str, id: list[str] | None) -> Any:
     return request_type(operation).model_construct(id=id)
 
 
+@pytest.mark.spec("federated.md#operations")
 def test_no_method_of_the_trait_is_inherited() -> None:
     names = [name for name in vars(LanceNamespace) if not name.startswith("_")]
     assert len(names) >= 56
@@ -77,25 +80,19 @@ def test_every_list_of_strings_in_the_api_is_known_as_an_identifier_or_as_none()
 
 
 @pytest.mark.parametrize("operation", ONE_ID)
-def test_an_operation_is_answered_by_its_catalog(
+def test_an_operation_is_answered_by_its_catalog_from_an_unchanged_request(
     operation: str, namespace: FederatedNamespace, prod: Recorder
 ) -> None:
-    answer = getattr(namespace, operation)(request(operation, list(FULL_ID)), *rows_of(operation))
+    given = request(operation, list(FULL_ID))
+    answer = getattr(namespace, operation)(given, *rows_of(operation))
+    assert given.id == FULL_ID
     [call] = prod.calls
     assert (call.operation, call.request.id, call.rows) == (operation, OWN_ID, rows_of(operation))
     for name in id_fields(type(answer)) if isinstance(answer, BaseModel) else ():
         assert getattr(answer, name) == FULL_ID
 
 
-@pytest.mark.parametrize("operation", ONE_ID)
-def test_the_request_of_the_caller_is_not_changed(
-    operation: str, namespace: FederatedNamespace
-) -> None:
-    given = request(operation, list(FULL_ID))
-    getattr(namespace, operation)(given, *rows_of(operation))
-    assert given.id == FULL_ID
-
-
+@pytest.mark.spec("federated.md#operations")
 @pytest.mark.parametrize("operation", [*ONE_ID])
 def test_an_unknown_catalog_is_namespace_not_found(
     operation: str, namespace: FederatedNamespace, prod: Recorder
@@ -107,6 +104,7 @@ def test_an_unknown_catalog_is_namespace_not_found(
     assert prod.calls == []
 
 
+@pytest.mark.spec("federated.md#operations")
 @pytest.mark.parametrize(
     "name", ["", "a/b", "..", "a.b", "a$b", "a b", "-a", "a\n", "é", "a" * 129]
 )
@@ -117,6 +115,7 @@ def test_a_name_that_no_catalog_can_have_is_invalid_input(
         namespace.table_exists(api.TableExistsRequest(id=[name, "a", "b"]))
 
 
+@pytest.mark.spec("federated.md#operations")
 @pytest.mark.parametrize("id", [None, []])
 @pytest.mark.parametrize(
     "operation", [name for name in ONE_ID if "table" in name or "transaction" in name]
@@ -137,6 +136,7 @@ def test_a_request_may_be_a_mapping(namespace: FederatedNamespace, prod: Recorde
         namespace.rename_table(typing.cast("Any", {"id": FULL_ID}))
 
 
+@pytest.mark.spec("federated.md#operations")
 def test_a_request_and_rows_may_be_keywords(namespace: FederatedNamespace, prod: Recorder) -> None:
     namespace.insert_into_table(request=api.InsertIntoTableRequest(id=FULL_ID), request_data=ROWS)
     assert prod.calls[0].rows == (ROWS,)
@@ -151,6 +151,7 @@ def test_a_nested_query_has_no_catalog_either(
     assert prod.calls[0].request.query.id == OWN_ID
 
 
+@pytest.mark.spec("server.md#what-is-refused")
 def test_an_order_of_rows_is_refused_where_the_catalog_would_ignore_it(
     namespace: FederatedNamespace, prod: Recorder
 ) -> None:
@@ -169,6 +170,7 @@ def test_an_order_of_rows_is_refused_where_the_catalog_would_ignore_it(
 # -- several identifiers ---------------------------------------------------------------------------
 
 
+@pytest.mark.spec("federated.md#requests-with-several-identifiers")
 def test_a_table_is_renamed_within_its_catalog(
     namespace: FederatedNamespace, prod: Recorder
 ) -> None:
@@ -179,6 +181,7 @@ def test_a_table_is_renamed_within_its_catalog(
         assert prod.calls[-1].request.new_namespace_id == passed
 
 
+@pytest.mark.spec("federated.md#requests-with-several-identifiers")
 @pytest.mark.parametrize(
     ("new", "problem"),
     [
@@ -215,6 +218,7 @@ def versions(*catalogs: str) -> api.BatchCreateTableVersionsRequest:
     )
 
 
+@pytest.mark.spec("federated.md#requests-with-several-identifiers")
 def test_a_batch_of_one_catalog_is_answered_by_it(
     namespace: FederatedNamespace, prod: Recorder
 ) -> None:
@@ -226,6 +230,7 @@ def test_a_batch_of_one_catalog_is_answered_by_it(
     assert [each.id for each in second.entries] == [["sales", "t"]]
 
 
+@pytest.mark.spec("federated.md#requests-with-several-identifiers")
 def test_a_batch_of_several_catalogs_is_invalid_input(
     namespace: FederatedNamespace, prod: Recorder
 ) -> None:

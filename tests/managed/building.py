@@ -69,6 +69,11 @@ class Table:
         return [self.job(writer, 0, commits - 1) for writer in range(writers)]
 
 
+def all_rows(writers: int, commits: int) -> Rows:
+    """Return the rows of so many commits of each writer."""
+    return [(writer, number) for writer in range(writers) for number in range(commits)]
+
+
 def rows_of(namespace: LanceNamespace, table: Table) -> Rows:
     """Return all rows, in the order in which they were committed."""
     found = lance.dataset(namespace_client=namespace, table_id=table.id).to_table()

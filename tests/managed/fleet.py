@@ -1,4 +1,4 @@
-"""Processes that commit to one table until all rows are there, however often they are killed.
+"""Processes that commit until all is there, however often they are killed.
 
 They are forked from a process that has imported everything, because one is killed each second.
 """
@@ -10,7 +10,8 @@ import multiprocessing
 import os
 import random
 import time
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -18,9 +19,12 @@ from pathlib import Path
 from managed.building import Table
 from managed.clock import put_ahead
 from managed.writer import Job, Writer
+from typing_extensions import Self
 
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["managed.writer", "lance_bridge_hive", "lance_bridge_glue"])
+_CONTEXT.set_forkserver_preload(
+    ["managed.writer", "managed.batch_writer", "lance_bridge_hive", "lance_bridge_glue"]
+)
 
 
 class _RecordingWriter(Writer):
@@ -42,8 +46,65 @@ def _run(job: Job, record: str) -> None:
     _RecordingWriter(job, file).run()
 
 
-class Fleet:
-    """One process for each of so many writers; the directory keeps what they wrote down.
+class Fleet(ABC):
+    """So many processes, each of which is started again when it was killed."""
+
+    def __init__(self, writers: int) -> None:
+        self.writers = writers
+        self.kills = 0
+        self._processes: list[BaseProcess] = []
+        self._done = [0] * writers
+        self._random = random.Random(13)
+
+    @abstractmethod
+    def _start(self, writer: int) -> BaseProcess:
+        """Start a process that goes on where this writer was."""
+
+    @abstractmethod
+    def _moments(self, writer: int) -> list[float]:
+        """Return when each commit of a writer was acknowledged."""
+
+    def __enter__(self) -> Self:
+        self._processes = [self._start(writer) for writer in range(self.writers)]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._processes:
+            process.kill()
+            process.join()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all was acknowledged, or found after its process was killed."""
+        codes = [process.exitcode for process in self._processes]
+        assert set(codes) <= {None, 0}, "a writer failed: see its traceback"
+        return set(codes) == {0}
+
+    def kill_one(self) -> None:
+        """Kill a process (-9), and start another that goes on where it was.
+
+        One that has committed since it was started: on a slow machine none would come to that.
+        """
+        running = [w for w, process in enumerate(self._processes) if process.exitcode is None]
+        running = [w for w in running if len(self._moments(w)) > self._done[w]]
+        if not running:
+            return
+        writer = self._random.choice(running)
+        self._processes[writer].kill()
+        self._processes[writer].join()
+        if self._processes[writer].exitcode != 0:
+            self.kills += 1
+            self._done[writer] = len(self._moments(writer))
+            self._processes[writer] = self._start(writer)
+
+    def longest_pause(self) -> float:
+        """Return the longest time in seconds without an acknowledged commit."""
+        times = sorted(at for writer in range(self.writers) for at in self._moments(writer))
+        return max(later - earlier for earlier, later in itertools.pairwise(times))
+
+
+class RowFleet(Fleet):
+    """Each process commits rows to one table; the directory keeps what they wrote down.
 
     ``clocks`` are how many seconds ahead the processes' clocks are, in turn.
     """
@@ -58,47 +119,10 @@ class Fleet:
         *,
         clocks: Sequence[float] = (0.0,),
     ) -> None:
+        super().__init__(writers)
         self._directory = directory
         jobs = zip(table.jobs(writers, commits), itertools.cycle(clocks), strict=False)
         self._jobs = [replace(job, seconds=seconds, clock=clock) for job, clock in jobs]
-        self._processes: dict[int, BaseProcess] = {}
-        self._done: dict[int, int] = {}
-        self._random = random.Random(13)
-        self.writers = writers
-        self.kills = 0
-
-    def __enter__(self) -> Fleet:
-        for writer in range(len(self._jobs)):
-            self._start(writer)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for process in self._processes.values():
-            process.kill()
-            process.join()
-
-    @property
-    def is_done(self) -> bool:
-        """Whether all rows were acknowledged, or found after their process was killed."""
-        for writer, process in self._processes.items():
-            assert process.exitcode in (None, 0), f"writer {writer} failed: see its traceback"
-        return all(process.exitcode == 0 for process in self._processes.values())
-
-    def kill_one(self) -> None:
-        """Kill a process (-9), and start another that goes on where it was.
-
-        One that has committed since it was started: on a slow machine none would come to that.
-        """
-        running = [w for w, process in self._processes.items() if process.exitcode is None]
-        running = [w for w in running if len(self.acknowledged(w)) > self._done[w]]
-        if not running:
-            return
-        writer = self._random.choice(running)
-        self._processes[writer].kill()
-        self._processes[writer].join()
-        if self._processes[writer].exitcode != 0:
-            self.kills += 1
-            self._start(writer)
 
     def acknowledged(self, writer: int) -> list[tuple[int, int, float]]:
         """Return row, version and moment of each commit; version 0 where only the row was found."""
@@ -106,22 +130,21 @@ class Fleet:
         lines = record.read_text().splitlines() if record.exists() else []
         return [(int(row), int(version), float(at)) for row, version, at in map(str.split, lines)]
 
-    def longest_pause(self) -> float:
-        """Return the longest time in seconds without an acknowledged commit."""
-        times = sorted(at for w in range(len(self._jobs)) for _, _, at in self.acknowledged(w))
-        return max(later - earlier for earlier, later in itertools.pairwise(times))
+    def _moments(self, writer: int) -> list[float]:
+        return [at for _, _, at in self.acknowledged(writer)]
 
     def _record(self, writer: int) -> Path:
         return self._directory / f"writer-{writer}.txt"
 
-    def _start(self, writer: int) -> None:
-        job = self._jobs[writer]
-        done = self.acknowledged(writer)
-        self._done[writer] = len(done)
-        if done:
+    def _start(self, writer: int) -> BaseProcess:
+        job = replace(self._jobs[writer], resumes=True)
+        if done := self.acknowledged(writer):
             job = replace(job, first=done[-1][0] + 1)
-        process = _CONTEXT.Process(
-            target=_run, args=(replace(job, resumes=True), str(self._record(writer)))
-        )
-        process.start()
-        self._processes[writer] = process
+        return start(_run, job, str(self._record(writer)))
+
+
+def start(target: Callable[..., None], *arguments: object) -> BaseProcess:
+    """Start a process."""
+    process = _CONTEXT.Process(target=target, args=arguments)
+    process.start()
+    return process

@@ -18,7 +18,7 @@ from managed.writer import row
 
 from lance_bridge import LanceBridgeNamespace
 
-pytestmark = [pytest.mark.server, pytest.mark.slow]
+pytestmark = [pytest.mark.slow, pytest.mark.spec("managed.md#out-of-band-versions")]
 
 CATALOGS = ["2.3", "3.1", "4.2", GLUE]
 FOREIGN, OWN, SECOND = (666, 0), (1, 0), (1, 1)

@@ -6,9 +6,6 @@ was left by a client that died is written to within seconds.
 
 from __future__ import annotations
 
-import itertools
-import multiprocessing
-import random
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,13 +17,15 @@ import lance_namespace as api
 import pytest
 from managed import batch_writer, death
 from managed.batch_writer import BatchJob, acknowledged, read_all, resumed
-from managed.building import FIRST, Table, require_exactly, rows_of
+from managed.building import FIRST, Table, all_rows, require_exactly, rows_of
 from managed.conftest import GLUE, NewTable
+from managed.fleet import Fleet, start
 from managed.writer import row
 
 from lance_bridge.testing.build import ipc
 
-pytestmark = pytest.mark.server
+pytestmark = pytest.mark.spec("managed.md#invariants-of-batches")
+
 
 WRITERS, BATCHES, READERS, TABLES = 8, 10, 4, 3
 PACE = 0.5
@@ -39,20 +38,13 @@ CALLS = 10
 """How many calls may come on top, as slow as the slowest read of an entry: on a machine that has no
 time for its processes, these take seconds each, and a recovery has about a dozen."""
 _SECONDS = 3000.0
-_CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["managed.batch_writer", "lance_bridge_hive", "lance_bridge_glue"])
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_a_metastore_shows_no_batch_by_half(new_table: NewTable, tmp_path: Path) -> None:
-    require_whole_batches(new_table("2.3"), tmp_path, WRITERS, BATCHES)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
-def test_glue_shows_no_batch_by_half(new_table: NewTable, tmp_path: Path) -> None:
-    require_whole_batches(new_table(GLUE), tmp_path, WRITERS, BATCHES)
+@pytest.mark.parametrize("catalog", ["2.3", GLUE])
+def test_no_batch_is_seen_by_half(catalog: str, new_table: NewTable, tmp_path: Path) -> None:
+    require_whole_batches(new_table(catalog), tmp_path, WRITERS, BATCHES)
 
 
 def with_more_tables(table: Table) -> tuple[Table, ...]:
@@ -73,61 +65,22 @@ def job(
     return BatchJob(tables[0].impl, properties, ids, writer, 0, batches - 1, record, _SECONDS, step)
 
 
-class BatchFleet:
-    """Writers that are started again when they were killed."""
+class BatchFleet(Fleet):
+    """Each process commits batches."""
 
     def __init__(self, jobs: Sequence[BatchJob]) -> None:
+        super().__init__(len(jobs))
         self.jobs = jobs
-        self.kills = 0
-        self._random = random.Random(13)
-        self._done = [0] * len(jobs)
-        self._processes = [start(batch_writer.run, job) for job in jobs]
 
-    def is_done(self) -> bool:
-        """Return whether all batches are committed."""
-        codes = [each.exitcode for each in self._processes]
-        assert set(codes) <= {None, 0}, "a writer failed: see its traceback"
-        return set(codes) == {0}
+    def _start(self, writer: int) -> BaseProcess:
+        return start(batch_writer.run, resumed(self.jobs[writer]))
 
-    def kill_one(self) -> None:
-        """Kill a writer that has committed since it was started, and start it again."""
-        running = [
-            index
-            for index, each in enumerate(self._processes)
-            if each.exitcode is None and len(acknowledged(self.jobs[index])) > self._done[index]
-        ]
-        if not running:
-            return
-        index = self._random.choice(running)
-        process = self._processes[index]
-        process.kill()
-        process.join()
-        if process.exitcode != 0:
-            self.kills += 1
-            self._done[index] = len(acknowledged(self.jobs[index]))
-            self._processes[index] = start(batch_writer.run, resumed(self.jobs[index]))
-
-    def end(self) -> None:
-        """End all that still run."""
-        for each in self._processes:
-            each.kill()
-            each.join()
-
-    def longest_pause(self) -> float:
-        """Return the longest time in seconds in which no batch was acknowledged."""
-        times = sorted(at for job in self.jobs for _, at in acknowledged(job))
-        return max(later - earlier for earlier, later in itertools.pairwise(times))
+    def _moments(self, writer: int) -> list[float]:
+        return [at for _, at in acknowledged(self.jobs[writer])]
 
     def recoveries(self) -> list[tuple[float, float]]:
         """Return how long it took to end each batch of another client; as the writers do."""
         return [each for job in self.jobs for each in batch_writer.recoveries(job)]
-
-
-def start(target: object, *arguments: object) -> BaseProcess:
-    """Start a process."""
-    process = _CONTEXT.Process(target=target, args=arguments)  # type: ignore[arg-type]  # any
-    process.start()
-    return process
 
 
 @contextmanager
@@ -151,17 +104,12 @@ def require_whole_batches(table: Table, directory: Path, writers: int, batches: 
         job(tables, directory / f"batches-{writer}.txt", writer, batches)
         for writer in range(writers)
     ]
-    with readers(tables, directory) as records:
-        fleet = BatchFleet(jobs)
-        try:
-            while not fleet.is_done():
-                time.sleep(PACE)
-                fleet.kill_one()
-        finally:
-            fleet.end()
-    wanted = [(writer, number) for writer in range(writers) for number in range(batches)]
+    with readers(tables, directory) as records, BatchFleet(jobs) as fleet:
+        while not fleet.is_done:
+            time.sleep(PACE)
+            fleet.kill_one()
     for each in tables:
-        require_exactly(each, wanted)
+        require_exactly(each, all_rows(writers, batches))
     reads = sum(int(record.read_text()) for record in records)
     recoveries, pause = fleet.recoveries(), fleet.longest_pause()
     slowest = max(read for _, read in recoveries)
@@ -177,6 +125,7 @@ def require_whole_batches(table: Table, directory: Path, writers: int, batches: 
     assert pause < LONGEST_PAUSE + CALLS * slowest
 
 
+@pytest.mark.servers
 @pytest.mark.parametrize("catalog", [GLUE, pytest.param("2.3", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("step", [death.UNDECIDED, death.DECIDED])
 def test_a_table_whose_batch_was_left_is_written_to_within_seconds(

@@ -28,7 +28,7 @@ from managed.writers import Writers
 from lance_bridge import managed_state as state
 from lance_bridge.testing.build import ipc
 
-pytestmark = pytest.mark.server
+pytestmark = pytest.mark.servers
 
 CATALOGS = [GLUE, pytest.param("2.3", marks=pytest.mark.slow)]
 DEAD, NEXT = 7, 8

@@ -1,11 +1,12 @@
 """The property `managed.foreign_commits` on real catalogs, with pylance's and LanceDB's own writes.
 
-In the race, four processes commit through the catalog while a client writes past it.
+In the races, four processes commit through the catalog while a client writes past it.
 """
 
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import Any
 
 import lance
@@ -16,6 +17,7 @@ from lancedb.namespace import LanceNamespaceDBConnection
 from managed.building import (
     FIRST,
     Table,
+    all_rows,
     described,
     difference,
     location_of,
@@ -29,7 +31,8 @@ from managed.writers import Writers
 from lance_bridge.records import FOREIGN_COMMITS
 from lance_bridge.testing.build import ipc
 
-pytestmark = pytest.mark.server
+pytestmark = pytest.mark.spec("clients.md#lancedb", "managed.md#commits-that-bypass-the-catalog")
+
 
 CATALOGS = [GLUE, pytest.param("2.3", marks=pytest.mark.slow)]
 FOREIGN = 666
@@ -49,6 +52,7 @@ def write_past_the_catalog(location: str, sequence: int = 0) -> None:
     lance.write_dataset(row(FOREIGN, sequence), location, mode="append")
 
 
+@pytest.mark.servers
 @pytest.mark.parametrize("catalog", CATALOGS)
 def test_what_was_open_before_commits_at_once_on_top_of_what_is_adopted(
     catalog: str, new_table: NewTable
@@ -72,6 +76,7 @@ def test_what_was_open_before_commits_at_once_on_top_of_what_is_adopted(
         assert table.state().version == len(expected)
 
 
+@pytest.mark.servers
 @pytest.mark.parametrize("catalog", CATALOGS)
 def test_commits_are_refused_until_a_foreign_version_is_adopted(
     catalog: str, new_table: NewTable
@@ -97,25 +102,54 @@ def test_no_acknowledged_commit_is_lost_while_foreign_versions_are_adopted(
     table = new_table(catalog)
     with table.connect() as namespace:
         set_policy(namespace, table, "adopt")
-        location = location_of(namespace, table)
-        written: list[tuple[int, int]] = []
-        latest = 0
-        with writers.running(table.jobs(PROCESSES, COMMITS)) as work:
-            while not work.is_done:
-                # Without a pause, the others would hardly ever commit.
-                if table.state().version > latest:
-                    latest = table.state().version
-                    write_past_the_catalog(location, len(written))
-                    written.append((FOREIGN, len(written)))
-                time.sleep(_POLL)
-            reports = work.reports()
+        written = race(namespace, table, writers)
         rows = rows_of(namespace, table)
-        own = [each for each in rows if each[0] != FOREIGN]
-        wanted = [FIRST, *((w, n) for w in range(PROCESSES) for n in range(COMMITS))]
-        assert sorted(own) == sorted(wanted), difference(own, wanted)
-        require_true_reports(rows, reports)
         adopted = [each for each in rows if each[0] == FOREIGN]
-        print(catalog, f"{len(written)} written past the catalog", described(reports))
-        assert written
-        assert adopted == written
+        assert adopted == [(FOREIGN, number) for number in range(written)]
         assert table.state().version == len(rows)
+
+
+@pytest.mark.servers
+@pytest.mark.parametrize("catalog", CATALOGS)
+def test_rows_that_were_written_past_the_catalog_never_show_up(
+    catalog: str, new_table: NewTable, writers: Writers
+) -> None:
+    table = new_table(catalog)
+    with table.connect() as namespace:
+        race(namespace, table, writers, OSError)
+        rows = rows_of(namespace, table)
+        assert not [each for each in rows if each[0] == FOREIGN]
+        found = namespace.list_out_of_band_versions(table.id)
+        assert found.versions or found.quarantined
+        namespace.discard_out_of_band_versions(table.id)
+        latest = len(rows)
+        assert table.state().version == latest
+        listed = namespace.list_table_versions(api.ListTableVersionsRequest(id=table.id)).versions
+        assert [each.version for each in listed] == list(range(1, latest + 1))
+
+
+def race(namespace: Any, table: Table, writers: Writers, *vanishing: type[Exception]) -> int:
+    """Commit in four processes while a client writes past the catalog; count its versions.
+
+    Args:
+        vanishing: What it may meet where manifests are set aside.
+    """
+    location, written, latest = location_of(namespace, table), 0, 0
+    with writers.running(table.jobs(PROCESSES, COMMITS)) as work:
+        while not work.is_done:
+            # Without a pause, the others would hardly ever commit.
+            if table.state().version > latest:
+                latest = table.state().version
+                with suppress(*vanishing):
+                    write_past_the_catalog(location, written)
+                    written += 1
+            time.sleep(_POLL)
+        reports = work.reports()
+    print(table.impl, f"{written} written past the catalog", described(reports))
+    assert written
+    rows = rows_of(namespace, table)
+    own = [each for each in rows if each[0] != FOREIGN]
+    wanted = [FIRST, *all_rows(PROCESSES, COMMITS)]
+    assert sorted(own) == sorted(wanted), difference(own, wanted)
+    require_true_reports(rows, reports)
+    return written

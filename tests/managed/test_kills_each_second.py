@@ -12,9 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from managed.building import Rows, Table, require_exactly
+from managed.building import Rows, Table, all_rows, require_exactly
 from managed.conftest import GLUE, NewTable
-from managed.fleet import Fleet
+from managed.fleet import RowFleet
 from servers.glue_server import GlueServer
 from servers.http_faults import Delay
 from servers.http_proxy import HttpProxy
@@ -22,7 +22,7 @@ from servers.metastores import Metastores
 from servers.proxy import ThriftProxy
 from servers.thrift_faults import Hold
 
-pytestmark = [pytest.mark.server, pytest.mark.slow, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 WRITERS, COMMITS = 6, 75
 GOES_AWAY_AT = (100, 300)
@@ -69,7 +69,7 @@ def test_glue_loses_no_commit_of_writers_that_are_killed(
 def require_all_commits(table: Table, directory: Path, go_away: Callable[[], None]) -> None:
     """Have all rows committed in spite of everything, and check them."""
     absences = list(GOES_AWAY_AT)
-    with Fleet(table, directory, WRITERS, COMMITS, _SECONDS, clocks=CLOCKS) as fleet:
+    with RowFleet(table, directory, WRITERS, COMMITS, _SECONDS, clocks=CLOCKS) as fleet:
         while not fleet.is_done:
             time.sleep(1)  # the pace of the kills
             fleet.kill_one()
@@ -84,11 +84,7 @@ def require_all_commits(table: Table, directory: Path, go_away: Callable[[], Non
     assert pause < _LONGEST_PAUSE
 
 
-def all_rows(writers: int, commits: int) -> Rows:
-    return [(writer, number) for writer in range(writers) for number in range(commits)]
-
-
-def require_acknowledged(fleet: Fleet, rows: Rows) -> None:
+def require_acknowledged(fleet: RowFleet, rows: Rows) -> None:
     """Check that each version that was answered has the row it was answered for."""
     for writer in range(fleet.writers):
         for sequence, version, _ in fleet.acknowledged(writer):
@@ -142,7 +138,7 @@ def require_all_in_spite_of_stalls(
 ) -> None:
     """Have all rows committed while one change after the other is held, and check them."""
     held = 0
-    with Fleet(reached, directory, STALLED_WRITERS, STALLED_COMMITS, _SECONDS) as fleet:
+    with RowFleet(reached, directory, STALLED_WRITERS, STALLED_COMMITS, _SECONDS) as fleet:
         while not fleet.is_done:
             has_come, let_go = hold_next()
             while not (has_come() or fleet.is_done):

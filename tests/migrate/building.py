@@ -11,6 +11,7 @@ import lance
 import lance_namespace as api
 import pyarrow as pa
 from migrate.places import Place
+from servers.hive_raw import MARKS, raw_client, raw_table
 
 from lance_bridge_migrate import (
     Directory,
@@ -49,6 +50,18 @@ def register_rows(place: Place, name: str, location: Path, database: str = "") -
     with place.connect() as namespace:
         namespace.register_table(api.RegisterTableRequest(id=list(table), location=str(location)))
     return table
+
+
+def make_theirs(hive: Place, lake: Path, *marks: str) -> tuple[str, ...]:
+    """Make a table ``theirs`` in Hive as another implementation does."""
+    place = lake / "theirs.lance"
+    lance.write_dataset(rows(), str(place))
+    entry = raw_table(hive.prefix, "theirs", str(place))
+    for mark in marks:
+        MARKS[mark](entry)
+    with raw_client(hive.port) as client:
+        client.create_table(entry)
+    return hive.table("theirs")
 
 
 def make_managing(place: Place) -> None:

@@ -84,11 +84,12 @@ def scene(beside_hive: Checker) -> Checker:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Call a test of a `Scene` in the process of its Spark session."""
+    """Call a test of a `Scene`, with its parameters, in the process of its Spark session."""
     session = pyfuncitem.funcargs.get("scene")
     if not isinstance(session, Checker):
         return None
-    session(pyfuncitem.obj)
+    case = getattr(pyfuncitem, "callspec", None)
+    session(pyfuncitem.obj, **(case.params if case else {}))
     return True
 
 

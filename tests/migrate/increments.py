@@ -9,7 +9,7 @@ import lance_namespace as api
 from migrate.building import Run
 from migrate.sparking import Scene, failed, rows_of
 
-from lance_bridge_migrate import Plan, Record, make_plan, migration_type
+from lance_bridge_migrate import Migration, Plan, Record, make_plan, migration_type
 from lance_bridge_migrate.migrations.catchup import next_increment
 from lance_bridge_migrate.plan import Item, new_id
 
@@ -36,9 +36,9 @@ def convert(scene: Scene, run: Run, database: str, **options: Any) -> None:
     assert failed(run.execute()) == []
 
 
-def plan_next(run: Run, **options: Any) -> Plan:
-    """Plan the increment after the last one."""
-    last = run.migration.record()
+def plan_next(run: Run, after: Migration | None = None, **options: Any) -> Plan:
+    """Plan the increment after the last one, or after another migration."""
+    last = (after or run.migration).record()
     run.type = migration_type("catch-up")
     plan = make_plan(run.type, run.endpoints, next_increment(last, **options), follows=last.plan.id)
     run.migration = run.migrations.add(plan)

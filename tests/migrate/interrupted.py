@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import random
@@ -117,12 +116,3 @@ def kill_at_random(command: Command, journal: Path, chance: random.Random) -> bo
     later = command.seconds + chance.uniform(0.0, 0.4)
     command.wait_until(lambda: command.seconds >= later)
     return command.kill()
-
-
-def digests(directory: Path) -> dict[str, str]:
-    """Return a digest of each file below a directory."""
-    return {
-        str(each.relative_to(directory)): hashlib.sha256(each.read_bytes()).hexdigest()
-        for each in sorted(directory.rglob("*"))
-        if each.is_file()
-    }

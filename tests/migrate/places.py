@@ -46,6 +46,11 @@ class Place:
     prefix: str
     raw: Callable[[str], Entries]
 
+    @property
+    def port(self) -> int:
+        """Where a metastore listens."""
+        return int(self.properties["uri"].rsplit(":", 1)[1])
+
     @contextmanager
     def connect(self) -> Iterator[LanceBridgeNamespace]:
         namespace = lance_bridge.connect(self.impl, self.properties)
@@ -151,7 +156,7 @@ def glue_reader(server: GlueServer) -> Callable[[str], Entries]:
 def unity_reader(url: str, catalog: str) -> Callable[[str], Entries]:
     def ask(what: str, **query: str) -> list[dict[str, Any]]:
         place = f"{url}/api/2.1/unity-catalog/{what}?{urllib.parse.urlencode(query)}"
-        with urllib.request.urlopen(place, timeout=5) as answer:
+        with urllib.request.urlopen(place, timeout=60) as answer:
             found: list[dict[str, Any]] = json.load(answer).get(what, [])
         return found
 

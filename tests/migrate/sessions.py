@@ -8,12 +8,8 @@ import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from servers.sparks import Running, Spark, SparkFailedError
-
-if TYPE_CHECKING:  # it needs Spark in this process
-    from migrate.sparking import Scene
 
 _START_SECONDS = 120.0
 _CHECK_SECONDS = 280.0
@@ -42,13 +38,13 @@ class Checker:
         self._peer = peer
         self._lines = peer.makefile("rw", encoding="utf-8")
 
-    def __call__(self, check: Callable[[Scene], None]) -> None:
+    def __call__(self, check: Callable[..., None], **parameters: object) -> None:
         """Call a test in the session's process, with a new scene.
 
         Raises:
             AssertionError: It failed, with its trace; or the session died or took too long.
         """
-        self._lines.write(json.dumps([_module_of(check), check.__name__]) + "\n")
+        self._lines.write(json.dumps([_module_of(check), check.__name__, parameters]) + "\n")
         try:
             self._lines.flush()
             answer = self._lines.readline()

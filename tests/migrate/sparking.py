@@ -11,7 +11,7 @@ import socket
 import threading
 import traceback
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -23,6 +23,7 @@ import pyarrow as pa
 import pytest
 from migrate.building import Run
 from migrate.places import Place, hive_reader
+from spark.sql_helpers import setting
 
 from lance_bridge.storage.store import TableStorage
 from lance_bridge_hive.catalog import HiveCatalog
@@ -171,16 +172,10 @@ def dying_before(event: str, step: str) -> AbstractContextManager[None]:
     return replaced(Journal, "append", made)
 
 
-@contextmanager
-def each_file_by_itself(spark: Any) -> Iterator[None]:
+def each_file_by_itself(spark: Any) -> AbstractContextManager[None]:
     """Make each file of a source a task, however small."""
-    key = "spark.sql.files.maxPartitionBytes"
-    before = spark.conf.get(key)
-    spark.conf.set(key, spark.conf.get("spark.sql.files.openCostInBytes"))
-    try:
-        yield
-    finally:
-        spark.conf.set(key, before)
+    least = spark.conf.get("spark.sql.files.openCostInBytes")
+    return setting(spark, "spark.sql.files.maxPartitionBytes", least)
 
 
 @contextmanager
@@ -229,33 +224,24 @@ def replaced(
         setattr(owner, name, before)
 
 
-def run_checks(
-    checks: Mapping[str, Callable[[Scene], None]],
-    spark: Any,
-    uri: str,
-    directory: str,
-    names: Sequence[str],
-) -> dict[str, str]:
-    """Call some of these tests, each with a new scene; return the traces of those that fail."""
-    found = {}
-    for name in names:
-        scene = Scene(spark, uri, directory)
-        try:
-            checks[name](scene)
-        except (Exception, pytest.fail.Exception):  # noqa: BLE001 - returned, and fails its test
-            found[name] = traceback.format_exc()
-        finally:
-            scene.clean()
-    return found
-
-
 def serve(spark: Any, uri: str, directory: str, port: int) -> None:
     """Call tests that lines of JSON name, each with a new scene; answer with traces."""
     with socket.create_connection(("127.0.0.1", port)) as peer:
         lines = peer.makefile("rw", encoding="utf-8")
         for line in lines:
-            module, name = json.loads(line)
+            module, name, parameters = json.loads(line)
             check = getattr(importlib.import_module(module), name)
-            found = run_checks({name: check}, spark, uri, directory, [name])
-            lines.write(json.dumps(found.get(name)) + "\n")
+            lines.write(json.dumps(_trace_of(check, Scene(spark, uri, directory), parameters)))
+            lines.write("\n")
             lines.flush()
+
+
+def _trace_of(check: Callable[..., None], scene: Scene, parameters: dict[str, Any]) -> str | None:
+    """Call a test; return the trace of its failure."""
+    try:
+        check(scene, **parameters)
+    except (Exception, pytest.fail.Exception):  # noqa: BLE001 - returned, and fails its test
+        return traceback.format_exc()
+    finally:
+        scene.clean()
+    return None

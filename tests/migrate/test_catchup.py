@@ -8,10 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lance_namespace.errors import (
-    ConcurrentModificationError,
-    InvalidInputError,
-)
+from lance_namespace.errors import ConcurrentModificationError, InvalidInputError
 from migrate.building import register_rows
 from migrate.increments import (
     AT_COMMIT,
@@ -30,6 +27,7 @@ from migrate.increments import (
 from migrate.places import Place
 from migrate.sparking import Died, Scene, again, failed, moments, rows_of
 from pydantic import TypeAdapter
+from spark.sql_helpers import setting
 
 from lance_bridge_migrate import Endpoints, Plan, State, address_of, targets
 from lance_bridge_migrate.migration import Work
@@ -42,9 +40,14 @@ from lance_bridge_migrate.spark.sources import SourceTable
 from lance_bridge_spark.source.commit import Commit
 
 SPARK = Address(name="spark")
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.timeout(300),
+    pytest.mark.spec("migration.md#catch-up"),
+]
 
 
+@pytest.mark.servers
 def test_a_cutover_that_died_between_two_entries_is_finished(glue: Place, lake: Path) -> None:
     """Glue renames by a copy: an earlier run may have died before it dropped the old entry."""
     glue.make_namespace()
@@ -93,6 +96,7 @@ def test_a_cutover_that_died_between_two_entries_is_finished(glue: Place, lake: 
 # -- by a column -----------------------------------------------------------------------------------
 
 
+@pytest.mark.servers
 def test_rows_with_greater_values_are_added_up_to_those_of_the_plan(scene: Scene) -> None:
     with scene.run("convert") as run:
         database = converted(scene, run)
@@ -137,17 +141,7 @@ def test_tables_with_renamed_columns_are_caught_up_with(scene: Scene) -> None:
         assert sorted(found, key=str) == sorted(expected, key=str)
 
 
-def test_late_rows_are_reported(scene: Scene) -> None:
-    with scene.run("convert") as run:
-        database = converted(scene, run)
-        scene.spark.sql(f"INSERT INTO {database}.t VALUES (3, 'late', 0)")
-        add(scene, database, 20, 22)
-        plan = plan_next(run, by="column", column="id")
-        [problem] = only_item(plan).problems
-        assert "23 rows, and the table would have 22" in problem.text
-        assert run.execute(verify="counts").state is State.DIFFERS
-
-
+@pytest.mark.servers
 def test_rows_that_changed_later_are_updated_by_key(scene: Scene) -> None:
     database = scene.database()
     rows = "SELECT id, 'row' AS name, timestamp_seconds(id) AS changed, map('a', id) AS tags"
@@ -182,7 +176,7 @@ def test_rows_that_changed_later_are_updated_by_key(scene: Scene) -> None:
         assert "There are no new rows" in plan_next(run, **options).items[1].nothing_to_do
 
 
-@pytest.mark.slow
+@pytest.mark.servers
 def test_rows_that_a_column_does_not_show_are_reported(scene: Scene) -> None:
     database = scene.database()
     scene.spark.sql(f"CREATE TABLE {database}.t (id BIGINT, x DOUBLE) USING parquet")
@@ -197,8 +191,7 @@ def test_rows_that_a_column_does_not_show_are_reported(scene: Scene) -> None:
         first = run.migration
         item = only_item(plan_next(run, **options))
         assert "There are no new rows" in item.nothing_to_do, "the null was converted"
-        run.migration = first
-        plan_next(run, **options, switch_to="t")
+        plan_next(run, after=first, **options, switch_to="t")
         scene.spark.sql(f"INSERT OVERWRITE {database}.t VALUES (1, 1.0), (2, NULL), (3, NULL)")
         [problem] = failed(run.execute(at_once=1))
         assert "'x' is null in 2 rows, and in 1 of the table" in problem
@@ -221,6 +214,7 @@ def test_rows_that_a_column_does_not_show_are_reported(scene: Scene) -> None:
         assert "is NaN" in blocked(plan_next(run, by="column", column="x"))
 
 
+@pytest.mark.servers
 def test_new_rows_are_found_by_columns_of_all_types(scene: Scene) -> None:
     """The greatest value goes through JSON as text, and is the same value then."""
     columns = {
@@ -247,6 +241,7 @@ def test_new_rows_are_found_by_columns_of_all_types(scene: Scene) -> None:
         assert sorted(row["id"] for row in rows) == [8, 9, 10], column
 
 
+@pytest.mark.servers
 def test_times_are_the_same_in_another_zone(scene: Scene) -> None:
     database = scene.database()
     rows = "SELECT id, timestamp_seconds(1700000000 + id) AS stamp"
@@ -255,17 +250,15 @@ def test_times_are_the_same_in_another_zone(scene: Scene) -> None:
         convert(scene, run, database)
         scene.spark.sql(f"INSERT INTO {database}.t {rows} FROM range(3, 6)")
         plan_next(run, by="column", column="stamp")
-        scene.spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
-        try:
+        with setting(scene.spark, "spark.sql.session.timeZone", "Asia/Tokyo"):
             done(run)
-        finally:
-            scene.spark.conf.set("spark.sql.session.timeZone", "UTC")
         assert ids(scene) == list(range(6))
 
 
 # -- by partition ----------------------------------------------------------------------------------
 
 
+@pytest.mark.servers
 def test_partitions_that_are_new_are_added(scene: Scene) -> None:
     with scene.run("convert") as run:
         database = converted(scene, run)
@@ -312,6 +305,8 @@ def test_partitions_that_changed_are_merged_by_key(scene: Scene) -> None:
 # -- what blocks an increment ---------------------------------------------------------------------
 
 
+@pytest.mark.spec("migration.md#convert")
+@pytest.mark.servers
 def test_what_cannot_be_caught_up_with_is_in_the_plan(scene: Scene) -> None:
     with scene.run("convert") as run:
         database = converted(scene, run)
@@ -326,23 +321,17 @@ def test_what_cannot_be_caught_up_with_is_in_the_plan(scene: Scene) -> None:
             ({"by": "partition", "key": ["id"]}, "key is null in 1 rows, and 2 rows share one"),
             ({"by": "partition", "switch_to": "t_new"}, "already has the name 't_new'"),
         ):
-            run.migration = first
-            assert text in blocked(plan_next(run, **options)), options
-        run.migration = first
+            assert text in blocked(plan_next(run, after=first, **options)), options
         with pytest.raises(InvalidInputError, match="is needed with by=column"):
-            plan_next(run, by="column")
-        run.migration = first
-        plan_next(run, by="column", column="id")
+            plan_next(run, after=first, by="column")
+        plan_next(run, after=first, by="column", column="id")
         planned = run.migration
         key = "spark.sql.files.ignoreCorruptFiles"
-        scene.spark.conf.set(key, "true")
-        try:
+        with setting(scene.spark, key, "true"):
             with pytest.raises(InvalidInputError, match=f"{key}=true"):
                 plan_next(run, by="column", column="id")
             again(run)
             assert f"{key}=true" in failed(run.execute())[0]
-        finally:
-            scene.spark.conf.unset(key)
         run.migration = planned
         scene.spark.sql(f"ALTER TABLE {database}.t ADD COLUMNS (more INT)")
         with pytest.raises(ConcurrentModificationError, match="plan again"):
@@ -350,6 +339,7 @@ def test_what_cannot_be_caught_up_with_is_in_the_plan(scene: Scene) -> None:
         assert "columns of the source changed" in blocked(plan_next(run, by="column", column="id"))
 
 
+@pytest.mark.servers
 def test_rows_of_others_block_the_next_increment(scene: Scene) -> None:
     with scene.run("convert") as run:
         database = converted(scene, run)
@@ -359,9 +349,8 @@ def test_rows_of_others_block_the_next_increment(scene: Scene) -> None:
         done(run, "none")
         second = run.migration
         # Following the conversion once more would add the same rows again.
-        run.migration = first
         assert "The last increment did not make version" in blocked(
-            plan_next(run, by="column", column="id")
+            plan_next(run, after=first, by="column", column="id")
         )
         # Indices, compactions and settings are no rows.
         dataset = scene.dataset("t_new")
@@ -379,6 +368,7 @@ def test_rows_of_others_block_the_next_increment(scene: Scene) -> None:
         )
 
 
+@pytest.mark.servers
 def test_a_table_of_the_same_name_is_left_alone(scene: Scene) -> None:
     with scene.run("convert") as run:
         database = converted(scene, run)
@@ -399,8 +389,9 @@ def test_a_table_of_the_same_name_is_left_alone(scene: Scene) -> None:
             {"by": "partition", "key": ["id"]},
         )
         for options in increments:
-            run.migration = first
-            assert "not the table that was converted" in blocked(plan_next(run, **options))
+            assert "not the table that was converted" in blocked(
+                plan_next(run, after=first, **options)
+            )
             with pytest.raises(InvalidInputError, match="are blocked"):
                 run.execute()
         assert scene.tables() == ["t_new"]

@@ -16,9 +16,8 @@ import pytest
 import typer
 import yaml
 from cli.running import answer_of, at_terminal, examples, pasted, run
-from migrate.building import register_rows, write
+from migrate.building import make_theirs, register_rows, write
 from migrate.places import Place, files
-from servers.hive_raw import MARKS, raw_client, raw_table
 
 from lance_bridge_cli.app import app
 from lance_bridge_cli.output import Output
@@ -27,7 +26,7 @@ from lance_bridge_migrate.commands.output import print_plan
 from lance_bridge_migrate.plan import blocker, now, warning
 from lance_bridge_migrate.store import Migrations
 
-pytestmark = pytest.mark.server
+pytestmark = pytest.mark.servers
 
 ID = "20260101-120000-register-0a1b2c"
 """What the examples call a migration."""
@@ -49,6 +48,7 @@ def prod(hive: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     return hive
 
 
+@pytest.mark.spec("docs/how-to/migrate.md#every-migration", "migration.md#from-python")
 def test_a_migration_from_its_plan_to_its_undoing(
     prod: Place, lake: Path, state: Migrations
 ) -> None:
@@ -74,6 +74,7 @@ def test_a_migration_from_its_plan_to_its_undoing(
     assert files(lake) == before
 
 
+@pytest.mark.spec("migration.md#from-python", "migration.md#plan")
 def test_a_plan_with_blocked_tables_ends_with_3_and_is_refused(prod: Place, lake: Path) -> None:
     write(lake, "good", "bad name")
     command = ["migrate", "register", str(lake), "prod", "-n", prod.prefix]
@@ -90,6 +91,7 @@ def test_a_plan_with_blocked_tables_ends_with_3_and_is_refused(prod: Place, lake
     assert answer_of(*hint.split())["counts"] == {"done": 2, "blocked": 1}
 
 
+@pytest.mark.spec("migration.md#running")
 def test_a_command_is_run_at_the_end(prod: Place, lake: Path, tmp_path: Path) -> None:
     write(lake, "a", "b")
     said = tmp_path / "said"
@@ -127,6 +129,7 @@ def _listener(status: int) -> Iterator[tuple[str, list[dict[str, Any]]]]:
             thread.join()
 
 
+@pytest.mark.spec("migration.md#running")
 def test_the_result_is_posted_at_the_end_and_a_failure_of_that_is_no_failure(
     prod: Place, lake: Path
 ) -> None:
@@ -148,7 +151,7 @@ def test_the_result_is_posted_at_the_end_and_a_failure_of_that_is_no_failure(
         assert "s3cr3t" not in shown
         assert len(posted) == 1
     shown = run(*again, "--when-done-url", url).stderr
-    assert "127.0.0.1 did not answer: " in shown
+    assert "127.0.0.1 did not respond: " in shown
     assert "s3cr3t" not in shown
     shown = run(*again, "--when-done-url", f"{url}ü").stderr
     assert "127.0.0.1 was not called: percent-encode the characters" in shown
@@ -156,6 +159,7 @@ def test_the_result_is_posted_at_the_end_and_a_failure_of_that_is_no_failure(
     assert "http://" in run(*again, "--when-done-url", "ftp://x/y", code=2).stderr
 
 
+@pytest.mark.spec("migration.md#running")
 def test_a_run_says_what_it_does_keeps_the_stacks_of_failures_and_says_how_to_continue(
     prod: Place, lake: Path, tmp_path: Path, state: Migrations
 ) -> None:
@@ -177,6 +181,7 @@ def test_a_run_says_what_it_does_keeps_the_stacks_of_failures_and_says_how_to_co
     assert f"lance-bridge migrate undo {id}" in failed.stdout
 
 
+@pytest.mark.spec("migration.md#plan")
 def test_a_plan_shows_what_it_knows(capsys: pytest.CaptureFixture[str]) -> None:
     item = Item(
         source=("db", "t"),
@@ -193,6 +198,7 @@ def test_a_plan_shows_what_it_knows(capsys: pytest.CaptureFixture[str]) -> None:
     assert re.search(r"estimated time +about 0:00:21", shown)
 
 
+@pytest.mark.spec("migration.md#plan")
 def test_problems_of_a_plan_name_their_column(capsys: pytest.CaptureFixture[str]) -> None:
     problems = (
         warning("char(3) becomes a string without a limit to its length", "code"),
@@ -212,6 +218,7 @@ def test_problems_of_a_plan_name_their_column(capsys: pytest.CaptureFixture[str]
     ]
 
 
+@pytest.mark.spec("migration.md#from-python")
 def test_what_differs_ends_with_3_and_what_failed_with_1(
     prod: Place, lake: Path, tmp_path: Path, state: Migrations
 ) -> None:
@@ -232,6 +239,7 @@ def test_what_differs_ends_with_3_and_what_failed_with_1(
     assert "after the plan was made" in failed.stderr
 
 
+@pytest.mark.spec("migration.md#undoing")
 def test_undoing_what_others_changed_is_refused_unless_it_is_left_alone(
     prod: Place, lake: Path, state: Migrations
 ) -> None:
@@ -265,6 +273,7 @@ def test_errors_are_printed_without_a_traceback(prod: Place, arguments: list[str
     assert prod.entries() == {}
 
 
+@pytest.mark.spec("migration.md#plan")
 def test_no_secret_is_shown_or_kept(prod: Place, glue: Place, state: Migrations) -> None:
     prod.make_namespace()
     secret = glue.properties["secret_access_key"]
@@ -321,19 +330,12 @@ def _add_catalog(tmp_path: Path, glue: Place) -> None:
     config.write_text(yaml.safe_dump(content))
 
 
-def _make_theirs(prod: Place, lake: Path) -> None:
-    entry = raw_table(prod.prefix, "theirs", f"{lake}/orders.lance")
-    MARKS["upper_case_type"](entry)
-    with raw_client(int(prod.properties["uri"].rsplit(":", 1)[1])) as client:
-        client.create_table(entry)
-
-
 @pytest.fixture
 def two_catalogs(prod: Place, glue: Place, lake: Path, tmp_path: Path) -> None:
     """The catalogs that the examples name, and tables that they are about."""
     prod.make_namespace()
     register_rows(prod, "orders", lake / "orders.lance")
-    _make_theirs(prod, lake)
+    make_theirs(prod, lake, "upper_case_type")
     _add_catalog(tmp_path, glue)
 
 
@@ -341,6 +343,7 @@ AFTER_A_RUN = ("verify", "undo")
 """Commands that need one."""
 
 
+@pytest.mark.spec("docs/how-to/migrate.md#every-migration", "migration.md#from-python")
 @pytest.mark.parametrize("command", OURS)
 @pytest.mark.usefixtures("two_catalogs")
 def test_every_example_runs(prod: Place, tmp_path: Path, state: Migrations, command: str) -> None:

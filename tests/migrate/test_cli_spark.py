@@ -15,7 +15,7 @@ from migrate.building import read_by_name
 from migrate.parquet_tables import add_rows, make_parquet_table
 from migrate.places import Place
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900), pytest.mark.spec("migration.md#convert")]
 
 ID = re.compile(r"\d{8}-\d{6}-[a-z-]+-[0-9a-f]{6}")
 
@@ -36,7 +36,7 @@ def prod(hive: Place, tmp_path: Path, orders: Path, monkeypatch: pytest.MonkeyPa
     config.write_text(yaml.safe_dump({"catalogs": {"prod": properties}}))
     monkeypatch.setenv("LANCE_BRIDGE_CONFIG", str(config))
     monkeypatch.setenv("LANCE_BRIDGE_STATE", str(tmp_path / "state"))
-    make_parquet_table(int(hive.properties["uri"].rsplit(":", 1)[1]), hive.prefix, "orders", orders)
+    make_parquet_table(hive.port, hive.prefix, "orders", orders)
     add_rows(orders, 0, 10)
     return hive
 
@@ -108,6 +108,7 @@ def test_files_are_converted_into_the_other_catalogs(
     ]
 
 
+@pytest.mark.servers
 @pytest.mark.parametrize(
     ("more", "said"),
     [
@@ -125,14 +126,7 @@ def test_misuse_is_reported_before_spark_starts(more: list[str], said: str) -> N
     assert said in done.stderr
 
 
-@pytest.mark.slow
-def test_what_cannot_be_planned_is_reported(prod: Place) -> None:
-    base = ["migrate", "convert", "prod", "--output", "json", "--namespace", prod.prefix]
-    taken = program(*base, "--include", f"{prod.prefix}.orders")
-    assert taken.returncode == 3
-    assert "taken" in taken.stdout
-
-
+@pytest.mark.servers
 @pytest.mark.usefixtures("prod")
 def test_without_java_the_message_says_what_is_missing(tmp_path: Path) -> None:
     empty = tmp_path / "empty"

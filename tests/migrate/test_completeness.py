@@ -9,14 +9,16 @@ from types import SimpleNamespace
 import pytest
 from lance_namespace.errors import InvalidInputError
 from migrate.sparking import Scene, failed
+from spark.sql_helpers import setting
 
 from lance_bridge_migrate import Level, State, verify
 from lance_bridge_migrate.plan import Severity
 from lance_bridge_migrate.spark import completeness, sources
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600), pytest.mark.spec("migration.md#convert")]
 
 
+@pytest.mark.servers
 def test_a_table_without_rows_whose_files_cannot_be_seen_is_blocked() -> None:
     hidden = completeness.Inventory(is_hidden=True)
     [problem] = completeness.problems_of(None, None, hidden, 0)
@@ -46,6 +48,7 @@ def remove_files(place: Path) -> None:
         file.unlink()
 
 
+@pytest.mark.servers
 def test_missing_files_block_the_plan(scene: Scene) -> None:
     names = ("whole", "gone", "emptied", "less", "parts", "parts_gone", "parts_less")
     database, raw = make_tables(scene, *names)
@@ -82,14 +85,12 @@ def test_missing_files_block_the_plan(scene: Scene) -> None:
         plan = run.plan(**options, count_rows=False)
         assert {item.source[-1] for item in plan.blocked} == set(texts)
         key = "spark.sql.files.ignoreMissingFiles"
-        scene.spark.conf.set(key, "true")
-        try:
-            with pytest.raises(InvalidInputError, match=f"{key}=true"):
-                run.plan(**options)
-        finally:
-            scene.spark.conf.unset(key)
+        refused = pytest.raises(InvalidInputError, match=f"{key}=true")
+        with setting(scene.spark, key, "true"), refused:
+            run.plan(**options)
 
 
+@pytest.mark.servers
 @pytest.mark.parametrize(
     "key", ["spark.files.ignoreCorruptFiles", "spark.files.ignoreMissingFiles"]
 )
@@ -103,6 +104,7 @@ def test_sessions_that_skip_files_of_hive_are_refused(key: str) -> None:
     completeness.require_no_skipped_files(session)
 
 
+@pytest.mark.servers
 def test_options_that_skip_files_are_refused(scene: Scene) -> None:
     with pytest.raises(InvalidInputError, match="IgnoreCorruptFiles"):
         sources.at_path(scene.spark, "/data/t", "parquet", {"IgnoreCorruptFiles": "true"})

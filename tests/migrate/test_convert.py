@@ -10,19 +10,14 @@ from typing import Any
 import lance_namespace as api
 import pyarrow as pa
 import pytest
-from lance_namespace.errors import (
-    InvalidInputError,
-)
-from migrate.sparking import (
-    Scene,
-    failed,
-    rows_of,
-)
+from lance_namespace.errors import InvalidInputError
+from migrate.sparking import Scene, failed, rows_of
 from servers.hive_raw import raw_client
+from spark.sql_helpers import setting
 
 from lance_bridge_migrate import Level, State, verify
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300), pytest.mark.spec("migration.md#convert")]
 
 
 ROWS = (
@@ -38,6 +33,7 @@ def orders(scene: Scene) -> str:
     return database
 
 
+@pytest.mark.servers
 def test_a_table_is_converted_verified_and_undone(scene: Scene) -> None:
     database = orders(scene)
     before = scene.spark.sql(f"DESCRIBE TABLE EXTENDED {database}.orders").collect()
@@ -77,17 +73,19 @@ def test_a_table_is_converted_verified_and_undone(scene: Scene) -> None:
     ]
 
 
-def test_tables_of_all_formats_are_converted(scene: Scene) -> None:
-    """One that Spark stores, and two that Hive stores; other tests have Parquet."""
-    _convert_formats(scene, ["csv"], ["avro", "orc"])
-
-
-@pytest.mark.slow
-def test_tables_of_more_formats_are_converted(scene: Scene) -> None:
-    _convert_formats(scene, ["orc", "json"], ["parquet"])
-
-
-def _convert_formats(scene: Scene, of_spark: list[str], of_hive: list[str]) -> None:
+@pytest.mark.spec("docs/how-to/migrate.md#other-formats-into-lance")
+@pytest.mark.servers
+@pytest.mark.parametrize(
+    ("of_spark", "of_hive"),
+    [
+        (["csv"], ["avro", "orc"]),  # other tests have Parquet
+        pytest.param(["orc", "json"], ["parquet"], marks=pytest.mark.slow),
+    ],
+)
+def test_tables_of_all_formats_are_converted(
+    scene: Scene, of_spark: list[str], of_hive: list[str]
+) -> None:
+    """Some that Spark stores, and some that Hive stores."""
     database = scene.database()
     plain = "SELECT id, concat('row ', id) AS name FROM range(5)"
     expected = {f"t_{each}": each for each in of_spark} | {f"h_{each}": each for each in of_hive}
@@ -102,7 +100,7 @@ def _convert_formats(scene: Scene, of_spark: list[str], of_hive: list[str]) -> N
     with scene.run("convert") as run:
         plan = run.plan(include=[f"{database}.*"], namespace=[scene.target], name="{table}_lance")
         assert len(plan.to_do) == 1 + len(expected)
-        assert f"1 views and Lance tables are left out: {database}.a_view" in plan.notes
+        assert f"1 views and Lance tables are skipped: {database}.a_view" in plan.notes
         formats = {item.source[-1]: item.facts["source"]["format"] for item in plan.to_do[1:]}
         assert formats == expected
         record = run.execute(verify="checksums")
@@ -112,6 +110,8 @@ def _convert_formats(scene: Scene, of_spark: list[str], of_hive: list[str]) -> N
     assert len(scene.tables()) == len(expected)
 
 
+@pytest.mark.spec("docs/how-to/migrate.md#other-formats-into-lance")
+@pytest.mark.servers
 def test_directories_and_files_are_converted(scene: Scene) -> None:
     place = scene.directory / "files"
     frame = scene.spark.sql("SELECT id, concat('row ', id) AS name FROM range(5)")
@@ -139,6 +139,7 @@ def test_directories_and_files_are_converted(scene: Scene) -> None:
     assert rows_of(scene.dataset("csv").to_table())[1] == {"id": 1, "name": "row 1"}
 
 
+@pytest.mark.servers
 def test_what_does_not_fit_is_in_the_plan(scene: Scene) -> None:
     database = scene.database()
     scene.spark.sql(
@@ -169,7 +170,7 @@ def test_what_does_not_fit_is_in_the_plan(scene: Scene) -> None:
         plan = run.plan(include=[f"{database}.none*"])
         assert (plan.items, plan.notes) == ((), ("Nothing was selected",))
         plan = run.plan(include=[f"{database}.taken"])
-        assert "taken by" in plan.blocked[0].blockers[0].text
+        assert "already used by" in plan.blocked[0].blockers[0].text
         plan = run.plan(include=[f"{database}.*"], namespace=[scene.target], find_vectors=True)
         bad, mistyped, named = plan.blocked
         assert "types of its columns" in mistyped.blockers[0].text
@@ -209,6 +210,7 @@ def test_what_does_not_fit_is_in_the_plan(scene: Scene) -> None:
     assert scene.dataset("collated").schema.field("names").type == pa.list_(pa.string())
 
 
+@pytest.mark.servers
 def test_tables_that_spark_misreads_without_a_word_are_blocked(scene: Scene) -> None:
     database = scene.database()
     spark = scene.spark
@@ -240,7 +242,7 @@ def test_tables_that_spark_misreads_without_a_word_are_blocked(scene: Scene) -> 
 
 def _make_hudi_table(scene: Scene, database: str) -> None:
     """Make an entry as Hudi's sync does for engines that are not Spark."""
-    port = int(scene.place.properties["uri"].rsplit(":", 1)[1])
+    port = scene.place.port
     scene.spark.sql(f"CREATE TABLE {database}.of_hudi (id BIGINT) STORED AS PARQUET")
     with raw_client(port) as client:
         table = client.get_table(database, "of_hudi")
@@ -248,6 +250,7 @@ def _make_hudi_table(scene: Scene, database: str) -> None:
         client.alter_table(database, "of_hudi", table)
 
 
+@pytest.mark.servers
 def test_files_that_spark_leaves_out_are_reported(scene: Scene) -> None:
     database = scene.database()
     spark = scene.spark
@@ -293,16 +296,13 @@ def test_files_that_spark_leaves_out_are_reported(scene: Scene) -> None:
         paths[1]["read_options"] = {"recursiveFileLookup": "true"}
         plan = run.plan(paths=paths[1:], namespace=[scene.target])
         assert [(item.rows, item.problems) for item in plan.to_do[1:]] == [(8, ())]
-        key = "spark.sql.hive.convertMetastoreParquet"
-        spark.conf.set(key, "false")
-        try:  # Hive's own reader fails, where it does not take all
+        # Hive's own reader fails, where it does not take all.
+        with setting(spark, "spark.sql.hive.convertMetastoreParquet", "false"):
             options = {"include": [f"{database}.union"], "namespace": [scene.target]}
             [item] = run.plan(**options).blocked
             assert "cannot be counted" in item.blockers[0].text
             [item] = run.plan(**options, count_rows=False).blocked
             assert "types of its columns" in item.blockers[0].text
-        finally:
-            spark.conf.unset(key)
 
 
 def _add_partition_elsewhere(scene: Scene, database: str) -> None:
@@ -317,6 +317,7 @@ def _add_partition_elsewhere(scene: Scene, database: str) -> None:
     scene.spark.sql(f"ALTER TABLE {name} ADD PARTITION (part = 0) LOCATION '{place}'")
 
 
+@pytest.mark.servers
 def test_values_that_are_hard_to_compare_are_the_same(scene: Scene) -> None:
     database = scene.database()
     scene.spark.sql(
@@ -336,6 +337,7 @@ def test_values_that_are_hard_to_compare_are_the_same(scene: Scene) -> None:
     assert found[0]["s"] == {"x": 1, "y": None}
 
 
+@pytest.mark.servers
 def test_differences_are_found(scene: Scene) -> None:
     database = orders(scene)
     with scene.converting(database) as run:
@@ -352,6 +354,7 @@ def test_differences_are_found(scene: Scene) -> None:
         assert [c.name for c in record.items[f"{database}/orders"].checks if not c.ok] == ["sample"]
 
 
+@pytest.mark.servers
 def test_order_indices_properties_and_files_are_as_asked_for(scene: Scene) -> None:
     database = scene.database()
     scene.spark.sql(
@@ -395,6 +398,7 @@ def test_order_indices_properties_and_files_are_as_asked_for(scene: Scene) -> No
     assert scene.dataset("empty").schema.names == ["id"]
 
 
+@pytest.mark.servers
 def test_the_catalog_holds_the_versions_where_it_is_to(scene: Scene) -> None:
     database = orders(scene)
     with scene.run("convert") as run, scene.place.connect() as namespace:
@@ -411,6 +415,7 @@ def test_the_catalog_holds_the_versions_where_it_is_to(scene: Scene) -> None:
     assert scene.files() == []
 
 
+@pytest.mark.servers
 def test_tables_have_settings_of_their_own(scene: Scene) -> None:
     database = scene.database()
     rows = "SELECT id, id * 2 AS `a.b`, array(1F, 2F) AS v FROM range(30)"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from itertools import count, cycle, product
 from typing import Any
@@ -39,20 +39,13 @@ from lance_bridge_migrate.migrations import loading
 from lance_bridge_migrate.record import leftover_messages
 from lance_bridge_migrate.report.summary import report_of
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300), pytest.mark.spec("migration.md#convert")]
 
 
-@pytest.mark.slow
-def test_killed_at_any_moment_and_run_again_each_row_exists_once(scene: Scene) -> None:
-    _killed_and_run_again(scene, lambda moments: product(range(moments), (True, False)))
-
-
-def test_killed_at_some_moments_and_run_again_each_row_exists_once(scene: Scene) -> None:
-    _killed_and_run_again(scene, lambda moments: zip(range(0, moments, 5), cycle((True, False))))
-
-
-def _killed_and_run_again(scene: Scene, kills: Callable[[int], Iterable[tuple[int, bool]]]) -> None:
-    """Kill a conversion at the moments of `kills`, and resume or undo it."""
+@pytest.mark.servers
+@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.slow)])
+def test_killed_at_any_moment_and_run_again_each_row_exists_once(scene: Scene, every: int) -> None:
+    """A conversion is resumed or undone; at each moment, where ``every`` is 1, both."""
     database = scene.database()
     scene.spark.sql(
         f"CREATE TABLE {database}.orders USING parquet AS "
@@ -74,7 +67,8 @@ def _killed_and_run_again(scene: Scene, kills: Callable[[int], Iterable[tuple[in
         assert passed() > 15
         assert undoing() > 8
         assert passed() > undoing()
-        for moment, is_resumed in kills(passed()):
+        at, ways = range(0, passed(), every), (True, False)
+        for moment, is_resumed in product(at, ways) if every == 1 else zip(at, cycle(ways)):
             again(run)
             with pytest.raises(Died), moments(moment):
                 run.execute(at_once=1)
@@ -90,20 +84,8 @@ def _killed_and_run_again(scene: Scene, kills: Callable[[int], Iterable[tuple[in
     assert files(scene.directory / "raw") == source
 
 
-def test_rows_of_others_are_not_undone(scene: Scene) -> None:
-    database = orders(scene)
-    with scene.converting(database) as run:
-        assert failed(run.execute()) == []
-        dataset = scene.dataset("orders")
-        dataset.delete("id = 1")
-        with pytest.raises(
-            InvalidTableStateError, match="undoing could delete rows of other writers"
-        ):
-            run.undo()
-    assert scene.dataset("orders").count_rows() == 29
-
-
-def test_branches_of_others_are_not_undone(scene: Scene) -> None:
+@pytest.mark.servers
+def test_rows_and_branches_of_others_are_not_undone(scene: Scene) -> None:
     database = orders(scene)
     with scene.converting(database) as run:
         assert failed(run.execute()) == []
@@ -111,7 +93,11 @@ def test_branches_of_others_are_not_undone(scene: Scene) -> None:
         lance.dataset(made.uri).create_branch("theirs", made.version)
         with pytest.raises(InvalidTableStateError, match="branch theirs"):
             run.undo()
-    assert "orders" in scene.tables()
+        lance.dataset(made.uri).branches.delete("theirs")
+        scene.dataset("orders").delete("id = 1")
+        with pytest.raises(InvalidTableStateError, match="delete rows of other writers"):
+            run.undo()
+    assert scene.dataset("orders").count_rows() == 29
 
 
 def _failing(_: object) -> Callable[..., None]:
@@ -121,6 +107,7 @@ def _failing(_: object) -> Callable[..., None]:
     return fails
 
 
+@pytest.mark.servers
 def test_files_that_others_took_over_are_not_deleted(scene: Scene) -> None:
     database = orders(scene)
     with scene.converting(database) as run:
@@ -138,6 +125,7 @@ def test_files_that_others_took_over_are_not_deleted(scene: Scene) -> None:
     assert lance.dataset(dataset.uri).count_rows() == before + 1
 
 
+@pytest.mark.servers
 def test_a_source_that_changed_while_a_run_was_cut_off_is_refused(scene: Scene) -> None:
     database = orders(scene)
     with scene.converting(database) as run:
@@ -153,6 +141,7 @@ def test_a_source_that_changed_while_a_run_was_cut_off_is_refused(scene: Scene) 
     assert scene.tables() == []
 
 
+@pytest.mark.servers
 def test_sources_that_are_away_fail_their_verification_and_are_verified_again(
     scene: Scene,
 ) -> None:
@@ -172,6 +161,7 @@ def test_sources_that_are_away_fail_their_verification_and_are_verified_again(
         assert failed(run.execute(verify="counts")) == []
 
 
+@pytest.mark.servers
 def test_a_source_that_changed_since_the_plan_is_refused(scene: Scene) -> None:
     database = orders(scene)
     with scene.converting(database) as run:
@@ -237,6 +227,7 @@ def test_ctrl_c_cancels_the_jobs_of_spark_and_the_next_run_continues(scene: Scen
     assert scene.files() == [], "also those of the tasks that were stopped"
 
 
+@pytest.mark.servers
 def test_files_and_tables_of_others_are_left_alone(scene: Scene) -> None:
     database = orders(scene)
     occupied = scene.directory / "lance" / f"{scene.target}.db" / "orders.lance"
@@ -249,14 +240,15 @@ def test_files_and_tables_of_others_are_left_alone(scene: Scene) -> None:
         assert scene.dataset("orders").uri != str(occupied)
         assert [each.name for each in occupied.iterdir()] == ["theirs"]
         plan = run.plan(include=[f"{database}.*"], namespace=[scene.target])
-        assert "taken by a Lance table" in plan.blocked[0].blockers[0].text
+        assert "already used by a Lance table" in plan.blocked[0].blockers[0].text
         # Lance's own tables are none to be converted.
         plan = run.plan(include=[f"{scene.prefix}_*"], namespace=[scene.target], name="{table}_2")
         assert [item.source for item in plan.to_do] == [(database, "orders")]
-        shown = f"1 views and Lance tables are left out: {scene.target}.orders"
+        shown = f"1 views and Lance tables are skipped: {scene.target}.orders"
         assert shown in plan.notes
 
 
+@pytest.mark.servers
 def test_a_table_that_others_write_to_before_the_load_is_not_touched(scene: Scene) -> None:
     database = orders(scene)
     with scene.converting(database) as run:
@@ -272,13 +264,12 @@ def test_a_table_that_others_write_to_before_the_load_is_not_touched(scene: Scen
             record = run.execute()
         assert "another writer" in failed(record)[0]
         assert "another writer has written" in failed(run.execute())[0]
-        with pytest.raises(
-            InvalidTableStateError, match="undoing could delete rows of other writers"
-        ):
+        with pytest.raises(InvalidTableStateError, match="delete rows of other writers"):
             run.undo()
     assert scene.dataset("orders").to_table().to_pylist() == [{"theirs": 1}]
 
 
+@pytest.mark.servers
 def test_files_of_failed_tasks_are_named_with_the_command_for_them(scene: Scene) -> None:
     database = scene.database()
     scene.spark.sql(f"CREATE TABLE {database}.t USING parquet AS SELECT id FROM range(5)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from servers.hive_raw import raw_client
 from lance_bridge_migrate import Migrations, State
 from lance_bridge_migrate.migrations.copy import files_of
 
-pytestmark = [pytest.mark.server, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.timeout(600), pytest.mark.spec("migration.md#copy")]
 
 
 @pytest.fixture
@@ -51,12 +52,27 @@ def target(glue: Place, tmp_path: Path) -> Place:
     return Place(glue.impl, properties, glue.outer, glue.prefix, glue.raw)
 
 
+@pytest.fixture
+def copy(target: Place, tmp_path: Path) -> Path:
+    """Where the copy of the table comes to lie."""
+    return tmp_path / "copies" / f"{target.prefix}.db" / "a.lance"
+
+
+@pytest.fixture
+def run(source: Place, target: Place, migrations: Migrations) -> Iterator[Run]:
+    """A migration of that table, which is planned."""
+    options = _options(source, target)
+    with planned("copy", between(source, target), migrations, **options) as planned_run:
+        yield planned_run
+
+
 def _options(source: Place, target: Place) -> dict[str, Any]:
     return {"include": [f"{source.prefix}*"], "namespace": [target.prefix]}
 
 
+@pytest.mark.servers
 def test_all_versions_tags_and_indices_are_copied_and_undone(
-    source: Place, target: Place, lake: Path, migrations: Migrations, tmp_path: Path
+    source: Place, target: Place, lake: Path, copy: Path, migrations: Migrations
 ) -> None:
     entries = source.entries()
     with between(source, target) as endpoints:
@@ -68,7 +84,7 @@ def test_all_versions_tags_and_indices_are_copied_and_undone(
         before = files(lake)
         record = run.execute(verify="checksums")
         assert counts_of(record) == {"done": 2}, record.items
-        made = lance.dataset(str(tmp_path / "copies" / f"{target.prefix}.db" / "a.lance"))
+        made = lance.dataset(str(copy))
         assert made.version == version, "what came after the plan is not copied"
         assert len(made.versions()) == version
         assert [each.name for each in made.describe_indices()] == ["id_idx"]
@@ -76,77 +92,75 @@ def test_all_versions_tags_and_indices_are_copied_and_undone(
         assert read_by_name(target, (target.prefix, "a")).num_rows == 303
         assert run.undo().state is State.UNDONE
     assert target.entries() == {}
-    assert files(tmp_path / "copies") == {}
+    assert files(copy.parents[1]) == {}
     assert files(lake) == before
     assert source.entries() == entries
 
 
-def test_tags_of_versions_after_the_plan_are_not_copied(
-    source: Place, target: Place, lake: Path, migrations: Migrations, tmp_path: Path
-) -> None:
-    with planned("copy", between(source, target), migrations, **_options(source, target)) as run:
-        origin = lance.write_dataset(rows(1, 900), str(lake / "a.lance"), mode="append")
-        origin.tags.create("late", origin.version)
-        origin.tags.create("early", 2)
-        assert counts_of(run.execute()) == {"done": 2}
-        made = lance.dataset(str(tmp_path / "copies" / f"{target.prefix}.db" / "a.lance"))
-        assert {name: tag["version"] for name, tag in made.tags.list().items()} == {
-            "first": 1, "early": 2,
-        }  # fmt: skip
+@pytest.mark.servers
+def test_tags_of_versions_after_the_plan_are_not_copied(run: Run, lake: Path, copy: Path) -> None:
+    origin = lance.write_dataset(rows(1, 900), str(lake / "a.lance"), mode="append")
+    origin.tags.create("late", origin.version)
+    origin.tags.create("early", 2)
+    assert counts_of(run.execute()) == {"done": 2}
+    made = lance.dataset(str(copy))
+    assert {name: tag["version"] for name, tag in made.tags.list().items()} == {
+        "first": 1, "early": 2,
+    }  # fmt: skip
 
 
+@pytest.mark.servers
 def test_a_table_that_got_a_branch_after_the_plan_fails_and_the_branch_is_not_copied(
-    source: Place, target: Place, lake: Path, migrations: Migrations, tmp_path: Path
+    source: Place, run: Run, lake: Path, copy: Path
 ) -> None:
-    copy = tmp_path / "copies" / f"{target.prefix}.db" / "a.lance"
-    with planned("copy", between(source, target), migrations, **_options(source, target)) as run:
-        origin = lance.dataset(str(lake / "a.lance"))
-        branch = origin.create_branch("dev", origin.version)
-        origin.tags.create("of_branch", ("dev", branch.version))
-        record = run.execute()
-        error = record.items[f"{source.prefix}/a"].error
-        assert error is not None
-        assert (error.code, "branches" in error.message) == (14, True)
-        assert not any("dev" in path or path.startswith("tree") for path in files(copy))
-        with source.connect() as namespace:
-            # One that is created while the files are listed is left out.
-            table = namespace.tables.load(source.table("a"))
-            wanted = files_of(table.files(), origin.version)
-        kept = {path for path in wanted if path.startswith(("_refs/", "tree/"))}
-        assert kept == {"_refs/tags/first.json"}
-        origin.tags.delete("of_branch")
-        origin.branches.delete("dev")
-        assert counts_of(run.execute(verify="checksums")) == {"done": 2}
-        assert run.undo().state is State.UNDONE
+    origin = lance.dataset(str(lake / "a.lance"))
+    branch = origin.create_branch("dev", origin.version)
+    origin.tags.create("of_branch", ("dev", branch.version))
+    record = run.execute()
+    error = record.items[f"{source.prefix}/a"].error
+    assert error is not None
+    assert (error.code, "branches" in error.message) == (14, True)
+    assert not any("dev" in path or path.startswith("tree") for path in files(copy))
+    with source.connect() as namespace:
+        # One that is created while the files are listed is left out.
+        table = namespace.tables.load(source.table("a"))
+        wanted = files_of(table.files(), origin.version)
+    kept = {path for path in wanted if path.startswith(("_refs/", "tree/"))}
+    assert kept == {"_refs/tags/first.json"}
+    origin.tags.delete("of_branch")
+    origin.branches.delete("dev")
+    assert counts_of(run.execute(verify="checksums")) == {"done": 2}
+    assert run.undo().state is State.UNDONE
     assert files(copy) == {}
 
 
 @pytest.mark.slow
 def test_killed_at_every_moment_and_run_again_it_is_the_same_copy(
-    source: Place, target: Place, lake: Path, migrations: Migrations, tmp_path: Path
+    source: Place, target: Place, run: Run, lake: Path, tmp_path: Path
 ) -> None:
     copies = tmp_path / "copies"
-    with planned("copy", between(source, target), migrations, **_options(source, target)) as run:
-        with moments() as passed:
+    with moments() as passed:
+        run.execute(at_once=1)
+    expected = files(copies)
+    copied = {v for k, v in files(lake).items() if not k.endswith("hint.json")}
+    assert copied == set(expected.values())
+    run.undo()
+    for moment in range(passed()):
+        run.plan(**_options(source, target))
+        with pytest.raises(Died), moments(moment):
             run.execute(at_once=1)
-        expected = files(copies)
-        copied = {v for k, v in files(lake).items() if not k.endswith("hint.json")}
-        assert copied == set(expected.values())
-        run.undo()
-        for moment in range(passed()):
-            run.plan(**_options(source, target))
-            with pytest.raises(Died), moments(moment):
-                run.execute(at_once=1)
-            if moment % 3:
-                assert run.execute(verify="checksums").state is State.DONE, moment
-                assert files(copies) == expected, moment
-            assert run.undo().state is State.UNDONE, moment
-            assert files(copies) == {}, moment
-            assert target.entries() == {}, moment
+        if moment % 3:
+            assert run.execute(verify="checksums").state is State.DONE, moment
+            assert files(copies) == expected, moment
+        assert run.undo().state is State.UNDONE, moment
+        assert files(copies) == {}, moment
+        assert target.entries() == {}, moment
 
 
+@pytest.mark.spec("migration.md#undoing")
+@pytest.mark.servers
 def test_killed_while_the_catalog_begins_to_manage_a_copy_it_can_be_undone(
-    source: Place, target: Place, migrations: Migrations, tmp_path: Path
+    source: Place, target: Place, tmp_path: Path, migrations: Migrations
 ) -> None:
     make_managing(target)
     with planned("copy", between(source, target), migrations, **_options(source, target)) as run:
@@ -158,66 +172,66 @@ def test_killed_while_the_catalog_begins_to_manage_a_copy_it_can_be_undone(
     assert files(tmp_path / "copies") == {}
 
 
-def test_what_others_wrote_to_a_copy_is_not_undone(
-    source: Place, target: Place, migrations: Migrations, tmp_path: Path
-) -> None:
-    with planned("copy", between(source, target), migrations, **_options(source, target)) as run:
-        run.execute()
-        place = str(tmp_path / "copies" / f"{target.prefix}.db" / "a.lance")
-        lance.write_dataset(rows(1, 900), place, mode="append")
-        with pytest.raises(InvalidTableStateError, match="which undoing would delete"):
-            run.undo()
+@pytest.mark.servers
+def test_what_others_wrote_to_a_copy_is_not_undone(run: Run, copy: Path) -> None:
+    run.execute()
+    place = str(copy)
+    lance.write_dataset(rows(1, 900), place, mode="append")
+    with pytest.raises(InvalidTableStateError, match="which undoing would delete"):
+        run.undo()
     assert lance.dataset(place).count_rows() == 304
 
 
+@pytest.mark.servers
 def test_a_table_that_others_made_in_the_declared_entry_is_neither_overwritten_nor_deleted(
-    source: Place, target: Place, migrations: Migrations, tmp_path: Path
+    source: Place, target: Place, run: Run, copy: Path
 ) -> None:
-    with planned("copy", between(source, target), migrations, **_options(source, target)) as run:
-        for moment in count():
-            # It dies again and again, until the entry exists, and none of the data.
-            with pytest.raises(Died), moments(moment):
-                run.execute(at_once=1)
-            if ".".join(target.table("a")) in target.entries():
-                break
-        place = str(tmp_path / "copies" / f"{target.prefix}.db" / "a.lance")
-        assert not Path(place, "_versions").exists()
-        lance.write_dataset(rows(4, 500), place)
-        record = run.execute()
-        assert "another writer" in str(record.items[f"{source.prefix}/a"].error)
-        with pytest.raises(InvalidTableStateError, match="did not copy"):
-            run.undo()
+    for moment in count():
+        # It dies again and again, until the entry exists, and none of the data.
+        with pytest.raises(Died), moments(moment):
+            run.execute(at_once=1)
+        if ".".join(target.table("a")) in target.entries():
+            break
+    place = str(copy)
+    assert not Path(place, "_versions").exists()
+    lance.write_dataset(rows(4, 500), place)
+    record = run.execute()
+    assert "another writer" in str(record.items[f"{source.prefix}/a"].error)
+    with pytest.raises(InvalidTableStateError, match="did not copy"):
+        run.undo()
     assert lance.dataset(place).to_table()["id"].to_pylist() == rows(4, 500)["id"].to_pylist()
 
 
+@pytest.mark.servers
 def test_tables_with_branches_are_refused_and_those_that_got_one_are_not_undone(
-    source: Place, target: Place, lake: Path, migrations: Migrations, tmp_path: Path
+    source: Place, target: Place, run: Run, lake: Path, copy: Path
 ) -> None:
-    with planned("copy", between(source, target), migrations, **_options(source, target)) as run:
-        assert counts_of(run.execute()) == {"done": 2}
-        made = lance.dataset(str(tmp_path / "copies" / f"{target.prefix}.db" / "a.lance"))
-        made.create_branch("theirs", made.version)
-        with pytest.raises(InvalidTableStateError, match="branch theirs"):
-            run.undo()
-        origin = lance.dataset(str(lake / "a.lance"))
-        origin.create_branch("dev", origin.version)
-        other = {**_options(source, target), "namespace": [f"{target.prefix}_2"]}
-        [item] = run.plan(**other).blocked
-        assert "branches" in item.blockers[0].text
+    assert counts_of(run.execute()) == {"done": 2}
+    made = lance.dataset(str(copy))
+    made.create_branch("theirs", made.version)
+    with pytest.raises(InvalidTableStateError, match="branch theirs"):
+        run.undo()
+    origin = lance.dataset(str(lake / "a.lance"))
+    origin.create_branch("dev", origin.version)
+    other = {**_options(source, target), "namespace": [f"{target.prefix}_2"]}
+    [item] = run.plan(**other).blocked
+    assert "branches" in item.blockers[0].text
 
 
+@pytest.mark.servers
 def test_tables_whose_versions_the_catalog_holds_and_changed_entries_are_refused(
-    source: Place, target: Place, migrations: Migrations
+    source: Place, target: Place, run: Run
 ) -> None:
-    with planned("copy", between(source, target), migrations, **_options(source, target)) as run:
-        with source.connect() as namespace:
-            namespace.manage_table(source.table("a"))
-        with pytest.raises(ConcurrentModificationError, match="plan again"):
-            run.execute()
-        plan = run.plan(**_options(source, target))
-        assert "The source catalog manages its versions" in plan.blocked[0].blockers[0].text
+    with source.connect() as namespace:
+        namespace.manage_table(source.table("a"))
+    with pytest.raises(ConcurrentModificationError, match="plan again"):
+        run.execute()
+    plan = run.plan(**_options(source, target))
+    assert "The source catalog manages its versions" in plan.blocked[0].blockers[0].text
 
 
+@pytest.mark.spec("migration.md#plan")
+@pytest.mark.servers
 def test_an_entry_that_is_no_longer_a_lance_table_fails_alone_in_a_later_run(
     source: Place, target: Place, lake: Path, migrations: Migrations
 ) -> None:
@@ -225,7 +239,7 @@ def test_an_entry_that_is_no_longer_a_lance_table_fails_alone_in_a_later_run(
     with planned("copy", between(source, target), migrations, **_options(source, target)) as run:
         with pytest.raises(Died), dying_before("started", "entry"):
             run.execute(at_once=1)
-        with raw_client(int(source.properties["uri"].rsplit(":", 1)[1])) as client:
+        with raw_client(source.port) as client:
             entry = client.get_table(source.prefix, "b")
             del entry.parameters["table_type"]
             client.alter_table(source.prefix, "b", entry)
@@ -236,11 +250,11 @@ def test_an_entry_that_is_no_longer_a_lance_table_fails_alone_in_a_later_run(
         assert (error.code, "plan again" in error.message) == (14, True)
 
 
+@pytest.mark.servers
 def test_files_of_others_are_neither_copied_nor_deleted(
-    source: Place, target: Place, lake: Path, migrations: Migrations, tmp_path: Path
+    source: Place, target: Place, lake: Path, copy: Path, migrations: Migrations
 ) -> None:
     (lake / "a.lance" / "data" / "notes.parquet").write_text("theirs")
-    copy = tmp_path / "copies" / f"{target.prefix}.db" / "a.lance"
     with planned("copy", between(source, target), migrations, **_options(source, target)) as run:
         assert counts_of(run.execute()) == {"done": 2}
         assert not (copy / "data" / "notes.parquet").exists()
@@ -249,19 +263,19 @@ def test_files_of_others_are_neither_copied_nor_deleted(
     assert list(files(copy)) == ["data/mine.parquet"]
 
 
+@pytest.mark.servers
 def test_a_copy_that_an_entry_of_the_source_is_for_is_not_undone(
-    source: Place, target: Place, migrations: Migrations, tmp_path: Path
+    source: Place, run: Run, copy: Path
 ) -> None:
-    copy = tmp_path / "copies" / f"{target.prefix}.db" / "a.lance"
-    with planned("copy", between(source, target), migrations, **_options(source, target)) as run:
-        run.execute()
-        with source.connect() as namespace:
-            request = RegisterTableRequest(id=list(source.table("b")), location=str(copy))
-            namespace.register_table(request)
-        run.undo()
+    run.execute()
+    with source.connect() as namespace:
+        request = RegisterTableRequest(id=list(source.table("b")), location=str(copy))
+        namespace.register_table(request)
+    run.undo()
     assert lance.dataset(copy).count_rows() == 303
 
 
+@pytest.mark.servers
 def test_what_a_link_is_for_is_copied_with_a_warning(
     glue: Place, glue_server: GlueServer, hive: Place, migrations: Migrations, tmp_path: Path
 ) -> None:

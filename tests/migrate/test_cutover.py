@@ -7,10 +7,7 @@ from typing import Any
 
 import lance
 import pytest
-from lance_namespace.errors import (
-    ConcurrentModificationError,
-    InvalidTableStateError,
-)
+from lance_namespace.errors import ConcurrentModificationError, InvalidTableStateError
 from migrate.building import Run, register_rows
 from migrate.increments import (
     AT_COMMIT,
@@ -27,12 +24,17 @@ from migrate.increments import (
     rows_in_spark,
 )
 from migrate.sparking import CHANGES, Died, Scene, failed, moments, rows_of
+from spark.sql_helpers import setting
 
 from lance_bridge_hive.catalog import HiveCatalog
 from lance_bridge_migrate import State, verify
 from lance_bridge_spark.source.commit import Commit
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.timeout(300),
+    pytest.mark.spec("migration.md#catch-up"),
+]
 
 _CHANGES = (*CHANGES, (HiveCatalog, "rename_table"), (lance.LanceDataset, "restore"))
 
@@ -40,6 +42,7 @@ _CHANGES = (*CHANGES, (HiveCatalog, "rename_table"), (lance.LanceDataset, "resto
 # -- the cutover -----------------------------------------------------------------------------------
 
 
+@pytest.mark.servers
 def test_the_table_gets_its_final_name_once_nothing_is_missing(scene: Scene) -> None:
     with scene.run("convert") as run:
         database = converted(scene, run)
@@ -92,6 +95,7 @@ def test_partitions_that_changed_keep_the_table_from_its_final_name(scene: Scene
         assert "already has the name 't'" in blocked(plan)
 
 
+@pytest.mark.servers
 def test_a_table_whose_partition_column_was_renamed_gets_its_final_name(scene: Scene) -> None:
     with scene.run("convert") as run:
         database = scene.database()
@@ -106,22 +110,21 @@ def test_a_table_whose_partition_column_was_renamed_gets_its_final_name(scene: S
         assert ids(scene, "t") == [0, 1, 2, 3, 4, 20, 21]
 
 
+@pytest.mark.servers
 def test_a_session_that_skips_files_does_not_rename_a_table(scene: Scene) -> None:
-    setting = "spark.sql.files.ignoreCorruptFiles"
+    key = "spark.sql.files.ignoreCorruptFiles"
     with scene.run("convert") as run:
         converted(scene, run)
         plan_next(run, by="column", column="id", switch_to="t")
-        scene.spark.conf.set(setting, "true")
-        try:
+        with setting(scene.spark, key, "true"):
             [problem] = failed(run.execute(verify="none"))
-        finally:
-            scene.spark.conf.unset(setting)
-        assert f"The session has {setting}=true" in problem
+        assert f"The session has {key}=true" in problem
         assert scene.tables() == ["t_new"]
         done(run, "none")
         assert scene.tables() == ["t"]
 
 
+@pytest.mark.servers
 def test_a_final_name_that_is_taken_is_left_alone(scene: Scene) -> None:
     with scene.run("convert") as run:
         database = converted(scene, run)
@@ -131,7 +134,7 @@ def test_a_final_name_that_is_taken_is_left_alone(scene: Scene) -> None:
         assert "already exists" in problem
         assert run.undo().state is State.UNDONE
         add(scene, database, 20, 21)
-        assert "is taken" in blocked(plan_next(run, by="column", column="id", switch_to="t"))
+        assert "already exists" in blocked(plan_next(run, by="column", column="id", switch_to="t"))
 
 
 @pytest.mark.slow
@@ -171,8 +174,8 @@ def test_with_concurrent_writers_no_row_is_lost_or_duplicated(scene: Scene) -> N
 # -- deaths and undoing ----------------------------------------------------------------------------
 
 
-def _killed(scene: Scene, run: Run, table: str, *, step: int = 1) -> None:
-    """Kill an increment at each ``step``-th moment, resume it, and do so with its undoing."""
+def _killed(scene: Scene, run: Run, table: str) -> None:
+    """Kill an increment at each moment, resume it, and do so with its undoing."""
 
     def execute(moment: int = -1) -> int:
         with moments(moment, _CHANGES) as passed:
@@ -188,7 +191,7 @@ def _killed(scene: Scene, run: Run, table: str, *, step: int = 1) -> None:
     made, undoing = scene.dataset(table).version - before, undo()
     assert made == 1
     assert min(running, undoing) >= 5
-    for moment in range(0, max(running, undoing), step):
+    for moment in range(max(running, undoing)):
         before = scene.dataset("t_new").version
         planned_again(run, before)
         if moment < running:
@@ -206,29 +209,21 @@ def _killed(scene: Scene, run: Run, table: str, *, step: int = 1) -> None:
         assert scene.dataset("t_new").version == before + 2, "restored once"
 
 
-def _added(scene: Scene, *, step: int) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("options", "table"),
+    [
+        ({"by": "column", "column": "id", "switch_to": "t"}, "t"),
+        ({"by": "partition", "key": ["id"]}, "t_new"),
+    ],
+)
+def test_rows_are_added_or_merged_once_whenever_it_is_killed(
+    scene: Scene, options: dict[str, Any], table: str
+) -> None:
     with scene.run("convert") as run:
         add(scene, converted(scene, run), 20, 25)
-        plan_next(run, by="column", column="id", switch_to="t")
-        _killed(scene, run, "t", step=step)
-
-
-@pytest.mark.slow
-def test_rows_are_added_once_though_it_is_killed(scene: Scene) -> None:
-    _added(scene, step=3)
-
-
-@pytest.mark.slow
-def test_rows_are_added_once_whenever_it_is_killed(scene: Scene) -> None:
-    _added(scene, step=1)
-
-
-@pytest.mark.slow
-def test_rows_are_merged_once_whenever_it_is_killed(scene: Scene) -> None:
-    with scene.run("convert") as run:
-        add(scene, converted(scene, run), 20, 25)
-        plan_next(run, by="partition", key=["id"])
-        _killed(scene, run, "t_new")
+        plan_next(run, **options)
+        _killed(scene, run, table)
 
 
 @pytest.mark.slow
@@ -266,8 +261,7 @@ def test_rows_that_others_write_while_it_is_cut_off_stay(scene: Scene) -> None:
         add(scene, database, 20, 30)
         first = run.migration
         for options in ({"by": "column", "column": "id"}, {"by": "partition", "key": ["id"]}):
-            run.migration = first
-            plan_next(run, **options)
+            plan_next(run, after=first, **options)
             with pytest.raises(Died), moments(AT_COMMIT, ((Commit, "run"),)):
                 run.execute(at_once=1)
             before, others = scene.dataset("t_new"), scene.dataset("t_new")
@@ -281,6 +275,7 @@ def test_rows_that_others_write_while_it_is_cut_off_stay(scene: Scene) -> None:
             before.restore()  # type: ignore[no-untyped-call]  # pylance's
 
 
+@pytest.mark.servers
 def test_tables_that_an_increment_leaves_out_are_in_the_next(scene: Scene) -> None:
     database = scene.database()
     for table in "ab":
@@ -315,16 +310,13 @@ def test_rows_that_the_source_deleted_are_named_with_a_way_out(scene: Scene) -> 
         assert "run an increment by partition with --key" in problem
         # The advice ends it.
         assert run.undo().state is State.UNDONE
-        run.migration = first
-        plan_next(run, by="partition", key=["id"], switch_to="t")
+        plan_next(run, after=first, by="partition", key=["id"], switch_to="t")
         place = scene.directory / "raw" / "t" / "part=0"
         place.rename(scene.directory / "away")
         [problem] = failed(run.execute(at_once=1, verify="none"))
         assert "do not exist" in problem, "not taken for deleted"
-        run.migration = first
-        assert "do not exist" in blocked(plan_next(run, by="partition", key=["id"]))
+        assert "do not exist" in blocked(plan_next(run, after=first, by="partition", key=["id"]))
         (scene.directory / "away").rename(place)
-        run.migration = first
-        plan_next(run, by="partition", key=["id"], switch_to="t")
+        plan_next(run, after=first, by="partition", key=["id"], switch_to="t")
         done(run)
         assert ids(scene, "t") == list(range(1, 20))

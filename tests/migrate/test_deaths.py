@@ -13,24 +13,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import lance
 import pytest
 from migrate.building import (
     Run,
     between,
     from_directory,
+    make_theirs,
     register_rows,
-    rows,
     within,
     write,
 )
 from migrate.places import Entries, Place, files
 from migrate.running import Runner, job_of, secrets_of
-from servers.hive_raw import MARKS, raw_client, raw_table
 
 from lance_bridge_migrate import Endpoints, Migrations, State
 
-pytestmark = [pytest.mark.server, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(600),
+    pytest.mark.spec("migration.md#parts", "migration.md#running", "migration.md#undoing"),
+]
 
 
 @dataclass
@@ -74,15 +76,12 @@ class Case:
         return found
 
 
-SLOW = [
-    "entries to glue", "register in unity", "marks in hive", "to the catalog in hive",
-    "to the storage in glue",
-]  # fmt: skip
-
-
 @pytest.fixture(
-    params=["register in hive", *(pytest.param(each, marks=pytest.mark.slow) for each in SLOW)]
-)
+    params=[
+        "register in hive", "entries to glue", "register in unity", "marks in hive",
+        "to the catalog in hive", "to the storage in glue",
+    ]
+)  # fmt: skip
 def case(request: pytest.FixtureRequest, lake: Path) -> Case:
     what: str = request.param
     if what.startswith("register"):
@@ -100,7 +99,7 @@ def case(request: pytest.FixtureRequest, lake: Path) -> Case:
     place.make_namespace()
     select = {"include": [f"{place.prefix}*"]}
     if what == "marks in hive":
-        _make_theirs(place, lake)
+        make_theirs(place, lake, "upper_case_type", "stored_as_managed_table")
         return Case("properties", place, select, lake)
     table = register_rows(place, "a", lake / "a.lance")
     if what.startswith("to the storage"):
@@ -111,16 +110,6 @@ def case(request: pytest.FixtureRequest, lake: Path) -> Case:
     return Case("management", place, options, lake, secrets=both)
 
 
-def _make_theirs(place: Place, lake: Path) -> None:
-    lance.write_dataset(rows(), str(lake / "theirs.lance"))
-    entry = raw_table(place.prefix, "theirs", str(lake / "theirs.lance"))
-    MARKS["upper_case_type"](entry)
-    MARKS["stored_as_managed_table"](entry)
-    with raw_client(int(place.properties["uri"].rsplit(":", 1)[1])) as client:
-        client.create_table(entry)
-
-
-@pytest.mark.slow
 def test_killed_at_any_moment_and_run_again_it_ends_as_if_it_had_not_been(
     case: Case, migrations: Migrations, runner: Runner
 ) -> None:
@@ -148,7 +137,6 @@ def test_killed_at_any_moment_and_run_again_it_ends_as_if_it_had_not_been(
     assert files(case.lake) == data
 
 
-@pytest.mark.slow
 def test_undoing_that_is_killed_at_any_moment_is_resumed(
     case: Case, migrations: Migrations, runner: Runner
 ) -> None:

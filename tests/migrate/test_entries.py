@@ -25,7 +25,7 @@ from lance_bridge_migrate import Migrations
 from lance_bridge_migrate.migrations.registration import Candidate, EntryFacts, plan_items
 from lance_bridge_migrate.plan import warning
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.servers, pytest.mark.spec("migration.md#entries", "migration.md#plan")]
 
 
 @pytest.fixture(params=["hive to glue", "hive to unity", "glue to hive", "unity to hive"])
@@ -40,6 +40,7 @@ def into(source: Place, target: Place) -> dict[str, tuple[str, ...]]:
     return {"include": (f"{names}.*",), "namespace": target.outer}
 
 
+@pytest.mark.spec("migration.md#parts")
 def test_entries_are_copied_and_neither_source_nor_files_change(
     endpoints: tuple[Place, Place], lake: Path, migrations: Migrations
 ) -> None:
@@ -95,7 +96,7 @@ def test_foreign_entries_are_left_out_and_managed_tables_are_blocked(
     table = register_rows(hive, "held", lake / "held.lance")
     with hive.connect() as namespace:
         namespace.manage_table(table)
-    with raw_client(hive_port(hive)) as client:
+    with raw_client(hive.port) as client:
         other = client.get_table(*table)
         other.tableName, other.parameters = "theirs", {"EXTERNAL": "TRUE"}
         other.sd.location = f"file:{tmp_path}/theirs"
@@ -105,10 +106,6 @@ def test_foreign_entries_are_left_out_and_managed_tables_are_blocked(
     [item] = plan.items
     assert "management" in item.blockers[0].text
     assert any(note.startswith("1 entries") for note in plan.notes)
-
-
-def hive_port(place: Place) -> int:
-    return int(place.properties["uri"].rsplit(":", 1)[1])
 
 
 def test_a_source_that_changed_since_the_plan_is_refused(

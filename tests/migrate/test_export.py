@@ -27,7 +27,6 @@ from migrate.sparking import (
     Scene,
     again,
     failed,
-    interrupted,
     jobs_cancelled,
     moments,
     replaced,
@@ -37,7 +36,7 @@ from lance_bridge_migrate import Endpoints, Level, State, address_of, verify
 from lance_bridge_migrate.spark import files, parquet_tables
 from lance_bridge_migrate.spark.session import address_of_session
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300), pytest.mark.spec("migration.md#export")]
 
 
 _CHANGES = (
@@ -75,13 +74,17 @@ def _made(scene: Scene, *names: str, rows: pa.Table | None = None) -> Path:
 
 
 @contextmanager
-def exporting(scene: Scene) -> Iterator[Run]:
-    """Yield a migration from the metastore to the session."""
+def exporting(scene: Scene, **options: Any) -> Iterator[Run]:
+    """Yield a migration from the metastore to the session; with options, of all tables."""
     with scene.place.connect() as namespace:
         source, target = address_of(namespace), address_of_session(scene.spark)
-        yield Run("export", Endpoints(namespace, scene.spark, source, target), scene.migrations)
+        run = Run("export", Endpoints(namespace, scene.spark, source, target), scene.migrations)
+        if options:
+            run.plan(include=[f"{scene.target}.*"], **options)
+        yield run
 
 
+@pytest.mark.servers
 def test_a_table_is_exported_verified_and_undone(scene: Scene) -> None:
     source = files_below(_made(scene, "t"))
     database = scene.database("out")
@@ -121,6 +124,7 @@ def test_a_table_is_exported_verified_and_undone(scene: Scene) -> None:
     assert scene.dataset("t").count_rows() == 20
 
 
+@pytest.mark.servers
 def test_the_version_of_the_plan_is_exported_or_nothing(scene: Scene) -> None:
     place = _made(scene, "t", "u")
     out = scene.directory / "parquet"
@@ -144,6 +148,7 @@ def test_the_version_of_the_plan_is_exported_or_nothing(scene: Scene) -> None:
     assert not (out / scene.target / "u").exists()
 
 
+@pytest.mark.servers
 def test_what_cannot_be_exported_is_in_the_plan(scene: Scene) -> None:
     _made(scene, "t")
     _made(scene, "n", rows=pa.table({"id": [1], "name": [""], "nothing": pa.nulls(1)}))
@@ -180,6 +185,7 @@ def test_what_cannot_be_exported_is_in_the_plan(scene: Scene) -> None:
         assert any("leave one" in p.text for i in plan.blocked for p in i.blockers)
 
 
+@pytest.mark.servers
 def test_files_and_tables_of_others_are_left_alone(scene: Scene) -> None:
     _made(scene, "t")
     database = scene.database("out")
@@ -211,6 +217,7 @@ def test_files_and_tables_of_others_are_left_alone(scene: Scene) -> None:
         assert scene.spark.table(f"{database}.t").count() == 20
 
 
+@pytest.mark.servers
 def test_what_another_migration_exported_concurrently_is_left_alone(scene: Scene) -> None:
     _made(scene, "t")
     out = scene.directory / "parquet"
@@ -233,6 +240,7 @@ def test_what_another_migration_exported_concurrently_is_left_alone(scene: Scene
         assert list(place.parent.iterdir()) == []
 
 
+@pytest.mark.servers
 def test_what_others_make_while_it_is_written_is_left_alone(scene: Scene) -> None:
     _made(scene, "t")
     _made(scene, "empty", rows=_rows(1).slice(0, 0))
@@ -263,6 +271,7 @@ def _dying(_: Callable[..., Any]) -> Callable[..., Any]:
     return die
 
 
+@pytest.mark.servers
 def test_a_rename_that_was_cut_off_is_repeated(scene: Scene) -> None:
     _made(scene, "t")
     out = scene.directory / "parquet"
@@ -290,11 +299,11 @@ def test_a_rename_that_was_cut_off_is_repeated(scene: Scene) -> None:
             assert list(place.parent.iterdir()) == []
 
 
+@pytest.mark.servers
 def test_differences_are_found(scene: Scene) -> None:
     _made(scene, "t")
     out = scene.directory / "parquet"
-    with exporting(scene) as run:
-        run.plan(include=[f"{scene.target}.*"], directory=str(out))
+    with exporting(scene, directory=str(out)) as run:
         assert failed(run.execute()) == []
         [file, *_] = (out / scene.target / "t").glob("*.parquet")
         read = pq.read_table(file)
@@ -314,13 +323,8 @@ def test_killed_at_any_moment_and_run_again_each_row_exists_once(scene: Scene) -
     _made(scene, "t", rows=_rows(4))
     database = scene.database("out")
     place = scene.directory / "parquet" / scene.target / "t"
-    with exporting(scene) as run:
-        run.plan(
-            include=[f"{scene.target}.*"],
-            directory=str(scene.directory / "parquet"),
-            database=database,
-            partition_by=["part"],
-        )
+    options = {"directory": str(scene.directory / "parquet"), "partition_by": ["part"]}
+    with exporting(scene, **options, database=database) as run:
         with moments(changes=_CHANGES) as passed:
             assert failed(run.execute(at_once=1)) == []
         with moments(changes=_CHANGES) as undoing:
@@ -342,31 +346,13 @@ def test_killed_at_any_moment_and_run_again_each_row_exists_once(scene: Scene) -
             assert not scene.spark.catalog.tableExists(f"{database}.t"), moment
 
 
-@pytest.mark.slow
-def test_ctrl_c_cancels_the_jobs_of_spark_and_the_next_run_continues(scene: Scene) -> None:
-    rows = pa.table({"id": range(3_000_000)})
-    _made(scene, "t", rows=rows)
-    out = scene.directory / "parquet"
-    place = out / scene.target / "t"
-    with exporting(scene) as run:
-        run.plan(include=[f"{scene.target}.*"], directory=str(out))
-        with interrupted(lambda: any(out.rglob("part-*.parquet"))):
-            run.execute()
-        assert counts_of(run.migration.record()) == {"started": 1}
-        assert not list(out.rglob("_SUCCESS")), "it did not wait for the end"
-        assert failed(run.execute(verify="checksums")) == []
-        assert pq.read_table(place)["id"].sort().equals(rows["id"])
-        assert run.undo().state is State.UNDONE
-    assert not place.exists()
-
-
+@pytest.mark.spec("migration.md#running")
 @pytest.mark.slow
 def test_a_table_whose_job_others_cancel_fails_and_the_next_run_continues(scene: Scene) -> None:
     rows = pa.table({"id": range(3_000_000)})
     _made(scene, "t", rows=rows)
     out = scene.directory / "parquet"
-    with exporting(scene) as run:
-        run.plan(include=[f"{scene.target}.*"], directory=str(out))
+    with exporting(scene, directory=str(out)) as run:
         with jobs_cancelled(scene.spark, lambda: any(out.rglob("part-*.parquet"))):
             record = run.execute()
         assert counts_of(record) == {"failed": 1}
@@ -374,20 +360,3 @@ def test_a_table_whose_job_others_cancel_fails_and_the_next_run_continues(scene:
         assert "its Spark job was cancelled" in message
         assert failed(run.execute(verify="checksums")) == []
         assert pq.read_table(out / scene.target / "t")["id"].sort().equals(rows["id"])
-
-
-@pytest.mark.slow
-def test_of_several_at_once_one_fails_and_the_others_are_done(scene: Scene) -> None:
-    _made(scene, *"abcde")
-    out = scene.directory / "parquet"
-    with exporting(scene) as run:
-        run.plan(include=[f"{scene.target}.*"], directory=str(out))
-        (out / scene.target).mkdir(parents=True)
-        (out / scene.target / "c").write_text("theirs")
-        record = run.execute(at_once=4)
-        assert counts_of(record) == {"done": 4, "failed": 1}
-        assert "was created after the plan was made" in failed(record)[0]
-        for name in "abde":
-            assert pq.read_table(out / scene.target / name).num_rows == 20
-        assert run.undo().state is State.UNDONE
-    assert [each.name for each in (out / scene.target).iterdir()] == ["c"]

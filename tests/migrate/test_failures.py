@@ -44,6 +44,8 @@ from lance_bridge_migrate.migration import (
 from lance_bridge_migrate.plan import Address, Item, new_id, now
 from lance_bridge_migrate.record import State
 
+pytestmark = [pytest.mark.quick, pytest.mark.spec("migration.md#running")]
+
 ADDRESS = Address(name="none")
 ENDPOINTS = Endpoints(None, None, ADDRESS, ADDRESS)
 TABLES = 40
@@ -178,6 +180,7 @@ class Announced(NullProgress):
         self.texts.append(text)
 
 
+@pytest.mark.spec("migration.md#verifying")
 def test_tables_that_fail_one_by_one_do_not_end_a_verification(migration: Migration) -> None:
     touch = Touch({})
     touch.verify_errors = {
@@ -193,6 +196,7 @@ def test_tables_that_fail_one_by_one_do_not_end_a_verification(migration: Migrat
     assert announced.texts == []
 
 
+@pytest.mark.spec("migration.md#verifying")
 def test_a_verification_that_ends_where_nothing_answers_says_so(migration: Migration) -> None:
     touch, announced = Touch({}), Announced()
     run(migration, touch)
@@ -211,6 +215,7 @@ def test_a_verification_that_ends_where_nothing_answers_says_so(migration: Migra
 # -- sources that changed ------------------------------------------------------------------------
 
 
+@pytest.mark.spec("migration.md#plan")
 def test_only_tables_whose_source_cannot_be_read_fail_in_a_later_run(migration: Migration) -> None:
     touch = Touch({"t00": InvalidInputError("wrong")})
     touch.sources = {
@@ -232,6 +237,7 @@ def test_only_tables_whose_source_cannot_be_read_fail_in_a_later_run(migration: 
     assert "it is no Lance table" in str(record.items["db/t01"].error)
 
 
+@pytest.mark.spec("migration.md#plan")
 @pytest.mark.parametrize(
     "error",
     [
@@ -293,6 +299,7 @@ def test_a_step_that_ends_early_because_the_run_stops_has_not_failed(migration: 
 # -- exit codes ----------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("migration.md#from-python")
 @pytest.mark.parametrize(
     "error", [ServiceUnavailableError("no answer"), Stopped("The table is not dropped")], ids=str
 )
@@ -310,6 +317,7 @@ def test_an_undo_that_fails_exits_with_1(
     assert exit_code_of(undo(touch, ENDPOINTS, migration)) == 0
 
 
+@pytest.mark.spec("migration.md#from-python")
 def test_a_complete_undo_exits_with_0_although_an_item_had_failed(migration: Migration) -> None:
     touch = Touch({"t00": InvalidInputError("wrong")})
     run(migration, touch, at_once=1, stop_on_error=True)
@@ -322,6 +330,7 @@ def test_a_complete_undo_exits_with_0_although_an_item_had_failed(migration: Mig
     assert exit_code_of(record) == 0
 
 
+@pytest.mark.spec("migration.md#from-python")
 def test_a_migration_that_is_not_done_exits_with_1(migration: Migration) -> None:
     class Killed(BaseException):
         """Stands for the death of the process."""

@@ -16,17 +16,17 @@ from typing import Any
 import pytest
 from install.environments import Environment, build_wheel
 from migrate.forty_tables import entries
-from migrate.interrupted import digests, events, failures, kill_at_random, started
-from migrate.places import drop_in_hive
+from migrate.interrupted import events, failures, kill_at_random, started
+from migrate.places import drop_in_hive, files
 from migrate.sessions import beside
 from servers.metastores import Metastores
 from servers.proxy import ThriftProxy
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.server,
     pytest.mark.spark,
     pytest.mark.timeout(3600),
+    pytest.mark.spec("migration.md#convert"),
 ]
 
 SEED = 20261123
@@ -196,7 +196,7 @@ def test_forty_tables_are_exact_or_named_whatever_happens(scene: Scene) -> None:
     remove_files(scene.raw)
     plan(scene)
     remove_files_later(scene.raw)
-    before, entries_before = digests(scene.raw), entries(scene.port, scene.database)
+    before, entries_before = files(scene.raw), entries(scene.port, scene.database)
     kills = 1
     outages = {KILLS // 4: cut_off_metastore, KILLS // 2: take_away_storage}
     while kills < KILLS:
@@ -218,11 +218,11 @@ def test_forty_tables_are_exact_or_named_whatever_happens(scene: Scene) -> None:
     found = scene.spark("differences", target=scene.target, properties=scene.properties,
                         names=names)  # fmt: skip
     assert found == {}
-    assert digests(scene.raw) == before
+    assert files(scene.raw) == before
     assert entries(scene.port, scene.database) == entries_before
     assert scene.spark("left", target=scene.target, properties=scene.properties) == []
 
     code, undone = scene.run(scene.undoing())
     assert (code, undone["state"]) == (0, "undone")
-    assert digests(scene.root) == {}
-    assert digests(scene.raw) == before
+    assert files(scene.root) == {}
+    assert files(scene.raw) == before

@@ -10,7 +10,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from lance_namespace.errors import (
     ConcurrentModificationError,
@@ -26,6 +26,8 @@ from lance_bridge_migrate import Address, Item, Migrations, Plan, State, migrati
 from lance_bridge_migrate.journal import Event, Failure, Journal, read
 from lance_bridge_migrate.plan import blocker, new_id, now, warning, without_clashes
 from lance_bridge_migrate.record import Record
+
+pytestmark = [pytest.mark.quick, pytest.mark.spec("migration.md#journal")]
 
 EVENTS = [
     Event(event="run", facts={"at_once": 1}),
@@ -98,7 +100,6 @@ def test_events_of_many_threads_are_all_kept_and_share_writes(tmp_path: Path) ->
     assert found == sorted(n * 100 + each for n in range(8) for each in range(20))
 
 
-@settings(deadline=None)  # a disk may take its time
 @given(kept=st.integers(min_value=0), junk=st.binary(max_size=30))
 def test_a_torn_end_is_left_out_and_overwritten(
     tmp_path_factory: pytest.TempPathFactory, kept: int, junk: bytes
@@ -166,6 +167,7 @@ def test_a_journal_that_cannot_be_written_says_so_when_it_is_closed(tmp_path: Pa
 # -- plans ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("migration.md#plan")
 def test_a_plan_round_trips_through_json() -> None:
     item = Item(
         source=("db", "a"),
@@ -180,6 +182,7 @@ def test_a_plan_round_trips_through_json() -> None:
     assert Plan.from_json(made.to_json()) == made
 
 
+@pytest.mark.spec("migration.md#plan")
 @pytest.mark.parametrize(
     "text", ["", "[]", "{}", '{"format": 2}', plan().to_json().replace('"type"', '"types"')]
 )
@@ -188,6 +191,7 @@ def test_what_is_no_plan_is_refused(text: str) -> None:
         Plan.from_json(text)
 
 
+@pytest.mark.spec("migration.md#plan")
 def test_items_of_one_target_block_each_other() -> None:
     items = [Item(source=(name,), target=("db", name.lower())) for name in ("A", "a", "b")]
     found = without_clashes(items)
@@ -207,6 +211,7 @@ def test_marks_are_unique_to_items_and_migrations() -> None:
     assert all(len(mark) <= 255 for mark in marks)
 
 
+@pytest.mark.spec("migration.md#plan")
 def test_a_location_with_a_password_is_refused_without_repeating_it() -> None:
     path = "https://user:hunter2@host/files"
     given = {"path": path, "format": "csv", "table": "t"}
@@ -284,6 +289,7 @@ def test_what_failed_before_its_first_step_leaves_nothing_to_undo() -> None:
     assert record.items["b"].state is State.FAILED
 
 
+@pytest.mark.spec("migration.md#running")
 def test_a_record_follows_from_its_events() -> None:
     items = [Item(source=(name,), target=("db", name)) for name in ("a", "b")]
     made = plan(*items)

@@ -22,7 +22,12 @@ from lance_bridge_migrate.spark import listing
 from lance_bridge_migrate.spark.snapshots import Difference, difference
 from lance_bridge_migrate.spark.sources import SourceTable
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.matrix, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.matrix,
+    pytest.mark.spark,
+    pytest.mark.timeout(600),
+    pytest.mark.spec("migration.md#catch-up"),
+]
 
 RELEASE = "4.1"
 """The latest release of Spark that both Delta and Iceberg are made for."""
@@ -74,6 +79,8 @@ def scene(beside_lakes: Checker) -> Checker:
 
 
 _ICEBERG = "org.apache.iceberg.spark.SparkCatalog"
+LAKES = {each.format: each for each in (DELTA, ICEBERG)}
+every_lake = pytest.mark.parametrize("name", LAKES)
 _COLUMNS = "id BIGINT, old STRING, part BIGINT, tags ARRAY<STRING>"
 
 
@@ -125,7 +132,10 @@ def _state(run: Run) -> ItemState:
     return state
 
 
-def _converted_while_it_changes(scene: Scene, lake: Lake) -> None:
+@pytest.mark.spec("docs/how-to/migrate.md#other-formats-into-lance", "migration.md#convert")
+@every_lake
+def test_a_table_is_converted_as_it_was_planned_while_it_changes(scene: Scene, name: str) -> None:
+    lake = LAKES[name]
     table = _made(scene, lake)
     _sql(
         scene,
@@ -164,15 +174,9 @@ def _converted_while_it_changes(scene: Scene, lake: Lake) -> None:
     assert _rows(scene, table) == now
 
 
-def test_delta_is_converted_as_it_was_planned_while_it_changes(scene: Scene) -> None:
-    _converted_while_it_changes(scene, DELTA)
-
-
-def test_iceberg_is_converted_as_it_was_planned_while_it_changes(scene: Scene) -> None:
-    _converted_while_it_changes(scene, ICEBERG)
-
-
-def _rounds(scene: Scene, lake: Lake) -> None:
+@every_lake
+def test_a_table_is_caught_up_with_by_its_snapshots(scene: Scene, name: str) -> None:
+    lake = LAKES[name]
     table = _made(scene, lake)
     with scene.run("convert") as run:
         _plan(run, scene, lake, table)
@@ -212,15 +216,9 @@ def _rounds(scene: Scene, lake: Lake) -> None:
         assert rows_of(scene.dataset("t_new").to_table()) == wanted
 
 
-def test_delta_is_caught_up_with_by_its_versions(scene: Scene) -> None:
-    _rounds(scene, DELTA)
-
-
-def test_iceberg_is_caught_up_with_by_its_snapshots(scene: Scene) -> None:
-    _rounds(scene, ICEBERG)
-
-
-def _cutover_of_an_unchanged_source(scene: Scene, lake: Lake) -> None:
+@every_lake
+def test_a_name_is_switched_to_an_unchanged_table(scene: Scene, name: str) -> None:
+    lake = LAKES[name]
     table = _made(scene, lake)
     with scene.run("convert") as run:
         _plan(run, scene, lake, table)
@@ -228,14 +226,6 @@ def _cutover_of_an_unchanged_source(scene: Scene, lake: Lake) -> None:
         plan_next(run, by="snapshot", switch_to="t")
         done(run)
         assert rows_of(scene.dataset("t").to_table()) == _rows(scene, table)
-
-
-def test_a_name_is_switched_to_an_unchanged_table_of_delta(scene: Scene) -> None:
-    _cutover_of_an_unchanged_source(scene, DELTA)
-
-
-def test_a_name_is_switched_to_an_unchanged_table_of_iceberg(scene: Scene) -> None:
-    _cutover_of_an_unchanged_source(scene, ICEBERG)
 
 
 def test_only_changes_are_read_where_the_format_has_them(scene: Scene) -> None:
@@ -277,7 +267,9 @@ def _difference(scene: Scene, source: SourceTable) -> Difference:
     return difference(scene.spark, now, source.snapshot)
 
 
-def _other_ways(scene: Scene, lake: Lake) -> None:
+@every_lake
+def test_a_table_is_caught_up_with_by_partition_and_by_a_column(scene: Scene, name: str) -> None:
+    lake = LAKES[name]
     table = _made(scene, lake)
     with scene.run("convert") as run:
         _plan(run, scene, lake, table)
@@ -295,15 +287,9 @@ def _other_ways(scene: Scene, lake: Lake) -> None:
         assert rows_of(scene.dataset("t").to_table()) == _rows(scene, table)
 
 
-def test_delta_is_caught_up_with_by_partition_and_by_a_column(scene: Scene) -> None:
-    _other_ways(scene, DELTA)
-
-
-def test_iceberg_is_caught_up_with_by_partition_and_by_a_column(scene: Scene) -> None:
-    _other_ways(scene, ICEBERG)
-
-
-def _forgotten_snapshot(scene: Scene, lake: Lake) -> None:
+@every_lake
+def test_a_snapshot_that_is_gone_must_be_planned_again(scene: Scene, name: str) -> None:
+    lake = LAKES[name]
     table = _made(scene, lake)
     with scene.run("convert") as run:
         _plan(run, scene, lake, table)
@@ -328,15 +314,9 @@ def _refusal(run: Run) -> str:
         return str(error)
 
 
-def test_a_version_of_delta_that_was_vacuumed_must_be_planned_again(scene: Scene) -> None:
-    _forgotten_snapshot(scene, DELTA)
-
-
-def test_a_snapshot_of_iceberg_that_expired_must_be_planned_again(scene: Scene) -> None:
-    _forgotten_snapshot(scene, ICEBERG)
-
-
-def _recreate_table(scene: Scene, lake: Lake) -> None:
+@every_lake
+def test_a_recreated_table_is_not_caught_up_with(scene: Scene, name: str) -> None:
+    lake = LAKES[name]
     table = _made(scene, lake)
     with scene.run("convert") as run:
         _plan(run, scene, lake, table)
@@ -350,19 +330,11 @@ def _recreate_table(scene: Scene, lake: Lake) -> None:
             _add(scene, table, start, start + 1)
         with pytest.raises(ConcurrentModificationError, match="plan again"):
             run.execute()
-        run.migration = first
-        text = blocked(plan_next(run, by="snapshot", key=["id"]))
+        text = blocked(plan_next(run, after=first, by="snapshot", key=["id"]))
         assert "convert it again" in text, text
 
 
-def test_a_recreated_table_of_delta_is_not_caught_up_with(scene: Scene) -> None:
-    _recreate_table(scene, DELTA)
-
-
-def test_a_recreated_table_of_iceberg_is_not_caught_up_with(scene: Scene) -> None:
-    _recreate_table(scene, ICEBERG)
-
-
+@pytest.mark.spec("migration.md#convert")
 def test_directories_of_delta_and_iceberg_have_snapshots_too(scene: Scene) -> None:
     """Directories of Delta and Iceberg are read at the snapshot of the plan, too."""
     files, warehouse = f"files_{scene.prefix}", scene.directory / "warehouse"
@@ -418,6 +390,7 @@ def test_partitions_of_iceberg_that_are_not_columns_are_reported(scene: Scene) -
         assert "bucket(2, id)" in blocked(plan_next(run, by="partition"))
 
 
+@pytest.mark.spec("migration.md#convert")
 def test_a_table_of_iceberg_without_a_snapshot_has_no_rows(scene: Scene) -> None:
     table = f"{ICE}.{scene.database()}.t"
     scene.spark.sql(f"CREATE TABLE {table} ({_COLUMNS}) USING iceberg")

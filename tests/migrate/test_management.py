@@ -14,7 +14,7 @@ from migrate.places import Place, files
 
 from lance_bridge_migrate import Migrations
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.servers, pytest.mark.spec("migration.md#management")]
 
 
 @pytest.fixture(params=["hive", "glue"])
@@ -89,6 +89,7 @@ def test_versions_written_past_the_catalog_block_the_way_back(
             run.undo()
 
 
+@pytest.mark.spec("migration.md#plan")
 def test_tables_that_are_converted_already_or_cannot_be_are_reported(
     place: Place, lake: Path, migrations: Migrations
 ) -> None:

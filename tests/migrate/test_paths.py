@@ -11,10 +11,16 @@ from lance_namespace.errors import InvalidInputError
 from migrate.building import Run
 from migrate.increments import only_item, plan_next
 from migrate.sparking import Scene, failed, rows_of
+from spark.sql_helpers import setting
 
 from lance_bridge_migrate.spark import sources
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.servers,
+    pytest.mark.spark,
+    pytest.mark.timeout(300),
+    pytest.mark.spec("migration.md#convert"),
+]
 
 HEADER = {"header": "true", "inferSchema": "true"}
 
@@ -98,12 +104,9 @@ def test_texts_of_partition_directories_that_spark_would_change_are_blocked(scen
             assert f"'zip=01234' would become 1234: set {key}=false" in blocked(item)
             assert item.blockers[0].column == "zip"
         assert plan_csv(run, scene, place, casts={"zip": "int"}).problems == ()
-        scene.spark.conf.set(key, "false")
-        try:
+        with setting(scene.spark, key, "false"):
             assert plan_csv(run, scene, place).problems == ()
             assert failed(run.execute(verify="checksums")) == []
-        finally:
-            scene.spark.conf.unset(key)
     found = {row["zip"] for row in rows_of(scene.dataset("t").to_table())}
     assert found == {"01234", "98765", None}
 

@@ -17,14 +17,14 @@ from migrate.sparking import Scene, replaced
 from servers.hive_raw import raw_client
 from servers.proxy import ThriftProxy
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300), pytest.mark.spec("migration.md#convert")]
 
 TABLES = 150
 
 
 @pytest.mark.slow
 def test_a_plan_asks_the_metastore_for_each_table_once(hive: Place, tmp_path: Path) -> None:
-    port = int(hive.properties["uri"].rsplit(":", 1)[1])
+    port = hive.port
     make_tables(port, hive.prefix, tmp_path / "raw", TABLES)
     with ThriftProxy("127.0.0.1", port) as proxy:
         where = ["-p", f"uri={proxy.uri}", "-p", f"root={tmp_path / 'lance'}"]
@@ -40,6 +40,8 @@ def test_a_plan_asks_the_metastore_for_each_table_once(hive: Place, tmp_path: Pa
     assert sum(calls.values()) <= TABLES + 60, calls
 
 
+@pytest.mark.spec("migration.md#plan")
+@pytest.mark.servers
 def test_the_zone_of_the_session_is_in_the_plan(scene: Scene) -> None:
     database, key = scene.database(), "spark.sql.session.timeZone"
     scene.spark.sql(f"CREATE TABLE {database}.t USING parquet AS SELECT 1 AS id")
@@ -53,6 +55,7 @@ def test_the_zone_of_the_session_is_in_the_plan(scene: Scene) -> None:
         scene.spark.conf.set(key, before)
 
 
+@pytest.mark.servers
 def test_types_of_later_files_are_in_the_plan(scene: Scene) -> None:
     database, raw = scene.database(), scene.directory / "raw"
     for form in ("parquet", "orc"):
@@ -79,6 +82,7 @@ def test_types_of_later_files_are_in_the_plan(scene: Scene) -> None:
         assert wider.problems == ()
 
 
+@pytest.mark.servers
 def test_rows_of_many_files_are_counted_and_some_types_compared(scene: Scene) -> None:
     database = scene.database()
     scene.spark.sql(
@@ -102,6 +106,7 @@ def _always(usage: _Usage, _: Any) -> Any:
     return lambda _: usage
 
 
+@pytest.mark.servers
 def test_space_that_is_not_free_is_in_the_plan(scene: Scene) -> None:
     database = scene.database()
     scene.spark.sql(f"CREATE TABLE {database}.t USING parquet AS SELECT id FROM range(100)")
@@ -116,10 +121,11 @@ def test_space_that_is_not_free_is_in_the_plan(scene: Scene) -> None:
             assert all(part in note for part, note in zip(notes, found, strict=True))
 
 
+@pytest.mark.servers
 def test_a_session_without_a_package_names_it(scene: Scene) -> None:
     """Entries as Delta and Iceberg make them, in a session that has neither."""
     database = scene.database()
-    port = int(scene.place.properties["uri"].rsplit(":", 1)[1])
+    port = scene.place.port
     kinds = {
         "a_delta": {"spark.sql.sources.provider": "delta"},
         "an_iceberg": {"table_type": "ICEBERG", "metadata_location": "file:/nowhere/v1.json"},

@@ -9,33 +9,27 @@ import lance
 import lance_namespace as api
 import pytest
 from lance_namespace.errors import ConcurrentModificationError, InvalidTableStateError
-from migrate.building import Run, counts_of, planned, read_by_name, register_rows, rows, within
+from migrate.building import (
+    Run,
+    counts_of,
+    make_theirs,
+    planned,
+    read_by_name,
+    register_rows,
+    rows,
+    within,
+)
 from migrate.places import Place, files, without
 from migrate.sparking import Died, dying_before
 from servers.glue_server import GlueServer
-from servers.hive_raw import MARKS, raw_client, raw_table
+from servers.hive_raw import MARKS, raw_client
 
 from lance_bridge_hive.catalog import HiveCatalog
 from lance_bridge_migrate import Migrations, Record, State, verify
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.servers, pytest.mark.spec("migration.md#properties")]
 
 OUR_OWN = ("lance_bridge.migration", "lance_bridge.revision", "transient_lastDdlTime")
-
-
-def port_of(place: Place) -> int:
-    return int(place.properties["uri"].rsplit(":", 1)[1])
-
-
-def make_theirs(hive: Place, lake: Path, mark: str, name: str = "theirs") -> tuple[str, ...]:
-    """Make a table in Hive as another implementation does."""
-    place = lake / f"{name}.lance"
-    lance.write_dataset(rows(), str(place))
-    entry = raw_table(hive.prefix, name, str(place))
-    MARKS[mark](entry)
-    with raw_client(port_of(hive)) as client:
-        client.create_table(entry)
-    return hive.table(name)
 
 
 def select(place: Place, **options: Any) -> dict[str, Any]:
@@ -144,7 +138,7 @@ def test_a_table_that_is_dropped_during_planning_is_blocked_alone(
 
     def load(self: HiveCatalog, path: Any) -> Any:
         if path[-1].endswith("dropped"):
-            with raw_client(port_of(hive)) as client:
+            with raw_client(hive.port) as client:
                 client.drop_table(*path[-2:], False)
         return load_ownership(self, path)
 
@@ -176,7 +170,7 @@ def test_tables_whose_versions_the_catalog_holds_are_left_alone(
 
 def change(hive: Place, table: tuple[str, ...], value: str) -> None:
     """Change an entry as another user does."""
-    with raw_client(port_of(hive)) as client:
+    with raw_client(hive.port) as client:
         entry = client.get_table(*table)
         entry.parameters["by"] = value
         client.alter_table(*table, entry)
@@ -203,6 +197,7 @@ def test_an_entry_that_changed_since_the_plan_or_since_the_run_is_not_touched(
         assert hive.entries() == before
 
 
+@pytest.mark.spec("migration.md#undoing")
 @pytest.mark.parametrize("is_resumed", [False, True])
 def test_what_others_change_after_a_run_was_killed_is_not_undone(
     hive: Place, lake: Path, migrations: Migrations, *, is_resumed: bool
@@ -227,6 +222,7 @@ def test_what_others_change_after_a_run_was_killed_is_not_undone(
         assert hive.entries() == changed
 
 
+@pytest.mark.spec("migration.md#verifying")
 def test_verifying_finds_properties_that_others_changed(
     hive: Place, lake: Path, migrations: Migrations
 ) -> None:

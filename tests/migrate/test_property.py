@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import date, datetime, timedelta, timezone
 from typing import Any
 
@@ -15,10 +14,16 @@ from hypothesis import strategies as st
 from migrate.sparking import Scene, failed
 from migrate.test_export import exporting
 from pyspark.sql import types as spark
+from spark.sql_helpers import setting
 
 from lance_bridge_migrate import State
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.spark,
+    pytest.mark.timeout(300),
+    pytest.mark.spec("migration.md#convert", "migration.md#export"),
+]
 
 
 Table = tuple[spark.StructType, list[tuple[Any, ...]]]
@@ -116,24 +121,14 @@ _HARD: Table = (
 )
 
 
-@pytest.mark.slow
-def test_random_tables_are_the_same_row_by_row_both_ways(scene: Scene) -> None:
-    _tables_there_and_back(scene, 2)
-
-
-@pytest.mark.slow
-def test_many_random_tables_are_the_same_row_by_row_both_ways(scene: Scene) -> None:
-    _tables_there_and_back(scene, 20)
-
-
-def _tables_there_and_back(scene: Scene, examples: int) -> None:
-    """Try this many random tables, each a dozen jobs of Spark's, beside those that are hard."""
+@pytest.mark.parametrize("examples", [2, 20])
+def test_random_tables_are_the_same_row_by_row_both_ways(scene: Scene, examples: int) -> None:
+    """So many tables, each a dozen jobs of Spark's, beside those that are hard."""
     done = 0
 
     @settings(
         max_examples=examples,
-        deadline=None,
-        database=None,
+        deadline=None,  # as in the profile of pytest's process
         phases=[Phase.explicit, Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
@@ -144,7 +139,7 @@ def _tables_there_and_back(scene: Scene, examples: int) -> None:
         nonlocal done
         done += 1
         event(f"{len(table[1])} rows of {len(table[0].fields)} columns")
-        with _session_zone(scene, zone):
+        with setting(scene.spark, "spark.sql.session.timeZone", zone):
             _there_and_back(scene, f"t{done}", table)
 
     scene.database()
@@ -183,17 +178,6 @@ def _require_same(columns: spark.StructType, one: list[Any], other: list[Any]) -
 
 def _key(row: dict[str, Any]) -> int:
     return int(row["key"])
-
-
-@contextmanager
-def _session_zone(scene: Scene, zone: str) -> Iterator[None]:
-    key = "spark.sql.session.timeZone"
-    before = scene.spark.conf.get(key)
-    scene.spark.conf.set(key, zone)
-    try:
-        yield
-    finally:
-        scene.spark.conf.set(key, before)
 
 
 # -- values --------------------------------------------------------------------------------------

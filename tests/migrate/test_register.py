@@ -36,7 +36,7 @@ from lance_bridge.testing.build import ipc
 from lance_bridge_migrate import Directory, Endpoints, Migrations, State, address_of
 from lance_bridge_migrate.migrations import register
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.servers, pytest.mark.spec("migration.md#register")]
 
 
 @pytest.fixture(params=["hive", "glue", "unity"])
@@ -45,6 +45,7 @@ def target(request: pytest.FixtureRequest) -> Place:
     return place
 
 
+@pytest.mark.spec("migration.md#parts", "migration.md#undoing", "migration.md#verifying")
 def test_a_directory_of_tables_is_registered_and_its_files_stay_as_they_are(
     target: Place, lake: Path, migrations: Migrations
 ) -> None:
@@ -185,6 +186,7 @@ def test_deep_namespaces_are_blocked_unless_they_are_flattened(
         assert [item.target for item in plan.to_do] == [hive.namespace(), hive.table("a_b_t")]
 
 
+@pytest.mark.spec("migration.md#plan")
 def test_what_is_blocked_keeps_the_rest_from_running_unless_it_is_left_out(
     hive: Place, lake: Path, migrations: Migrations, tmp_path: Path
 ) -> None:
@@ -203,7 +205,7 @@ def test_what_is_blocked_keeps_the_rest_from_running_unless_it_is_left_out(
         problems = {item.source[0]: item.blockers[0].text for item in plan.blocked}
         assert set(problems) == {"Same", "same", "bad name", "taken"}
         assert "same target" in problems["same"]
-        assert "taken by a Lance table" in problems["taken"]
+        assert "already used by a Lance table" in problems["taken"]
         with pytest.raises(InvalidInputError, match="4 of 5 items"):
             run.execute()
         assert [name for name in hive.entries() if name.endswith("good")] == []
@@ -212,6 +214,7 @@ def test_what_is_blocked_keeps_the_rest_from_running_unless_it_is_left_out(
         assert record.state is State.DONE
 
 
+@pytest.mark.spec("migration.md#plan")
 def test_tables_that_have_their_entry_already_are_left_alone_and_not_undone(
     hive: Place, lake: Path, migrations: Migrations
 ) -> None:
@@ -229,6 +232,7 @@ def test_tables_that_have_their_entry_already_are_left_alone_and_not_undone(
     assert set(hive.entries()) == {hive.prefix, f"{hive.prefix}.a"}
 
 
+@pytest.mark.spec("migration.md#plan")
 def test_a_plan_whose_source_is_gone_is_refused_before_the_first_change(
     hive: Place, lake: Path, migrations: Migrations
 ) -> None:
@@ -241,6 +245,7 @@ def test_a_plan_whose_source_is_gone_is_refused_before_the_first_change(
         assert run.migration.record().state is State.PLANNED
 
 
+@pytest.mark.spec("migration.md#running")
 def test_a_name_that_is_taken_after_the_plan_fails_alone_and_is_tried_again(
     hive: Place, lake: Path, migrations: Migrations, tmp_path: Path
 ) -> None:
@@ -274,6 +279,7 @@ def test_tables_of_a_namespace_whose_versions_the_catalog_holds_are_managed(
     assert lance.dataset(str(lake / "a.lance")).count_rows() == 3
 
 
+@pytest.mark.spec("migration.md#undoing")
 def test_killed_while_the_catalog_begins_to_manage_a_table_it_can_be_undone(
     hive: Place, lake: Path, migrations: Migrations
 ) -> None:
@@ -301,7 +307,7 @@ def test_killed_while_the_catalog_begins_to_manage_a_table_it_can_be_undone(
 
 def _set_parameter(hive: Place, name: str, key: str, value: str | None) -> None:
     """Change a parameter of an entry as another client does; None removes it."""
-    with raw_client(int(hive.properties["uri"].rsplit(":", 1)[1])) as client:
+    with raw_client(hive.port) as client:
         entry = client.get_table(hive.prefix, name)
         entry.parameters.pop(key, None)
         if value is not None:
@@ -309,6 +315,7 @@ def _set_parameter(hive: Place, name: str, key: str, value: str | None) -> None:
         client.alter_table(hive.prefix, name, entry)
 
 
+@pytest.mark.spec("migration.md#undoing")
 def test_what_others_changed_since_is_not_undone_unless_it_is_left_alone(
     target: Place, lake: Path, migrations: Migrations
 ) -> None:
@@ -330,6 +337,7 @@ def test_what_others_changed_since_is_not_undone_unless_it_is_left_alone(
     assert [name.split(".")[-1] for name in target.entries()] == [target.prefix, "a"]
 
 
+@pytest.mark.spec("migration.md#undoing")
 def test_a_table_that_was_renamed_since_is_named_and_not_undone(
     hive: Place, lake: Path, migrations: Migrations
 ) -> None:

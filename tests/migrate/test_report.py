@@ -19,6 +19,9 @@ from lance_bridge_migrate.journal import Check, Event, Failure
 from lance_bridge_migrate.plan import blocker, warning
 from lance_bridge_migrate.report import Report, report_of
 
+pytestmark = pytest.mark.spec("migration.md#report")
+
+
 REPOSITORY = Path(__file__).parents[2]
 
 
@@ -29,7 +32,7 @@ def commands(report: Report) -> list[str]:
 # -- the command ---------------------------------------------------------------------------------
 
 
-@pytest.mark.server
+@pytest.mark.servers
 def test_a_migration_is_reported_by_the_command(
     hive: Place, lake: Path, migrations: Migrations, tmp_path: Path
 ) -> None:
@@ -68,6 +71,7 @@ def kept_in(directory: Path) -> str:
     return Migrations(directory).add(planned(table())).directory.name
 
 
+@pytest.mark.quick
 def test_a_file_that_is_not_a_report_is_not_overwritten(tmp_path: Path) -> None:
     command = ["migrate", "report", kept_in(tmp_path), "--state", str(tmp_path), "--to"]
     mine = tmp_path / "mine.json"
@@ -84,6 +88,7 @@ def test_a_file_that_is_not_a_report_is_not_overwritten(tmp_path: Path) -> None:
     assert Report.model_validate_json(own.with_suffix(".json").read_bytes()).type == "convert"
 
 
+@pytest.mark.quick
 def test_missing_and_damaged_migrations_are_reported_as_errors(tmp_path: Path) -> None:
     kept = ["--state", str(tmp_path)]
     assert "no migration" in run("migrate", "report", "x", *kept, code=1).stderr
@@ -93,6 +98,7 @@ def test_missing_and_damaged_migrations_are_reported_as_errors(tmp_path: Path) -
     assert "damaged" in run("migrate", "report", id, *kept, code=1).stderr
 
 
+@pytest.mark.servers
 def test_without_the_extra_all_else_works_and_the_error_names_it(tmp_path: Path) -> None:
     id, state = kept_in(tmp_path), ("--state", str(tmp_path))
     listed, failed = run_without(
@@ -104,6 +110,7 @@ def test_without_the_extra_all_else_works_and_the_error_names_it(tmp_path: Path)
     assert "Traceback" not in failed.stderr
 
 
+@pytest.mark.quick
 def test_the_wheel_has_the_template() -> None:
     builder = WheelBuilder(str(REPOSITORY))
     found = {each.distribution_path for each in builder.recurse_included_files()}
@@ -113,6 +120,7 @@ def test_the_wheel_has_the_template() -> None:
 # -- states --------------------------------------------------------------------------------------
 
 
+@pytest.mark.quick
 def test_totals_are_of_the_tables_that_are_done() -> None:
     items = [*tables(4), table("left", rows=7, bytes=70, nothing_to_do="It is there")]
     events = [started(), *written(items[1], seconds=1), *written(items[2], seconds=2)]
@@ -133,6 +141,7 @@ def test_totals_are_of_the_tables_that_are_done() -> None:
     assert shown["Speed"].startswith("500 rows/s; 250 kB/s; 0.33 tables/s")
 
 
+@pytest.mark.quick
 def test_what_is_not_known_is_never_zero() -> None:
     item = table()
     events = [started(), *written(item, bytes_after=None, rows_written=True, bytes_written=-1)]
@@ -143,11 +152,12 @@ def test_what_is_not_known_is_never_zero() -> None:
     assert report.totals.rows_written.model_dump() == {"total": None, "known": 0, "tables": 1}
     shown = page_of_report(report)
     [row] = shown.with_id("tables").rows()
-    assert row[3:7] == ["not known"] * 4
-    assert row[8] == "not knownnot known"
-    assert shown.with_id("totals").pairs()["Bytes after"] == "not known"
+    assert row[3:7] == ["unknown"] * 4
+    assert row[8] == "unknownunknown"
+    assert shown.with_id("totals").pairs()["Bytes after"] == "unknown"
 
 
+@pytest.mark.quick
 def test_errors_come_first_with_the_next_commands() -> None:
     items = [
         table("warned", problems=(warning("Its types change", "price"),)),
@@ -170,6 +180,7 @@ def test_errors_come_first_with_the_next_commands() -> None:
     assert [row[2] for row in shown.with_id("tables").rows()] == ["failed", "blocked", "done"]
 
 
+@pytest.mark.quick
 def test_what_differs_comes_first_among_the_checks() -> None:
     items = [table("same", rows=1), table("other", rows=2)]
     differs = Check(name="checksum", column="v", ok=False, expected=[2, 9, 1], found=None)
@@ -185,6 +196,7 @@ def test_what_differs_comes_first_among_the_checks() -> None:
     assert shown.rows()[0] == ["differs", "main.other", "checksum", "v", "[2, 9, 1]", "-"]
 
 
+@pytest.mark.quick
 def test_runs_say_how_they_ended() -> None:
     items = tables(2)
     cut_off = Event(event="started", item=items[1].key, step="entry", at=reported.at(40))
@@ -202,6 +214,7 @@ def test_runs_say_how_they_ended() -> None:
     assert shown.with_id("tables").rows()[0][7] == "entry: not finished"
 
 
+@pytest.mark.quick
 def test_an_undone_migration_says_so_and_is_not_resumed() -> None:
     item = table(rows=3, bytes=30)
     undoing = [Event(event="undo", at=reported.at(60)), Event(event="undo_started", item=item.key)]
@@ -222,6 +235,7 @@ def test_an_undone_migration_says_so_and_is_not_resumed() -> None:
     assert shown.with_id("tables").rows()[0][7].count("undone") == 2
 
 
+@pytest.mark.quick
 def test_a_plan_without_items_or_runs_is_reported() -> None:
     empty = page_of_report(report_of(Record.of(planned(), [])))
     assert "never run" in empty.with_id("runs").words
@@ -232,6 +246,7 @@ def test_a_plan_without_items_or_runs_is_reported() -> None:
     assert report.commands[0].command.endswith(f"resume {blocked.id} --skip-blocked --state '/a b'")
 
 
+@pytest.mark.quick
 def test_a_table_without_rows_is_reported() -> None:
     report = report_of(done([table(rows=0, bytes=0)]))
     assert report.items[0].rows_per_second == 0.0

@@ -24,7 +24,10 @@ from lance_bridge_migrate.plan import Address, Item, ItemType, warning
 from lance_bridge_migrate.report import report_of
 from lance_bridge_migrate.report.page import MAX_LINES, MAX_ROWS, page_of, plots_of
 
+pytestmark = pytest.mark.spec("migration.md#report")
 
+
+@pytest.mark.servers
 def test_a_thousand_tables_make_a_page_that_opens_and_json_that_has_all() -> None:
     items = [each.with_problems(warning("w" * 1000)) for each in tables(1000)]
     report = report_of(done(items))
@@ -37,13 +40,14 @@ def test_a_thousand_tables_make_a_page_that_opens_and_json_that_has_all() -> Non
         assert "The first 500 of 1,000 are shown: report.json has all." in section.words
     plots = shown.with_id("plots")
     for figure in plots.all("figure"):
-        assert f"The {MAX_ROWS} largest are shown; 970 are left out." in figure.words
+        assert f"The {MAX_ROWS} largest are shown; 970 are not shown." in figure.words
         assert len(figure.texts("p")) == MAX_ROWS
         assert "main.t0999" in figure.texts("p")[0]
     kept = json.loads(report.model_dump_json())
     assert [len(kept[each]) for each in ("items", "checks", "problems")] == [1000] * 3
 
 
+@pytest.mark.quick
 def test_results_come_before_options_and_phones_get_each_cell_with_its_name() -> None:
     item = table("orders_of_2026").with_problems(warning("w"))
     events = [started(), *written(item), verified(item, same_rows(item))]
@@ -84,6 +88,7 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("name", HOSTILE)
 def test_no_name_is_more_than_a_name(name: str) -> None:
     item = Item(
@@ -113,6 +118,7 @@ def test_no_name_is_more_than_a_name(name: str) -> None:
     assert not set(page_of(report, "x")) & set("\x00\x0b\x1b\x7f\ufffe")
 
 
+@pytest.mark.quick
 def test_secrets_are_not_shown_wherever_they_were_noted() -> None:
     secret = "s3cr3t-0f-m1ne"
     item = table(facts={"source": {"read_options": {"password": secret}}, "note": secret})
@@ -134,6 +140,7 @@ def test_secrets_are_not_shown_wherever_they_were_noted() -> None:
         assert "owner" in text
 
 
+@pytest.mark.quick
 def test_numbers_that_are_none_make_json_that_every_reader_takes() -> None:
     check = Check(name="x", ok=False, expected=float("nan"), found=[float("inf")])
     report = report_of(Record.of(planned(table()), [verified(table(), check)]))
@@ -148,6 +155,7 @@ def test_numbers_that_are_none_make_json_that_every_reader_takes() -> None:
 # -- plots ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.quick
 def test_plots_show_the_largest_tables_in_distinct_colours() -> None:
     report = report_of(done(tables(40)))
     plots = {each.title: each for each in plots_of(report)}
@@ -171,6 +179,7 @@ def test_plots_show_the_largest_tables_in_distinct_colours() -> None:
     }
 
 
+@pytest.mark.quick
 def test_bars_of_tables_that_are_far_apart_can_all_be_seen() -> None:
     items = [
         table(f"t{n}", rows=10 ** (n % 10 + 1), bytes=3 * 10 ** (n % 9 + 3)) for n in range(20)
@@ -191,6 +200,7 @@ def test_bars_of_tables_that_are_far_apart_can_all_be_seen() -> None:
         assert "Bars are logarithmic" in figure.words
 
 
+@pytest.mark.quick
 def test_many_steps_share_one_colour_and_no_time_is_lost() -> None:
     item = table()
     events = [started()]

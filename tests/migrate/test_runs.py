@@ -23,9 +23,10 @@ from lance_bridge_migrate import Item, Level, Migrations, RunOptions, State, exe
 from lance_bridge_migrate.endpoints import address_of, catalog_at
 from lance_bridge_migrate.migration import NullProgress
 
-pytestmark = pytest.mark.server
+pytestmark = pytest.mark.servers
 
 
+@pytest.mark.spec("migration.md#journal")
 def test_two_runners_at_once_are_refused_and_a_killed_one_gives_way(
     hive: Place, lake: Path, migrations: Migrations, runner: Runner, tmp_path: Path
 ) -> None:
@@ -59,6 +60,7 @@ class Interrupting(NullProgress):
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
 
+@pytest.mark.spec("migration.md#running")
 def test_ctrl_c_ends_after_the_current_steps_and_notes_the_state(
     hive: Place, lake: Path, migrations: Migrations
 ) -> None:
@@ -78,6 +80,7 @@ def test_ctrl_c_ends_after_the_current_steps_and_notes_the_state(
         assert counts_of(run.execute()) == {"done": 7}
 
 
+@pytest.mark.spec("migration.md#running")
 def test_what_is_done_is_not_done_again(hive: Place, lake: Path, migrations: Migrations) -> None:
     write(lake, "a")
     with registering(lake, hive, migrations) as run:
@@ -94,6 +97,7 @@ def _journal(run: Run) -> list[str]:
     return (run.migration.directory / "journal.jsonl").read_text().splitlines()
 
 
+@pytest.mark.spec("migration.md#undoing")
 def test_a_migration_that_was_undone_is_not_run_again(
     hive: Place, lake: Path, migrations: Migrations
 ) -> None:
@@ -109,6 +113,7 @@ def test_a_migration_that_was_undone_is_not_run_again(
     assert hive.entries() == {}
 
 
+@pytest.mark.spec("migration.md#undoing")
 def test_a_namespace_that_others_use_stays_when_it_is_undone(
     hive: Place, lake: Path, migrations: Migrations, tmp_path: Path
 ) -> None:
@@ -123,18 +128,7 @@ def test_a_namespace_that_others_use_stays_when_it_is_undone(
     assert set(hive.entries()) == {hive.prefix, f"{hive.prefix}.others"}
 
 
-def test_verifying_finds_what_differs(hive: Place, lake: Path, migrations: Migrations) -> None:
-    write(lake, "a", "b")
-    with registering(lake, hive, migrations) as run, hive.connect() as namespace:
-        record = run.execute(verify="none")
-        assert record.items["a"].verified is None
-        namespace.deregister_table(api.DeregisterTableRequest(id=list(hive.table("a"))))
-        record = verify(run.type, run.endpoints, run.migration, Level.CHECKSUMS)
-        assert counts_of(record) == {"differs": 1, "done": 2}
-        [check] = record.items["a"].checks
-        assert (check.name, check.ok, check.found) == ("entry", False, None)
-
-
+@pytest.mark.spec("migration.md#verifying")
 def test_what_differed_is_verified_again_by_the_next_run(
     hive: Place, lake: Path, migrations: Migrations
 ) -> None:
@@ -146,14 +140,17 @@ def test_what_differed_is_verified_again_by_the_next_run(
             request = api.RenameTableRequest(id=list(one), new_table_name=other[-1])
             namespace.rename_table(request)
 
-        run.execute(verify="none")
+        assert run.execute(verify="none").items["a"].verified is None
         rename(own, away)
         record = verify(run.type, run.endpoints, run.migration, Level.CHECKSUMS)
         assert counts_of(record) == {"differs": 1, "done": 2}
+        [check] = record.items["a"].checks
+        assert (check.name, check.ok, check.found) == ("entry", False, None)
         rename(away, own)
         assert counts_of(run.execute(verify="checksums")) == {"done": 3}
 
 
+@pytest.mark.spec("migration.md#plan")
 def test_a_plan_is_not_carried_out_on_another_catalog(hive: Place, tmp_path: Path) -> None:
     with hive.connect() as namespace:
         address = address_of(namespace)

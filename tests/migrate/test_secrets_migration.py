@@ -19,10 +19,10 @@ from servers.glue_server import GlueServer
 from lance_bridge.exit_codes import FAILED
 
 pytestmark = [
-    pytest.mark.server,
-    pytest.mark.spark,
     pytest.mark.slow,
+    pytest.mark.spark,
     pytest.mark.timeout(2400),
+    pytest.mark.spec("migration.md#plan"),
 ]
 
 SETTING = "spark.hadoop.fs.azure.account.key.box"
@@ -125,7 +125,7 @@ def test_no_secret_is_in_what_a_conversion_by_spark_leaves_behind(
     hive: Place, tmp_path: Path, secrets: Secrets, program: Program
 ) -> None:
     left, source = program.left, tmp_path / "warehouse" / "orders"
-    make_parquet_table(int(hive.properties["uri"].rsplit(":", 1)[1]), hive.prefix, "orders", source)
+    make_parquet_table(hive.port, hive.prefix, "orders", source)
     add_rows(source, 0, 10)
     spark = ["-c", "spark.eventLog.enabled=true", "-c", "spark.eventLog.compress=false"]
     spark += ["-c", f"spark.eventLog.dir=file://{left / 'events'}"]

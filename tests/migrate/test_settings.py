@@ -9,6 +9,8 @@ import typer
 
 from lance_bridge_migrate.commands.planning import _with_settings
 
+pytestmark = [pytest.mark.quick, pytest.mark.spec("migration.md#convert")]
+
 GIVEN = {"name": "{table}_new", "casts": {}, "count_rows": True, "vectors": {"v": 3}}
 
 

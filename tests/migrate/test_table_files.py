@@ -15,6 +15,8 @@ from lance_bridge.storage import TableFiles, TableStorage
 from lance_bridge_migrate.migration import Stopped
 from lance_bridge_migrate.migrations.copy import copy_files, files_of
 
+pytestmark = pytest.mark.quick
+
 
 def _directory(path: Path) -> TableFiles:
     return TableFiles(TableStorage({}), str(path))

@@ -13,6 +13,8 @@ from migrate.building import rows
 from lance_bridge_migrate import Level
 from lance_bridge_migrate.migrations.verification import compare
 
+pytestmark = [pytest.mark.quick, pytest.mark.spec("migration.md#verifying")]
+
 MANY = 5000
 
 

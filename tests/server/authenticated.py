@@ -15,6 +15,7 @@ from typing import IO, Any
 
 import lance_namespace as api
 import uvicorn
+import yaml
 from cli.running import PROGRAM, answer_of
 
 import lance_bridge
@@ -32,6 +33,16 @@ from lance_bridge_server.process.running import uvicorn_config
 
 LIST = "/v1/namespace/$/list"
 """A request that needs no table."""
+
+
+class Clock:
+    """Seconds that pass when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
 
 
 class Seen(AllowAll):
@@ -103,6 +114,13 @@ def serving_settings(
     finally:
         server.should_exit = True
         thread.join(30)
+
+
+def write_config(directory: Path, **content: Any) -> Path:
+    """Write a configuration file."""
+    path = directory / "server.yaml"
+    path.write_text(yaml.safe_dump(content))
+    return path
 
 
 @dataclass

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import socket
 import struct
-from collections.abc import Iterable
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -50,8 +49,3 @@ def reset(connection: socket.socket) -> None:
     """End a connection as the system does for a process that was killed with data unread."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     connection.close()
-
-
-def send_all(connection: socket.socket, parts: Iterable[bytes]) -> None:
-    for each in parts:
-        connection.sendall(each)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx
@@ -26,7 +26,10 @@ from lance_bridge_server.limits import Limits
 from lance_bridge_server.operation_threads import OperationThreads, TimeLimit
 from lance_bridge_server.operations import OPERATIONS
 
+pytestmark = [pytest.mark.quick, pytest.mark.spec("server.md#responses")]
+
 TABLE = "/v1/table/films$t"
+Failure = Callable[..., httpx.Response]
 
 
 @pytest.fixture
@@ -69,24 +72,8 @@ def test_what_runs_later_or_is_created_has_its_own_status() -> None:
 # -- errors ----------------------------------------------------------------------------------------
 
 
-class Failing:
-    """A namespace whose operations all raise the same error."""
-
-    def __init__(self, error: BaseException) -> None:
-        self._error = error
-
-    def describe_table(self, *_: Any) -> Any:
-        raise self._error
-
-
-def failure(error: BaseException, **headers: str) -> httpx.Response:
-    namespace: Any = Failing(error)
-    with serving(create_app(Gateway(namespace))) as url:
-        return httpx.post(f"{url}{TABLE}/describe", headers=headers)
-
-
 @pytest.mark.parametrize("code", list(ErrorCode))
-def test_each_code_has_its_status_and_keeps_its_message(code: ErrorCode) -> None:
+def test_each_code_has_its_status_and_keeps_its_message(failure: Failure, code: ErrorCode) -> None:
     error: LanceNamespaceError = from_error_code(code.value, "Table not found: é")
     assert refused(failure(error), STATUS_BY_CODE[code], code.value) == "Table not found: é"
 
@@ -100,14 +87,12 @@ def test_statuses_are_those_of_the_specification() -> None:
     assert [found[code] for code in (15, 16, 17, 18, 21)] == [403, 401, 503, 500, 429]
 
 
-def test_a_fault_of_the_server_is_internal() -> None:
+def test_a_fault_of_the_server_is_internal_and_the_log_has_its_cause(
+    failure: Failure, caplog: pytest.LogCaptureFixture
+) -> None:
     answer = failure(ZeroDivisionError("division by zero"), **{"x-request-id": "r-1"})
     assert "ZeroDivisionError" in refused(answer, 500, 18)
     assert answer.headers["x-request-id"] == "r-1"
-
-
-def test_the_log_has_what_an_internal_error_came_from(caplog: pytest.LogCaptureFixture) -> None:
-    failure(ZeroDivisionError("division by zero"), **{"x-request-id": "r-1"})
     failure(TableNotFoundError("t"), **{"x-request-id": "r-2"})
     assert "Request r-1 failed" in caplog.text
     assert "ZeroDivisionError: division by zero" in caplog.text
@@ -115,12 +100,10 @@ def test_the_log_has_what_an_internal_error_came_from(caplog: pytest.LogCaptureF
 
 
 def test_a_fault_outside_of_the_operation_is_internal(
-    namespace: Any, monkeypatch: pytest.MonkeyPatch
+    http: httpx.Client, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gateway = Gateway(namespace)
     monkeypatch.setattr(gateway, "answer", None)
-    with serving(create_app(gateway)) as url:
-        answer = httpx.post(f"{url}{TABLE}/describe", headers={"x-request-id": "r-1"})
+    answer = http.post(f"{TABLE}/describe", headers={"x-request-id": "r-1"})
     refused(answer, 500, 18)
     assert answer.headers["x-request-id"] == "r-1"
 
@@ -213,12 +196,14 @@ def late(
     return httpx.post(f"{url}{TABLE}/{operation}", headers=headers, timeout=30)
 
 
+@pytest.mark.spec("server.md#time-limits")
 def test_a_read_that_takes_too_long_has_changed_nothing(slow: Any) -> None:
     with serving(create_app(Gateway(slow))) as url:
         message = refused(late(url, "describe"), 503, 17)
-    assert "0.5 seconds; nothing was changed" in message
+    assert "describe_table did not respond within 0.5 s" in message
 
 
+@pytest.mark.spec("server.md#time-limits")
 def test_a_write_that_takes_too_long_goes_on_and_keeps_its_thread(slow: Any) -> None:
     gateway = Gateway(slow, limits=Limits(threads=1))
     with serving(create_app(gateway)) as url:
@@ -231,6 +216,7 @@ def test_a_write_that_takes_too_long_goes_on_and_keeps_its_thread(slow: Any) -> 
         done(late(url, "describe", "30000"))
 
 
+@pytest.mark.spec("server.md#stop-and-reload")
 def test_a_request_that_is_ended_while_it_waits_is_not_carried_out() -> None:
     """The server says of it that nothing was changed."""
     begun, go_on = threading.Event(), threading.Event()
@@ -255,6 +241,7 @@ def test_a_request_that_is_ended_while_it_waits_is_not_carried_out() -> None:
     assert done == ["third"]
 
 
+@pytest.mark.spec("server.md#errors-and-repeated-requests")
 def test_lancedb_repeats_what_had_not_begun_alone(slow: Any) -> None:
     """Its client repeats a request after 503, also one that changes something."""
     gateway = Gateway(slow, limits=Limits(threads=1))
@@ -265,12 +252,14 @@ def test_lancedb_repeats_what_had_not_begun_alone(slow: Any) -> None:
         refused(late(url, "describe", agent="LanceDB-Test"), 503, 17)
 
 
+@pytest.mark.spec("server.md#time-limits")
 def test_the_server_has_a_limit_of_its_own(slow: Any) -> None:
     limits = Limits(operation_seconds=0.05)
     with serving(create_app(Gateway(slow, limits=limits))) as url:
         refused(late(url, "describe", "30000"), 503, 17)
 
 
+@pytest.mark.spec("server.md#time-limits")
 @pytest.mark.parametrize("text", ["", "0", "-1", "1.5", "soon", "9" * 16])
 def test_a_limit_that_is_no_number_is_invalid_input(http: httpx.Client, text: str) -> None:
     answer = http.post(f"{TABLE}/describe", headers={"x-request-timeout-ms": text})

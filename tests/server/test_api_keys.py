@@ -22,7 +22,7 @@ from lance_bridge_server.authentication.key_file import ApiKeyFile
 
 from .authenticated import LIST, Served, children, connect, serving_settings
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.servers, pytest.mark.spec("cli.md#keys", "server.md#api-keys")]
 
 
 @pytest.fixture
@@ -78,11 +78,13 @@ def test_a_wrong_key_is_refused(served: Served, file: ApiKeyFile) -> None:
         children(served.url, **{"header.x-api-key": mixed})
 
 
+@pytest.mark.spec("server.md#authentication")
 @pytest.mark.parametrize("headers", [{}, {"x_api_key": ""}, {"Authorization": "Basic YTpi"}])
 def test_a_request_without_a_key_is_refused(served: Served, headers: dict[str, str]) -> None:
     assert status(served.url, **headers) == (401, 16)
 
 
+@pytest.mark.spec("server.md#authentication")
 def test_a_wrong_key_beside_a_right_one_is_refused(served: Served, file: ApiKeyFile) -> None:
     key, _ = file.add("ann")
     assert status(served.url, x_api_key=key, Authorization=f"Bearer {key}") == (200, None)
@@ -118,6 +120,7 @@ def test_an_unreadable_file_is_a_server_that_is_unavailable(
     assert status(served.url, x_api_key=key) == (503, 17)
 
 
+@pytest.mark.spec("server.md#authentication")
 def test_only_the_owner_can_read_the_file_and_it_has_no_key(file: ApiKeyFile) -> None:
     key, entry = file.add("ann")
     assert stat.S_IMODE(file.path.stat().st_mode) == 0o600
@@ -196,4 +199,4 @@ def test_names_and_identifiers_are_checked(file: ApiKeyFile) -> None:
     done = run("keys", "revoke", "0123", "--file", str(file.path), code=1)
     assert "has no key with the identifier '0123'" in done.output
     done = run("keys", "add", "ann", "--expires", "soon", "--file", str(file.path), code=2)
-    assert "--expires is a number and a unit" in done.output
+    assert "--expires must be a number and a unit" in done.output

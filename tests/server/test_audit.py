@@ -29,6 +29,8 @@ from lance_bridge_server.authorization.port import Decision
 from lance_bridge_server.gateway import Gateway
 from lance_bridge_server.operations import OPERATIONS
 
+pytestmark = [pytest.mark.quick, pytest.mark.spec("server.md#the-audit-log")]
+
 POLICIES = """
 @id("owns") permit(principal == User::"ann", action, resource);
 @id("sees") permit(principal == User::"bob", action in Action::"see", resource in Namespace::"db");

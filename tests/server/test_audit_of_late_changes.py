@@ -20,6 +20,8 @@ from lance_bridge_server.authorization.port import AllowAll, Decision
 from lance_bridge_server.operations import OPERATIONS, Operation
 from lance_bridge_server.principals import Principal
 
+pytestmark = [pytest.mark.quick, pytest.mark.spec("server.md#the-audit-log")]
+
 
 class Gate:
     """Makes the thread that comes to it wait."""

@@ -15,7 +15,10 @@ from .certificates import Authority, loopback, tls_client
 from .identity_provider import AUDIENCE, identity_provider
 from .sockets import dial, head
 
-pytestmark = pytest.mark.server
+pytestmark = [
+    pytest.mark.servers,
+    pytest.mark.spec("server.md#a-trusted-proxy", "server.md#authentication"),
+]
 
 LOCAL, OTHER = "127.0.0.0/8", "10.0.0.0/8"
 
@@ -54,6 +57,7 @@ def test_no_header_names_groups_by_default(tmp_path: Path) -> None:
         assert served.last.groups == frozenset()
 
 
+@pytest.mark.spec("server.md#keys-of-the-configuration")
 def test_the_header_means_nothing_from_other_addresses(tmp_path: Path) -> None:
     with serving_settings(tmp_path, authentication=[proxy(OTHER, "unix")]) as served:
         user = ("x-forwarded-user", "ann")
@@ -66,6 +70,7 @@ def test_the_header_means_nothing_from_other_addresses(tmp_path: Path) -> None:
         assert ask(served, user) == (200, "anonymous")
 
 
+@pytest.mark.spec("server.md#requests")
 def test_trailers_are_no_headers(tmp_path: Path) -> None:
     """A proxy that removes a client's own headers may pass on its trailers."""
     method = proxy(LOCAL, groups_header="x-forwarded-groups")

@@ -1,4 +1,4 @@
-"""Clients of a gateway with policies: pylance and LanceDB on a directory, pylance on real Hive."""
+"""pylance and LanceDB as clients of a gateway with policies."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ from lance_namespace.errors import (
 )
 from server.policies import NamedByHeader, cedar
 from server.serving import serving
-from servers.metastores import Metastores
 
 import lance_bridge
-from lance_bridge_hive import HiveNamespace
 from lance_bridge_server.app import create_app
 from lance_bridge_server.gateway import Gateway
+
+pytestmark = [pytest.mark.quick, pytest.mark.spec("server.md#authorization")]
+
 
 ROWS = pa.table({"id": range(3)})
 POLICIES = """
@@ -35,8 +36,9 @@ forbid(principal == User::"bob", action, resource == Table::"films.pay");
 """
 
 
-def check_rights(namespace: Any, tmp_path: Path) -> None:
-    """Have ann write tables, and bob try to reach them."""
+def test_what_may_not_be_seen_or_done_is_refused_to_each_client(tmp_path: Path) -> None:
+    """Ann writes tables, and bob tries to reach them."""
+    namespace = connect("dir", {"root": str(tmp_path / "root")})
     gateway = Gateway(
         namespace, authenticator=NamedByHeader(), authorizer=cedar(tmp_path, POLICIES)
     )
@@ -90,14 +92,3 @@ def _check_changes(bob: Any) -> None:
         bob.delete_from_table(delete)
     bob.delete_from_table(delete.model_copy(update={"id": ["films", "open"]}))
     assert lance.dataset(namespace_client=bob, table_id=["films", "open"]).count_rows() == 2
-
-
-def test_rights_on_a_directory(tmp_path: Path) -> None:
-    check_rights(connect("dir", {"root": str(tmp_path / "root")}), tmp_path)
-
-
-@pytest.mark.server
-def test_rights_on_hive(tmp_path: Path, metastores: Metastores) -> None:
-    port = metastores.get("2.3").port
-    with HiveNamespace(uri=f"thrift://127.0.0.1:{port}", root=str(tmp_path / "root")) as hive:
-        check_rights(hive, tmp_path)

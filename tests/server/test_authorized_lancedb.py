@@ -13,6 +13,8 @@ from lance_bridge_server.authorization.accesses import CREATING, is_table_operat
 from lance_bridge_server.lancedb import DatabasePaths
 from lance_bridge_server.operations import OPERATIONS, Operation
 
+pytestmark = [pytest.mark.quick, pytest.mark.spec("server.md#databases")]
+
 POLICIES = """
 permit(principal == User::"half", action, resource);
 forbid(principal == User::"half", action, resource)

@@ -34,6 +34,9 @@ from lance_bridge_server.configuration.settings import ServerSettings
 from lance_bridge_server.gateway import Gateway
 from lance_bridge_server.principals import ANONYMOUS, Principal
 
+pytestmark = pytest.mark.spec("server.md#caller-identity")
+
+
 USERS = ("ann", "bob")
 THREADS, TABLES = 16, 6
 _AUDIT = """
@@ -92,7 +95,7 @@ def declare_tables(url: str, database: str, **tokens: str) -> None:
         list(threads.map(work, range(THREADS)))
 
 
-@pytest.mark.server
+@pytest.mark.servers
 @pytest.mark.parametrize(
     ("release", "max_callers"),
     [
@@ -134,6 +137,7 @@ def test_hive_sees_the_user_of_each_request(
     metastore.close()
 
 
+@pytest.mark.servers
 def test_unity_gets_the_callers_own_token() -> None:
     tokens = {user: f"token-of-{user}" for user in USERS}
     with UnityServer(OPEN_SOURCE_0_6) as unity, HttpProxy(unity.url) as proxy:
@@ -154,6 +158,7 @@ def test_unity_gets_the_callers_own_token() -> None:
     assert seen == {user: {f"Bearer {token}"} for user, token in tokens.items()}
 
 
+@pytest.mark.servers
 def test_glue_has_a_session_of_each_caller() -> None:
     with ExitStack() as stack:
         aws = stack.enter_context(GlueServer())
@@ -187,6 +192,7 @@ def test_glue_has_a_session_of_each_caller() -> None:
 # -- callers that a catalog cannot see -------------------------------------------------------------
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(
     ("catalog", "text"),
     [
@@ -211,12 +217,14 @@ def test_what_a_catalog_needs_is_checked_at_the_start(catalog: dict[str, str], t
         connect_callers(settings, {}, connect_catalogs(settings, {}))
 
 
+@pytest.mark.quick
 def test_an_unknown_catalog_is_refused() -> None:
     content = {"catalogs": {"c": {"impl": "dir"}}, "caller_identity": {"catalogs": ["x"]}}
     with pytest.raises(InvalidInputError, match="there is no catalog 'x'"):
         connect_callers(ServerSettings.model_validate(content), {}, {})
 
 
+@pytest.mark.quick
 def test_nobody_is_taken_for_the_server() -> None:
     with server({"impl": "hive", "uri": "thrift://127.0.0.1:1"}) as url:
         assert httpx.get(f"{url}/v1/namespace/$/list").json()["namespaces"] == ["c"]
@@ -244,6 +252,7 @@ def user(name: str, *groups: str) -> Principal:
     return Principal(name, frozenset(groups), "api_key")
 
 
+@pytest.mark.quick
 def test_groups_are_part_of_who_calls() -> None:
     known = callers(10)
     found: list[Any] = [known.of(user("ann", *groups)) for groups in ((), ("x",), ("y", "x"))]
@@ -252,6 +261,7 @@ def test_groups_are_part_of_who_calls() -> None:
     assert known.of(user("ann", "x", "y")) is found[2]
 
 
+@pytest.mark.quick
 def test_those_used_least_recently_are_closed() -> None:
     known = callers(2)
     ann: Any = known.of(user("ann"))

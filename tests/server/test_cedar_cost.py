@@ -11,6 +11,8 @@ from server.policies import cedar
 
 from lance_bridge_server.principals import Principal
 
+pytestmark = [pytest.mark.quick, pytest.mark.spec("server.md#policy-files")]
+
 POLICIES = "\n".join(
     f'permit(principal == User::"u{each}", action in Action::"see", '
     f'resource in Namespace::"n{each}");'

@@ -7,8 +7,9 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
+from hypothesis_profiles import examples
 from lance_namespace.errors import InvalidInputError
 from server.policies import cedar
 
@@ -22,6 +23,8 @@ from lance_bridge_server.policies import CedarAuthorizer
 from lance_bridge_server.policies.entities import object_entity
 from lance_bridge_server.policies.schema import GROUPS, schema_text
 from lance_bridge_server.principals import Principal
+
+pytestmark = [pytest.mark.quick, pytest.mark.spec("server.md#authorization")]
 
 BOB = Principal("bob", frozenset({"analysts"}), "oidc", {"email": "bob@example.com", "exp": 3})
 TABLE = ("prod", "sales", "orders")
@@ -50,6 +53,7 @@ def test_forbid_wins_and_hides(tmp_path: Path) -> None:
     assert decision.reasons == ("no-salaries",)
 
 
+@pytest.mark.spec("server.md#hidden-objects")
 def test_forbidding_changes_does_not_hide(tmp_path: Path) -> None:
     text = """permit(principal, action, resource);
     forbid(principal, action in Action::"write", resource);"""
@@ -57,6 +61,7 @@ def test_forbidding_changes_does_not_hide(tmp_path: Path) -> None:
     assert (decision.allowed, decision.visible) == (False, True)
 
 
+@pytest.mark.spec("server.md#hidden-objects")
 def test_a_namespace_above_a_named_table_is_visible_and_can_be_listed(tmp_path: Path) -> None:
     text = """@id("one")
     permit(principal, action in Action::"read", resource == Table::"prod.sales.orders");"""
@@ -73,6 +78,7 @@ def test_a_namespace_above_a_named_table_is_visible_and_can_be_listed(tmp_path: 
     assert authorizer.filter(BOB, "list_namespaces", [("prod",), ("pro",)]) == [("prod",)]
 
 
+@pytest.mark.spec("server.md#hidden-objects")
 def test_a_forbidden_listing_is_not_allowed_by_what_is_below(tmp_path: Path) -> None:
     text = """
     permit(principal, action in Action::"read", resource == Table::"prod.t");
@@ -123,6 +129,7 @@ def test_locations_can_be_conditions(tmp_path: Path) -> None:
     assert not authorizer.check(BOB, SET_LOCATION, TABLE, "s3://team-b/t").allowed
 
 
+@pytest.mark.spec("server.md#policy-files")
 def test_a_policy_that_cannot_be_evaluated_denies(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -167,7 +174,7 @@ def test_different_objects_have_different_ids(one: tuple[str, ...], other: tuple
 NAMES = st.sampled_from(["a", "b", "a.b", "%", "", "é", 'x"', "\n", "\\", "$", "\ud800", "*"])
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@examples(100, share_fixtures=True)
 @given(
     st.sampled_from(["list_namespaces", "list_tables", "list_all_tables"]),
     st.lists(st.lists(NAMES, min_size=1, max_size=3).map(tuple), max_size=6, unique=True),
@@ -194,6 +201,7 @@ def test_filter_returns_what_check_lets_see(
 ALL = "permit(principal, action, resource)"
 
 
+@pytest.mark.spec("server.md#policy-files")
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
@@ -214,6 +222,7 @@ def test_problems_name_file_line_and_policy(tmp_path: Path, text: str, problem: 
     assert problem in str(caught.value)
 
 
+@pytest.mark.spec("server.md#policy-files")
 def test_all_problems_of_a_directory_are_reported(tmp_path: Path) -> None:
     (tmp_path / "a.cedar").write_text("permit(principal);")
     (tmp_path / "b.cedar").write_text("allow(principal, action, resource);")
@@ -227,11 +236,13 @@ def test_a_directory_without_policies_is_refused(tmp_path: Path) -> None:
         CedarAuthorizer(tmp_path)
 
 
+@pytest.mark.spec("server.md#policy-files")
 def test_policies_without_an_id_are_named_by_their_place(tmp_path: Path) -> None:
     authorizer = cedar(tmp_path, "// first\npermit(principal, action, resource);")
     assert authorizer.check(BOB, "query_table", TABLE).reasons == ("policies.cedar:2",)
 
 
+@pytest.mark.spec("server.md#policy-files")
 def test_changed_policies_apply_without_a_restart(tmp_path: Path) -> None:
     authorizer = cedar(tmp_path, "permit(principal, action, resource);", check_seconds=0)
     assert authorizer.check(BOB, "query_table", TABLE).allowed
@@ -239,6 +250,7 @@ def test_changed_policies_apply_without_a_restart(tmp_path: Path) -> None:
     assert not authorizer.check(BOB, "query_table", TABLE).allowed
 
 
+@pytest.mark.spec("server.md#policy-files")
 def test_broken_changes_keep_the_policies_before(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

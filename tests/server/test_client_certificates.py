@@ -25,7 +25,10 @@ from .authenticated import LIST, Served, children, serving_settings
 from .certificates import Authority, loopback, tls_client
 from .sockets import dial
 
-pytestmark = pytest.mark.server
+pytestmark = [
+    pytest.mark.servers,
+    pytest.mark.spec("server.md#client-certificates", "server.md#keys-of-the-configuration"),
+]
 
 SAN = [
     x509.DNSName("ann.example.com"),
@@ -134,6 +137,7 @@ def test_old_versions_of_tls_are_refused(setup: Setup, served: Served) -> None:
         httpx.get(f"{served.url}{LIST}", verify=context)
 
 
+@pytest.mark.spec("server.md#request-limits")
 @pytest.mark.parametrize("sent", [b"", b"\x16\x03\x01\x02\x00\x01"])
 def test_a_handshake_that_does_not_end_is_given_up(
     setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sent: bytes
@@ -147,6 +151,7 @@ def test_a_handshake_that_does_not_end_is_given_up(
         assert connection.recv(1) == b""
 
 
+@pytest.mark.spec("server.md#request-limits")
 def test_a_handshake_takes_from_the_time_for_a_request(
     setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,6 +194,7 @@ def test_a_key_of_another_certificate_is_refused(setup: Setup) -> None:
         tls_context(settings)
 
 
+@pytest.mark.spec("server.md#stop-and-reload")
 def test_renewed_files_are_used_from_the_next_connection_on(setup: Setup, tmp_path: Path) -> None:
     others = Authority(tmp_path, "others")
     ann, bob = setup.authority.issue("ann"), others.issue("bob")

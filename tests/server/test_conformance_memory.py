@@ -9,11 +9,13 @@ from conformance.memory_suite import MemoryTarget
 from server.rest_target import over_rest
 
 from lance_bridge.testing import EntrySuite, RequestSuite, Target
-from lance_bridge.testing.suite import DataOperationSuite
+from lance_bridge.testing.data_operations.every_operation import EveryOperationCases
+
+pytestmark = pytest.mark.quick
 
 
-class TestMemory(EntrySuite, RequestSuite, DataOperationSuite):
-    """Every operation, of one client. `test_conformance_hive` runs all cases on metastores."""
+class TestMemory(EntrySuite, RequestSuite, EveryOperationCases):
+    """All cases of one client. `test_whole_requests` has all fields of requests."""
 
     @pytest.fixture(scope="class")
     @classmethod

@@ -13,6 +13,8 @@ from lance_bridge_server.app import create_app
 from lance_bridge_server.configuration.settings import ServerSettings
 from lance_bridge_server.gateway import Gateway
 
+pytestmark = [pytest.mark.quick, pytest.mark.spec("server.md#web-pages")]
+
 LIST = "/v1/namespace/$/list"
 PAGE = "https://app.example.com"
 PREFLIGHT = {

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from cli.running import answer_of, run
 from lance_namespace.errors import InvalidInputError
+from server.authenticated import write_config
 from server.policies import cedar, memory_namespace
 
 from lance_bridge.catalog import NameRule
@@ -17,6 +18,8 @@ from lance_bridge_server.authorization.authorizers import make_authorizer
 from lance_bridge_server.authorization.explain import explain, explain_request
 from lance_bridge_server.policies import CedarAuthorizer
 from lance_bridge_server.principals import Principal
+
+pytestmark = [pytest.mark.quick, pytest.mark.spec("server.md#policy-files")]
 
 POLICIES = """@id("readers")
 permit(principal in Group::"analysts", action in Action::"read", resource in Namespace::"sales");
@@ -119,6 +122,7 @@ def test_authorizers_have_names(tmp_path: Path) -> None:
     assert isinstance(make_authorizer("cedar", {"policies": str(file)}), CedarAuthorizer)
 
 
+@pytest.mark.spec("server.md#other-authorizers")
 @pytest.mark.parametrize(
     ("method", "options"),
     [("opa", {}), ("none", {"policies": "x"}), ("cedar", {}), ("cedar", {"file": "x"})],
@@ -135,6 +139,7 @@ class Denying(AllowAll):
         self.reason = reason
 
 
+@pytest.mark.spec("server.md#other-authorizers")
 def test_packages_bring_authorizers(monkeypatch: pytest.MonkeyPatch) -> None:
     entry = EntryPoint("denying", f"{__name__}:Denying", authorizers.GROUP)
     monkeypatch.setattr(authorizers, "entry_points", lambda *, group: [entry] if group else [])
@@ -146,14 +151,19 @@ def test_packages_bring_authorizers(monkeypatch: pytest.MonkeyPatch) -> None:
         make_authorizer("denying", {"reason": ""})
 
 
+def serve_with(policies: Path) -> list[str]:
+    """Return the command for a server of a catalog with these policies."""
+    config = write_config(
+        policies if policies.is_dir() else policies.parent,
+        catalogs={"prod": {"impl": "hive", "uri": "thrift://127.0.0.1:1"}},
+        authorization={"method": "cedar", "policies": str(policies)},
+    )
+    return ["serve", "--config", str(config)]
+
+
 def test_the_command_explains(tmp_path: Path) -> None:
     (tmp_path / "policies.cedar").write_text(POLICIES.replace('"sales', '"prod.sales'))
-    config = tmp_path / "server.yaml"
-    config.write_text(
-        f"catalogs: {{prod: {{impl: hive, uri: 'thrift://127.0.0.1:1'}}}}\n"
-        f"authorization: {{method: cedar, policies: {tmp_path}}}\n"
-    )
-    asked = ["serve", "--config", str(config), "--explain", "ann", "query_table"]
+    asked = [*serve_with(tmp_path), "--explain", "ann", "query_table"]
     found = answer_of(*asked, "prod.Sales.PAY", "--group", "analysts")
     assert (found["decision"], found["id"]) == ("deny", ["prod", "sales", "pay"])
     assert found["policies"][0]["id"] == "no-pay"
@@ -169,11 +179,6 @@ def test_the_command_explains(tmp_path: Path) -> None:
 def test_a_wrong_policy_ends_the_command(tmp_path: Path) -> None:
     file = tmp_path / "policies.cedar"
     file.write_text("permit(principal, action, resourc);")
-    config = tmp_path / "server.yaml"
-    config.write_text(
-        f"catalogs: {{prod: {{impl: hive, uri: 'thrift://127.0.0.1:1'}}}}\n"
-        f"authorization: {{method: cedar, policies: {file}}}\n"
-    )
     for more in ([], ["--check"], ["--explain", "ann", "query_table", "prod.a.b"]):
-        done = run("serve", "--config", str(config), *more, code=2)
+        done = run(*serve_with(file), *more, code=2)
         assert f"{file}, line 1" in done.output.replace("\n", "")

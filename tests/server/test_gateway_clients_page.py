@@ -15,8 +15,6 @@ from servers.metastores import Metastores
 
 from .gateway_page import reader_of_clients_page
 
-pytestmark = pytest.mark.server
-
 SECTIONS = {
     "curl": ["sh"],
     "pylance": ["python"] * 2,
@@ -53,6 +51,7 @@ def test_the_lines_run_from_top_to_bottom(reader: Reader) -> None:
             assert block.printed, "it says nothing of what it prints"
 
 
+@pytest.mark.servers
 def test_every_section_is_run_somewhere() -> None:
     found: dict[str, list[str]] = {}
     for block in here():
@@ -61,6 +60,7 @@ def test_every_section_is_run_somewhere() -> None:
     assert {each.section for each in blocks(CLIENTS_PAGE)} - set(SECTIONS) == ELSEWHERE | NOT_TESTED
 
 
+@pytest.mark.servers
 def test_no_line_works_without_a_key(reader: Reader) -> None:
     wrong = "lbk_0000000000000000_" + "x" * 43
     command = ["sh", "-c", reader.here(here()[0].text).replace("-fsS", "-sS")]

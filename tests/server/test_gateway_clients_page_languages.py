@@ -15,7 +15,7 @@ from servers.metastores import Metastores
 
 from .gateway_page import reader_after_python, section
 
-pytestmark = [pytest.mark.server, pytest.mark.documents]
+pytestmark = pytest.mark.documents
 
 POM = REPOSITORY / "tests" / "clients" / "java" / "pom.xml"
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import anyio
 import httpx
+import lance
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -27,7 +28,7 @@ from servers.processes import wait_until
 from lance_bridge.testing.build import ipc
 from lance_bridge_server import streams
 from lance_bridge_server.app import create_app
-from lance_bridge_server.audit import open_audit_log
+from lance_bridge_server.audit import AuditLog, open_audit_log
 from lance_bridge_server.gateway import Gateway
 from lance_bridge_server.limits import Limits
 from lance_bridge_server.monitoring.observed import observe, observed
@@ -35,16 +36,17 @@ from lance_bridge_server.operation_threads import TimeLimit
 from lance_bridge_server.process import listening
 from lance_bridge_server.streams import RowsResponse
 
+pytestmark = [pytest.mark.quick, pytest.mark.spec("server.md#failures")]
+
 TABLE = "/v1/table/films$t"
 STALL = 0.5
 ARROW = "Content-Type: application/vnd.apache.arrow.stream"
 CHUNKED = "Transfer-Encoding: chunked"
 BIG = pa.table({"id": pa.array(range(500_000)), "word": ["word"] * 500_000})
-NOT_DELIVERED = 'lance_bridge_requests_total{code="NONE",operation="query_table"} 1'
 HALF = ipc(BIG)[: len(ipc(BIG)) // 2]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def limits() -> Limits:
     return Limits(stall_seconds=STALL)
 
@@ -56,6 +58,7 @@ class Server:
     url: str
     http: httpx.Client
     gateway: Gateway
+    queries_before: int = 0
 
     @property
     def is_at_rest(self) -> bool:
@@ -67,35 +70,78 @@ class Server:
         return found
 
     def require_undelivered(self) -> None:
-        """Check that the one query of rows is recorded as not delivered."""
-        wait_until(self.queries)
-        (line,) = self.queries()
+        """Check that the one query of rows of a test is recorded as not delivered."""
+        wait_until(lambda: len(self.queries()) > self.queries_before)
+        line, *before = self.queries()
+        assert len(before) == self.queries_before
         assert (line["status"], line["code"]) == (None, None)
 
     def queries(self) -> list[dict[str, Any]]:
-        """Return the audit log's lines of queries."""
+        """Return the audit log's lines of queries, the latest first."""
         assert self.gateway.audit is not None
-        lines = self.gateway.audit.last_lines(9)
+        lines = self.gateway.audit.last_lines(1000)
         return [each for each in lines if each.get("action") == "query_table"]
 
     @contextmanager
-    def nothing_kept(self) -> Iterator[None]:
-        """Check that what happens leaves no thread at work, and no file open."""
-        before = open_files()
+    def counted(self, code: str) -> Iterator[None]:
+        """Check that metrics count one query with a code, `NONE` if it was not delivered."""
+        before = self._count_queries(code)
         yield
+        wait_until(lambda: self._count_queries(code) == before + 1)
+
+    def _count_queries(self, code: str) -> float:
+        line = f'lance_bridge_requests_total{{code="{code}",operation="query_table"}} '
+        lines = self.http.get("/metrics").text.splitlines()
+        return sum(float(each.removeprefix(line)) for each in lines if each.startswith(line))
+
+    @contextmanager
+    def nothing_kept(self) -> Iterator[int]:
+        """Check that what happens leaves no thread at work, and no more files open than before."""
+        before = open_files()
+        yield before
         wait_until(lambda: self.is_at_rest)
         wait_until(lambda: open_files() <= before)
 
 
+@pytest.fixture(scope="module")
+def audit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AuditLog]:
+    log = open_audit_log(tmp_path_factory.mktemp("audit") / "audit.jsonl")
+    yield log
+    log.close()
+
+
+@contextmanager
+def serve(gateway: Gateway, audit: AuditLog) -> Iterator[Server]:
+    """Serve a gateway that soon notices clients that are gone."""
+    gateway.audit = audit
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(listening, "CHECK_SECONDS", 0.05)
+        patch.setattr(listening, "CLOSE_SECONDS", 0.2)
+        with serving(create_app(gateway)) as url, httpx.Client(base_url=url, timeout=30) as http:
+            audit.write({"action": None})  # opens the file, which uvicorn's set-up closes
+            yield Server(url, http, gateway)
+
+
+@pytest.fixture(scope="module")
+def shared_server(gateway: Gateway, audit: AuditLog) -> Iterator[Server]:
+    with serve(gateway, audit) as server:
+        yield server
+
+
 @pytest.fixture
-def server(gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    gateway.audit = open_audit_log(tmp_path / "audit.jsonl")
-    monkeypatch.setattr(listening, "CHECK_SECONDS", 0.05)
-    monkeypatch.setattr(listening, "CLOSE_SECONDS", 0.2)
-    with serving(create_app(gateway)) as url, httpx.Client(base_url=url, timeout=30) as http:
-        gateway.audit.write({"action": None})  # opens the file, which uvicorn's set-up closes
-        yield Server(url, http, gateway)
-    gateway.audit.close()
+def server(shared_server: Server, namespace: Any) -> Server:  # noqa: ARG001 - it is served
+    wait_until(lambda: shared_server.is_at_rest)
+    shared_server.queries_before = len(shared_server.queries())
+    done(shared_server.http.get("/livez"))  # its connection is among the open files from now on
+    return shared_server
+
+
+@pytest.fixture
+def one_at_a_time(namespace: Any, audit: AuditLog) -> Iterator[Server]:
+    """A server that runs one operation at a time, and waits long for clients that stall."""
+    limits = Limits(threads=1, stall_seconds=60)
+    with serve(Gateway(namespace, limits=limits), audit) as server:
+        yield server
 
 
 @pytest.fixture
@@ -150,6 +196,7 @@ def test_an_upload_that_stalls_is_ended(server: Server, operation: str, part: by
     assert server.count() == 3
 
 
+@pytest.mark.spec("server.md#time-limits")
 @pytest.mark.parametrize("operation", ["create", *UPLOADS, "describe"])
 def test_a_body_takes_no_longer_than_the_client_asked_for(namespace: Any, operation: str) -> None:
     """It may pause for two minutes, which is longer."""
@@ -239,11 +286,19 @@ def test_a_broken_stream_is_invalid_input(
 # -- clients that read -----------------------------------------------------------------------------
 
 
-@pytest.fixture
-def large(server: Server) -> str:
-    """A table whose rows fit into no buffer of the system."""
+@pytest.fixture(scope="module")
+def large_rows(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Where rows are that fit into no buffer of the system."""
+    place = str(tmp_path_factory.mktemp("large") / "t.lance")
     words = pa.array(["x" * 1000] * 20_000)
-    done(send_rows(server.http, f"{TABLE}/create", pa.table({"id": range(20_000), "word": words})))
+    lance.write_dataset(pa.table({"id": range(20_000), "word": words}), place)
+    return place
+
+
+@pytest.fixture
+def large(server: Server, large_rows: str) -> str:
+    """A table of these rows."""
+    done(server.http.post(f"{TABLE}/register", json={"location": large_rows}))
     return TABLE
 
 
@@ -268,23 +323,24 @@ def request_rows(url: str, *headers: str) -> socket.socket:
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.usefixtures("large")
 def test_a_query_whose_client_dies_is_ended(server: Server, end: End) -> None:
-    with server.nothing_kept():
+    with server.counted("NONE"), server.nothing_kept():
         end(begin_query(server.url))
     server.require_undelivered()
-    assert NOT_DELIVERED in server.http.get("/metrics").text
     assert server.count() == 20_000
 
 
 @pytest.mark.usefixtures("large")
 def test_a_query_whose_client_does_not_read_is_ended(server: Server) -> None:
-    before = open_files()
-    with server.nothing_kept(), begin_query(server.url) as connection:
+    with (
+        server.counted("NONE"),
+        server.nothing_kept() as before,
+        begin_query(server.url) as connection,
+    ):
         own = 1
         wait_until(lambda: server.is_at_rest and open_files() <= before + own)
         received = b"".join(iter(lambda: connection.recv(1 << 16), b""))
     assert not received.endswith(b"0\r\n\r\n"), "the answer was ended as if it were whole"
     server.require_undelivered()
-    assert NOT_DELIVERED in server.http.get("/metrics").text
     assert server.count() == 20_000
 
 
@@ -307,9 +363,10 @@ def test_queries_answer_while_others_stall(server: Server) -> None:
     assert pa.ipc.open_file(answer.content).read_all().num_rows == 5
 
 
-@pytest.mark.parametrize("limits", [Limits(threads=1, stall_seconds=60)])
+@pytest.mark.spec("server.md#time-limits")
 @pytest.mark.usefixtures("large")
-def test_a_query_that_may_not_be_sent_in_time_is_refused(server: Server) -> None:
+def test_a_query_that_may_not_be_sent_in_time_is_refused(one_at_a_time: Server) -> None:
+    server = one_at_a_time
     with server.nothing_kept(), begin_query(server.url):
         late = request_rows(server.url, "X-Request-Timeout-Ms: 3000", "Connection: close")
         with late:
@@ -345,6 +402,7 @@ def download(
         yield begin
 
 
+@pytest.mark.spec("server.md#request-limits")
 def test_a_download_by_a_slow_client_is_complete(
     server: Server, download: Callable[[], socket.socket]
 ) -> None:
@@ -358,6 +416,7 @@ def test_a_download_by_a_slow_client_is_complete(
     assert pa.ipc.open_file(body).read_all().num_rows == 16
 
 
+@pytest.mark.spec("server.md#request-limits")
 def test_a_download_whose_client_does_not_read_is_ended(
     server: Server, download: Callable[[], socket.socket]
 ) -> None:
@@ -399,6 +458,7 @@ def test_a_query_that_fails_after_its_first_rows_has_no_end(
     query = {"vector": {}, "k": 0, "columns": columns}
     parts: list[bytes] = []
     with (
+        server.counted("INVALID_INPUT"),
         server.nothing_kept(),
         caplog.at_level("ERROR", logger=streams.__name__),
         httpx.Client(base_url=server.url, headers={"user-agent": agent}, timeout=30) as http,
@@ -411,5 +471,3 @@ def test_a_query_that_fails_after_its_first_rows_has_no_end(
     assert len(received) > 1 << 20
     assert not received.endswith(end)
     assert "failed after its first rows" in caplog.text
-    counted = 'lance_bridge_requests_total{code="INVALID_INPUT",operation="query_table"} 1'
-    assert counted in server.http.get("/metrics").text

@@ -21,7 +21,11 @@ from server.authenticated import connect
 from server.sockets import dial, head
 from servers.processes import free_port, wait_until
 
-pytestmark = [pytest.mark.engines, pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.engines,
+    pytest.mark.timeout(300),
+    pytest.mark.spec("server.md#other-asgi-servers"),
+]
 SPEC = Path(__file__).parents[2] / "specs" / "server.md"
 STARTED_SECONDS = 120.0
 

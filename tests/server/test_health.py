@@ -27,6 +27,8 @@ from lance_bridge_server.gateway import Gateway
 from lance_bridge_server.monitoring.health import ReadinessSettings
 from lance_bridge_server.process.shared import Process
 
+pytestmark = [pytest.mark.quick, pytest.mark.spec("server.md#health")]
+
 SECRET = "thrift://user:password@metastore"
 
 
@@ -81,6 +83,7 @@ def test_a_server_lives_whatever_its_catalogs_do() -> None:
     assert (answer.status_code, answer.json()) == (200, {"status": "live"})
 
 
+@pytest.mark.spec("docs/how-to/monitor.md#tables")
 def test_the_catalogs_that_do_not_answer_are_named() -> None:
     catalogs = {"one": Answering(), "two": Answering(DOWN), "three": Answering(ValueError())}
     with server(catalogs) as client:
@@ -115,8 +118,8 @@ def test_the_log_says_why_a_catalog_does_not_answer(caplog: pytest.LogCaptureFix
     catalogs = {"one": Answering(DOWN), "two": Answering(ZeroDivisionError("by zero"))}
     with server(catalogs) as client:
         ready(client)
-    assert "catalog 'one' does not answer: no answer from" in caplog.text
-    assert "catalog 'two' does not answer" in caplog.text
+    assert "catalog 'one' does not respond: no answer from" in caplog.text
+    assert "catalog 'two' does not respond" in caplog.text
     assert "ZeroDivisionError: by zero" in caplog.text
 
 

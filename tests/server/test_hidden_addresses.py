@@ -10,7 +10,7 @@ import pytest
 from lance_namespace.errors import InvalidInputError, LanceNamespaceError, ServiceUnavailableError
 from server.http_requests import refused
 from server.serving import serving
-from server.test_answers import failure
+from server.test_answers import Failure
 
 import lance_bridge
 from lance_bridge_federated import FederatedNamespace
@@ -21,11 +21,14 @@ from lance_bridge_server.configuration.settings import ServerSettings
 from lance_bridge_server.gateway import Gateway
 from lance_bridge_server.secret_values import SecretValues
 
+pytestmark = pytest.mark.spec("server.md#responses")
+
+
 CONFIGURED = {"uri": "thrift://metastore:9083,thrift://hms.internal:9083"}
 NOTE = " (the server's log has the addresses)"
 
 
-@pytest.mark.server
+@pytest.mark.servers
 def test_catalogs_that_are_down_are_named_without_their_addresses(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -69,6 +72,7 @@ def hosts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(hidden_addresses, "HOSTS", known)
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(
     ("error", "text"),
     [
@@ -81,18 +85,22 @@ def hosts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.usefixtures("hosts")
-def test_addresses_are_hidden_and_other_texts_stay(error: str, text: str | None) -> None:
+def test_addresses_are_hidden_and_other_texts_stay(
+    failure: Failure, error: str, text: str | None
+) -> None:
     assert refused(failure(ServiceUnavailableError(error)), 503, 17) == (text or error)
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("known", ["thrift://x:9083", "hms.internal"])
 @pytest.mark.usefixtures("hosts")
-def test_what_the_client_has_sent_is_repeated(known: str) -> None:
+def test_what_the_client_has_sent_is_repeated(failure: Failure, known: str) -> None:
     error: LanceNamespaceError = InvalidInputError("No store: http://mine.example.com:80/x")
     assert "http://mine.example.com:80/x" in refused(failure(error), 400, 13)
     assert known not in refused(failure(InvalidInputError(f"older: {known}")), 400, 13)
 
 
+@pytest.mark.quick
 def test_settings_of_credentials_are_words_of_answers_and_options_of_vendors_are_not() -> None:
     vendor = {"vendor": "core.vending.NotedVendor", "log": "s3cr3t-of-a-vendor"}
     given = {f"credentials.{key}": value for key, value in vendor.items()}

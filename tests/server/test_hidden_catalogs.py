@@ -24,7 +24,7 @@ permit(principal == User::"ann", action, resource in Namespace::"prod");
 permit(principal == User::"owner", action, resource);
 """
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.servers, pytest.mark.spec("server.md#hidden-objects")]
 
 
 @pytest.fixture(scope="module")
@@ -155,6 +155,7 @@ def test_a_changed_page_token_does_not_say_that_a_catalog_exists(send: Any, inne
         assert answers[0] == answers[1]
 
 
+@pytest.mark.spec("server.md#requests")
 @pytest.mark.parametrize("names", [["x"] * 33, ["x" * 8193]], ids=["names", "characters"])
 @pytest.mark.parametrize("user", ["ann", "owner"])
 def test_an_identifier_that_no_catalog_has_is_not_decided_on(

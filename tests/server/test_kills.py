@@ -29,7 +29,10 @@ from lance_bridge.testing.build import ipc
 from lance_bridge_hive import HiveNamespace
 from lance_bridge_metastore import Metastore
 
-pytestmark = pytest.mark.server
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.spec("managed.md#failure-cases-of-batches", "server.md#failures"),
+]
 
 _SECONDS = 300.0
 """How long a client may take to succeed again. Lance gives a commit up after 30 s of lost races
@@ -102,7 +105,7 @@ def reader(catalog: Any) -> Callable[[Sequence[str]], Any]:
 # -- the gateway -----------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.spec("server.md#memory-and-speed")
 @pytest.mark.parametrize(
     ("writers", "kills"),
     [
@@ -190,7 +193,6 @@ def at_steps(steps: Sequence[str]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("killed_batch", steps, indirect=True)
 
 
-@pytest.mark.slow
 @at_steps(death.BEFORE_OUTCOME)
 def test_a_batch_whose_gateway_was_killed_before_its_outcome_is_committed_by_its_repetition(
     killed_batch: KilledBatch,
@@ -202,7 +204,6 @@ def test_a_batch_whose_gateway_was_killed_before_its_outcome_is_committed_by_its
     killed_batch.require_settled()
 
 
-@pytest.mark.slow
 @at_steps(death.AFTER_OUTCOME)
 def test_a_batch_whose_gateway_was_killed_after_its_outcome_is_not_committed_again(
     killed_batch: KilledBatch,
@@ -217,7 +218,6 @@ def test_a_batch_whose_gateway_was_killed_after_its_outcome_is_not_committed_aga
     killed_batch.require_settled()
 
 
-@pytest.mark.slow
 @at_steps([death.HALF_PREPARED, death.UNDECIDED, death.DECIDED, death.HALF_FINISHED])
 def test_the_next_writers_settle_a_batch_whose_gateway_was_killed(
     killed_batch: KilledBatch,
@@ -236,7 +236,6 @@ def test_the_next_writers_settle_a_batch_whose_gateway_was_killed(
 # -- the metastore ---------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "load_size",
     [

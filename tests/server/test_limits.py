@@ -12,41 +12,34 @@ import anyio
 import httpx
 import pytest
 from server.http_requests import done, refused
+from server.policies import NamedByHeader
 from server.serving import serving
 from server.test_answers import Slow
 from servers.processes import wait_until
-from starlette.requests import HTTPConnection
 from starlette.types import Message, Receive, Scope, Send
 
 from lance_bridge_server.app import RequestCount, create_app
 from lance_bridge_server.configuration.settings import ServerSettings
 from lance_bridge_server.gateway import Gateway
 from lance_bridge_server.limits import Slot
-from lance_bridge_server.principals import Principal
+
+pytestmark = [pytest.mark.quick, pytest.mark.spec("server.md#principal-limits")]
 
 TABLE = "/v1/table/films$t"
 LIST = "/v1/namespace/$/list"
 SOON = {"x-request-timeout-ms": "1000"}
 
 
-class ByHeader:
-    """Takes a header as the principal's name."""
-
-    async def authenticate(self, connection: HTTPConnection) -> Principal | None:
-        name = connection.headers.get("x-name")
-        return Principal(name) if name else None
-
-
 @contextmanager
 def limited(namespace: Any, **limits: Any) -> Iterator[httpx.Client]:
     settings = ServerSettings.model_validate({"catalogs": {"c": {}}, "limits": limits})
-    gateway = Gateway(namespace, authenticator=ByHeader(), limits=settings.limits)
+    gateway = Gateway(namespace, authenticator=NamedByHeader(), limits=settings.limits)
     with serving(create_app(gateway)) as url, httpx.Client(base_url=url, timeout=30) as client:
         yield client
 
 
 def as_(name: str, **more: str) -> dict[str, str]:
-    return {"x-name": name, **more}
+    return {"x-user": name, **more}
 
 
 def test_a_principal_has_its_own_rate(namespace: Any) -> None:
@@ -163,23 +156,24 @@ DROPPED = {"deregister_table": {"id": ["films", "t"]}}
 VERSION = {"id": ["films", "t"], "version": 1, "manifest_path": "m"}
 
 
-@pytest.mark.parametrize(
-    ("path", "body"),
-    [
-        ("version/batch-create", {"entries": [VERSION] * 4}),
-        ("batch-commit", {"operations": [DROPPED] * 4}),
-        ("batch-commit", {"operations": [{"delete_table_versions": ranges(3)}]}),
-        ("films$t/version/delete", ranges(4)),
-    ],
-)
-def test_entries_of_a_batch_are_limited(namespace: Any, path: str, body: dict[str, Any]) -> None:
-    for most, status in ((3, 413), (4, None)):
+BATCHES: list[tuple[str, dict[str, Any]]] = [
+    ("version/batch-create", {"entries": [VERSION] * 4}),
+    ("batch-commit", {"operations": [DROPPED] * 4}),
+    ("batch-commit", {"operations": [{"delete_table_versions": ranges(3)}]}),
+    ("films$t/version/delete", ranges(4)),
+]
+
+
+@pytest.mark.spec("server.md#request-limits")
+def test_entries_of_a_batch_are_limited(namespace: Any) -> None:
+    for most in (3, 4):
         with limited(namespace, batch_entries=most) as client:
-            answer = client.post(f"/v1/table/{path}", json=body, headers=as_("ann"))
-        if status:
-            assert "4 entries; the limit is 3" in refused(answer, status, 13)
-        else:
-            assert answer.status_code != 413
+            for path, body in BATCHES:
+                answer = client.post(f"/v1/table/{path}", json=body, headers=as_("ann"))
+                if most == 3:
+                    assert "4 entries; the limit is 3" in refused(answer, 413, 13)
+                else:
+                    assert answer.status_code != 413
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from servers.processes import memory
 
 from lance_bridge_hive import HiveNamespace
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.servers, pytest.mark.spec("server.md#memory-and-speed")]
 
 PEAK_BYTES = 450 << 20
 """405 MiB were measured, in a query of 20 GiB on a busy machine."""

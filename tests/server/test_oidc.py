@@ -23,20 +23,10 @@ from lance_bridge_server.authentication.chain import AuthenticatorChain
 from lance_bridge_server.authentication.oidc import OidcTokens
 from lance_bridge_server.authentication.provider import KeyLifetimes, ProviderKeys, public_keys
 
-from .authenticated import LIST, Served, children, serving_settings
+from .authenticated import LIST, Clock, Served, children, serving_settings
 from .identity_provider import AUDIENCE, SHAPES, IdentityProvider, identity_provider
 
-pytestmark = pytest.mark.server
-
-
-class Clock:
-    """Seconds that pass when a test says so."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
+pytestmark = [pytest.mark.servers, pytest.mark.spec("server.md#openid-connect")]
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +51,7 @@ def ask(served: Served, token: str) -> tuple[int, int | None, str]:
     return answer.status_code, content.get("code"), content.get("error", "")
 
 
+@pytest.mark.spec("server.md#authentication")
 @pytest.mark.parametrize("shape", SHAPES)
 def test_tokens_of_providers_are_taken(shape: str, tmp_path: Path) -> None:
     with identity_provider(shape) as provider:
@@ -75,6 +66,7 @@ def test_tokens_of_providers_are_taken(shape: str, tmp_path: Path) -> None:
             assert ask(served, provider.token(header={"kid": "for-encryption"}))[:2] == (401, 16)
 
 
+@pytest.mark.spec("server.md#authentication")
 def test_a_token_works_as_an_api_key_too(served: Served, okta: IdentityProvider) -> None:
     assert children(served.url, **{"header.x-api-key": okta.token(sub="eve")}) == []
     assert served.last.name == "eve"
@@ -257,7 +249,7 @@ def test_known_keys_go_on_while_the_provider_is_down(tmp_path: Path) -> None:
         assert ask(served, known)[0] == 200
         status, code, text = ask(served, unknown)
         assert (status, code) == (503, 17)
-        assert "does not answer" in text
+        assert "does not respond" in text
         clock.now = 86_500
         assert ask(served, known)[:2] == (503, 17)
 
@@ -267,7 +259,7 @@ def test_a_provider_that_never_answered_makes_tokens_unavailable(tmp_path: Path)
         token = provider.token()
         provider.stop()
         assert ask(served, token)[:2] == (503, 17)
-        with pytest.raises(ServiceUnavailableError, match="does not answer"):
+        with pytest.raises(ServiceUnavailableError, match="does not respond"):
             children(served.url, **{"header.Authorization": f"Bearer {token}"})
 
 

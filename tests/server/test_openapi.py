@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from server.authenticated import one_api_key
@@ -18,6 +19,9 @@ from server.serving import serving
 
 from lance_bridge_server.app import create_app
 from lance_bridge_server.gateway import Gateway
+from lance_bridge_server.limits import Limits
+
+pytestmark = pytest.mark.spec("server.md#clients", "server.md#responses")
 
 HERE = Path(__file__).parent
 SPECIFICATION = HERE / "lance_namespace_openapi.yaml"
@@ -36,14 +40,16 @@ CHECKS = (
 )
 
 
+@pytest.mark.servers
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "phases", ["coverage", pytest.param("coverage,fuzzing", marks=pytest.mark.slow)]
 )
 def test_the_gateway_does_as_the_specification_says(
-    gateway: Gateway, tmp_path: Path, phases: str
+    namespace: Any, limits: Limits, tmp_path: Path, phases: str
 ) -> None:
-    gateway.authenticator, key = one_api_key(tmp_path / "keys.json")
+    authenticator, key = one_api_key(tmp_path / "keys.json")
+    gateway = Gateway(namespace, authenticator, limits=limits)
     with serving(create_app(gateway)) as url:
         environment = {
             "LANCE_BRIDGE_TEST_GATEWAY": url,

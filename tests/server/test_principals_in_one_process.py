@@ -27,7 +27,13 @@ import lance_bridge
 from lance_bridge_server.app import create_app
 from lance_bridge_server.gateway import Gateway
 
-pytestmark = pytest.mark.server
+pytestmark = [
+    pytest.mark.servers,
+    pytest.mark.spec(
+        "clients.md#several-principals-in-one-process",
+        "docs/gateway-clients.md#several-users-in-one-process",
+    ),
+]
 
 POLICIES = """
 permit(principal == User::"writer", action, resource);

@@ -13,6 +13,8 @@ from lance_bridge.storage_options import option_names, public_only
 from lance_bridge_server.catalogs import connect_catalogs
 from lance_bridge_server.configuration.settings import ServerSettings
 
+pytestmark = [pytest.mark.quick, pytest.mark.spec("server.md#storage-options-in-responses")]
+
 STORAGE = {
     "storage.aws_region": "eu-1",
     "storage.endpoint": "http://s3.local",

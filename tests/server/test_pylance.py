@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import uuid
+from collections.abc import Iterator, Sequence
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any
@@ -30,8 +29,7 @@ from lance_bridge_server.app import create_app
 from lance_bridge_server.gateway import Gateway
 from lance_bridge_server.principals import Authenticator
 
-pytestmark = pytest.mark.server
-Connect = Callable[..., Any]
+pytestmark = [pytest.mark.servers, pytest.mark.spec("server.md#clients")]
 
 
 def rows(ids: Sequence[int]) -> pa.Table:
@@ -68,45 +66,16 @@ def url(
 
 
 @pytest.fixture
-def connect(url: str, key: str) -> Connect:
-    """Returns clients of the gateway."""
-    return lambda **more: client_of(url, **{"header.x-api-key": key, **more})
+def client(url: str, key: str) -> Any:
+    """A client of the gateway."""
+    return client_of(url, **{"header.x-api-key": key})
 
 
 def client_of(url: str, **more: str) -> Any:
     return RestNamespace(uri=url, **more)  # type: ignore[no-untyped-call]  # pylance has no types
 
 
-@pytest.fixture
-def database(connect: Connect, tmp_path: Path) -> str:
-    """The name of an empty database."""
-    name = f"db_{abs(hash(str(tmp_path)))}"
-    connect().create_namespace(api.CreateNamespaceRequest(id=[name]))
-    return name
-
-
-def test_a_table_is_written_appended_to_and_overwritten(connect: Connect, database: str) -> None:
-    table = {"namespace_client": connect(), "table_id": [database, "t"]}
-    lance.write_dataset(rows([0, 1]), **table)
-    lance.write_dataset(rows([2]), mode="append", **table)
-    assert ids(lance.dataset(**table)) == [0, 1, 2]
-    lance.write_dataset(rows([7]), mode="overwrite", **table)
-    assert ids(lance.dataset(**table)) == [7]
-    assert ids(lance.dataset(version=2, **table)) == [0, 1, 2]
-
-
-@pytest.mark.parametrize("delimiter", [".", "::", "/", "$"])
-def test_a_client_may_have_a_delimiter_of_its_own(
-    connect: Connect, database: str, delimiter: str
-) -> None:
-    client = connect(delimiter=delimiter)
-    lance.write_dataset(rows([1]), namespace_client=client, table_id=[database, "t"])
-    assert client.list_tables(api.ListTablesRequest(id=[database])).tables == ["t"]
-    everything = client.list_all_tables(api.ListTablesRequest()).tables
-    assert delimiter.join([database, "t"]) in everything
-
-
-def test_a_client_without_the_key_is_unauthenticated(url: str, key: str, connect: Connect) -> None:
+def test_a_client_without_the_key_is_unauthenticated(url: str, key: str, client: Any) -> None:
     request = api.ListNamespacesRequest(id=[])
     for wrong in (client_of(url, **{"header.x-api-key": "s3cret"}), client_of(url)):
         with pytest.raises(LanceNamespaceError) as caught:
@@ -117,46 +86,27 @@ def test_a_client_without_the_key_is_unauthenticated(url: str, key: str, connect
     assert client_of(url).list_namespaces(own).namespaces
     other = api.ListNamespacesRequest(id=[], identity=Identity(api_key="s3cret"))
     with pytest.raises(LanceNamespaceError):
-        connect().list_namespaces(other)
+        client.list_namespaces(other)
 
 
 # -- managed tables --------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def managed(connect: Connect, database: str) -> list[str]:
+def managed(client: Any) -> list[str]:
     """The identifier of a table whose latest version the catalog holds."""
-    table_id = [database, "managed"]
+    table_id = [f"db_{uuid.uuid4().hex[:12]}", "managed"]
+    client.create_namespace(api.CreateNamespaceRequest(id=table_id[:1]))
     request = api.DeclareTableRequest(id=table_id, properties={"managed_by": "impl"})
-    connect().declare_table(request)
-    lance.write_dataset(rows([]), namespace_client=connect(), table_id=table_id, mode="overwrite")
+    client.declare_table(request)
+    lance.write_dataset(rows([]), namespace_client=client, table_id=table_id, mode="overwrite")
     return table_id
 
 
-def test_concurrent_commits_to_a_managed_table_lose_nothing(
-    connect: Connect, managed: list[str]
-) -> None:
-    before = lance.dataset(namespace_client=connect(), table_id=managed).version
-    start = threading.Barrier(4)
-
-    def append(number: int) -> None:
-        start.wait(30)
-        lance.write_dataset(
-            rows([number]), namespace_client=connect(), table_id=managed, mode="append"
-        )
-
-    with ThreadPoolExecutor(4) as threads:
-        list(threads.map(append, range(4)))
-    found = lance.dataset(namespace_client=connect(), table_id=managed)
-    assert (ids(found), found.version) == ([0, 1, 2, 3], before + 4)
-    versions = connect().list_table_versions(api.ListTableVersionsRequest(id=managed)).versions
-    assert max(each.version for each in versions) == found.version
-
-
 def test_fragments_of_several_processes_are_committed_at_once(
-    connect: Connect, managed: list[str], tmp_path: Path
+    client: Any, managed: list[str], tmp_path: Path
 ) -> None:
-    described = connect().describe_table(api.DescribeTableRequest(id=managed))
+    described = client.describe_table(api.DescribeTableRequest(id=managed))
     assert described.managed_versioning
     spawn = multiprocessing.get_context("spawn")
     outputs = [tmp_path / str(number) for number in range(2)]
@@ -166,17 +116,17 @@ def test_fragments_of_several_processes_are_committed_at_once(
     ]
     _run(workers)
     written = [lance.FragmentMetadata.from_json(output.read_text()) for output in outputs]
-    dataset = lance.dataset(namespace_client=connect(), table_id=managed)
+    dataset = lance.dataset(namespace_client=client, table_id=managed)
     committed = lance.LanceDataset.commit(
         described.location,
         lance.LanceOperation.Append(written),
         read_version=dataset.version,
-        namespace_client=connect(),
+        namespace_client=client,
         table_id=managed,
         namespace_client_managed_versioning=described.managed_versioning,
     )
     assert committed.version == dataset.version + 1
-    assert ids(lance.dataset(namespace_client=connect(), table_id=managed)) == [0, 1]
+    assert ids(lance.dataset(namespace_client=client, table_id=managed)) == [0, 1]
 
 
 def _run(workers: Sequence[SpawnProcess]) -> None:

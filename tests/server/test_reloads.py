@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from servers.processes import wait_until
 
-from .authenticated import children, serve
+from .authenticated import children, serve, write_config
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.servers, pytest.mark.spec("server.md#stop-and-reload")]
 
 _AUTHORIZER = """
 import multiprocessing
@@ -61,10 +60,7 @@ def write(tmp_path: Path) -> Callable[..., Path]:
 
     def write(name: str, **settings: Any) -> Path:
         catalogs = {name: {"impl": "dir", "root": f"{tmp_path}/lake"}}
-        path = tmp_path / "server.yaml"
-        content = {"catalogs": catalogs, "listeners": [{"port": 0}], **settings}
-        path.write_text(yaml.safe_dump(content))
-        return path
+        return write_config(tmp_path, catalogs=catalogs, listeners=[{"port": 0}], **settings)
 
     return write
 

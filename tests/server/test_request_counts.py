@@ -12,6 +12,8 @@ from lance_namespace.errors import ServiceUnavailableError
 
 from lance_bridge_server.request_counts import RequestCounts
 
+pytestmark = [pytest.mark.quick, pytest.mark.spec("server.md#principal-limits")]
+
 MINUTE = 60.0
 
 

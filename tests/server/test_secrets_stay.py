@@ -17,7 +17,6 @@ from typing import Any
 
 import httpx
 import pytest
-import yaml
 from lance_namespace import LanceNamespace
 from servers.glue_server import ROLE, GlueServer
 from servers.metastores import Metastores
@@ -34,11 +33,11 @@ from lance_bridge_server.configuration.settings import ServerSettings
 from lance_bridge_server.operations import OPERATIONS
 from lance_bridge_server.secret_values import SECRETS
 
-from .authenticated import serve
+from .authenticated import serve, write_config
 from .http_requests import ARROW, ROWS, done
 from .operation_requests import request_for
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.servers, pytest.mark.spec("server.md#storage-options-in-responses")]
 
 _NO_RETRY = {"client.retry-timeout": "0", "client.timeout": "3", "client.connect-timeout": "3"}
 
@@ -182,15 +181,14 @@ def test_no_secret_leaves_the_server(tmp_path: Path, metastores: Metastores) -> 
         for impl in lance_bridge.catalogs():
             given = {name for each in configured.values() if each["impl"] == impl for name in each}
             assert secret_keys(impl) <= given, f"{impl} has a secret property without a value here"
-        config = tmp_path / "server.yaml"
-        content = {
-            "catalogs": configured,
-            "listeners": [{"port": 0}],
-            "authentication": [{"method": "api_keys", "file": str(keys.path)}],
-            "audit": {"to": str(tmp_path / "audit")},
-            "log": {"level": "debug", "format": "json"},
-        }
-        config.write_text(yaml.safe_dump(content))
+        config = write_config(
+            tmp_path,
+            catalogs=configured,
+            listeners=[{"port": 0}],
+            authentication=[{"method": "api_keys", "file": str(keys.path)}],
+            audit={"to": str(tmp_path / "audit")},
+            log={"level": "debug", "format": "json"},
+        )
         with serve("--config", str(config)) as served:
             headers = {"x-api-key": key}
             with httpx.Client(base_url=served.url, headers=headers, timeout=60) as http:

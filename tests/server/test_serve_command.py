@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import socket
-import ssl
 import time
 from pathlib import Path
 from typing import Any
@@ -13,21 +12,19 @@ from typing import Any
 import httpx
 import lance_namespace as api
 import pytest
-import yaml
 from cli.running import answer_of, program, run
-from servers.processes import wait_until
 
 from lance_bridge_server.authentication.key_file import ApiKeyFile
 
-from .authenticated import LIST, children, connect, serve
-from .certificates import Authority, loopback
+from .authenticated import LIST, children, connect, serve, write_config
 from .identity_provider import AUDIENCE, identity_provider
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.servers, pytest.mark.spec("server.md#serve")]
 
 HIVE = "prod=hive:uri=thrift://127.0.0.1:1"
 
 
+@pytest.mark.spec("cli.md#serve")
 def test_a_catalog_is_the_root_or_a_child_of_it(tmp_path: Path) -> None:
     """SIGTERM ends the first server, and Ctrl-C the second."""
     files = ["-c", f"files=dir:root={tmp_path}/lake", "--port", "0"]
@@ -45,19 +42,19 @@ def test_a_catalog_is_the_root_or_a_child_of_it(tmp_path: Path) -> None:
         assert (code, "Traceback" in error) == (0, False)
 
 
+@pytest.mark.spec("server.md#keys-of-the-configuration")
 def test_several_processes_serve_a_file_and_a_socket(tmp_path: Path) -> None:
     keys = ApiKeyFile(tmp_path / "keys.json")
     key, _ = keys.add("ann")
-    config = tmp_path / "server.yaml"
-    content = {
-        "catalogs": {"files": {"impl": "dir", "root": f"{tmp_path}/lake"}},
-        "root": "files",
-        "listeners": [{"host": "127.0.0.1", "port": 0}, {"socket": f"{tmp_path}/s"}],
-        "authentication": [{"method": "api_keys", "file": str(keys.path)}],
-        "workers": 2,
-        "log": {"format": "json"},
-    }
-    config.write_text(yaml.safe_dump(content))
+    config = write_config(
+        tmp_path,
+        catalogs={"files": {"impl": "dir", "root": f"{tmp_path}/lake"}},
+        root="files",
+        listeners=[{"host": "127.0.0.1", "port": 0}, {"socket": f"{tmp_path}/s"}],
+        authentication=[{"method": "api_keys", "file": str(keys.path)}],
+        workers=2,
+        log={"format": "json"},
+    )
     with serve("--config", str(config), addresses=2) as served:
         assert served.addresses[1] == f"unix:{tmp_path}/s"
         assert children(served.url, **{"header.x-api-key": key}) == []
@@ -70,44 +67,6 @@ def test_several_processes_serve_a_file_and_a_socket(tmp_path: Path) -> None:
         assert "died" not in error
         assert len([line for line in error.splitlines() if "Started server process" in line]) == 2
         assert all(json.loads(line)["level"] for line in error.splitlines())
-
-
-def test_sighup_reads_the_configuration_and_certificates_again(tmp_path: Path) -> None:
-    config = tmp_path / "server.yaml"
-    files = {"impl": "dir", "root": f"{tmp_path}/lake"}
-    authority, tls = Authority(tmp_path), {key: tmp_path / key for key in ("certificate", "key")}
-
-    def install() -> str:
-        pair = authority.issue("server", names=loopback())
-        for file, content in zip(tls.values(), pair, strict=True):
-            file.write_bytes(content.read_bytes())
-        return pair[0].read_text()
-
-    first = install()
-    content = {
-        "catalogs": {"one": files},
-        "listeners": [{"port": 0}],
-        "workers": 2,
-        "tls": {key: str(file) for key, file in tls.items()},
-    }
-    config.write_text(yaml.safe_dump(content))
-    with serve("--config", str(config)) as served:
-        host, _, port = served.url.removeprefix("https://").partition(":")
-        address = (host, int(port))
-        trust = {"tls.ssl_ca_cert": str(authority.path)}
-        assert children(served.url, **trust) == ["one"]
-        assert ssl.get_server_certificate(address) == first
-        second = install()
-        config.write_text(yaml.safe_dump({**content, "catalogs": {"one": files, "two": files}}))
-        served.process.send_signal(signal.SIGHUP)
-        # Each worker reads them when it gets the signal, and all have in the end.
-        wait_until(lambda: all(children(served.url, **trust) == ["one", "two"] for _ in range(10)))
-        wait_until(lambda: all(ssl.get_server_certificate(address) == second for _ in range(10)))
-        tls["key"].write_text("broken")
-        served.process.send_signal(signal.SIGHUP)
-        wait_until(lambda: "tls.certificate and tls.key cannot be used" in served.printed())
-        assert children(served.url, **trust) == ["one", "two"]
-        assert served.stop()[0] == 0
 
 
 def test_it_refuses_other_addresses_without_authentication(tmp_path: Path) -> None:
@@ -129,6 +88,7 @@ def test_check_prints_an_ipv6_address_in_brackets(tmp_path: Path) -> None:
     assert shown["addresses"] == "http://[::1]:2333"
 
 
+@pytest.mark.spec("cli.md#serve", "server.md#keys-of-the-configuration")
 def test_an_address_that_is_in_use_is_a_failure(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
@@ -136,6 +96,7 @@ def test_an_address_that_is_in_use_is_a_failure(tmp_path: Path) -> None:
     assert f"Cannot listen at 127.0.0.1:{port}: Address already in use" in done.output
 
 
+@pytest.mark.spec("server.md#keys-of-the-configuration")
 def test_a_socket_is_taken_over_from_a_server_that_was_killed(tmp_path: Path) -> None:
     arguments = ["-c", f"files=dir:root={tmp_path}/lake", "--socket", f"{tmp_path}/s"]
     with socket.socket(socket.AF_UNIX) as killed:  # closing one leaves its file, as a kill does
@@ -157,9 +118,8 @@ NO_SECRET = {
 
 def test_check_names_what_does_not_answer(tmp_path: Path) -> None:
     with identity_provider("okta") as provider:
-        config = tmp_path / "server.yaml"
         oidc = {"method": "oidc", "issuer": provider.issuer, "audiences": [AUDIENCE]}
-        config.write_text(yaml.safe_dump({"authentication": [oidc]}))
+        config = write_config(tmp_path, authentication=[oidc])
         options = ["--check", "--config", str(config), "-c", f"files=dir:root={tmp_path}/lake"]
         good = answer_of("serve", *options)
         assert good["authentication"] == "oidc"
@@ -188,19 +148,15 @@ def test_check_names_what_does_not_answer(tmp_path: Path) -> None:
 def test_files_that_cannot_be_used_are_wrong_usage(
     tmp_path: Path, settings: dict[str, Any], text: str, more: list[str]
 ) -> None:
-    config = tmp_path / "server.yaml"
-    config.write_text(yaml.safe_dump(settings))
-    done = run(
-        "serve", "--config", str(config), "-c", f"files=dir:root={tmp_path}/lake", *more, code=2
-    )
+    config = str(write_config(tmp_path, **settings))
+    done = run("serve", "--config", config, "-c", f"files=dir:root={tmp_path}/lake", *more, code=2)
     assert text in " ".join(done.stderr.split())
 
 
 def test_check_leaves_no_audit_log(tmp_path: Path) -> None:
     (tmp_path / "old.jsonl").write_text("{}\n")
     for name in ("new.jsonl", "old.jsonl"):
-        config = tmp_path / "server.yaml"
-        config.write_text(yaml.safe_dump({"audit": {"to": str(tmp_path / name)}}))
+        config = write_config(tmp_path, audit={"to": str(tmp_path / name)})
         options = ["--config", str(config), "-c", f"files=dir:root={tmp_path}/lake"]
         answer_of("serve", "--check", *options)
     assert [each.name for each in tmp_path.glob("*.jsonl")] == ["old.jsonl"]
@@ -215,18 +171,19 @@ def test_check_gives_up_on_a_catalog_that_does_not_answer() -> None:
         )
         assert time.monotonic() - started < 60
     assert done.returncode == 1
-    assert "no answer within 1 seconds" in done.stdout
+    assert "no response within 1 s" in done.stdout
 
 
+@pytest.mark.spec("cli.md#serve")
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
         ([], "Give a --catalog"),
-        (["-c", "=hive"], "--catalog is given as NAME=IMPL"),
-        (["-c", "prod="], "--catalog is given as NAME=IMPL"),
-        (["-c", "prod=hive:uri"], "--catalog is given as NAME=IMPL"),
+        (["-c", "=hive"], "--catalog must be NAME=IMPL"),
+        (["-c", "prod="], "--catalog must be NAME=IMPL"),
+        (["-c", "prod=hive:uri"], "--catalog must be NAME=IMPL"),
         (["-c", HIVE, "-c", HIVE], "--catalog prod is given twice"),
-        (["-c", HIVE, "-p", "uri=x"], "--property is given as NAME.KEY=VALUE"),
+        (["-c", HIVE, "-p", "uri=x"], "--property must be NAME.KEY=VALUE"),
         (["-c", "prod=hvie:uri=x"], "did you mean 'hive'?"),
         (["-c", "prod=hive:url=x"], "catalog 'prod': impl=hive has no property 'url': did you"),
         (["-c", HIVE, "--root", "x"], "root: 'x' must be the one catalog"),
@@ -243,21 +200,21 @@ def test_wrong_options_are_wrong_usage(arguments: list[str], text: str, more: li
     assert "Traceback" not in done.output
 
 
+@pytest.mark.spec("server.md#authentication", "server.md#keys-of-the-configuration")
 def test_no_credential_is_in_what_the_server_prints(tmp_path: Path) -> None:
     keys = ApiKeyFile(tmp_path / "keys.json")
     key, entry = keys.add("ann")
-    config = tmp_path / "server.yaml"
     with identity_provider("okta") as provider:
-        content = {
-            "catalogs": {"files": {"impl": "dir", "root": f"{tmp_path}/lake"}},
-            "listeners": [{"port": 0}],
-            "authentication": [
+        config = write_config(
+            tmp_path,
+            catalogs={"files": {"impl": "dir", "root": f"{tmp_path}/lake"}},
+            listeners=[{"port": 0}],
+            authentication=[
                 {"method": "api_keys", "file": str(keys.path)},
                 {"method": "oidc", "issuer": provider.issuer, "audiences": [AUDIENCE]},
             ],
-            "log": {"level": "debug"},
-        }
-        config.write_text(yaml.safe_dump(content))
+            log={"level": "debug"},
+        )
         good, bad = provider.token(), provider.token(aud="other")
         credentials = [key, f"{key[:-1]}_", good, bad, f"{good}x", "a-password"]
         with serve("--config", str(config)) as served:

@@ -17,7 +17,7 @@ from lance_bridge_hive import HiveNamespace
 
 from .authenticated import connect, serve
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.servers, pytest.mark.spec("server.md#freshness")]
 
 DATABASE = ["prod", "side_by_side"]
 ROWS = pa.table({"id": [1, 2, 3]})

@@ -23,6 +23,11 @@ from lance_bridge_server.monitoring import telemetry
 from lance_bridge_server.monitoring.http_instruments import HttpInstruments
 from lance_bridge_server.monitoring.logs import JsonFormatter
 
+pytestmark = [
+    pytest.mark.quick,
+    pytest.mark.spec("docs/how-to/monitor.md#tables", "server.md#metrics-traces-and-logs"),
+]
+
 TABLE = "/v1/table/films$t"
 
 Kept = list[tuple[str, str, float, dict[str, Any]]]
@@ -38,13 +43,14 @@ def samples(http: httpx.Client) -> dict[tuple[str, ...], float]:
     }
 
 
-def test_requests_are_counted_by_operation_and_code(http: httpx.Client) -> None:
-    sent = send_rows(http, f"{TABLE}/create")
-    done(sent)
-    for _ in range(2):
-        refused(http.post("/v1/table/films$gone/describe"), 404, 4)
-    http.get("/nowhere")
-    found = samples(http)
+def test_requests_are_counted_by_operation_and_code(namespace: Any) -> None:
+    with serving(create_app(Gateway(namespace))) as url, httpx.Client(base_url=url) as http:
+        sent = send_rows(http, f"{TABLE}/create")
+        done(sent)
+        for _ in range(2):
+            refused(http.post("/v1/table/films$gone/describe"), 404, 4)
+        http.get("/nowhere")
+        found = samples(http)
     requests = "lance_bridge_requests_total"
     assert found[requests, "create_table", "OK"] == 1
     assert found[requests, "describe_table", "TABLE_NOT_FOUND"] == 2
@@ -107,6 +113,7 @@ class KeepingMeter(NoOpMeter):
     create_up_down_counter: Any = create_histogram
 
 
+@pytest.mark.usefixtures("namespace")
 def test_requests_are_measured_by_the_conventions_of_opentelemetry(
     gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -222,13 +229,6 @@ def test_a_failure_of_the_server_is_an_error_of_the_span(
         refused(httpx.post(f"{url}{TABLE}/describe"), 500, 18)
     assert spans[0].status is trace.StatusCode.ERROR
     assert spans[0].attributes["lance.code"] == "INTERNAL"
-
-
-def test_without_an_sdk_the_clients_trace_is_passed_on(
-    http: httpx.Client, namespace: Recorder
-) -> None:
-    http.post(f"{TABLE}/describe", headers={"traceparent": PARENT})
-    assert namespace.requests[-1].context["header.traceparent"] == PARENT
 
 
 # -- logs ------------------------------------------------------------------------------------------

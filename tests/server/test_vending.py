@@ -15,6 +15,15 @@ from server.policies import cedar, clients, memory_namespace
 from lance_bridge.catalog import NamespaceRecord, TableRecord
 from lance_bridge_federated import FederatedNamespace
 
+pytestmark = [
+    pytest.mark.quick,
+    pytest.mark.spec(
+        "common.md#vending-rules",
+        "server.md#authorization",
+        "server.md#storage-options-in-responses",
+    ),
+]
+
 SECRET = "own-secret"
 POLICIES = """
 @id("seeing") permit(principal, action in Action::"see", resource);
@@ -80,6 +89,7 @@ def key(response: Any) -> str | None:
     return found
 
 
+@pytest.mark.spec("common.md#rights-and-lifetime")
 def test_the_right_of_the_principal_decides(client_of: Any, log: str) -> None:
     assert key(client_of("writer")(DESCRIBE)) == "1-writer-write"
     assert key(client_of("reader")(DESCRIBE)) == "2-reader-read"
@@ -103,6 +113,7 @@ def test_none_are_made_for_a_request_that_declines_them(client_of: Any, log: str
     assert ASKED[log] == []
 
 
+@pytest.mark.spec("common.md#rights-and-lifetime")
 def test_principals_of_equal_rights_share_none(client_of: Any) -> None:
     keys = [key(client_of(name)(DESCRIBE)) for name in ("reader", "other", "reader", "other")]
     assert keys == ["1-reader-read", "2-other-read", "1-reader-read", "2-other-read"]
@@ -159,6 +170,7 @@ OTHERS = {
 }
 
 
+@pytest.mark.spec("server.md#hidden-objects")
 @pytest.mark.parametrize("other", OTHERS)
 def test_errors_about_a_shared_location_do_not_name_hidden_tables(
     client_of: Any,

@@ -10,6 +10,8 @@ import lance_namespace as api
 import pytest
 from server.policies import cedar, clients, declare, memory_namespace
 
+pytestmark = [pytest.mark.quick, pytest.mark.spec("server.md#hidden-objects")]
+
 POLICIES = """
 permit(principal == User::"all", action, resource);
 permit(principal, action in Action::"see", resource)

@@ -25,7 +25,7 @@ import pytest
 from cryptography import x509
 from server.certificates import Authority
 
-from .processes import HOST, ServerProcess, free_port
+from .processes import HOST, ServerProcess, free_port, inherited_owners
 
 ACCOUNT = "devstoreaccount1"
 _PROGRAM = Path(__file__).parents[2] / ".cache/azurite/node_modules/azurite/dist/src/blob/main.js"
@@ -78,7 +78,8 @@ class AzuriteServer(ServerProcess):
         return [_NODE, str(_PROGRAM), *pairs, *flags]
 
     def _environment(self) -> dict[str, str]:
-        return {"PATH": os.environ["PATH"], "HOME": str(self.directory)}
+        own = {"PATH": os.environ["PATH"], "HOME": str(self.directory)}
+        return {**inherited_owners(), **own}
 
     def _answers(self) -> bool:
         try:

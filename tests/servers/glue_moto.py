@@ -13,7 +13,7 @@ Ours, after AWS Glue's API reference, its service model and Lake Formation's pag
 - one request at a time touches the catalog, so that creating and updating are atomic;
 - each CatalogId has a catalog of its own;
 - resource links to databases and tables are followed; those without a target show themselves only;
-- a database keeps FederatedDatabase; user-defined functions can be made, found and deleted;
+- a database keeps FederatedDatabase; user-defined functions can be made and found;
 - an entry's times are whole seconds, and errors look as AWS's do.
 """
 
@@ -157,10 +157,6 @@ class GlueAsDocumented(GlueResponse):
         found = place.backend.get_tables(place.database.name, self.parameters.get("Expression"))
         page, rest = self._page(found, lambda one: one.name)
         shown = [self._shown_table(table, place) for table in page]
-        if "AttributesToGet" in self.parameters:
-            keys = {"NAME": "Name", "TABLE_TYPE": "TableType"}
-            wanted = {keys[one] for one in self.parameters["AttributesToGet"]}
-            shown = [{k: v for k, v in one.items() if k in wanted} for one in shown]
         return ActionResult({"TableList": shown, **rest})
 
     def update_table(self) -> ActionResult:
@@ -214,12 +210,6 @@ class GlueAsDocumented(GlueResponse):
         found = [f for some in functions for name, f in some.items() if pattern.fullmatch(name)]
         page, rest = self._page(found, lambda one: f"{one['DatabaseName']} {one['FunctionName']}")
         return ActionResult({"UserDefinedFunctions": page, **rest})
-
-    def delete_user_defined_function(self) -> ActionResult:
-        place, name = self._place(), self.parameters["FunctionName"].lower()
-        if place.backend.functions.get(place.database.name, {}).pop(name, None) is None:
-            raise EntityNotFoundException(f"Function {name} not found.")
-        return EmptyResult()
 
     # -- pages and links -------------------------------------------------------------------------
 

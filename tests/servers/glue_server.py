@@ -99,7 +99,7 @@ class GlueServer(MotoServer):
         request = urllib.request.Request(
             f"{self.endpoint}/controls", json.dumps(controls).encode(), method="PUT"
         )
-        with urllib.request.urlopen(request, timeout=5) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             assert answer.status == 204
 
     def _command(self, port_file: Path) -> list[str]:

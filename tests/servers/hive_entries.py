@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -98,3 +98,13 @@ def race(threads: int, call: Callable[[int], T]) -> list[T | LanceNamespaceError
 
     with ThreadPoolExecutor(threads) as pool:
         return list(pool.map(one, range(threads)))
+
+
+def only_winner(
+    answers: Sequence[T | LanceNamespaceError], *errors: type[LanceNamespaceError]
+) -> T:
+    """Return the only answer that is no error; the others must be of these kinds."""
+    losers = [answer for answer in answers if isinstance(answer, LanceNamespaceError)]
+    assert all(isinstance(error, errors) for error in losers), losers
+    [winner] = [answer for answer in answers if not isinstance(answer, LanceNamespaceError)]
+    return winner

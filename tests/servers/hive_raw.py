@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import hmsclient.genthrift.hive_metastore.ttypes as hive
@@ -110,4 +112,19 @@ def raw_table(database: str, name: str, location: str, types: Any = hive) -> Any
         partitionKeys=[],
         tableType="EXTERNAL_TABLE",
         parameters={"EXTERNAL": "TRUE", "table_type": "lance", "managed_by": "storage"},
+    )
+
+
+def raw_partition(entry: Any, value: str, place: Path) -> hive.Partition:
+    """Return a partition of an entry at another location."""
+    storage = copy.deepcopy(entry.sd)
+    storage.location = f"file:{place}"
+    return hive.Partition(
+        values=[value],
+        dbName=entry.dbName,
+        tableName=entry.tableName,
+        sd=storage,
+        parameters={},
+        createTime=1,
+        lastAccessTime=1,
     )

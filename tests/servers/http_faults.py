@@ -46,7 +46,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Delay:
-    """Wait until ``release`` is set, ``seconds`` have passed, or the client has left.
+    """Wait until ``release`` is set, or the client has left.
 
     Args:
         effect_first: The server does it at once, and its reply waits; else the request waits.
@@ -54,7 +54,6 @@ class Delay:
     """
 
     release: threading.Event = field(default_factory=threading.Event)
-    seconds: float = float("inf")
     effect_first: bool = False
     arrives_late: bool = False
 

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from lance_bridge.jvm.compiler import compile_classes
 from lance_bridge_metastore import Metastore
 from lance_bridge_metastore.artifacts import pyspark_jars
 
 VERSIONS = ["2.3", "3.1", "4.0", "4.1", "4.2"]
 OBJECT_STORE_SCHEMES = ("s3", "s3a", "gs", "abfss", "oss")
 _STUB_SOURCE = Path(__file__).with_name("StubFileSystem.java")
-_COMPILE_SECONDS = 120
-_STUB_JAVA_RELEASE = "17"
-"""The oldest Java that a metastore may run on, whatever Java compiles the class."""
 
 
 class StubFileSystem:
@@ -29,24 +25,7 @@ class StubFileSystem:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         if not (directory / f"{_STUB_SOURCE.stem}.class").exists():
-            _compile(_STUB_SOURCE, directory)
-
-
-def _compile(source: Path, directory: Path) -> None:
-    compiler = shutil.which("javac")
-    if compiler is None:
-        raise RuntimeError("The stub file system needs javac: install a JDK, not only a Java")
-    directory.mkdir(parents=True, exist_ok=True)
-    command = [compiler, "--release", _STUB_JAVA_RELEASE, "-proc:none", "-cp"]
-    result = subprocess.run(
-        [*command, f"{pyspark_jars()}/*", "-d", str(directory), str(source)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=_COMPILE_SECONDS,
-    )
-    if result.returncode != 0:
-        raise RuntimeError(f"javac could not compile {source.name}:\n{result.stderr}")
+            compile_classes([_STUB_SOURCE], pyspark_jars(), directory)
 
 
 class Metastores:

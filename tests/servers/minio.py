@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from .objectstore import ACCESS_KEY, SECRET_KEY, S3Server
-from .processes import HOST, free_port
+from .processes import HOST, free_port, inherited_owners
 
 ROLE = "arn:aws:iam::123456789012:role/lance"
 """Any role is as good as another."""
@@ -59,6 +59,7 @@ class MinioServer(S3Server):
 
     def _environment(self) -> dict[str, str]:
         return {
+            **inherited_owners(),
             "HOME": str(self.directory),  # for certificates
             "MINIO_ROOT_USER": ACCESS_KEY,
             "MINIO_ROOT_PASSWORD": SECRET_KEY,

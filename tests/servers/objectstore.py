@@ -86,7 +86,7 @@ class MotoServer(S3Server):
     def reset(self) -> None:
         """Remove all that it holds."""
         url = f"{self.endpoint}/moto-api/reset"
-        with urllib.request.urlopen(urllib.request.Request(url, method="POST"), timeout=5) as done:
+        with urllib.request.urlopen(urllib.request.Request(url, method="POST"), timeout=60) as done:
             assert done.status == 200
 
     @contextmanager
@@ -113,7 +113,7 @@ class MotoServer(S3Server):
         url = f"{self.endpoint}/moto-api/reset-auth"
         # As a form, which is what urllib says by default, moto would not see the body.
         request = urllib.request.Request(url, requests, {"Content-Type": "text/plain"})
-        with urllib.request.urlopen(request, timeout=5) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             assert answer.status == 200
 
     def _command(self, port_file: Path) -> list[str]:

@@ -13,8 +13,6 @@ from pathlib import Path
 
 import pyspark
 
-from servers.spark_death import die_with_parent
-
 _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
 
@@ -31,7 +29,6 @@ def command(settings: dict[str, str], master: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    die_with_parent()
     line = command(json.loads(sys.argv[1]), sys.argv[2])
     os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
     os.execv(line[0], line)

@@ -15,8 +15,6 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from servers.spark_death import die_with_parent
-
 
 def session(master: str, conf: Mapping[str, str]) -> SparkSession:
     """Return a session on a master, or of a server where it is an address ``sc://…``."""
@@ -42,5 +40,4 @@ def main(answer: Path, task: Mapping[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    die_with_parent()
     main(Path(sys.argv[1]), json.load(sys.stdin))

@@ -10,11 +10,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from servers.http_proxy import Answer, Delay, Fault, HttpProxy
+from servers.http_proxy import Delay, Fault, HttpProxy
 from servers.processes import wait_until
 
+pytestmark = pytest.mark.quick
+
 REPLY = b'{"number": 1, "text": "what the server says"}'
-TIMEOUT = 5.0
+TIMEOUT = 60.0
 
 
 class Effects(ThreadingHTTPServer):
@@ -25,7 +27,6 @@ class Effects(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Effect)
         self.bodies: list[bytes] = []
-        self.paths: list[str] = []
         self.may_act = threading.Event()
         self.may_act.set()
 
@@ -37,18 +38,13 @@ class _Effect(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self.server.may_act.wait(TIMEOUT)
         self.server.bodies.append(self.rfile.read(int(self.headers.get("Content-Length", 0))))
-        self.server.paths.append(self.path)
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
-        self.send_header("X-Twice", "one")
-        self.send_header("X-Twice", "two")
         self.send_header("Content-Length", str(len(REPLY)))
         self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(REPLY)
+        self.wfile.write(REPLY)
 
     do_GET = do_POST
-    do_HEAD = do_POST
 
     def log_message(self, format: str, *args: object) -> None:
         """Say nothing."""
@@ -92,28 +88,6 @@ def test_requests_pass_with_their_body_and_replies_with_theirs(
     assert effects.bodies == [b'{"a": 1}']
 
 
-def test_all_headers_of_a_reply_pass(client: http.client.HTTPConnection) -> None:
-    client.request("GET", "/any")
-    response = client.getresponse()
-    assert response.msg.get_all("X-Twice") == ["one", "two"]
-    assert response.getheader("Content-Length") == str(len(REPLY))
-    assert response.read() == REPLY
-
-
-def test_a_head_request_gets_the_length_and_no_body(client: http.client.HTTPConnection) -> None:
-    client.request("HEAD", "/any")
-    response = client.getresponse()
-    assert response.getheader("Content-Length") == str(len(REPLY))
-    assert response.read() == b""
-    assert call(client) == (200, REPLY)
-
-
-def test_a_path_passes_as_it_came(effects: Effects, client: http.client.HTTPConnection) -> None:
-    client.request("GET", "/a%2Fb/c?x=%20&y=1")
-    client.getresponse().read()
-    assert effects.paths == ["/a%2Fb/c?x=%20&y=1"]
-
-
 def test_requests_of_unknown_length_are_cut_off_and_not_passed_on(
     effects: Effects, client: http.client.HTTPConnection
 ) -> None:
@@ -147,26 +121,6 @@ def test_a_recorded_request_shows_no_header_and_no_body(
     assert "the-secret" not in repr(proxy.requests)
 
 
-def test_one_may_wait_for_a_request(proxy: HttpProxy, client: http.client.HTTPConnection) -> None:
-    with pytest.raises(TimeoutError, match="not 1 requests"):
-        proxy.await_requests("Change", seconds=0.05)
-    call(client)
-    proxy.await_requests("Change", seconds=0)
-
-
-def test_an_answer_is_given_in_the_place_of_the_server(
-    effects: Effects, proxy: HttpProxy, client: http.client.HTTPConnection
-) -> None:
-    proxy.fail_next("Change", Answer(503, b"busy", {"Retry-After": "1"}))
-    client.request("POST", "/", b"{}", {"X-Amz-Target": "AWSGlue.Change"})
-    response = client.getresponse()
-    assert (response.status, response.getheader("Retry-After")) == (503, "1")
-    assert response.read() == b"busy"
-    assert effects.bodies == []
-    assert call(client) == (200, REPLY)
-    assert proxy.connections == 1
-
-
 @pytest.mark.parametrize(
     ("fault", "seen"),
     [
@@ -193,14 +147,6 @@ def test_a_broken_connection_has_or_has_not_let_the_request_through(
     assert call(client) == (200, REPLY)
 
 
-def test_an_empty_reply_has_a_head_and_no_body(
-    effects: Effects, proxy: HttpProxy, client: http.client.HTTPConnection
-) -> None:
-    proxy.fail_next("Change", Fault.EMPTY_REPLY)
-    assert call(client) == (200, b"")
-    assert effects.bodies == [b"{}"]
-
-
 @pytest.mark.parametrize("effect_first", [False, True])
 def test_a_delayed_request_or_reply_waits_until_it_is_released(
     effects: Effects, proxy: HttpProxy, client: http.client.HTTPConnection, effect_first: bool
@@ -220,62 +166,22 @@ def test_a_delayed_request_or_reply_waits_until_it_is_released(
     assert answers == ["200"]
 
 
-def test_a_delay_may_end_by_itself(proxy: HttpProxy, client: http.client.HTTPConnection) -> None:
-    proxy.fail_next("Change", Delay(seconds=0.3))
-    began = time.monotonic()
-    assert call(client) == (200, REPLY)
-    assert time.monotonic() - began >= 0.3
-
-
-def test_a_client_that_gives_up_waiting_has_not_been_heard(
-    effects: Effects, proxy: HttpProxy
+@pytest.mark.parametrize("arrives_late", [False, True])
+def test_a_client_that_gives_up_waiting_has_not_been_heard_or_is_heard_later(
+    effects: Effects, proxy: HttpProxy, arrives_late: bool
 ) -> None:
-    delay = Delay()
+    delay = Delay(arrives_late=arrives_late)
     proxy.fail_next("Change", delay)
     impatient = http.client.HTTPConnection("127.0.0.1", proxy.port, timeout=0.2)
     with pytest.raises(TimeoutError):
         call(impatient)
     impatient.close()
+    if not arrives_late:
+        wait_until(lambda: proxy.open_connections == 0)
+    assert effects.bodies == []
+    delay.release.set()
     wait_until(lambda: proxy.open_connections == 0)
-    delay.release.set()
-    assert effects.bodies == []
-
-
-def test_a_request_can_arrive_after_its_client_has_left(effects: Effects, proxy: HttpProxy) -> None:
-    delay = Delay(arrives_late=True)
-    proxy.fail_next("Change", delay)
-    impatient = http.client.HTTPConnection("127.0.0.1", proxy.port, timeout=0.2)
-    with pytest.raises(TimeoutError):
-        call(impatient)
-    impatient.close()
-    assert effects.bodies == []
-    delay.release.set()
-    wait_until(lambda: effects.bodies == [b"{}"])
-
-
-def test_a_rule_may_look_at_the_whole_request(
-    proxy: HttpProxy, client: http.client.HTTPConnection
-) -> None:
-    proxy.fail_next(lambda request: request.json.get("Name") == "b", Answer(500))
-    assert call(client, body=b'{"Name": "a"}')[0] == 200
-    assert call(client, body=b'{"Name": "b"}')[0] == 500
-
-
-def test_connections_are_refused_between_stop_and_start(
-    effects: Effects, proxy: HttpProxy, client: http.client.HTTPConnection
-) -> None:
-    assert call(client) == (200, REPLY)
-    proxy.stop()
-    with pytest.raises(ConnectionError):
-        call(client)
-    for _ in range(3):
-        client.close()
-        with pytest.raises(ConnectionRefusedError):
-            call(client)
-    client.close()
-    proxy.start()
-    assert call(client) == (200, REPLY)
-    assert len(effects.bodies) == 2
+    assert effects.bodies == [b"{}"] * arrives_late
 
 
 def in_background(client: http.client.HTTPConnection, answers: list[str]) -> threading.Thread:
@@ -324,23 +230,3 @@ def test_stop_waits_for_what_the_server_is_doing(
     assert effects.bodies == [b"{}"]
     caller.join(TIMEOUT)
     assert answers == ["RemoteDisconnected"]
-
-
-def test_a_server_that_is_down_cuts_the_connection(
-    effects: Effects, client: http.client.HTTPConnection
-) -> None:
-    effects.shutdown()
-    effects.server_close()
-    with pytest.raises(ConnectionError):
-        call(client)
-
-
-def test_disconnect_cuts_idle_connections(
-    proxy: HttpProxy, client: http.client.HTTPConnection
-) -> None:
-    call(client)
-    proxy.disconnect()
-    with pytest.raises(ConnectionError):
-        call(client)
-    client.close()
-    assert call(client) == (200, REPLY)

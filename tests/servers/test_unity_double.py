@@ -1,15 +1,16 @@
-"""The double of the open-source server does what was measured on it."""
+"""The double of the open-source server does what was measured on it, and holds to its API."""
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import requests
 from databricks.sdk import WorkspaceClient
 from databricks.sdk.errors import NotFound
-from databricks.sdk.service.catalog import DataSourceFormat, TableType
 
 from servers.unity import (
     OPEN_SOURCE_0_3,
@@ -17,29 +18,16 @@ from servers.unity import (
     OPEN_SOURCE_0_6,
     UnityServer,
 )
+from servers.unity.process import UnityProcess
 from servers.unity.raw import Raw, column, table
 
 OPEN_SOURCE = [OPEN_SOURCE_0_3, OPEN_SOURCE_0_4, OPEN_SOURCE_0_6]
-LOCATIONS = [
-    ("s3://b/x/", "s3://b/x"),
-    ("s3://b//x//y", "s3://b/x/y"),
-    ("gs://b/x", "gs://b/x"),
-    ("abfss://f@a.dfs.core.windows.net/x", "abfss://f@a.dfs.core.windows.net/x"),
-    ("abfs://f@a/x", "abfs://f@a/x"),
-    ("file:///p/x/", "file:///p/x"),
-    ("file:/p/x", "file:///p/x"),
-    ("/p//x/", "file:///p/x"),
-]
 
 
 @pytest.fixture(params=OPEN_SOURCE, ids=lambda dialect: dialect.name)
 def server(request: pytest.FixtureRequest) -> Iterator[UnityServer]:
     with UnityServer(request.param) as running:
         yield running
-
-
-def sdk_of(server: UnityServer) -> WorkspaceClient:
-    return WorkspaceClient(host=server.url, token="not-used")
 
 
 # -- errors --------------------------------------------------------------------------------------
@@ -55,6 +43,7 @@ MISSING = {
 }
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
 def test_the_outermost_missing_level_is_named_by_new_servers_only(
     server: UnityServer, method: str
@@ -64,6 +53,7 @@ def test_the_outermost_missing_level_is_named_by_new_servers_only(
     assert found == {p: (404, c if is_new else "NOT_FOUND") for p, c in MISSING.items()}
 
 
+@pytest.mark.quick
 def test_a_duplicate_is_a_conflict_in_0_3_and_a_bad_request_after(server: UnityServer) -> None:
     raw = Raw.with_schema(server.url)
     raw.post("/tables", table())
@@ -78,40 +68,10 @@ def test_a_duplicate_is_a_conflict_in_0_3_and_a_bad_request_after(server: UnityS
         assert raw.error("POST", path, body) == expected
 
 
-@pytest.mark.parametrize("name", ["", "a b", "a.b", "a/b", "ä", "a$b", "x" * 256])
-def test_a_bad_name_is_an_invalid_argument(new: UnityServer, name: str) -> None:
-    raw = Raw.with_schema(new.url)
-    bodies: list[tuple[str, dict[str, Any]]] = [
-        ("/catalogs", {"name": name}),
-        ("/schemas", {"name": name, "catalog_name": "c"}),
-        ("/tables", table(name)),
-    ]
-    for path, body in bodies:
-        assert raw.error("POST", path, body) == (400, "INVALID_ARGUMENT")
-
-
-def test_names_differ_in_case_and_hold_255_characters(new: UnityServer) -> None:
-    raw = Raw.with_schema(new.url)
-    names = ["T", "a-b", "a@b", "t", "x" * 255]
-    for name in names:
-        raw.post("/tables", table(name))
-    listed = raw.get("/tables", catalog_name="c", schema_name="s")["tables"]
-    assert [row["name"] for row in listed] == sorted(names)
-
-
-def test_what_is_not_empty_cannot_be_deleted(server: UnityServer) -> None:
-    raw = Raw.with_schema(server.url)
-    raw.post("/tables", table())
-    assert raw.error("DELETE", "/schemas/c.s") == (400, "FAILED_PRECONDITION")
-    assert raw.error("DELETE", "/catalogs/c") == (400, "FAILED_PRECONDITION")
-    server.api.others.add("volumes", "c", "other", "v")
-    raw.post("/schemas", {"name": "other", "catalog_name": "c"})
-    assert raw.error("DELETE", "/schemas/c.other") == (400, "FAILED_PRECONDITION")
-
-
+@pytest.mark.quick
 def test_deletes_answer_with_plain_text_that_the_sdk_cannot_read(server: UnityServer) -> None:
     Raw.with_schema(server.url).post("/tables", table())
-    client = sdk_of(server)
+    client = WorkspaceClient(host=server.url, token="not-used")
     with pytest.raises(requests.exceptions.JSONDecodeError):
         client.tables.delete("c.s.t")
     for path in ("/schemas/c.s", "/catalogs/c"):
@@ -120,6 +80,7 @@ def test_deletes_answer_with_plain_text_that_the_sdk_cannot_read(server: UnitySe
             client.api_client.do("DELETE", f"/api/2.1/unity-catalog{path}", raw=True)
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("path", ["/tables/c.s.t/exists", "/table-summaries", "/a/b/c"])
 def test_an_unknown_route_is_a_404_in_plain_text(server: UnityServer, path: str) -> None:
     reply = Raw(server.url).send("GET", path)
@@ -128,35 +89,29 @@ def test_an_unknown_route_is_a_404_in_plain_text(server: UnityServer, path: str)
     assert "error_code" not in reply.text
 
 
-@pytest.mark.parametrize("method", ["PATCH", "PUT", "POST"])
-def test_no_method_updates_a_table(server: UnityServer, method: str) -> None:
-    raw = Raw.with_schema(server.url)
-    raw.post("/tables", table())
-    assert raw.send(method, "/tables/c.s.t", {"properties": {}}).status_code == 405
-
-
 # -- tables --------------------------------------------------------------------------------------
 
 
-def test_a_lance_table_comes_back_as_it_was_made(server: UnityServer) -> None:
-    Raw.with_schema(server.url)
-    client = sdk_of(server)
-    made = client.tables.create(
-        "t", "c", "s", TableType.EXTERNAL, DataSourceFormat.TEXT, "s3://b/t",
-        columns=[], properties={"table_type": "lance", "k": "v"},
-    )  # fmt: skip
-    assert client.tables.get("c.s.t") == made
-    assert list(client.tables.list("c", "s")) == [made]
-    assert made.properties == {"table_type": "lance", "k": "v"}
-    assert made.table_id
-
-
+@pytest.mark.quick
 def test_the_format_lance_is_refused_and_breaks_the_published_api(new: UnityServer) -> None:
     body = table(data_source_format="LANCE")
     assert Raw.with_schema(new.url).error("POST", "/tables", body) == (400, "INVALID_ARGUMENT")
     assert "data_source_format" in new.take_violations()[0]
 
 
+LOCATIONS = [
+    ("s3://b/x/", "s3://b/x"),
+    ("s3://b//x//y", "s3://b/x/y"),
+    ("gs://b/x", "gs://b/x"),
+    ("abfss://f@a.dfs.core.windows.net/x", "abfss://f@a.dfs.core.windows.net/x"),
+    ("abfs://f@a/x", "abfs://f@a/x"),
+    ("file:///p/x/", "file:///p/x"),
+    ("file:/p/x", "file:///p/x"),
+    ("/p//x/", "file:///p/x"),
+]
+
+
+@pytest.mark.quick
 @pytest.mark.parametrize(("given", "kept"), LOCATIONS)
 def test_locations_are_normalised(new: UnityServer, given: str, kept: str) -> None:
     assert (
@@ -165,6 +120,7 @@ def test_locations_are_normalised(new: UnityServer, given: str, kept: str) -> No
     )
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(
     "change",
     [
@@ -187,14 +143,7 @@ def test_what_the_server_did_not_foresee_is_a_500(
     server.take_violations()
 
 
-def test_the_longest_properties_and_comment_are_kept(new: UnityServer) -> None:
-    properties = {"k" * 255: "v" * 255}
-    made = Raw.with_schema(new.url).post(
-        "/tables", table(properties=properties, comment="c" * 65_535)
-    )
-    assert made["properties"] == properties
-
-
+@pytest.mark.quick
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -218,36 +167,10 @@ def test_type_json_must_be_a_whole_field_from_0_5_on(
     assert raw.post("/tables", table("whole", columns=[column()]))["columns"][0]["name"] == "id"
 
 
-# -- managed storage -----------------------------------------------------------------------------
-
-
-def test_a_storage_root_has_a_directory_where_external_tables_are_refused(new: UnityServer) -> None:
-    raw = Raw.with_schema(new.url)
-    made = raw.post("/schemas", {"name": "m", "catalog_name": "c", "storage_root": "s3://b/r/"})
-    managed = f"s3://b/r/__unitystorage/schemas/{made['schema_id']}"
-    assert (made["storage_root"], made["storage_location"]) == ("s3://b/r", managed)
-    for refused in (f"{managed}/t", "s3://b/__unitystorage", "s3://b/r"):
-        body = table(schema_name="m", storage_location=refused)
-        assert raw.error("POST", "/tables", body) == (400, "INVALID_ARGUMENT")
-    assert raw.post("/tables", table(schema_name="m", storage_location="s3://b/r/t"))
-    catalog = raw.post("/catalogs", {"name": "d", "storage_root": "file:///r"})
-    assert catalog["storage_location"] == f"file:///r/__unitystorage/catalogs/{catalog['id']}"
-
-
-# -- rename --------------------------------------------------------------------------------------
-
 RENAME = "/delta/v1/catalogs/c/schemas/s/tables/t/rename"
 
 
-def test_a_rename_keeps_id_location_and_properties(new: UnityServer) -> None:
-    raw = Raw.with_schema(new.url)
-    before = raw.post("/tables", table())
-    assert raw.send("POST", RENAME, {"new-name": "u"}).status_code == 204
-    after = raw.get("/tables/c.s.u")
-    assert {**before, "name": "u", "updated_at": 0} == {**after, "updated_at": 0}
-    assert raw.error("GET", "/tables/c.s.t")[0] == 404
-
-
+@pytest.mark.quick
 def test_a_refused_rename_answers_in_the_shape_for_delta_clients(new: UnityServer) -> None:
     raw = Raw.with_schema(new.url)
     raw.post("/tables", table())
@@ -261,9 +184,7 @@ def test_a_refused_rename_answers_in_the_shape_for_delta_clients(new: UnityServe
     assert (reply.status_code, reply.json()["error"]["type"]) == (404, "NoSuchTableException")
 
 
-# -- namespaces ----------------------------------------------------------------------------------
-
-
+@pytest.mark.quick
 @pytest.mark.parametrize("path", ["/catalogs/c", "/schemas/c.s"])
 def test_an_update_replaces_all_properties_and_an_empty_one_none(
     server: UnityServer, path: str
@@ -276,3 +197,80 @@ def test_an_update_replaces_all_properties_and_an_empty_one_none(
     for nothing in nothings:
         assert raw.send("PATCH", path, nothing).status_code == 200
         assert raw.get(path)["properties"] == {"b": "3"}
+
+
+# -- the published API ----------------------------------------------------------------------------
+
+
+def end_of_a_server_after(method: str, path: str, body: object, **query: str) -> None:
+    with UnityServer() as server:
+        Raw.with_schema(server.url).send(method, path, body, **query)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("method", "path", "body", "query", "problem"),
+    [
+        ("POST", "/catalogs", {"name": "x", "colour": "red"}, {}, "colour"),
+        ("POST", "/catalogs", {"name": 5}, {}, "name"),
+        ("POST", "/tables", table(columns=None), {}, "columns"),
+        ("POST", "/tables", table(columns=[{"title": "x"}]), {}, "columns.title"),
+        ("GET", "/schemas", None, {}, "catalog_name"),
+        ("GET", "/catalogs", None, {"limit": "5"}, "limit"),
+    ],
+)
+def test_a_request_against_the_published_api_fails_the_test_that_sent_it(
+    method: str, path: str, body: object, query: dict[str, str], problem: str
+) -> None:
+    with pytest.raises(AssertionError, match=problem):
+        end_of_a_server_after(method, path, body, **query)
+
+
+@pytest.mark.quick
+def test_a_reply_against_the_published_api_is_a_defect_of_the_double() -> None:
+    with UnityServer() as server:
+        raw = Raw.with_schema(server.url)
+        server.state.catalogs.page(None, 1)[0].change(created_at="yesterday")
+        assert "created_at" in raw.send("GET", "/catalogs/c").json()["message"]
+        assert server.defects
+        with pytest.raises(AssertionError, match="created_at"):
+            server.require_clean()
+        server.defects.clear()
+
+
+@pytest.mark.servers
+def test_the_double_runs_in_a_process_of_its_own() -> None:
+    with UnityProcess(OPEN_SOURCE_0_4, ["made"]) as running:
+        raw = Raw(running.url)
+        assert [row["name"] for row in raw.get("/catalogs")["catalogs"]] == ["made"]
+        assert raw.error("GET", "/catalogs/nowhere") == (404, "NOT_FOUND")
+
+
+@pytest.mark.servers
+def test_a_process_that_saw_bad_requests_says_so_at_its_end() -> None:
+    running = UnityProcess()
+    with running:
+        Raw(running.url).send("POST", "/catalogs", {"name": "x", "colour": "red"})
+        assert running.stop() == 1
+
+
+@pytest.mark.quick
+def test_requests_are_recorded_with_what_they_carried(new: UnityServer) -> None:
+    Raw.with_schema(new.url)
+    assert new.counts == {"POST /catalogs": 1, "POST /schemas": 1}
+    assert [request.fields["name"] for request in new.requests] == ["c", "s"]
+    new.forget_requests()
+    assert not new.counts
+    assert Raw(new.url).get("/catalogs", max_results="1")["catalogs"]
+    assert new.requests[0].query == {"max_results": "1"}
+
+
+@pytest.mark.quick
+def test_a_request_that_is_cut_off_never_came(new: UnityServer) -> None:
+    address = urlsplit(new.url)
+    with socket.create_connection((address.hostname or "", address.port or 0), 10) as cut:
+        cut.sendall(b"POST /api/2.1/unity-catalog/catalogs HTTP/1.1\r\ncontent-length: 99\r\n\r\n{")
+        cut.shutdown(socket.SHUT_WR)
+        assert cut.recv(100) == b""
+    assert not new.requests
+    assert not new.take_violations()

@@ -1,24 +1,82 @@
-"""What the failure tests let Spark do in processes of its own: functions of a session."""
+"""What the failure tests let Spark do: tasks that fail or die once, in the middle of what they do.
+
+A file of the test's says that it has happened: what is tried again after that goes well.
+"""
 
 from __future__ import annotations
 
 import os
+import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from spark.kill_helpers import (
-    KILL_EXECUTOR,
-    KILL_WORKER,
-    RAISE,
-    SESSION,
-    DyingSource,
-    PowerlessSource,
-    failing,
-)
-
 from lance_bridge_spark.registration import register
+from lance_bridge_spark.source import LanceSource
+from lance_bridge_spark.source.writer import LanceWriter
 
 ROWS = 2000
+RAISE, KILL_WORKER, KILL_EXECUTOR = "raise", "kill the worker", "kill the executor"
+MARK = "LANCE_BRIDGE_TEST_MARK"
+"""The environment variable that names the file, where no argument can."""
+
+
+def once(mark: str) -> bool:
+    """Say whether this is the first call of all processes."""
+    try:
+        os.close(os.open(mark, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+    except FileExistsError:
+        return False
+    return True
+
+
+def failing(how: str, mark: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """Return a function for `mapInArrow` that lets rows pass, and fails once after some."""
+
+    def pass_on(batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            yield batch
+            if once(mark):
+                fail(how)
+
+    return pass_on
+
+
+def fail(how: str) -> None:
+    """Raise, or kill what runs this: the Python worker, or the executor that it belongs to."""
+    if how == RAISE:
+        raise RuntimeError("a task fails once, as the test wants")
+    process = os.getpid() if how == KILL_WORKER else executor_of(os.getpid())
+    os.kill(process, signal.SIGKILL)
+
+
+def executor_of(process: int) -> int:
+    """Return the Java process above a Python worker (Linux)."""
+    while Path(f"/proc/{process}/comm").read_text(encoding="utf-8").strip() != "java":
+        status = Path(f"/proc/{process}/stat").read_text(encoding="utf-8")
+        process = int(status.rpartition(")")[2].split()[1])
+    return process
+
+
+class DyingSource(LanceSource):
+    """The data source, whose writer is killed once when it has written its files."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "dying"
+
+    def writer(self, schema: Any, overwrite: bool) -> Any:
+        made = super().writer(schema, overwrite)
+        made.__class__ = _DyingWriter
+        return made
+
+
+class _DyingWriter(LanceWriter):
+    def write(self, iterator: Iterator[Any]) -> Any:
+        written = super().write(iterator)
+        if once(os.environ[MARK]):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return written
 
 
 def append_in_spite_of_failures(spark: Any, directory: str) -> dict[str, Any]:
@@ -45,16 +103,3 @@ def seen(spark: Any, place: str) -> list[int]:
         len({*ids} & {*range(ROWS)}),
         len(list(Path(place, "_versions").glob("*.manifest"))),
     ]
-
-
-def stream(spark: Any, sink_format: str, source: str, sink: str, checkpoint: str) -> list[int]:
-    """Stream a table into another in batches of few rows, to the end of what there is."""
-    register(spark)
-    spark.dataSource.register(PowerlessSource)
-    if SESSION in os.environ:
-        Path(os.environ[SESSION]).write_text(str(os.getpgid(0)), encoding="ascii")
-    frame = spark.readStream.format("lance").option("max_rows_per_batch", "10").load(source)
-    writer = frame.writeStream.format(sink_format).option("checkpointLocation", checkpoint)
-    query = writer.option("path", sink).trigger(availableNow=True).start()
-    assert query.awaitTermination(90), "the stream did not end"
-    return sorted(row.id for row in spark.read.format("lance").load(sink).collect())

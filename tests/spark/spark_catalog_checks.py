@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .source_checks import error_of
+from .sql_helpers import fails
 
 
 def check_ordinary_tables_are_joined_with_and_never_touched(
@@ -33,11 +33,9 @@ def check_ordinary_tables_are_joined_with_and_never_touched(
     assert "people" not in names, names
     in_hive = spark.sql(f"SHOW TABLES IN spark_catalog.{namespace}").collect()
     assert "people" in [row.tableName for row in in_hive], in_hive
-    error = error_of(lambda: spark.table(f"{catalog}.{namespace}.people").collect())
-    assert "people" in error, error
-    assert "not a Lance table" in error, error
-    error = error_of(lambda: spark.sql(f"DROP TABLE {catalog}.{namespace}.people"))
-    assert "not a Lance table" in error, error
+    for statement in ("SELECT * FROM", "DROP TABLE"):
+        theirs = f"{catalog}.{namespace}.people"
+        assert "people" in fails(spark, f"{statement} {theirs}", "not a Lance table")
     spark.sql(f"INSERT INTO {ordinary} SELECT id + 10, 'copied' FROM {ours}")
     assert spark.table(ordinary).count() == 6
     spark.sql(f"DROP TABLE {ours}")

@@ -5,32 +5,19 @@ See `sql_checks` for how they are called.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import lance
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from .sql_helpers import columns, described, fails, failure_of, fresh, rows, values
+from .sql_helpers import columns, described, fails, failure_of, fresh, rows, setting, values
 
 
 def release(spark: Any) -> tuple[int, int]:
     """Return Spark's release, such as (4, 1)."""
     major, minor = spark.version.split(".")[:2]
     return int(major), int(minor)
-
-
-@contextmanager
-def setting(spark: Any, name: str, value: str) -> Iterator[None]:
-    """Give a setting of the session another value for a while."""
-    before = spark.conf.get(name)
-    spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        spark.conf.set(name, before)
 
 
 def check_a_merge_evolves_the_table(spark: Any, catalog: str, namespace: str) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import date
-from decimal import Decimal
 from typing import Any
 
 from .source_checks import ALL_TYPES
-from .sql_helpers import fails, fresh, rows, values
+from .sql_helpers import fails, fresh, rows, setting, values
 
 
 def _filled(spark: Any, catalog: str, namespace: str, name: str) -> str:
@@ -151,40 +149,15 @@ def check_rows_are_merged(spark: Any, catalog: str, namespace: str) -> None:
     assert rows(spark, f"SELECT id, name FROM {table} ORDER BY id") == expected
 
 
-def check_values_of_every_type_come_back(spark: Any, catalog: str, namespace: str) -> None:
-    table = fresh(spark, catalog, namespace, "typed")
-    spark.sql(
-        f"CREATE TABLE {table} (a BOOLEAN, b TINYINT, c SMALLINT, d INT, e BIGINT, f FLOAT, "
-        "g DOUBLE, h DECIMAL(38, 18), i STRING, j BINARY, k DATE, l TIMESTAMP, m TIMESTAMP_NTZ, "
-        "n ARRAY<INT>, o MAP<STRING, DOUBLE>, p STRUCT<x: INT, y: ARRAY<STRUCT<z: STRING>>>)"
-    )
-    query = (
-        "SELECT true, -1Y, 2S, 3, 4L, 0.5F, -0.25D, 1.5BD, 'é', X'00FF', DATE '0001-01-01', "
-        "TIMESTAMP '2026-01-02 03:04:05.678901 UTC', TIMESTAMP_NTZ '1969-12-31 23:59:59', "
-        "array(1, NULL), map('k', 1.5D), "
-        "named_struct('x', 1, 'y', array(named_struct('z', 'deep')))"
-    )
-    spark.sql(f"INSERT INTO {table} {query}")
-    spark.sql(f"INSERT INTO {table} (a) VALUES (NULL)")
-    [found] = rows(spark, f"SELECT * FROM {table} WHERE a")
-    [expected] = rows(spark, query)
-    assert found[7] == Decimal("1.5")
-    assert found[10] == date(1, 1, 1)
-    assert list(found[:7]) == list(expected[:7])
-    assert list(found[8:]) == list(expected[8:])
-    [nulls] = rows(spark, f"SELECT * FROM {table} WHERE a IS NULL")
-    assert set(nulls) == {None}
-
-
 def _plan(spark: Any, query: str) -> str:
-    spark.conf.set("spark.sql.adaptive.enabled", "false")  # such a plan shows all before it runs
-    try:
+    # Such a plan shows all before it runs.
+    with setting(spark, "spark.sql.adaptive.enabled", "false"):
         return str(rows(spark, f"EXPLAIN {query}")[0][0])
-    finally:
-        spark.conf.unset("spark.sql.adaptive.enabled")
 
 
-def check_tasks_hand_over_columns_and_rows_alike(spark: Any, catalog: str, namespace: str) -> None:
+def check_values_of_every_type_come_back_by_columns_and_by_rows(
+    spark: Any, catalog: str, namespace: str
+) -> None:
     table = fresh(spark, catalog, namespace, "columnar")
     spark.sql(f"CREATE TABLE {table} AS {ALL_TYPES}")
     spark.sql(f"INSERT INTO {table} (i64) VALUES (100)")
@@ -193,19 +166,19 @@ def check_tasks_hand_over_columns_and_rows_alike(spark: Any, catalog: str, names
         f"SELECT * FROM {source} ORDER BY i64",
         f"SELECT max(word), min(money), sum(large) FROM {source} WHERE length(word) > 1",
     ]
-    spark.conf.set("spark.lance_bridge.local.rows", "0")
-    try:
-        for query in queries:
-            spark.conf.set("spark.lance_bridge.columnar", "auto")
-            assert "ColumnarToRow" in _plan(spark, query)
-            by_column = rows(spark, query)
-            spark.conf.set("spark.lance_bridge.columnar", "false")
-            assert "ColumnarToRow" not in _plan(spark, query)
-            assert by_column == rows(spark, query), query
-            assert by_column
-    finally:
-        spark.conf.unset("spark.lance_bridge.local.rows")
-        spark.conf.unset("spark.lance_bridge.columnar")
+    for query in queries:
+        found = []
+        for columnar in ("auto", "false"):
+            with (
+                setting(spark, "spark.lance_bridge.local.rows", "0"),
+                setting(spark, "spark.lance_bridge.columnar", columnar),
+            ):
+                assert ("ColumnarToRow" in _plan(spark, query)) == (columnar == "auto")
+                found.append(rows(spark, query))
+        assert found[0] == found[1] != [], query
+    *typed, nulls = rows(spark, queries[0])
+    assert typed == rows(spark, f"SELECT * FROM ({ALL_TYPES}) ORDER BY i64")
+    assert set(nulls) == {None, 100}
 
 
 def check_limits_skip_rows_and_take_the_first_of_an_order(
@@ -221,13 +194,10 @@ def check_limits_skip_rows_and_take_the_first_of_an_order(
         f"{query} OFFSET 7": (" offset: ", [(8, 4.0), (9, None)]),
     }
     for local in ("0", "1000"):
-        spark.conf.set("spark.lance_bridge.local.rows", local)
-        try:
+        with setting(spark, "spark.lance_bridge.local.rows", local):
             for statement, (pushed, found) in expected.items():
                 assert (pushed in _plan(spark, statement)) == (local == "0"), statement
                 assert rows(spark, statement) == found, statement
-        finally:
-            spark.conf.unset("spark.lance_bridge.local.rows")
 
 
 ROW_CHECKS = (
@@ -238,7 +208,6 @@ ROW_CHECKS = (
     check_rows_are_deleted,
     check_rows_are_updated,
     check_rows_are_merged,
-    check_values_of_every_type_come_back,
-    check_tasks_hand_over_columns_and_rows_alike,
+    check_values_of_every_type_come_back_by_columns_and_by_rows,
     check_limits_skip_rows_and_take_the_first_of_an_order,
 )

@@ -12,7 +12,26 @@ from servers.metastores import Metastores
 from servers.sparks import Spark
 from servers.unity import UnityServer
 
-pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(1000), pytest.mark.matrix]
+pytestmark = [
+    pytest.mark.matrix,
+    pytest.mark.spark,
+    pytest.mark.timeout(1000),
+    pytest.mark.spec(
+        "spark.md#create-and-replace-with-a-query",
+        "spark.md#errors",
+        "spark.md#limits-and-known-weaknesses",
+        "spark.md#register",
+        "spark.md#schema-evolution",
+        "spark.md#searches-in-sql",
+        "spark.md#statements",
+        "spark.md#streams",
+        "spark.md#tables-of-other-formats",
+        "spark.md#time-travel",
+        "spark.md#unsupported-statements",
+        "spark.md#what-is-pushed-down",
+        "spark.md#write-order",
+    ),
+]
 
 SECONDS = 900.0
 """Three minutes on a machine that does nothing else."""

@@ -6,7 +6,7 @@ import datetime as dt
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,27 +14,40 @@ from typing import Any
 import lance
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.errors import PySparkException
 from pyspark.sql.functions import udf
 
 from .all_types import COLUMNS
 from .catalogs import unity_catalog
+from .parquet_pairs import (
+    ADAPTIVE,
+    CHANGED,
+    EVERYTHING,
+    LOCAL_ROWS,
+    QUERIES,
+    Pair,
+    dataset_of,
+    generated,
+)
 from .python_processes import SCANS, await_end, kill, pids, the_pid
-from .test_local_rows import CHANGED, NAMES, QUERIES
-from .test_predicates import LOCAL_ROWS, predicates
+from .sql_helpers import setting
+from .test_predicates import predicates
 from .test_types_read import table_of_all
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.timeout(900),
+    pytest.mark.spec("spark.md#the-python-process-of-an-executor"),
+]
 
 COLUMNAR = "spark.lance_bridge.columnar"
-ADAPTIVE = "spark.sql.adaptive.enabled"
 IDLE = "spark.lance_bridge.service.idle"
 # Small batches, so that values outlive the memory that they came in.
 CUT = "WITH (`batch_size` = '7', `rows_per_task` = '40')"
 SOME_QUERIES = [
-    f"SELECT {NAMES}, st, a, m, deep, span FROM {{t}} ORDER BY id",
+    EVERYTHING,
     "SELECT min(s), max(s), max(bi), min(de), max(st), min_by(s, id), max_by(a, id) FROM {t}",
     "SELECT /*+ BROADCAST(b) */ a.id, b.s, b.a FROM {t} a JOIN {t} b ON a.s = b.s "
     "ORDER BY a.id, b.id",
@@ -52,20 +65,10 @@ MORE_QUERIES = [
 
 
 @dataclass(frozen=True)
-class Ways:
-    """A table of Lance, the same rows in Parquet, and both ways to read the table."""
+class Ways(Pair):
+    """A table of the catalog, which can be read by row, too."""
 
-    spark: Any
     catalog: str
-    expected: str
-
-    @property
-    def table(self) -> str:
-        return f"{self.catalog}.db.t {CUT}"
-
-    def rows(self, query: str, table: str | None = None) -> list[str]:
-        """Return the rows as texts, in which one NaN is like another."""
-        return list(map(str, self.spark.sql(query.format(t=table or self.table)).collect()))
 
     def rows_by_row(self, query: str, table: str | None = None) -> list[str]:
         with self.setting(COLUMNAR, "false"):
@@ -83,26 +86,8 @@ class Ways:
 
     def check(self, query: str) -> None:
         assert self.is_columnar(query), query
-        expected = self.rows(query, self.expected)
-        assert self.rows(query) == expected, query
-        assert self.rows_by_row(query) == expected, query
-
-    def location(self, table: str) -> str:
-        rows = self.spark.sql(f"DESCRIBE TABLE EXTENDED {table}").collect()
-        [location] = [str(row[1]) for row in rows if row[0] == "Location"]
-        return location
-
-    @contextmanager
-    def setting(self, name: str, value: str) -> Iterator[None]:
-        before = self.spark.conf.get(name, None)
-        self.spark.conf.set(name, value)
-        try:
-            yield
-        finally:
-            if before is None:
-                self.spark.conf.unset(name)
-            else:
-                self.spark.conf.set(name, before)
+        super().check(query)
+        assert self.rows_by_row(query) == self.rows(query), query
 
 
 @pytest.fixture(scope="module")
@@ -114,16 +99,15 @@ def ways(spark: Any, all_types: str, tmp_path_factory: pytest.TempPathFactory) -
         table = f"{catalog}.db.t"
         spark.sql(f"CREATE TABLE {table} AS SELECT * FROM columnar_base WHERE id < 50")
         spark.sql(f"INSERT INTO {table} SELECT * FROM columnar_base WHERE id >= 50")
-        spark.conf.set(LOCAL_ROWS, "0")
-        ways = Ways(spark, catalog, "columnar_changed")
         # No statement of Spark's: an UPDATE there starts workers and writes whole fragments again.
-        rows = lance.dataset(ways.location(table))
+        rows = dataset_of(spark, table)
         rows.delete("(id % 7 + 7) % 7 = 3")
         rows.update({"s": "'changed'", "d": "CAST('NaN' AS DOUBLE)"}, "id % 5 = 0")
-        yield ways
-        spark.conf.unset(LOCAL_ROWS)
+        with setting(spark, LOCAL_ROWS, "0"):
+            yield Ways(spark, f"{table} {CUT}", "columnar_changed", rows, catalog)
 
 
+@pytest.mark.servers
 def test_queries_give_the_rows_of_parquet(ways: Ways) -> None:
     for query in SOME_QUERIES:
         ways.check(query)
@@ -138,25 +122,20 @@ def test_more_queries_give_the_rows_of_parquet(ways: Ways) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_random_queries_give_the_rows_of_parquet(ways: Ways) -> None:
-    @settings(
-        max_examples=100,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-        phases=[Phase.generate],
-    )
+    @generated(100)
     @given(predicates(), st.sets(st.sampled_from(sorted(COLUMNS)), min_size=1, max_size=4))
     def compare(predicate: str, columns: set[str]) -> None:
         names = ", ".join(sorted(columns))
-        query = f"SELECT id, {names}, a, m FROM {{t}} WHERE {predicate} ORDER BY id"
-        assert ways.rows(query) == ways.rows(query, ways.expected), query
+        Pair.check(ways, f"SELECT id, {names}, a, m FROM {{t}} WHERE {predicate} ORDER BY id")
 
     compare()
 
 
+@pytest.mark.servers
 def test_types_of_lance_alone_come_as_by_row(ways: Ways, tmp_path: Path) -> None:
     table = f"{ways.catalog}.db.types"
     ways.spark.sql(f"CREATE TABLE {table} (id BIGINT)")
-    location = ways.location(table)
+    location = dataset_of(ways.spark, table).uri
     rows = lance.dataset(table_of_all(tmp_path)).to_table()
     rows = pa.concat_tables([rows] * 5).append_column("id", pa.array(range(len(rows) * 5)))
     lance.write_dataset(rows, location, mode="overwrite", max_rows_per_file=8)
@@ -167,20 +146,21 @@ def test_types_of_lance_alone_come_as_by_row(ways: Ways, tmp_path: Path) -> None
             assert sorted(ways.rows(query, source)) == sorted(ways.rows_by_row(query, source))
 
 
+@pytest.mark.servers
 def test_versions_caches_and_counts_are_those_of_rows(ways: Ways) -> None:
     table = f"{ways.catalog}.db.t"
     assert ways.rows("SELECT id FROM {t} ORDER BY id", f"{table} VERSION AS OF 2") == ways.rows(
         "SELECT id FROM {t} ORDER BY id", "columnar_base"
     )
-    query = f"SELECT {NAMES}, st, a, m, deep, span FROM {{t}} ORDER BY id"
-    cached = ways.spark.sql(query.format(t=ways.table)).cache()
+    cached = ways.spark.sql(EVERYTHING.format(t=ways.table)).cache()
     try:
         for _ in range(2):
-            assert list(map(str, cached.collect())) == ways.rows(query, ways.expected)
+            assert list(map(str, cached.collect())) == ways.rows(EVERYTHING, ways.expected)
     finally:
         cached.unpersist()
 
 
+@pytest.mark.servers
 def test_a_limit_leaves_the_process_to_the_next_scan(ways: Ways) -> None:
     ways.rows("SELECT id FROM {t}")
     before = the_pid(ways.spark, SCANS)
@@ -191,10 +171,11 @@ def test_a_limit_leaves_the_process_to_the_next_scan(ways: Ways) -> None:
     assert the_pid(ways.spark, SCANS) == before
 
 
+@pytest.mark.servers
 def test_an_error_between_batches_is_that_of_lance(ways: Ways) -> None:
     table = f"{ways.catalog}.db.nanoseconds"
     ways.spark.sql(f"CREATE TABLE {table} (id BIGINT)")
-    location = ways.location(table)
+    location = dataset_of(ways.spark, table).uri
     moments = pa.array([0] * 50 + [1], pa.timestamp("ns"))
     lance.write_dataset(pa.table({"moment": moments}), location, mode="overwrite")
     query = f"SELECT max(moment) FROM {table} {CUT}"
@@ -203,6 +184,7 @@ def test_an_error_between_batches_is_that_of_lance(ways: Ways) -> None:
         ways.spark.sql(query).collect()
 
 
+@pytest.mark.servers
 def test_a_process_that_ended_is_replaced_and_a_scan_is_never_cut_short(ways: Ways) -> None:
     query = "SELECT id, s FROM {t} ORDER BY id"
     expected = ways.rows(query)
@@ -227,6 +209,7 @@ def test_a_process_that_ended_is_replaced_and_a_scan_is_never_cut_short(ways: Wa
     assert ways.rows(f"SELECT count(s) FROM {source} WHERE length(s) > 5") == ["Row(count(s)=800)"]
 
 
+@pytest.mark.servers
 def test_a_process_without_scans_ends(ways: Ways) -> None:
     with ways.setting(IDLE, "100ms"):
         ways.rows("SELECT id FROM {t}")
@@ -235,6 +218,7 @@ def test_a_process_without_scans_ends(ways: Ways) -> None:
     assert len(ways.rows("SELECT id FROM {t}")) > 0
 
 
+@pytest.mark.servers
 def test_the_setting_is_checked(ways: Ways) -> None:
     with (
         ways.setting(COLUMNAR, "columns"),
@@ -243,6 +227,7 @@ def test_the_setting_is_checked(ways: Ways) -> None:
         ways.rows("SELECT id FROM {t}")
 
 
+@pytest.mark.servers
 def test_moments_are_those_of_the_session_s_zone(ways: Ways) -> None:
     with ways.setting("spark.sql.session.timeZone", "America/New_York"):
         query = "SELECT id, ts, tn, hour(ts), CAST(ts AS STRING) FROM {t} ORDER BY id"

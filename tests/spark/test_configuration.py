@@ -13,7 +13,7 @@ from typing import Any
 import pyspark
 import pytest
 from lance_namespace import CreateNamespaceRequest
-from servers.processes import free_port
+from servers.processes import free_port, inherited_owners
 from servers.sparks import LOCAL, ROOT, SHORT_JVM, LoggedProcess, Spark
 
 import lance_bridge
@@ -41,7 +41,12 @@ print("by name", spark.read.format("lance").load("prod.db.numbers").count())
 print("by sql", spark.sql("SELECT sum(id) FROM prod.db.numbers").collect()[0][0])
 """
 
-pytestmark = pytest.mark.spark
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.spec(
+        "docs/how-to/spark.md#what-was-run", "spark.md#configuration-without-register"
+    ),
+]
 
 
 @pytest.fixture
@@ -79,6 +84,7 @@ def environment() -> dict[str, str]:
     roots = [*(ROOT / name for name in ("core", "adapters", "apps", "tests")), EXAMPLE]
     return {
         **inherited,
+        **inherited_owners(),
         **SHORT_JVM,
         "PYTHONPATH": os.pathsep.join(map(str, roots)),
         "PYSPARK_PYTHON": sys.executable,
@@ -167,6 +173,7 @@ def test_a_server_of_spark_connect(catalog: dict[str, str], tmp_path: Path) -> N
     assert found == [3, 3]
 
 
+@pytest.mark.servers
 def test_the_extension_has_the_source_know_the_catalogs_of_the_settings(
     spark: Any, catalog: dict[str, str]
 ) -> None:
@@ -185,6 +192,7 @@ def test_the_extension_has_the_source_know_the_catalogs_of_the_settings(
             spark.conf.unset(f"spark.sql.catalog.by_setting.{key}")
 
 
+@pytest.mark.servers
 def test_settings_of_other_catalogs_are_none_of_the_sources() -> None:
     settings = {
         "spark.sql.catalog.prod.impl": "hive",

@@ -9,7 +9,12 @@ from typing import Any
 import pytest
 from servers.sparks import Remote, Spark
 
-pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(600), pytest.mark.matrix]
+pytestmark = [
+    pytest.mark.matrix,
+    pytest.mark.spark,
+    pytest.mark.timeout(600),
+    pytest.mark.spec("docs/how-to/spark.md#what-was-run", "spark.md#spark-connect"),
+]
 
 EXPECTED: dict[str, dict[str, Any]] = {
     "functions": {

@@ -22,7 +22,8 @@ from lance_bridge_spark.addresses import Access, CatalogAddress, TableAddress
 from lance_bridge_spark.lookup import create_table, find_table
 from lance_bridge_spark.source.writer import Target
 
-pytestmark = pytest.mark.server
+pytestmark = pytest.mark.spec("spark.md#credentials")
+
 
 SECONDS = 6.0
 """How long credentials last: long enough for a few requests."""
@@ -81,6 +82,7 @@ def wait_until(moment: float) -> None:
         time.sleep(0.1)
 
 
+@pytest.mark.servers
 def test_readers_writers_and_other_connections_share_no_store_in_a_session() -> None:
     """Lance would use the credentials of the one that came first for all."""
 

@@ -19,10 +19,11 @@ from lance_bridge_spark.registration import register
 from lance_bridge_spark.source import with_catalogs
 
 from . import python_processes
-from .catalogs import TOKEN, unity_catalog
+from .catalogs import TOKEN, proxied_catalog, unity_catalog
 from .python_processes import arguments, await_end, kill, pids, the_pid
+from .sql_helpers import setting
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.spec("spark.md#the-python-process-of-the-driver")]
 
 IDLE = "spark.lance_bridge.service.idle"
 TIMEOUT = "spark.lance_bridge.service.timeout"
@@ -40,6 +41,7 @@ def names(spark: Any, catalog: str) -> list[str]:
     return sorted(row.tableName for row in spark.sql(f"SHOW TABLES IN {catalog}.db").collect())
 
 
+@pytest.mark.servers
 def test_one_process_answers_all_and_shows_no_secret(spark: Any, catalog: str) -> None:
     found = spark.table(f"{catalog}.db.t").collect()
     assert sorted(tuple(row) for row in found) == [(1, "a"), (2, "b"), (3, None)]
@@ -50,6 +52,7 @@ def test_one_process_answers_all_and_shows_no_secret(spark: Any, catalog: str) -
     assert TOKEN not in arguments(the_pid(spark))
 
 
+@pytest.mark.servers
 def test_a_process_that_died_is_replaced(spark: Any, catalog: str) -> None:
     names(spark, catalog)
     before = the_pid(spark)
@@ -58,14 +61,11 @@ def test_a_process_that_died_is_replaced(spark: Any, catalog: str) -> None:
     assert the_pid(spark) != before
 
 
+@pytest.mark.servers
 def test_a_call_that_changes_nothing_is_repeated_and_another_is_not(
     spark: Any, tmp_path: Path
 ) -> None:
-    with UnityServer() as server, HttpProxy(server.url, _method) as proxy:
-        server.add_catalog("main")
-        properties = {"impl": "unity", "host": proxy.endpoint, "catalog": "main"}
-        register(spark, {"broken": {**properties, "root": str(tmp_path)}})
-        spark.sql("CREATE NAMESPACE broken.db")
+    with proxied_catalog(spark, "broken", tmp_path, _method) as proxy:
         spark.sql("CREATE TABLE broken.db.t (id BIGINT)")
         spark.sql("CREATE TABLE broken.db.u (id BIGINT)")
         for method, statement in (
@@ -81,13 +81,10 @@ def test_a_call_that_changes_nothing_is_repeated_and_another_is_not(
                 assert "its outcome is unknown" in error
 
 
+@pytest.mark.servers
 def test_a_commit_without_a_response_names_its_transaction(spark: Any, tmp_path: Path) -> None:
     """Repeated, the statement would make another transaction, and could insert the rows twice."""
-    with UnityServer() as server, HttpProxy(server.url, _method) as proxy:
-        server.add_catalog("main")
-        properties = {"impl": "unity", "host": proxy.endpoint, "catalog": "main"}
-        register(spark, {"cut": {**properties, "root": str(tmp_path)}})
-        spark.sql("CREATE NAMESPACE cut.db")
+    with proxied_catalog(spark, "cut", tmp_path, _method) as proxy:
         spark.sql("CREATE TABLE cut.db.t (id BIGINT)")
 
         def kill_in_commit(_: Request) -> bool:
@@ -128,6 +125,7 @@ def _killed_at(spark: Any, proxy: HttpProxy, method: str, statement: str) -> str
     return None
 
 
+@pytest.mark.servers
 def test_concurrent_statements_get_their_own_answers(spark: Any, catalog: str) -> None:
     names(spark, catalog)
     before = the_pid(spark)
@@ -143,6 +141,7 @@ def test_concurrent_statements_get_their_own_answers(spark: Any, catalog: str) -
     assert the_pid(spark) == before
 
 
+@pytest.mark.servers
 def test_sessions_of_one_jvm_have_catalogs_of_their_own(
     spark: Any, catalog: str, tmp_path: Path
 ) -> None:
@@ -154,27 +153,24 @@ def test_sessions_of_one_jvm_have_catalogs_of_their_own(
         assert len(pids(spark)) == 1
 
 
+@pytest.mark.servers
 def test_a_process_without_calls_ends(spark: Any, catalog: str) -> None:
-    spark.conf.set(IDLE, "100ms")
-    try:
+    with setting(spark, IDLE, "100ms"):
         names(spark, catalog)
         for pid in pids(spark):
             await_end(pid)
-    finally:
-        spark.conf.unset(IDLE)
     assert names(spark, catalog) == ["t"]
 
 
+@pytest.mark.servers
 def test_a_call_takes_no_longer_than_the_session_allows(spark: Any, catalog: str) -> None:
-    spark.conf.set(TIMEOUT, "1ms")
-    try:
-        with pytest.raises(PySparkException, match=r"service\.timeout"):
-            names(spark, catalog)
-    finally:
-        spark.conf.unset(TIMEOUT)
+    timeout = pytest.raises(PySparkException, match=r"service\.timeout")
+    with setting(spark, TIMEOUT, "1ms"), timeout:
+        names(spark, catalog)
     assert names(spark, catalog) == ["t"]
 
 
+@pytest.mark.servers
 @pytest.mark.parametrize(
     ("executable", "problem"),
     [("/no/such/python3", "cannot be started"), ("false", "exited on start")],

@@ -30,9 +30,10 @@ from lance_bridge_spark.functions.rows.tasks import Kind
 
 from .row_tables import Row, made, numbered, rows_of, version_of
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.spec("spark.md#update")]
 
 
+@pytest.mark.servers
 def test_an_update_changes_the_rows_that_match_and_no_other_column(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -49,6 +50,7 @@ def test_an_update_changes_the_rows_that_match_and_no_other_column(
     ]
 
 
+@pytest.mark.servers
 def test_columns_that_are_not_set_keep_values_that_spark_has_no_type_for(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -69,6 +71,8 @@ def test_columns_that_are_not_set_keep_values_that_spark_has_no_type_for(
     assert table.select(["k", "u", "v"]).to_pylist() == [{"k": 2, "u": 2**64 - 1, "v": [0.5, 1.5]}]
 
 
+@pytest.mark.spec("spark.md#delete")
+@pytest.mark.servers
 def test_a_delete_takes_null_for_no_and_writes_no_data_file(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -83,6 +87,7 @@ def test_a_delete_takes_null_for_no_and_writes_no_data_file(
     assert rows_of(place) == []
 
 
+@pytest.mark.servers
 @pytest.mark.parametrize(
     ("values", "where", "expected"),
     [
@@ -112,6 +117,8 @@ def test_an_update_that_fails_leaves_the_table_as_it_was(
     assert (rows_of(place), version_of(place)) == (before, 1)
 
 
+@pytest.mark.spec("spark.md#delete")
+@pytest.mark.servers
 def test_a_missing_table_or_catalog_is_named(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(TableNotFoundError, match=r"none\.lance"):
         delete(spark, str(tmp_path / "none.lance"), "true")
@@ -136,6 +143,7 @@ def interrupted(marker: Path, act: Any) -> Column:
     return F.udf(look, "boolean")(F.col("k"))
 
 
+@pytest.mark.servers
 def test_an_update_loses_nothing_of_what_others_changed_meanwhile(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -160,15 +168,8 @@ def test_an_update_loses_nothing_of_what_others_changed_meanwhile(
     assert (changed.updated, changed.version) == (1, 4)
 
 
-@pytest.mark.slow
-def test_two_updates_at_once_both_count(spark: SparkSession, tmp_path: Path) -> None:
-    place = numbered(tmp_path, 3)
-    with ThreadPoolExecutor(2) as pool:
-        both = [pool.submit(update, spark, place, {"v": "v + 1"}) for _ in range(2)]
-        assert [each.result().updated for each in both] == [3, 3]
-    assert [row["v"] for row in rows_of(place)] == [2, 12, 22]
-
-
+@pytest.mark.spec("spark.md#merge_into")
+@pytest.mark.servers
 def test_two_merges_that_insert_the_same_key_at_once_insert_it_once(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -190,6 +191,8 @@ def test_two_merges_that_insert_the_same_key_at_once_insert_it_once(
     assert [row["v"] for row in rows_of(place) if row["k"] == 7.0] == [2]
 
 
+@pytest.mark.spec("spark.md#merge_into")
+@pytest.mark.servers
 @pytest.mark.parametrize("indexed", [False, True])
 def test_of_two_merges_into_an_empty_table_lance_itself_commits_one(
     tmp_path: Path, indexed: bool
@@ -214,6 +217,8 @@ def test_of_two_merges_into_an_empty_table_lance_itself_commits_one(
     assert len(lance.dataset(place).describe_indices()) == indexed
 
 
+@pytest.mark.spec("spark.md#delete")
+@pytest.mark.servers
 def test_a_worker_that_is_killed_leaves_the_table_as_it_was(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -229,6 +234,7 @@ def test_a_worker_that_is_killed_leaves_the_table_as_it_was(
     assert update(spark, place, {"v": "-1"}).updated == 4
 
 
+@pytest.mark.servers
 @pytest.mark.parametrize("kind", ["BITMAP", "BTREE"])
 def test_an_index_finds_updated_rows_of_stable_ids_by_their_new_values_only(
     spark: SparkSession, tmp_path: Path, kind: Any

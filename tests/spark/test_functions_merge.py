@@ -7,8 +7,9 @@ from typing import Any
 
 import lance
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis_profiles import examples
 from lance_namespace.errors import (
     InvalidInputError,
     TableColumnNotFoundError,
@@ -30,7 +31,7 @@ from .row_tables import (
     version_of,
 )
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.servers, pytest.mark.spark, pytest.mark.spec("spark.md#merge_into")]
 
 KEYS = st.sampled_from([None, float("nan"), 0.0, -0.0, 1.0, 2.0, 3.0, 4.0, 5.0])
 ROWS = st.lists(
@@ -51,12 +52,8 @@ def source_of(spark: SparkSession, rows: list[Row]) -> DataFrame:
     return spark.createDataFrame(values, "k double, v bigint, s string")
 
 
-@settings(
-    max_examples=4,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-    derandomize=True,
-)
+@pytest.mark.spec("spark.md#classes-of-the-functions")
+@examples(4, share_fixtures=True)
 @given(target=ROWS, source=ROWS, clauses=st.integers(0, 5))
 def test_a_merge_does_what_it_does_in_plain_python(
     spark: SparkSession,

@@ -1,9 +1,7 @@
-"""Reading, writing and searching as functions, on locations and on a table of a Hive catalog."""
+"""Reading, writing and searching as functions, on locations and on a table of a catalog."""
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -13,27 +11,27 @@ import lance
 import numpy as np
 import pyarrow as pa
 import pytest
-from lance_namespace import CreateNamespaceRequest
 from lance_namespace.errors import (
     InvalidInputError,
     TableAlreadyExistsError,
     TableVersionNotFoundError,
 )
 from pyspark.sql import SparkSession
-from servers.metastores import Metastores
 
-from lance_bridge_hive import HiveNamespace
 from lance_bridge_spark import functions as F
 from lance_bridge_spark.addresses import TableAddress
 from lance_bridge_spark.functions import batch_search, col
 from lance_bridge_spark.functions.rows.snapshot import Snapshot
 from lance_bridge_spark.lookup import find_table
 
+from .catalogs import unity_catalog
 from .row_tables import numbered, version_of
 
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.spec("spark.md#classes-of-the-functions", "spark.md#col")
+@pytest.mark.servers
 def test_a_built_filter_quotes_names_and_values(spark: SparkSession, tmp_path: Path) -> None:
     place = str(tmp_path / "t.lance")
     rows = [{"Odd 'name": "O'Hara", "n": 1}, {"Odd 'name": "x' OR 'a' = 'a", "n": 2}]
@@ -56,6 +54,8 @@ NUMBERS: dict[str, tuple[pa.DataType, list[Any]]] = {
 }
 
 
+@pytest.mark.spec("spark.md#col")
+@pytest.mark.servers
 @pytest.mark.parametrize("name", NUMBERS)
 def test_numbers_of_any_size_are_compared_to_the_last_digit(tmp_path: Path, name: str) -> None:
     place, (kind, values) = str(tmp_path / "t.lance"), NUMBERS[name]
@@ -73,6 +73,8 @@ def test_numbers_of_any_size_are_compared_to_the_last_digit(tmp_path: Path, name
         _ = col("n") < 10**38
 
 
+@pytest.mark.spec("spark.md#col")
+@pytest.mark.servers
 def test_a_filter_that_python_would_cut_short_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="join them with"):
         _ = (col("a") > 1) and (col("b") > 1)
@@ -84,6 +86,8 @@ def test_a_filter_that_python_would_cut_short_is_refused() -> None:
         _ = col("a") < float("inf")
 
 
+@pytest.mark.spec("spark.md#read", "spark.md#restore", "spark.md#version_at", "spark.md#versions")
+@pytest.mark.servers
 def test_versions_are_listed_read_found_by_time_and_restored(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -101,6 +105,8 @@ def test_versions_are_listed_read_found_by_time_and_restored(
         F.restore(spark, place)
 
 
+@pytest.mark.spec("spark.md#take")
+@pytest.mark.servers
 def test_rows_are_taken_by_their_ids_in_order(spark: SparkSession, tmp_path: Path) -> None:
     place = numbered(tmp_path, 7)
     ids = {row.s: row._rowid for row in F.read(spark, place, with_row_id=True).collect()}
@@ -110,6 +116,7 @@ def test_rows_are_taken_by_their_ids_in_order(spark: SparkSession, tmp_path: Pat
         F.take(spark, place, [99])
 
 
+@pytest.mark.servers
 def test_a_table_is_created_with_nullable_columns_and_only_for_valid_options(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -122,6 +129,7 @@ def test_a_table_is_created_with_nullable_columns_and_only_for_valid_options(
     assert lance.dataset(place).schema.field("id").nullable
 
 
+@pytest.mark.spec("spark.md#write")
 @pytest.mark.slow
 def test_modes_that_spark_refuses_create_a_table_once(spark: SparkSession, tmp_path: Path) -> None:
     place = str(tmp_path / "new.lance")
@@ -158,6 +166,8 @@ def vectors(tmp_path: Path) -> str:
     return place
 
 
+@pytest.mark.spec("spark.md#nearest_batch")
+@pytest.mark.servers
 @pytest.mark.parametrize("indexed", [False, True])
 def test_a_batch_finds_what_one_query_at_a_time_finds(
     spark: SparkSession, vectors: str, indexed: bool
@@ -184,6 +194,7 @@ def test_a_batch_finds_what_one_query_at_a_time_finds(
         assert sorted(by_query[i]) == expected
 
 
+@pytest.mark.servers
 def test_a_batch_sends_no_columns_around_before_it_knows_the_nearest_rows(vectors: str) -> None:
     table = find_table(TableAddress(location=vectors))
     target = Snapshot(None, table, table.open())
@@ -200,6 +211,8 @@ def test_a_batch_sends_no_columns_around_before_it_knows_the_nearest_rows(vector
     assert rows.select(["id", "t", "_distance"]).to_pylist() == [*expected, *expected]
 
 
+@pytest.mark.spec("spark.md#full_text", "spark.md#nearest")
+@pytest.mark.servers
 def test_single_searches_add_distance_and_score(spark: SparkSession, vectors: str) -> None:
     near = F.nearest(spark, vectors, "v", [0, 1, 2, 0], 3, columns=["id"]).collect()
     assert [row._distance for row in near] == sorted(row._distance for row in near)
@@ -209,6 +222,8 @@ def test_single_searches_add_distance_and_score(spark: SparkSession, vectors: st
     assert all(row._score > 0 for row in text)
 
 
+@pytest.mark.spec("spark.md#nearest_batch")
+@pytest.mark.servers
 def test_queries_that_do_not_fit_are_refused(spark: SparkSession, vectors: str) -> None:
     frame = spark.createDataFrame([(1, [1.0])], "id int, qv array<float>")
     with pytest.raises(InvalidInputError, match="both have id"):
@@ -222,32 +237,17 @@ def test_queries_that_do_not_fit_are_refused(spark: SparkSession, vectors: str) 
 # -- by name ---------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def hive(spark: SparkSession, metastores: Metastores, tmp_path: Path) -> Iterator[str]:
-    """A database of a real metastore, by its name in Spark."""
-    uri = metastores.get("2.3").uri
-    database = f"db_{uuid.uuid4().hex[:12]}"
-    settings = {"impl": "hive", "uri": uri}
-    for key, value in settings.items():
-        spark.conf.set(f"spark.sql.catalog.functions.{key}", value)
-    with HiveNamespace(uri=uri) as namespace:
-        location = {"location": f"file:{tmp_path}/{database}"}
-        namespace.create_namespace(CreateNamespaceRequest(id=[database], properties=location))
-    yield f"functions.{database}"
-    for key in settings:
-        spark.conf.unset(f"spark.sql.catalog.functions.{key}")
-
-
-@pytest.mark.server
+@pytest.mark.spec("spark.md#count", "spark.md#read")
+@pytest.mark.servers
 def test_a_table_of_a_catalog_is_written_changed_and_counted_by_name(
-    spark: SparkSession, hive: str
+    spark: SparkSession, tmp_path: Path
 ) -> None:
-    name = f"{hive}.things"
-    rows = spark.createDataFrame([(float(i), i, f"s{i}") for i in range(4)], "k double, v bigint, "
-                                 "s string")  # fmt: skip
-    F.write(rows, name, "error")
-    assert F.update(spark, name, {"v": "v * 2"}, "k > 1").updated == 2
-    merged = F.merge_into(rows.where("k = 0"), name, ["k"], when_matched_delete=True)
-    assert merged.deleted == 1
-    assert sorted(row.v for row in F.read(spark, name).collect()) == [1, 4, 6]
-    assert F.count(spark, name, "v > 3") == 2
+    rows = spark.range(4).selectExpr("CAST(id AS DOUBLE) AS k", "id AS v")
+    with unity_catalog(spark, "functions", tmp_path) as catalog:
+        name = f"{catalog}.db.things"
+        F.write(rows, name, "error")
+        assert F.update(spark, name, {"v": "v * 2"}, "k > 1").updated == 2
+        merged = F.merge_into(rows.where("k = 0"), name, ["k"], when_matched_delete=True)
+        assert merged.deleted == 1
+        assert sorted(row.v for row in F.read(spark, name).collect()) == [1, 4, 6]
+        assert F.count(spark, name, "v > 3") == 2

@@ -9,7 +9,11 @@ from zipfile import ZipFile
 import pytest
 from lance_namespace.errors import UnsupportedOperationError
 
+from lance_bridge.jvm import java
 from lance_bridge_spark.jvm import compiling, jar
+
+pytestmark = pytest.mark.spec("spark.md#the-jar")
+
 
 CATALOG = "org/lancebridge/spark/LanceCatalog.class"
 
@@ -35,6 +39,9 @@ def compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "(classes / 'One.class').write_bytes(b'1')\n"
     )
     javac.chmod(0o755)
+    runtime = javac.with_name("java")
+    runtime.write_text("#!/bin/sh\necho 'openjdk version \"17.0.1\"' >&2\n")
+    runtime.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
     return runs
 
@@ -52,6 +59,7 @@ def test_the_sources_compile_against_the_installed_spark_to_the_same_jar_each_ti
     assert sorted(path.name for path in tmp_path.iterdir()) == ["one.jar", "other"]
 
 
+@pytest.mark.quick
 def test_the_jar_is_compiled_once_and_kept_for_these_sources(cache: Path, compiler: Path) -> None:
     first, second = jar.path(), jar.path()
 
@@ -63,6 +71,7 @@ def test_the_jar_is_compiled_once_and_kept_for_these_sources(cache: Path, compil
         assert archive.read("org/One.class") == b"1"
 
 
+@pytest.mark.quick
 def test_a_packaged_jar_is_taken_as_it_is(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -74,17 +83,18 @@ def test_a_packaged_jar_is_taken_as_it_is(
     assert not cache.exists()
 
 
+@pytest.mark.quick
 def test_without_a_compiler_the_error_says_what_to_install(
-    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(java, "_find_executables", lambda: iter(()))
 
-    with pytest.raises(UnsupportedOperationError, match=r"install a JDK of version 17.*JAVA_HOME"):
+    with pytest.raises(UnsupportedOperationError, match=r"Java 17 .* Install a JDK .*JAVA_HOME"):
         jar.path()
-    assert not list(cache.rglob("*"))
+    assert not list(cache.rglob("*.jar"))
 
 
+@pytest.mark.servers
 def test_the_error_has_the_compilers_output_and_no_half_jar_stays(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,6 +106,7 @@ def test_the_error_has_the_compilers_output_and_no_half_jar_stays(
     assert not list(cache.rglob("*.jar"))
 
 
+@pytest.mark.quick
 def test_the_cache_is_the_users_outside_of_a_checkout(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,6 +17,8 @@ from lance_bridge_spark.jobs import backfill
 
 from .job_tables import DIMENSION, Interrupted, append, make, numbered, rows_of
 
+pytestmark = [pytest.mark.servers, pytest.mark.spec("spark.md#backfill")]
+
 
 def values(place: str, column: str) -> list[Any]:
     found: list[Any] = rows_of(place).column(column).to_pylist()

@@ -19,6 +19,8 @@ from lance_bridge_spark.jobs.tasks import phases
 
 from .job_tables import ids, make
 
+pytestmark = [pytest.mark.quick, pytest.mark.spec("spark.md#clean_up")]
+
 EIGHT_DAYS = 8 * 24 * 3600
 
 
@@ -91,6 +93,7 @@ class Terminal(io.StringIO):
         return True
 
 
+@pytest.mark.spec("spark.md#jobs")
 def test_phases_are_shown_on_a_terminal_only() -> None:
     pytest.importorskip("rich")
     terminal, file = Terminal(), io.StringIO()

@@ -17,6 +17,8 @@ from lance_bridge_spark.lookup import find_table
 
 from .job_tables import make, numbered
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.mark.parametrize("branch", [None, "side"])
 def test_a_commit_whose_reply_is_lost_is_found_on_its_branch(

@@ -14,6 +14,8 @@ from lance_bridge_spark.jobs import compact
 
 from .job_tables import Interrupted, append, ids, make, rows_of
 
+pytestmark = [pytest.mark.servers, pytest.mark.spec("spark.md#compact")]
+
 
 def test_a_compaction_leaves_the_rows_and_what_pylance_leaves(
     spark: SparkSession, tmp_path: Path

@@ -31,6 +31,13 @@ from lance_bridge_spark.jobs import (
 
 from .job_tables import append, make
 
+pytestmark = [
+    pytest.mark.servers,
+    pytest.mark.spec(
+        "operations.md#unsupported-operations", "spark.md#namespace-operations-by-spark"
+    ),
+]
+
 VIEW = [*DATASET, "View"]
 SCHEMA = pa.schema([pa.field("n", pa.int64())])
 CATALOG = "mem"
@@ -120,21 +127,18 @@ def test_what_a_view_cannot_be_is_refused_by_name(ns: MemoryNamespace, tmp_path:
     source = make(tmp_path / "source", fragments=1, rows=5)
     query = f"SELECT id AS n FROM lance.`{source}`"
     udtf = {"kind": "udtf", "udtf": "x", "udtf_sha": "x", "udtf_name": "x", "udtf_version": "1"}
-    for given, error, said in (
+    refused: list[tuple[dict[str, Any], type[Exception], str]] = [
         ({"kind": "udtf"}, errors.UnsupportedOperationError, "kind 'udtf'"),
         ({"auto_refresh": True}, errors.UnsupportedOperationError, "auto_refresh"),
         ({"udtf_spec": udtf}, errors.InvalidInputError, "udtf_spec"),
         ({"output_schema": "no base64"}, errors.InvalidInputError, "output_schema"),
         ({"output_schema": encoded(pa.schema([]))}, errors.InvalidInputError, "schema"),
-        ({"source_query": "SELECT"}, errors.InvalidInputError, "was not created"),
-    ):
+        ({"query": "SELECT"}, errors.InvalidInputError, "was not created"),
+    ]
+    for given, error, said in refused:
         with pytest.raises(error, match=said):
-            create_view(ns, **{"query": query, **_renamed(given)})
+            create_view(ns, **{"query": query, **given})
     assert VIEW[-1] not in [path[-1] for path in SERVERS[str(tmp_path)].tables]
-
-
-def _renamed(given: dict[str, Any]) -> dict[str, Any]:
-    return {("query" if name == "source_query" else name): v for name, v in given.items()}
 
 
 @pytest.mark.usefixtures("worker")
@@ -171,6 +175,7 @@ def test_every_field_of_the_requests_is_honoured_or_refused() -> None:
 # -- computed columns ------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("operations.md#altertablebackfillcolumns")
 @pytest.mark.usefixtures("worker")
 def test_a_computed_column_is_filled_by_the_engine_with_its_options(ns: MemoryNamespace) -> None:
     evolving.create_table(ns)
@@ -191,6 +196,7 @@ def test_a_computed_column_is_filled_by_the_engine_with_its_options(ns: MemoryNa
 # -- managed tables --------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("clients.md#which-writers-commit-through-the-catalog", "spark.md#jobs")
 def test_jobs_on_a_managed_table_commit_through_its_catalog(
     spark: SparkSession, ns: MemoryNamespace, tmp_path: Path
 ) -> None:
@@ -219,6 +225,7 @@ def test_jobs_on_a_managed_table_commit_through_its_catalog(
     assert managing.rows(ns) == list(range(20))
 
 
+@pytest.mark.spec("spark.md#jobs")
 def test_a_lost_reply_to_the_commit_of_a_managed_table_doubles_nothing(
     spark: SparkSession, ns: MemoryNamespace, tmp_path: Path
 ) -> None:

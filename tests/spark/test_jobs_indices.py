@@ -15,6 +15,8 @@ from lance_bridge_spark.jobs import create_index
 
 from .job_tables import DIMENSION, Interrupted, append, ids, make
 
+pytestmark = [pytest.mark.servers, pytest.mark.spec("spark.md#create_index")]
+
 QUERIES = np.random.default_rng(7).random((10, DIMENSION), dtype=np.float32)
 
 

@@ -47,6 +47,8 @@ def view(spark: SparkSession, source: str, tmp_path: Path) -> str:
     return place
 
 
+@pytest.mark.servers
+@pytest.mark.spec("operations.md#unsupported-operations", "spark.md#refresh_materialized_view")
 def test_a_refresh_computes_added_rows_only_and_others_as_a_whole(
     spark: SparkSession, source: str, view: str
 ) -> None:
@@ -75,6 +77,8 @@ def test_a_refresh_computes_added_rows_only_and_others_as_a_whole(
     assert (whole.is_full, held(view)) == (True, twice_of_even(source))
 
 
+@pytest.mark.servers
+@pytest.mark.spec("spark.md#refresh_materialized_view")
 @pytest.mark.parametrize("stable", [False, True])
 def test_a_full_refresh_keeps_indices_and_they_find_no_rows_that_are_gone(
     spark: SparkSession, source: str, view: str, tmp_path: Path, stable: bool
@@ -105,6 +109,8 @@ def test_a_full_refresh_keeps_indices_and_they_find_no_rows_that_are_gone(
     assert (held(view), len(lance.dataset(view).describe_indices())) == ([], 2)
 
 
+@pytest.mark.servers
+@pytest.mark.spec("spark.md#refresh_materialized_view")
 def test_a_refresh_is_full_where_what_came_in_between_is_not_known(
     spark: SparkSession, source: str, view: str
 ) -> None:
@@ -119,6 +125,7 @@ def test_a_refresh_is_full_where_what_came_in_between_is_not_known(
     assert held(view) == twice_of_even(source)
 
 
+@pytest.mark.spec("spark.md#create_materialized_view")
 @pytest.mark.slow
 def test_a_view_of_an_aggregate_and_a_join_is_computed_as_a_whole(
     spark: SparkSession, source: str, tmp_path: Path
@@ -138,6 +145,7 @@ def test_a_view_of_an_aggregate_and_a_join_is_computed_as_a_whole(
     assert lance.dataset(view).to_table().to_pylist() == expected
 
 
+@pytest.mark.servers
 def test_an_aggregate_without_a_group_is_no_query_by_row(
     spark: SparkSession, source: str, tmp_path: Path
 ) -> None:
@@ -148,6 +156,7 @@ def test_an_aggregate_without_a_group_is_no_query_by_row(
     assert held(view) == [509]
 
 
+@pytest.mark.servers
 def test_a_refresh_computes_all_where_another_table_has_the_name_of_the_source(
     spark: SparkSession, source: str, view: str
 ) -> None:
@@ -158,6 +167,7 @@ def test_a_refresh_computes_all_where_another_table_has_the_name_of_the_source(
         assert held(view) == twice_of_even(source)
 
 
+@pytest.mark.servers
 def test_a_refresh_sees_changes_of_tables_that_are_not_of_lance(
     spark: SparkSession, source: str, tmp_path: Path
 ) -> None:
@@ -170,6 +180,8 @@ def test_a_refresh_sees_changes_of_tables_that_are_not_of_lance(
     assert held(view) == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.servers
+@pytest.mark.spec("operations.md#unsupported-operations", "spark.md#refresh_materialized_view")
 def test_of_two_refreshes_of_one_state_one_adds_its_rows(
     spark: SparkSession, source: str, view: str
 ) -> None:
@@ -194,6 +206,8 @@ def test_of_two_refreshes_of_one_state_one_adds_its_rows(
     assert held(view) == twice_of_even(source)
 
 
+@pytest.mark.servers
+@pytest.mark.spec("spark.md#create_materialized_view")
 def test_what_is_no_view_or_no_query_is_refused(
     spark: SparkSession, source: str, view: str, tmp_path: Path
 ) -> None:
@@ -214,6 +228,7 @@ def test_what_is_no_view_or_no_query_is_refused(
 # -- what the text of a query says -----------------------------------------------------------------
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(
     ("query", "is_by_row"),
     [
@@ -233,6 +248,7 @@ def test_only_columns_and_a_filter_of_one_table_are_by_row(query: str, is_by_row
     assert may_be_by_row(query) is is_by_row
 
 
+@pytest.mark.quick
 def test_a_view_takes_the_place_of_a_table_and_keeps_its_name() -> None:
     query = (
         "SELECT t.a FROM c.d.t JOIN c.d.u AS x ON t.a = x.a -- from c.d.z\n"
@@ -244,12 +260,14 @@ def test_a_view_takes_the_place_of_a_table_and_keeps_its_name() -> None:
     assert made.startswith("SELECT t.a FROM v1 AS `t` JOIN v2 AS x ON t.a = x.a -- from c.d.z\n")
 
 
+@pytest.mark.quick
 def test_names_in_backticks_may_have_quotes_and_dashes() -> None:
     query = "SELECT `it's` FROM lance.`s3://b--x-s3/t` JOIN c.`d``'`.t WHERE x = 'from c.d.y'"
     names = [each.name for each in table_references(query)]
     assert names == ["`lance`.`s3://b--x-s3/t`", "`c`.`d``'`.`t`"]
 
 
+@pytest.mark.quick
 def test_a_star_reads_all_columns_and_a_product_does_not() -> None:
     names = ["a", "b", "c"]
     assert read_columns("SELECT * FROM t", names) == ("a", "b", "c")

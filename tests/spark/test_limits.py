@@ -5,21 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import lance
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from .all_types import COLUMNS, ROWS
 from .catalogs import unity_catalog
-from .test_local_rows import NAMES, Pair
-from .test_predicates import LOCAL_ROWS, predicates
+from .parquet_pairs import ADAPTIVE, LOCAL_ROWS, NAMES, Pair, dataset_of, generated
+from .sql_helpers import setting
+from .test_predicates import predicates
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.timeout(900),
+    pytest.mark.spec("spark.md#what-is-pushed-down"),
+]
 
 TASKS = 3
 DELETED = ", ".join(map(str, range(3, ROWS, 7)))
-ADAPTIVE = "spark.sql.adaptive.enabled"
 SORTED = [name for name in COLUMNS if name not in ("d", "f") and "." not in name]
 """The columns that Lance sorts as Spark does."""
 ORDERS = ["", "DESC", "ASC NULLS LAST", "DESC NULLS FIRST"]
@@ -38,23 +41,15 @@ def pair(spark: Any, all_types: str, tmp_path_factory: pytest.TempPathFactory) -
         spark.sql(f"INSERT INTO {table} SELECT * FROM limit_base WHERE id BETWEEN 50 AND 89")
         spark.sql(f"INSERT INTO {table} SELECT * FROM limit_base WHERE id >= 90")
         spark.sql(f"DELETE FROM {table} WHERE id IN ({DELETED})")
-        rows = spark.sql(f"DESCRIBE TABLE EXTENDED {table}").collect()
-        [location] = [row[1] for row in rows if row[0] == "Location"]
         source = f"{table} WITH (`rows_per_task` = '40', `batch_size` = '7')"
-        yield Pair(spark, source, "limit_kept", lance.dataset(location))
+        yield Pair(spark, source, "limit_kept", dataset_of(spark, table))
 
 
 @pytest.fixture(autouse=True)
 def tasks_read_all(spark: Any) -> Iterator[None]:
     """What is pushed shows in a scan of tasks."""
-    spark.conf.set(LOCAL_ROWS, "0")
-    yield
-    spark.conf.unset(LOCAL_ROWS)
-
-
-def _plan(pair: Pair, query: str) -> str:
-    frame = pair.spark.sql(query.format(t=pair.table))
-    return str(frame._jdf.queryExecution().sparkPlan().toString())
+    with setting(spark, LOCAL_ROWS, "0"):
+        yield
 
 
 def _rows_of_scan(pair: Pair, query: str) -> int:
@@ -64,10 +59,6 @@ def _rows_of_scan(pair: Pair, query: str) -> int:
         frame.collect()
         scan = frame._jdf.queryExecution().executedPlan().collectLeaves().head()
     return int(scan.metrics().apply("numOutputRows").value())
-
-
-def _check(pair: Pair, query: str) -> None:
-    assert pair.rows(query) == pair.rows(query, pair.expected), query
 
 
 @pytest.mark.slow
@@ -81,36 +72,40 @@ def test_the_first_rows_of_an_order_are_those_of_parquet(pair: Pair) -> None:
     queries = [first(name, ORDERS[at % 4]) for at, name in enumerate(names)]
     query = f"SELECT * FROM ({' UNION ALL '.join(queries)}) ORDER BY q, id"
 
-    _check(pair, query)
+    pair.check(query)
 
-    assert _plan(pair, query).count(" order: ") == len(SORTED)
+    assert pair.plan(query).count(" order: ") == len(SORTED)
 
 
+@pytest.mark.servers
 def test_tasks_hand_over_the_first_rows_of_an_order_alone(pair: Pair) -> None:
     first = "SELECT id, s FROM {t} ORDER BY s DESC, id LIMIT 4"
     everything = _rows_of_scan(pair, "SELECT id FROM {t} ORDER BY d, id LIMIT 4")
 
     assert _rows_of_scan(pair, first) == 4 * TASKS < everything
-    _check(pair, first)
-    assert " order: " not in _plan(pair, "SELECT id FROM {t} ORDER BY id LIMIT 10001")
+    pair.check(first)
+    assert " order: " not in pair.plan("SELECT id FROM {t} ORDER BY id LIMIT 10001")
 
 
+@pytest.mark.servers
 def test_all_columns_come_with_the_first_rows_of_an_order(pair: Pair) -> None:
     query = f"SELECT {NAMES}, st, a, m, deep, span FROM {{t}} ORDER BY s, l DESC, id LIMIT 12"
-    assert " order: " in _plan(pair, query)
-    _check(pair, query)
+    assert " order: " in pair.plan(query)
+    pair.check(query)
 
     query = "SELECT id, _rowid, _rowaddr FROM {t} ORDER BY `Mixed Name` DESC, id"
     assert pair.rows(f"{query} LIMIT 5") == pair.rows(query)[:5]
 
 
+@pytest.mark.servers
 def test_the_first_rows_of_an_order_come_without_a_task(pair: Pair) -> None:
     query = "SELECT id, s, a FROM {t} WHERE i IS NOT NULL ORDER BY s DESC, id LIMIT 6"
     with pair.setting(LOCAL_ROWS, "1000"):
         assert pair.is_local(query)
-        _check(pair, query)
+        pair.check(query)
 
 
+@pytest.mark.servers
 @pytest.mark.parametrize(
     "examples", [pytest.param(5, id="some"), pytest.param(100, id="many", marks=pytest.mark.slow)]
 )
@@ -118,21 +113,17 @@ def test_random_orders_give_the_rows_of_parquet(pair: Pair, examples: int) -> No
     columns = st.sampled_from(sorted(COLUMNS))
     key = st.builds(lambda name, order: f"{name} {order}", columns, st.sampled_from(ORDERS))
 
-    @settings(
-        max_examples=examples,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-        phases=[Phase.generate],
-    )
+    @generated(examples)
     @given(st.lists(key, max_size=3), predicates(), st.integers(0, 40), st.integers(1, 40))
     def compare(keys: list[str], predicate: str, offset: int, limit: int) -> None:
         order = ", ".join([*keys, "id"])
         query = f"SELECT id, s, d FROM {{t}} WHERE {predicate} ORDER BY {order} LIMIT {limit}"
-        _check(pair, f"{query} OFFSET {offset}")
+        pair.check(f"{query} OFFSET {offset}")
 
     compare()
 
 
+@pytest.mark.servers
 def test_pages_of_a_table_have_each_row_once_and_tasks_hand_over_no_more(pair: Pair) -> None:
     everything = pair.rows("SELECT id, s, a FROM {t}")
     assert len(everything) == len(pair.rows("SELECT id FROM {t}", pair.expected))
@@ -147,17 +138,19 @@ def test_pages_of_a_table_have_each_row_once_and_tasks_hand_over_no_more(pair: P
             assert pair.rows(query) == page
 
 
+@pytest.mark.servers
 def test_limits_that_are_pushed_are_not_in_the_plan(pair: Pair) -> None:
     for query in ("LIMIT 7", "LIMIT 7 OFFSET 2", "OFFSET 2"):
-        plan = _plan(pair, f"SELECT id FROM {{t}} {query}")
+        plan = pair.plan(f"SELECT id FROM {{t}} {query}")
         assert " offset: " in plan
         assert "CollectLimit" not in plan
     for query in ("WHERE id > 5 LIMIT 7 OFFSET 2", "WHERE upper(s) > 'A' OFFSET 2"):
-        plan = _plan(pair, f"SELECT id FROM {{t}} {query}")
+        plan = pair.plan(f"SELECT id FROM {{t}} {query}")
         assert " offset: " not in plan
         assert "CollectLimit" in plan
 
 
+@pytest.mark.servers
 def test_limits_and_offsets_in_queries_leave_as_many_rows_as_of_parquet(pair: Pair) -> None:
     queries = [
         "SELECT count(*) FROM (SELECT * FROM {t} LIMIT 50 OFFSET 98)",
@@ -175,7 +168,7 @@ def test_limits_and_offsets_in_queries_leave_as_many_rows_as_of_parquet(pair: Pa
         "SELECT count(*) FROM ((SELECT id FROM {t} LIMIT 5 OFFSET 99) UNION ALL (SELECT 1))",
     ]
     for query in queries:
-        _check(pair, query)
+        pair.check(query)
     frames = [pair.spark.sql(f"SELECT id FROM {t}") for t in (pair.table, pair.expected)]
     assert [len(frame.limit(20).offset(15).collect()) for frame in frames] == [5, 5]
     assert [len(frame.offset(15).limit(20).collect()) for frame in frames] == [20, 20]

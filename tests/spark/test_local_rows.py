@@ -3,73 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
-import lance
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from .all_types import COLUMNS, ROWS
 from .catalogs import unity_catalog
-from .sql_change_checks import check_streams_read_and_write_tables_by_name
-from .test_predicates import LOCAL_ROWS, predicates
+from .parquet_pairs import CHANGED, EVERYTHING, LOCAL_ROWS, QUERIES, Pair, dataset_of, generated
+from .test_predicates import predicates
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.spec("spark.md#what-is-pushed-down")]
 
 LOCAL_BYTES = "spark.lance_bridge.local.bytes"
-CHANGED = """
-    SELECT * EXCEPT (s, d),
-        IF(id % 5 = 0, 'changed', s) AS s, IF(id % 5 = 0, double('NaN'), d) AS d
-    FROM {base} WHERE pmod(id, 7) <> 3
-"""
-NAMES = ", ".join(["id", *(name for name in COLUMNS if "." not in name)])
-QUERIES = [
-    "SELECT count(*), count(s), min(i), max(l), sum(b) FROM {t} WHERE i > 0",
-    "SELECT s, count(*) FROM {t} WHERE o GROUP BY s ORDER BY s",
-    "SELECT count(*) FROM (SELECT 1 FROM {t} WHERE id < 40)",
-    "SELECT a.id, b.s FROM {t} a JOIN {t} b ON a.id = b.id + 1 WHERE b.i IS NULL ORDER BY a.id",
-    "SELECT id FROM {t} WHERE upper(s) = 'AB' AND id > 5 ORDER BY id",
-    "SELECT id, st.in.z FROM {t} WHERE st.x = 1 ORDER BY id",
-    "SELECT id FROM {t} WHERE id IN (SELECT id + 1 FROM {t} WHERE d = -0.0D) ORDER BY id",
-    "SELECT id FROM {t} WHERE id < 0",
-]
-
-
-@dataclass(frozen=True)
-class Pair:
-    """The same rows in a table of Lance and in Parquet, after the same changes."""
-
-    spark: Any
-    table: str
-    expected: str
-    dataset: lance.LanceDataset
-
-    def rows(self, query: str, table: str | None = None) -> list[str]:
-        """Return the rows as texts, in which one NaN is like another."""
-        return list(map(str, self.spark.sql(query.format(t=table or self.table)).collect()))
-
-    def is_local(self, query: str) -> bool:
-        """Return whether Lance is read without a task."""
-        frame = self.spark.sql(query.format(t=self.table))
-        plan = frame._jdf.queryExecution().sparkPlan().toString()
-        assert ("LocalTableScan" in plan) != ("BatchScan" in plan), plan
-        return "LocalTableScan" in plan
-
-    def estimate(self, query: str) -> int:
-        """Return how many bytes Spark's optimizer takes a read to have."""
-        plan = self.spark.sql(query.format(t=self.table))._jdf.queryExecution().optimizedPlan()
-        return int(str(plan.stats().sizeInBytes()))
-
-    @contextmanager
-    def setting(self, name: str, value: str) -> Iterator[None]:
-        self.spark.conf.set(name, value)
-        try:
-            yield
-        finally:
-            self.spark.conf.unset(name)
 
 
 @pytest.fixture(scope="module")
@@ -80,62 +27,57 @@ def pair(spark: Any, all_types: str, tmp_path_factory: pytest.TempPathFactory) -
     with unity_catalog(spark, "local", directory) as catalog:
         table = f"{catalog}.db.t"
         spark.sql(f"CREATE TABLE {table} AS SELECT * FROM local_base")
-        rows = spark.sql(f"DESCRIBE TABLE EXTENDED {table}").collect()
-        [location] = [row[1] for row in rows if row[0] == "Location"]
-        dataset = lance.dataset(location)
+        dataset = dataset_of(spark, table)
         dataset.create_scalar_index("id", "BTREE")
         spark.sql(f"DELETE FROM {table} WHERE pmod(id, 7) = 3")
         spark.sql(f"UPDATE {table} SET s = 'changed', d = double('NaN') WHERE id % 5 = 0")
         yield Pair(spark, table, "local_changed", dataset)
 
 
-def _check(pair: Pair, query: str) -> None:
-    assert pair.is_local(query), query
-    assert pair.rows(query) == pair.rows(query, pair.expected), query
-
-
-def test_values_of_every_type_come_as_from_parquet(pair: Pair) -> None:
-    _check(pair, f"SELECT {NAMES}, st, a, m, deep, span FROM {{t}} ORDER BY id")
-
-
+@pytest.mark.servers
 def test_queries_give_the_rows_of_parquet(pair: Pair) -> None:
-    for query in QUERIES:
-        _check(pair, query)
+    for query in (EVERYTHING, *QUERIES):
+        check_local(pair, query)
 
 
+def check_local(pair: Pair, query: str) -> None:
+    assert pair.is_local(query), query
+    pair.check(query)
+
+
+def estimate(pair: Pair, query: str) -> int:
+    """Return how many bytes Spark's optimizer takes a read to have."""
+    plan = pair.spark.sql(query.format(t=pair.table))._jdf.queryExecution().optimizedPlan()
+    return int(str(plan.stats().sizeInBytes()))
+
+
+@pytest.mark.servers
 @pytest.mark.parametrize(
     "examples", [pytest.param(8, id="some"), pytest.param(150, id="many", marks=pytest.mark.slow)]
 )
 def test_random_predicates_give_the_rows_of_parquet(pair: Pair, examples: int) -> None:
-    @settings(
-        max_examples=examples,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-        phases=[Phase.generate],
-    )
+    @generated(examples)
     @given(predicates(), st.sampled_from(sorted(COLUMNS)))
     def compare(predicate: str, column: str) -> None:
-        query = f"SELECT id, {column}, a FROM {{t}} WHERE {predicate} ORDER BY id"
-        assert pair.rows(query) == pair.rows(query, pair.expected), query
+        pair.check(f"SELECT id, {column}, a FROM {{t}} WHERE {predicate} ORDER BY id")
 
     compare()
 
 
+@pytest.mark.servers
 def test_few_rows_by_an_index_or_a_limit_are_local_and_many_are_not(pair: Pair) -> None:
     spark, table = pair.spark, f"{pair.table}_indexed"
     spark.sql(f"CREATE TABLE {table} AS SELECT * FROM {pair.expected}")
-    rows = spark.sql(f"DESCRIBE TABLE EXTENDED {table}").collect()
-    [location] = [row[1] for row in rows if row[0] == "Location"]
-    lance.dataset(location).create_scalar_index("id", "BTREE")
-    indexed = Pair(spark, table, pair.expected, lance.dataset(location))
+    indexed = Pair(spark, table, pair.expected, dataset_of(spark, table))
+    indexed.dataset.create_scalar_index("id", "BTREE")
     with indexed.setting(LOCAL_ROWS, "5"):
         few, some = "id BETWEEN 30 AND 40", "id BETWEEN 30 AND 80"
-        sizes = [indexed.estimate(f"SELECT id FROM {{t}} WHERE {each}") for each in (few, some)]
+        sizes = [estimate(indexed, f"SELECT id FROM {{t}} WHERE {each}") for each in (few, some)]
         assert 4 * sizes[0] < sizes[1]
     with indexed.setting(LOCAL_ROWS, "20"):
         for where in ("id = 5", "id IN (1, 2, 8)", "id BETWEEN 30 AND 40", "id = 5 OR id > 112"):
-            _check(indexed, f"SELECT * FROM {{t}} WHERE {where} ORDER BY id")
-        _check(indexed, "SELECT count(*), sum(i) FROM {t} WHERE id < 15")
+            check_local(indexed, f"SELECT * FROM {{t}} WHERE {where} ORDER BY id")
+        check_local(indexed, "SELECT count(*), sum(i) FROM {t} WHERE id < 15")
         assert indexed.is_local("SELECT * FROM {t} LIMIT 7")
         assert len(indexed.rows("SELECT * FROM {t} LIMIT 7")) == 7
         for tasks in ("SELECT id FROM {t} WHERE id > 5 ORDER BY id", "SELECT id FROM {t}"):
@@ -151,6 +93,7 @@ def test_few_rows_by_an_index_or_a_limit_are_local_and_many_are_not(pair: Pair) 
         assert not indexed.is_local("SELECT id FROM {t} WHERE id = 5")
 
 
+@pytest.mark.servers
 def test_versions_branches_and_row_ids_are_those_of_tasks(pair: Pair) -> None:
     pair.dataset.create_branch("b", reference=1)
     queries = [
@@ -168,6 +111,7 @@ def test_versions_branches_and_row_ids_are_those_of_tasks(pair: Pair) -> None:
     assert len(pair.rows("SELECT id FROM {t} VERSION AS OF 1")) == ROWS
 
 
+@pytest.mark.servers
 def test_searches_are_those_of_tasks(pair: Pair) -> None:
     table = f"{pair.table}_searched"
     pair.spark.sql(
@@ -183,9 +127,3 @@ def test_searches_are_those_of_tasks(pair: Pair) -> None:
     with pair.setting(LOCAL_ROWS, "0"):
         assert local == pair.rows(query)
     assert len(local) == 5
-
-
-@pytest.mark.slow
-def test_a_stream_of_a_small_table_reads_what_comes_later(pair: Pair) -> None:
-    catalog, namespace, _ = pair.table.split(".")
-    check_streams_read_and_write_tables_by_name(pair.spark, catalog, namespace)

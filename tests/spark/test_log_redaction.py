@@ -10,6 +10,8 @@ import pytest
 
 from lance_bridge_spark.redaction import redact_logs
 
+pytestmark = [pytest.mark.quick, pytest.mark.spec("spark.md#credentials")]
+
 SECRET = "hidden-hidden-hidden"
 
 

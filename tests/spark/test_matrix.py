@@ -14,7 +14,12 @@ import pytest
 from servers.metastores import Metastores
 from servers.sparks import CLUSTER, LOCAL, Spark
 
-pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(1000), pytest.mark.matrix]
+pytestmark = [
+    pytest.mark.matrix,
+    pytest.mark.spark,
+    pytest.mark.timeout(1000),
+    pytest.mark.spec("spark.md#spark-connect", "spark.md#versions"),
+]
 
 SECONDS = 900.0
 """A minute or two on a machine that does nothing else."""

@@ -10,10 +10,9 @@ import lance
 import pytest
 
 from .catalogs import unity_catalog
-from .sql_habit_checks import setting
-from .sql_helpers import described, fails
+from .sql_helpers import described, fails, setting
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600), pytest.mark.spec("spark.md#write-order")]
 
 ROWS = "SELECT id, concat('w', pmod(id * 7, 13)) AS word FROM range(0, 400, 1, 4)"
 
@@ -36,6 +35,7 @@ def fragments(spark: Any, table: str) -> list[list[dict[str, Any]]]:
     return found
 
 
+@pytest.mark.servers
 def test_tasks_write_ranges_of_the_order_and_sort_them(spark: Any, db: str) -> None:
     properties = "TBLPROPERTIES ('write.order_by' = '`word` DESC, id')"
     spark.sql(f"CREATE TABLE {db}.sorted (id BIGINT, word STRING) {properties}")
@@ -54,6 +54,7 @@ def test_tasks_write_ranges_of_the_order_and_sort_them(spark: Any, db: str) -> N
         assert ranges[0][1] <= ranges[1][0]
 
 
+@pytest.mark.servers
 def test_rows_with_the_same_values_are_written_by_one_task(spark: Any, db: str) -> None:
     spark.sql(
         f"CREATE TABLE {db}.clustered (id BIGINT, word STRING) "
@@ -86,6 +87,7 @@ def test_a_stream_sorts_each_batch(spark: Any, db: str, tmp_path: Path) -> None:
         assert rows == sorted(rows, key=lambda row: (row["word"], -row["id"]))
 
 
+@pytest.mark.servers
 @pytest.mark.parametrize(
     ("order", "message"),
     [
@@ -108,6 +110,7 @@ def test_what_is_no_order_of_the_table_is_refused(
     assert not spark.catalog.tableExists(f"{db}.refused")
 
 
+@pytest.mark.servers
 def test_a_column_that_is_dropped_is_named_by_the_next_write(spark: Any, db: str) -> None:
     table = f"{db}.narrower"
     spark.sql(

@@ -19,7 +19,11 @@ from lance_bridge_spark.lookup import create_table, find_table
 from .catalogs import unity_catalog
 from .sql_helpers import failure_of
 
-pytestmark = pytest.mark.spark
+pytestmark = [
+    pytest.mark.servers,
+    pytest.mark.spark,
+    pytest.mark.spec("spark.md#create-and-replace-with-a-query"),
+]
 
 SCHEMA = pa.schema([("id", pa.int64())])
 
@@ -107,6 +111,7 @@ def test_a_dataframe_that_was_made_before_loses_no_rows_either(
     assert ids(table) == [1, 2, 3, 90]
 
 
+@pytest.mark.spec("spark.md#unsupported-statements")
 def test_an_overwrite_of_some_rows_is_refused_with_advice(spark: Any, table: TableAddress) -> None:
     with pytest.raises(AnalysisException, match=r"overwritten as a whole only.*MERGE") as caught:
         spark.sql(f"INSERT INTO {table.name} REPLACE WHERE id > 1 SELECT 5L AS id")

@@ -7,31 +7,27 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import lance
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from .all_types import COLUMNS, FLOATS
 from .catalogs import unity_catalog
+from .parquet_pairs import LOCAL_ROWS, Pair, dataset_of, generated
+from .sql_helpers import setting
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.spec("spark.md#what-is-pushed-down")]
 
 ELIMINATION = "spark.sql.subexpressionElimination.enabled"
-LOCAL_ROWS = "spark.lance_bridge.local.rows"
 PUSHED = re.compile(
     r"lance \S+ version \d+ \[.*?\](?: filter: (?P<filter>.*?))? RuntimeFilters", re.S
 )
 
 
 @dataclass(frozen=True)
-class Pair:
-    """The same rows in a Lance table of the catalog and in Parquet."""
+class Predicates(Pair):
+    """Compares predicates: what Lance finds by the SQL that is pushed, and Spark on Parquet."""
 
-    spark: Any
-    table: str
-    parquet: str
-    dataset: lance.LanceDataset
     frame: Any
     """The table's DataFrame: its version is loaded once, and not for each predicate."""
 
@@ -42,15 +38,12 @@ class Pair:
         found = PUSHED.search(plan)
         return (found["filter"] or "true", "Filter " in plan) if found else None
 
-    def expected(self, predicates: list[str]) -> list[set[int]]:
+    def ids(self, predicates: list[str]) -> list[set[int]]:
         """Return the ids for which each predicate is true, on Parquet, in one query."""
         columns = [f"({each}) AS p{at}" for at, each in enumerate(predicates)]
         # Spark takes 0.0D and -0.0D of one projection for one, and answers `d = 0.0D` wrongly.
-        self.spark.conf.set(ELIMINATION, "false")
-        try:
-            rows = self.spark.table(self.parquet).selectExpr("id", *columns).collect()
-        finally:
-            self.spark.conf.unset(ELIMINATION)
+        with self.setting(ELIMINATION, "false"):
+            rows = self.spark.table(self.expected).selectExpr("id", *columns).collect()
         return [{row["id"] for row in rows if row[f"p{at}"]} for at in range(len(predicates))]
 
     def found(self, sql: str) -> set[int]:
@@ -59,19 +52,19 @@ class Pair:
 
 
 @pytest.fixture(scope="module")
-def pair(spark: Any, all_types: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+def pair(
+    spark: Any, all_types: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Predicates]:
     directory = tmp_path_factory.mktemp("predicates")
     names = ["id", *dict.fromkeys(name.partition(".")[0] for name in COLUMNS)]
     spark.read.parquet(all_types).select(*names).createOrReplaceTempView("predicate_rows")
     with unity_catalog(spark, "predicates", directory) as catalog:
         table = f"{catalog}.db.t"
         spark.sql(f"CREATE TABLE {table} AS SELECT * FROM predicate_rows")
-        rows = spark.sql(f"DESCRIBE TABLE EXTENDED {table}").collect()
-        [location] = [row[1] for row in rows if row[0] == "Location"]
+        dataset = dataset_of(spark, table)
         # What is pushed shows in a scan of tasks.
-        spark.conf.set(LOCAL_ROWS, "0")
-        yield Pair(spark, table, "predicate_rows", lance.dataset(location), spark.table(table))
-        spark.conf.unset(LOCAL_ROWS)
+        with setting(spark, LOCAL_ROWS, "0"):
+            yield Predicates(spark, table, "predicate_rows", dataset, spark.table(table))
 
 
 def _comparisons() -> st.SearchStrategy[str]:
@@ -115,10 +108,10 @@ def predicates() -> st.SearchStrategy[str]:
     )
 
 
-def _compare(pair: Pair, predicates: list[str]) -> int:
+def _compare(pair: Predicates, predicates: list[str]) -> int:
     """Check each predicate, and return how many Lance answers without Spark's filter."""
     exact = 0
-    for predicate, expected in zip(predicates, pair.expected(predicates), strict=True):
+    for predicate, expected in zip(predicates, pair.ids(predicates), strict=True):
         pushed = pair.pushed(predicate)
         if pushed is None:
             continue
@@ -132,15 +125,13 @@ def _compare(pair: Pair, predicates: list[str]) -> int:
     return exact
 
 
-def _compare_random(pair: Pair, examples: int) -> None:
-    """Check lists of 20 and more random predicates."""
-
-    @settings(
-        max_examples=examples,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-        phases=[Phase.generate],
-    )
+@pytest.mark.servers
+@pytest.mark.timeout(1500)
+@pytest.mark.parametrize(
+    "examples", [pytest.param(2, id="some"), pytest.param(30, id="many", marks=pytest.mark.slow)]
+)
+def test_random_predicates_give_the_rows_of_parquet(pair: Predicates, examples: int) -> None:
+    @generated(examples)
     @given(st.lists(predicates(), min_size=20, max_size=30, unique=True))
     def compare(predicates: list[str]) -> None:
         _compare(pair, predicates)
@@ -148,18 +139,8 @@ def _compare_random(pair: Pair, examples: int) -> None:
     compare()
 
 
-def test_random_predicates_give_the_rows_of_parquet(pair: Pair) -> None:
-    _compare_random(pair, 2)
-
-
 @pytest.mark.slow
-@pytest.mark.timeout(1500)
-def test_many_random_predicates_give_the_rows_of_parquet(pair: Pair) -> None:
-    _compare_random(pair, 30)
-
-
-@pytest.mark.slow
-def test_a_comparison_of_every_type_is_left_to_lance_alone(pair: Pair) -> None:
+def test_a_comparison_of_every_type_is_left_to_lance_alone(pair: Predicates) -> None:
     predicates = [
         f"{column} {operator} {values[1]}"
         for column, (_, values) in COLUMNS.items()
@@ -169,9 +150,10 @@ def test_a_comparison_of_every_type_is_left_to_lance_alone(pair: Pair) -> None:
     assert _compare(pair, predicates) == len(predicates)
 
 
+@pytest.mark.spec("spark.md#limits-and-known-weaknesses")
 @pytest.mark.slow
 @pytest.mark.parametrize("column", ["l", "s", "d"])
-def test_an_index_of_the_column_changes_no_rows(pair: Pair, column: str) -> None:
+def test_an_index_of_the_column_changes_no_rows(pair: Predicates, column: str) -> None:
     values = FLOATS if column == "d" else COLUMNS[column][1][::2]
     predicates = [
         f"{column} {operator} {value}" for value in values for operator in ("=", "<", ">=")
@@ -185,7 +167,8 @@ def test_an_index_of_the_column_changes_no_rows(pair: Pair, column: str) -> None
         pair.dataset.drop_index(index["name"])
 
 
-def test_the_least_bigint_stays_with_spark(pair: Pair) -> None:
+@pytest.mark.servers
+def test_the_least_bigint_stays_with_spark(pair: Predicates) -> None:
     for predicate in ("l = (-9223372036854775807L - 1L)", "l > (-9223372036854775807L - 1L)"):
         pushed = pair.pushed(predicate)
 
@@ -193,7 +176,8 @@ def test_the_least_bigint_stays_with_spark(pair: Pair) -> None:
         assert pushed[1], pushed
 
 
-def test_a_deep_or_a_long_predicate_is_answered(pair: Pair) -> None:
+@pytest.mark.servers
+def test_a_deep_or_a_long_predicate_is_answered(pair: Predicates) -> None:
     deep = "i = 1"
     for at in range(40):
         deep = f"NOT ({deep} {'AND' if at % 2 else 'OR'} l <> {at})"
@@ -204,7 +188,7 @@ def test_a_deep_or_a_long_predicate_is_answered(pair: Pair) -> None:
 
 @pytest.mark.slow
 def test_pushed_filters_limits_and_aggregates_give_the_rows_of_parquet_in_queries(
-    pair: Pair,
+    pair: Predicates,
 ) -> None:
     queries = [
         "SELECT id FROM {t} WHERE d > 0.0D OR s LIKE 'a%' ORDER BY id",
@@ -227,9 +211,4 @@ def test_pushed_filters_limits_and_aggregates_give_the_rows_of_parquet_in_querie
         "SELECT count(*) FROM {t} a JOIN {t} b ON a.id = b.id WHERE a.i > 0 AND b.i < 7",
     ]
     for query in queries:
-        # As texts, in which one NaN is like another.
-        found, expected = (
-            list(map(str, pair.spark.sql(query.format(t=table)).collect()))
-            for table in (pair.table, pair.parquet)
-        )
-        assert found == expected, query
+        pair.check(query)

@@ -14,13 +14,11 @@ from typing import Any
 from zipfile import ZipFile
 
 import pytest
-from lance_namespace import CreateNamespaceRequest
 from lance_namespace.errors import InvalidInputError, UnsupportedOperationError
 from pyspark import SparkFiles
 from pyspark.errors import PySparkException
-from servers.http_proxy import HttpProxy, Request
+from servers.http_proxy import Request
 from servers.sparks import Spark
-from servers.unity import UnityServer
 
 from lance_bridge_spark import redaction
 from lance_bridge_spark.addresses import (
@@ -33,10 +31,12 @@ from lance_bridge_spark.jvm import jar
 from lance_bridge_spark.registration import register, settings
 from lance_bridge_spark.worker_python import _find_problem, check_python
 
-from .catalogs import TOKEN, unity_catalog
+from .catalogs import TOKEN, proxied_catalog, unity_catalog
+from .parquet_pairs import LOCAL_ROWS
 from .registration_job import failure_of_search
+from .sql_helpers import setting
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.spec("spark.md#register")]
 
 FUNCTIONS = "org.lancebridge.spark.LanceFunctions"
 
@@ -47,6 +47,8 @@ def catalog(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[st
         yield name
 
 
+@pytest.mark.spec("docs/how-to/spark.md#what-was-run")
+@pytest.mark.servers
 def test_a_registered_catalog_works_in_sql_and_by_option(spark: Any, catalog: str) -> None:
     spark.sql(f"CREATE TABLE {catalog}.db.t AS SELECT id, CAST(id AS STRING) AS s FROM range(5)")
 
@@ -55,13 +57,11 @@ def test_a_registered_catalog_works_in_sql_and_by_option(spark: Any, catalog: st
     assert sorted(row.id for row in read.collect()) == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.spec("spark.md#commits")
+@pytest.mark.servers
 def test_a_statement_that_inserts_asks_the_catalog_twice(spark: Any, tmp_path: Path) -> None:
     """Once to resolve its table, and once more to commit."""
-    with UnityServer() as server, HttpProxy(server.url, _named) as proxy:
-        server.add_catalog("main")
-        properties = {"impl": "unity", "host": proxy.endpoint, "catalog": "main"}
-        register(spark, {"counted": {**properties, "root": str(tmp_path)}})
-        spark.sql("CREATE NAMESPACE counted.db")
+    with proxied_catalog(spark, "counted", tmp_path, _named) as proxy:
         spark.sql("CREATE TABLE counted.db.t (id BIGINT)")
         proxy.reset()
         spark.sql("INSERT INTO counted.db.t VALUES (1), (2)")
@@ -69,30 +69,28 @@ def test_a_statement_that_inserts_asks_the_catalog_twice(spark: Any, tmp_path: P
         assert spark.sql("SELECT count(*) FROM counted.db.t").collect() == [(2,)]
 
 
+@pytest.mark.spec("spark.md#speed")
+@pytest.mark.servers
 def test_a_query_asks_the_catalog_when_it_is_analysed_and_when_it_runs(
     spark: Any, tmp_path: Path
 ) -> None:
     """Spark loads the tables of a plan again before it runs, to read their latest versions."""
-    with UnityServer() as server, HttpProxy(server.url, _named) as proxy:
-        server.add_catalog("main")
-        properties = {"impl": "unity", "host": proxy.endpoint, "catalog": "main"}
-        register(spark, {"read": {**properties, "root": str(tmp_path)}})
-        spark.sql("CREATE NAMESPACE read.db")
+    with proxied_catalog(spark, "read", tmp_path, _named) as proxy:
         spark.sql("CREATE TABLE read.db.t AS SELECT id FROM range(9)")
         for rows in ("0", "10"):
-            spark.conf.set("spark.lance_bridge.local.rows", rows)
-            proxy.reset()
-            found = spark.sql("SELECT id FROM read.db.t WHERE id = 5")
-            assert proxy.counts.total() == 1
-            assert found.collect() == [(5,)]
-            assert proxy.counts.total() == 2
-        spark.conf.unset("spark.lance_bridge.local.rows")
+            with setting(spark, LOCAL_ROWS, rows):
+                proxy.reset()
+                found = spark.sql("SELECT id FROM read.db.t WHERE id = 5")
+                assert proxy.counts.total() == 1
+                assert found.collect() == [(5,)]
+                assert proxy.counts.total() == 2
 
 
 def _named(request: Request) -> str:
     return f"{request.method} {request.path}"
 
 
+@pytest.mark.servers
 def test_a_jar_is_added_whatever_its_directory_is_called(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -105,21 +103,18 @@ def test_a_jar_is_added_whatever_its_directory_is_called(
     assert any(each.endswith("another.jar") for each in listed)
 
 
+@pytest.mark.servers
 def test_every_thread_knows_a_catalog_that_one_has_registered(spark: Any, tmp_path: Path) -> None:
     def namespaces() -> list[str]:
         jvm = spark._jvm.org.apache.spark.sql.classic
         jvm.SparkSession.setActiveSession(spark._jsparkSession)
         return [row.namespace for row in spark.sql("SHOW NAMESPACES IN threads").collect()]
 
-    with UnityServer() as server, ThreadPoolExecutor(1) as pool:
-        server.add_catalog("main")
-        properties = {"impl": "unity", "host": server.url, "catalog": "main"}
-        register(spark, {"threads": {**properties, "root": str(tmp_path)}})
-        catalogs_of(spark)["threads"].connect().create_namespace(CreateNamespaceRequest(id=["db"]))
-
+    with unity_catalog(spark, "threads", tmp_path), ThreadPoolExecutor(1) as pool:
         assert pool.submit(namespaces).result(60) == ["db"]
 
 
+@pytest.mark.servers
 def test_catalogs_of_the_settings_get_the_class_and_others_keep_theirs(spark: Any) -> None:
     spark.conf.set("spark.sql.catalog.found.impl", "hive")
     spark.conf.set("spark.sql.catalog.foreign", "org.example.Catalog")
@@ -135,32 +130,34 @@ def test_catalogs_of_the_settings_get_the_class_and_others_keep_theirs(spark: An
             spark.conf.unset(f"spark.sql.catalog.{name}")
 
 
+@pytest.mark.servers
 def test_a_catalog_of_another_connector_gets_no_properties(spark: Any) -> None:
-    spark.conf.set("spark.sql.catalog.foreign", "org.example.Catalog")
-    try:
+    with setting(spark, "spark.sql.catalog.foreign", "org.example.Catalog"):
         with pytest.raises(InvalidInputError, match=r"'foreign' .* org\.example\.Catalog"):
             register(spark, {"foreign": {"impl": "unity", "token": TOKEN}})
         assert spark.conf.get("spark.sql.catalog.foreign.token", None) is None
-    finally:
-        spark.conf.unset("spark.sql.catalog.foreign")
 
 
+@pytest.mark.spec("spark.md#the-jar")
+@pytest.mark.servers
 def test_without_the_jar_sql_is_refused_and_nothing_is_set(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for variable in ("JAVA_HOME", "PATH", "LANCE_BRIDGE_CACHE"):
-        monkeypatch.setenv(variable, str(tmp_path))
-    with pytest.raises(UnsupportedOperationError, match=r"install a JDK.*sql=False"):
+    monkeypatch.setenv("LANCE_BRIDGE_CACHE", str(tmp_path))
+    monkeypatch.setattr("lance_bridge.jvm.java._find_executables", lambda: iter(()))
+    with pytest.raises(UnsupportedOperationError, match=r"Install a JDK.*sql=False"):
         register(spark, {"nojar": {"impl": "hive", "uri": "thrift://localhost:1"}})
 
     assert "nojar" not in catalogs_of(spark)
 
 
+@pytest.mark.spec("spark.md#the-jar")
+@pytest.mark.servers
 def test_without_sql_all_else_is_registered_without_the_jar(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for variable in ("JAVA_HOME", "PATH", "LANCE_BRIDGE_CACHE"):
-        monkeypatch.setenv(variable, str(tmp_path))
+    monkeypatch.setenv("LANCE_BRIDGE_CACHE", str(tmp_path))
+    monkeypatch.setattr("lance_bridge.jvm.java._find_executables", lambda: iter(()))
     register(spark, {"nojar": {"impl": "hive", "uri": "thrift://localhost:1"}}, sql=False)
 
     assert spark.conf.get("spark.sql.catalog.nojar", None) is None
@@ -170,14 +167,6 @@ def test_without_sql_all_else_is_registered_without_the_jar(
 
 
 # -- the workers' Python ---------------------------------------------------------------------------
-
-
-def answering(directory: Path, answer: str) -> str:
-    """Make a program that answers as a Python does that is asked what it is and has."""
-    program = directory / "python3"
-    program.write_text(f"#!/bin/sh\n{answer}\n")
-    program.chmod(0o755)
-    return str(program)
 
 
 def refusal(spark: Any, executable: str, monkeypatch: pytest.MonkeyPatch) -> str:
@@ -191,22 +180,28 @@ def refusal(spark: Any, executable: str, monkeypatch: pytest.MonkeyPatch) -> str
     return line
 
 
-def test_a_python_of_workers_that_is_missing_is_refused(
-    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.servers
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (None, "which does not exist"),
+        ("echo 3.9", "which is Python 3.9, and the driver is 3."),
+        ("exit 1", "is not a working Python 3"),
+    ],
+)
+def test_a_python_of_workers_that_cannot_do_tasks_is_refused(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str | None, said: str
 ) -> None:
-    missing = str(tmp_path / "python3")
-    assert f"{missing}, which does not exist" in refusal(spark, missing, monkeypatch)
+    program = tmp_path / "python3"
+    if answer is not None:
+        program.write_text(f"#!/bin/sh\n{answer}\n")
+        program.chmod(0o755)
+    line = refusal(spark, str(program), monkeypatch)
+    assert str(program) in line
+    assert said in line
 
 
-def test_a_python_of_workers_of_another_version_is_refused(
-    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    other = answering(tmp_path, "echo 3.9")
-    mine = f"{sys.version_info.major}.{sys.version_info.minor}"
-    line = refusal(spark, other, monkeypatch)
-    assert f"{other}, which is Python 3.9, and the driver is {mine}" in line
-
-
+@pytest.mark.servers
 def test_a_python_of_workers_without_the_package_is_refused(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -217,12 +212,7 @@ def test_a_python_of_workers_without_the_package_is_refused(
     assert f"{bare}, which lacks lance_bridge, lance, pyarrow" in line
 
 
-def test_a_program_that_is_no_python_is_refused(
-    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert "is not a working Python 3" in refusal(spark, answering(tmp_path, "exit 1"), monkeypatch)
-
-
+@pytest.mark.servers
 def test_a_python_that_may_be_in_an_archive_of_a_cluster_is_logged(
     spark: Any,
     tmp_path: Path,
@@ -236,6 +226,7 @@ def test_a_python_that_may_be_in_an_archive_of_a_cluster_is_logged(
     assert "which does not exist" in caplog.text
 
 
+@pytest.mark.servers
 def test_packages_that_are_added_to_the_session_are_found(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -264,6 +255,8 @@ def test_a_session_that_was_started_with_another_python_is_refused(tmp_path: Pat
     assert "(PYSPARK_PYTHON): set PYSPARK_PYTHON to" in message
 
 
+@pytest.mark.spec("spark.md#searches-in-sql", "spark.md#settings")
+@pytest.mark.servers
 def test_settings_add_the_jar_to_jars_that_are_there(tmp_path: Path) -> None:
     base = {"spark.jars": f"{tmp_path}{os.sep}other.jar", "spark.app.name": "x"}
     merged = settings({"prod": {"impl": "hive", "uri": "thrift://h:1"}}, base)
@@ -281,11 +274,14 @@ def test_settings_add_the_jar_to_jars_that_are_there(tmp_path: Path) -> None:
     assert again["spark.sql.extensions"] == f"a.B,{FUNCTIONS}"
 
 
+@pytest.mark.spec("spark.md#searches-in-sql")
+@pytest.mark.servers
 @pytest.mark.usefixtures("catalog")
 def test_a_registered_session_knows_the_search_function(spark: Any) -> None:
     assert "lance_search needs the name" in failure_of_search(spark)
 
 
+@pytest.mark.spec("spark.md#searches-in-sql")
 @pytest.mark.slow
 @pytest.mark.timeout(700)
 def test_every_session_knows_the_search_function(tmp_path: Path) -> None:
@@ -303,12 +299,15 @@ def java(spark: Any) -> Any:
     return spark._jvm.java.net.URLClassLoader(urls, parent)
 
 
+@pytest.mark.spec("spark.md#versions")
+@pytest.mark.servers
 @pytest.mark.parametrize("version", ["4.0.2", "4.4.0", "3.5.8", "5", "41.1.0"])
 def test_other_versions_of_spark_are_refused_by_name(spark: Any, java: Any, version: str) -> None:
     with pytest.raises(Exception, match=rf"runs on Spark 4\.1, 4\.2 and 4\.3.*{version}"):
         _check_version(spark, java, version)
 
 
+@pytest.mark.servers
 @pytest.mark.parametrize("version", ["4.1.0", "4.2.1", "4.3.0", "4.3.0-SNAPSHOT"])
 def test_tested_versions_of_spark_are_taken(spark: Any, java: Any, version: str) -> None:
     assert _check_version(spark, java, version) is None
@@ -330,6 +329,8 @@ def _check_version(spark: Any, java: Any, version: str) -> Any:
         raise RuntimeError(java_error.getCause().getMessage() if java_error else error) from error
 
 
+@pytest.mark.spec("spark.md#sql-catalog")
+@pytest.mark.servers
 def test_lance_cannot_be_the_session_catalog(spark: Any, java: Any) -> None:
     gateway, lang = spark._sc._gateway, spark._jvm.java.lang
     maker = java.loadClass(CATALOG_CLASS).getDeclaredConstructor(gateway.new_array(lang.Class, 0))
@@ -340,12 +341,13 @@ def test_lance_cannot_be_the_session_catalog(spark: Any, java: Any) -> None:
         catalog.initialize("spark_catalog", empty)
 
 
+@pytest.mark.spec("spark.md#credentials")
+@pytest.mark.servers
 def test_no_plan_and_no_error_shows_the_catalogs_secrets(spark: Any, catalog: str) -> None:
     spark.sql(f"CREATE TABLE {catalog}.db.plain AS SELECT id FROM range(5)")
-    spark.conf.set("spark.lance_bridge.local.rows", "0")
-    frame = spark.table(f"{catalog}.db.plain").filter("id > 1")
-    frame.collect()
-    spark.conf.unset("spark.lance_bridge.local.rows")
+    with setting(spark, LOCAL_ROWS, "0"):
+        frame = spark.table(f"{catalog}.db.plain").filter("id > 1")
+        frame.collect()
     with pytest.raises(PySparkException) as refused:
         spark.sql(f"SELECT * FROM {catalog}.db.plain VERSION AS OF 77")
 
@@ -359,6 +361,8 @@ def test_no_plan_and_no_error_shows_the_catalogs_secrets(spark: Any, catalog: st
 # -- secrets among the settings --------------------------------------------------------------------
 
 
+@pytest.mark.spec("spark.md#credentials")
+@pytest.mark.servers
 def test_secrets_among_the_settings_are_a_warning_that_names_them(
     spark: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -381,16 +385,14 @@ def test_secrets_among_the_settings_are_a_warning_that_names_them(
     assert TOKEN not in said
     caplog.clear()
     redaction._warn_once.cache_clear()
-    spark.conf.set("spark.sql.catalog.of_settings.impl", "hive")
-    spark.conf.set("spark.sql.catalog.of_settings.auth.password", TOKEN)
-    try:
+    with (
+        setting(spark, "spark.sql.catalog.of_settings.impl", "hive"),
+        setting(spark, "spark.sql.catalog.of_settings.auth.password", TOKEN),
+    ):
         redaction.warn_of_secrets(
             CATALOG_SETTINGS, {k: v.properties for k, v in catalogs_of(spark).items()}
         )
         assert "spark.sql.catalog.of_settings.auth.password hold" in caplog.text
-    finally:
-        spark.conf.unset("spark.sql.catalog.of_settings.impl")
-        spark.conf.unset("spark.sql.catalog.of_settings.auth.password")
 
 
 HIDING = [
@@ -406,16 +408,17 @@ HIDING = [
 ]
 
 
+@pytest.mark.spec("spark.md#credentials")
+@pytest.mark.servers
 def test_spark_hides_secrets_whose_names_its_own_pattern_does_not_know(
     spark: Any, catalog: str
 ) -> None:
     assert catalog
     for key in HIDING:
-        setting = f"spark.sql.catalog.hiding.{key}"
-        spark.conf.set(setting, TOKEN)
-        [(_, shown)] = spark.sql(f"SET `{setting}`").collect()
+        name = f"spark.sql.catalog.hiding.{key}"
+        with setting(spark, name, TOKEN):
+            [(_, shown)] = spark.sql(f"SET `{name}`").collect()
         assert shown == "*********(redacted)", key
-        spark.conf.unset(setting)
     core = spark.sparkContext._jsc.sc().conf()
     pattern = core.get("spark.redaction.regex")
     java = spark._jvm.java.util.regex.Pattern.compile(pattern)
@@ -424,6 +427,8 @@ def test_spark_hides_secrets_whose_names_its_own_pattern_does_not_know(
         assert not java.matcher(plain).find()
 
 
+@pytest.mark.spec("spark.md#credentials")
+@pytest.mark.servers
 def test_a_session_connects_with_secrets_of_a_file_and_of_its_catalogs_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

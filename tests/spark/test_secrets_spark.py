@@ -24,10 +24,10 @@ from spark.secret_jobs import PROVIDED
 from lance_bridge_spark.redaction import with_patterns
 
 pytestmark = [
-    pytest.mark.server,
-    pytest.mark.spark,
     pytest.mark.slow,
+    pytest.mark.spark,
     pytest.mark.timeout(1800),
+    pytest.mark.spec("spark.md#credentials"),
 ]
 
 PREFIX = "spark.sql.catalog."

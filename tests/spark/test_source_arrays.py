@@ -10,6 +10,8 @@ from lance_namespace.errors import InvalidInputError
 
 from lance_bridge_spark.source import arrays
 
+pytestmark = pytest.mark.quick
+
 VECTOR = pa.list_(pa.float32(), 2)
 LISTS = pa.list_(pa.float32())
 

@@ -14,6 +14,8 @@ import pytest
 
 from lance_bridge_spark.source import pyfiles
 
+pytestmark = pytest.mark.quick
+
 
 def written(path: Path, **modules: str) -> str:
     with zipfile.ZipFile(path, "w") as archive:

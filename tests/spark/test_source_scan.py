@@ -15,11 +15,14 @@ from lance_bridge_spark.source.errors import LanceError, LanceValueError
 
 from .source_helpers import ids_in, numbers, parts_of, read
 
+pytestmark = pytest.mark.quick
+
 VALUES = {
     "id": [1, 2, 3, 4, 5, 6],
     "n": pa.array([7, None, -3, 2**31 - 1, 2**31 - 1, None], pa.int32()),
     "x": [0.5, None, float("inf"), 1.5, -2.5, 0.25],
 }
+IDS = StructType().add("id", LongType())
 
 
 @pytest.fixture
@@ -34,8 +37,7 @@ def place(tmp_path: Path) -> str:
 
 
 def scanned(place: str, scan: dict[str, Any], schema: StructType | None = None) -> pa.Table:
-    asked = schema or StructType().add("id", LongType())
-    return read({"path": place, "lance_bridge.scan": scan}, asked)
+    return read({"path": place, "lance_bridge.scan": scan}, schema or IDS)
 
 
 def aggregated(place: str, scan: dict[str, Any], schema: StructType) -> list[tuple[Any, ...]]:
@@ -54,22 +56,23 @@ def test_a_scan_is_of_its_version_fragments_and_filter(place: str) -> None:
 
 def test_a_limit_of_a_scan_is_for_each_task(place: str) -> None:
     options = {"path": place, "lance_bridge.scan": {"version": 1, "limit": 1}, "rows_per_task": 2}
-    assert read(options, StructType().add("id", LongType())).num_rows == 3
+    assert read(options, IDS).num_rows == 3
 
 
+@pytest.mark.spec("spark.md#what-is-pushed-down")
 @pytest.mark.parametrize("limit", [None, 0, 1, 3, 10])
 def test_an_offset_and_its_limit_are_for_all_tasks_together(place: str, limit: int | None) -> None:
     lance.dataset(place).delete("id = 3")
     stored = [1, 2, 4, 5, 6, 7]
-    schema = StructType().add("id", LongType())
     for offset in range(8):
         scan = {"version": 3, "offset": offset, "limit": limit}
         options = {"path": place, "lance_bridge.scan": scan, "rows_per_task": 2}
         expected = stored[offset:] if limit is None else stored[offset : offset + limit]
-        assert read(options, schema)["id"].to_pylist() == expected
-        assert len(parts_of(options, schema)) <= max(len(expected), 1)
+        assert read(options, IDS)["id"].to_pylist() == expected
+        assert len(parts_of(options, IDS)) <= max(len(expected), 1)
 
 
+@pytest.mark.spec("spark.md#what-is-pushed-down")
 def test_each_task_gives_the_first_rows_of_an_order(place: str) -> None:
     keys = [{"column": "n", "descending": True}, {"column": "x", "nulls_first": True}]
     schema = StructType().add("id", LongType()).add("_rowaddr", LongType())
@@ -84,6 +87,7 @@ def test_each_task_gives_the_first_rows_of_an_order(place: str) -> None:
     assert first(3, fragments=[0]) == [(1, 0), (2, 1)]
 
 
+@pytest.mark.spec("spark.md#what-is-pushed-down")
 def test_only_the_first_rows_of_an_order_are_read_with_all_columns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -107,10 +111,10 @@ def test_only_the_first_rows_of_an_order_are_read_with_all_columns(
 
 def test_the_condition_of_an_option_is_added_to_that_of_the_scan(place: str) -> None:
     options = {"path": place, "lance_bridge.scan": {"version": 1, "filter": "id > 2 or id = 1"}}
-    asked = StructType().add("id", LongType())
-    assert ids_in(read({**options, "filter": "id < 4 -- few"}, asked)) == [1, 3]
+    assert ids_in(read({**options, "filter": "id < 4 -- few"}, IDS)) == [1, 3]
 
 
+@pytest.mark.spec("spark.md#metadata-columns")
 def test_where_rows_are_is_read_with_them(place: str) -> None:
     schema = StructType().add("id", LongType()).add("_rowaddr", LongType())
     schema.add("_rowid", LongType())
@@ -124,11 +128,11 @@ def test_a_missing_fragment_is_refused(place: str) -> None:
         scanned(place, {"version": 1, "fragments": [0, 9]})
 
 
+@pytest.mark.spec("spark.md#tasks")
 def test_parallelism_cuts_a_scan_into_tasks(place: str) -> None:
     scan = {"version": 1, "parallelism": 4}
     options = {"path": place, "lance_bridge.scan": scan, "bytes_per_task": 16}
-    asked = StructType().add("id", LongType())
-    assert len(parts_of(options, asked)) == 3
+    assert len(parts_of(options, IDS)) == 3
 
 
 ALL = [
@@ -188,6 +192,7 @@ def grouped() -> StructType:
     return StructType().add("group_0", IntegerType()).add("agg_0", LongType())
 
 
+@pytest.mark.spec("spark.md#what-is-pushed-down")
 def test_each_task_aggregates_by_group(place: str) -> None:
     schema = grouped().add("agg_1", DoubleType()).add("agg_2", LongType())
     aggregate = [ALL[0], ALL[5], {"function": "count", "column": "x"}]
@@ -213,6 +218,7 @@ def test_groups_without_an_aggregate_are_their_values(place: str) -> None:
     assert {value for (value,) in found} == {None, -3, 7, 2**31 - 1}
 
 
+@pytest.mark.spec("spark.md#what-is-pushed-down")
 def test_a_group_comes_once_for_so_many_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -255,16 +261,16 @@ def test_texts_are_not_among_rows_that_were_not_asked_for(tmp_path: Path) -> Non
     assert found.to_pylist() == [{"word": "w1"}, {"word": "w2"}]
 
 
+@pytest.mark.spec("spark.md#tasks")
 def test_rows_that_indices_know_to_be_few_are_read_by_one_task(tmp_path: Path) -> None:
     path = str(tmp_path / "indexed")
     table = pa.table({"id": range(60), "n": [number % 2 for number in range(60)]})
     dataset = lance.write_dataset(table, path, max_rows_per_file=10)
-    asked = StructType().add("id", LongType())
 
     def tasks(predicate: str) -> int:
         options = {"path": path, "filter": predicate, "rows_per_task": 10}
-        assert ids_in(read(options, asked)) == dataset.to_table(filter=predicate)["id"].to_pylist()
-        return len(parts_of(options, asked))
+        assert ids_in(read(options, IDS)) == dataset.to_table(filter=predicate)["id"].to_pylist()
+        return len(parts_of(options, IDS))
 
     assert tasks("id = 3") == 6
     dataset.create_scalar_index("id", "BTREE")

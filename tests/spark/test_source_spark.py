@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.servers, pytest.mark.spark]
 
 
 @pytest.fixture
@@ -67,6 +67,7 @@ def test_batches_without_columns_are_counted(spark: SparkSession, place: str) ->
     assert frame.schema.fieldNames() == ["k"]
 
 
+@pytest.mark.spec("spark.md#write-options")
 def test_an_option_makes_vectors_of_lists_which_come_back_to_spark(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -21,6 +21,8 @@ from lance_bridge_spark.source.writer import LanceWriter, fragments_of
 
 from .source_helpers import begun, ids_in, numbers, read, sent, source, struct_of, write
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.fixture
 def place(tmp_path: Path) -> str:
@@ -45,6 +47,7 @@ def fragments_at(place: str) -> list[int]:
 # -- modes -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("spark.md#save-modes")
 def test_the_first_rows_make_the_table_and_others_are_appended_or_put_in_their_place(
     place: str,
 ) -> None:
@@ -62,6 +65,7 @@ def test_the_first_rows_make_the_table_and_others_are_appended_or_put_in_their_p
     assert found == [(1, [1, 2, 3, 4, 5, 6, 7]), (2, [4, 5, 6]), (3, [])]
 
 
+@pytest.mark.spec("spark.md#write-options")
 @pytest.mark.parametrize("mode", [None, "append", "overwrite"])
 def test_a_branch_is_written_to_by_location_and_by_name(place: str, mode: str | None) -> None:
     write({"path": place}, numbers(1))
@@ -95,6 +99,7 @@ def test_fragments_are_replaced_by_new_rows(place: str) -> None:
     assert ids_at(place) == [3, 4, 10]
 
 
+@pytest.mark.spec("spark.md#row-level-changes")
 def test_rows_of_replaced_fragments_have_new_ids(place: str) -> None:
     """Stable row ids are not kept; the functions keep them."""
     rows = numbers(1, 2, 3, 4)
@@ -107,6 +112,7 @@ def test_rows_of_replaced_fragments_have_new_ids(place: str) -> None:
     assert (after[3], after[4]) == (before[3], before[4])
 
 
+@pytest.mark.spec("spark.md#write-options")
 def test_files_are_as_options_say(place: str) -> None:
     options = {"path": place, "max_rows_per_file": 2, "data_storage_version": "2.1"}
     rows = pa.table({"id": range(6), "word": ["w"] * 6})
@@ -120,6 +126,7 @@ def test_files_are_as_options_say(place: str) -> None:
 # -- columns ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("spark.md#save-modes")
 def test_columns_are_taken_by_name_in_any_order_and_case(place: str) -> None:
     write({"path": place}, numbers(1))
     again = pa.table({"WORD": ["x"], "id": pa.array([2], pa.int32())})
@@ -135,6 +142,7 @@ def test_a_column_is_not_written_to_two_that_differ_in_case(place: str) -> None:
         write({"path": place}, pa.table({"word": ["x"]}))
 
 
+@pytest.mark.spec("spark.md#save-modes")
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
@@ -154,6 +162,7 @@ def test_columns_that_do_not_fit_are_refused_before_any_task(
         source({"path": place}).writer(struct_of(pa.table(columns)), overwrite)
 
 
+@pytest.mark.spec("spark.md#write-options")
 def test_the_schema_is_changed_where_an_overwrite_says_so(place: str) -> None:
     write({"path": place}, numbers(1))
     rows = pa.table({"other": [1.5]})
@@ -170,6 +179,7 @@ def test_a_vector_option_must_agree_with_the_table(place: str) -> None:
     assert lance.dataset(place).count_rows() == 2
 
 
+@pytest.mark.spec("spark.md#writing-types")
 def test_null_in_a_column_that_forbids_it_ends_the_task(place: str) -> None:
     schema = pa.schema([pa.field("id", pa.int64(), nullable=False)])
     lance.write_dataset(schema.empty_table(), place)
@@ -180,6 +190,7 @@ def test_null_in_a_column_that_forbids_it_ends_the_task(place: str) -> None:
 # -- commits ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("spark.md#commits")
 def test_a_commit_that_is_repeated_appends_once(place: str) -> None:
     write({"path": place}, numbers(1))
     writer, messages = begun({"path": place}, numbers(2, 3))
@@ -207,6 +218,7 @@ def test_appends_that_begin_together_are_all_there(place: str, there: tuple[int,
     assert ids_at(place) == [*there, 2, 3, 4]
 
 
+@pytest.mark.spec("spark.md#commits")
 def test_an_append_goes_with_a_compaction_that_moves_an_index(place: str) -> None:
     write({"path": place}, numbers(1, 2, 3, 4))
     write({"path": place}, numbers(5, 6))
@@ -236,6 +248,7 @@ def test_an_overwrite_fails_after_others_where_it_has_read_the_table(
     assert ids_at(place) == [1, 2, 90]
 
 
+@pytest.mark.spec("spark.md#commits")
 def test_an_append_after_an_overwrite_conflicts(place: str) -> None:
     write({"path": place}, numbers(1))
     late = begun({"path": place}, numbers(2))
@@ -245,6 +258,7 @@ def test_an_append_after_an_overwrite_conflicts(place: str) -> None:
     assert ids_at(place) == [3]
 
 
+@pytest.mark.spec("spark.md#row-level-changes")
 def test_fragments_that_others_changed_are_not_replaced(place: str) -> None:
     write({"path": place}, numbers(1, 2, 3, 4))
     version, (first, _) = lance.dataset(place).version, fragments_at(place)
@@ -300,6 +314,7 @@ def test_of_two_guarded_changes_lance_itself_commits_one(
     assert ids_at(place) == [*there, 10]
 
 
+@pytest.mark.spec("spark.md#commits")
 def test_rows_are_not_committed_to_a_table_created_again_elsewhere(place: str) -> None:
     write({"path": place}, numbers(1))
     late = begun({"path": place}, numbers(2))
@@ -323,6 +338,7 @@ def test_a_transaction_whose_reply_was_lost_is_recognised(place: str) -> None:
         commit_once(table, table.open(write=True), again)
 
 
+@pytest.mark.spec("spark.md#credentials")
 def test_nothing_of_a_writer_shows_its_secrets() -> None:
     options = {"path": "/p/t", "storage.aws_secret_access_key": "hidden-key"}
     assert "hidden-key" not in repr(source(options)._options().address())

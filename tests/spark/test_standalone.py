@@ -17,7 +17,7 @@ import pyspark
 import pytest
 from docs.gateway_pages import Block, blocks
 from servers.metastores import Metastores
-from servers.processes import free_port
+from servers.processes import free_port, inherited_owners
 from servers.sparks import ROOT, SHORT_JVM, LoggedProcess
 
 PAGE = ROOT / "docs" / "how-to" / "spark-standalone.md"
@@ -36,7 +36,12 @@ except Exception as error:
     print(type(error).__name__, error)
 """
 
-pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.slow, pytest.mark.timeout(3600)]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.spark,
+    pytest.mark.timeout(3600),
+    pytest.mark.spec("docs/how-to/spark-standalone.md#a-job", "spark.md#register"),
+]
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,7 @@ def environment(**more: str) -> dict[str, str]:
     roots = (str(ROOT / name) for name in ("core", "adapters", "apps"))
     return {
         **inherited,
+        **inherited_owners(),
         **SHORT_JVM,
         "PYSPARK_PYTHON": sys.executable,
         "PYTHONPATH": os.pathsep.join(roots),

@@ -20,12 +20,15 @@ from .catalogs import unity_catalog
 from .job_tables import ids, make
 from .sql_helpers import described
 
+pytestmark = pytest.mark.spec("spark.md#streams")
+
 
 def stated(**properties: str) -> Maintenance | None:
     named = {f"stream.{name}": value for name, value in properties.items()}
     return Maintenance.of(cast("Any", SimpleNamespace(name="db.t", properties=named)))
 
 
+@pytest.mark.quick
 def test_properties_say_when_and_what() -> None:
     assert stated() is None
     assert stated(compact_every="3") == Maintenance(3)
@@ -33,6 +36,7 @@ def test_properties_say_when_and_what() -> None:
     assert both == Maintenance(3, timedelta(hours=24))
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("value", ["0", "-1", "1.5", "", "many", "1" * 7, "٣"])
 def test_a_number_that_is_none_is_refused(value: str) -> None:
     for name in ("compact_every", "clean_up_after_hours"):
@@ -40,11 +44,13 @@ def test_a_number_that_is_none_is_refused(value: str) -> None:
             stated(**{"compact_every": "1", name: value})
 
 
+@pytest.mark.quick
 def test_an_age_without_a_number_of_batches_is_refused() -> None:
     with pytest.raises(InvalidInputError, match=r"requires stream\.compact_every"):
         stated(clean_up_after_hours="1")
 
 
+@pytest.mark.quick
 def test_the_table_is_compacted_and_cleaned_up_when_it_is_the_batchs_turn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -62,6 +68,7 @@ def test_the_table_is_compacted_and_cleaned_up_when_it_is_the_batchs_turn(
     assert ids(place) == before
 
 
+@pytest.mark.quick
 def test_a_maintenance_that_fails_is_logged_and_does_not_fail_the_batch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -77,6 +84,7 @@ def test_a_maintenance_that_fails_is_logged_and_does_not_fail_the_batch(
     assert "was not maintained after batch 6: rows changed meanwhile" in record.getMessage()
 
 
+@pytest.mark.servers
 @pytest.mark.spark
 @pytest.mark.timeout(600)
 def test_a_stream_maintains_a_table_of_a_catalog(spark: Any, tmp_path: Path) -> None:

@@ -23,14 +23,12 @@ import lance_bridge
 from lance_bridge_spark.source.errors import LanceError, LanceValueError
 from lance_bridge_spark.source.options import Options
 from lance_bridge_spark.source.rate_limit import RateLimitedReader
-from lance_bridge_spark.source.stream_reader import (
-    LanceStreamReader,
-    Stream,
-    reading_of,
-)
+from lance_bridge_spark.source.stream_reader import LanceStreamReader, Stream, reading_of
 from lance_bridge_spark.source.table_changes import FAIL, Added, TableChanges
 
 from .source_helpers import ids_in, numbers, sent, source
+
+pytestmark = [pytest.mark.quick, pytest.mark.spec("spark.md#streams")]
 
 EVERYTHING = ReadAllAvailable()
 
@@ -84,6 +82,17 @@ def rows_between(reader: LanceStreamReader, start: Any, end: Any) -> list[int]:
     return ids_in(pa.Table.from_batches(batches, numbers(1).schema))
 
 
+def begun(path: str, **options: Any) -> tuple[RateLimitedReader, Any]:
+    """Return a reader, and the offset after all rows that there are now."""
+    reader = reader_of(path, **options)
+    return reader, reader.latestOffset(reader.initialOffset(), EVERYTHING)
+
+
+def added(reader: RateLimitedReader, end: Any) -> list[int]:
+    """Return the ids of the rows that there are after an offset."""
+    return rows_between(reader, end, reader.latestOffset(end, EVERYTHING))
+
+
 def batches_of(reader: RateLimitedReader, limit: Any = EVERYTHING) -> list[list[int]]:
     """Return the ids of all batches that there are now."""
     found, start = [], reader.initialOffset()
@@ -132,6 +141,7 @@ def test_batches_are_no_larger_than_admitted(
     assert batches_of(reader_of(place, **options), limit) == expected
 
 
+@pytest.mark.spec("spark.md#stream-options")
 @pytest.mark.parametrize(
     ("options", "limit"),
     [
@@ -144,6 +154,7 @@ def test_an_option_says_how_much_to_admit(place: str, options: dict[str, Any], l
     assert reader_of(place, **options).getDefaultReadLimit() == limit
 
 
+@pytest.mark.spec("spark.md#stream-options")
 def test_a_stream_begins_at_a_version(place: str) -> None:
     append(place, 9)
     assert batches_of(reader_of(place, start_version=2)) == [[5, 6, 7, 8, 9]]
@@ -151,7 +162,7 @@ def test_a_stream_begins_at_a_version(place: str) -> None:
     reader = reader_of(place, start_version="latest")
     start = reader.initialOffset()
     append(place, 10)
-    assert rows_between(reader, start, reader.latestOffset(start, EVERYTHING)) == [10]
+    assert added(reader, start) == [10]
 
 
 def test_available_now_ends_with_the_version_of_its_beginning(place: str) -> None:
@@ -165,9 +176,7 @@ def test_available_now_ends_with_the_version_of_its_beginning(place: str) -> Non
 
 
 def test_compactions_indices_and_new_columns_add_no_rows(place: str) -> None:
-    reader = reader_of(place, columns="id,word")
-    start = reader.initialOffset()
-    end = reader.latestOffset(start, EVERYTHING)
+    reader, end = begun(place, columns="id,word")
     dataset = lance.dataset(place)
     dataset.optimize.compact_files()
     dataset.create_scalar_index("id", "BTREE")
@@ -177,7 +186,7 @@ def test_compactions_indices_and_new_columns_add_no_rows(place: str) -> None:
     assert reader.partitions(end, passed) == []
     assert reader.latestOffset(passed, EVERYTHING) == passed
     lance.dataset(place).insert(pa.table({"id": [9], "word": ["w9"], "twice": [18]}))
-    assert rows_between(reader, passed, reader.latestOffset(passed, EVERYTHING)) == [9]
+    assert added(reader, passed) == [9]
 
 
 @pytest.mark.parametrize("column", ["beside", "alone"])
@@ -185,12 +194,10 @@ def test_a_dropped_column_changes_no_rows(place: str, column: str) -> None:
     """The column is in one file with others, or in files of its own."""
     rows = numbers(1, 2).append_column("beside", pa.array([1, 2]))
     lance.write_dataset(rows, place, mode="overwrite").add_columns({"alone": "id * 2"})
-    reader = reader_of(place, columns="id,word")
-    start = reader.initialOffset()
-    end = reader.latestOffset(start, EVERYTHING)
+    reader, end = begun(place, columns="id,word")
     lance.dataset(place).drop_columns([column])
     append(place, 9)
-    assert rows_between(reader, end, reader.latestOffset(end, EVERYTHING)) == [9]
+    assert added(reader, end) == [9]
 
 
 def test_a_compaction_is_read_without_the_version_before_it(place: str) -> None:
@@ -211,14 +218,13 @@ def test_a_compaction_is_read_without_the_version_before_it(place: str) -> None:
 
 def test_a_compaction_that_moves_an_index_adds_no_rows(place: str) -> None:
     lance.dataset(place).create_scalar_index("id", "BTREE")
-    reader = reader_of(place)
-    start = reader.initialOffset()
-    end = reader.latestOffset(start, EVERYTHING)
+    reader, end = begun(place)
     lance.dataset(place).optimize.compact_files()
     append(place, 9)
-    assert rows_between(reader, end, reader.latestOffset(end, EVERYTHING)) == [9]
+    assert added(reader, end) == [9]
 
 
+@pytest.mark.spec("spark.md#stream-options")
 @pytest.mark.parametrize(
     "change",
     ["delete", "overwrite", "update", "restore", "backfill", "backfill of nulls", "new type"],
@@ -228,10 +234,8 @@ def test_a_version_that_changes_rows_ends_the_stream_or_is_left_out(
 ) -> None:
     if change == "backfill of nulls":
         lance.dataset(place).add_columns(pa.field("later", pa.string()))
-    strict = reader_of(place, columns="id,word")
+    strict, end = begun(place, columns="id,word")
     lenient = reader_of(place, columns="id,word", on_change="skip")
-    start = strict.initialOffset()
-    end = strict.latestOffset(start, EVERYTHING)
     dataset: Any = lance.dataset(place)
     if change == "delete":
         dataset.delete("id = 1")
@@ -249,7 +253,7 @@ def test_a_version_that_changes_rows_ends_the_stream_or_is_left_out(
     append(place, 9)
     with pytest.raises(LanceError, match=r"changes or deletes rows.*on_change"):
         strict.latestOffset(end, EVERYTHING)
-    assert rows_between(lenient, end, lenient.latestOffset(end, EVERYTHING)) == [9]
+    assert added(lenient, end) == [9]
 
 
 def test_a_version_that_was_cleaned_up_is_named(place: str) -> None:
@@ -261,8 +265,7 @@ def test_a_version_that_was_cleaned_up_is_named(place: str) -> None:
 
 
 def test_a_stream_needs_no_version_that_it_has_passed(place: str) -> None:
-    first = reader_of(place)
-    end = first.latestOffset(first.initialOffset(), EVERYTHING)
+    _, end = begun(place)
     append(place, 9)
     clean_up(place)
     second = reader_of(place)
@@ -273,7 +276,7 @@ def test_a_stream_needs_no_version_that_it_has_passed(place: str) -> None:
     clean_up(place)
     append(place, 10)
     third = reader_of(place)
-    assert rows_between(third, passed, third.latestOffset(passed, EVERYTHING)) == [10]
+    assert added(third, passed) == [10]
 
 
 def clean_up(place: str) -> None:
@@ -281,6 +284,7 @@ def clean_up(place: str) -> None:
     assert len(lance.dataset(place).versions()) == 1
 
 
+@pytest.mark.spec("spark.md#stream-options")
 def test_a_filter_is_applied_to_a_stream(place: str) -> None:
     assert batches_of(reader_of(place, filter="id > 6")) == [[7, 8]]
 
@@ -322,8 +326,7 @@ def test_a_stream_ends_if_its_table_was_recreated(tmp_path: Path) -> None:
 
 
 def test_a_stream_ends_if_its_location_has_fewer_versions_than_it_has_read(place: str) -> None:
-    reader = reader_of(place)
-    end = reader.latestOffset(reader.initialOffset(), EVERYTHING)
+    reader, end = begun(place)
     shutil.rmtree(place)
     append(place, 9)
     message = r"The latest version .* is 1, and the stream has read version 2: .*new checkpoint"
@@ -339,9 +342,10 @@ def test_a_stream_can_begin_at_a_version_that_does_not_exist_yet(place: str) -> 
     assert reader.latestOffset(start, EVERYTHING) == start
     append(place, 9)
     append(place, 10)
-    assert rows_between(reader, start, reader.latestOffset(start, EVERYTHING)) == [10]
+    assert added(reader, start) == [10]
 
 
+@pytest.mark.spec("spark.md#stream-options")
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -380,4 +384,4 @@ def test_a_branch_is_streamed(place: str) -> None:
     assert rows_between(reader, start, end) == [1, 2, 3, 4, 5, 6, 7, 8, 20]
     branch = lance.dataset(place).checkout_version(("side", None))
     lance.write_dataset(numbers(21), branch, mode="append")
-    assert rows_between(reader, end, reader.latestOffset(end, EVERYTHING)) == [21]
+    assert added(reader, end) == [21]

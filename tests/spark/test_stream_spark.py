@@ -16,7 +16,7 @@ from lance_bridge_spark.source.stream_writer import BATCH, QUERY
 
 from .source_helpers import ids_in, numbers
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.spec("spark.md#streams")]
 
 
 class Pipe:
@@ -69,6 +69,7 @@ def pipe(spark: SparkSession, tmp_path: Path) -> Pipe:
     return made
 
 
+@pytest.mark.servers
 def test_each_row_arrives_once_through_restarts_and_repeated_batches(pipe: Pipe) -> None:
     pipe.run(max_rows_per_batch=2)
     assert pipe.ids() == [1, 2, 3, 4]

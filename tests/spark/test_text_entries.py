@@ -16,7 +16,7 @@ from lance_bridge.catalog import TableRecord
 from lance_bridge.dataset.spark_types import columns_of
 from lance_bridge_unity import mapping
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.servers, pytest.mark.spark, pytest.mark.spec("unity.md#columns")]
 
 NESTED = pa.struct([("a b", pa.int64()), ("c`d", pa.list_(pa.struct([("1:e", pa.string())])))])
 SCHEMAS = {

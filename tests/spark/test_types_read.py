@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from lance_bridge_spark.source import types
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.servers, pytest.mark.spark, pytest.mark.spec("spark.md#reading-types")]
 
 DAY = dt.date(2024, 2, 29)
 NOON = dt.datetime(2024, 2, 29, 12, 30, 15, 123456)

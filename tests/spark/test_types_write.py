@@ -1,4 +1,4 @@
-"""Every type of Spark as it is stored, and read again; and those that are refused."""
+"""Types of Spark as they are stored: decimals, collations, vectors, and those that are refused."""
 
 from __future__ import annotations
 
@@ -27,51 +27,7 @@ from lance_bridge_spark.source.errors import LanceValueError
 from .catalogs import unity_catalog
 from .source_helpers import source
 
-pytestmark = pytest.mark.spark
-
-WRITTEN = {
-    "boolean": "cast(null as boolean)",
-    "tinyint": "cast(-128 as tinyint)",
-    "smallint": "cast(-32768 as smallint)",
-    "int": "cast(2147483647 as int)",
-    "bigint": "cast(-9223372036854775808 as bigint)",
-    "float": "cast('NaN' as float)",
-    "double": "cast('-Infinity' as double)",
-    "decimal_small": "cast(12.34 as decimal(4,2))",
-    "decimal_large": "cast('12345678901234567890.123456789012345678' as decimal(38,18))",
-    "string": "'häß'",
-    "void_string": "cast(null as string)",
-    "binary": "X'00FF'",
-    "date": "date'1582-10-04'",
-    "timestamp": "timestamp'2024-02-29 12:30:15.123456'",
-    "timestamp_ntz": "timestamp_ntz'0001-01-01 00:00:00'",
-    "interval": "interval '3 04:05:06.789' day to second",
-    "array": "array(1, null, 3)",
-    "empty_array": "cast(array() as array<string>)",
-    "null_array": "cast(null as array<double>)",
-    "struct": "named_struct('a', 1, 'b', named_struct('c', cast(null as string)))",
-    "null_struct": "cast(null as struct<a:int>)",
-    "map": "map('a', 1, 'b', null)",
-    "nested": "array(named_struct('m', map('k', array(1.5))))",
-}
-
-
-def test_every_type_comes_back_as_it_was_written(spark: SparkSession, tmp_path: Path) -> None:
-    columns = [f"{sql} as `{name}`" for name, sql in WRITTEN.items()]
-    frame = spark.range(3).selectExpr("id", *columns)
-    place = str(tmp_path / "t.lance")
-
-    frame.write.format("lance").mode("append").save(place)
-
-    again = spark.read.format("lance").load(place)
-    assert [(f.name, f.dataType) for f in again.schema] == [
-        (f.name, f.dataType) for f in frame.schema
-    ]
-    as_text = [f"string(`{name}`) as `{name}`" for name in WRITTEN if name != "binary"]
-    assert again.selectExpr(*as_text).distinct().collect() == (
-        frame.selectExpr(*as_text).distinct().collect()
-    )
-    assert [bytes(row[0]) for row in again.select("binary").distinct().collect()] == [b"\x00\xff"]
+pytestmark = [pytest.mark.servers, pytest.mark.spark, pytest.mark.spec("spark.md#writing-types")]
 
 
 def test_a_decimal_column_survives_many_batches(spark: SparkSession, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from azure.core.credentials import AccessToken
 from azure.storage.blob import BlobServiceClient, ContainerSasPermissions, generate_container_sas
 from servers.azurite import ACCOUNT, AzuriteServer, needs_azurite, oauth_token
 
-pytestmark = [pytest.mark.server, pytest.mark.slow, needs_azurite]
+pytestmark = [pytest.mark.slow, needs_azurite, pytest.mark.spec("common.md#limits-of-vendors")]
 
 ROWS = pa.table({"id": range(3)})
 CONTAINER, TABLE = "lake", "films.db/t.lance"

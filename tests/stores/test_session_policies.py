@@ -17,7 +17,11 @@ from servers.minio import MinioServer, needs_minio
 from lance_bridge.credentials import Grant
 from lance_bridge_vendors.aws_policy import session_policy
 
-pytestmark = [pytest.mark.server, needs_minio]
+pytestmark = [
+    pytest.mark.servers,
+    needs_minio,
+    pytest.mark.spec("common.md#vending-rules", "server.md#governed-commits"),
+]
 
 ROWS = pa.table({"id": range(3)})
 TABLE = "films.db/t.lance"
@@ -65,6 +69,7 @@ def creations(s3: Any, source: str) -> list[Callable[..., Any]]:
     ]
 
 
+@pytest.mark.spec("common.md#limits-of-vendors", "docs/how-to/credentials.md#what-was-run")
 def test_a_session_reaches_its_table_and_nothing_else(minio: MinioServer, bucket: str) -> None:
     for key in NEIGHBOURS:
         minio.put(bucket, key)

@@ -22,13 +22,17 @@ from server.policies import NamedByHeader, cedar
 from server.serving import serving
 from servers.http_proxy import Answer, Fault, HttpProxy
 from servers.minio import ROLE, MinioServer, needs_minio
+from servers.processes import inherited_owners
 from stores.programs import LIVES, connect, count_rows, described, rows
 from stores.short_lived import SECONDS, ShortLivedAws, key_of, refusing_ended_keys
 
 from lance_bridge_server.app import create_app
 from lance_bridge_server.gateway import Gateway
 
-pytestmark = [pytest.mark.server, needs_minio]
+pytestmark = [
+    needs_minio,
+    pytest.mark.spec("common.md#rights-and-lifetime", "server.md#governed-commits"),
+]
 
 POLICIES = """
 permit(principal == User::"writer", action, resource);
@@ -56,6 +60,7 @@ class Lake:
             [sys.executable, "-m", "stores.programs", program],
             input=json.dumps({"url": self.url, **arguments}),
             env={
+                **inherited_owners(),
                 "PATH": os.environ["PATH"],
                 "PYTHONPATH": f"{TESTS}:{os.environ.get('PYTHONPATH', '')}",
                 "PYSPARK_PYTHON": sys.executable,
@@ -135,6 +140,7 @@ READER = {
 }
 
 
+@pytest.mark.spec("docs/how-to/govern-commits.md#which-clients-commit-through-the-catalog")
 @pytest.mark.slow
 @on_aws
 def test_the_store_refuses_what_a_principal_may_not_do(lake: Lake) -> None:
@@ -144,6 +150,8 @@ def test_the_store_refuses_what_a_principal_may_not_do(lake: Lake) -> None:
     assert lake.namespace.list_out_of_band_versions(T).versions == ()
 
 
+@pytest.mark.spec("common.md#vending-rules")
+@pytest.mark.servers
 @on_aws
 def test_a_store_without_sessions_gives_no_credentials(lake: Lake) -> None:
     text = b"<ErrorResponse><Error><Code>NotImplemented</Code></Error></ErrorResponse>"
@@ -162,6 +170,7 @@ def test_a_store_without_sessions_gives_no_credentials(lake: Lake) -> None:
     assert not any("key" in each or "token" in each for each in plain["storage_options"])
 
 
+@pytest.mark.spec("clients.md#lance-ray")
 @pytest.mark.slow
 @pytest.mark.parametrize("lake", ["stores.short_lived.ShortLivedAws"], indirect=True)
 @pytest.mark.parametrize(
@@ -194,6 +203,7 @@ def test_many_tasks_take_one_session_of_each_principal(lake: Lake) -> None:
     assert lake.sessions_asked_for() == 2
 
 
+@pytest.mark.servers
 @on_aws
 def test_a_request_to_sts_whose_answer_is_lost_is_repeated_and_asks_once(lake: Lake) -> None:
     lake.sts.fail_next("AssumeRole", Fault.LOSE_REPLY)

@@ -20,6 +20,11 @@ import lance_bridge
 from lance_bridge.testing.calls import Calls
 from lance_bridge_glue import GlueConfig, GlueNamespace
 
+pytestmark = [
+    pytest.mark.quick,
+    pytest.mark.spec("glue.md#namespace-implementation-configuration-properties"),
+]
+
 REGION = {"region": "us-east-1"}
 KEYS = {"access_key_id": "AKIAEXAMPLE", "secret_access_key": "hush-hush"}
 ROLE = {"assume_role_arn": "arn:aws:iam::123456789012:role/lance"}
@@ -130,6 +135,7 @@ def test_no_credentials_are_looked_for_when_connecting(
         assert instance.connections == 0
 
 
+@pytest.mark.spec("glue.md#errors-of-every-operation")
 def test_missing_credentials_are_unauthenticated_soon_even_where_the_instance_is_silent(
     monkeypatch: pytest.MonkeyPatch, server: GlueServer
 ) -> None:
@@ -145,6 +151,7 @@ def test_missing_credentials_are_unauthenticated_soon_even_where_the_instance_is
         assert instance.connections > 0
 
 
+@pytest.mark.spec("glue.md#errors-of-every-operation")
 def test_half_a_key_pair_in_the_environment_is_unauthenticated(
     monkeypatch: pytest.MonkeyPatch, server: GlueServer
 ) -> None:

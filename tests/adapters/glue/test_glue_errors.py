@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import time
 
+import boto3
 import pytest
 from lance_namespace import (
     ErrorCode,
 )
-from lance_namespace.errors import InternalError, LanceNamespaceError
+from lance_namespace.errors import InternalError, InvalidInputError, LanceNamespaceError
 from servers.http_proxy import Answer, Delay, Fault, HttpProxy
 
 from lance_bridge.errors import OutcomeUnknownError
 from lance_bridge.testing.calls import Calls
+from lance_bridge_glue.errors import translate_errors
 
 from .building import Connect
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.servers, pytest.mark.spec("glue.md#errors-of-every-operation")]
 
 FOREVER = float("inf")
 IAM = (
@@ -24,6 +26,7 @@ IAM = (
     "on resource: arn:aws:glue:us-east-1:123456789012:table/db/t because no identity-based policy "
     "allows the glue:GetTable action"
 )
+KEY = "User: u is not authorized to perform: kms:Decrypt on resource: k"
 LAKE = "Insufficient Lake Formation permission(s): Required Describe on t"
 SIGNATURE = (
     "The request signature we calculated does not match the signature you provided.\n\n"
@@ -47,12 +50,14 @@ def failure(calls: Calls) -> LanceNamespaceError:
     return caught.value
 
 
+@pytest.mark.spec("glue.md#declaretable", "glue.md#registertable", "glue.md#renametable")
 @pytest.mark.parametrize(
     ("answer", "expected", "says"),
     [
         (("AccessDeniedException", IAM), ErrorCode.PERMISSION_DENIED, "must allow glue:GetTable"),
         (("AccessDeniedException", LAKE), ErrorCode.PERMISSION_DENIED, "granted in Lake Formation"),
         (("AccessDeniedException", "no"), ErrorCode.PERMISSION_DENIED, "AWS refused to read table"),
+        (("GlueEncryptionException", KEY), ErrorCode.PERMISSION_DENIED, "kms:Decrypt"),
         (("ThrottlingException", "Rate exceeded"), ErrorCode.THROTTLING, "Repeat it later"),
         (("RequestLimitExceeded", "x"), ErrorCode.THROTTLING, "max_retries"),
         (("TooManyRequestsException", "x"), ErrorCode.THROTTLING, "max_retries"),
@@ -91,14 +96,6 @@ def test_each_error_of_aws_has_its_own_code_and_says_what_to_do(
     assert error.code == expected
     assert says in str(error)
     assert "db.t" in str(error)
-
-
-def test_a_refusal_to_decrypt_is_a_refusal(calls: Calls, proxy: HttpProxy) -> None:
-    said = "User: u is not authorized to perform: kms:Decrypt on resource: k"
-    proxy.fail_next("GetTable", Answer.of_aws("GlueEncryptionException", said))
-    error = failure(calls)
-    assert error.code == ErrorCode.PERMISSION_DENIED
-    assert "kms:Decrypt" in str(error)
 
 
 def test_an_error_of_a_federated_source_has_the_code_of_the_source(
@@ -177,16 +174,6 @@ def test_something_without_a_name_cannot_be_read(calls: Calls, proxy: HttpProxy)
     assert "cannot be read" in str(failure(calls))
 
 
-@pytest.mark.parametrize("fault", [Fault.TRUNCATE_REPLY, Fault.MALFORMED_REPLY, Fault.EMPTY_REPLY])
-def test_a_reply_cut_short_is_an_error_and_not_an_empty_listing(
-    calls: Calls, proxy: HttpProxy, database: str, fault: Fault
-) -> None:
-    proxy.fail_next("GetTables", fault, times=FOREVER)
-    with pytest.raises(LanceNamespaceError) as caught:
-        calls.list_tables([database])
-    assert caught.value.code in (ErrorCode.INTERNAL, ErrorCode.SERVICE_UNAVAILABLE)
-
-
 def test_throttling_is_waited_out_within_the_retries(connect: Connect, proxy: HttpProxy) -> None:
     calls = connect(max_retries="3")
     proxy.fail_next("GetDatabases", Answer.of_aws("ThrottlingException"), times=3)
@@ -225,3 +212,13 @@ def test_a_change_that_was_never_sent_is_unavailable_and_not_unknown(
     assert caught.value.code == ErrorCode.SERVICE_UNAVAILABLE
     assert not isinstance(caught.value, OutcomeUnknownError)
     assert time.monotonic() - begun < 30
+
+
+def test_what_botocore_refuses_to_send_has_its_reason() -> None:
+    keys = {"aws_access_key_id": "a", "aws_secret_access_key": "b"}
+    client = boto3.client("glue", region_name="eu-west-1", **keys)
+    with (
+        pytest.raises(InvalidInputError, match=r"cannot be sent: .*Invalid length for .*Name"),
+        translate_errors("read it"),
+    ):
+        client.get_database(Name="")

@@ -16,7 +16,8 @@ from lance_bridge.testing.calls import Calls
 
 from .building import BUCKET, DATA_FILE, Connect, raw_table
 
-pytestmark = pytest.mark.server
+pytestmark = pytest.mark.spec("glue.md#concurrency-and-crash-safety", "glue.md#connections")
+
 
 FOREVER = float("inf")
 REPEATED = {
@@ -29,15 +30,6 @@ REPEATED = {
 Act = Callable[[Calls, str], object]
 State = Mapping[str, Mapping[str, str]]
 """Of each database, its tables and where they are; an ``{}`` stands for the test's database."""
-
-READS: dict[str, Act] = {
-    "DescribeNamespace": lambda n, d: n.describe_namespace([d]),
-    "NamespaceExists": lambda n, d: n.namespace_exists([d]),
-    "ListNamespaces": lambda n, _: n.all_namespaces([]),
-    "ListTables": lambda n, d: n.list_tables([d]),
-    "DescribeTable": lambda n, d: n.describe_table([d, "t"]),
-    "TableExists": lambda n, d: n.table_exists([d, "t"]),
-}
 
 
 def place(database: str, name: str = "t") -> str:
@@ -192,13 +184,8 @@ def lake(server: GlueServer, proxy: HttpProxy, connect: Connect, database: str) 
     return made
 
 
-def test_a_read_that_is_broken_fails_soon_with_its_own_code(lake: Lake) -> None:
-    for fault in FAULTS:
-        for operation, act in READS.items():
-            assert lake.failure(act, 0, fault) is not None, (operation, fault)
-            assert lake.failure(act, 1, fault) is None, (operation, fault)
-
-
+@pytest.mark.spec("common.md#errors-of-every-operation")
+@pytest.mark.servers
 @pytest.mark.parametrize("faults", EACH_OUTCOME_OR_ALL)
 @pytest.mark.parametrize("operation", CHANGES)
 def test_a_change_that_is_broken_anywhere_is_done_or_not_and_can_be_repeated(
@@ -206,13 +193,6 @@ def test_a_change_that_is_broken_anywhere_is_done_or_not_and_can_be_repeated(
 ) -> None:
     for fault in faults:
         _break_everywhere(lake, calls, CHANGES[operation], fault)
-        lake.restore()
-
-
-@pytest.mark.slow
-def test_a_change_of_several_steps_is_broken_in_every_way(lake: Lake, calls: Calls) -> None:
-    for fault in FAULTS:
-        _break_everywhere(lake, calls, CHANGES["RegisterTable with Overwrite"], fault)
         lake.restore()
 
 
@@ -235,6 +215,8 @@ def _break_everywhere(lake: Lake, calls: Calls, change: Change, fault: str) -> N
     assert step >= 1
 
 
+@pytest.mark.spec("glue.md#renametable")
+@pytest.mark.servers
 @pytest.mark.parametrize("faults", EACH_OUTCOME_OR_ALL)
 @pytest.mark.parametrize("where", RENAMES)
 def test_a_rename_that_fails_anywhere_loses_nothing_and_names_what_is_left(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from lance_namespace.errors import (
     InvalidInputError,
@@ -18,12 +20,22 @@ from servers.http_proxy import Answer, HttpProxy, Request
 
 from lance_bridge.testing.calls import Calls
 
-from .building import BUCKET, DATA_FILE, Connect, catalog_at, declare
+from .building import BUCKET, DATA_FILE, Connect, catalog_at, declare, raw
 
-pytestmark = pytest.mark.server
+pytestmark = [
+    pytest.mark.servers,
+    pytest.mark.spec("glue.md#resource-links-and-federated-databases"),
+]
 
 ACCOUNT = "123456789012"
 OTHER_ACCOUNT = "777788889999"
+ROWS = pa.table({"id": [0, 1, 2]})
+CHANGES: dict[str, Callable[[Calls, list[str]], object]] = {
+    "rename": lambda ns, t: ns.rename_table(t, "other"),
+    "register": lambda ns, t: ns.register_table(t, f"s3://{BUCKET}/elsewhere", mode="Overwrite"),
+    "declare": lambda ns, t: ns.declare_table(t, properties={"by": "us"}),
+}
+"""Operations that change an entry."""
 
 
 def link_database(server: GlueServer, name: str, target: str, catalog: str = ACCOUNT) -> None:
@@ -32,12 +44,10 @@ def link_database(server: GlueServer, name: str, target: str, catalog: str = ACC
     server.glue.create_database(CatalogId=catalog, DatabaseInput=made)
 
 
-def link_table(
-    server: GlueServer, database: str, name: str, target: str, catalog: str = ACCOUNT
-) -> None:
+def link_table(server: GlueServer, database: str, name: str, target: str) -> None:
     to = {"CatalogId": ACCOUNT, "DatabaseName": database, "Name": target}
     made = {"Name": name, "TargetTable": to}
-    server.glue.create_table(CatalogId=catalog, DatabaseName=database, TableInput=made)
+    server.glue.create_table(CatalogId=ACCOUNT, DatabaseName=database, TableInput=made)
 
 
 def shown_as(kind: str, **link: Any) -> Answer:
@@ -119,6 +129,7 @@ def test_a_link_to_another_region_is_not_taken_for_what_has_that_name_here(
     assert len(proxy.requests) == 1
 
 
+@pytest.mark.spec("glue.md#dropnamespace")
 def test_dropping_a_link_to_a_database_drops_nothing_else(
     calls: Calls, server: GlueServer, linked: tuple[str, str]
 ) -> None:
@@ -135,6 +146,7 @@ def test_dropping_a_link_to_a_database_drops_nothing_else(
     assert server.glue.get_user_defined_functions(DatabaseName=target, Pattern="*")
 
 
+@pytest.mark.spec("glue.md#createnamespace")
 def test_overwriting_a_link_changes_neither_it_nor_its_target(
     calls: Calls, server: GlueServer, linked: tuple[str, str]
 ) -> None:
@@ -145,6 +157,7 @@ def test_overwriting_a_link_changes_neither_it_nor_its_target(
     assert server.glue.get_database(Name=link)["Database"]["TargetDatabase"]
 
 
+@pytest.mark.spec("glue.md#droptable")
 def test_a_link_to_a_database_keeps_no_table_of_it_from_being_dropped(
     calls: Calls, server: GlueServer, linked: tuple[str, str]
 ) -> None:
@@ -250,6 +263,7 @@ def test_a_database_that_is_gone_is_not_found_in_a_listing(calls: Calls, proxy: 
 # -- links to tables -----------------------------------------------------------------------------
 
 
+@pytest.mark.spec("glue.md#droptable", "glue.md#renametable")
 def test_a_link_to_a_table_is_described_as_its_target_and_drops_no_data(
     calls: Calls, server: GlueServer, database: str
 ) -> None:
@@ -266,31 +280,6 @@ def test_a_link_to_a_table_is_described_as_its_target_and_drops_no_data(
     assert calls.all_tables([database]) == ["t"]
 
 
-def test_a_link_to_a_table_keeps_it_from_nothing(
-    calls: Calls, server: GlueServer, database: str
-) -> None:
-    declare(calls, database)
-    link_table(server, database, "l", "t")
-    calls.drop_table([database, "t"])
-    assert calls.all_tables([database]) == []
-    assert server.glue.get_table(DatabaseName=database, Name="l")
-
-
-def test_a_link_to_another_catalogs_table_keeps_what_lies_there(
-    connect: Connect, calls: Calls, server: GlueServer, database: str
-) -> None:
-    declare(calls, database)
-    theirs = connect(catalog_id=OTHER_ACCOUNT)
-    theirs.create_namespace([database])
-    link_table(server, database, "l", "t", catalog=OTHER_ACCOUNT)
-    place = f"s3://{BUCKET}/{database}/t"
-    theirs.register_table([database, "t"], place)
-    with pytest.raises(InvalidTableStateError, match=rf"overlaps that of '{database}\.l'"):
-        theirs.drop_table([database, "t"])
-    assert theirs.all_tables([database]) == ["l", "t"]
-    server.glue.delete_database(CatalogId=OTHER_ACCOUNT, Name=database)
-
-
 def test_what_a_link_is_for_is_read_where_glue_does_not_say(
     calls: Calls, proxy: HttpProxy, database: str
 ) -> None:
@@ -303,6 +292,7 @@ def test_what_a_link_is_for_is_read_where_glue_does_not_say(
     assert described.location == f"s3://glue-tests/{database}/t"
 
 
+@pytest.mark.spec("common.md#describetable")
 def test_an_orphaned_link_to_a_table_stays_in_the_listing_of_entries(
     calls: Calls, server: GlueServer, proxy: HttpProxy, database: str
 ) -> None:
@@ -318,6 +308,7 @@ def test_an_orphaned_link_to_a_table_stays_in_the_listing_of_entries(
         calls.drop_namespace([database])
 
 
+@pytest.mark.spec("glue.md#describetable")
 def test_a_target_that_may_not_be_read_is_a_refusal_and_not_an_absence(
     calls: Calls, proxy: HttpProxy, database: str
 ) -> None:
@@ -330,9 +321,42 @@ def test_a_target_that_may_not_be_read_is_a_refusal_and_not_an_absence(
         calls.describe_table([database, "l"])
 
 
+@pytest.mark.spec("glue.md#declaretable", "glue.md#registertable", "glue.md#renametable")
+@pytest.mark.parametrize("operation", CHANGES)
+def test_a_link_to_a_table_is_not_changed(
+    calls: Calls, server: GlueServer, database: str, operation: str
+) -> None:
+    calls.declare_table([database, "t"])
+    link_table(server, database, "link", "t")
+    before = raw(server, database, "t")
+    with pytest.raises(InvalidInputError, match="is a link to"):
+        CHANGES[operation](calls, [database, "link"])
+    assert raw(server, database, "t") == before
+    assert calls.all_tables([database]) == ["link", "t"]
+
+
+@pytest.mark.spec("glue.md#createtable")
+def test_data_is_not_overwritten_through_a_link_whose_properties_would_change(
+    calls: Calls, server: GlueServer, database: str
+) -> None:
+    table_id, link_id = [database, "t"], [database, "link"]
+    calls.create_table(table_id, ROWS)
+    link_table(server, database, "link", "t")
+
+    def overwrite(properties: dict[str, str] | None) -> int | None:
+        calls.create_table(link_id, ROWS.slice(1), mode="Overwrite", properties=properties)
+        return calls.count(table_id)
+
+    with pytest.raises(InvalidInputError, match="is a link to"):
+        overwrite({"by": "us"})
+    assert calls.count(table_id) == 3
+    assert overwrite(None) == 2
+
+
 # -- federated databases -------------------------------------------------------------------------
 
 
+@pytest.mark.spec("glue.md#declaretable", "glue.md#registertable", "glue.md#renametable")
 def test_a_database_of_s3_tables_takes_no_table_of_lances(
     calls: Calls, server: GlueServer, database: str
 ) -> None:

@@ -21,7 +21,7 @@ from lance_bridge_glue.catalog import GlueCatalog
 
 from .building import catalog_at, raw_table
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.servers, pytest.mark.spec("glue.md#concurrency-and-crash-safety")]
 
 FOREVER = float("inf")
 NOTHING = Answer(200, b"<html>hotel</html>", {"Content-Type": "text/html"})
@@ -60,6 +60,7 @@ def occupied(server: GlueServer, database: str) -> str:
     return database
 
 
+@pytest.mark.spec("common.md#errors-of-every-operation")
 @pytest.mark.parametrize("operation", CHANGES)
 @pytest.mark.parametrize("how", [Fault.LOSE_REPLY, Fault.RESET, BROKEN, NOTHING, NOT_GLUE])
 def test_a_change_without_a_sure_reply_is_unknown(
@@ -99,15 +100,6 @@ def test_lost_attempts_are_noticed_in_every_retry_mode(
         catalog.create_table(record(database))
 
 
-def test_a_refusal_after_a_lost_attempt_is_unknown(
-    catalog: GlueCatalog, proxy: HttpProxy, occupied: str
-) -> None:
-    proxy.fail_next("CreateTable", Fault.LOSE_REPLY)
-    proxy.fail_next("CreateTable", Answer.of_aws("ExpiredTokenException"))
-    with pytest.raises(OutcomeUnknownError):
-        CHANGES["CreateTable"](catalog, occupied)
-
-
 def test_a_session_token_in_what_aws_says_after_a_lost_attempt_is_not_repeated(
     catalog: GlueCatalog, proxy: HttpProxy, occupied: str
 ) -> None:
@@ -136,6 +128,7 @@ def test_a_plain_refusal_is_sure(catalog: GlueCatalog, proxy: HttpProxy, occupie
         catalog.create_namespace(NamespaceRecord((occupied,)))
 
 
+@pytest.mark.spec("common.md#errors-of-every-operation")
 @pytest.mark.parametrize("operation", ["CreateTable", "DeleteTable"])
 def test_a_rename_that_something_else_than_glue_says_yes_to_loses_nothing(
     calls: Calls, proxy: HttpProxy, server: GlueServer, database: str, operation: str
@@ -146,33 +139,3 @@ def test_a_rename_that_something_else_than_glue_says_yes_to_loses_nothing(
     calls.rename_table(table, "u")
     listed = server.glue.get_tables(DatabaseName=database)["TableList"]
     assert [each["Name"] for each in listed] == ["u"]
-
-
-@pytest.mark.parametrize("times", [1, 2])
-def test_every_operation_succeeds_once_though_its_reply_is_lost(
-    calls: Calls, proxy: HttpProxy, server: GlueServer, database: str, times: int
-) -> None:
-    def lose(operation: str) -> None:
-        proxy.fail_next(operation, Fault.LOSE_REPLY, times=times)
-
-    table = [database, "t"]
-    lose("CreateTable")
-    calls.declare_table(table, location="s3://glue-tests/lost/t")
-    lose("UpdateTable")
-    calls.register_table(table, "s3://glue-tests/lost/u", mode="Overwrite")
-    found = server.glue.get_table(DatabaseName=database, Name="t")["Table"]
-    assert found["StorageDescriptor"]["Location"] == "s3://glue-tests/lost/u"
-    lose("CreateTable")
-    lose("DeleteTable")
-    calls.rename_table(table, "u")
-    listed = server.glue.get_tables(DatabaseName=database)["TableList"]
-    assert [each["Name"] for each in listed] == ["u"]
-    lose("DeleteTable")
-    calls.deregister_table([database, "u"])
-    other = f"{database}_x"
-    lose("CreateDatabase")
-    calls.create_namespace([other])
-    lose("DeleteDatabase")
-    calls.drop_namespace([other])
-    assert other not in calls.all_namespaces([])
-    assert len(proxy.fired) == 7 * times

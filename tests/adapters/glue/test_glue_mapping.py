@@ -14,6 +14,11 @@ from lance_namespace.errors import InvalidInputError
 from lance_bridge.catalog import NamespaceRecord, Path, TableRecord
 from lance_bridge_glue import mapping
 
+pytestmark = [
+    pytest.mark.quick,
+    pytest.mark.spec("glue.md#lance-table-identification", "glue.md#table"),
+]
+
 MODEL = botocore.session.get_session().get_service_model("glue")
 TABLE_INPUT = MODEL.shape_for("TableInput")
 DATABASE_INPUT = MODEL.shape_for("DatabaseInput")
@@ -92,6 +97,7 @@ def test_changing_a_database_keeps_its_permissions_and_replaces_its_properties(
     assert mapping.namespace_from(("db",), changed, None).properties == wanted
 
 
+@pytest.mark.spec("glue.md#namespace")
 def test_description_and_location_of_a_namespace_are_fields_of_the_database() -> None:
     given_properties = {"description": "all sales", "location": "s3://b/sales", "team": "x"}
     record = NamespaceRecord(("sales",), given_properties)
@@ -116,12 +122,14 @@ def test_what_an_answer_has_beyond_a_request_is_left_out_at_every_depth() -> Non
     }
 
 
-@pytest.mark.parametrize("mark", ["lance", "LANCE", "Lance"])
-def test_the_mark_of_lance_is_known_in_any_letter_case(mark: str) -> None:
-    table = {"Name": "t", "Parameters": {"table_type": mark}}
-    assert read_as(("db", "t"), table).is_lance
-
-
+@pytest.mark.spec(
+    "common.md#declaretable",
+    "common.md#deregistertable",
+    "common.md#describetable",
+    "common.md#droptable",
+    "common.md#renametable",
+    "common.md#tableexists",
+)
 @pytest.mark.parametrize("kind", ["VIRTUAL_VIEW", "MATERIALIZED_VIEW"])
 def test_a_view_is_never_lances(kind: str) -> None:
     table = {"Name": "v", "TableType": kind, "Parameters": {"table_type": "lance"}}
@@ -181,6 +189,7 @@ def test_an_entry_of_a_database_linked_to_is_a_link_too(
     assert (record.link_to, record.link_path) == (f"there.t of catalog {HERE}", link_path)
 
 
+@pytest.mark.spec("common.md#createtable", "common.md#registertable", "glue.md#declaretable")
 @pytest.mark.parametrize(
     ("record", "says"),
     [
@@ -212,6 +221,7 @@ def test_what_glue_can_just_hold_is_taken(wanted: dict[str, str]) -> None:
     assert made["Parameters"] == {**wanted, "EXTERNAL": "TRUE"}
 
 
+@pytest.mark.spec("glue.md#createnamespace")
 @pytest.mark.parametrize(
     ("wanted", "says"),
     [

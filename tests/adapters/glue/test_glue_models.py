@@ -43,7 +43,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     session._models.cache_clear()
 
 
-@pytest.mark.server
+@pytest.mark.servers
 def test_models_are_read_once_for_all_namespaces_and_threads(
     connect: Connect, server: GlueServer, read: list[str]
 ) -> None:
@@ -61,6 +61,7 @@ def test_models_are_read_once_for_all_namespaces_and_threads(
     assert read.count("sts/service-2") == 1
 
 
+@pytest.mark.quick
 def test_sessions_leave_nothing_behind_in_what_they_share() -> None:
     before = list(session._models(None).search_paths)
     for _ in range(3):
@@ -68,6 +69,7 @@ def test_sessions_leave_nothing_behind_in_what_they_share() -> None:
     assert session._models(None).search_paths == before
 
 
+@pytest.mark.quick
 def test_models_of_the_callers_own_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_DATA_PATH", os.pathsep.join(["/mine", "/ours"]))
     made = session._create_session(GlueConfig(region="us-east-1"))

@@ -1,8 +1,8 @@
-"""Credentials: whose are used, and that a role is assumed once for all and again in time."""
+"""Credentials: whose are used, a role assumed once and again in time, and no log of them."""
 
 from __future__ import annotations
 
-import os
+import logging
 import threading
 import time
 import traceback
@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.parse import parse_qs
 
 import pytest
+from core.forking import returns_in_child
 from lance_namespace.errors import (
     LanceNamespaceError,
     PermissionDeniedError,
@@ -21,11 +22,13 @@ from lance_namespace.errors import (
 from servers.glue_server import ACCESS_KEY, ROLE, SECRET_KEY, GlueServer
 from servers.http_proxy import Answer, Delay, Fault, HttpProxy
 
+from lance_bridge.catalog import TableRecord
 from lance_bridge.testing.calls import Calls
+from lance_bridge_glue.session import redact_logs
 
-from .building import Connect
+from .building import Connect, catalog_at
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.servers, pytest.mark.spec("glue.md#connections")]
 
 THREADS = 8
 DENIED = (
@@ -167,8 +170,9 @@ def test_a_refresh_in_the_middle_gives_no_thread_a_wrong_answer(
     with server.known_keys_only():
         # botocore refreshes a session of 900 s when 225 s of it are left.
         with server.short_sessions(228):
-            for table in tables:
-                calls.declare_table([database, table], location=f"s3://glue-tests/{table}")
+            names(calls)
+        for table in tables:
+            calls.declare_table([database, table], location=f"s3://glue-tests/{table}")
         refreshed = threading.Event()
         deadline = time.monotonic() + 60
 
@@ -207,19 +211,14 @@ def test_a_slow_sts_blocks_no_call_while_the_old_credentials_are_valid(
             assert refreshing.result(20) is not None
 
 
+@pytest.mark.spec("common.md#concurrency-and-crash-safety")
 def test_a_child_process_uses_neither_connection_nor_credentials_of_its_parent(
     assume: Callable[..., Calls], sts: HttpProxy, proxy: HttpProxy
 ) -> None:
     calls = assume()
     names(calls)
     proxy.reset()
-    child = os.fork()
-    if child == 0:  # pragma: no cover - another process
-        try:
-            names(calls)
-        finally:
-            os._exit(0)
-    assert os.waitpid(child, 0)[1] == 0
+    assert returns_in_child(lambda: names(calls))
     names(calls)
     assert proxy.counts["GetDatabases"] == 2
     assert proxy.connections == 1
@@ -259,6 +258,7 @@ def test_no_log_and_no_error_holds_a_secret(
 # -- what may go wrong ---------------------------------------------------------------------------
 
 
+@pytest.mark.spec("glue.md#errors-of-every-operation")
 def test_a_refused_role_is_permission_denied(
     assume: Callable[..., Calls], sts: HttpProxy, proxy: HttpProxy
 ) -> None:
@@ -270,6 +270,7 @@ def test_a_refused_role_is_permission_denied(
     assert names(calls) is not None
 
 
+@pytest.mark.spec("glue.md#errors-of-every-operation")
 def test_an_sts_out_of_reach_is_unavailable_soon(
     assume: Callable[..., Calls], sts: HttpProxy
 ) -> None:
@@ -281,6 +282,7 @@ def test_an_sts_out_of_reach_is_unavailable_soon(
     assert time.monotonic() - begun < 30
 
 
+@pytest.mark.spec("glue.md#errors-of-every-operation")
 def test_a_session_that_was_ended_is_unauthenticated(
     assume: Callable[..., Calls], server: GlueServer
 ) -> None:
@@ -292,6 +294,76 @@ def test_a_session_that_was_ended_is_unauthenticated(
             names(calls)
 
 
+@pytest.mark.spec("glue.md#errors-of-every-operation")
 def test_a_key_that_is_not_known_is_unauthenticated(connect: Connect, server: GlueServer) -> None:
     with server.known_keys_only(), pytest.raises(UnauthenticatedError):
         names(connect(access_key_id="nobody"))
+
+
+# -- what botocore logs ----------------------------------------------------------------------------
+
+
+TOKEN = "t0ken/of+the=properties"
+
+
+@pytest.mark.spec("glue.md#security")
+def test_no_secret_of_ours_is_logged_at_debug_level(
+    server: GlueServer, proxy: HttpProxy, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    lake = {"SecretAccessKey": "key-of-the-lake", "SessionToken": "token-of-the-lake"}
+    answer = Answer.of_json(200, {"AccessKeyId": "ASIALAKE", **lake, "Expiration": 4e9})
+    proxy.fail_next("POST /GetTemporaryGlueTableCredentials", answer)
+    catalog = catalog_at(
+        proxy.endpoint,
+        server,
+        session_token=TOKEN,
+        catalog_id="123456789012",
+        assume_role_arn=ROLE,
+        assume_role_endpoint=proxy.endpoint,
+        **{"lakeformation.vend-credentials": "true", "lakeformation.endpoint": proxy.endpoint},
+    )
+    list(catalog.list_namespaces(()))
+    record = TableRecord(("db", "t"), "s3://bucket/t", identity="now")
+    options = catalog.vend_credentials(record, write=False)
+    assert options is not None
+    assert options["aws_session_token"] == "token-of-the-lake"
+    assert catalog._session is not None
+    of_role, _ = catalog._session.storage_credentials()
+    assert "x-amz-security-token:***" in caplog.text.lower()
+    for secret in (TOKEN, of_role.token, of_role.secret_key, *lake.values()):
+        assert secret not in caplog.text
+
+
+@pytest.mark.spec("glue.md#security")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x-amz-security-token:hidden\nx-amz-date:1",
+        "{'X-Amz-Security-Token': b'hidden', 'Authorization'",
+        "<SecretAccessKey>hidden</SecretAccessKey><SessionToken>hidden</SessionToken>",
+        '{"SecretAccessKey": "hidden", "SessionToken":"hidden"}',
+        '{"accessToken":"hidden", "clientSecret": "hidden"}',
+        '"Token" : "hidden",',
+        "GET /?X-Amz-Security-Token=hidden&X-Amz-Signature=1",
+        "Action=AssumeRoleWithWebIdentity&WebIdentityToken=hidden&Version=1",
+    ],
+)
+def test_credentials_are_known_by_the_names_before_them(
+    text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    redact_logs()
+    caplog.set_level(logging.DEBUG)
+    logging.getLogger("botocore.parsers").debug("Response body:\n%s", text)
+    assert "hidden" not in caplog.text
+    assert "***" in caplog.text
+
+
+@pytest.mark.spec("glue.md#security")
+def test_other_messages_stay_as_they_are(caplog: pytest.LogCaptureFixture) -> None:
+    redact_logs()
+    caplog.set_level(logging.DEBUG)
+    text = "SignedHeaders=host;x-amz-security-token, NextToken=page %d"
+    logging.getLogger("botocore.auth").debug(text, 2)
+    assert caplog.records[-1].getMessage() == text % 2
+    assert caplog.records[-1].args == (2,)

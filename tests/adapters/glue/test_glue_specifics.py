@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import boto3
@@ -16,6 +17,7 @@ from lance_namespace.errors import (
     InvalidInputError,
     InvalidTableStateError,
     NamespaceNotEmptyError,
+    NamespaceNotFoundError,
     PermissionDeniedError,
     UnsupportedOperationError,
 )
@@ -28,7 +30,7 @@ from lance_bridge_glue import GlueNamespace
 
 from .building import BUCKET, Connect, catalog_at, declare, raw, raw_table
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.servers, pytest.mark.spec("glue.md#compatibility")]
 
 MARKS = {"table_type": "LANCE", "managed_by": "storage"}
 OWN_FIELDS: dict[str, Any] = {
@@ -50,6 +52,7 @@ OWN_FIELDS: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def plain_moto() -> Iterator[MotoServer]:
+    """moto as it is published, which takes no notice of a VersionId."""
     with MotoServer() as moto:
         yield moto
 
@@ -67,18 +70,6 @@ def test_a_listing_takes_as_many_requests_as_there_are_pages(
         found = calls.all_tables([database])
     assert found == [f"t{number:02}" for number in range(1, 25, 2)]
     assert proxy.counts == {"GetTables": 3}
-
-
-def test_every_page_of_databases_is_read(
-    calls: Calls, server: GlueServer, proxy: HttpProxy, database: str
-) -> None:
-    made = [f"{database}_{number}" for number in range(7)]
-    for name in made:
-        server.glue.create_database(DatabaseInput={"Name": name})
-    with server.small_pages(3):
-        found = calls.all_namespaces([])
-    assert set(made) <= set(found)
-    assert proxy.counts["GetDatabases"] == -(-len(found) // 3)
 
 
 def test_a_describe_takes_one_request(calls: Calls, proxy: HttpProxy, database: str) -> None:
@@ -161,6 +152,7 @@ def test_an_entry_that_changed_since_it_was_read_is_not_altered(
     assert raw(server, database, "t")["Owner"] == "sales"
 
 
+@pytest.mark.spec("common.md#registertable")
 def test_glue_itself_refuses_a_change_that_another_came_before(
     server: GlueServer, proxy: HttpProxy, database: str
 ) -> None:
@@ -192,6 +184,7 @@ def test_an_entry_is_what_other_implementations_look_for(
 # -- dropping ------------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("common.md#dropnamespace")
 def test_a_database_is_not_dropped_for_an_entry_on_its_last_page(
     calls: Calls, server: GlueServer, database: str
 ) -> None:
@@ -202,6 +195,7 @@ def test_a_database_is_not_dropped_for_an_entry_on_its_last_page(
     assert len(server.glue.get_tables(DatabaseName=database)["TableList"]) == 3
 
 
+@pytest.mark.spec("glue.md#dropnamespace")
 @pytest.mark.parametrize("behavior", ["Restrict", "Cascade"])
 def test_a_database_with_functions_is_not_dropped(
     calls: Calls, server: GlueServer, database: str, behavior: str
@@ -218,6 +212,7 @@ def test_a_database_with_functions_is_not_dropped(
     assert calls.all_tables([database]) == (["t"] if behavior == "Cascade" else [])
 
 
+@pytest.mark.spec("glue.md#dropnamespace")
 def test_a_drop_needs_the_permission_to_list_functions(
     calls: Calls, server: GlueServer, proxy: HttpProxy, database: str
 ) -> None:
@@ -286,6 +281,7 @@ def test_a_failure_to_list_functions_keeps_a_namespace(
     assert server.glue.get_database(Name=database)
 
 
+@pytest.mark.spec("glue.md#deletion-of-data")
 def test_projected_partitions_inside_the_location_count(
     calls: Calls, server: GlueServer, database: str
 ) -> None:
@@ -302,7 +298,7 @@ def test_projected_partitions_inside_the_location_count(
         PartitionKeys=[{"Name": "day", "Type": "string"}],
         Parameters={"storage.location.template": f"{place}/days/${{day}}/"},
     )
-    with pytest.raises(InvalidTableStateError, match=r"partition of.*projected"):
+    with pytest.raises(InvalidTableStateError, match=r"overlaps.*projected"):
         calls.drop_table([database, "t"])
 
 
@@ -326,3 +322,74 @@ def test_a_client_of_the_callers_is_used_and_left_open(proxy: HttpProxy, databas
         namespace.__reduce__()
     with pytest.raises(InvalidInputError, match="'region' has no effect with a client"):
         GlueNamespace(client=client, region=REGION)
+
+
+# -- overwriting a namespace -------------------------------------------------------------------
+
+
+@pytest.mark.spec("glue.md#createnamespace")
+def test_a_namespace_that_is_dropped_while_it_is_overwritten_is_not_found(
+    calls: Calls, proxy: HttpProxy, database: str
+) -> None:
+    proxy.fail_next("UpdateDatabase", Answer.of_aws("EntityNotFoundException"))
+    with pytest.raises(NamespaceNotFoundError, match=database):
+        calls.create_namespace([database], mode="Overwrite")
+
+
+def test_overwriting_a_namespace_replaces_its_location_and_description_too(
+    calls: Calls, server: GlueServer, database: str
+) -> None:
+    def overwrite(**properties: str) -> dict[str, object]:
+        calls.create_namespace([database], mode="Overwrite", properties=properties)
+        found: dict[str, object] = server.glue.get_database(Name=database)["Database"]
+        return found
+
+    elsewhere = f"s3://{BUCKET}/elsewhere"
+    assert overwrite(location=elsewhere, description="mine")["LocationUri"] == elsewhere
+    bare = overwrite(team="x")
+    assert not bare.get("LocationUri")
+    assert not bare.get("Description")
+
+
+# -- whether version ids are compared --------------------------------------------------------------
+
+
+ROWS = pa.table({"a": [1, 2]})
+TABLE = ["db", "t"]
+
+
+def connect(endpoint: str, root: Path) -> tuple[GlueNamespace, Calls]:
+    keys = {"access_key_id": ACCESS_KEY, "secret_access_key": SECRET_KEY}
+    namespace = GlueNamespace(region=REGION, endpoint=endpoint, root=str(root), **keys)
+    return namespace, Calls(namespace)
+
+
+@pytest.mark.spec("glue.md#implementation-managed-tables")
+def test_a_server_that_ignores_version_ids_manages_no_table(
+    plain_moto: MotoServer, tmp_path: Path
+) -> None:
+    namespace, calls = connect(plain_moto.endpoint, tmp_path)
+    with namespace:
+        calls.create_namespace(["db"])
+        calls.create_table(TABLE, ROWS)
+        before = calls.describe_table(TABLE)
+        with pytest.raises(UnsupportedOperationError, match="ignores the VersionId"):
+            namespace.manage_table(TABLE)
+        assert calls.describe_table(TABLE) == before
+
+
+@pytest.mark.spec("glue.md#implementation-managed-tables")
+def test_one_refused_update_proves_that_version_ids_are_compared(
+    server: GlueServer, proxy: HttpProxy, tmp_path: Path
+) -> None:
+    name = tmp_path.name.replace("-", "_").lower()
+    namespace, calls = connect(proxy.endpoint, tmp_path)
+    with namespace:
+        calls.create_namespace([name])
+        calls.create_table([name, "t"], ROWS)
+        before = server.glue.get_table(DatabaseName=name, Name="t")["Table"]["VersionId"]
+        namespace.manage_table([name, "t"])
+        after = server.glue.get_table(DatabaseName=name, Name="t")["Table"]["VersionId"]
+        assert int(after) == int(before) + 1
+        calls.drop_table([name, "t"])
+        calls.drop_namespace([name])

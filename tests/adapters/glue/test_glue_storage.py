@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import lance
@@ -16,11 +17,13 @@ from servers.glue_server import ACCESS_KEY, REGION, ROLE, SECRET_KEY, GlueServer
 from servers.http_proxy import Answer, Fault, HttpProxy
 
 from lance_bridge.catalog import TableRecord
+from lance_bridge.config import load
 from lance_bridge_glue.catalog import GlueCatalog
+from lance_bridge_glue.config import GlueConfig
 
 from .building import BUCKET, Connect, catalog_at
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.servers, pytest.mark.spec("glue.md#credentials-for-storage")]
 
 RECORD = TableRecord(("db", "t"), "s3://bucket/t", identity="now")
 ACCOUNT = "123456789012"
@@ -59,6 +62,74 @@ def lake_answer(expires: float) -> Answer:
 
 def vended(catalog: GlueCatalog, record: TableRecord = RECORD, write: bool = False) -> Any:
     return catalog.vend_credentials(record, write=write)
+
+
+# -- the place of the buckets ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("region", "environment", "expected"),
+    [
+        ("cn-north-1", {}, "https://s3.cn-north-1.amazonaws.com.cn"),
+        ("cn-northwest-1", {}, "https://s3.cn-northwest-1.amazonaws.com.cn"),
+        ("us-iso-east-1", {}, "https://s3.us-iso-east-1.c2s.ic.gov"),
+        ("eusc-de-east-1", {}, "https://s3.eusc-de-east-1.amazonaws.eu"),
+        (REGION, {"AWS_USE_FIPS_ENDPOINT": "true"}, f"https://s3-fips.{REGION}.amazonaws.com"),
+        (
+            REGION,
+            {"AWS_USE_DUALSTACK_ENDPOINT": "true"},
+            f"https://s3.dualstack.{REGION}.amazonaws.com",
+        ),
+        (REGION, {"AWS_ENDPOINT_URL": "http://store:9000/"}, "http://store:9000"),
+        (REGION, {"AWS_ENDPOINT_URL_S3": "https://store"}, "https://store"),
+        (REGION, {"AWS_ENDPOINT_URL_GLUE": "https://catalog"}, None),
+        (REGION, {}, None),
+        ("eu-central-1", {}, None),
+        ("us-gov-west-1", {}, None),
+    ],
+)
+@pytest.mark.parametrize("with_keys", [True, False])
+def test_the_endpoint_is_given_where_lance_would_look_elsewhere(
+    server: GlueServer,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    region: str,
+    environment: dict[str, str],
+    expected: str | None,
+    with_keys: bool,
+) -> None:
+    for variable, value in environment.items():
+        monkeypatch.setenv(variable, value)
+    keys = {"access_key_id": ACCESS_KEY, "secret_access_key": SECRET_KEY} if with_keys else {}
+    options = {"endpoint": server.endpoint, "region": region, **keys}
+    found = vended(GlueCatalog(load(GlueConfig, "glue", options))) or {}
+    assert found.get("aws_endpoint") == expected
+    assert ("allow_http" in found) == (expected == "http://store:9000")
+    if expected:
+        assert found["aws_region"] == region
+
+
+def test_a_profile_s_endpoint_serves_storage_too(
+    server: GlueServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "config").write_text(
+        f"[profile lake]\nregion = {REGION}\nendpoint_url = http://store:9000\n"
+        f"aws_access_key_id = {ACCESS_KEY}\naws_secret_access_key = {SECRET_KEY}\n"
+    )
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    options = {"endpoint": server.endpoint, "profile_name": "lake"}
+    found = vended(GlueCatalog(load(GlueConfig, "glue", options)))
+    assert found["aws_endpoint"] == "http://store:9000"
+    assert found["aws_access_key_id"] == ACCESS_KEY
+
+
+def test_an_endpoint_in_the_properties_takes_precedence(server: GlueServer) -> None:
+    options = {
+        **{"endpoint": server.endpoint, "region": "cn-north-1"},
+        **{"access_key_id": ACCESS_KEY, "secret_access_key": SECRET_KEY},
+        "storage.aws_endpoint": "https://store",
+    }
+    assert "aws_endpoint" not in vended(GlueCatalog(load(GlueConfig, "glue", options)))
 
 
 # -- the catalog's own ---------------------------------------------------------------------------
@@ -207,6 +278,7 @@ def test_for_an_entry_that_lake_formation_does_not_know_none_are_given(
         vended(lake_catalog(lake, server), write=True)
 
 
+@pytest.mark.spec("glue.md#declaretable", "glue.md#errors-of-every-operation")
 @pytest.mark.parametrize(
     ("code", "expected"),
     [

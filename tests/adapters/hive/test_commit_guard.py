@@ -25,6 +25,7 @@ from servers.hive_entries import (
     count_of,
     guarded,
     make_entry,
+    only_winner,
     open_catalog,
     race,
     raw_entry,
@@ -42,7 +43,7 @@ from lance_bridge_hive.catalog import HiveCatalog
 from lance_bridge_hive.mapping import REVISION, is_whole
 from lance_bridge_metastore import Metastore
 
-pytestmark = pytest.mark.server
+pytestmark = pytest.mark.servers
 
 GUARDS = {version: "partition" if version == "3.1" else "parameter" for version in VERSIONS}
 OF_EACH_KIND = ["2.3", "3.1", "4.2"]
@@ -180,13 +181,9 @@ def test_one_of_many_that_convert_the_entry_of_others_succeeds(
         catalog.alter_table(with_property(wanted, "by", str(number)))
         return number
 
-    answers = race(THREADS, convert)
-    winners = [answer for answer in answers if isinstance(answer, int)]
-    losers = [answer for answer in answers if not isinstance(answer, int)]
-    assert len(winners) == 1
-    assert all(isinstance(error, ConcurrentModificationError) for error in losers), losers
+    winner = only_winner(race(THREADS, convert), ConcurrentModificationError)
     found = catalog.load_table(others_entry.path).properties
-    assert (found["by"], found[GUARD]) == (str(winners[0]), GUARDS[version])
+    assert (found["by"], found[GUARD]) == (str(winner), GUARDS[version])
     assert raw_entry(metastore.port, *others_entry.path).parameters[REVISION]
 
 

@@ -37,7 +37,7 @@ from lance_bridge_hive.catalog import HiveCatalog
 from lance_bridge_hive.commit_records import RECORDS
 from lance_bridge_metastore import Metastore
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.servers, pytest.mark.spec("hive.md#implementation-managed-tables")]
 
 LIMITS = {"client.timeout": "3", "client.retry-timeout": "3"}
 LOST = [Fault.DROP_REQUEST, Fault.LOSE_REPLY, Fault.STALL]
@@ -174,27 +174,22 @@ def test_the_outcome_of_a_change_is_resolved_after_a_lost_reply(
         catalog.alter_table(with_property(entry, COUNT, "9"))
 
 
+@pytest.mark.parametrize("lost", [False, True])
 def test_a_recorded_change_is_unknown_if_the_records_cannot_be_read(
-    catalog: HiveCatalog, straight: HiveCatalog, proxy: ThriftProxy, entry: TableRecord
+    catalog: HiveCatalog,
+    straight: HiveCatalog,
+    proxy: ThriftProxy,
+    entry: TableRecord,
+    lost: bool,
 ) -> None:
+    says = "" if lost else "its commit records cannot be read"
     catalog.alter_table(with_property(entry, COUNT, "1"))
     reads = proxy.calls["get_partition_names"]  # the last comes after the record was added
     loaded = straight.load_table(entry.path)
+    if lost:
+        proxy.fail_next("add_partition", Fault.LOSE_REPLY)
     proxy.fail_next("get_partition_names", Fault.LOSE_REPLY, times=float("inf"), passing=reads - 1)
-    with pytest.raises(OutcomeUnknownError, match="its commit records cannot be read"):
-        catalog.alter_table(with_property(loaded, COUNT, "2"))
-    assert count_of(straight, entry.path) == 2
-
-
-def test_a_lost_reply_stays_unknown_if_the_records_cannot_be_read(
-    catalog: HiveCatalog, straight: HiveCatalog, proxy: ThriftProxy, entry: TableRecord
-) -> None:
-    catalog.alter_table(with_property(entry, COUNT, "1"))
-    reads = proxy.calls["get_partition_names"]
-    loaded = straight.load_table(entry.path)
-    proxy.fail_next("add_partition", Fault.LOSE_REPLY)
-    proxy.fail_next("get_partition_names", Fault.LOSE_REPLY, times=float("inf"), passing=reads - 1)
-    with pytest.raises(OutcomeUnknownError):
+    with pytest.raises(OutcomeUnknownError, match=says):
         catalog.alter_table(with_property(loaded, COUNT, "2"))
     assert count_of(straight, entry.path) == 2
 

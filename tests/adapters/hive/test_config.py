@@ -11,6 +11,11 @@ from lance_bridge.config import load
 from lance_bridge_hive.config import HiveConfig
 from lance_bridge_hive.transport import ClientPool, Endpoint, parse_endpoints
 
+pytestmark = [
+    pytest.mark.quick,
+    pytest.mark.spec("hive.md#namespace-implementation-configuration-properties"),
+]
+
 THRIFT = "thrift://metastore:9083"
 
 

@@ -71,7 +71,7 @@ def is_alive(pid: int) -> bool:
 # -- every release -------------------------------------------------------------------------------
 
 
-@pytest.mark.server
+@pytest.mark.servers
 @pytest.mark.parametrize("version", VERSIONS)
 def test_each_release_serves_lance_tables_on_the_loopback_address_only(
     metastores: Metastores, version: str
@@ -105,7 +105,7 @@ def _address_of_this_machine() -> str:
         return str(probe.getsockname()[0])
 
 
-@pytest.mark.server
+@pytest.mark.servers
 def test_another_shares_no_state_and_refuses_object_stores_as_hive_ships_it(
     metastore: Metastore, metastores: Metastores
 ) -> None:
@@ -125,7 +125,6 @@ def test_another_shares_no_state_and_refuses_object_stores_as_hive_ships_it(
 
 
 @pytest.mark.slow
-@pytest.mark.server
 def test_it_outlives_its_thread_keeps_its_state_and_ends_with_close() -> None:
     metastore = Metastore("2.3")
     with ThreadPoolExecutor(1) as pool:
@@ -148,7 +147,6 @@ def test_it_outlives_its_thread_keeps_its_state_and_ends_with_close() -> None:
     assert not directory.exists()
 
 
-@pytest.mark.server
 @pytest.mark.slow
 def test_a_directory_keeps_its_state_and_is_in_use_as_long_as_its_metastore_runs(
     tmp_path: Path,
@@ -186,7 +184,7 @@ def require_databases(metastore: Metastore) -> None:
         assert len(hive.get_databases("kept_*")) == 20
 
 
-@pytest.mark.server
+@pytest.mark.servers
 def test_a_running_metastore_refuses_a_second_start(metastore: Metastore) -> None:
     with pytest.raises(MetastoreStartError, match="is already running"):
         metastore.start()
@@ -214,7 +212,6 @@ def start_owner() -> tuple[subprocess.Popen[str], int, Path]:
     return owner, int(pid), Path(directory)
 
 
-@pytest.mark.server
 @pytest.mark.slow
 def test_no_jvm_outlives_a_killed_parent() -> None:
     owner, pid, directory = start_owner()
@@ -226,7 +223,6 @@ def test_no_jvm_outlives_a_killed_parent() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.server
 def test_no_jvm_outlives_its_guard() -> None:
     with Metastore("2.3") as metastore:
         pid = metastore.pid
@@ -239,7 +235,6 @@ def test_no_jvm_outlives_its_guard() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.server
 def test_no_jvm_outlives_a_parent_that_did_not_close_it() -> None:
     owner, pid, directory = start_owner()
     owner.communicate("", timeout=60)
@@ -248,7 +243,6 @@ def test_no_jvm_outlives_a_parent_that_did_not_close_it() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.server
 def test_the_command_prints_its_uri_and_ends_on_sigterm(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "lance_bridge_metastore", "--port", "0"]
     running = subprocess.Popen(
@@ -270,7 +264,7 @@ def test_the_command_prints_its_uri_and_ends_on_sigterm(tmp_path: Path) -> None:
 # -- errors --------------------------------------------------------------------------------------
 
 
-@pytest.mark.server
+@pytest.mark.servers
 def test_a_jvm_that_dies_is_reported_with_the_tail_of_its_log() -> None:
     broken = {"javax.jdo.option.ConnectionDriverName": "no.such.Driver"}
     metastore = Metastore("2.3", settings=broken)
@@ -280,23 +274,24 @@ def test_a_jvm_that_dies_is_reported_with_the_tail_of_its_log() -> None:
     metastore.close()
 
 
-@pytest.mark.server
+@pytest.mark.servers
 def test_a_metastore_that_does_not_answer_is_stopped_and_reported() -> None:
     metastore = Metastore("2.3", start_timeout=0.1)
-    with pytest.raises(MetastoreStartError, match=r"did not answer within 0\.1 seconds"):
+    with pytest.raises(MetastoreStartError, match=r"did not respond within 0\.1 seconds"):
         metastore.start()
     assert not metastore.is_running
     metastore.close()
 
 
-@pytest.mark.server
+@pytest.mark.servers
 def test_a_port_in_use_is_refused_at_once(metastore: Metastore) -> None:
     other = Metastore("2.3", port=metastore.port)
-    with pytest.raises(MetastoreStartError, match=f"Port {metastore.port} is taken"):
+    with pytest.raises(MetastoreStartError, match=f"Port {metastore.port} is in use"):
         other.start()
     other.close()
 
 
+@pytest.mark.quick
 def test_an_unknown_version_is_refused_with_the_known_ones() -> None:
     with pytest.raises(ValueError, match=r"'1\.2': choose from 2\.3, 3\.1, 4\.0, 4\.1, 4\.2"):
         Metastore("1.2")

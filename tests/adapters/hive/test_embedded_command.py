@@ -14,6 +14,8 @@ import pytest
 from lance_bridge_metastore import Metastore, MetastoreStartError
 from lance_bridge_metastore import __main__ as command
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.fixture(autouse=True)
 def _signals_as_they_were() -> Iterator[None]:

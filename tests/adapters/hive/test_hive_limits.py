@@ -18,18 +18,20 @@ from lance_bridge_metastore import Metastore
 
 from .conftest import open_calls
 
-pytestmark = pytest.mark.server
+pytestmark = pytest.mark.servers
 
 
 # -- names ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("hive.md#dropnamespace")
 def test_a_database_may_be_called_like_hives_catalog(connected: Calls) -> None:
     connected.create_namespace(["hive"])
     connected.drop_namespace(["hive"], behavior="Cascade")
     assert "hive" not in connected.all_namespaces([])
 
 
+@pytest.mark.spec("hive.md#dropnamespace")
 def test_a_catalog_may_be_called_like_the_first_database(
     metastores: Metastores, tmp_path: Path
 ) -> None:
@@ -78,6 +80,7 @@ TOO_MUCH: list[tuple[dict[str, str], str]] = [
 ]
 
 
+@pytest.mark.spec("hive.md#createnamespace")
 def test_what_a_database_cannot_hold_is_refused_before_any_call(
     server: Metastore, connected: Calls, made: str
 ) -> None:
@@ -93,6 +96,7 @@ def test_what_a_database_cannot_hold_is_refused_before_any_call(
     assert new not in connected.all_namespaces([])
 
 
+@pytest.mark.spec("hive.md#createnamespace")
 @pytest.mark.parametrize("place", ["file", "file/db", "hdfs://no-host.invalid:8020/db"])
 def test_a_location_where_no_directory_can_be_created_is_invalid_input(
     connected: Calls, tmp_path: Path, place: str
@@ -105,6 +109,7 @@ def test_a_location_where_no_directory_can_be_created_is_invalid_input(
     assert name not in connected.all_namespaces([])
 
 
+@pytest.mark.spec("hive.md#createnamespace")
 @pytest.mark.parametrize(
     ("properties", "message"),
     [
@@ -137,16 +142,7 @@ def test_the_marks_of_tables_mean_nothing_on_a_namespace(connected: Calls) -> No
 # -- tables --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("length", [4001, 10_000])
-def test_a_long_value_of_a_table_is_kept_where_the_metastore_can(
-    connected: Calls, made: str, length: int
-) -> None:
-    given = {"k": "v" * length}
-    connected.declare_table([made, "t"], properties=given)
-    found = connected.describe_table([made, "t"]).properties
-    assert found == given
-
-
+@pytest.mark.spec("hive.md#declaretable")
 def test_a_value_that_the_metastore_cannot_store_is_invalid_input(
     connected: Calls, made: str
 ) -> None:
@@ -161,6 +157,7 @@ def test_a_value_that_the_metastore_cannot_store_is_invalid_input(
     assert (described.location, described.properties) == (place, {})
 
 
+@pytest.mark.spec("hive.md#declaretable")
 @pytest.mark.parametrize(
     ("properties", "message"),
     [
@@ -179,6 +176,7 @@ def test_what_a_table_cannot_hold_is_invalid_input(
     assert connected.all_tables([made]) == []
 
 
+@pytest.mark.spec("hive.md#declaretable")
 @pytest.mark.parametrize("place", ["file", "file/below", "n" * 256])
 def test_a_table_where_no_directory_can_be_is_invalid_input(
     connected: Calls, made: str, tmp_path: Path, place: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
@@ -15,11 +15,14 @@ from servers.thrift_faults import Refusal
 import lance_bridge_hive.catalog as adapter
 from lance_bridge.catalog import TableRecord
 from lance_bridge.config import load
+from lance_bridge.testing.calls import Calls
 from lance_bridge_hive.catalog import HiveCatalog
 from lance_bridge_hive.config import HiveConfig
 from lance_bridge_metastore import Metastore
 
-pytestmark = pytest.mark.server
+from .conftest import open_calls
+
+pytestmark = pytest.mark.servers
 
 READ = "get_table_objects_by_name_req"
 LANCE_TABLES = ["a", "b", "c", "d", "e"]
@@ -47,12 +50,6 @@ def filled(metastore: Metastore, database: str, tmp_path: Path) -> str:
     return database
 
 
-def drop(metastore: Metastore, database: str, *names: str) -> None:
-    with raw_client(metastore.port) as client:
-        for name in names:
-            client.drop_table(database, name, False)
-
-
 def names(records: Iterator[TableRecord]) -> list[str]:
     return [record.path[-1] for record in records]
 
@@ -70,22 +67,12 @@ def test_a_scan_returns_all_entries_in_few_calls(
     assert (proxy.calls["get_all_tables"], proxy.calls[READ]) == (1, 2)
 
 
-def test_an_entry_that_vanishes_during_a_scan_is_left_out(
-    catalog: HiveCatalog, metastore: Metastore, filled: str
-) -> None:
-    scan = iter(catalog.scan_tables((filled,)))
-    page = iter(catalog.scan_tables((filled,), lance_only=True))
-    drop(metastore, filled, "c", "another")
-    assert sorted(names(scan)) == ["a", "b", "d", "e", "other_b"]
-    assert names(page) == ["a", "b", "d", "e"]
-
-
 def test_an_entry_that_a_batch_lacks_and_that_cannot_be_read_is_no_absent_one(
     catalog: HiveCatalog, proxy: ThriftProxy, filled: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    load = catalog._load_batch
+    load = catalog._entries._load_batch
     monkeypatch.setattr(
-        catalog,
+        catalog._entries,
         "_load_batch",
         lambda path, wanted: [table for table in load(path, wanted) if table.tableName != "c"],
     )
@@ -95,21 +82,6 @@ def test_an_entry_that_a_batch_lacks_and_that_cannot_be_read_is_no_absent_one(
     found = {record.path[-1]: record for record in catalog.scan_tables((filled,))}
     assert found["c"] == TableRecord.unreadable((filled, "c"))
     assert list(found) == sorted(found)
-
-
-def test_lance_tables_come_sorted_from_behind_a_name(catalog: HiveCatalog, filled: str) -> None:
-    assert names(iter(catalog.scan_tables((filled,), lance_only=True))) == LANCE_TABLES
-    assert names(iter(catalog.scan_tables((filled,), lance_only=True, after="b"))) == [
-        "c",
-        "d",
-        "e",
-    ]
-    assert names(iter(catalog.scan_tables((filled,), lance_only=True, after="bb"))) == [
-        "c",
-        "d",
-        "e",
-    ]
-    assert names(iter(catalog.scan_tables((filled,), lance_only=True, after="e"))) == []
 
 
 def test_lance_tables_are_read_only_as_far_as_they_are_asked_for(
@@ -138,22 +110,15 @@ def test_where_the_metastore_cannot_filter_pages_are_read_bit_by_bit_too(
     assert (proxy.calls["get_table_names_by_filter"], proxy.calls["get_table_req"]) == (1, 0)
 
 
-SCANS: dict[str, Callable[[HiveCatalog, str], object]] = {
-    "scan_tables": lambda catalog, name: list(catalog.scan_tables((name,))),
-    "scan_tables of Lance": lambda catalog, name: list(
-        catalog.scan_tables((name,), lance_only=True)
-    ),
-    "list_tables": lambda catalog, name: list(catalog.list_tables((name,))),
-    "list_tables of Lance": lambda catalog, name: list(
-        catalog.list_tables((name,), lance_only=True)
-    ),
-}
-
-
-@pytest.mark.parametrize("scan", SCANS)
-def test_a_scan_distinguishes_a_missing_database_from_an_empty_one(
-    catalog: HiveCatalog, database: str, scan: str
+def test_listing_makes_one_call_and_describing_one(
+    calls: Calls, proxy: ThriftProxy, database: str
 ) -> None:
-    assert SCANS[scan](catalog, database) == []
-    with pytest.raises(NamespaceNotFoundError, match="missing"):
-        SCANS[scan](catalog, "missing")
+    for number in range(3):
+        calls.declare_table([database, f"t{number}"])
+    with open_calls(uri=proxy.uri) as behind:
+        behind.all_namespaces([])
+        proxy.reset()
+        assert behind.all_tables([database]) == ["t0", "t1", "t2"]
+        behind.describe_table([database, "t1"])
+    assert dict(proxy.calls) == {"get_table_names_by_filter": 1, "get_table_req": 1}
+    assert proxy.connections == 0

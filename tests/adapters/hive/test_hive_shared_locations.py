@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +11,7 @@ import pyarrow as pa
 import pytest
 from hmsclient.genthrift.hive_metastore import ttypes as hive
 from lance_namespace.errors import InvalidTableStateError
-from servers.hive_raw import raw_client, raw_table
+from servers.hive_raw import raw_client, raw_partition, raw_table
 from servers.metastores import Metastores
 from servers.proxy import ThriftProxy
 
@@ -21,7 +20,7 @@ from lance_bridge_metastore import Metastore
 
 from .conftest import open_calls
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.servers, pytest.mark.spec("hive.md#deletion-of-data")]
 
 ROWS = pa.table({"id": [0, 1, 2]})
 
@@ -39,22 +38,8 @@ def add_partitions(server: Metastore, table: list[str], places: list[Path]) -> N
     with raw_client(server.port) as client:
         client.create_table(entry)
         client.add_partitions(
-            [partition(entry, str(number), place) for number, place in enumerate(places)]
+            [raw_partition(entry, str(number), place) for number, place in enumerate(places)]
         )
-
-
-def partition(entry: hive.Table, value: str, place: Path) -> hive.Partition:
-    storage = copy.copy(entry.sd)
-    storage.location = f"file:{place}"
-    return hive.Partition(
-        values=[value],
-        dbName=entry.dbName,
-        tableName=entry.tableName,
-        sd=storage,
-        parameters={},
-        createTime=1,
-        lastAccessTime=1,
-    )
 
 
 @pytest.fixture(scope="module", params=["3.1", "4.0"])

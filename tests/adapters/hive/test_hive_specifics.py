@@ -16,15 +16,15 @@ from lance_namespace.errors import (
     NamespaceNotFoundError,
     UnsupportedOperationError,
 )
+from servers.hive_raw import raw_client
 from servers.metastores import Metastores
-from servers.proxy import Fault, ThriftProxy
 
 from lance_bridge.testing.calls import Calls
 from lance_bridge_metastore import Metastore
 
 from .conftest import open_calls
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.servers, pytest.mark.spec("hive.md#namespace")]
 
 ROWS = pa.table({"id": [0, 1, 2]})
 
@@ -49,26 +49,32 @@ def test_fields_of_a_database_are_properties(calls: Calls, tmp_path: Path) -> No
     calls.drop_namespace(path, behavior="Cascade")
 
 
+# -- entries -------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("hive.md#interoperability", "hive.md#table")
+def test_our_entry_carries_the_marks_that_others_look_for(
+    metastore: Metastore, calls: Calls, database: str
+) -> None:
+    lance.write_dataset(ROWS, namespace_client=calls.client, table_id=[database, "ours"])
+    with raw_client(metastore.port) as client:
+        (table,) = client.get_table_objects_by_name(database, ["ours"])
+    assert table.tableType == "EXTERNAL_TABLE"
+    assert table.parameters["EXTERNAL"] == "TRUE"
+    assert table.parameters["table_type"] == "lance"
+    assert table.parameters["managed_by"] == "storage"
+    assert "external.table.purge" not in table.parameters
+    assert table.sd.location.startswith("file:")
+
+
 # -- refusals ------------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("hive.md#errors-of-every-operation")
 def test_a_hyphen_is_refused_by_the_metastore_before_hive_4(calls: Calls, database: str) -> None:
     with pytest.raises(InvalidInputError, match="a-b"):
         calls.declare_table([database, "a-b"])
     assert calls.all_tables([database]) == []
-
-
-# -- listing where the metastore cannot filter ---------------------------------------------------
-
-
-@pytest.mark.parametrize("fault", [Fault.LOSE_REPLY, Fault.RESET])
-def test_listing_survives_a_broken_filter_call(
-    proxy: ThriftProxy, calls: Calls, database: str, fault: Fault
-) -> None:
-    calls.declare_table([database, "t"])
-    with open_calls(uri=proxy.uri) as behind:
-        proxy.fail_next("get_table_names_by_filter", fault)
-        assert behind.all_tables([database]) == ["t"]
 
 
 # -- catalogs ------------------------------------------------------------------------------------
@@ -78,6 +84,7 @@ def with_catalogs(metastore: Metastore, **properties: str) -> closing[Calls]:
     return open_calls(uri=metastore.uri, catalog_levels="true", **properties)
 
 
+@pytest.mark.spec("hive.md#errors-of-every-operation")
 @pytest.mark.parametrize(
     "call",
     [
@@ -124,6 +131,7 @@ def test_dropping_a_catalog_leaves_its_files(catalog: tuple[Calls, str], tmp_pat
         calls.describe_namespace([name])
 
 
+@pytest.mark.spec("hive.md#dropnamespace")
 def test_a_catalog_with_a_table_in_its_default_database_is_not_empty(
     catalog: tuple[Calls, str],
 ) -> None:
@@ -148,17 +156,7 @@ def test_cascade_drops_the_tables_of_a_whole_catalog(
     assert name not in calls.all_namespaces([])
 
 
-def test_properties_of_a_catalog_are_its_description_and_location(
-    catalog: tuple[Calls, str], tmp_path: Path
-) -> None:
-    calls, name = catalog
-    found = calls.create_namespace([name], mode="ExistOk").properties or {}
-    assert found["catalog.location-uri"].endswith(f"{tmp_path}/{name}")
-    with pytest.raises(InvalidInputError, match="team"):
-        calls.create_namespace([name + "_other"], properties={"team": "a"})
-    assert name + "_other" not in calls.all_namespaces([])
-
-
+@pytest.mark.spec("hive.md#renametable")
 def test_a_table_cannot_be_renamed_into_another_catalog(
     catalog: tuple[Calls, str], tmp_path: Path
 ) -> None:

@@ -19,7 +19,21 @@ from servers.hive_raw import raw_client, raw_table
 from lance_bridge.testing.calls import Calls
 from lance_bridge_metastore import Metastore
 
-pytestmark = pytest.mark.server
+pytestmark = [
+    pytest.mark.servers,
+    pytest.mark.spec(
+        "common.md#createtable",
+        "common.md#declaretable",
+        "common.md#deregistertable",
+        "common.md#describetable",
+        "common.md#dropnamespace",
+        "common.md#droptable",
+        "common.md#registertable",
+        "common.md#renametable",
+        "common.md#tableexists",
+        "hive.md#lance-table-identification",
+    ),
+]
 
 ROWS = pa.table({"id": [0, 1, 2]})
 

@@ -15,8 +15,7 @@ from lance_namespace.errors import (
     TableAlreadyExistsError,
     TableNotFoundError,
 )
-from servers.hive_entries import race
-from servers.metastores import Metastores
+from servers.hive_entries import only_winner, race
 
 from lance_bridge.testing.build import ipc
 from lance_bridge.testing.calls import Calls
@@ -24,12 +23,10 @@ from lance_bridge_metastore import Metastore
 
 from .conftest import open_calls
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.servers, pytest.mark.spec("hive.md#concurrency-and-crash-safety")]
 
 THREADS = 8
 ROUNDS = 4
-COMPARE_AND_SET = ["2.3", "4.0", "4.1", "4.2"]
-"""Releases that honour the condition of an alter; 3.1 takes no notice of it."""
 
 
 def test_racing_creators_lose_no_data(calls: Calls, database: str) -> None:
@@ -42,13 +39,9 @@ def test_racing_creators_lose_no_data(calls: Calls, database: str) -> None:
             calls.create_table(table_id, data)
             return number
 
-        answers = race(THREADS, create)
-        winners = [answer for answer in answers if isinstance(answer, int)]
-        losers = [answer for answer in answers if not isinstance(answer, int)]
-        assert len(winners) == 1
-        assert all(isinstance(error, TableAlreadyExistsError) for error in losers)
+        winner = only_winner(race(THREADS, create), TableAlreadyExistsError)
         found = lance.dataset(namespace_client=calls.client, table_id=table_id)
-        assert found.to_table()["by"].to_pylist() == [winners[0]] * (winners[0] + 1)
+        assert found.to_table()["by"].to_pylist() == [winner] * (winner + 1)
 
 
 def test_losing_creators_leave_nothing_behind(calls: Calls, database: str) -> None:
@@ -57,32 +50,6 @@ def test_losing_creators_leave_nothing_behind(calls: Calls, database: str) -> No
     race(THREADS, lambda _: calls.create_table(table_id, data))
     place = Path(calls.describe_table(table_id).location or "")
     assert [path.name for path in place.parent.iterdir()] == [place.name]
-
-
-@pytest.mark.parametrize("version", COMPARE_AND_SET)
-def test_one_of_many_concurrent_renames_succeeds(
-    metastores: Metastores, version: str, tmp_path: Path
-) -> None:
-    with open_calls(uri=metastores.get(version).uri, root=str(tmp_path)) as calls:
-        for turn in range(ROUNDS):
-            table_id = ["default", f"race_{turn}"]
-            lance.write_dataset(
-                pa.table({"i": [1]}), namespace_client=calls.client, table_id=table_id
-            )
-
-            def rename(number: int, table_id: list[str] = table_id) -> int:
-                name = f"{table_id[1]}_{number}"
-                calls.rename_table(table_id, name)
-                return number
-
-            answers = race(THREADS, rename)
-            winners = [answer for answer in answers if isinstance(answer, int)]
-            losers = [answer for answer in answers if not isinstance(answer, int)]
-            assert len(winners) == 1
-            allowed = (TableNotFoundError, ConcurrentModificationError)
-            assert all(isinstance(error, allowed) for error in losers), losers
-            moved = ["default", f"{table_id[1]}_{winners[0]}"]
-            assert lance.dataset(namespace_client=calls.client, table_id=moved).count_rows() == 1
 
 
 @pytest.fixture

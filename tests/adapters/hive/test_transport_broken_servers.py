@@ -21,8 +21,13 @@ from lance_bridge_hive.config import HiveConfig
 from lance_bridge_hive.transport import ClientPool
 from lance_bridge_hive.transport.sockets import refuse_self_connection
 
+pytestmark = pytest.mark.quick
+
 _STRING, _STRUCT, _MAP, _LIST = 11, 12, 13, 15
 _REPLY = 2
+_LATEST = 8.0
+"""Seconds in which a call ends whose limit is one. A busy machine adds to it; the shortest limit by
+default is ten."""
 _TOO_LARGE = r"announces, a size that client\.max-message-size"
 
 
@@ -140,7 +145,7 @@ def test_a_malformed_answer_gives_a_typed_error_in_time(
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < _LATEST
     assert peak < 150_000_000
     assert server.uri in str(caught.value)
 
@@ -169,7 +174,7 @@ def test_a_server_that_never_answers_is_left_in_time(serve: Serve, pool_of: Pool
     started = time.monotonic()
     with pytest.raises(ServiceUnavailableError, match="no complete reply within 1 s"):
         ask(pool_of(serve(answering(b"")).uri))
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < _LATEST
 
 
 def test_a_server_that_answers_a_byte_at_a_time_is_left_in_time(
@@ -184,7 +189,7 @@ def test_a_server_that_answers_a_byte_at_a_time_is_left_in_time(
     started = time.monotonic()
     with pytest.raises(ServiceUnavailableError, match="no complete reply within 1 s"):
         ask(pool_of(serve(handler).uri))
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < _LATEST
 
 
 def test_a_reply_that_never_ends_is_cut_off_at_the_largest_size(
@@ -260,7 +265,7 @@ def test_opening_a_connection_ends_in_time(
     started = time.monotonic()
     with pytest.raises(ServiceUnavailableError) as caught:
         ask(pool_of(serve(answering(b"")).uri, **properties))
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < _LATEST
     assert "hunter2" not in str(caught.value)
 
 
@@ -300,6 +305,7 @@ def http_reply(status: str, body: bytes) -> bytes:
     return f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
 
 
+@pytest.mark.spec("common.md#errors-of-every-operation", "hive.md#errors-of-every-operation")
 @pytest.mark.parametrize(
     ("reply", "error", "says"),
     [

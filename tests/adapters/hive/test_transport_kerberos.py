@@ -19,7 +19,14 @@ from lance_bridge_hive.config import HiveConfig
 from lance_bridge_hive.transport import ClientPool
 from lance_bridge_metastore import Metastore
 
-pytestmark = pytest.mark.server
+pytestmark = [
+    pytest.mark.servers,
+    pytest.mark.spec(
+        "common.md#errors-of-every-operation",
+        "docs/how-to/hive.md#what-was-run",
+        "hive.md#errors-of-every-operation",
+    ),
+]
 
 _REQUIRED = "LANCE_BRIDGE_TEST_KERBEROS"
 _REALM = "LANCE.TEST"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import datetime
 import ipaddress
 import json
 import socket
@@ -13,7 +12,6 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +20,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.serialization import pkcs12
-from cryptography.x509.oid import NameOID
 from lance_namespace.errors import InvalidInputError, ServiceUnavailableError, UnauthenticatedError
+from server.certificates import Authority
 from servers.metastores import Metastores
 
 from lance_bridge.config import load
@@ -31,10 +29,10 @@ from lance_bridge_hive.config import HiveConfig
 from lance_bridge_hive.transport import ClientPool
 from lance_bridge_metastore import Metastore
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.servers, pytest.mark.spec("hive.md#security")]
 
 _STORE_PASSWORD = "store-password"
-_DAY = datetime.timedelta(days=1)
+ADDRESS = [x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
 
 
 def ask(uri: str, properties: Mapping[str, str], *, times: int = 1) -> list[str]:
@@ -51,105 +49,35 @@ def ask(uri: str, properties: Mapping[str, str], *, times: int = 1) -> list[str]
 # -- TLS -----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Authority:
-    """A certificate authority of the test, and where its certificate lies."""
-
-    directory: Path
-    name: str
-    key: rsa.RSAPrivateKey
-    certificate: x509.Certificate
-
-    @classmethod
-    def create(cls, directory: Path, name: str) -> Authority:
-        key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        certificate = (
-            _certificate(subject, subject, key)
-            .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-            .sign(key, hashes.SHA256())
+def key_store(authority: Authority) -> Path:
+    """Return a PKCS 12 file with the certificate of a metastore."""
+    certificate, key = (each.read_bytes() for each in authority.issue("metastore", names=ADDRESS))
+    store = authority.path.with_name("metastore.p12")
+    store.write_bytes(
+        pkcs12.serialize_key_and_certificates(
+            b"metastore",
+            serialization.load_pem_private_key(key, None),  # type: ignore[arg-type]  # it is EC
+            x509.load_pem_x509_certificate(certificate),
+            [x509.load_pem_x509_certificate(authority.path.read_bytes())],
+            serialization.BestAvailableEncryption(_STORE_PASSWORD.encode()),
         )
-        authority = cls(directory, name, key, certificate)
-        authority.ca_file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-        return authority
-
-    @property
-    def ca_file(self) -> Path:
-        return self.directory / f"{self.name}.pem"
-
-    def issue(self, name: str) -> tuple[rsa.RSAPrivateKey, x509.Certificate]:
-        """Return a new key and its certificate, for ``name`` and the address 127.0.0.1."""
-        key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
-        certificate = (
-            _certificate(subject, self.certificate.subject, key)
-            .add_extension(x509.SubjectAlternativeName([address]), critical=False)
-            .sign(self.key, hashes.SHA256())
-        )
-        return key, certificate
-
-    def pem_files(self, name: str, password: bytes = b"") -> tuple[Path, Path]:
-        """Return files with a new certificate and its key."""
-        key, certificate = self.issue(name)
-        cert_file, key_file = self.directory / f"{name}.crt", self.directory / f"{name}.key"
-        cert_file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-        key_file.write_bytes(
-            key.private_bytes(
-                serialization.Encoding.PEM,
-                serialization.PrivateFormat.PKCS8,
-                serialization.BestAvailableEncryption(password)
-                if password
-                else serialization.NoEncryption(),
-            )
-        )
-        return cert_file, key_file
-
-    def key_store(self) -> Path:
-        """Return a PKCS 12 file with the certificate of a metastore."""
-        key, certificate = self.issue("metastore")
-        store = self.directory / "metastore.p12"
-        store.write_bytes(
-            pkcs12.serialize_key_and_certificates(
-                b"metastore",
-                key,
-                certificate,
-                [self.certificate],
-                serialization.BestAvailableEncryption(_STORE_PASSWORD.encode()),
-            )
-        )
-        return store
-
-
-def _certificate(
-    subject: x509.Name, issuer: x509.Name, key: rsa.RSAPrivateKey
-) -> x509.CertificateBuilder:
-    now = datetime.datetime.now(datetime.timezone.utc)
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _DAY)
-        .not_valid_after(now + _DAY)
     )
+    return store
 
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority.create(tmp_path_factory.mktemp("authority"), "ours")
+    return Authority(tmp_path_factory.mktemp("authority"), "ours")
 
 
 @pytest.fixture(scope="module", params=[pytest.param("2.3", marks=pytest.mark.slow), "4.0"])
 def encrypted(
     authority: Authority, metastores: Metastores, request: pytest.FixtureRequest
 ) -> Iterator[Metastore]:
-    store = authority.key_store()
     prefix = "hive.metastore" if request.param == "2.3" else "metastore"
     settings = {
         f"{prefix}.use.SSL": "true",
-        f"{prefix}.keystore.path": str(store),
+        f"{prefix}.keystore.path": str(key_store(authority)),
         f"{prefix}.keystore.password": _STORE_PASSWORD,
     }
     with closing(metastores.new(request.param, stub=False, settings=settings)) as metastore:
@@ -157,12 +85,12 @@ def encrypted(
 
 
 def test_tls_is_spoken_and_checked(encrypted: Metastore, authority: Authority) -> None:
-    tls = {"tls.enabled": "true", "tls.ca-file": str(authority.ca_file)}
+    tls = {"tls.enabled": "true", "tls.ca-file": str(authority.path)}
     assert ask(encrypted.uri, tls, times=5) == ["default"]
 
-    stranger = Authority.create(authority.directory, "stranger")
+    stranger = Authority(authority.path.parent, "stranger")
     with pytest.raises(ServiceUnavailableError, match="certificate is not trusted"):
-        ask(encrypted.uri, {**tls, "tls.ca-file": str(stranger.ca_file)})
+        ask(encrypted.uri, {**tls, "tls.ca-file": str(stranger.path)})
     with pytest.raises(ServiceUnavailableError, match="certificate is not trusted"):
         ask(encrypted.uri, {"tls.enabled": "true"})
     other_name = encrypted.uri.replace("127.0.0.1", "localhost")
@@ -176,7 +104,7 @@ def test_tls_is_spoken_and_checked(encrypted: Metastore, authority: Authority) -
 def test_an_idle_encrypted_connection_is_found_dead_after_a_restart(
     encrypted: Metastore, authority: Authority
 ) -> None:
-    tls = {"tls.enabled": "true", "tls.ca-file": str(authority.ca_file)}
+    tls = {"tls.enabled": "true", "tls.ca-file": str(authority.path)}
     config = load(HiveConfig, "hive", {"uri": encrypted.uri, "client.retry-timeout": "0", **tls})
     with closing(ClientPool(config)) as pool:
         for _ in range(3):
@@ -197,8 +125,8 @@ def test_tls_to_a_metastore_without_it_says_so(metastores: Metastores) -> None:
 def choosy(authority: Authority, request: pytest.FixtureRequest) -> Iterator[str]:
     """A server that asks for the client's certificate, and then has nothing to say; its URI."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*authority.pem_files("server"))
-    context.load_verify_locations(authority.ca_file)
+    context.load_cert_chain(*authority.issue("server", names=ADDRESS))
+    context.load_verify_locations(authority.path)
     context.verify_mode = ssl.CERT_REQUIRED
     context.minimum_version = context.maximum_version = request.param
 
@@ -209,7 +137,7 @@ def choosy(authority: Authority, request: pytest.FixtureRequest) -> Iterator[str
             except OSError:
                 return
             with client, contextlib.suppress(OSError):
-                client.settimeout(5)
+                client.settimeout(60)
                 with context.wrap_socket(client, server_side=True) as encrypted:
                     while encrypted.recv(65_536):
                         continue
@@ -223,8 +151,8 @@ def choosy(authority: Authority, request: pytest.FixtureRequest) -> Iterator[str
 
 
 def test_a_client_certificate_is_sent_and_required(choosy: str, authority: Authority) -> None:
-    cert_file, key_file = authority.pem_files("client")
-    tls = {"tls.enabled": "true", "tls.ca-file": str(authority.ca_file), "client.timeout": "1"}
+    cert_file, key_file = authority.issue("client")
+    tls = {"tls.enabled": "true", "tls.ca-file": str(authority.path), "client.timeout": "1"}
     # With TLS 1.3 the server may be gone before its alert is read.
     with pytest.raises((UnauthenticatedError, ServiceUnavailableError), match=r"tls\.cert-file"):
         ask(choosy, tls)
@@ -235,7 +163,7 @@ def test_a_client_certificate_is_sent_and_required(choosy: str, authority: Autho
 def test_an_encrypted_key_is_refused_and_not_asked_for_on_the_terminal(
     authority: Authority,
 ) -> None:
-    cert_file, key_file = authority.pem_files("client", b"hunter2")
+    cert_file, key_file = authority.issue("client", password="hunter2")
     with pytest.raises(InvalidInputError, match=r"tls\.key-file.*unencrypted"):
         ask(
             "thrift://127.0.0.1:1",
@@ -250,6 +178,11 @@ def test_an_encrypted_key_is_refused_and_not_asked_for_on_the_terminal(
 # -- SASL PLAIN ----------------------------------------------------------------------------------
 
 
+@pytest.mark.spec(
+    "common.md#errors-of-every-operation",
+    "docs/how-to/hive.md#what-was-run",
+    "hive.md#errors-of-every-operation",
+)
 def test_a_password_is_checked_by_the_metastore(metastores: Metastores) -> None:
     settings = {
         "metastore.authentication": "CONFIG",
@@ -300,6 +233,11 @@ class TokenIssuer:
         return f"{signed}.{_text(signature)}"
 
 
+@pytest.mark.spec(
+    "common.md#errors-of-every-operation",
+    "docs/how-to/hive.md#what-was-run",
+    "hive.md#errors-of-every-operation",
+)
 def test_a_bearer_token_is_checked_by_the_metastore(metastores: Metastores, tmp_path: Path) -> None:
     issuer = TokenIssuer(tmp_path)
     settings = {

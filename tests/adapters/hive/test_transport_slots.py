@@ -35,6 +35,7 @@ def started(count: int, target: Callable[[int], None]) -> list[threading.Thread]
     return threads
 
 
+@pytest.mark.quick
 def test_slots_are_given_in_the_order_in_which_threads_came() -> None:
     slots = FairSlots(1)
     assert slots.acquire(1)
@@ -57,6 +58,7 @@ def test_slots_are_given_in_the_order_in_which_threads_came() -> None:
     assert served == list(range(20))
 
 
+@pytest.mark.quick
 def test_a_thread_that_calls_without_a_pause_passes_none_that_waits() -> None:
     slots = FairSlots(1)
     assert slots.acquire(1)
@@ -78,6 +80,7 @@ def test_a_thread_that_calls_without_a_pause_passes_none_that_waits() -> None:
     assert slots.acquire(1)
 
 
+@pytest.mark.quick
 def test_a_thread_that_times_out_leaves_the_queue_and_no_slot_is_lost() -> None:
     slots = FairSlots(2)
     assert slots.acquire(1)
@@ -93,6 +96,7 @@ def test_a_thread_that_times_out_leaves_the_queue_and_no_slot_is_lost() -> None:
     assert not slots.acquire(0.01)
 
 
+@pytest.mark.quick
 def test_an_interrupted_thread_loses_no_slot() -> None:
     slots = FairSlots(1)
     assert slots.acquire(1)
@@ -116,6 +120,7 @@ def test_an_interrupted_thread_loses_no_slot() -> None:
     assert slots.acquire(1)
 
 
+@pytest.mark.quick
 def test_many_threads_with_short_waits_lose_no_slot() -> None:
     slots = FairSlots(3)
     inside, most = 0, 0
@@ -138,7 +143,6 @@ def test_many_threads_with_short_waits_lose_no_slot() -> None:
     assert [slots.acquire(0.01) for _ in range(4)] == [True, True, True, False]
 
 
-@pytest.mark.server
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_two_hundred_threads_on_eight_connections_wait_about_as_long(

@@ -32,6 +32,8 @@ from lance_bridge.config import load
 from lance_bridge_hive.catalog import HiveCatalog
 from lance_bridge_hive.config import HiveConfig
 
+pytestmark = [pytest.mark.quick, pytest.mark.spec("hive.md#errors-of-every-operation")]
+
 HIVE_2_TO_4_0 = "No such database row"
 FROM_HIVE_4_1 = (
     'JDOObjectNotFoundException: Object with id "197" not found !\n'
@@ -157,12 +159,10 @@ def test_a_read_whose_rows_go_on_vanishing_ends_as_a_concurrent_modification(
     metastore: Metastore, connect: Connect, call: str
 ) -> None:
     metastore.fail(call, HIVE_2_TO_4_0)
-    started = time.monotonic()
     with pytest.raises(
         ConcurrentModificationError, match=r"modified concurrently.*No such database row"
     ):
         READS[call](connect())
-    assert time.monotonic() - started < 5
     assert metastore.calls[call] == 10
 
 
@@ -242,6 +242,7 @@ def test_a_read_that_fails_for_another_reason_is_internal_and_not_repeated(
     assert metastore.calls["get_table_req"] == 1
 
 
+@pytest.mark.spec("hive.md#declaretable", "hive.md#registertable")
 def test_a_metastore_without_the_file_system_says_what_to_add(
     metastore: Metastore, connect: Connect
 ) -> None:

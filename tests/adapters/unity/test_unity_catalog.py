@@ -1,15 +1,21 @@
-"""The open-source server through the adapter: entries, requests, races, what it cannot do."""
+"""The open-source server through the adapter: entries, requests, races, what it cannot."""
 
 from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from pathlib import Path
 
+import lance
+import pyarrow as pa
 import pytest
+import requests
+from lance_namespace import ErrorCode
 from lance_namespace.errors import (
     InternalError,
     InvalidInputError,
+    LanceNamespaceError,
     NamespaceAlreadyExistsError,
     NamespaceNotEmptyError,
     NamespaceNotFoundError,
@@ -20,13 +26,16 @@ from lance_namespace.errors import (
 from servers.http_proxy import Answer, Fault, HttpProxy, Request
 from servers.unity import DIALECTS, OPEN_SOURCE_0_3, OPEN_SOURCE_0_4, OPEN_SOURCE_0_6, UnityServer
 
-from lance_bridge.catalog import Column, NamespaceRecord, TableRecord
+from lance_bridge.catalog import NamespaceRecord, TableRecord
 from lance_bridge.config import load
-from lance_bridge_unity import UnityConfig
+from lance_bridge.testing.calls import Calls
+from lance_bridge.testing.expect import refused
+from lance_bridge_unity import UnityConfig, UnityNamespace
 from lance_bridge_unity.catalog import UnityCatalog
-from lance_bridge_unity.client import Client
 
-from .building import ID, TABLE, Connect, record
+from .building import API, ID, TABLE, Connect, record, server_with_schema
+
+pytestmark = pytest.mark.quick
 
 OPEN_SOURCE = [OPEN_SOURCE_0_3.name, OPEN_SOURCE_0_4.name, OPEN_SOURCE_0_6.name]
 
@@ -38,11 +47,12 @@ def namespace(*path: str, **properties: str) -> NamespaceRecord:
 # -- dialects ------------------------------------------------------------------------------------
 
 
+@pytest.mark.spec(
+    "common.md#createnamespace", "common.md#describenamespace", "common.md#dropnamespace"
+)
 @pytest.mark.parametrize("dialect", OPEN_SOURCE)
 def test_every_release_says_what_is_missing_and_what_is_taken(dialect: str) -> None:
-    with UnityServer(DIALECTS[dialect]) as server:
-        server.add_catalog("c")
-        server.add_schema("c", "s")
+    with server_with_schema(DIALECTS[dialect]) as server:
         config = load(UnityConfig, "unity", {"host": server.url, "root": "/data"})
         with closing(UnityCatalog(config)) as catalog:
             catalog.create_table(record())
@@ -77,19 +87,6 @@ def test_every_release_says_what_is_missing_and_what_is_taken(dialect: str) -> N
 
 
 # -- tables --------------------------------------------------------------------------------------
-
-
-def test_columns_reach_the_server(server: UnityServer, connect: Connect) -> None:
-    vector = {"type": "array", "elementType": "float", "containsNull": True}
-    columns = (Column("id", "long", nullable=False), Column("v", vector))
-    made = TableRecord(TABLE, "file:///data/t", {ID: "1"}, columns=columns)
-    connect().create_table(made)
-    with closing(_raw(server)) as raw:
-        found = raw.get("/api/2.1/unity-catalog/tables/c.s.t")["columns"]
-    assert [(c["name"], c["type_name"], c["nullable"]) for c in found] == [
-        ("id", "LONG", False),
-        ("v", "ARRAY", True),
-    ]
 
 
 def test_describing_is_one_request_and_listing_one_per_page(
@@ -144,13 +141,7 @@ def test_an_entry_without_a_name_is_listed_as_one_that_cannot_be_read(
     assert found[1] == TableRecord.unreadable(("unity", "default", "x7"))
 
 
-def test_properties_cannot_change(connect: Connect) -> None:
-    catalog = connect()
-    made = catalog.create_table(record())
-    with pytest.raises(UnsupportedOperationError, match="no call that changes a table"):
-        catalog.alter_table(made.with_properties({"a": "b"}))
-
-
+@pytest.mark.spec("unity.md#deletion-of-data")
 def test_dropping_never_asks_for_force(proxy: HttpProxy, connect: Connect) -> None:
     catalog = connect()
     catalog.create_table(record())
@@ -163,11 +154,10 @@ def test_dropping_never_asks_for_force(proxy: HttpProxy, connect: Connect) -> No
 # -- renaming ------------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("unity.md#renametable")
 @pytest.mark.parametrize("exists", [True, False])
 def test_an_old_server_cannot_rename_a_table_or_a_missing_one(exists: bool) -> None:
-    with UnityServer(OPEN_SOURCE_0_4) as server:
-        server.add_catalog("c")
-        server.add_schema("c", "s")
+    with server_with_schema(OPEN_SOURCE_0_4) as server:
         if exists:
             server.add_table("c", "s", "t")
         config = load(UnityConfig, "unity", {"host": server.url})
@@ -181,6 +171,7 @@ def test_an_old_server_cannot_rename_a_table_or_a_missing_one(exists: bool) -> N
 # -- creating against others ---------------------------------------------------------------------
 
 
+@pytest.mark.spec("unity.md#concurrent-changes")
 def test_of_threads_that_create_one_name_exactly_one_does(
     server: UnityServer, connect: Connect
 ) -> None:
@@ -202,24 +193,37 @@ def test_of_threads_that_create_one_name_exactly_one_does(
     assert connect().load_table(TABLE).properties[ID] == str(won.index(True))
 
 
-def test_a_name_that_concurrent_clients_broke_is_reported_as_broken(
-    server: UnityServer, connect: Connect
+@pytest.mark.spec("unity.md#declaretable", "unity.md#errors-of-every-operation")
+@pytest.mark.parametrize(
+    ("replaces", "error", "said"),
+    [(False, InternalError, "same name"), (True, TableAlreadyExistsError, "already exists")],
+    ids=["beside it", "in its place"],
+)
+def test_a_name_that_another_client_creates_right_after_is_broken_or_taken(
+    server: UnityServer,
+    proxy: HttpProxy,
+    connect: Connect,
+    *,
+    replaces: bool,
+    error: type[LanceNamespaceError],
+    said: str,
 ) -> None:
-    with closing(_Rival(server, "t")) as rival, pytest.raises(InternalError, match="same name"):
-        connect(host=rival.endpoint).create_table(record())
+    def create_another(request: Request) -> bool:
+        if request.method == "GET" and request.path.endswith(".t"):
+            if replaces:
+                server.remove_table("c", "s", "t")
+            server.add_table("c", "s", "t", properties={ID: "the rival's"})
+        return False
 
-
-def test_a_name_that_another_client_got_is_taken(server: UnityServer, connect: Connect) -> None:
-    with (
-        closing(_Rival(server, "t", replaces=True)) as rival,
-        pytest.raises(TableAlreadyExistsError),
-    ):
-        connect(host=rival.endpoint).create_table(record())
+    proxy.fail_next(create_another, Fault.RESET)
+    with pytest.raises(error, match=said):
+        connect().create_table(record())
 
 
 # -- namespaces ----------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("unity.md#createnamespace")
 def test_the_storage_root_of_a_namespace_cannot_change(connect: Connect) -> None:
     catalog = connect()
     with pytest.raises(InvalidInputError, match=r"schema\.storage-root"):
@@ -245,36 +249,143 @@ def test_under_a_pinned_catalog_names_are_two(connect: Connect) -> None:
     assert pinned.load_namespace(("s",)).path == ("s",)
 
 
+@pytest.mark.spec("common.md#listnamespaces")
 def test_a_missing_pinned_catalog_is_named(connect: Connect) -> None:
     with pytest.raises(NamespaceNotFoundError, match="not found: nowhere"):
         connect(catalog="nowhere").list_namespaces(())
 
 
-# -- helpers -------------------------------------------------------------------------------------
+# -- storage roots ---------------------------------------------------------------------------------
 
 
-def _raw(server: UnityServer) -> Client:
-    return Client(load(UnityConfig, "unity", {"host": server.url}))
+@pytest.mark.spec("unity.md#declaretable")
+@pytest.mark.parametrize("dialect", ["oss-0.4", "oss-0.6"])
+@pytest.mark.parametrize("whose", ["catalog", "schema", "schema below a catalog's"])
+def test_tables_go_below_the_storage_root_of_their_schema_or_catalog(
+    whose: str, dialect: str, tmp_path: Path
+) -> None:
+    """And not where the server keeps managed tables, which it says is the schema's location."""
+    own, outer = f"file://{tmp_path}/own", f"file://{tmp_path}/outer"
+    with (
+        UnityServer(DIALECTS[dialect]) as server,
+        UnityNamespace(host=server.url) as rootless,
+    ):
+        calls = Calls(rootless)
+        of_catalog = {} if whose == "schema" else {"catalog.storage-root": outer}
+        of_schema = {} if whose == "catalog" else {"schema.storage-root": own}
+        calls.create_namespace(["c"], properties=of_catalog)
+        for schema in ("one", "two"):
+            calls.create_namespace(["c", schema], properties=of_schema)
+            # Two schemas share the root: nothing is written yet that would show the first's place.
+            calls.declare_table(["c", schema, "t"])
+        below = "outer" if whose == "catalog" else "own"
+        for schema in ("one", "two"):
+            location = calls.describe_table(["c", schema, "t"]).location
+            assert location == f"{tmp_path}/{below}/c/{schema}.db/t.lance"
+            calls.create_table(["c", schema, "u"], pa.table({"id": [1]}))
+            assert calls.count(["c", schema, "u"]) == 1
 
 
-class _Rival:
-    """A proxy behind which another client creates the same name, right after it was created."""
+@pytest.mark.spec("unity.md#declaretable")
+@pytest.mark.parametrize("below", ["", "/__unitystorage/x"])
+def test_a_location_that_the_server_manages_is_refused_with_what_to_do(
+    connect: Connect, below: str
+) -> None:
+    catalog = connect()
+    catalog.create_namespace(NamespaceRecord(("c", "m"), {"schema.storage-root": "file:///data/m"}))
+    taken = TableRecord(("c", "m", "t"), f"file:///data/m{below}", {})
+    with pytest.raises(InvalidInputError, match=r"managed storage.*set the property 'root'"):
+        catalog.create_table(taken)
 
-    def __init__(self, server: UnityServer, name: str, *, replaces: bool = False) -> None:
-        self._proxy = HttpProxy(server.url)
-        self._proxy.__enter__()
-        self.endpoint = self._proxy.endpoint
-        self._act(server, name, replaces)
 
-    def close(self) -> None:
-        self._proxy.__exit__(None, None, None)
+# -- cascades, and the longest texts -------------------------------------------------------------
 
-    def _act(self, server: UnityServer, name: str, replaces: bool) -> None:
-        def steps_in(request: Request) -> bool:
-            if request.method == "GET" and request.path.endswith(f".{name}"):
-                if replaces:
-                    server.remove_table("c", "s", name)
-                server.add_table("c", "s", name, properties={ID: "the rival's"})
-            return False
 
-        self._proxy.fail_next(steps_in, Fault.RESET)
+SCHEMA = ["c", "s"]
+TABLE_ID = [*SCHEMA, "t"]
+ROWS = pa.table({"i": [0, 1, 2]})
+
+
+@pytest.mark.spec("unity.md#dropnamespace")
+@pytest.mark.parametrize("refused_route", ["/schemas/{full_name}", "/catalogs/{name}"])
+def test_cascade_by_a_caller_without_the_right_to_drop_changes_nothing(
+    server: UnityServer, calls: Calls, refused_route: str
+) -> None:
+    """The server checks permissions before it checks whether the namespace is empty."""
+    calls.create_table(TABLE_ID, ROWS)
+    calls.create_namespace(["c", "empty"])
+    server.refuse(f"DELETE {refused_route}")
+    with refused(ErrorCode.PERMISSION_DENIED):
+        calls.drop_namespace(["c"], behavior="Cascade")
+    assert calls.all_namespaces(["c"]) == ["empty", "s"]
+    assert calls.count(TABLE_ID) == 3
+
+
+def test_a_cascade_without_tables_drops_once(proxy: HttpProxy, calls: Calls) -> None:
+    calls.drop_namespace(SCHEMA, behavior="Cascade")
+    assert proxy.counts[f"DELETE {API}/schemas/c.s"] == 1
+
+
+@pytest.mark.spec("unity.md#createnamespace")
+@pytest.mark.parametrize(
+    ("level", "key", "limit"),
+    [
+        (["c"], "schema.comment", 255),
+        ([], "catalog.comment", 255),
+        (["c"], "schema.storage-root", 194),
+        ([], "catalog.storage-root", 194),
+    ],
+)
+def test_the_longest_comment_and_storage_root_are_kept_and_longer_ones_invalid_input(
+    proxy: HttpProxy, calls: Calls, level: list[str], key: str, limit: int
+) -> None:
+    start = "s3://b/" if key.endswith("root") else ""
+    longest = start + "x" * (limit - len(start))
+    calls.create_namespace([*level, "n"], properties={key: longest})
+    assert calls.describe_namespace([*level, "n"]).properties == {key: longest}
+    before = sum(proxy.counts.values())
+    with refused(ErrorCode.INVALID_INPUT, naming=f"allows {limit}"):
+        calls.create_namespace([*level, "m"], properties={key: longest + "x"})
+    assert sum(proxy.counts.values()) == before
+
+
+@pytest.mark.spec("unity.md#createtable")
+def test_a_column_whose_name_is_too_long_is_invalid_input_and_nothing_is_made(
+    calls: Calls, tmp_path: Path
+) -> None:
+    with refused(ErrorCode.INVALID_INPUT, naming="has 256 characters; Unity Catalog allows 255"):
+        calls.create_table(TABLE_ID, pa.table({"x" * 256: [1]}))
+    assert calls.all_tables(SCHEMA) == []
+    assert [each for each in tmp_path.rglob("*") if each.is_file()] == []
+    calls.create_table(TABLE_ID, pa.table({"x" * 255: [1]}))
+
+
+# -- local paths with letters that a URI encodes ---------------------------------------------------
+
+
+@pytest.mark.spec("unity.md#interoperability")
+@pytest.mark.parametrize("name", ["öl", "a b", "100%", "a%41b", "x#y", "漢字"])
+@pytest.mark.parametrize("client", ["ours", "another"])
+def test_a_local_path_is_described_read_and_dropped(
+    server: UnityServer, tmp_path: Path, name: str, client: str
+) -> None:
+    location = tmp_path / name / "t"
+    lance.write_dataset(pa.table({"id": [1, 2]}), location)
+    with closing(Calls(UnityNamespace(host=server.url, server="open-source"))) as calls:
+        if client == "ours":
+            calls.register_table(["c", "s", "t"], str(location))
+        else:
+            names = {"catalog_name": "c", "schema_name": "s", "name": "t"}
+            body = {
+                **names,
+                "table_type": "EXTERNAL",
+                "data_source_format": "TEXT",
+                "columns": [],
+                "storage_location": str(location),
+                "properties": {"table_type": "lance"},
+            }
+            requests.post(f"{server.url}{API}/tables", json=body, timeout=10).raise_for_status()
+        assert calls.describe_table(["c", "s", "t"]).location == str(location)
+        assert calls.count(["c", "s", "t"]) == 2
+        calls.drop_table(["c", "s", "t"])
+        assert not location.exists()

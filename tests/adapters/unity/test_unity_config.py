@@ -10,6 +10,11 @@ from lance_namespace.errors import InvalidInputError, UnsupportedOperationError
 from lance_bridge.config import load
 from lance_bridge_unity import UnityConfig, UnityNamespace
 
+pytestmark = [
+    pytest.mark.quick,
+    pytest.mark.spec("unity.md#namespace-implementation-configuration-properties"),
+]
+
 HOST = "http://unity.invalid:8080"
 
 
@@ -168,13 +173,6 @@ def test_a_profile_stands_for_a_host() -> None:
     assert found.is_databricks
 
 
-def test_a_token_of_the_environment_is_not_sent_to_an_open_source_server(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("DATABRICKS_TOKEN", "dapi-of-somewhere-else")
-    assert not config().uses_sdk
-
-
 @pytest.mark.parametrize(
     ("option", "expected"),
     [
@@ -208,16 +206,6 @@ def test_auto_vends_unless_an_option_has_credentials(option: str, expected: bool
     assert not config(**storage, **{"credentials.vend": "false"}).vends
 
 
-def levels(**properties: str) -> list[str]:
-    found = config(**properties).capabilities
-    return [rule.noun for rule in (*found.namespace_levels, found.table_rule)]
-
-
-def test_identifiers_have_three_names_or_two_under_a_pinned_catalog() -> None:
-    assert levels() == ["catalog", "schema", "table"]
-    assert levels(catalog="main") == ["schema", "table"]
-
-
 def test_capabilities_follow_the_server() -> None:
     open_source, databricks = config().capabilities, config(server="databricks").capabilities
     with_sql = config(warehouse_id="w").capabilities
@@ -245,6 +233,7 @@ def test_connecting_sends_no_request() -> None:
     assert namespace.namespace_id() == f"unity({HOST}, catalog=main)"
 
 
+@pytest.mark.spec("clients.md#several-principals-in-one-process")
 def test_the_identity_says_as_whom_the_catalog_vends_and_shows_no_token() -> None:
     one, other = (UnityNamespace(host=HOST, token=f"dapi-{name}") for name in ("anna", "bob"))
     assert one.namespace_id() == UnityNamespace(host=HOST, auth_token="dapi-anna").namespace_id()

@@ -18,6 +18,11 @@ from lance_bridge.catalog import TableRecord
 
 from .building import ID, Connect
 
+pytestmark = [
+    pytest.mark.quick,
+    pytest.mark.spec("unity.md#errors-of-every-operation", "unity.md#vended-credentials"),
+]
+
 TABLES = "POST /api/2.1/unity-catalog/temporary-table-credentials"
 PATHS = "POST /api/2.1/unity-catalog/temporary-path-credentials"
 KEYS = Bucket("AKIA-hush", "secret-hush", "session-hush")
@@ -42,15 +47,6 @@ def test_a_tables_credentials_are_asked_for_by_its_id(
     assert int(options["expires_at_millis"]) > time.time() * 1000
     assert proxy.requests[-1].key == TABLES
     assert proxy.requests[-1].json == {"table_id": made.identity, "operation": operation}
-
-
-def test_credentials_for_a_location_without_a_table_are_requested_by_path(
-    server: UnityServer, proxy: HttpProxy, connect: Connect
-) -> None:
-    server.add_bucket("s3://bucket", KEYS)
-    assert connect().vend_credentials(record(), write=True)
-    assert proxy.requests[-1].key == PATHS
-    assert proxy.requests[-1].json == {"url": "s3://bucket/t", "operation": "PATH_CREATE_TABLE"}
 
 
 def test_a_local_location_has_no_credentials(connect: Connect) -> None:
@@ -85,6 +81,7 @@ def test_a_server_without_the_call_is_logged_or_an_error(
         connect(**{"credentials.vend": "true"}).vend_credentials(record(), write=False)
 
 
+@pytest.mark.spec("unity.md#describetable")
 @pytest.mark.parametrize("vend", ["auto", "true"])
 @pytest.mark.parametrize(
     ("identity", "right"), [("id-1", "EXTERNAL USE SCHEMA"), (None, "EXTERNAL USE LOCATION")]

@@ -11,19 +11,17 @@ from lance_namespace.errors import (
     TableAlreadyExistsError,
     TableNotFoundError,
 )
-from servers.http_proxy import Answer, HttpProxy
+from servers.http_proxy import HttpProxy
 from servers.unity import UnityServer
 
 from lance_bridge.catalog import NamespaceRecord, TableRecord
 
 from . import building
-from .building import ID, TABLE, Connect
+from .building import ID, TABLE, Connect, failed
+
+pytestmark = pytest.mark.quick
 
 STATEMENTS = "POST /api/2.0/sql/statements"
-FAILED = {
-    "statement_id": "1",
-    "status": {"state": "FAILED", "error": {"error_code": "BAD_REQUEST", "message": "no"}},
-}
 
 
 def record(name: str = "t", own: str = "1", **more: str) -> TableRecord:
@@ -63,6 +61,7 @@ def test_the_location_of_a_table_can_change(databricks: Connect) -> None:
     assert catalog.load_table(TABLE).location == "s3://bucket/elsewhere"
 
 
+@pytest.mark.spec("common.md#declaretable", "common.md#registertable")
 def test_a_table_recreated_meanwhile_is_not_changed(
     workspace: UnityServer, databricks: Connect
 ) -> None:
@@ -94,10 +93,7 @@ def test_where_sql_keeps_the_marks_key_for_itself_another_is_taken(
     workspace: UnityServer, workspace_proxy: HttpProxy, databricks: Connect
 ) -> None:
     said = "[UNSUPPORTED_FEATURE.SET_TABLE_PROPERTY] table_type is a reserved table property"
-    refusal = {"state": "FAILED", "error": {"error_code": "BAD_REQUEST", "message": said}}
-    workspace_proxy.fail_next(
-        STATEMENTS, Answer.of_json(200, {"statement_id": "1", "status": refusal})
-    )
+    workspace_proxy.fail_next(STATEMENTS, failed("BAD_REQUEST", said))
     catalog = databricks()
     made = catalog.create_table(record())
     assert made.is_lance
@@ -115,6 +111,7 @@ def test_dropping_is_done_by_rest(workspace: UnityServer, databricks: Connect) -
         catalog.load_table(TABLE)
 
 
+@pytest.mark.spec("common.md#createtable", "unity.md#declaretable")
 @pytest.mark.parametrize("key", ["owner", "location", "provider", "external"])
 def test_a_reserved_property_is_invalid_before_any_call(
     workspace_proxy: HttpProxy, databricks: Connect, key: str
@@ -146,6 +143,7 @@ def test_properties_that_spark_adds_are_hidden(workspace: UnityServer, databrick
     ]
 
 
+@pytest.mark.spec("unity.md#errors-of-every-operation")
 def test_a_refused_statement_is_a_refused_permission(
     workspace: UnityServer, databricks: Connect
 ) -> None:

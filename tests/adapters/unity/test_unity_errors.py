@@ -17,10 +17,16 @@ from lance_namespace.errors import (
     UnsupportedOperationError,
 )
 
-from lance_bridge.errors import OutcomeUnknownError, table_already_exists
+from lance_bridge.errors import (
+    ObjectUnavailableError,
+    OutcomeUnknownError,
+    table_already_exists,
+)
 from lance_bridge_unity.errors import ErrorReply, LostReply, translate_errors
 
 from .building import TABLE
+
+pytestmark = [pytest.mark.quick, pytest.mark.spec("unity.md#errors-of-every-operation")]
 
 
 def raised(error: Exception, path: tuple[str, ...] = TABLE) -> LanceNamespaceError:
@@ -34,6 +40,7 @@ def refused(status: int, code: str, text: str = "no", *, change: bool = False) -
     return ErrorReply(status, code, text, change=change)
 
 
+@pytest.mark.spec("common.md#describetable")
 @pytest.mark.parametrize(
     ("code", "kind", "named"),
     [
@@ -77,6 +84,7 @@ def test_a_404_of_a_server_without_the_call_is_unsupported(code: str) -> None:
     assert "check host" in str(error)
 
 
+@pytest.mark.spec("unity.md#renametable")
 @pytest.mark.parametrize(
     ("status", "code", "kind"),
     [
@@ -96,7 +104,7 @@ def test_a_404_of_a_server_without_the_call_is_unsupported(code: str) -> None:
         (429, "", ThrottlingError),
         (429, "RESOURCE_EXHAUSTED", ThrottlingError),
         (400, "REQUEST_LIMIT_EXCEEDED", ThrottlingError),
-        (500, "INTERNAL", ServiceUnavailableError),
+        (500, "INTERNAL", ObjectUnavailableError),
         (502, "", ServiceUnavailableError),
         (503, "TEMPORARILY_UNAVAILABLE", ServiceUnavailableError),
         (302, "", InternalError),
@@ -150,6 +158,7 @@ def test_duplicates_of_all_dialects_are_what_the_caller_says(status: int, code: 
     assert caught.value is taken
 
 
+@pytest.mark.spec("common.md#dropnamespace")
 @pytest.mark.parametrize(
     ("status", "code", "text", "expected"),
     [

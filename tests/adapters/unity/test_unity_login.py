@@ -20,6 +20,11 @@ from lance_bridge_unity.login import Access
 
 from .building import Connect
 
+pytestmark = [
+    pytest.mark.quick,
+    pytest.mark.spec("unity.md#errors-of-every-operation", "unity.md#login", "unity.md#security"),
+]
+
 CLIENT = {"token": None, "client_id": "double-client", "client_secret": "double-secret"}
 ISSUE = "POST /oidc/v1/token"
 SDK_MARGIN = 40.0
@@ -59,11 +64,15 @@ def test_a_service_principal_logs_in_once_for_all_threads(
     assert workspace.databricks.authority.issued == 1
 
 
-def test_wrong_credentials_are_unauthenticated(databricks: Connect) -> None:
+def test_wrong_credentials_are_unauthenticated_and_a_given_token_is_sent_once(
+    workspace_proxy: HttpProxy, databricks: Connect
+) -> None:
     for bad in ({**CLIENT, "client_secret": "wrong-hush"}, {"token": "wrong-hush"}):
+        workspace_proxy.reset()
         with pytest.raises(UnauthenticatedError) as caught:
             databricks(**bad).load_namespace(("c", "s"))
         assert "hush" not in str(caught.value)
+    assert workspace_proxy.counts["GET /api/2.1/unity-catalog/schemas/c.s"] == 1
 
 
 def test_a_profile_gives_host_and_token(
@@ -106,15 +115,11 @@ def test_given_credentials_are_not_mixed_with_those_of_the_environment(
 def test_a_login_without_an_answer_ends_in_time(
     workspace_proxy: HttpProxy, databricks: Connect
 ) -> None:
-    silence = Delay()
-    workspace_proxy.fail_next("POST /oidc/v1/token", silence, times=99)
+    workspace_proxy.fail_next(ISSUE, Delay(), times=99)
     catalog = databricks(**CLIENT, connect_timeout="0.2", read_timeout="0.5", retry_timeout="0")
     started = time.monotonic()
-    try:
-        with pytest.raises(ServiceUnavailableError):
-            catalog.load_namespace(("c", "s"))
-    finally:
-        silence.release.set()
+    with pytest.raises(ServiceUnavailableError):
+        catalog.load_namespace(("c", "s"))
     assert time.monotonic() - started < 30
 
 
@@ -134,26 +139,22 @@ def test_a_dead_workspace_is_service_unavailable_in_time(
 # -- tokens that end -----------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("is_revoked", [False, True], ids=["at its end", "revoked"])
 def test_eight_threads_with_a_token_that_has_ended_fetch_one(
-    workspace: UnityServer, databricks: Connect, monkeypatch: pytest.MonkeyPatch
+    workspace: UnityServer,
+    databricks: Connect,
+    monkeypatch: pytest.MonkeyPatch,
+    is_revoked: bool,
 ) -> None:
-    monkeypatch.setattr(login, "_CACHE_SECONDS", 0.0)
     authority = workspace.databricks.authority
-    authority.lifetime = SDK_MARGIN
+    if not is_revoked:
+        monkeypatch.setattr(login, "_CACHE_SECONDS", 0.0)
+        authority.lifetime = SDK_MARGIN
     catalog = databricks(**CLIENT)
     catalog.load_namespace(("c", "s"))
+    if is_revoked:
+        authority.revoke()
     authority.lifetime = 3600.0
-    assert read_by_eight(catalog) == [("c", "s")] * 8
-    assert authority.issued == 2
-
-
-def test_eight_threads_with_a_token_that_is_not_accepted_any_more_fetch_one(
-    workspace: UnityServer, databricks: Connect
-) -> None:
-    authority = workspace.databricks.authority
-    catalog = databricks(**CLIENT)
-    catalog.load_namespace(("c", "s"))
-    authority.revoke()
     assert read_by_eight(catalog) == [("c", "s")] * 8
     assert authority.issued == 2
 
@@ -179,14 +180,6 @@ def test_credentials_that_are_taken_away_are_unauthenticated(
     authority.clients.clear()
     with pytest.raises(UnauthenticatedError, match="invalid_client"):
         catalog.load_namespace(("c", "s"))
-
-
-def test_a_token_that_was_given_is_asked_about_once(
-    workspace_proxy: HttpProxy, databricks: Connect
-) -> None:
-    with pytest.raises(UnauthenticatedError):
-        databricks(token="wrong").load_namespace(("c", "s"))
-    assert workspace_proxy.counts["GET /api/2.1/unity-catalog/schemas/c.s"] == 1
 
 
 def test_the_sdk_is_not_asked_for_every_request(
@@ -261,19 +254,16 @@ def test_a_login_that_hung_once_does_not_hang_the_next(
 ) -> None:
     monkeypatch.setattr(login, "_CACHE_SECONDS", 0.0)
     workspace.databricks.authority.lifetime = SDK_MARGIN
-    silence = Delay()
     catalog = databricks(**CLIENT, connect_timeout="0.2", read_timeout="0.5", max_retries="0")
     for _ in range(before):
         catalog.load_namespace(("c", "s"))
-    workspace_proxy.fail_next(ISSUE, silence)
-    try:
-        with pytest.raises(ServiceUnavailableError):
-            catalog.load_namespace(("c", "s"))
-        assert catalog.load_namespace(("c", "s")).path == ("c", "s")
-    finally:
-        silence.release.set()
+    workspace_proxy.fail_next(ISSUE, Delay())
+    with pytest.raises(ServiceUnavailableError):
+        catalog.load_namespace(("c", "s"))
+    assert catalog.load_namespace(("c", "s")).path == ("c", "s")
 
 
+@pytest.mark.spec("common.md#concurrency-and-crash-safety")
 def test_a_child_logs_in_while_a_thread_of_its_parent_does(
     workspace_proxy: HttpProxy, databricks: Connect
 ) -> None:

@@ -6,21 +6,43 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from lance_namespace.errors import InternalError, InvalidInputError
 
 from lance_bridge.catalog import Column, NamespaceRecord, TableRecord
 from lance_bridge_unity import mapping
 
+pytestmark = [
+    pytest.mark.quick,
+    pytest.mark.spec("unity.md#lance-table-identification", "unity.md#table"),
+]
+
 FULL = ("c", "s", "t")
 MARKS = {"table_type": "lance"}
 
 
-def column(spark: Any, *, nullable: bool = True) -> dict[str, Any]:
-    record = TableRecord(FULL, "/p", MARKS, columns=(Column("x", spark, nullable),))
-    found: dict[str, Any] = mapping.table_body(FULL, record)["columns"][0]
+def made(*columns: Column) -> list[dict[str, Any]]:
+    """Return the columns of an entry."""
+    record = TableRecord(FULL, "/p", MARKS, columns=columns)
+    found: list[dict[str, Any]] = mapping.table_body(FULL, record)["columns"]
     return found
+
+
+def column(spark: Any, *, nullable: bool = True) -> dict[str, Any]:
+    return made(Column("x", spark, nullable))[0]
+
+
+def field(name: str, spark: Any) -> dict[str, Any]:
+    return {"name": name, "type": spark, "nullable": True, "metadata": {}}
+
+
+def array(spark: Any) -> dict[str, Any]:
+    return {"type": "array", "elementType": spark, "containsNull": True}
+
+
+def struct(*fields: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "struct", "fields": list(fields)}
 
 
 def test_a_table_is_external_and_of_the_format_that_goes_with_the_marks() -> None:
@@ -44,21 +66,20 @@ def test_a_table_is_external_and_of_the_format_that_goes_with_the_marks() -> Non
 )
 def test_an_entry_has_a_column_that_readers_of_text_refuse(types: list[str], has_one: bool) -> None:
     """Spark's refuses all but strings; without such a column it would answer with no rows."""
-    columns = tuple(Column(f"x{number}", each) for number, each in enumerate(types))
-    made = mapping.table_body(FULL, TableRecord(FULL, "/p", MARKS, columns=columns))["columns"]
-    names = [column.name for column in columns]
-    assert [each["name"] for each in made][: len(names)] == names
-    assert any(each["type_name"] != "STRING" for each in made)
-    assert (len(made) == len(names)) is has_one
+    names = [f"x{number}" for number in range(len(types))]
+    found = made(*map(Column, names, types))
+    assert [each["name"] for each in found][: len(names)] == names
+    assert any(each["type_name"] != "STRING" for each in found)
+    assert (len(found) == len(names)) is has_one
 
 
 def test_the_added_column_has_a_free_name() -> None:
-    [refused] = mapping.table_body(FULL, TableRecord(FULL, "/p", MARKS))["columns"]
-    columns = (Column(refused["name"], "string"),)
-    made = mapping.table_body(FULL, TableRecord(FULL, "/p", MARKS, columns=columns))["columns"]
-    assert len({each["name"] for each in made}) == 2
+    [refused] = made()
+    found = made(Column(refused["name"], "string"))
+    assert len({each["name"] for each in found}) == 2
 
 
+@pytest.mark.spec("unity.md#columns")
 @pytest.mark.parametrize(
     ("name", "text"),
     [
@@ -70,11 +91,9 @@ def test_the_added_column_has_a_free_name() -> None:
     ],
 )
 def test_names_of_nested_fields_are_quoted_where_sql_needs_it(name: str, text: str) -> None:
-    field = {"name": name, "type": "integer", "nullable": True, "metadata": {}}
-    spark = {"type": "struct", "fields": [field]}
+    spark = struct(field(name, "integer"))
     assert column(spark)["type_text"] == text
-    array = {"type": "array", "elementType": spark, "containsNull": True}
-    assert column(array)["type_text"] == f"array<{text}>"
+    assert column(array(spark))["type_text"] == f"array<{text}>"
 
 
 @pytest.mark.parametrize(
@@ -90,29 +109,14 @@ def test_names_of_nested_fields_are_quoted_where_sql_needs_it(name: str, text: s
         ("void", "NULL", "void"),
         ("interval day to second", "INTERVAL", "interval day to second"),
         ("geometry", "USER_DEFINED_TYPE", "geometry"),
-        (
-            {"type": "array", "elementType": "float", "containsNull": True},
-            "ARRAY",
-            "array<float>",
-        ),
+        (array("float"), "ARRAY", "array<float>"),
         (
             {"type": "map", "keyType": "string", "valueType": "long", "valueContainsNull": True},
             "MAP",
             "map<string,bigint>",
         ),
         (
-            {
-                "type": "struct",
-                "fields": [
-                    {"name": "a", "type": "integer", "nullable": True, "metadata": {}},
-                    {
-                        "name": "b",
-                        "type": {"type": "array", "elementType": "string", "containsNull": True},
-                        "nullable": True,
-                        "metadata": {},
-                    },
-                ],
-            },
+            struct(field("a", "integer"), field("b", array("string"))),
             "STRUCT",
             "struct<a:int,b:array<string>>",
         ),
@@ -126,12 +130,7 @@ def test_a_column_has_its_type_for_unity_and_for_sql(spark: Any, name: str, text
 
 def test_type_json_is_a_whole_field_of_spark() -> None:
     found = column("integer", nullable=False)
-    assert json.loads(found["type_json"]) == {
-        "name": "x",
-        "type": "integer",
-        "nullable": False,
-        "metadata": {},
-    }
+    assert json.loads(found["type_json"]) == {**field("x", "integer"), "nullable": False}
     assert found["nullable"] is False
 
 
@@ -141,11 +140,10 @@ def test_a_decimal_has_precision_and_scale() -> None:
 
 
 def test_columns_are_numbered_from_zero() -> None:
-    columns = (Column("a", "long"), Column("b", "long"))
-    body = mapping.table_body(FULL, TableRecord(FULL, "/p", MARKS, columns=columns))
-    assert [c["position"] for c in body["columns"]] == [0, 1]
+    assert [c["position"] for c in made(Column("a", "long"), Column("b", "long"))] == [0, 1]
 
 
+@pytest.mark.spec("unity.md#declaretable")
 @pytest.mark.parametrize(
     "properties", [{"k" * 256: "v"}, {"k": "v" * 256}, {"k": "\ud800"}, {"k": "😀" * 128}]
 )
@@ -160,17 +158,19 @@ def test_properties_of_255_characters_are_taken() -> None:
     assert body["properties"] == properties
 
 
+@pytest.mark.spec(
+    "common.md#deregistertable",
+    "common.md#describetable",
+    "common.md#droptable",
+    "common.md#renametable",
+    "common.md#tableexists",
+)
 @pytest.mark.parametrize("kind", ["MANAGED", "VIEW", "STREAMING_TABLE", "METRIC_VIEW", None])
 def test_only_an_external_table_is_lances(kind: str | None) -> None:
     info = {"name": "t", "table_type": kind, "properties": {**MARKS, "k": "v"}}
     record = mapping.record_from(("c", "s"), info)
     assert not record.is_lance
     assert record.properties == {"k": "v"}
-
-
-def test_marks_in_any_letter_case_are_lances() -> None:
-    info = {"name": "t", "table_type": "EXTERNAL", "properties": {"table_type": "LANCE"}}
-    assert mapping.record_from(("c", "s"), info).is_lance
 
 
 def test_the_mark_is_found_under_the_key_that_sql_takes() -> None:
@@ -184,6 +184,7 @@ def test_a_table_is_identified_by_its_id() -> None:
     assert (record.identity, record.location, record.path) == ("one", "/p", FULL)
 
 
+@pytest.mark.spec("unity.md#errors-of-every-operation")
 @pytest.mark.parametrize("info", [{}, {"name": ""}, {"name": None}, {"name": 7}])
 def test_an_answer_without_a_name_is_an_error_of_the_server(info: dict[str, Any]) -> None:
     with pytest.raises(InternalError):
@@ -197,7 +198,6 @@ JUNK = st.recursive(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow])  # on a busy machine
 @given(
     st.dictionaries(
         st.sampled_from(["table_type", "properties", "storage_location", "table_id"]), JUNK
@@ -214,6 +214,7 @@ def test_whatever_a_server_puts_into_its_fields_a_record_can_be_made(info: dict[
 # -- namespaces ----------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("unity.md#namespace")
 @pytest.mark.parametrize("full", [("c",), ("c", "s")])
 def test_comment_and_storage_root_are_properties(full: tuple[str, ...]) -> None:
     kind = ("catalog", "schema")[len(full) - 1]
@@ -294,13 +295,8 @@ def test_an_existing_table_is_named_by_id_and_a_new_one_by_location(
 def test_credentials_of_each_cloud_become_options_of_lance(
     member: str, content: dict[str, str], options: dict[str, str]
 ) -> None:
-    reply = {
-        "aws_temp_credentials": None,
-        "azure_user_delegation_sas": None,
-        "gcp_oauth_token": None,
-        member: content,
-        "expiration_time": 1_700_000_000_000,
-    }
+    clouds = ("aws_temp_credentials", "azure_user_delegation_sas", "gcp_oauth_token")
+    reply = {**dict.fromkeys(clouds), member: content, "expiration_time": 1_700_000_000_000}
     expected = {**options, "expires_at_millis": "1700000000000"}
     assert mapping.storage_options(reply) == expected
 

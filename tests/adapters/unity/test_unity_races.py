@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from core.forking import returns_in_child
 from lance_namespace.errors import (
     ConcurrentModificationError,
     InternalError,
@@ -26,13 +24,16 @@ from servers.unity.raw import Raw
 
 from lance_bridge.catalog import TableRecord
 from lance_bridge.testing.calls import Calls
-from lance_bridge_unity import UnityNamespace
 from lance_bridge_unity.concurrency import lock_names
 
-from .building import API, Connect
+from .building import API, TABLE, Connect
 
-SCHEMA = ("c", "s")
-TABLE = (*SCHEMA, "t")
+pytestmark = [
+    pytest.mark.quick,
+    pytest.mark.spec("unity.md#concurrency-and-crash-safety", "unity.md#concurrent-changes"),
+]
+
+SCHEMA = TABLE[:2]
 LANCE = {"table_type": "lance"}
 RENAME = "/delta/v1/catalogs/c/schemas/s/tables/t/rename"
 
@@ -97,13 +98,11 @@ def test_of_threads_that_rename_or_drop_one_table_one_does(
 
 
 def test_of_threads_that_deregister_a_table_one_is_answered(
-    racing: UnityServer, tmp_path: Path
+    racing: UnityServer, calls: Calls
 ) -> None:
-    with UnityNamespace(host=racing.url, root=str(tmp_path)) as namespace:
-        calls = Calls(namespace)
-        table(racing, "t")
-        change = lambda: calls.deregister_table([*TABLE])  # noqa: E731
-        assert errors_of(change, change, change) == [TableNotFoundError] * 2
+    table(racing, "t")
+    change = lambda: calls.deregister_table([*TABLE])  # noqa: E731
+    assert errors_of(change, change, change) == [TableNotFoundError] * 2
 
 
 @pytest.mark.usefixtures("racing")
@@ -128,13 +127,12 @@ def test_two_renames_across_do_not_wait_for_each_other_for_ever(
 
 
 def test_a_name_that_was_changed_during_a_fork_can_be_changed_in_the_child() -> None:
+    def lock() -> None:
+        with lock_names(TABLE):
+            pass
+
     with lock_names(TABLE):
-        child = os.fork()
-        if child == 0:
-            signal.alarm(10)  # ends a child that waits for a lock for ever
-            with lock_names(TABLE):
-                os._exit(0)
-    assert os.waitpid(child, 0)[1] == 0
+        assert returns_in_child(lock)
 
 
 # -- between processes ---------------------------------------------------------------------------
@@ -187,28 +185,7 @@ def test_cascade_changes_nothing_where_a_name_is_broken(broken: UnityServer, cal
     assert len(list(broken.state.tables())) == 3
 
 
-class Interloper:
-    """Acts once, when a request reaches the server."""
-
-    def __init__(self, proxy: HttpProxy, method: str, path: str, act: Callable[[], object]) -> None:
-        self._wanted = (method, path)
-        self._act: Callable[[], object] | None = act
-        proxy.fail_next(self._steps_in, Fault.RESET)
-
-    def _steps_in(self, request: Request) -> bool:
-        act = self._act
-        if act is not None and (request.method, request.path.partition("?")[0]) == self._wanted:
-            self._act = None
-            act()
-        return False
-
-
-@pytest.fixture
-def calls(proxy: HttpProxy, tmp_path: Path) -> Iterator[Calls]:
-    with UnityNamespace(host=proxy.endpoint, root=str(tmp_path)) as namespace:
-        yield Calls(namespace)
-
-
+@pytest.mark.spec("unity.md#droptable")
 @pytest.mark.parametrize(
     ("is_taken", "error"), [(False, TableNotFoundError), (True, ConcurrentModificationError)]
 )
@@ -221,21 +198,27 @@ def test_a_table_that_is_renamed_while_it_is_dropped_is_gone_and_keeps_its_data(
 ) -> None:
     calls.create_table([*TABLE], pa.table({"i": [1, 2, 3]}))
 
-    def rename() -> None:
-        # Past the proxy, as another process does.
-        assert Raw(server.url).send("POST", RENAME, {"new-name": "new"}).status_code == 204
-        if is_taken:
-            table(server, "t")
+    renamed: list[int] = []
 
-    Interloper(proxy, "GET", f"{API}/tables", rename)
+    def rename_once(request: Request) -> bool:
+        if not renamed and request.key == f"GET {API}/tables":
+            # Past the proxy, as another process does.
+            renamed.append(Raw(server.url).send("POST", RENAME, {"new-name": "new"}).status_code)
+            if is_taken:
+                table(server, "t")
+        return False
+
+    proxy.fail_next(rename_once, Fault.RESET)
     with pytest.raises(error):
         calls.drop_table([*TABLE])
+    assert renamed == [204]
     assert calls.count([*SCHEMA, "new"]) == 3
 
 
 # -- reads while a table is dropped --------------------------------------------------------------
 
 
+@pytest.mark.spec("common.md#describetable")
 def test_a_table_that_is_dropped_while_it_is_read_is_not_found(
     server: UnityServer, calls: Calls
 ) -> None:
@@ -271,9 +254,3 @@ def test_a_foreign_table_without_properties_is_read_twice_and_stays_one(
     with pytest.raises(InvalidInputError, match="not a Lance table"):
         calls.describe_table([*TABLE])
     assert proxy.counts[f"GET {API}/tables/c.s.t"] == 2
-
-
-def test_a_lance_table_is_read_once(server: UnityServer, proxy: HttpProxy, calls: Calls) -> None:
-    table(server, "t")
-    calls.describe_table([*TABLE])
-    assert sum(proxy.counts.values()) == 1

@@ -17,10 +17,11 @@ from servers.unity import UnityServer
 from lance_bridge.catalog import NamespaceRecord, TableRecord
 from lance_bridge.errors import OutcomeUnknownError
 from lance_bridge.testing.calls import Calls
-from lance_bridge_unity import UnityNamespace
 from lance_bridge_unity.catalog import UnityCatalog
 
-from .building import API, ID, Connect
+from .building import API, ID, Connect, failed
+
+pytestmark = pytest.mark.quick
 
 FAULTS = {
     "failed": Answer.of_json(500, {"error_code": "INTERNAL"}),
@@ -34,26 +35,22 @@ FAULTS = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_table_that_cannot_be_read_back_once_is_made_all_the_same(
-    proxy: HttpProxy, fault: str
+    proxy: HttpProxy, calls: Calls, fault: str
 ) -> None:
-    with UnityNamespace(host=proxy.endpoint, root="/data") as namespace:
-        calls = Calls(namespace)
-        proxy.fail_next(f"GET {API}/tables/c.s.t", FAULTS[fault])
-        calls.register_table(["c", "s", "t"], "/data/t.lance")
-        assert proxy.counts[f"POST {API}/tables"] == 1
-        assert calls.all_tables(["c", "s"]) == ["t"]
+    proxy.fail_next(f"GET {API}/tables/c.s.t", FAULTS[fault])
+    calls.register_table(["c", "s", "t"], "/data/t.lance")
+    assert proxy.counts[f"POST {API}/tables"] == 1
+    assert calls.all_tables(["c", "s"]) == ["t"]
 
 
 @pytest.mark.parametrize("fault", [each for each in FAULTS if each != "not found"])
 def test_a_schema_that_cannot_be_read_back_once_is_made_all_the_same(
-    proxy: HttpProxy, fault: str
+    proxy: HttpProxy, calls: Calls, fault: str
 ) -> None:
-    with UnityNamespace(host=proxy.endpoint, root="/data") as namespace:
-        calls = Calls(namespace)
-        proxy.fail_next(f"GET {API}/schemas/c.n", FAULTS[fault])
-        calls.create_namespace(["c", "n"])
-        assert proxy.counts[f"POST {API}/schemas"] == 1
-        assert calls.all_namespaces(["c"]) == ["n", "s"]
+    proxy.fail_next(f"GET {API}/schemas/c.n", FAULTS[fault])
+    calls.create_namespace(["c", "n"])
+    assert proxy.counts[f"POST {API}/schemas"] == 1
+    assert calls.all_namespaces(["c"]) == ["n", "s"]
 
 
 @pytest.mark.parametrize(
@@ -65,12 +62,11 @@ def test_a_schema_that_cannot_be_read_back_once_is_made_all_the_same(
     ],
 )
 def test_a_table_that_can_never_be_read_back_says_why(
-    proxy: HttpProxy, fault: str, kind: type[Exception]
+    proxy: HttpProxy, calls: Calls, fault: str, kind: type[Exception]
 ) -> None:
-    with UnityNamespace(host=proxy.endpoint, root="/data") as namespace:
-        proxy.fail_next(f"GET {API}/tables/c.s.t", FAULTS[fault], times=float("inf"))
-        with pytest.raises(kind):
-            Calls(namespace).register_table(["c", "s", "t"], "/data/t.lance")
+    proxy.fail_next(f"GET {API}/tables/c.s.t", FAULTS[fault], times=float("inf"))
+    with pytest.raises(kind):
+        calls.register_table(["c", "s", "t"], "/data/t.lance")
 
 
 @pytest.mark.parametrize("fault", ["refused", "expired", "odd"])
@@ -96,12 +92,10 @@ def test_the_last_property_of_a_schema_is_never_lost_in_silence(
     assert catalog.load_namespace(("c", "n")).properties == {"k": "v"}
 
 
-def test_all_of_a_callers_properties_of_a_schema_can_be_removed(proxy: HttpProxy) -> None:
-    with UnityNamespace(host=proxy.endpoint, root="/data") as namespace:
-        calls = Calls(namespace)
-        calls.create_namespace(["c", "n"], properties={"k": "v", "schema.comment": "x"})
-        calls.create_namespace(["c", "n"], mode="Overwrite")
-        assert calls.describe_namespace(["c", "n"]).properties == {}
+def test_all_of_a_callers_properties_of_a_schema_can_be_removed(calls: Calls) -> None:
+    calls.create_namespace(["c", "n"], properties={"k": "v", "schema.comment": "x"})
+    calls.create_namespace(["c", "n"], mode="Overwrite")
+    assert calls.describe_namespace(["c", "n"]).properties == {}
 
 
 # -- several statements for one change -----------------------------------------------------------
@@ -118,10 +112,9 @@ def test_a_table_is_not_changed_in_part(
 ) -> None:
     catalog = databricks()
     before = made(catalog)
-    error = {"error_code": "BAD_REQUEST", "message": "[INSUFFICIENT_PERMISSIONS] no"}
-    reply = {"statement_id": "1", "status": {"state": "FAILED", "error": error}}
     workspace_proxy.fail_next(
-        lambda request: f" {words} ".encode() in request.body, Answer.of_json(200, reply)
+        lambda request: f" {words} ".encode() in request.body,
+        failed("BAD_REQUEST", "[INSUFFICIENT_PERMISSIONS] no"),
     )
     wanted = {"table_type": "lance", ID: "2", "new": "1"}
     with pytest.raises(PermissionDeniedError):

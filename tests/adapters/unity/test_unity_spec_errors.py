@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from lance_namespace import ErrorCode
 from servers.http_proxy import Answer, HttpProxy
-from servers.unity import DATABRICKS, WAREHOUSE_ID, UnityServer
+from servers.unity import WAREHOUSE_ID, UnityServer
 
 from lance_bridge.testing.calls import Calls
 from lance_bridge.testing.expect import refused
@@ -17,54 +17,27 @@ from lance_bridge_unity import UnityNamespace
 
 from .building import API
 
+pytestmark = [pytest.mark.quick, pytest.mark.spec("unity.md#declaretable")]
+
 SCHEMA = ["c", "s"]
 TABLE = [*SCHEMA, "t"]
 ROWS = pa.table({"i": [0, 1, 2], "s": ["a", "b;c", None]})
 
-Open = Callable[..., Calls]
-
 
 @pytest.fixture
-def connected(proxy: HttpProxy, tmp_path: Path) -> Iterator[Open]:
-    """Makes clients of the open-source server, with tables below ``lake``."""
-    made: list[Calls] = []
-
-    def connect(**properties: str) -> Calls:
-        given = {"host": proxy.endpoint, "root": str(tmp_path / "lake"), **properties}
-        made.append(Calls(UnityNamespace(**given)))
-        return made[-1]
-
-    yield connect
-    for calls in made:
-        calls.close()
-
-
-@pytest.fixture
-def calls(connected: Open) -> Calls:
-    return connected()
-
-
-@pytest.fixture
-def on_databricks(tmp_path: Path) -> Iterator[tuple[UnityServer, Calls]]:
-    """Databricks without shared or nested locations, and a client with a warehouse."""
-    with UnityServer(DATABRICKS) as workspace:
-        workspace.add_catalog("c")
-        workspace.add_schema("c", "s")
-        workspace.databricks.warehouse.refuses_overlaps = True
-        namespace = UnityNamespace(
-            host=workspace.url,
-            token="dapi-double",
-            warehouse_id=WAREHOUSE_ID,
-            root=f"file://{tmp_path}/lake",
-        )
-        client = Calls(namespace)
-        yield workspace, client
-        client.close()
+def on_databricks(workspace: UnityServer, tmp_path: Path) -> Iterator[Calls]:
+    """A client with a warehouse of Databricks without shared or nested locations."""
+    workspace.databricks.warehouse.refuses_overlaps = True
+    properties = {"token": "dapi-double", "warehouse_id": WAREHOUSE_ID}
+    root = f"file://{tmp_path}/lake"
+    with UnityNamespace(host=workspace.url, root=root, **properties) as namespace:
+        yield Calls(namespace)
 
 
 # -- namespaces ----------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("unity.md#createnamespace")
 @pytest.mark.parametrize(
     "properties",
     [
@@ -84,6 +57,7 @@ def test_what_a_schema_cannot_hold_is_invalid_input_before_any_call(
     assert not proxy.requests
 
 
+@pytest.mark.spec("unity.md#createnamespace")
 def test_overwrite_of_a_schema_keeps_its_storage_root_or_is_refused(calls: Calls) -> None:
     root = {"schema.storage-root": "s3://bucket/managed"}
     calls.create_namespace(["c", "n"], properties=root)
@@ -95,6 +69,7 @@ def test_overwrite_of_a_schema_keeps_its_storage_root_or_is_refused(calls: Calls
     assert calls.describe_namespace(["c", "n"]).properties == {**root, "k": "v"}
 
 
+@pytest.mark.spec("unity.md#dropnamespace")
 @pytest.mark.parametrize(
     ("kind", "key"),
     [("volumes", "volumes"), ("functions", "functions"), ("models", "registered_models")],
@@ -128,6 +103,7 @@ def test_a_location_of_a_scheme_that_the_server_does_not_know_is_invalid_input(
     assert calls.all_tables(SCHEMA) == []
 
 
+@pytest.mark.spec("common.md#createtable", "common.md#registertable")
 @pytest.mark.parametrize("value", ["x" * 256, "\ud800"])
 def test_what_a_table_cannot_hold_is_invalid_input_and_nothing_is_made(
     calls: Calls, value: str, tmp_path: Path
@@ -143,6 +119,7 @@ def test_what_a_table_cannot_hold_is_invalid_input_and_nothing_is_made(
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
+@pytest.mark.spec("common.md#renametable", "unity.md#renametable")
 def test_a_table_cannot_be_renamed_into_another_schema(server: UnityServer, calls: Calls) -> None:
     server.add_schema("c", "other")
     calls.create_table(TABLE, ROWS)
@@ -154,22 +131,22 @@ def test_a_table_cannot_be_renamed_into_another_schema(server: UnityServer, call
 # -- Databricks ----------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("common.md#registertable")
 def test_a_location_that_overlaps_another_tables_is_invalid_input_on_databricks(
-    on_databricks: tuple[UnityServer, Calls],
+    on_databricks: Calls,
 ) -> None:
-    _, calls = on_databricks
-    place = calls.create_table(TABLE, ROWS).location or ""
+    place = on_databricks.create_table(TABLE, ROWS).location or ""
     for overlapping in (place, f"{place}/inside", place.rpartition("/")[0]):
         with refused(ErrorCode.INVALID_INPUT, naming="overlaps"):
-            calls.register_table([*SCHEMA, "u"], overlapping)
-    assert calls.all_tables(SCHEMA) == ["t"]
+            on_databricks.register_table([*SCHEMA, "u"], overlapping)
+    assert on_databricks.all_tables(SCHEMA) == ["t"]
 
 
+@pytest.mark.spec("unity.md#createtable", "unity.md#registertable", "unity.md#renametable")
 def test_without_a_warehouse_tables_are_read_and_dropped_and_not_made(
-    on_databricks: tuple[UnityServer, Calls],
+    workspace: UnityServer, on_databricks: Calls
 ) -> None:
-    workspace, calls = on_databricks
-    calls.create_table(TABLE, ROWS)
+    on_databricks.create_table(TABLE, ROWS)
     namespace = UnityNamespace(
         host=workspace.url, token="dapi-double", server="databricks", root="file:///nowhere"
     )
@@ -186,4 +163,4 @@ def test_without_a_warehouse_tables_are_read_and_dropped_and_not_made(
         assert reader.all_tables(SCHEMA) == ["t"]
         assert reader.count(TABLE) == 3
         reader.drop_table(TABLE)
-    assert calls.all_tables(SCHEMA) == []
+    assert on_databricks.all_tables(SCHEMA) == []

@@ -8,7 +8,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from lance_namespace import ErrorCode
 from servers.http_proxy import Answer, Fault, HttpProxy, Request
 from servers.unity import (
     DATABRICKS,
@@ -19,8 +18,12 @@ from servers.unity import (
 )
 
 from lance_bridge.testing.calls import Calls
-from lance_bridge.testing.expect import refused
 from lance_bridge_unity import UnityNamespace
+
+pytestmark = [
+    pytest.mark.quick,
+    pytest.mark.spec("common.md#errors-of-every-operation", "unity.md#errors-of-every-operation"),
+]
 
 SCHEMA = ["c", "s"]
 TABLE = [*SCHEMA, "t"]
@@ -126,31 +129,3 @@ def test_a_change_with_a_fault_is_made_once(places: Callable[[str], Place], chan
         assert len(place.proxy.fired) == 1, name
         states[name] = place.state()
     assert states == dict.fromkeys(FAULTS, expected.state())
-
-
-def test_a_change_that_never_gets_through_says_so_and_has_no_effect(
-    places: Callable[[str], Place],
-) -> None:
-    place = places("place")
-    before = place.state()
-    for change in CHANGES.values():
-        place.proxy.fail_next(is_change, Fault.DROP_REQUEST, times=float("inf"))
-        with refused(ErrorCode.SERVICE_UNAVAILABLE, naming="may have happened or not"):
-            change(place.calls)
-        place.proxy.reset()
-        assert place.state() == before
-
-
-def test_a_change_that_is_refused_is_permission_denied_and_sent_once(
-    places: Callable[[str], Place],
-) -> None:
-    place = places("place")
-    before = place.state()
-    answer = Answer.of_json(403, {"error_code": "PERMISSION_DENIED", "message": "not yours"})
-    for change in CHANGES.values():
-        place.proxy.fail_next(is_change, answer, times=float("inf"))
-        with refused(ErrorCode.PERMISSION_DENIED, naming="not yours"):
-            change(place.calls)
-        assert len(place.proxy.fired) == 1
-        place.proxy.reset()
-        assert place.state() == before

@@ -16,7 +16,15 @@ from lance_bridge.testing.calls import Calls
 from lance_bridge.testing.expect import refused
 from lance_bridge_unity import UnityNamespace
 
-pytestmark = pytest.mark.server
+pytestmark = [
+    pytest.mark.servers,
+    pytest.mark.spec(
+        "unity.md#createtable",
+        "unity.md#declaretable",
+        "unity.md#describetable",
+        "unity.md#errors-of-every-operation",
+    ),
+]
 
 SCHEMA = ["c", "s"]
 TABLE = [*SCHEMA, "t"]

@@ -1,11 +1,14 @@
-"""SQL statements on Databricks that take long, are lost, fail, or are not taken at all."""
+"""SQL statements on Databricks that take long, are lost, fail, or are not taken; and their text."""
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 from lance_namespace.errors import (
     InvalidInputError,
     PermissionDeniedError,
@@ -15,20 +18,29 @@ from lance_namespace.errors import (
 )
 from servers.http_proxy import Answer, Fault, HttpProxy
 from servers.unity import UnityServer
+from servers.unity import sql as spark
 
 from lance_bridge.catalog import TableRecord
 from lance_bridge.errors import OutcomeUnknownError
+from lance_bridge.names import quoted
+from lance_bridge_unity import sql
 from lance_bridge_unity.catalog import UnityCatalog
 
 from . import building
-from .building import TABLE, Connect
+from .building import TABLE, Connect, failed
+
+pytestmark = [
+    pytest.mark.quick,
+    pytest.mark.spec("unity.md#errors-of-every-operation", "unity.md#sql-statements"),
+]
 
 STATEMENTS = "POST /api/2.0/sql/statements"
 POLLS = "GET /api/2.0/sql/statements/*"
-FAILED = {
-    "statement_id": "1",
-    "status": {"state": "FAILED", "error": {"error_code": "BAD_REQUEST", "message": "no"}},
-}
+
+
+def in_state(status: dict[str, str]) -> Answer:
+    """Return a reply to a statement."""
+    return Answer.of_json(200, {"statement_id": "1", "status": status})
 
 
 def record(name: str = "t", own: str = "1", **more: str) -> TableRecord:
@@ -134,92 +146,36 @@ def test_a_warehouse_of_another_name_is_named(databricks: Connect) -> None:
         databricks(warehouse_id="other").create_table(record())
 
 
+NO_USE = "PERMISSION_DENIED: User does not have USE SCHEMA"
+NO_CREATE = "com.databricks.sql.acl.UnauthorizedAccessException: PERMISSION_DENIED: User does not"
+OVERLAP = "INVALID_PARAMETER_VALUE.LOCATION_OVERLAP: Input path overlaps"
+
+
 @pytest.mark.parametrize(
-    ("status", "kind"),
+    ("reply", "kind"),
     [
-        (
-            {
-                "state": "FAILED",
-                "error": {"error_code": "NOT_FOUND", "message": "no such external location"},
-            },
-            InvalidInputError,
-        ),
-        (
-            {
-                "state": "FAILED",
-                "error": {
-                    "error_code": "BAD_REQUEST",
-                    "message": "com.databricks.sql.acl.UnauthorizedAccessException: "
-                    "PERMISSION_DENIED: User does not have CREATE TABLE",
-                },
-            },
-            PermissionDeniedError,
-        ),
-        (
-            {
-                "state": "FAILED",
-                "error": {
-                    "error_code": "UNKNOWN",
-                    "message": "INVALID_PARAMETER_VALUE.LOCATION_OVERLAP: Input path overlaps",
-                },
-            },
-            InvalidInputError,
-        ),
-        (
-            {
-                "state": "FAILED",
-                "error": {"error_code": "UNKNOWN", "message": "[LOCATION_OVERLAP] overlaps"},
-            },
-            InvalidInputError,
-        ),
-        ({"state": "CANCELED"}, OutcomeUnknownError),
-        ({"state": "SOMETHING_NEW"}, OutcomeUnknownError),
-        ({}, OutcomeUnknownError),
-        (FAILED["status"], InvalidInputError),
-        (
-            {"state": "FAILED", "error": {"error_code": "INTERNAL_ERROR", "message": "no"}},
-            OutcomeUnknownError,
-        ),
-        (
-            {
-                "state": "FAILED",
-                "error": {
-                    "error_code": "BAD_REQUEST",
-                    "message": "PERMISSION_DENIED: User does not have USE SCHEMA",
-                },
-            },
-            PermissionDeniedError,
-        ),
+        (failed("NOT_FOUND", "no such external location"), InvalidInputError),
+        (failed("BAD_REQUEST", NO_CREATE), PermissionDeniedError),
+        (failed("BAD_REQUEST", NO_USE), PermissionDeniedError),
+        (failed("UNKNOWN", OVERLAP), InvalidInputError),
+        (failed("UNKNOWN", "[LOCATION_OVERLAP] overlaps"), InvalidInputError),
+        (failed("BAD_REQUEST", "no"), InvalidInputError),
+        (failed("INTERNAL_ERROR", "no"), OutcomeUnknownError),
+        (failed("RESOURCE_EXHAUSTED", "not now"), ThrottlingError),
+        (failed("TEMPORARILY_UNAVAILABLE", "not now"), OutcomeUnknownError),
+        (failed("SERVICE_UNDER_MAINTENANCE", "not now"), OutcomeUnknownError),
+        (failed("DEADLINE_EXCEEDED", "not now"), OutcomeUnknownError),
+        (failed("CANCELLED", "not now"), OutcomeUnknownError),
+        (failed("IO_ERROR", "not now"), OutcomeUnknownError),
+        (in_state({"state": "CANCELED"}), OutcomeUnknownError),
+        (in_state({"state": "SOMETHING_NEW"}), OutcomeUnknownError),
+        (in_state({}), OutcomeUnknownError),
     ],
 )
 def test_statements_that_end_badly(
-    workspace_proxy: HttpProxy, databricks: Connect, status: object, kind: type[Exception]
+    workspace_proxy: HttpProxy, databricks: Connect, reply: Answer, kind: type[Exception]
 ) -> None:
-    reply = Answer.of_json(200, {"statement_id": "1", "status": status})
     workspace_proxy.fail_next(STATEMENTS, reply)
-    with pytest.raises(kind) as caught:
-        databricks().create_table(record())
-    assert type(caught.value) is kind
-
-
-@pytest.mark.parametrize(
-    ("code", "kind"),
-    [
-        ("RESOURCE_EXHAUSTED", ThrottlingError),
-        ("TEMPORARILY_UNAVAILABLE", OutcomeUnknownError),
-        ("SERVICE_UNDER_MAINTENANCE", OutcomeUnknownError),
-        ("DEADLINE_EXCEEDED", OutcomeUnknownError),
-        ("CANCELLED", OutcomeUnknownError),
-        ("IO_ERROR", OutcomeUnknownError),
-    ],
-)
-def test_statements_that_fail_for_want_of_the_service(
-    workspace_proxy: HttpProxy, databricks: Connect, code: str, kind: type[Exception]
-) -> None:
-    status = {"state": "FAILED", "error": {"error_code": code, "message": "not now"}}
-    workspace_proxy.fail_next(
-        STATEMENTS, Answer.of_json(200, {"statement_id": "1", "status": status})
-    )
     with pytest.raises(kind) as caught:
         databricks().create_table(record())
     assert type(caught.value) is kind
@@ -228,8 +184,7 @@ def test_statements_that_fail_for_want_of_the_service(
 def test_a_statement_whose_result_is_closed_has_happened(
     workspace_proxy: HttpProxy, databricks: Connect
 ) -> None:
-    closed = {"statement_id": "1", "status": {"state": "CLOSED"}}
-    workspace_proxy.fail_next(STATEMENTS, Answer.of_json(200, closed))
+    workspace_proxy.fail_next(STATEMENTS, in_state({"state": "CLOSED"}))
     catalog = databricks()
     catalog.rename_table(record(), ("c", "s", "u"))
     assert workspace_proxy.counts[STATEMENTS] == 1
@@ -252,3 +207,76 @@ def test_statement_ids_are_escaped_in_urls(workspace_proxy: HttpProxy, databrick
         databricks().create_table(record())
     polls = [request.path for request in workspace_proxy.requests if request.method == "GET"]
     assert polls[-1] == "/api/2.0/sql/statements/..%2F..%2Fx%3Fy"
+
+
+# -- the text of statements ------------------------------------------------------------------------
+
+
+ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"]))
+NASTY = st.text(st.sampled_from("'\"\\`$;-\n\r\t\0{}() u0027/*"), max_size=30)
+TEXTS = st.one_of(ANY_TEXT, NASTY)
+NAMES = st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=40
+)
+
+
+@pytest.mark.spec("unity.md#security", "unity.md#sql-statements")
+@given(TEXTS)
+@example("'); DROP TABLE x; --")
+@example("\\")
+@example("\\'")
+@example("${system:user.name}")
+def test_a_literal_has_no_character_that_could_end_it_or_mean_anything(text: str) -> None:
+    inside = sql.literal(text)[1:-1]
+    # Every backslash begins one of our own escapes; what is left has nothing to escape with.
+    rest = re.sub(r"\\u[0-9a-f]{4}", "", inside)
+    assert not set(rest) & set("'\"\\`$;\n\r\t\0")
+
+
+@pytest.mark.spec("unity.md#security", "unity.md#sql-statements")
+@given(TEXTS)
+def test_a_literal_is_read_back_as_the_text_that_it_was_made_of(text: str) -> None:
+    statement = spark.parse(f"ALTER TABLE t SET LOCATION {sql.literal(text)}")
+    assert statement == spark.SetLocation(("t",), text)
+
+
+@pytest.mark.spec("unity.md#security", "unity.md#sql-statements")
+@given(st.lists(NAMES, min_size=1, max_size=3))
+@example(["`", "``", "a`.`b"])
+@example(["a`; DROP TABLE b; --"])
+def test_an_identifier_is_read_back_as_the_names_that_it_was_made_of(names: list[str]) -> None:
+    statement = spark.parse(f"DROP TABLE {quoted(names)}")
+    assert statement == spark.DropTable(tuple(names))
+
+
+@pytest.mark.spec("unity.md#security", "unity.md#sql-statements")
+@given(NAMES, ANY_TEXT, st.dictionaries(TEXTS, TEXTS, max_size=4))
+def test_a_create_statement_holds_what_it_was_given_and_nothing_more(
+    name: str, location: str, properties: dict[str, str]
+) -> None:
+    path = ("c", "s", name)
+    assert spark.parse(sql.create_table(path, location, properties)) == spark.CreateTable(
+        path, "TEXT", location, properties=tuple(properties.items())
+    )
+
+
+@pytest.mark.spec("unity.md#security", "unity.md#sql-statements")
+@pytest.mark.parametrize(
+    ("made", "meant"),
+    [
+        (
+            sql.set_properties(("c", "s", "t"), {"k": "v", "x": "it's"}),
+            spark.SetProperties(("c", "s", "t"), (("k", "v"), ("x", "it's"))),
+        ),
+        (
+            sql.unset_properties(("c", "s", "t"), ["k", "o'k"]),
+            spark.UnsetProperties(("c", "s", "t"), ("k", "o'k"), if_exists=True),
+        ),
+        (
+            sql.rename_table(("c", "s", "t"), ("c", "s", "u`")),
+            spark.RenameTable(("c", "s", "t"), ("c", "s", "u`")),
+        ),
+    ],
+)
+def test_statements_say_what_they_should(made: str, meant: spark.Statement) -> None:
+    assert spark.parse(made) == meant

@@ -20,6 +20,11 @@ from lance_bridge_unity.catalog import UnityCatalog
 
 from .building import TABLE
 
+pytestmark = [
+    pytest.mark.quick,
+    pytest.mark.spec("unity.md#connections", "unity.md#errors-of-every-operation"),
+]
+
 LIMIT = 0.5
 OK = b"HTTP/1.1 200 OK\r\n"
 BEGINNINGS = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 import threading
 from collections.abc import Iterator
@@ -38,6 +39,16 @@ class Replies:
         path = path.partition("?")[0]
         found = (answer for end, answer in self.by_path.items() if path.endswith(end))
         return next(found, (self.status, self.body))
+
+
+@contextmanager
+def unanswered(*, is_silent: bool = False) -> Iterator[str]:
+    """Give an address that refuses connections, or one that takes them and never answers."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        if is_silent:
+            taken.listen()
+        yield f"127.0.0.1:{taken.getsockname()[1]}"
 
 
 @contextmanager

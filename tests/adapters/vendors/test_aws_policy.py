@@ -15,6 +15,8 @@ from lance_bridge_vendors.aws_policy import MAX_CHARACTERS, policy_text, session
 
 from .building import BUCKET, WRITERS_FILES, batch_files, grant
 
+pytestmark = [pytest.mark.quick, pytest.mark.spec("common.md#vending-rules")]
+
 PREFIX = "lake/films.db/reels.lance"
 ARN = f"arn:aws:s3:::{BUCKET}"
 
@@ -31,6 +33,7 @@ def may_list(policy: str, prefix: str | None) -> bool:
 # -- the evaluation itself, by AWS's examples ------------------------------------------------------
 
 
+@pytest.mark.spec("common.md#limits-of-vendors")
 @pytest.mark.parametrize(
     ("pattern", "value", "expected"),
     [
@@ -113,6 +116,7 @@ def test_writers_of_a_governed_table_cannot_create_a_version() -> None:
         assert may(free, "PutObject", f"{PREFIX}/{final}")
 
 
+@pytest.mark.spec("server.md#governed-commits")
 @pytest.mark.parametrize("path", batch_files())
 def test_writers_of_a_governed_table_cannot_decide_on_a_batch(path: str) -> None:
     governed, free, reader = (
@@ -140,6 +144,7 @@ def test_resources_are_in_the_partition(partition: str) -> None:
     assert policy.count("arn:") == policy.count(f"arn:{partition}:s3:::")
 
 
+@pytest.mark.spec("common.md#options-of-aws")
 def test_a_key_is_used_through_s3_of_its_region_alone() -> None:
     key = "arn:aws-cn:kms:cn-north-1:123456789012:key/1-2"
     policy = session_policy(grant(), "aws-cn", key, "cn-north-1")
@@ -187,6 +192,7 @@ def test_a_policy_has_room_for_250_characters_of_a_location() -> None:
     assert len(policy) <= MAX_CHARACTERS
 
 
+@pytest.mark.spec("common.md#rights-and-lifetime")
 def test_a_location_that_no_policy_can_hold_is_refused_and_nothing_wider_asked() -> None:
     options = AwsOptions(role_arn=ROLE, region="us-east-1", sts_endpoint="http://127.0.0.1:1")
     vendor = AwsVendor(options, {})

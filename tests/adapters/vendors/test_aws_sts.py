@@ -6,10 +6,8 @@ The double takes any signature and any policy: whether AWS would take them it ca
 from __future__ import annotations
 
 import json
-import socket
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -23,7 +21,9 @@ from lance_bridge.errors import LanceNamespaceError
 from lance_bridge_vendors.aws import AwsOptions, AwsVendor, session_name, tag_value
 
 from .building import grant
-from .replies import Replies, replying
+from .replies import Replies, replying, unanswered
+
+pytestmark = pytest.mark.quick
 
 KEYS = {"aws_access_key_id": ACCESS_KEY, "aws_secret_access_key": SECRET_KEY}
 EXPIRES = datetime.now(timezone.utc).replace(microsecond=0) + timedelta(seconds=1800)
@@ -72,11 +72,13 @@ def test_the_role_is_asked_for_a_session_with_the_policy(sts: Replies) -> None:
     assert not {"Tags.member.1.Key", "SourceIdentity"} & form.keys()
 
 
+@pytest.mark.spec("common.md#vending-rules")
 def test_the_end_is_the_one_that_sts_says(sts: Replies) -> None:
     options = vendor(sts.address, duration_seconds=3600).vend(grant())
     assert int(options[EXPIRES_AT]) == int(EXPIRES.timestamp() * 1000)
 
 
+@pytest.mark.spec("common.md#options-of-aws")
 def test_a_session_can_carry_who_it_is_for(sts: Replies) -> None:
     made = vendor(sts.address, session_tags=True, source_identity=True)
     made.vend(grant(principal="ann@example.com"))
@@ -101,6 +103,7 @@ def test_names_that_are_changed_stay_apart() -> None:
     assert session_name("x" * 90 + "1") != session_name("x" * 90 + "2")
 
 
+@pytest.mark.spec("common.md#options-of-aws")
 def test_a_web_identity_is_read_from_its_file_each_time(sts: Replies, tmp_path: Path) -> None:
     sts.body = session("AssumeRoleWithWebIdentity")
     file = tmp_path / "token"
@@ -117,6 +120,7 @@ def test_a_web_identity_is_read_from_its_file_each_time(sts: Replies, tmp_path: 
         made.vend(grant())
 
 
+@pytest.mark.spec("common.md#rights-and-lifetime", "common.md#vending-rules")
 @pytest.mark.parametrize(
     ("status", "code", "message", "expected", "advice"),
     [
@@ -156,30 +160,23 @@ def test_a_service_that_speaks_something_else_has_no_sessions(sts: Replies) -> N
     assert isinstance(caught.value, errors.ServiceUnavailableError)
 
 
-def test_an_unreachable_sts_is_given_up_in_time() -> None:
-    with closing(socket.socket()) as closed:
-        closed.bind(("127.0.0.1", 0))
-        address = f"http://127.0.0.1:{closed.getsockname()[1]}"
-    start = time.monotonic()
-    with pytest.raises(errors.ServiceUnavailableError, match="does not respond"):
-        vendor(address).vend(grant())
-    assert time.monotonic() - start < 30
-
-
-@pytest.mark.slow
-def test_a_silent_sts_is_given_up_in_time() -> None:
-    with closing(socket.create_server(("127.0.0.1", 0))) as silent:
+@pytest.mark.spec("common.md#rights-and-lifetime")
+@pytest.mark.parametrize("is_silent", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_an_sts_without_an_answer_is_given_up_in_time(is_silent: bool) -> None:
+    with unanswered(is_silent=is_silent) as address:
         start = time.monotonic()
         with pytest.raises(errors.ServiceUnavailableError, match="does not respond"):
-            vendor(f"http://127.0.0.1:{silent.getsockname()[1]}").vend(grant())
+            vendor(f"http://{address}").vend(grant())
     assert time.monotonic() - start < 30
 
 
+@pytest.mark.spec("common.md#rights-and-lifetime")
 def test_without_credentials_to_ask_with_it_says_so(sts: Replies) -> None:
     with pytest.raises(errors.PermissionDeniedError, match=r"Set storage\.aws_"):
         vendor(sts.address, keys={}).vend(grant())
 
 
+@pytest.mark.spec("common.md#options-of-aws")
 @pytest.mark.parametrize(
     ("options", "storage", "message"),
     [
@@ -196,6 +193,28 @@ def test_options_that_do_not_fit_are_refused_without_a_call(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         vendor(None, storage, **options)
+
+
+@pytest.mark.parametrize(
+    ("region", "partition", "expected"),
+    [
+        ("cn-north-1", "aws-cn", "https://s3.cn-north-1.amazonaws.com.cn"),
+        ("eu-central-1", "aws", None),
+        ("us-gov-west-1", "aws-us-gov", None),
+    ],
+)
+def test_the_endpoint_is_given_where_lance_would_look_elsewhere(
+    sts: Replies, region: str, partition: str, expected: str | None
+) -> None:
+    made = vendor(sts.address, role_arn=f"arn:{partition}:iam::1:role/x", region=region)
+    assert made.vend(grant()).get("aws_endpoint") == expected
+
+
+def test_an_endpoint_of_the_storage_is_not_replaced(sts: Replies) -> None:
+    storage = {**KEYS, "aws_endpoint": "https://bucket.s3.cn-north-1.amazonaws.com.cn"}
+    role = "arn:aws-cn:iam::1:role/x"
+    made = vendor(sts.address, storage, role_arn=role, region="cn-north-1")
+    assert "aws_endpoint" not in made.vend(grant())
 
 
 def test_a_store_that_is_not_amazons_may_have_any_role(sts: Replies) -> None:

@@ -5,10 +5,8 @@ moto's STS takes any policy and heeds none. What policies allow is in `test_aws_
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import lance
@@ -25,7 +23,7 @@ from lance_bridge_vendors.aws import AwsOptions, AwsVendor
 
 from .building import BUCKET, TABLE, aws_properties, grant, memory_namespace
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.servers, pytest.mark.spec("common.md#concurrency-and-crash-safety")]
 ROWS = pa.table({"a": [1, 2, 3]})
 
 
@@ -41,6 +39,7 @@ def described(namespace: Any, **more: Any) -> dict[str, str]:
     return answer.storage_options or {}
 
 
+@pytest.mark.spec("common.md#vending-rules")
 def test_clients_get_a_session_and_never_the_key_that_made_it(
     namespace: MemoryNamespace,
 ) -> None:
@@ -54,28 +53,7 @@ def test_clients_get_a_session_and_never_the_key_that_made_it(
     assert options[REFRESH_OFFSET] == "300000"
 
 
-def test_lance_reads_and_writes_with_it(namespace: MemoryNamespace, aws: GlueServer) -> None:
-    with aws.known_keys_only():
-        lance.write_dataset(ROWS, namespace_client=namespace, table_id=TABLE)
-        lance.write_dataset(ROWS, namespace_client=namespace, table_id=TABLE, mode="append")
-        assert lance.dataset(namespace_client=namespace, table_id=TABLE).count_rows() == 6
-        counted = namespace.count_table_rows(api.CountTableRowsRequest(id=TABLE))
-        assert counted.count == 6
-
-
-def test_64_threads_share_one_session(aws: GlueServer, request: pytest.FixtureRequest) -> None:
-    again = memory_namespace(request.node.nodeid, **aws_properties(aws))
-    again.declare_table(api.DeclareTableRequest(id=TABLE, vend_credentials=False))
-    gate = threading.Barrier(64)
-
-    def ask(_: int) -> str:
-        gate.wait(10)
-        return described(again)["aws_access_key_id"]
-
-    with ThreadPoolExecutor(64) as threads:
-        assert len(set(threads.map(ask, range(64)))) == 1
-
-
+@pytest.mark.spec("common.md#rights-and-lifetime")
 def test_lance_renews_it_while_it_writes_and_reads(
     namespace: MemoryNamespace, aws: GlueServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

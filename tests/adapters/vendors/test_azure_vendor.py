@@ -31,8 +31,10 @@ from lance_bridge_vendors.azure import AzureOptions, AzureVendor
 from lance_bridge_vendors.azure_sas import directory_signature
 
 from .building import BUCKET, grant
-from .replies import Replies, replying
+from .replies import Replies, replying, unanswered
 from .sas import allows, fields
+
+pytestmark = pytest.mark.quick
 
 ACCOUNT = "lake"
 SECRET = "own-secret"
@@ -101,6 +103,7 @@ def delegation_key() -> UserDelegationKey:
     return key
 
 
+@pytest.mark.spec("common.md#options-of-azure")
 def test_the_account_is_asked_for_a_key_that_signs_for_the_directory(azure: Replies) -> None:
     options = vendor(azure.address, duration_seconds=900).vend(GRANT)
     assert azure.paths[-1] == "/?restype=service&comp=userdelegationkey"
@@ -114,6 +117,7 @@ def test_the_account_is_asked_for_a_key_that_signs_for_the_directory(azure: Repl
     assert not {SECRET, "own-token"} & set(options.values())
 
 
+@pytest.mark.spec("common.md#concurrency-and-crash-safety")
 def test_a_child_process_uses_no_connection_of_its_parent(azure: Replies) -> None:
     made = vendor(azure.address)
     made.vend(GRANT)
@@ -127,6 +131,7 @@ def test_a_child_process_uses_no_connection_of_its_parent(azure: Replies) -> Non
     assert azure.connections == before
 
 
+@pytest.mark.spec("common.md#vending-rules")
 def test_the_end_is_the_signatures(azure: Replies) -> None:
     options = vendor(azure.address, duration_seconds=900).vend(GRANT)
     end = fields(options["azure_storage_sas_token"])["se"]
@@ -136,6 +141,7 @@ def test_the_end_is_the_signatures(azure: Replies) -> None:
     assert f"<Expiry>{end}</Expiry>" in azure.bodies[-1]
 
 
+@pytest.mark.spec("common.md#vending-rules")
 def test_readers_read_and_list_and_writers_also_create_and_delete() -> None:
     expires = datetime.now(timezone.utc)
     path, own = f"{GRANT.prefix}/data/1.lance", f"{ACCOUNT}/{BUCKET}"
@@ -150,6 +156,7 @@ def test_readers_read_and_list_and_writers_also_create_and_delete() -> None:
     assert fields(writer)["spr"] == "https"
 
 
+@pytest.mark.spec("common.md#vending-rules")
 @pytest.mark.parametrize("count", COUNTS)
 def test_no_name_reaches_a_file_outside_its_table_or_fails_to_reach_its_own(count: int) -> None:
     expires, key, outside = datetime.now(timezone.utc), delegation_key(), 0
@@ -166,6 +173,7 @@ def test_no_name_reaches_a_file_outside_its_table_or_fails_to_reach_its_own(coun
     assert outside > 5 * count
 
 
+@pytest.mark.spec("common.md#rights-and-lifetime")
 @pytest.mark.parametrize("account", ["other", "lake2"])
 def test_another_account_gets_none(azure: Replies, account: str) -> None:
     with pytest.raises(errors.PermissionDeniedError, match=f"account '{account}'"):
@@ -174,6 +182,7 @@ def test_another_account_gets_none(azure: Replies, account: str) -> None:
     vendor(azure.address).vend(grant(store="az", account=ACCOUNT))
 
 
+@pytest.mark.spec("common.md#rights-and-lifetime")
 @pytest.mark.parametrize(
     ("path", "status", "body", "expected", "advice"),
     [
@@ -204,6 +213,7 @@ def test_what_azure_refuses_is_an_error_of_its_own(
     assert SECRET not in str(caught.value)
 
 
+@pytest.mark.spec("common.md#rights-and-lifetime")
 @pytest.mark.parametrize("status", [200, 403])
 @pytest.mark.parametrize("ahead", [-3600, 3600])
 def test_a_clock_that_is_off_is_an_error_and_no_signature(
@@ -215,6 +225,7 @@ def test_a_clock_that_is_off_is_an_error_and_no_signature(
         vendor(azure.address).vend(GRANT)
 
 
+@pytest.mark.spec("common.md#rights-and-lifetime")
 def test_an_unreachable_account_is_given_up_in_time(azure: Replies) -> None:
     with closing(socket.socket()) as closed:
         closed.bind(("127.0.0.1", 0))
@@ -229,13 +240,11 @@ def test_an_unreachable_account_is_given_up_in_time(azure: Replies) -> None:
 def test_an_unreachable_identity_is_given_up_in_time(
     azure: Replies, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with closing(socket.socket()) as closed:
-        closed.bind(("127.0.0.1", 0))
-        address = f"https://127.0.0.1:{closed.getsockname()[1]}"
-    monkeypatch.setenv("AZURE_AUTHORITY_HOST", address)
-    start = time.monotonic()
-    with pytest.raises(errors.ServiceUnavailableError, match="does not respond"):
-        vendor(azure.address).vend(GRANT)
+    with unanswered() as address:
+        monkeypatch.setenv("AZURE_AUTHORITY_HOST", f"https://{address}")
+        start = time.monotonic()
+        with pytest.raises(errors.ServiceUnavailableError, match="does not respond"):
+            vendor(azure.address).vend(GRANT)
     assert time.monotonic() - start < 30
 
 
@@ -251,6 +260,7 @@ def test_without_credentials_to_ask_with_it_says_so(
     assert time.monotonic() - start < 30
 
 
+@pytest.mark.spec("common.md#options-of-azure")
 def test_what_azures_tools_find_is_used(azure: Replies, monkeypatch: pytest.MonkeyPatch) -> None:
     for key, value in (("TENANT_ID", "adfs"), ("CLIENT_ID", "env"), ("CLIENT_SECRET", SECRET)):
         monkeypatch.setenv(f"AZURE_{key}", value)
@@ -258,6 +268,7 @@ def test_what_azures_tools_find_is_used(azure: Replies, monkeypatch: pytest.Monk
     assert "client_id=env" in azure.bodies[-2]
 
 
+@pytest.mark.spec("common.md#options-of-azure")
 def test_the_account_must_be_known() -> None:
     with pytest.raises(ValueError, match="set account_name"):
         vendor(None, {})

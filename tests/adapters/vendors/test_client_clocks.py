@@ -20,7 +20,7 @@ from lance_bridge.credentials import EXPIRES_AT, REFRESH_OFFSET, CredentialCache
 
 from .building import BUCKET, TABLE, aws_properties, memory_namespace
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.servers, pytest.mark.spec("common.md#rights-and-lifetime")]
 FILES = 3
 OFFSET_SECONDS = 300
 

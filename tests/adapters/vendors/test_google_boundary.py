@@ -18,6 +18,8 @@ if sys.version_info < (3, 11):
 
 from .cel import Boundary, condition, holds
 
+pytestmark = [pytest.mark.quick, pytest.mark.spec("common.md#vending-rules")]
+
 PREFIX = "lake/films.db/reels.lance"
 
 
@@ -28,6 +30,7 @@ def boundary(**changes: object) -> Boundary:
 # -- the evaluation itself, by Google's examples ---------------------------------------------------
 
 
+@pytest.mark.spec("common.md#limits-of-vendors")
 @pytest.mark.parametrize(
     ("resource", "prefix", "expected"),
     [
@@ -93,6 +96,7 @@ def test_writers_of_a_governed_table_cannot_create_a_version() -> None:
     assert governed.lists(f"{PREFIX}/_versions/")
 
 
+@pytest.mark.spec("server.md#governed-commits")
 @pytest.mark.parametrize("path", batch_files())
 def test_writers_of_a_governed_table_cannot_decide_on_a_batch(path: str) -> None:
     governed, free = (boundary(governed=each) for each in (True, False))

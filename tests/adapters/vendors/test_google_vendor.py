@@ -7,10 +7,8 @@ boundary: whether Google would take them it cannot show.
 from __future__ import annotations
 
 import json
-import socket
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -28,7 +26,9 @@ from lance_bridge_vendors.google import GoogleOptions, GoogleVendor
 from lance_bridge_vendors.google_boundary import access_boundary
 
 from .building import grant
-from .replies import Replies, replying
+from .replies import Replies, replying, unanswered
+
+pytestmark = pytest.mark.quick
 
 OWN_TOKEN, VENDED_TOKEN = "own-token", "vended-token"
 TARGET = "tables@lake.iam.gserviceaccount.com"
@@ -85,6 +85,7 @@ def vendor(google: Replies, key: str, **options: Any) -> GoogleVendor:
     return GoogleVendor(GoogleOptions(**given), {"google_service_account_key": key})
 
 
+@pytest.mark.spec("common.md#options-of-google")
 def test_the_vendors_own_token_is_exchanged_for_one_with_the_boundary(
     google: Replies, key: str
 ) -> None:
@@ -99,6 +100,7 @@ def test_the_vendors_own_token_is_exchanged_for_one_with_the_boundary(
     assert OWN_TOKEN not in options.values()
 
 
+@pytest.mark.spec("common.md#vending-rules")
 @pytest.mark.parametrize(("said", "seconds"), [(None, 1800), (600, 600), (3599, 1800)])
 def test_a_token_ends_no_later_than_the_one_it_was_made_of(
     google: Replies, key: str, said: int | None, seconds: int
@@ -108,6 +110,7 @@ def test_a_token_ends_no_later_than_the_one_it_was_made_of(
     assert seconds - 10 < expires - time.time() <= seconds
 
 
+@pytest.mark.spec("common.md#options-of-google")
 def test_another_account_is_impersonated_and_its_token_says_when_it_ends(
     google: Replies, key: str
 ) -> None:
@@ -123,6 +126,7 @@ def test_another_account_is_impersonated_and_its_token_says_when_it_ends(
     assert int(options[EXPIRES_AT]) == ends.timestamp() * 1000
 
 
+@pytest.mark.spec("common.md#rights-and-lifetime")
 @pytest.mark.parametrize(
     ("path", "status", "body", "expected", "advice"),
     [
@@ -160,23 +164,15 @@ def test_an_account_that_may_not_be_impersonated_is_refused(google: Replies, key
         vendor(google, key, service_account=TARGET).vend(GRANT)
 
 
-def test_an_unreachable_service_is_given_up_in_time(google: Replies, key: str) -> None:
-    with closing(socket.socket()) as closed:
-        closed.bind(("127.0.0.1", 0))
-        address = f"http://127.0.0.1:{closed.getsockname()[1]}"
-    start = time.monotonic()
-    with pytest.raises(errors.ServiceUnavailableError, match="does not respond"):
-        vendor(google, key, sts_endpoint=address).vend(GRANT)
-    assert time.monotonic() - start < 30
-
-
-@pytest.mark.slow
-def test_a_silent_service_is_given_up_in_time(google: Replies, key: str) -> None:
-    with closing(socket.create_server(("127.0.0.1", 0))) as silent:
-        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
+@pytest.mark.spec("common.md#rights-and-lifetime")
+@pytest.mark.parametrize("is_silent", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_a_service_without_an_answer_is_given_up_in_time(
+    google: Replies, key: str, is_silent: bool
+) -> None:
+    with unanswered(is_silent=is_silent) as address:
         start = time.monotonic()
         with pytest.raises(errors.ServiceUnavailableError, match="does not respond"):
-            vendor(google, key, sts_endpoint=address).vend(GRANT)
+            vendor(google, key, sts_endpoint=f"http://{address}").vend(GRANT)
     assert time.monotonic() - start < 30
 
 
@@ -191,6 +187,7 @@ def test_without_credentials_to_ask_with_it_says_so(
         made.vend(GRANT)
 
 
+@pytest.mark.spec("common.md#concurrency-and-crash-safety")
 def test_a_child_process_does_not_wait_for_a_thread_of_its_parent(
     google: Replies, key: str
 ) -> None:
@@ -200,6 +197,7 @@ def test_a_child_process_does_not_wait_for_a_thread_of_its_parent(
     assert EXCHANGE in google.paths
 
 
+@pytest.mark.spec("common.md#options-of-google")
 def test_what_googles_tools_find_is_used(
     google: Replies, key: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -28,7 +28,10 @@ from lance_bridge.testing.calls import Calls
 
 from .building import aws_properties
 
-pytestmark = pytest.mark.server
+pytestmark = [
+    pytest.mark.servers,
+    pytest.mark.spec("common.md#storage-credentials", "common.md#vending-rules"),
+]
 
 CATALOGS = ["hive", "glue", "unity"]
 ROWS = pa.table({"a": [1, 2, 3]})

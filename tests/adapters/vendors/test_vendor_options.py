@@ -12,9 +12,12 @@ from lance_bridge_vendors.aws import AwsOptions, AwsVendor
 from lance_bridge_vendors.azure import AzureOptions, AzureVendor
 from lance_bridge_vendors.google import GoogleOptions, GoogleVendor
 
+pytestmark = [pytest.mark.quick, pytest.mark.spec("common.md#storage-credentials")]
+
 ARN = "arn:aws:iam::123456789012:role/lake"
 
 
+@pytest.mark.spec("common.md#rights-and-lifetime")
 @pytest.mark.parametrize(
     ("kind", "options"),
     [(AwsVendor, {"role_arn": ARN}), (AzureVendor, {"account_name": "lake"}), (GoogleVendor, {})],

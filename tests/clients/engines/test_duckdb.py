@@ -20,7 +20,11 @@ from server.serving import serving
 from lance_bridge_server.app import create_app
 from lance_bridge_server.gateway import Gateway
 
-pytestmark = [pytest.mark.server, pytest.mark.engines, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.engines,
+    pytest.mark.timeout(600),
+    pytest.mark.spec("clients.md#which-writers-commit-through-the-catalog", "server.md#clients"),
+]
 
 
 @pytest.fixture

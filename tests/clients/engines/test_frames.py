@@ -12,7 +12,7 @@ import polars
 import pytest
 from clients.catalogs import Database, rows
 
-pytestmark = [pytest.mark.server, pytest.mark.clients, pytest.mark.engines]
+pytestmark = [pytest.mark.engines, pytest.mark.spec("clients.md#polars")]
 
 
 @pytest.fixture
@@ -30,6 +30,7 @@ def dataset(table: Any, database: Database) -> Iterator[Any]:
         yield lance.dataset(namespace_client=namespace, table_id=database.id("t"))
 
 
+@pytest.mark.spec("clients.md#the-table")
 def test_polars_scans_a_table_of_lancedb(table: Any) -> None:
     found = table.to_polars().filter(polars.col("id") < 3).select("id", "color").collect()
     assert found.rows() == [(0, "red"), (1, "green"), (2, "blue")]
@@ -55,6 +56,7 @@ def test_a_frame_of_polars_is_written(dataset: Any, database: Database) -> None:
         assert lance.dataset(**where).count_rows("color = 'red'") == 10
 
 
+@pytest.mark.spec("clients.md#duckdb")
 def test_duckdb_queries_a_dataset_by_the_name_of_its_variable(dataset: Any) -> None:
     films = dataset
     with duckdb.connect() as connection:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
-from typing import Any
 
 import lance_namespace as api
 import lancedb
@@ -21,25 +19,13 @@ from lance_bridge_server.app import create_app
 from lance_bridge_server.gateway import Gateway
 from lance_bridge_server.lancedb import DatabasePaths, database_of, pages_by_name
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.servers, pytest.mark.spec("server.md#databases")]
 
 
 def _make(hive: HiveNamespace, name: str, *tables: str) -> None:
     hive.create_namespace(api.CreateNamespaceRequest(id=[name]))
     for table in tables:
         hive.declare_table(api.DeclareTableRequest(id=[name, table]))
-
-
-@pytest.mark.parametrize(
-    ("database", "path"),
-    [("films", ["films"]), ("prod.films", ["prod", "films"]), ("short", ["a.b", "c"])],
-)
-def test_a_databases_path_is_configured_or_divided(database: str, path: list[str]) -> None:
-    assert DatabasePaths(names={"short": ["a.b", "c"]})(database) == path
-
-
-def test_a_database_is_one_name_without_a_separator() -> None:
-    assert DatabasePaths(separator=None)("a.b") == ["a.b"]
 
 
 @pytest.mark.parametrize("name", ["", ".", "a..b", ".a", "a."])
@@ -62,31 +48,6 @@ def _request(headers: dict[str, str]) -> HTTPConnection:
     return HTTPConnection({"type": "http", "headers": raw, "query_string": b""})
 
 
-def test_a_rule_of_the_configuration_selects_the_namespace(hive: HiveNamespace) -> None:
-    _make(hive, "ruled", "only")
-    paths = DatabasePaths(names={"short": ["ruled"]})
-    with serving(create_app(Gateway(hive, databases=paths))) as url:
-        assert _names(lancedb.connect("db://short", api_key="k", host_override=url)) == ["only"]
-        with pytest.raises(Exception, match="empty name"):
-            _names(lancedb.connect("db://a..b", api_key="k", host_override=url))
-
-
-@pytest.mark.filterwarnings("ignore:table_names")
-def _names(db: Any, **options: Any) -> list[str]:
-    return list(db.table_names(**options))
-
-
-def test_table_names_are_paged_by_name(hive: HiveNamespace, url: str) -> None:
-    _make(hive, "paged", *"abcde")
-    db = lancedb.connect("db://paged", api_key="k", host_override=url)
-    assert _names(db) == list("abcde")
-    assert _names(db, limit=2) == ["a", "b"]
-    assert _names(db, page_token="b", limit=2) == ["c", "d"]
-    assert _names(db, page_token="bb") == ["c", "d", "e"]
-    first = db.list_tables(limit=3)
-    assert first.tables + db.list_tables(page_token=first.page_token).tables == list("abcde")
-
-
 def test_pages_by_name_read_all_pages_of_the_namespace() -> None:
     def list_page(request: api.ListTablesRequest) -> api.ListTablesResponse:
         assert request.limit is None
@@ -103,25 +64,6 @@ def test_pages_by_name_read_all_pages_of_the_namespace() -> None:
     assert (answer.tables, answer.page_token) == (["d"], None)
 
 
-def test_a_catalogs_databases_are_the_children_of_the_root(hive: HiveNamespace, url: str) -> None:
-    catalog = lancedb.connect_catalog(url, api_key="k")
-    db = catalog.create_database("cataloged")
-    assert "cataloged" in catalog.list_databases().databases
-    db.create_table("t", rows(3))
-    assert hive.list_tables(api.ListTablesRequest(id=["cataloged"])).tables == ["t"]
-    assert catalog.connect_database("cataloged").open_table("t").count_rows() == 3
-    with pytest.raises(ValueError, match="already exists"):
-        catalog.create_database("cataloged")
-    with pytest.raises(ValueError, match="'nowhere' was not found"):
-        catalog.connect_database("nowhere")
-    with pytest.raises(Exception, match="not empty"):
-        catalog.drop_database("cataloged")
-    db.drop_table("t")
-    catalog.drop_database("cataloged")
-    catalog.drop_database("cataloged", ignore_missing=True)
-    assert "cataloged" not in catalog.list_databases().databases
-
-
 def test_a_catalogs_databases_are_below_the_prefix(hive: HiveNamespace) -> None:
     gateway = Gateway(FederatedNamespace({"prod": hive}), databases=DatabasePaths(prefix=["prod"]))
     with serving(create_app(gateway)) as url:
@@ -134,20 +76,6 @@ def test_a_catalogs_databases_are_below_the_prefix(hive: HiveNamespace) -> None:
         db.drop_table("t")
         catalog.drop_database("prefixed")
     assert "prefixed" not in hive.list_namespaces(api.ListNamespacesRequest(id=[])).namespaces
-
-
-def test_an_async_catalog_does_the_same(url: str) -> None:
-    async def use() -> None:
-        catalog = await lancedb.connect_catalog_async(url, api_key="k")
-        db = await catalog.create_database("cataloged_async")
-        table = await db.create_table("t", rows(3))
-        assert await table.count_rows() == 3
-        await (await catalog.connect_database("cataloged_async")).drop_table("t")
-        await catalog.drop_database("cataloged_async")
-        assert "cataloged_async" not in (await catalog.list_databases()).databases
-        assert str(catalog.uri).startswith("http")
-
-    asyncio.run(use())
 
 
 def test_a_namespace_client_of_lancedb_speaks_the_specification(
@@ -171,6 +99,7 @@ def test_a_declared_table_says_that_it_has_no_data(hive: HiveNamespace, url: str
     assert db.create_table("t", rows(2)).count_rows() == 2
 
 
+@pytest.mark.spec("server.md#lancedb")
 def test_the_lines_for_python_run(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     [lines] = re.findall(r"```python\n(.*?)```", SPEC.read_text(encoding="utf-8"), re.DOTALL)
     exec(lines.replace("https://gateway.example.com", url).replace("…", "k"), {})

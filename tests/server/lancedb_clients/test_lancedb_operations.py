@@ -30,7 +30,7 @@ from server.lancedb_clients.trials import CONNECTION, COUNT, Scene, Trial, done,
 
 from lance_bridge_hive import HiveNamespace
 
-pytestmark = [pytest.mark.server, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.timeout(600), pytest.mark.spec("server.md#operations-of-lancedb")]
 
 TARGETS = ("`db://`", "`db://`, async", "`rest`", "`rest`, async")
 CATALOG_TARGETS = ("`connect_catalog`", "`connect_catalog`, async")
@@ -88,6 +88,7 @@ async def _results(
     return found
 
 
+@pytest.mark.servers
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("part", "trials"), [("connections", CONNECTION), ("tables", TABLE)])
 def test_every_method_works_or_has_the_reason_that_is_documented(
@@ -123,6 +124,7 @@ async def _catalog_results(hive: HiveNamespace, url: str) -> dict[tuple[str, str
     return found
 
 
+@pytest.mark.servers
 def test_every_method_of_a_catalog_works_or_has_the_reason_that_is_documented(
     hive: HiveNamespace, url: str
 ) -> None:

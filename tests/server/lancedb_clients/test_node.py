@@ -23,7 +23,11 @@ from server.lancedb_clients.operations_table import (
 
 from lance_bridge_hive import HiveNamespace
 
-pytestmark = [pytest.mark.server, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.servers,
+    pytest.mark.timeout(600),
+    pytest.mark.spec("server.md#lancedb", "server.md#operations-of-lancedb"),
+]
 
 SCRIPT = Path(__file__).parent / "node" / "operations.cjs"
 TARGET = "Node.js"

@@ -15,11 +15,7 @@ from server.lancedb_clients.trials import rows
 
 from lance_bridge_hive import HiveNamespace
 
-pytestmark = pytest.mark.server
-PREWARM = {
-    "prewarm_index": lambda table: table.prewarm_index("id_idx"),
-    "prewarm_data": lambda table: table.prewarm_data(["title"]),
-}
+pytestmark = [pytest.mark.servers, pytest.mark.spec("server.md#lancedb")]
 
 
 @pytest.fixture(scope="module")
@@ -39,12 +35,6 @@ def directory(table: Any, hive: HiveNamespace) -> Path:  # noqa: ARG001 - it mus
     found = hive.describe_table(api.DescribeTableRequest(id=["prewarmed", "t"])).location
     assert found is not None
     return Path(found.removeprefix("file:"))
-
-
-@pytest.mark.parametrize("name", PREWARM)
-def test_the_refusal_says_that_there_is_no_cache(table: Any, name: str) -> None:
-    with pytest.raises(Exception, match="the server keeps no cache of indices or pages"):
-        PREWARM[name](table)
 
 
 @pytest.mark.parametrize("part", ["_indices", "data"])

@@ -30,7 +30,7 @@ from lance_bridge_hive import HiveNamespace
 from lance_bridge_server.app import create_app
 from lance_bridge_server.gateway import Gateway
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.servers, pytest.mark.spec("server.md#errors-and-repeated-requests")]
 
 Table = Any
 
@@ -137,6 +137,7 @@ CALLERS_ERRORS: dict[str, tuple[str, Callable[[Table], object], str]] = {
 }
 
 
+@pytest.mark.spec("server.md#what-is-refused")
 @pytest.mark.parametrize("case", CALLERS_ERRORS)
 def test_a_callers_error_is_one_request_and_says_what_is_wrong(
     table: Table, requests: Counter[str], case: str
@@ -222,6 +223,7 @@ def test_a_table_that_exists_or_not_is_lancedbs_own_error(
     assert table.name == "t"
 
 
+@pytest.mark.spec("server.md#freshness")
 def test_an_answer_states_its_version_in_a_header(
     server: tuple[str, CountedRequests], table: Table, db: Any
 ) -> None:
@@ -239,6 +241,7 @@ def test_an_answer_states_its_version_in_a_header(
         assert answer.headers["phalanx-version"] == "0.3.0"
 
 
+@pytest.mark.spec("server.md#freshness")
 @pytest.mark.parametrize("header", ["x-lancedb-min-version", "x-lancedb-min-read-version"])
 def test_an_answer_is_of_the_version_that_the_client_asks_for(
     server: tuple[str, CountedRequests], table: Table, db: Any, header: str

@@ -16,7 +16,7 @@ from lance_bridge_hive import HiveNamespace
 from lance_bridge_server.lancedb.new_columns import new_columns
 from lance_bridge_server.lancedb.types import type_from_json
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.servers, pytest.mark.spec("server.md#schemas")]
 
 UNITS = ("s", "ms", "us", "ns")
 TYPES: dict[str, pa.DataType] = {

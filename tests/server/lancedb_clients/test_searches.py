@@ -20,7 +20,11 @@ from lance_bridge_hive import HiveNamespace
 from lance_bridge_server.app import create_app
 from lance_bridge_server.gateway import Gateway
 
-pytestmark = [pytest.mark.server, pytest.mark.filterwarnings("ignore")]
+pytestmark = [
+    pytest.mark.servers,
+    pytest.mark.filterwarnings("ignore"),
+    pytest.mark.spec("server.md#what-is-refused"),
+]
 
 COUNT = 400
 NEAR_7 = [7.0, 1.0, 0.0, 0.0]
@@ -122,6 +126,7 @@ def test_searches_find_the_row(table: Table, name: str) -> None:
 ORDER = [{"column_name": "even"}, {"column_name": "id", "ascending": False, "nulls_first": True}]
 
 
+@pytest.mark.spec("server.md#sorting-and-replacing-indices")
 def test_rows_come_in_the_order_that_is_asked_for(table: Table) -> None:
     first = table.search().order_by(ORDER).where("id < 10").select(["id"]).limit(6).to_list()
     assert [row["id"] for row in first] == [9, 7, 5, 3, 1, 8]
@@ -131,6 +136,7 @@ def test_rows_come_in_the_order_that_is_asked_for(table: Table) -> None:
     assert "SortExec" in table.search().order_by(ORDER).analyze_plan()
 
 
+@pytest.mark.spec("server.md#sorting-and-replacing-indices")
 def test_an_index_is_replaced_unless_the_client_says_no(table: Table) -> None:
     for config in (index.Bitmap(), index.BTree()):
         table.create_index("id", config=config)

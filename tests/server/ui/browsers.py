@@ -11,9 +11,9 @@ from server.ui.html_pages import HtmlPage
 class Browser:
     """Keeps cookies, follows redirects, and sends forms as browsers do."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, user: str = "") -> None:
         self.url = url
-        self.http = httpx.Client(timeout=30)
+        self.http = httpx.Client(headers={"x-user": user} if user else {}, timeout=120)
 
     def get(self, path: str) -> httpx.Response:
         """Return a page, after all redirects."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -42,15 +43,19 @@ class DeadNamespace(LanceNamespace):
         raise ServiceUnavailableError("The metastore at thrift://10.9.8.7:9083 does not answer")
 
 
-@pytest.fixture(scope="session")
-def client_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """Return a function that returns the HTTP client of a principal."""
-    directory = tmp_path_factory.mktemp("ui")
+def make_catalogs(directory: Path) -> dict[str, Any]:
     prod, many = (memory_namespace(directory / name) for name in ("prod", "many"))
     create_articles(prod)
     declare(prod, "sales.secret", "sales.orders", "hr.pay")
     declare(many, *(f"db.t{i:03}" for i in range(TABLES)))
-    catalogs = {"prod": prod, "many": many, "dead": DeadNamespace()}
+    return {"prod": prod, "many": many, "dead": DeadNamespace()}
+
+
+@pytest.fixture(scope="session")
+def client_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Return a function that returns the HTTP client of a principal."""
+    directory = tmp_path_factory.mktemp("ui")
+    catalogs = make_catalogs(directory)
     authorizer = cedar(directory, POLICIES)
     with clients(FederatedNamespace(catalogs), authorizer, catalogs=catalogs) as client_of:
         yield client_of

@@ -48,7 +48,7 @@ def main() -> None:
     """Print a line for each page, with the medians of some rounds with an empty cache."""
     with TemporaryDirectory() as data, signed_in_pages(Path(data)) as served, chromium() as browser:
         with browser.new_context() as context:
-            Tab(context.new_page(), served.url).sign_in(served.keys["ann"])
+            Tab(context.new_page(), served.url).sign_in(served.key)
             session = context.storage_state()
         print("| page | kB | requests | answered, ms | first content, ms |\n|---|---|---|---|---|")
         for name, path in PAGES.items():

@@ -40,7 +40,7 @@ def main(directory: Path) -> None:
         tab = Tab(context.new_page(), served.url)
         tab.open("/ui/login")
         _write(tab.page, directory, "login")
-        tab.sign_in(served.keys["ann"])
+        tab.sign_in(served.key)
         for name, path in PAGES.items():
             tab.open(path)
             tab.page.wait_for_load_state("networkidle")  # images are loaded when they are seen

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -15,10 +14,9 @@ import lance_namespace as api
 import pyarrow as pa
 from core.memory_catalog import SERVERS
 from server.identity_provider import AUDIENCE, identity_provider
-from server.policies import cedar, declare, memory_namespace
+from server.policies import cedar
 from server.serving import serving
-from server.ui.conftest import POLICIES, DeadNamespace
-from server.ui.demo_tables import create_articles
+from server.ui.conftest import POLICIES, make_catalogs
 
 from lance_bridge.catalog import TableRecord
 from lance_bridge_federated import FederatedNamespace
@@ -27,47 +25,28 @@ from lance_bridge_server.audit import open_audit_log
 from lance_bridge_server.authentication.key_file import ApiKeyFile
 from lance_bridge_server.configuration.settings import ServerSettings
 from lance_bridge_server.gateway import Gateway
-from lance_bridge_server.limits import Limits
 from lance_bridge_server.process.factory import authenticator_from_settings, login_from_settings
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
 CLIENT = "catalog-page"
 
 
-class SlowNamespace(DeadNamespace):
-    """A catalog that answers when it is let go."""
-
-    def __init__(self) -> None:
-        self.may_answer = threading.Event()
-
-    def _fail(self, request: Any) -> Any:
-        self.may_answer.wait(60)
-        return super()._fail(request)
-
-
 @dataclass
 class SignedInPages:
-    """The gateway, and who may sign in."""
+    """The gateway, and the API key of who may do everything."""
 
     url: str
-    keys: dict[str, str]
-    """API keys by the names of their principals."""
+    key: str
 
 
 @contextmanager
-def signed_in_pages(
-    directory: Path, *, has_slow_catalog: bool = False, operation_seconds: float = 60.0
-) -> Iterator[SignedInPages]:
-    """Serve the catalogs, with API keys and an identity provider.
-
-    Args:
-        operation_seconds: How long the gateway waits for a catalog.
-    """
+def signed_in_pages(directory: Path) -> Iterator[SignedInPages]:
+    """Serve the catalogs, with API keys and an identity provider."""
     with ExitStack() as stack:
         provider = stack.enter_context(identity_provider("keycloak"))
         provider.add_client(CLIENT)
         file = ApiKeyFile(directory / "keys.json")
-        keys = {name: file.add(name)[0] for name in ("ann", "bob")}
+        key, _ = file.add("ann")
         login = {"client_id": CLIENT, "label": "the company account"}
         known = ServerSettings.model_validate(
             {
@@ -84,26 +63,21 @@ def signed_in_pages(
             }
         )
         catalogs = _catalogs(directory)
-        slow = SlowNamespace()
-        stack.callback(slow.may_answer.set)
-        served = {**catalogs, "slow": slow} if has_slow_catalog else catalogs
         gateway = Gateway(
-            FederatedNamespace(served),
+            FederatedNamespace(catalogs),
             authenticator=authenticator_from_settings(known),
             login=login_from_settings(known),
             authorizer=cedar(directory, POLICIES),
             audit=open_audit_log(directory / "audit.log"),
             catalogs=catalogs,
-            limits=Limits(operation_seconds=operation_seconds),
         )
         url = stack.enter_context(serving(create_app(gateway)))
-        yield SignedInPages(url, keys)
+        yield SignedInPages(url, key)
 
 
 def _catalogs(directory: Path) -> dict[str, Any]:
-    prod, many = (memory_namespace(directory / name) for name in ("prod", "many"))
-    create_articles(prod)
-    declare(prod, "sales.secret", "sales.orders", "hr.pay")
+    catalogs = make_catalogs(directory)
+    prod = catalogs["prod"]
     properties = {HOSTILE: HOSTILE}
     prod.create_namespace(api.CreateNamespaceRequest(id=["hostile"], properties=properties))
     rows = pa.table({HOSTILE: [HOSTILE], "nested": [{HOSTILE: [HOSTILE]}]})
@@ -118,5 +92,4 @@ def _catalogs(directory: Path) -> dict[str, Any]:
         server.tables[path] = TableRecord(
             path, f"s3://lake/{path[1]}", {**schema, **owner}, "EXTERNAL_TABLE"
         )
-    declare(many, *(f"db.t{i:03}" for i in range(130)))
-    return {"prod": prod, "many": many, "dead": DeadNamespace()}
+    return catalogs

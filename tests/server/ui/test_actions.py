@@ -2,40 +2,28 @@
 
 from __future__ import annotations
 
-import json
-import logging
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
 from server.policies import NamedByHeader, cedar, memory_namespace
 from server.serving import serving
+from server.ui.audit_lines import Lines
 from server.ui.browsers import Browser
 from server.ui.demo_tables import create_articles
 from servers.processes import wait_until
 
 from lance_bridge_server.app import create_app
-from lance_bridge_server.audit import AuditLog
 from lance_bridge_server.gateway import Gateway
+
+pytestmark = [pytest.mark.quick, pytest.mark.spec("server.md#actions")]
 
 POLICIES = """
 permit(principal == User::"ann", action, resource);
 permit(principal == User::"bob", action in Action::"read", resource);
 """
 TAG = "/ui/tag/sales/articles"
-
-
-class Lines(logging.Handler):
-    """Keeps the lines of an audit log."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.lines: list[dict[str, Any]] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.lines.append(json.loads(record.getMessage()))
 
 
 @pytest.fixture(scope="module")
@@ -48,29 +36,21 @@ def url(tmp_path_factory: pytest.TempPathFactory, lines: Lines) -> Iterator[str]
     directory: Path = tmp_path_factory.mktemp("actions")
     namespace = memory_namespace(directory / "lake")
     create_articles(namespace)
-    logger = logging.Logger("audit")
-    logger.addHandler(lines)
     authorizer = cedar(directory, POLICIES)
     gateway = Gateway(
         namespace,
         authenticator=NamedByHeader(),
         authorizer=authorizer,
-        audit=AuditLog(logger),
+        audit=lines.log,
         catalogs={"lake": namespace},
     )
     with serving(create_app(gateway)) as found:
         yield found
 
 
-def browser_of(url: str, user: str) -> Browser:
-    browser = Browser(url)
-    browser.http.headers["x-user"] = user
-    return browser
-
-
 @pytest.fixture
 def ann(url: str) -> Browser:
-    return browser_of(url, "ann")
+    return Browser(url, "ann")
 
 
 def create(browser: Browser, name: str, version: str) -> httpx.Response:
@@ -79,6 +59,7 @@ def create(browser: Browser, name: str, version: str) -> httpx.Response:
     return browser.submit(page, TAG)
 
 
+@pytest.mark.spec("docs/how-to/browse-a-catalog.md#use-it-elsewhere")
 def test_a_tag_is_created_when_that_was_confirmed(ann: Browser, lines: Lines) -> None:
     form = ann.get(TAG)
     assert form.status_code == 200
@@ -98,7 +79,7 @@ def test_a_tag_is_created_when_that_was_confirmed(ann: Browser, lines: Lines) ->
 
 
 def test_a_tag_takes_the_right_to_create_it(url: str) -> None:
-    bob = browser_of(url, "bob")
+    bob = Browser(url, "bob")
     assert create(bob, "bobs", "2").status_code == 403
     assert "bobs" not in bob.get("/ui/versions/sales/articles").text
 

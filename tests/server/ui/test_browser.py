@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ from playwright.sync_api import Browser, expect
 from server.ui.chromium import DESKTOP, PHONE, Tab, chromium
 from server.ui.signed_in_pages import HOSTILE, SignedInPages, signed_in_pages
 
-pytestmark = pytest.mark.server
+pytestmark = pytest.mark.servers
 
 ARTICLES = "prod/sales/articles"
 PAGES = {
@@ -60,14 +59,11 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def sessions(browser: Browser, served: SignedInPages) -> dict[str, Any]:
-    """Return the cookies of who has signed in, by name."""
-    found = {}
-    for name, key in served.keys.items():
-        with browser.new_context() as context:
-            Tab(context.new_page(), served.url).sign_in(key)
-            found[name] = context.storage_state()
-    return found
+def session(browser: Browser, served: SignedInPages) -> Any:
+    """Return the cookies of who has signed in."""
+    with browser.new_context() as context:
+        Tab(context.new_page(), served.url).sign_in(served.key)
+        return context.storage_state()
 
 
 @pytest.fixture
@@ -80,9 +76,9 @@ def visitor(browser: Browser, served: SignedInPages) -> Iterator[Tab]:
 
 
 @pytest.fixture
-def ann(browser: Browser, served: SignedInPages, sessions: dict[str, Any]) -> Iterator[Tab]:
+def ann(browser: Browser, served: SignedInPages, session: Any) -> Iterator[Tab]:
     """A tab of who may do everything."""
-    with browser.new_context(**_options(storage_state=sessions["ann"])) as context:
+    with browser.new_context(**_options(storage_state=session)) as context:
         tab = Tab(context.new_page(), served.url)
         yield tab
         assert tab.problems == []
@@ -149,7 +145,7 @@ def test_who_has_a_key_signs_in_and_out(visitor: Tab, served: SignedInPages) -> 
     page.get_by_role("button", name="Sign in").click()
     expect(page.get_by_text("This is not an API key")).to_be_visible()
     assert_accessible(visitor)
-    page.get_by_label("API key").fill(served.keys["ann"])
+    page.get_by_label("API key").fill(served.key)
     page.get_by_role("button", name="Sign in").click()
     expect(page.get_by_role("heading", name="articles")).to_be_visible()
     page.get_by_role("link", name="ann").click()
@@ -190,22 +186,6 @@ def test_a_table_is_found_and_searched(ann: Tab) -> None:
     expect(page.get_by_role("cell", name="Green chair 7", exact=True)).to_be_visible()
 
 
-def test_rows_are_searched_by_text_and_by_vector(ann: Tab) -> None:
-    page = ann.page
-    ann.open(f"/ui/rows/{ARTICLES}")
-    page.get_by_text("Search by text or vector").click()
-    page.get_by_label("Words in a full-text index").fill("lamp")
-    page.get_by_role("button", name="Show").click()
-    expect(page.get_by_role("columnheader", name="score")).to_be_visible()
-    expect(page.get_by_role("cell", name="Red lamp 6", exact=True)).to_be_visible()
-    expect(page.get_by_role("cell", name="Green chair 7", exact=True)).to_have_count(0)
-    page.get_by_role("link", name="Similar").first.click()
-    expect(page.get_by_role("columnheader", name="distance")).to_be_visible()
-    page.get_by_label("Nearest to a vector").fill("1, 2")
-    page.get_by_role("button", name="Show").click()
-    expect(page.get_by_label("Nearest to a vector")).to_have_attribute("aria-invalid", "true")
-
-
 def test_images_are_loaded(ann: Tab) -> None:
     ann.open(f"/ui/rows/{ARTICLES}")
     image = ann.page.locator("td img").first
@@ -241,9 +221,9 @@ def test_the_keyboard_leads_past_the_navigation(ann: Tab) -> None:
 
 
 def test_pages_are_read_without_script(
-    browser: Browser, served: SignedInPages, sessions: dict[str, Any]
+    browser: Browser, served: SignedInPages, session: Any
 ) -> None:
-    options = _options(java_script_enabled=False, storage_state=sessions["ann"])
+    options = _options(java_script_enabled=False, storage_state=session)
     with browser.new_context(**options) as context:
         tab = Tab(context.new_page(), served.url)
         assert tab.open("/ui") == 200
@@ -252,49 +232,3 @@ def test_pages_are_read_without_script(
         tab.page.get_by_role("main").get_by_role("link", name="articles").click()
         tab.page.get_by_role("link", name="Rows").click()
         expect(tab.page.get_by_role("cell", name="Black clock 5", exact=True)).to_be_visible()
-
-
-# -- what is refused, dead or slow -----------------------------------------------------------------
-
-
-def test_what_may_not_be_seen_is_not_found(
-    browser: Browser, served: SignedInPages, sessions: dict[str, Any]
-) -> None:
-    with browser.new_context(**_options(storage_state=sessions["bob"])) as context:
-        tab = Tab(context.new_page(), served.url)
-        assert tab.open("/ui/table/prod/sales/secret") == 404
-        assert tab.open("/ui/table/prod/hr/pay") == 404
-        assert tab.open("/ui/doctor") == 403
-        assert_accessible(tab)
-        assert tab.problems == []
-
-
-def test_a_catalog_that_is_slow_is_said_to_be(browser: Browser, tmp_path: Path) -> None:
-    with (
-        signed_in_pages(tmp_path, has_slow_catalog=True, operation_seconds=2) as served,
-        browser.new_context(**_options()) as context,
-    ):
-        tab = Tab(context.new_page(), served.url)
-        tab.page.set_default_navigation_timeout(90_000)
-        tab.sign_in(served.keys["ann"])
-        assert tab.open("/ui/namespace/slow") == 503
-        expect(tab.page.get_by_role("heading", name="Service unavailable")).to_be_visible()
-        assert_accessible(tab)
-        assert tab.problems == []
-
-
-@pytest.mark.slow
-def test_a_slow_catalog_leaves_the_others(browser: Browser, tmp_path: Path) -> None:
-    with (
-        signed_in_pages(tmp_path, has_slow_catalog=True) as served,
-        browser.new_context(**_options()) as context,
-    ):
-        tab = Tab(context.new_page(), served.url)
-        tab.page.set_default_navigation_timeout(90_000)
-        tab.sign_in(served.keys["ann"])
-        assert tab.open("/ui/namespace/slow") == 503
-        assert_accessible(tab)
-        assert tab.open("/ui/search?q=articles&in=name") == 200
-        expect(tab.page.get_by_text("slow").first).to_be_visible()
-        assert tab.open(f"/ui/table/{ARTICLES}") == 200
-        assert tab.problems == []

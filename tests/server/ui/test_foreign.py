@@ -17,6 +17,8 @@ from lance_bridge.catalog import TableRecord
 from lance_bridge_federated import FederatedNamespace
 from lance_bridge_server.ui.foreign_schema import columns_in
 
+pytestmark = [pytest.mark.quick, pytest.mark.spec("server.md#the-catalog-page")]
+
 SPARK = {
     "type": "struct",
     "fields": [
@@ -72,6 +74,7 @@ def _get(client_of: Any, path: str, user: str = "ann") -> HtmlPage:
     return HtmlPage.of(response.text)
 
 
+@pytest.mark.spec("docs/how-to/browse-a-catalog.md#use-it-elsewhere")
 def test_they_are_listed_beside_lance_tables(client_of: Any) -> None:
     namespace = _get(client_of, "/ui/namespace/prod/sales")
     assert "orders" not in namespace.links

@@ -35,6 +35,8 @@ from lance_bridge_server.public_answers import PublicAnswers
 from lance_bridge_server.ui import health_page, table_page
 from lance_bridge_server.ui.request_summary import quantile
 
+pytestmark = [pytest.mark.quick, pytest.mark.spec("server.md#health-on-a-page")]
+
 POLICIES = """
 permit(principal == User::"ann", action, resource);
 permit(principal == User::"bob", action in Action::"read", resource in Namespace::"good");
@@ -78,14 +80,8 @@ def migration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Migration:
     return Migrations().add(make_plan(migration_type("register"), endpoints, {"namespace": ["a"]}))
 
 
-def browser_of(url: str, user: str) -> Browser:
-    browser = Browser(url)
-    browser.http.headers["x-user"] = user
-    return browser
-
-
 def page_of(url: str, user: str, path: str = "/ui/health") -> HtmlPage:
-    answer = browser_of(url, user).get(path)
+    answer = Browser(url, user).get(path)
     assert answer.status_code == 200
     return HtmlPage.of(answer.text)
 
@@ -100,7 +96,7 @@ def run_doctor(browser: Browser) -> HtmlPage:
 
 
 def test_requests_and_catalogs_are_shown(url: str) -> None:
-    ann = browser_of(url, "ann")
+    ann = Browser(url, "ann")
     ann.get("/ui/namespace/good")
     ann.get("/ui/namespace/absent")
     page = page_of(url, "ann")
@@ -110,35 +106,36 @@ def test_requests_and_catalogs_are_shown(url: str) -> None:
     assert int(row[2]) >= 1
     assert "NAMESPACE_NOT_FOUND" in row[3]
     assert row[4].endswith("s")
-    assert "good : answers" in page.text
+    assert "good : online" in page.text
 
 
 def test_catalogs_that_may_not_be_seen_are_not_shown(url: str) -> None:
-    assert "bad : answers" in page_of(url, "ann").text
+    assert "bad : online" in page_of(url, "ann").text
     text = page_of(url, "bob").text
-    assert "good : answers" in text
+    assert "good : online" in text
     assert "bad" not in text
 
 
 def test_the_audit_log_is_for_those_who_may_read_it(url: str) -> None:
-    browser_of(url, "ann").get("/ui/table/good/sales/articles")
+    Browser(url, "ann").get("/ui/table/good/sales/articles")
     assert "good.sales.articles" in page_of(url, "ann").cells
     assert "Audit log" not in page_of(url, "bob").text
 
 
+@pytest.mark.spec("docs/how-to/browse-a-catalog.md#use-it-elsewhere")
 def test_the_doctor_runs_on_all_catalogs_when_that_was_confirmed(url: str) -> None:
-    page = run_doctor(browser_of(url, "ann"))
+    page = run_doctor(Browser(url, "ann"))
     assert "location-gone" in page.text
     assert "lance-bridge table deregister bad" in page.text
     assert ("h2", {"id": "catalog-1", "class": "wrap"}) in page.tags
 
 
 def test_the_doctor_runs_where_the_principal_may(url: str) -> None:
-    page = run_doctor(browser_of(url, "olga"))
+    page = run_doctor(Browser(url, "olga"))
     assert "location-gone" not in page.text
     assert "tables and" in page.text
     assert "Run the doctor" not in page_of(url, "bob").text
-    assert browser_of(url, "bob").get("/ui/doctor").status_code == 403
+    assert Browser(url, "bob").get("/ui/doctor").status_code == 403
 
 
 def test_the_doctor_is_not_offered_for_catalogs_that_it_does_not_know(tmp_path: Path) -> None:
@@ -153,7 +150,7 @@ def test_the_doctor_is_not_offered_for_catalogs_that_it_does_not_know(tmp_path: 
 
 def test_the_doctor_goes_on_where_it_ended(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health_page, "_DOCTOR_LIMIT", 1)
-    olga = browser_of(url, "olga")
+    olga = Browser(url, "olga")
     question = olga.get("/ui/doctor")
     first = olga.submit(question, "/ui/doctor")
     assert "Check more of good" in first.text
@@ -177,12 +174,13 @@ def test_a_doctor_that_takes_too_long_leaves_the_page(
 ) -> None:
     monkeypatch.setattr(table_page, "_DOCTOR_SECONDS", 0.0)
     page = page_of(url, "ann", "/ui/table/good/sales/articles")
-    assert "The table was not checked" in page.text
+    assert "Could not check the table" in page.text
     assert "embedding" in page.cells
 
 
+@pytest.mark.spec("server.md#actions")
 def test_a_doctor_that_no_page_of_the_server_asked_for_does_not_run(url: str) -> None:
-    ann = browser_of(url, "ann")
+    ann = Browser(url, "ann")
     ann.get("/ui/doctor")
     assert ann.http.post(f"{url}/ui/doctor", data={"token": "x"}).status_code == 403
 
@@ -192,14 +190,14 @@ def test_migrations_have_their_reports(url: str, migration: Migration) -> None:
     identifier = migration.directory.name
     page = page_of(url, "ann")
     assert {identifier, "planned"} <= set(page.cells)
-    answer = browser_of(url, "ann").get(page.links["Download"])
+    answer = Browser(url, "ann").get(page.links["Download"])
     assert answer.text == REPORT
     assert answer.headers["content-disposition"].startswith("attachment")
     assert answer.headers["content-security-policy"] == "sandbox"
     assert identifier not in page_of(url, "bob").text
-    assert browser_of(url, "bob").get(page.links["Download"]).status_code == 403
+    assert Browser(url, "bob").get(page.links["Download"]).status_code == 403
     for name in ("absent", "%2e%2e", "%2e%2e%2fx"):
-        assert browser_of(url, "ann").get(f"/ui/report/{name}").status_code in (400, 404)
+        assert Browser(url, "ann").get(f"/ui/report/{name}").status_code in (400, 404)
 
 
 def test_a_damaged_migration_leaves_the_others(url: str, migration: Migration) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 from lance_namespace.errors import InvalidInputError
-from server.authenticated import LIST, Served, serve, serving_settings
+from server.authenticated import LIST, Clock, Served, serve, serving_settings, write_config
 from server.ui.browsers import Browser
 from server.ui.html_pages import HtmlPage
 
@@ -20,7 +20,7 @@ from lance_bridge_server.authentication.key_file import ApiKeyFile
 from lance_bridge_server.configuration.login import LoginSettings
 from lance_bridge_server.login import Identity, Seal, Sessions
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.servers, pytest.mark.spec("server.md#signing-in")]
 
 
 @pytest.fixture
@@ -60,6 +60,7 @@ def browser(served: Served) -> Browser:
 # -- signing in and out ----------------------------------------------------------------------------
 
 
+@pytest.mark.spec("docs/how-to/browse-a-catalog.md#use-it-elsewhere")
 def test_who_has_a_key_signs_in_and_comes_to_the_page_asked_for(
     browser: Browser, key: str, served: Served
 ) -> None:
@@ -204,14 +205,14 @@ def test_a_session_that_is_used_goes_on(keys: ApiKeyFile, key: str) -> None:
 
 def test_worker_processes_share_sessions(tmp_path: Path, keys: ApiKeyFile, key: str) -> None:
     (tmp_path / "lake").mkdir()
-    config = {
-        "catalogs": {"lake": {"impl": "dir", "root": str(tmp_path / "lake")}},
-        "listeners": [{"port": 0}],
-        "authentication": [{"method": "api_keys", "file": str(keys.path)}],
-        "workers": 2,
-    }
-    (tmp_path / "server.yaml").write_text(json.dumps(config))
-    with serve("--config", str(tmp_path / "server.yaml")) as program:
+    config = write_config(
+        tmp_path,
+        catalogs={"lake": {"impl": "dir", "root": str(tmp_path / "lake")}},
+        listeners=[{"port": 0}],
+        authentication=[{"method": "api_keys", "file": str(keys.path)}],
+        workers=2,
+    )
+    with serve("--config", str(config)) as program:
         browser = Browser(program.url)
         browser.sign_in(key)
         paths = set()
@@ -334,16 +335,6 @@ def test_attempts_that_fail_are_limited(tmp_path: Path, keys: ApiKeyFile, key: s
 def test_a_form_that_is_too_large_is_refused(browser: Browser) -> None:
     form = browser.get("/ui")
     assert browser.submit(form, "/ui/login", key="x" * 20_000).status_code == 400
-
-
-class Clock:
-    """Seconds that pass when a test says so."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def sessions_at(clock: Clock, keys: ApiKeyFile) -> Sessions:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,8 @@ from server.ui.html_pages import HtmlPage
 
 from lance_bridge_federated import FederatedNamespace
 from lance_bridge_server.authorization import AllowAll
+
+pytestmark = [pytest.mark.quick, pytest.mark.spec("server.md#the-catalog-page")]
 
 ARTICLES = "prod/sales/articles"
 PAGES = [
@@ -37,6 +38,7 @@ PAGES = [
 # -- the way to rows -------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("docs/how-to/browse-a-catalog.md#use-it-elsewhere")
 def test_links_lead_from_the_catalogs_to_rows(get: GetPage) -> None:
     catalogs = get("/ui")
     assert {"prod", "many", "dead"} <= set(catalogs.links)
@@ -63,6 +65,7 @@ def test_a_declared_table_has_no_rows(get: GetPage) -> None:
     assert "has no rows yet" in get("/ui/rows/prod/sales/orders").text
 
 
+@pytest.mark.spec("server.md#versions-on-a-page")
 def test_versions_say_what_they_changed(get: GetPage) -> None:
     page = get(f"/ui/versions/{ARTICLES}")
     for line in ("Version 2", "Append", "+20 rows", "Delete", "-5 rows", "first", "trial"):
@@ -71,6 +74,7 @@ def test_versions_say_what_they_changed(get: GetPage) -> None:
         assert line in page.text
 
 
+@pytest.mark.spec("server.md#versions-on-a-page")
 def test_versions_of_a_branch_are_no_links(get: GetPage) -> None:
     page = get(f"/ui/versions/{ARTICLES}?branch=trial")
     assert "Version 2" in page.text  # a link to it would lead to the branch's latest rows
@@ -115,45 +119,48 @@ def test_a_dead_catalog_leaves_the_others(get: GetPage) -> None:
     assert "Service unavailable" in page.text
     assert "10.9.8.7" not in page.text
     assert {"prod", "many"} <= set(page.links)
-    assert "dead does not answer" in get("/ui").text
-    assert get("/ui").text.count("does not answer") == 1
+    assert "dead unreachable" in get("/ui").text
+    assert get("/ui").text.count("unreachable") == 1
 
 
 def test_a_catalog_that_hangs_holds_up_no_other(tmp_path: Path) -> None:
-    asked, released = threading.Event(), threading.Event()
+    asked, released, ended = threading.Event(), threading.Event(), threading.Event()
 
     class Hanging(DeadNamespace):
         def _fail(self, request: Any) -> Any:
             asked.set()
             released.wait(60)
+            ended.set()
             return super()._fail(request)
 
     prod = memory_namespace(tmp_path)
     declare(prod, "db.t")
     catalogs = {"prod": prod, "slow": Hanging()}
     with clients(FederatedNamespace(catalogs), AllowAll(), catalogs=catalogs) as client_of:
-        started = time.monotonic()
         assert "prod" in client_of("ann")("GET", "/ui").text
         assert "db" in client_of("ann")("GET", "/ui/namespace/prod").text
-        assert time.monotonic() - started < 10
         assert asked.is_set()
+        assert not ended.is_set()
         released.set()
 
 
 # -- rows ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("server.md#rows-on-a-page")
 def test_rows_are_filtered_and_sorted(get: GetPage) -> None:
     page = get(f"/ui/rows/{ARTICLES}", filter="id < 8 AND price IS NOT NULL", sort="-id")
     assert [each for each in page.cells if each.isdigit()] == ["7", "6", "5"]
 
 
+@pytest.mark.spec("server.md#rows-on-a-page")
 def test_rows_of_an_earlier_version_a_tag_and_a_branch(get: GetPage) -> None:
     for at, first in (("v1", "0"), ("tag:first", "0"), ("branch:trial", "0"), ("", "5")):
         page = get(f"/ui/rows/{ARTICLES}", at=at, sort="id", size="10")
         assert next(each for each in page.cells if each.isdigit()) == first
 
 
+@pytest.mark.spec("server.md#rows-on-a-page")
 def test_more_rows_follow(get: GetPage) -> None:
     page = get(f"/ui/rows/{ARTICLES}", filter="id < 18", sort="id", size="10")
     assert "10 rows, from row 1" in page.text
@@ -163,6 +170,7 @@ def test_more_rows_follow(get: GetPage) -> None:
     assert "10 rows, from row 1" in get(second.links["Previous rows"]).text
 
 
+@pytest.mark.spec("server.md#rows-on-a-page")
 @pytest.mark.parametrize(
     ("predicate", "message"),
     [
@@ -181,6 +189,7 @@ def test_a_wrong_filter_has_its_error_at_the_field(
     assert message in page.text
 
 
+@pytest.mark.spec("server.md#rows-on-a-page")
 def test_images_and_vectors_are_drawn(get: GetPage) -> None:
     page = get(f"/ui/rows/{ARTICLES}", size="10")
     images = [each for tag, each in page.tags if tag == "img" and "/ui/image/" in each["src"]]
@@ -220,6 +229,7 @@ def test_who_may_not_read_sees_no_rows(get: GetPage) -> None:
     assert "title" in get(f"/ui/table/{ARTICLES}", "carl").cells
 
 
+@pytest.mark.spec("server.md#signing-in")
 def test_without_credentials_there_is_a_page_that_says_so(get: GetPage) -> None:
     for path in PAGES:
         page = get(path, user="", status=401)
@@ -277,12 +287,3 @@ def test_hostile_names_and_values_are_text(tmp_path: Path) -> None:
         response = client_of("eve")("GET", "/ui/table/db/%3Cscript%3Ealert(1)%3C%2Fscript%3E")
         assert response.status_code in (400, 404)
         assert_only_own_script(response.text)
-
-
-def test_the_files_of_pages_are_small(client_of: Any, get: GetPage) -> None:
-    page = get(f"/ui/rows/{ARTICLES}")
-    own = {each.get("src") or each.get("href", "") for _, each in page.tags}
-    static = [each for each in own if each.startswith("/ui/static/")]
-    sizes = [len(client_of("")("GET", each).content) for each in static]
-    assert len(sizes) == 3
-    assert sum(sizes) + len(client_of("ann")("GET", f"/ui/rows/{ARTICLES}").content) < 200_000

@@ -15,7 +15,7 @@ from server.identity_provider import SHAPES, IdentityProvider, identity_provider
 from server.ui.browsers import Browser
 from server.ui.html_pages import HtmlPage
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.servers, pytest.mark.spec("server.md#signing-in")]
 
 CLIENT, SECRET = "lance-ui", "s3cret/with+signs"
 
@@ -74,6 +74,7 @@ def callback(browser: Browser) -> str:
 # -- signing in ------------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("docs/how-to/browse-a-catalog.md#use-it-elsewhere")
 def test_who_signs_in_comes_to_the_page_asked_for(
     browser: Browser, provider: IdentityProvider, served: Served
 ) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import logging
 from pathlib import Path
 from typing import Any
 
@@ -12,23 +10,16 @@ import pyarrow as pa
 import pytest
 from server.policies import NamedByHeader, cedar, clients, declare, memory_namespace
 from server.serving import serving
+from server.ui.audit_lines import Lines
 from server.ui.html_pages import HtmlPage
 
 from lance_bridge.testing.build import ipc
 from lance_bridge_server.app import create_app
-from lance_bridge_server.audit import AuditLog
 from lance_bridge_server.authorization import AllowAll
 from lance_bridge_server.gateway import Gateway
 from lance_bridge_server.limits import Limits
 
-
-class _Lines(logging.Handler):
-    def __init__(self) -> None:
-        super().__init__()
-        self.lines: list[dict[str, Any]] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.lines.append(json.loads(record.getMessage()))
+pytestmark = [pytest.mark.quick, pytest.mark.spec("server.md#the-catalog-page")]
 
 
 @pytest.fixture
@@ -39,11 +30,10 @@ def namespace(tmp_path: Path) -> Any:
 
 
 def test_every_decision_for_a_page_is_in_the_audit_log(namespace: Any, tmp_path: Path) -> None:
-    logger, kept = logging.Logger("audit"), _Lines()
-    logger.addHandler(kept)
+    kept = Lines()
     policies = 'permit(principal == User::"ann", action in Action::"see", resource);'
     authorizer = cedar(tmp_path, policies)
-    with clients(namespace, authorizer, audit=AuditLog(logger)) as client_of:
+    with clients(namespace, authorizer, audit=kept.log) as client_of:
         client_of("ann")("GET", "/ui/table/db/t")
         client_of("eve")("GET", "/ui/table/db/t")
         client_of("")("GET", "/ui/table/db/t")
@@ -74,6 +64,7 @@ def test_a_page_is_one_request_for_the_limits(namespace: Any) -> None:
     assert int(answers[2].headers["retry-after"]) > 0
 
 
+@pytest.mark.spec("server.md#versions-on-a-page")
 def test_versions_name_who_wrote_them(namespace: Any) -> None:
     with clients(namespace, AllowAll()) as client_of:
         rows = ipc(pa.table({"id": [1, 2]}))
@@ -91,3 +82,9 @@ def test_the_page_can_be_switched_off(namespace: Any) -> None:
     gateway = Gateway(namespace, authenticator=NamedByHeader(), ui=False)
     with serving(create_app(gateway)) as url:
         assert httpx.get(f"{url}/ui", headers={"x-user": "ann"}).status_code == 404
+
+
+def test_a_table_that_the_catalog_manages_is_said_to_be(namespace: Any) -> None:
+    namespace.manage_table(["db", "t"])
+    with clients(namespace, AllowAll()) as client_of:
+        assert "catalog-managed" in client_of("ann")("GET", "/ui/table/db/t").text

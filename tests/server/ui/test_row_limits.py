@@ -18,6 +18,8 @@ from lance_bridge_server.ui import row_reader, rows_page
 from lance_bridge_server.ui.cells import make_cell
 from lance_bridge_server.ui.row_reader import MAX_BYTES, read_sample
 
+pytestmark = [pytest.mark.quick, pytest.mark.spec("server.md#rows-on-a-page")]
+
 POLICIES = """
 permit(principal == User::"ann", action, resource);
 permit(principal == User::"carl", action in Action::"see", resource);

@@ -15,6 +15,8 @@ from server.ui.demo_tables import articles
 
 from lance_bridge_server.ui import download
 
+pytestmark = [pytest.mark.quick, pytest.mark.spec("server.md#rows-on-a-page")]
+
 ROWS = "/ui/rows/prod/sales/articles"
 FILE = "/ui/download/prod/sales/articles"
 
@@ -35,6 +37,7 @@ def test_the_rows_nearest_to_a_vector_come_with_distances(get: GetPage) -> None:
     assert "10 rows, from row 1, by distance" in page.text
 
 
+@pytest.mark.spec("docs/how-to/browse-a-catalog.md#use-it-elsewhere")
 def test_the_rows_nearest_to_a_row_are_a_link_away(get: GetPage) -> None:
     page = get(ROWS, filter="id = 9")
     similar = get(page.links["Similar"].replace("id+%3D+9", ""))
@@ -96,6 +99,7 @@ def _download(client_of: Any, user: str = "ann", **query: str) -> Any:
     return client_of(user)("GET", FILE, params=query)
 
 
+@pytest.mark.spec("docs/how-to/browse-a-catalog.md#use-it-elsewhere")
 def test_what_is_shown_is_downloaded_in_each_format(client_of: Any) -> None:
     query = {"filter": "id < 30", "sort": "-id", "size": "10"}
     files = {each: _download(client_of, format=each, **query) for each in download.FORMATS}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pyarrow as pa
@@ -20,10 +21,19 @@ from lance_bridge_server.lancedb import DatabasePaths
 from lance_bridge_server.login import Login
 from lance_bridge_server.ui.snippets import snippets_for
 
+pytestmark = [pytest.mark.quick, pytest.mark.spec("server.md#the-catalog-page")]
 
-def test_the_lines_read_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    prod = memory_namespace(tmp_path)
-    create_articles(prod)
+
+@pytest.fixture
+def prod(tmp_path: Path) -> Any:
+    namespace = memory_namespace(tmp_path)
+    create_articles(namespace)
+    return namespace
+
+
+def test_the_lines_read_the_table(
+    prod: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with serving(create_app(Gateway(FederatedNamespace({"prod": prod})))) as url:
         page = HtmlPage.of(httpx.get(f"{url}/ui/connect/prod/sales/articles").text)
         pylance, lancedb, _, curl = page.code  # Spark's: tests/spark/test_catalog_page.py
@@ -44,10 +54,8 @@ def test_the_lines_read_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[
     ],
 )
 def test_the_lines_of_lancedb_name_the_configured_database(
-    tmp_path: Path, databases: DatabasePaths, name: str, capsys: pytest.CaptureFixture[str]
+    prod: Any, databases: DatabasePaths, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    prod = memory_namespace(tmp_path)
-    create_articles(prod)
     gateway = Gateway(FederatedNamespace({"prod": prod}), databases=databases)
     with serving(create_app(gateway)) as url:
         page = HtmlPage.of(httpx.get(f"{url}/ui/connect/prod/sales/articles").text)
@@ -75,9 +83,7 @@ def test_a_namespace_that_is_no_database_has_no_name(
     assert [each.title for each in found] == ["pylance", "Spark", "curl"]
 
 
-def test_the_lines_have_the_address_in_browsers(tmp_path: Path) -> None:
-    prod = memory_namespace(tmp_path)
-    create_articles(prod)
+def test_the_lines_have_the_address_in_browsers(prod: Any) -> None:
     address = "https://lake.example.com"
     gateway = Gateway(FederatedNamespace({"prod": prod}), login=Login(address=address))
     with serving(create_app(gateway)) as url:

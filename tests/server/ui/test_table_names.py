@@ -18,6 +18,8 @@ from lance_bridge_federated import FederatedNamespace
 from lance_bridge_server.ui import table_names
 from lance_bridge_server.ui.table_names import TableNames
 
+pytestmark = [pytest.mark.quick, pytest.mark.spec("server.md#the-catalog-page")]
+
 POLICIES = """
 permit(principal, action in Action::"see", resource);
 forbid(principal == User::"bob", action, resource == Table::"prod.db.t050");

@@ -20,6 +20,8 @@ from lance_bridge_server.ui.cells import Cell, make_cell
 from lance_bridge_server.ui.rendering import format_bytes, format_time
 from lance_bridge_server.ui.row_search import parse_vector
 
+pytestmark = [pytest.mark.quick, pytest.mark.spec("server.md#rows-on-a-page")]
+
 NEW_YEAR = datetime(2026, 1, 1, tzinfo=timezone.utc)
 COLUMNS: list[tuple[pa.DataType, Any, str, str]] = [
     (pa.list_(pa.float16(), 2), [1.0, 2.0], "vector[2] of float16", "[1, 2]"),

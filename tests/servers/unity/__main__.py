@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Sequence
 
-from . import DIALECTS, Bucket, UnityServer
+from . import DIALECTS, UnityServer
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -24,8 +24,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     server = UnityServer(DIALECTS[given.dialect], given.port)
     for name in given.catalog:
         server.add_catalog(name)
-    for uri, access_key, secret_key in given.bucket:
-        server.add_bucket(uri, Bucket(access_key, secret_key))
     server.start()
     print(server.url, flush=True)
     ended.wait()
@@ -42,14 +40,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
     parser.add_argument(
         "--catalog", action="append", default=[], help="make this catalog; may be repeated"
-    )
-    parser.add_argument(
-        "--bucket",
-        nargs=3,
-        action="append",
-        default=[],
-        metavar=("S3_URI", "ACCESS_KEY", "SECRET_KEY"),
-        help="vend credentials for this bucket; may be repeated",
     )
     return parser
 

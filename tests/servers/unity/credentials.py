@@ -21,16 +21,12 @@ _PATH_OPERATIONS = ("PATH_READ", "PATH_READ_WRITE", "PATH_CREATE_TABLE")
 
 @dataclass(frozen=True)
 class Bucket:
-    """What the server knows of a bucket.
-
-    ``lifetime`` is in seconds; None gives a fixed session without an end, as the open-source
-    server does where a session token is in its configuration.
-    """
+    """What the server knows of a bucket. ``lifetime`` is in seconds."""
 
     access_key_id: str
     secret_access_key: str
     session_token: str = "vended-session"
-    lifetime: float | None = 3600.0
+    lifetime: float = 3600.0
 
 
 class Credentials:
@@ -41,8 +37,6 @@ class Credentials:
         self._dialect: Dialect = state.dialect
         self._numbers = itertools.count(1)
         self.buckets: dict[str, Bucket] = {}
-        self.external_access = True
-        """Databricks: the metastore lets engines from outside have credentials."""
 
     def routes(self, prefixes: Sequence[str]) -> list[Route]:
         """Return the operations."""
@@ -83,9 +77,6 @@ class Credentials:
     def _require_operation(self, body: dict[str, Any], allowed: Sequence[str]) -> None:
         if body.get("operation") not in allowed:
             raise ApiError(self._dialect.invalid, "Privileges cannot be null or empty.")
-        if not self.external_access:
-            text = "External access is not enabled on the metastore (external_access_enabled)."
-            raise ApiError(ErrorKind(403, "PERMISSION_DENIED"), text)
 
     def _vend(self, location: object) -> Answer:
         if not isinstance(location, str):
@@ -109,15 +100,12 @@ class Credentials:
                 kind = ErrorKind(403, "PERMISSION_DENIED")
                 text = f"No external location was found for the path {location}"
             raise ApiError(kind, text)
-        token = bucket.session_token
-        content: dict[str, Any] = {}
-        if bucket.lifetime is not None:
-            # Each answer is another session, so that a test can tell a refresh from a cache.
-            token = f"{token}-{next(self._numbers)}"
-            content["expiration_time"] = now() + int(bucket.lifetime * 1000)
-        content["aws_temp_credentials"] = {
-            "access_key_id": bucket.access_key_id,
-            "secret_access_key": bucket.secret_access_key,
-            "session_token": token,
+        # Each answer is another session, so that a test can tell a refresh from a cache.
+        return {
+            "expiration_time": now() + int(bucket.lifetime * 1000),
+            "aws_temp_credentials": {
+                "access_key_id": bucket.access_key_id,
+                "secret_access_key": bucket.secret_access_key,
+                "session_token": f"{bucket.session_token}-{next(self._numbers)}",
+            },
         }
-        return content

@@ -25,11 +25,11 @@ def normalized(location: str, dialect: Dialect) -> str:
     """
     if "/" not in location:
         raise ApiError(dialect.invalid, f"Ambiguous path: {location}")
-    if _NOT_IN_URI.search(location):
-        raise ApiError(dialect.invalid, f"Unsupported path: {location}")
     found = _SCHEME.match(location)
     if found is None:
         return "file://" + quote(_tidy(posixpath.abspath(location)), safe="/~!$&'()*+,;=:@")
+    if _NOT_IN_URI.search(location):
+        raise ApiError(dialect.invalid, f"Unsupported path: {location}")
     scheme, rest = found[1], location[found.end() :]
     if scheme == "file":
         return "file://" + _tidy(rest)

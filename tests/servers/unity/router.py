@@ -31,8 +31,6 @@ class Route:
     delta: bool = False
     """Errors take the shape of the API for Delta clients."""
     needs_token: bool = True
-    locked: bool = True
-    """The handler runs alone."""
     patterns: tuple[re.Pattern[str], ...] = field(init=False)
 
     def __post_init__(self) -> None:

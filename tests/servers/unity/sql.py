@@ -16,23 +16,10 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
-class Column:
-    """A column of a table to make; ``type`` in lower case, as ``bigint`` or ``array<float>``."""
-
-    name: str
-    type: str
-    nullable: bool = True
-    comment: str | None = None
-
-
-@dataclass(frozen=True)
 class CreateTable:
     name: Name
     using: str
     location: str | None
-    if_not_exists: bool = False
-    columns: tuple[Column, ...] = ()
-    comment: str | None = None
     properties: tuple[tuple[str, str], ...] = ()
 
 
@@ -90,8 +77,7 @@ _TOKEN = re.compile(
     |(?P<quoted>`(?:[^`]|``)+`)
     |(?P<string>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")
     |(?P<word>[A-Za-z_][A-Za-z0-9_]*)
-    |(?P<number>[0-9]+)
-    |(?P<sign>[(),.=<>:])""",
+    |(?P<sign>[(),.=])""",
     re.VERBOSE | re.DOTALL,
 )
 _ESCAPE = re.compile(r"\\(u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|[0-3][0-7]{2}|.)", re.DOTALL)
@@ -151,24 +137,20 @@ class _Parser:
         return found
 
     def _create(self) -> CreateTable:
-        if_not_exists = self._words("IF", "NOT", "EXISTS")
         name = self._name()
-        columns = self._list(self._column) if self._sees("(") else ()
         self._require("USING")
         using = self._take("word").text.upper()
-        location, comment = None, None
+        location: str | None = None
         properties: tuple[tuple[str, str], ...] = ()
         # Spark takes these clauses in any order, each once.
         while self._peek.kind == "word":
             if location is None and self._words("LOCATION"):
                 location = self._string()
-            elif comment is None and self._words("COMMENT"):
-                comment = self._string()
             elif not properties and self._words("TBLPROPERTIES"):
                 properties = self._list(self._property)
             else:
                 raise self._error()
-        return CreateTable(name, using, location, if_not_exists, columns, comment, properties)
+        return CreateTable(name, using, location, properties)
 
     def _alter(self, name: Name) -> Statement:
         if self._words("RENAME", "TO"):
@@ -202,36 +184,6 @@ class _Parser:
         key = self._string()
         self._sign_required("=")
         return key, self._string()
-
-    def _column(self) -> Column:
-        name, kind = self._identifier(), self._type()
-        nullable = not self._words("NOT", "NULL")
-        comment = self._string() if self._words("COMMENT") else None
-        return Column(name, kind, nullable, comment)
-
-    def _type(self) -> str:
-        kind = self._take("word").text.lower()
-        if self._sign("("):
-            numbers = [self._take("number").text]
-            while self._sign(","):
-                numbers.append(self._take("number").text)
-            self._sign_required(")")
-            return f"{kind}({','.join(numbers)})"
-        if not self._sign("<"):
-            return kind
-        inside = [self._field_type()]
-        while self._sign(","):
-            inside.append(self._field_type())
-        self._sign_required(">")
-        return f"{kind}<{','.join(inside)}>"
-
-    def _field_type(self) -> str:
-        following = self._tokens[self._next + 1]
-        if (following.kind, following.text) != ("sign", ":"):
-            return self._type()
-        name = self._identifier()
-        self._sign_required(":")
-        return f"{name}:{self._type()}"
 
     def _list(self, item: Callable[[], _T]) -> tuple[_T, ...]:
         self._sign_required("(")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import singledispatchmethod
 
 from . import rules, sql
@@ -23,17 +22,15 @@ _RESERVED_LATER = dict.fromkeys(
     "please remove it from the TBLPROPERTIES list",
 )
 _FORMATS = {"DELTA", "CSV", "JSON", "AVRO", "PARQUET", "ORC", "TEXT"}
-_TYPES = {
-    "bigint": ("LONG", "long"),
-    "int": ("INT", "integer"),
-    "float": ("FLOAT", "float"),
-    "double": ("DOUBLE", "double"),
-    "boolean": ("BOOLEAN", "boolean"),
-    "string": ("STRING", "string"),
-    "binary": ("BINARY", "binary"),
-    "date": ("DATE", "date"),
-    "timestamp": ("TIMESTAMP", "timestamp"),
+_COLUMN = {
+    "name": "value",
+    "type_text": "string",
+    "type_name": "STRING",
+    "type_json": '{"name":"value","type":"string","nullable":true,"metadata":{}}',
+    "position": 0,
+    "nullable": True,
 }
+"""What a table of text has."""
 
 
 class SqlError(Exception):
@@ -77,8 +74,6 @@ class Warehouse:
         catalog, schema, name = _full(statement.name, defaults)
         parent = self._api.schema(catalog, schema)
         if parent.children.get(self._api.fold(name)) is not None:
-            if statement.if_not_exists:
-                return
             raise _already_exists((catalog, schema, name))
         properties = self._properties(statement.properties)
         more = {
@@ -87,12 +82,12 @@ class Warehouse:
             "full_name": f"{parent.info['full_name']}.{name.lower()}",
             "table_type": "EXTERNAL",
             "data_source_format": statement.using,
-            "columns": _columns(statement),
+            "columns": [_COLUMN],
             "storage_location": self._location(statement.location),
         }
         if statement.using not in _FORMATS:
             raise SqlError("DATA_SOURCE_NOT_FOUND", "42K02", f"No such format: {statement.using}.")
-        body = {"name": name, "comment": statement.comment, "properties": properties}
+        body = {"name": name, "properties": properties}
         entry = self._api.make(Level.TABLE, body, more)
         self._api.put(parent.children, entry, entry.name)
 
@@ -200,31 +195,3 @@ def _already_exists(name: sql.Name) -> SqlError:
     quoted = ".".join(f"`{part}`" for part in name)
     text = f"Cannot create table or view {quoted} because it already exists."
     return SqlError("TABLE_OR_VIEW_ALREADY_EXISTS", "42P07", text)
-
-
-def _columns(statement: sql.CreateTable) -> list[dict[str, object]]:
-    """Return the columns; a text table has one, of strings, and takes no other type."""
-    columns = statement.columns
-    if statement.using == "TEXT":
-        columns = columns or (sql.Column("value", "string"),)
-        for column in columns:
-            if column.type != "string":
-                text = (
-                    f"The Text datasource doesn't support the column `{column.name}` "
-                    f'of the type "{column.type.upper()}".'
-                )
-                raise SqlError("UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE", "0A000", text)
-    return [_column(column, position) for position, column in enumerate(columns)]
-
-
-def _column(column: sql.Column, position: int) -> dict[str, object]:
-    name, spark = _TYPES.get(column.type, ("STRING", column.type))
-    field = {"name": column.name, "type": spark, "nullable": column.nullable, "metadata": {}}
-    return {
-        "name": column.name,
-        "type_text": column.type,
-        "type_name": name,
-        "type_json": json.dumps(field),
-        "position": position,
-        "nullable": column.nullable,
-    }

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import lance
 import pyarrow as pa
+from core.memory_catalog import Moment
 from lance.fragment import write_fragments
 
 from lance_bridge_spark.addresses import CatalogAddress
@@ -97,3 +98,13 @@ def write_staged(catalog: CatalogAddress, answer: Mapping[str, Any], *ids: int) 
             storage_options=access.storage_options(),
         )  # fmt: skip
     staged_writer.keep(catalog, stage, [json.dumps(each.to_json()) for each in written])
+
+
+def losing(change: str, error: Exception, when: Moment) -> Callable[[str, Moment], None]:
+    """Return a fault of the catalog in memory: a change that fails, before or after it is done."""
+
+    def fault(name: str, moment: Moment) -> None:
+        if (name, moment) == (change, when):
+            raise error
+
+    return fault

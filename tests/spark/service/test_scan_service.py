@@ -20,6 +20,8 @@ from lance_bridge_spark.channel import Channel
 from lance_bridge_spark.source import scan_service
 from lance_bridge_spark.source.worker_calls import spark_call
 
+pytestmark = pytest.mark.spec("spark.md#the-python-process-of-an-executor")
+
 SECONDS = 60
 SCHEMA = StructType([StructField("id", LongType()), StructField("s", StringType())])
 ROWS = 3000
@@ -64,6 +66,7 @@ def _call(connection: socket.socket, partition: bytes) -> tuple[Channel, Any]:
     return channel, source
 
 
+@pytest.mark.quick
 def test_all_batches_come_and_a_message_ends_them(connection: socket.socket) -> None:
     channel, source = _call(connection, b"40")
     assert channel.read() == ({}, [])
@@ -72,6 +75,7 @@ def test_all_batches_come_and_a_message_ends_them(connection: socket.socket) -> 
     assert channel.read() == ({}, [])
 
 
+@pytest.mark.quick
 def test_an_error_follows_the_batches_before_it(connection: socket.socket) -> None:
     channel, source = _call(connection, b"error")
     assert channel.read() == ({}, [])
@@ -80,6 +84,7 @@ def test_an_error_follows_the_batches_before_it(connection: socket.socket) -> No
     assert fields == {"error": {"code": 13, "message": "a value that cannot be"}}
 
 
+@pytest.mark.quick
 def test_a_call_that_cannot_be_read_is_an_error(connection: socket.socket) -> None:
     channel = Channel(connection.makefile("rb"), connection.makefile("wb"))
     channel.write({}, [b"no pickle", b"1"])
@@ -87,6 +92,7 @@ def test_a_call_that_cannot_be_read_is_an_error(connection: socket.socket) -> No
     assert fields["error"]["code"] == 18
 
 
+@pytest.mark.quick
 def test_a_task_that_has_read_enough_ends_the_scan(connection: socket.socket) -> None:
     channel, source = _call(connection, b"1000000")
     assert channel.read() == ({}, [])
@@ -95,6 +101,7 @@ def test_a_task_that_has_read_enough_ends_the_scan(connection: socket.socket) ->
     assert ended.wait(SECONDS)
 
 
+@pytest.mark.servers
 def test_only_the_owner_may_connect_and_the_socket_goes_with_the_process() -> None:
     command = [sys.executable, "-m", "lance_bridge_spark.source.scan_service"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:

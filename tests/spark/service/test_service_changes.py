@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from core.memory_catalog import MemoryServer
 
@@ -25,6 +24,8 @@ from .service_requests import (
     ids_in,
     refusal,
 )
+
+pytestmark = pytest.mark.quick
 
 INNER = {"type": "struct", "fields": [NAME]}
 PLACE = {"name": "place", "type": INNER, "nullable": True, "metadata": {}}
@@ -51,6 +52,7 @@ def refused(catalog: CatalogAddress, *changes: dict[str, Any]) -> tuple[int, str
     return found
 
 
+@pytest.mark.spec("spark.md#schema-evolution")
 def test_schema_evolution_widens_types_and_narrows_none(catalog: CatalogAddress) -> None:
     create(catalog, TABLE)
     alter(catalog, add("small", "integer"), add("amount", "decimal(5,2)"))
@@ -119,22 +121,6 @@ def test_columns_are_renamed_retyped_loosened_and_dropped(catalog: CatalogAddres
     assert list(fields_of(answer)) == ["id", "n", "place"]
 
 
-@pytest.mark.parametrize(
-    ("kind", "arrow"),
-    [
-        ('"double"', pa.float64()),
-        ('"decimal(12,2)"', pa.decimal128(12, 2)),
-    ],
-)
-def test_plain_types_become_wider_ones(
-    catalog: CatalogAddress, kind: str, arrow: pa.DataType
-) -> None:
-    before = {'"double"': "float", '"decimal(12,2)"': "decimal(10,2)"}
-    create(catalog, TABLE, ID, {**NAME, "name": "n", "type": before[kind]})
-    alter(catalog, on("n", "update_type", type=kind))
-    assert dataset(catalog, TABLE).schema.field("n").type == arrow
-
-
 def test_a_string_that_loses_its_length_is_a_plain_one(catalog: CatalogAddress) -> None:
     create(catalog, TABLE, ID, {**NAME, "type": "varchar(5)"})
     answer = alter(catalog, on("name", "update_type", type='"varchar(9)"'))
@@ -157,6 +143,7 @@ def test_comments_of_columns_are_set_and_removed(catalog: CatalogAddress) -> Non
     assert fields_of(answer)["id"]["metadata"] == {}
 
 
+@pytest.mark.spec("spark.md#unsupported-statements")
 @pytest.mark.parametrize(
     ("change", "code", "word"),
     [
@@ -218,6 +205,7 @@ def test_properties_and_the_comment_are_set_and_removed_in_one_change(
     assert answer["version"] == 1
 
 
+@pytest.mark.spec("managed.md#commits-that-bypass-the-catalog")
 def test_what_is_done_with_foreign_commits_is_set_and_unset(
     catalog: CatalogAddress, server: MemoryServer
 ) -> None:
@@ -227,6 +215,7 @@ def test_what_is_done_with_foreign_commits_is_set_and_unset(
         assert server.tables[tuple(TABLE)].properties[FOREIGN_COMMITS] == found
 
 
+@pytest.mark.spec("spark.md#statements")
 def test_the_catalog_takes_over_the_versions_of_a_table_and_gives_them_back(
     catalog: CatalogAddress, server: MemoryServer
 ) -> None:

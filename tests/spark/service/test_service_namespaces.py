@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -12,7 +11,9 @@ from lance_bridge.catalog import NamespaceWords
 from lance_bridge.errors import OutcomeUnknownError
 from lance_bridge_spark.addresses import CatalogAddress
 
-from .service_requests import NAMESPACE, TABLE, ask, create, refusal
+from .service_requests import NAMESPACE, TABLE, ask, create, losing, refusal
+
+pytestmark = pytest.mark.quick
 
 
 def _properties(catalog: CatalogAddress, namespace: list[str]) -> dict[str, str]:
@@ -98,18 +99,10 @@ def test_a_catalog_without_changes_of_namespaces_gives_its_reason(
 def test_a_change_whose_reply_is_lost_is_found_to_have_happened(
     catalog: CatalogAddress, server: MemoryServer
 ) -> None:
-    server.fault = _losing("alter_namespace")
+    server.fault = losing("alter_namespace", OutcomeUnknownError("lost"), "after")
     ask(catalog, "alter_namespace", namespace=NAMESPACE, set={"k": "v"}, unset=[])
     assert server.effects == ["alter_namespace"]
     assert _properties(catalog, NAMESPACE) == {"k": "v"}
-
-
-def _losing(change: str) -> Callable[[str, Moment], None]:
-    def fault(name: str, moment: Moment) -> None:
-        if (name, moment) == (change, "after"):
-            raise OutcomeUnknownError("the reply was lost")
-
-    return fault
 
 
 def test_a_catalog_that_keeps_its_comment_is_found_out(

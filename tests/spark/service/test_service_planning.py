@@ -16,6 +16,8 @@ from lance_bridge_spark.sql import service
 
 from .service_requests import NAME, TABLE, append, ask, create, dataset, ids_in, respond
 
+pytestmark = pytest.mark.quick
+
 LOCAL: dict[str, Any] = {"local_rows": 3, "local_bytes": 1 << 20}
 
 
@@ -97,6 +99,7 @@ def test_many_rows_are_read_by_tasks_and_few_come_at_once(catalog: CatalogAddres
     assert not plan(catalog, {"limit": 3})[0]["local"]
 
 
+@pytest.mark.spec("spark.md#what-is-pushed-down")
 @pytest.mark.usefixtures("rows")
 def test_rows_that_an_index_knows_come_at_once(catalog: CatalogAddress) -> None:
     some = {"filter": "id IN (2, 7)"}
@@ -126,6 +129,7 @@ def test_a_table_that_was_loaded_is_not_loaded_again(
     assert gone["error"]["code"] == 4
 
 
+@pytest.mark.spec("spark.md#the-python-process-of-the-driver")
 def test_a_commit_that_is_repeated_adds_its_rows_once(catalog: CatalogAddress) -> None:
     create(catalog, TABLE)
     schema = ask(catalog, "load_table", table=TABLE)["schema"]
@@ -150,8 +154,3 @@ def test_what_no_one_expected_is_an_internal_error(catalog: CatalogAddress) -> N
     answer = respond(catalog, "plan_read", {})
     assert answer["error"]["code"] == 18
     assert "KeyError" in answer["error"]["message"]
-
-
-def test_an_unknown_operation_is_refused(catalog: CatalogAddress) -> None:
-    answer = respond(catalog, "no_such", {})
-    assert answer["error"]["code"] == 13

@@ -11,6 +11,8 @@ import pytest
 from lance_bridge_spark.channel import Channel
 from lance_bridge_spark.sql import driver_service
 
+pytestmark = [pytest.mark.quick, pytest.mark.spec("spark.md#the-python-process-of-the-driver")]
+
 SECONDS = 60
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import lance
 import pyarrow as pa
 import pytest
-from core.memory_catalog import MemoryServer, Moment
+from core.memory_catalog import MemoryServer
 from lance_namespace.errors import PermissionDeniedError, TableNotFoundError
 
 from lance_bridge.catalog import IMPLEMENTATION, MANAGED_BY
@@ -29,11 +28,14 @@ from .service_requests import (
     dataset,
     fields_of,
     ids_in,
+    losing,
     refusal,
     respond,
     struct,
     write_staged,
 )  # fmt: skip
+
+pytestmark = [pytest.mark.quick, pytest.mark.spec("spark.md#create-and-replace-with-a-query")]
 
 Told = dict[str, Any]
 
@@ -54,14 +56,6 @@ def place_of(staged: Told) -> Path:
 
 def files_under(root: Path) -> list[Path]:
     return [path for path in root.rglob("*") if path.is_file()]
-
-
-def losing(change: str, error: Exception, when: Moment) -> Callable[[str, Moment], None]:
-    def fault(name: str, moment: Moment) -> None:
-        if (name, moment) == (change, when):
-            raise error
-
-    return fault
 
 
 # -- new tables ----------------------------------------------------------------------------------
@@ -96,22 +90,6 @@ def test_a_query_without_rows_makes_an_empty_table(catalog: CatalogAddress) -> N
     assert ids_in(catalog, TABLE) == []
 
 
-def test_of_two_that_create_a_table_one_wins_and_the_other_leaves_nothing(
-    catalog: CatalogAddress, server: MemoryServer
-) -> None:
-    first, second = stage(catalog), stage(catalog)
-    write_staged(catalog, first, 1)
-    write_staged(catalog, second, 2)
-    commit(catalog, second)
-    code, message = refusal(catalog, "commit_staged", table=TABLE, stage=first, written=True)
-    assert code == 5
-    assert "already exists" in message
-    ask(catalog, "abort_staged", table=TABLE, stage=first)
-    assert ids_in(catalog, TABLE) == [2]
-    assert not place_of(first).exists()
-    assert len(server.tables) == 1
-
-
 def test_of_many_that_create_at_once_exactly_one_wins(catalog: CatalogAddress) -> None:
     stages = [stage(catalog) for _ in range(4)]
     for number, staged in enumerate(stages):
@@ -131,6 +109,7 @@ def test_of_many_that_create_at_once_exactly_one_wins(catalog: CatalogAddress) -
         each.start()
     for each in threads:
         each.join(60)
+    assert all("already exists" in a["error"]["message"] for a in answers if "error" in a)
     winners = [number for number, answer in enumerate(answers) if "error" not in answer]
     assert len(winners) == 1
     assert [answer["error"]["code"] for answer in answers if "error" in answer] == [5, 5, 5]
@@ -240,6 +219,7 @@ def test_a_managed_table_is_made_and_replaced_through_its_catalog(
     assert '"version": 2' in server.tables[tuple(TABLE)].properties["lance_bridge.latest"]
 
 
+@pytest.mark.spec("spark.md#unsupported-statements")
 @pytest.mark.parametrize(
     ("change", "code"),
     [

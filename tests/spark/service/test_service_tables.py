@@ -37,6 +37,8 @@ from .service_requests import (
     struct,
 )  # fmt: skip
 
+pytestmark = pytest.mark.quick
+
 # -- describing ----------------------------------------------------------------------------------
 
 
@@ -83,6 +85,7 @@ def test_lengths_of_strings_are_kept_for_spark_to_check(catalog: CatalogAddress)
     assert dataset(catalog, TABLE).schema.types == [pa.string(), pa.string()]
 
 
+@pytest.mark.spec("spark.md#unsupported-statements")
 @pytest.mark.parametrize(
     ("properties", "code", "word"),
     [
@@ -118,6 +121,7 @@ def test_describing_takes_one_call_to_the_catalog(
     assert calls == ["load_table"]
 
 
+@pytest.mark.spec("spark.md#commits")
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
 def test_a_statement_that_writes_loads_the_entry_to_resolve_its_table_and_to_commit(
     catalog: CatalogAddress, monkeypatch: pytest.MonkeyPatch, mode: str
@@ -130,6 +134,7 @@ def test_a_statement_that_writes_loads_the_entry_to_resolve_its_table_and_to_com
     assert ids_in(catalog, TABLE) == [1, 2]
 
 
+@pytest.mark.spec("spark.md#commits")
 def test_a_statement_whose_table_was_moved_since_it_was_resolved_writes_where_it_is_now(
     catalog: CatalogAddress, server: MemoryServer, tmp_path: Path
 ) -> None:
@@ -142,6 +147,7 @@ def test_a_statement_whose_table_was_moved_since_it_was_resolved_writes_where_it
     assert ids_in(catalog, TABLE) == [1]
 
 
+@pytest.mark.spec("spark.md#commits")
 def test_a_statement_whose_table_was_dropped_or_made_again_since_it_was_resolved_fails(
     catalog: CatalogAddress,
 ) -> None:
@@ -156,6 +162,7 @@ def test_a_statement_whose_table_was_dropped_or_made_again_since_it_was_resolved
     assert ids_in(catalog, TABLE) == []
 
 
+@pytest.mark.spec("spark.md#commits")
 def test_the_entry_of_a_table_that_its_catalog_manages_is_loaded_for_the_write(
     catalog: CatalogAddress,
 ) -> None:
@@ -203,6 +210,7 @@ def test_rows_and_bytes_are_those_of_the_version(catalog: CatalogAddress) -> Non
 # -- names ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("spark.md#tables-of-other-formats")
 def test_tables_of_others_are_hidden_from_lists_and_named_when_asked_for(
     catalog: CatalogAddress, server: MemoryServer
 ) -> None:
@@ -270,6 +278,7 @@ def test_a_table_is_made_at_a_given_location_and_not_on_data_that_is_there(
     assert ask(catalog, "load_table", table=TABLE)["rows"] == 0
 
 
+@pytest.mark.spec("spark.md#statements")
 def test_without_columns_a_location_names_the_table_that_lies_there(
     catalog: CatalogAddress, tmp_path: Path
 ) -> None:
@@ -291,6 +300,7 @@ def test_without_columns_a_location_names_the_table_that_lies_there(
 # -- time travel ---------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("spark.md#time-travel")
 def test_versions_are_read_by_number_tag_and_branch(catalog: CatalogAddress) -> None:
     create(catalog, TABLE)
     append(catalog, TABLE, 1)
@@ -309,6 +319,7 @@ def test_versions_are_read_by_number_tag_and_branch(catalog: CatalogAddress) -> 
     assert refusal(catalog, "load_table", table=TABLE, version="0")[0] == 13
 
 
+@pytest.mark.spec("spark.md#time-travel")
 def test_options_of_a_relation_choose_a_version_too(catalog: CatalogAddress) -> None:
     create(catalog, TABLE)
     append(catalog, TABLE, 1)
@@ -324,6 +335,7 @@ def test_options_of_a_relation_choose_a_version_too(catalog: CatalogAddress) -> 
     assert refusal(catalog, "load_table", table=TABLE, options={"versoin": "1"})[0] == 13
 
 
+@pytest.mark.spec("spark.md#what-is-pushed-down")
 def test_the_answer_names_columns_whose_values_spark_does_not_have_as_stored(
     catalog: CatalogAddress, tmp_path: Path
 ) -> None:
@@ -342,6 +354,7 @@ def test_the_answer_names_columns_whose_values_spark_does_not_have_as_stored(
     assert ask(catalog, "create_table", **args)["converted"] == list(other)
 
 
+@pytest.mark.spec("spark.md#time-travel")
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
 def test_a_timestamp_means_the_last_version_at_or_before_it(
     catalog: CatalogAddress, monkeypatch: pytest.MonkeyPatch, zone: str
@@ -393,6 +406,7 @@ def test_deleting_and_truncating_make_versions(catalog: CatalogAddress) -> None:
     assert refusal(catalog, "delete_where", table=TABLE, where="none = 2")[0] == 12
 
 
+@pytest.mark.spec("spark.md#row-level-changes")
 def test_deletes_that_race_lose_none_of_each_other(catalog: CatalogAddress) -> None:
     create(catalog, TABLE)
     append(catalog, TABLE, *range(20))

@@ -129,24 +129,18 @@ class CaseNamespace(Calls):
         super().close()
 
     def _remove(self, namespace_id: list[str]) -> None:
-        """Remove a namespace with its tables, in one call if the catalog supports that."""
-        if self._drop_cascade(namespace_id) or not _try(self.namespace_exists, namespace_id):
-            return
+        """Remove a namespace and its entries. Their files are removed by location: see close()."""
         tables: list[str] = []
-        _try(lambda: tables.extend(self.all_tables(namespace_id)))
+        if not _try(lambda: tables.extend(self.all_tables(namespace_id))):
+            return
         for name in tables:
             table_id = [*namespace_id, name]
-            if not _try(self.drop_table, table_id):
-                _try(self.deregister_table, table_id)
-        if self.features.namespace_changes:
-            _try(self.drop_namespace, namespace_id)
-        else:
+            if not _try(self.deregister_table, table_id):
+                _try(self.drop_table, table_id)
+        if not self.features.namespace_changes:
             self.target.remove_namespace(namespace_id)
-
-    def _drop_cascade(self, namespace_id: list[str]) -> bool:
-        if not (self.features.namespace_changes and self.features.cascade):
-            return False
-        return _try(lambda: self.drop_namespace(namespace_id, behavior="Cascade"))
+        elif not _try(self.drop_namespace, namespace_id) and self.features.cascade:
+            _try(lambda: self.drop_namespace(namespace_id, behavior="Cascade"))
 
 
 def _try(call: Callable[..., object], *arguments: object) -> bool:

@@ -19,7 +19,7 @@ from .expect import described
 from .storage import same_location
 
 THREADS = 8
-ROUNDS = 25
+ROUNDS = 10
 DEADLINE = 120.0
 """Seconds after which threads that have not finished count as hanging."""
 
@@ -93,7 +93,7 @@ class ConcurrencyCases(Cases):
     def test_each_thread_sees_its_own_changes(self, ns: CaseNamespace) -> None:
         def work(number: int) -> int:
             wrong = 0
-            for turn in range(5):
+            for turn in range(3):
                 table_id = ns.table(f"t{number}_{turn}")
                 location = ns.declare_table(table_id).location or ""
                 wrong += not same_location(ns.location(table_id), location)
@@ -104,16 +104,16 @@ class ConcurrencyCases(Cases):
             return wrong
 
         assert answers_only(race(work)) == [0] * THREADS
-        kept = [f"t{n}_{turn}" for n in range(THREADS) for turn in range(0, 5, 2)]
+        kept = [f"t{n}_{turn}" for n in range(THREADS) for turn in range(0, 3, 2)]
         assert ns.names() == sorted(kept)
 
     def test_each_thread_counts_its_own_rows(self, ns: CaseNamespace) -> None:
         def work(number: int) -> list[int]:
             table_id = ns.table(f"t{number}")
             ns.create_table(table_id, rows(range(number + 1)))
-            return [ns.count(table_id) for _ in range(5)]
+            return [ns.count(table_id) for _ in range(3)]
 
-        assert answers_only(race(work)) == [[n + 1] * 5 for n in range(THREADS)]
+        assert answers_only(race(work)) == [[n + 1] * 3 for n in range(THREADS)]
 
     # -- one name, many callers ------------------------------------------------------------------
 

@@ -91,7 +91,7 @@ class Features:
 class StatefulBounds:
     """How long the stateful case runs: ``examples`` sequences of at most ``steps`` operations."""
 
-    examples: int = 15
+    examples: int = 8
     steps: int = 25
     derandomize: bool = True
     """Use the same sequences in every run. False tries new ones, for long manual runs."""

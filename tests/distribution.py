@@ -20,7 +20,6 @@ FIRST = (
         "tests/conformance/test_hive_",
         "tests/adapters/hive/",
         "tests/managed/",
-        "tests/servers/test_proxy.py",
     ),
     ("tests/cli/",),
     ("tests/server/test_stop.py",),

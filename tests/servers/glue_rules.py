@@ -78,8 +78,6 @@ def folded(parameters: Parameters, action: str) -> Parameters:
     for key in ("DatabaseInput", "TableInput"):
         if key in result:
             result[key] = {**result[key], "Name": result[key]["Name"].lower()}
-    if "TablesToDelete" in result:
-        result["TablesToDelete"] = [name.lower() for name in result["TablesToDelete"]]
     return result
 
 

@@ -51,11 +51,6 @@ class GlueServer(MotoServer):
         """A raw boto3 client of Glue, which knows nothing of what is under test."""
         return self._client("glue")
 
-    @cached_property
-    def sts(self) -> Any:
-        """The same of STS."""
-        return self._client("sts")
-
     @contextmanager
     def small_pages(self, size: int) -> Iterator[None]:
         """Let Glue's pages hold no more than ``size`` entries for a while."""

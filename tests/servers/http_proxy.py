@@ -153,11 +153,6 @@ class HttpProxy:
             self._server.stop()
             self._server = None
 
-    def disconnect(self) -> None:
-        """Close all connections that are open, as a load balancer does with idle ones."""
-        if self._server is not None:
-            self._server.disconnect()
-
     def close(self) -> None:
         """Stop, and give the port back."""
         self.stop()

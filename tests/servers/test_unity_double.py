@@ -1,4 +1,4 @@
-"""The double of the open-source server does what was measured on it, and holds to its API."""
+"""The doubles of Unity Catalog do what was measured on it, or documented, and hold to its API."""
 
 from __future__ import annotations
 
@@ -10,16 +10,27 @@ from urllib.parse import urlsplit
 import pytest
 import requests
 from databricks.sdk import WorkspaceClient
-from databricks.sdk.errors import NotFound
+from databricks.sdk.errors import BadRequest, NotFound, ResourceConflict
+from databricks.sdk.service.catalog import DataSourceFormat, TableType
+from databricks.sdk.service.sql import (
+    StatementState,
+    StatementStatus,
+)
 
 from servers.unity import (
+    DATABRICKS,
     OPEN_SOURCE_0_3,
     OPEN_SOURCE_0_4,
     OPEN_SOURCE_0_6,
+    WAREHOUSE_ID,
+    Dialect,
     UnityServer,
 )
 from servers.unity.process import UnityProcess
 from servers.unity.raw import Raw, column, table
+from servers.unity.sql import CreateTable, parse
+
+pytestmark = pytest.mark.quick
 
 OPEN_SOURCE = [OPEN_SOURCE_0_3, OPEN_SOURCE_0_4, OPEN_SOURCE_0_6]
 
@@ -43,7 +54,6 @@ MISSING = {
 }
 
 
-@pytest.mark.quick
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
 def test_the_outermost_missing_level_is_named_by_new_servers_only(
     server: UnityServer, method: str
@@ -53,7 +63,6 @@ def test_the_outermost_missing_level_is_named_by_new_servers_only(
     assert found == {p: (404, c if is_new else "NOT_FOUND") for p, c in MISSING.items()}
 
 
-@pytest.mark.quick
 def test_a_duplicate_is_a_conflict_in_0_3_and_a_bad_request_after(server: UnityServer) -> None:
     raw = Raw.with_schema(server.url)
     raw.post("/tables", table())
@@ -68,7 +77,6 @@ def test_a_duplicate_is_a_conflict_in_0_3_and_a_bad_request_after(server: UnityS
         assert raw.error("POST", path, body) == expected
 
 
-@pytest.mark.quick
 def test_deletes_answer_with_plain_text_that_the_sdk_cannot_read(server: UnityServer) -> None:
     Raw.with_schema(server.url).post("/tables", table())
     client = WorkspaceClient(host=server.url, token="not-used")
@@ -80,7 +88,6 @@ def test_deletes_answer_with_plain_text_that_the_sdk_cannot_read(server: UnitySe
             client.api_client.do("DELETE", f"/api/2.1/unity-catalog{path}", raw=True)
 
 
-@pytest.mark.quick
 @pytest.mark.parametrize("path", ["/tables/c.s.t/exists", "/table-summaries", "/a/b/c"])
 def test_an_unknown_route_is_a_404_in_plain_text(server: UnityServer, path: str) -> None:
     reply = Raw(server.url).send("GET", path)
@@ -92,7 +99,6 @@ def test_an_unknown_route_is_a_404_in_plain_text(server: UnityServer, path: str)
 # -- tables --------------------------------------------------------------------------------------
 
 
-@pytest.mark.quick
 def test_the_format_lance_is_refused_and_breaks_the_published_api(new: UnityServer) -> None:
     body = table(data_source_format="LANCE")
     assert Raw.with_schema(new.url).error("POST", "/tables", body) == (400, "INVALID_ARGUMENT")
@@ -111,7 +117,6 @@ LOCATIONS = [
 ]
 
 
-@pytest.mark.quick
 @pytest.mark.parametrize(("given", "kept"), LOCATIONS)
 def test_locations_are_normalised(new: UnityServer, given: str, kept: str) -> None:
     assert (
@@ -120,7 +125,6 @@ def test_locations_are_normalised(new: UnityServer, given: str, kept: str) -> No
     )
 
 
-@pytest.mark.quick
 @pytest.mark.parametrize(
     "change",
     [
@@ -143,7 +147,6 @@ def test_what_the_server_did_not_foresee_is_a_500(
     server.take_violations()
 
 
-@pytest.mark.quick
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -170,7 +173,6 @@ def test_type_json_must_be_a_whole_field_from_0_5_on(
 RENAME = "/delta/v1/catalogs/c/schemas/s/tables/t/rename"
 
 
-@pytest.mark.quick
 def test_a_refused_rename_answers_in_the_shape_for_delta_clients(new: UnityServer) -> None:
     raw = Raw.with_schema(new.url)
     raw.post("/tables", table())
@@ -184,7 +186,6 @@ def test_a_refused_rename_answers_in_the_shape_for_delta_clients(new: UnityServe
     assert (reply.status_code, reply.json()["error"]["type"]) == (404, "NoSuchTableException")
 
 
-@pytest.mark.quick
 @pytest.mark.parametrize("path", ["/catalogs/c", "/schemas/c.s"])
 def test_an_update_replaces_all_properties_and_an_empty_one_none(
     server: UnityServer, path: str
@@ -207,7 +208,6 @@ def end_of_a_server_after(method: str, path: str, body: object, **query: str) ->
         Raw.with_schema(server.url).send(method, path, body, **query)
 
 
-@pytest.mark.quick
 @pytest.mark.parametrize(
     ("method", "path", "body", "query", "problem"),
     [
@@ -226,7 +226,6 @@ def test_a_request_against_the_published_api_fails_the_test_that_sent_it(
         end_of_a_server_after(method, path, body, **query)
 
 
-@pytest.mark.quick
 def test_a_reply_against_the_published_api_is_a_defect_of_the_double() -> None:
     with UnityServer() as server:
         raw = Raw.with_schema(server.url)
@@ -238,34 +237,18 @@ def test_a_reply_against_the_published_api_is_a_defect_of_the_double() -> None:
         server.defects.clear()
 
 
-@pytest.mark.servers
-def test_the_double_runs_in_a_process_of_its_own() -> None:
-    with UnityProcess(OPEN_SOURCE_0_4, ["made"]) as running:
+@pytest.mark.parametrize("dialect", [pytest.param(OPEN_SOURCE_0_4, marks=pytest.mark.servers)])
+def test_the_double_runs_in_a_process_of_its_own_whose_exit_code_shows_bad_requests(
+    dialect: Dialect,
+) -> None:
+    with UnityProcess(dialect, ["made"]) as running:
         raw = Raw(running.url)
         assert [row["name"] for row in raw.get("/catalogs")["catalogs"]] == ["made"]
         assert raw.error("GET", "/catalogs/nowhere") == (404, "NOT_FOUND")
-
-
-@pytest.mark.servers
-def test_a_process_that_saw_bad_requests_says_so_at_its_end() -> None:
-    running = UnityProcess()
-    with running:
-        Raw(running.url).send("POST", "/catalogs", {"name": "x", "colour": "red"})
+        raw.send("POST", "/catalogs", {"name": "x", "colour": "red"})
         assert running.stop() == 1
 
 
-@pytest.mark.quick
-def test_requests_are_recorded_with_what_they_carried(new: UnityServer) -> None:
-    Raw.with_schema(new.url)
-    assert new.counts == {"POST /catalogs": 1, "POST /schemas": 1}
-    assert [request.fields["name"] for request in new.requests] == ["c", "s"]
-    new.forget_requests()
-    assert not new.counts
-    assert Raw(new.url).get("/catalogs", max_results="1")["catalogs"]
-    assert new.requests[0].query == {"max_results": "1"}
-
-
-@pytest.mark.quick
 def test_a_request_that_is_cut_off_never_came(new: UnityServer) -> None:
     address = urlsplit(new.url)
     with socket.create_connection((address.hostname or "", address.port or 0), 10) as cut:
@@ -274,3 +257,158 @@ def test_a_request_that_is_cut_off_never_came(new: UnityServer) -> None:
         assert cut.recv(100) == b""
     assert not new.requests
     assert not new.take_violations()
+
+
+# -- Databricks: statements are parsed strictly, and tables made by SQL alone ---------------------
+
+
+TOKEN = "dapi-double"
+CREATE = (
+    "CREATE TABLE `c`.`s`.`t` USING TEXT LOCATION 's3://b/t' "
+    "TBLPROPERTIES ('table_type' = 'lance', 'k' = 'v')"
+)
+
+
+@pytest.fixture
+def workspace() -> Iterator[UnityServer]:
+    with UnityServer(DATABRICKS) as running:
+        running.add_catalog("c")
+        running.add_schema("c", "s")
+        yield running
+
+
+@pytest.fixture
+def client(workspace: UnityServer) -> WorkspaceClient:
+    return WorkspaceClient(host=workspace.url, token=TOKEN)
+
+
+def run(client: WorkspaceClient, text: str) -> StatementStatus:
+    reply = client.statement_execution.execute_statement(text, WAREHOUSE_ID, wait_timeout="30s")
+    assert reply.status is not None
+    return reply.status
+
+
+# -- the parser ----------------------------------------------------------------------------------
+
+
+WRONG = [
+    "",
+    "SELECT 1",
+    "CREATE TABLE",
+    "CREATE TABLE t",
+    CREATE + ";",
+    CREATE + " -- note",
+    CREATE + "; DROP TABLE c.s.t",
+    CREATE.replace("'v'", "v"),
+    CREATE.replace("'v'", ":v"),
+    CREATE.replace("'v'", "'a''b'"),
+    CREATE.replace("'v'", "'a"),
+    CREATE.replace("`t`", "`t"),
+    CREATE.replace("`t`", "``"),
+    CREATE.replace("`t`", "t-u"),
+    CREATE.replace("`t`", "t u"),
+    CREATE.replace("LOCATION", "PLACE"),
+    CREATE.replace("'s3://b/t'", "s3://b/t"),
+    CREATE.replace("'s3://b/t'", "'s3://b/t' LOCATION 's3://b/u'"),
+    "ALTER TABLE c.s.t SET TBLPROPERTIES ()",
+    "ALTER TABLE c.s.t SET TBLPROPERTIES ('a')",
+    "ALTER TABLE c.s.t UNSET TBLPROPERTIES 'a'",
+    "ALTER TABLE c.s.t ADD COLUMNS (a INT)",
+    "ALTER TABLE c.s.t RENAME c.s.u",
+    "DROP TABLE c.s.t PURGE",
+    "DROP SCHEMA c.s",
+]
+
+
+def test_anything_else_is_a_syntax_error(client: WorkspaceClient) -> None:
+    for text in WRONG:
+        result = run(client, text)
+        assert (result.state, result.sql_state) == (StatementState.FAILED, "42601"), text
+        assert result.error is not None
+        assert (result.error.message or "").startswith("[PARSE_SYNTAX_ERROR]")
+        assert list(client.tables.list("c", "s")) == []
+
+
+@pytest.mark.parametrize(
+    ("literal", "value"),
+    [
+        (r"'it\'s'", "it's"),
+        ('"a"', "a"),
+        ('"it\'s"', "it's"),
+        (r"'a\\b'", "a\\b"),
+        (r"'\n\t\r\0\b\Z'", "\n\t\r\0\b\x1a"),
+        (r"'\u00e4\U0001F600\101'", "ä😀A"),
+        (r"'\%\_\q'", r"\%\_q"),
+        ("'`'", "`"),
+        ("'a\nb'", "a\nb"),
+    ],
+)
+def test_literals_are_read_as_spark_reads_them(literal: str, value: str) -> None:
+    found = parse(CREATE.replace("'v'", literal))
+    assert isinstance(found, CreateTable)
+    assert dict(found.properties)["k"] == value
+
+
+# -- beside SQL ----------------------------------------------------------------------------------
+
+
+def test_only_external_delta_tables_are_made_by_the_tables_api(
+    workspace: UnityServer, client: WorkspaceClient
+) -> None:
+    refused = Raw(workspace.url, TOKEN).error("POST", "/tables", table())
+    assert refused == (400, "INVALID_PARAMETER_VALUE")
+    made = client.tables.create(
+        "T", "c", "s", TableType.EXTERNAL, DataSourceFormat.DELTA, "s3://b/t", columns=[]
+    )
+    assert made.full_name == "c.s.t"
+    client.tables.delete("c.s.t")
+
+
+def test_every_listing_begins_with_an_empty_page_that_has_a_token(
+    workspace: UnityServer, client: WorkspaceClient
+) -> None:
+    raw = Raw(workspace.url, TOKEN)
+    for number in range(50):
+        workspace.add_table("c", "s", f"t{number:02}", storage_location=f"s3://b/t{number}")
+    workspace.forget_requests()
+    first = raw.get("/tables", catalog_name="c", schema_name="s")
+    assert "tables" not in first
+    assert first["next_page_token"]
+    workspace.forget_requests()
+    assert len(list(client.tables.list("c", "s", omit_columns=True))) == 50
+    assert workspace.counts["GET /tables"] == 3
+    query = {"catalog_name": "c", "schema_name": "s", "page_token": "forged"}
+    assert raw.error("GET", "/tables", **query) == (400, "INVALID_PARAMETER_VALUE")
+
+
+def test_a_field_that_the_api_does_not_have_is_a_violation(
+    workspace: UnityServer, client: WorkspaceClient
+) -> None:
+    body = {"statement": CREATE, "warehouse_id": WAREHOUSE_ID, "colour": "red", "format": "XML"}
+    client.api_client.do("POST", "/api/2.0/sql/statements", body=body)
+    assert len(workspace.take_violations()) == 2
+
+
+def test_names_are_kept_in_lower_case_and_found_in_any(client: WorkspaceClient) -> None:
+    made = client.schemas.create("Sales", "C")
+    assert (made.name, made.full_name) == ("sales", "c.sales")
+    assert client.schemas.get("C.SALES").name == "sales"
+    with pytest.raises(ResourceConflict) as refused:
+        client.schemas.create("SALES", "c")
+    assert refused.value.error_code == "SCHEMA_ALREADY_EXISTS"
+
+
+def test_a_new_catalog_has_schemas_of_which_one_stays(client: WorkspaceClient) -> None:
+    client.catalogs.create("new")
+    names = [schema.name for schema in client.schemas.list("new")]
+    assert names == ["default", "information_schema"]
+    client.schemas.delete("new.default")
+    client.catalogs.delete("new")
+    with pytest.raises(NotFound):
+        client.catalogs.get("new")
+
+
+@pytest.mark.parametrize("wait", ["4s", "51s", "5", "soon"])
+def test_a_wait_outside_the_limits_is_refused(client: WorkspaceClient, wait: str) -> None:
+    with pytest.raises(BadRequest, match="wait_timeout"):
+        client.statement_execution.execute_statement(CREATE, WAREHOUSE_ID, wait_timeout=wait)

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,14 @@ from lance_namespace.errors import (
     UnauthenticatedError,
 )
 from servers.http_proxy import Answer, Delay, Fault, HttpProxy
+from servers.replies import ScriptedServer, unanswered
 from servers.unity import UnityServer
 
+from lance_bridge.catalog import TableRecord
+from lance_bridge.config import load
 from lance_bridge.errors import OutcomeUnknownError
+from lance_bridge_unity import UnityConfig
+from lance_bridge_unity.catalog import UnityCatalog
 from lance_bridge_unity.client import route
 
 from .building import TABLE, Connect, record
@@ -142,11 +148,6 @@ def test_a_change_reaches_a_server_that_comes_back(proxy: HttpProxy, connect: Co
     assert proxy.counts[CREATE] == 1
 
 
-def test_a_host_that_does_not_exist_is_service_unavailable(connect: Connect) -> None:
-    with pytest.raises(ServiceUnavailableError):
-        connect(host="http://unity.invalid", retry_timeout="0.1").load_table(TABLE)
-
-
 def test_a_redirect_is_not_followed(proxy: HttpProxy, connect: Connect) -> None:
     proxy.fail_next(CREATE, Answer(302, b"", {"Location": "http://elsewhere/login"}))
     with pytest.raises(Exception, match="redirects to http://elsewhere/login"):
@@ -238,19 +239,6 @@ def test_a_page_that_comes_again_does_not_go_on_for_ever(
 # -- threads and processes -----------------------------------------------------------------------
 
 
-def test_threads_get_their_own_answers(
-    server: UnityServer, proxy: HttpProxy, connect: Connect
-) -> None:
-    names = [f"t{number}" for number in range(40)]
-    for name in names:
-        server.add_table("c", "s", name)
-    catalog = connect()
-    with ThreadPoolExecutor(8) as threads:
-        found = list(threads.map(lambda name: catalog.load_table(("c", "s", name)), names * 5))
-    assert [each.path[-1] for each in found] == names * 5
-    assert proxy.connections <= 8
-
-
 @pytest.mark.spec("common.md#concurrency-and-crash-safety")
 def test_a_child_process_does_not_use_its_parents_connection(
     server: UnityServer, proxy: HttpProxy, connect: Connect
@@ -264,13 +252,6 @@ def test_a_child_process_does_not_use_its_parents_connection(
     assert proxy.connections == 2
 
 
-@pytest.fixture
-def black_hole() -> Iterator[str]:
-    """A server that takes connections and never says anything."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-
-
 @pytest.mark.parametrize(
     "ask",
     [
@@ -280,11 +261,124 @@ def black_hole() -> Iterator[str]:
         lambda catalog: catalog.drop_namespace(("c", "s")),
     ],
 )
-def test_nothing_waits_for_ever(
-    black_hole: str, connect: Connect, ask: Callable[[object], object]
-) -> None:
-    catalog = connect(host=black_hole, read_timeout="0.3", retry_timeout="1", max_retries="1")
+def test_nothing_waits_for_ever(connect: Connect, ask: Callable[[object], object]) -> None:
+    limits = {"read_timeout": "0.3", "retry_timeout": "1", "max_retries": "1"}
+    with unanswered(is_silent=True) as address:
+        catalog = connect(host=f"http://{address}", **limits)
+        started = time.monotonic()
+        with pytest.raises(ServiceUnavailableError):
+            ask(catalog)
+        assert time.monotonic() - started < 30
+
+
+# -- answers that come byte by byte ---------------------------------------------------------------
+
+
+LIMIT = 0.5
+OK = b"HTTP/1.1 200 OK\r\n"
+BEGINNINGS = {
+    "a head": (OK + b"X-Slow: ", b"."),
+    "a body": (OK + b"Content-Length: 100000\r\n\r\n", b" "),
+    "a body in pieces": (OK + b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\n \r\n"),
+    "a body until the end": (OK + b"Connection: close\r\n\r\n", b" "),
+    "an error": (b"HTTP/1.1 500 No\r\nContent-Length: 100000\r\n\r\n", b" "),
+    "many heads": (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+}
+
+
+@contextmanager
+def trickling(beginning: bytes, more: bytes, times: float = float("inf")) -> Iterator[str]:
+    """Run a server that begins an answer and goes on with it a little at a time; give its URL."""
+
+    def serve(connection: socket.socket) -> None:
+        connection.recv(1 << 16)
+        connection.sendall(beginning)
+        sent = 0
+        while sent < times:
+            time.sleep(LIMIT / 10)  # the pace of this server, not a wait for something
+            connection.sendall(more)
+            sent += 1
+
+    with closing(ScriptedServer(serve)) as server:
+        yield server.url
+
+
+def catalog_at(url: str) -> UnityCatalog:
+    given = {"host": url, "root": "/data", "read_timeout": str(LIMIT), "max_retries": "1"}
+    return UnityCatalog(load(UnityConfig, "unity", given))
+
+
+def test_a_read_whose_answer_trickles_is_given_up_in_time() -> None:
+    def read(url: str) -> None:
+        with pytest.raises(ServiceUnavailableError, match="timed out"):
+            catalog_at(url).load_table(TABLE)
+
+    while_answers_trickle(read)
+
+
+def test_a_change_whose_answer_trickles_is_unknown_in_time() -> None:
+    def change(url: str) -> None:
+        with pytest.raises(OutcomeUnknownError):
+            catalog_at(url).create_table(TableRecord(TABLE, "file:///data/t", {}))
+
+    while_answers_trickle(change)
+
+
+def while_answers_trickle(call: Callable[[str], None]) -> None:
+    """Call a server for each of `BEGINNINGS`, all at once, and require that each call ends."""
     started = time.monotonic()
-    with pytest.raises(ServiceUnavailableError):
-        ask(catalog)
+    with ExitStack() as servers, ThreadPoolExecutor(len(BEGINNINGS)) as pool:
+        urls = [servers.enter_context(trickling(*each)) for each in BEGINNINGS.values()]
+        list(pool.map(call, urls))
+    assert time.monotonic() - started < 30
+
+
+def test_a_slow_answer_that_comes_in_time_counts() -> None:
+    beginning = OK + b'Connection: close\r\n\r\n{"name": "t"'
+    with trickling(beginning, b" }", times=1) as url:
+        assert catalog_at(url).load_table(TABLE).path == TABLE
+
+
+@contextmanager
+def answering_once(answer: bytes) -> Iterator[tuple[str, list[bytes]]]:
+    """Run a server that closes each connection after an answer; give its URL and the requests."""
+    requests: list[bytes] = []
+
+    def serve(connection: socket.socket) -> None:
+        requests.append(connection.recv(1 << 16))
+        connection.sendall(answer)
+
+    with closing(ScriptedServer(serve)) as server:
+        yield server.url, requests
+
+
+def test_a_change_that_a_proxy_got_is_unknown_and_not_repeated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with answering_once(b"") as (proxy, requests):
+        monkeypatch.setenv("http_proxy", proxy)
+        with pytest.raises(OutcomeUnknownError):
+            catalog_at("http://unity.invalid").create_table(TableRecord(TABLE, "file:///t", {}))
+    assert [each.split()[0] for each in requests].count(b"POST") == 1
+
+
+def test_a_change_for_which_a_proxy_opens_no_tunnel_is_repeated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with answering_once(b"HTTP/1.1 502 No\r\nContent-Length: 0\r\n\r\n") as (proxy, requests):
+        monkeypatch.setenv("https_proxy", proxy)
+        with pytest.raises(ServiceUnavailableError, match="Tunnel connection failed") as caught:
+            catalog_at("https://unity.invalid").create_table(TableRecord(TABLE, "file:///t", {}))
+    assert not isinstance(caught.value, OutcomeUnknownError)
+    assert [each.split()[0] for each in requests] == [b"CONNECT", b"CONNECT"]
+
+
+def test_an_answer_through_a_proxy_that_trickles_is_given_up_in_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    started = time.monotonic()
+    with trickling(*BEGINNINGS["a body"]) as proxy:
+        monkeypatch.setenv("http_proxy", proxy)
+        with pytest.raises(ServiceUnavailableError, match="timed out"):
+            catalog_at("http://unity.invalid").load_table(TABLE)
     assert time.monotonic() - started < 30

@@ -2,7 +2,7 @@
 
 What it cannot show: how Google's storage applies a boundary. Which permissions a role has, and on
 which resource each is checked, is from Google's "IAM roles for Cloud Storage" and "Credential
-Access Boundaries"; `test_google_boundary` compares it with their examples.
+Access Boundaries"; `test_rights` compares it with their examples.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """An evaluation of IAM's policies, as far as our session policies go.
 
 Written from AWS's "Policy evaluation logic", "IAM JSON policy elements: Resource" and "Policy
-variables"; `test_aws_policy` compares it with their examples. What it cannot show: how AWS itself
+variables"; `test_rights` compares it with their examples. What it cannot show: how AWS itself
 decides.
 """
 

@@ -20,13 +20,13 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from lance_namespace import errors
 from pydantic import ValidationError
+from servers.replies import Replies, replying, unanswered
 
 from lance_bridge.credentials import EXPIRES_AT
 from lance_bridge_vendors.google import GoogleOptions, GoogleVendor
 from lance_bridge_vendors.google_boundary import access_boundary
 
 from .building import grant
-from .replies import Replies, replying, unanswered
 
 pytestmark = pytest.mark.quick
 

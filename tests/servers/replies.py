@@ -1,16 +1,18 @@
-"""An HTTP server that answers with what a test wants, and keeps what it was asked."""
+"""Servers that answer with what a test wants: by HTTP, keeping what they were asked, or anyhow."""
 
 from __future__ import annotations
 
 import socket
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs
+
+Handler = Callable[[socket.socket], None]
 
 
 @dataclass
@@ -24,6 +26,8 @@ class Replies:
     """Other answers, by the end of the path, without its query: status and body."""
     date: str | None = None
     """The time that the answers say it is; None for the real one."""
+    may_answer: threading.Event = field(default_factory=threading.Event)
+    """Set at first: answers wait until it is."""
     address: str = ""
     bodies: list[str] = field(default_factory=list)
     forms: list[dict[str, str]] = field(default_factory=list)
@@ -55,6 +59,7 @@ def unanswered(*, is_silent: bool = False) -> Iterator[str]:
 def replying(certificate: tuple[Path, Path] | None = None) -> Iterator[Replies]:
     """Serve on a free port of this machine, by HTTPS with a certificate and its key."""
     replies = Replies()
+    replies.may_answer.set()
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -69,6 +74,7 @@ def replying(certificate: tuple[Path, Path] | None = None) -> Iterator[Replies]:
             replies.forms.append({key: values[0] for key, values in parse_qs(body).items()})
             replies.paths.append(self.path)
             replies.headers.append({key.lower(): value for key, value in self.headers.items()})
+            replies.may_answer.wait()
             status, text = replies.answer(self.path)
             content = text.encode()
             self.send_response(status)
@@ -100,3 +106,46 @@ def replying(certificate: tuple[Path, Path] | None = None) -> Iterator[Replies]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+class ScriptedServer:
+    """Accepts connections and hands each to ``handler``; closes it when that returns."""
+
+    def __init__(self, handler: Handler) -> None:
+        self._handler = handler
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._open: list[socket.socket] = []
+        self.connections = 0
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    @property
+    def uri(self) -> str:
+        return f"thrift://127.0.0.1:{self._listener.getsockname()[1]}"
+
+    @property
+    def url(self) -> str:
+        return self.uri.replace("thrift://", "http://")
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            self.connections += 1
+            self._open.append(client)
+            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        try:
+            self._handler(client)
+        except OSError:
+            return
+        finally:
+            client.close()
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for client in self._open:
+            client.close()

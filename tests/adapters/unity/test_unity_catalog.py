@@ -1,8 +1,9 @@
-"""The open-source server through the adapter: entries, requests, races, what it cannot."""
+"""The open-source server and Databricks: entries, requests, limits, and what they refuse."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -16,15 +17,17 @@ from lance_namespace.errors import (
     InternalError,
     InvalidInputError,
     LanceNamespaceError,
-    NamespaceAlreadyExistsError,
-    NamespaceNotEmptyError,
     NamespaceNotFoundError,
     TableAlreadyExistsError,
-    TableNotFoundError,
     UnsupportedOperationError,
 )
 from servers.http_proxy import Answer, Fault, HttpProxy, Request
-from servers.unity import DIALECTS, OPEN_SOURCE_0_3, OPEN_SOURCE_0_4, OPEN_SOURCE_0_6, UnityServer
+from servers.unity import (
+    DIALECTS,
+    OPEN_SOURCE_0_4,
+    WAREHOUSE_ID,
+    UnityServer,
+)
 
 from lance_bridge.catalog import NamespaceRecord, TableRecord
 from lance_bridge.config import load
@@ -36,54 +39,6 @@ from lance_bridge_unity.catalog import UnityCatalog
 from .building import API, ID, TABLE, Connect, record, server_with_schema
 
 pytestmark = pytest.mark.quick
-
-OPEN_SOURCE = [OPEN_SOURCE_0_3.name, OPEN_SOURCE_0_4.name, OPEN_SOURCE_0_6.name]
-
-
-def namespace(*path: str, **properties: str) -> NamespaceRecord:
-    return NamespaceRecord(path, {ID: "1", **properties})
-
-
-# -- dialects ------------------------------------------------------------------------------------
-
-
-@pytest.mark.spec(
-    "common.md#createnamespace", "common.md#describenamespace", "common.md#dropnamespace"
-)
-@pytest.mark.parametrize("dialect", OPEN_SOURCE)
-def test_every_release_says_what_is_missing_and_what_is_taken(dialect: str) -> None:
-    with server_with_schema(DIALECTS[dialect]) as server:
-        config = load(UnityConfig, "unity", {"host": server.url, "root": "/data"})
-        with closing(UnityCatalog(config)) as catalog:
-            catalog.create_table(record())
-            for make, kind in (
-                (lambda: catalog.create_table(record(own="2")), TableAlreadyExistsError),
-                (lambda: catalog.create_namespace(namespace("c")), NamespaceAlreadyExistsError),
-                (
-                    lambda: catalog.create_namespace(namespace("c", "s")),
-                    NamespaceAlreadyExistsError,
-                ),
-                (lambda: catalog.load_table(("c", "s", "x")), TableNotFoundError),
-                (lambda: catalog.load_namespace(("x",)), NamespaceNotFoundError),
-                (lambda: catalog.load_namespace(("c", "x")), NamespaceNotFoundError),
-                (lambda: list(catalog.scan_tables(("c", "x"))), NamespaceNotFoundError),
-                (lambda: catalog.list_namespaces(("x",)), NamespaceNotFoundError),
-                (lambda: catalog.create_namespace(namespace("x", "s")), NamespaceNotFoundError),
-                (
-                    lambda: catalog.create_table(TableRecord(("c", "x", "t"), "/p", {})),
-                    NamespaceNotFoundError,
-                ),
-                (lambda: catalog.drop_table(record("x")), TableNotFoundError),
-                (lambda: catalog.drop_namespace(("c", "x")), NamespaceNotFoundError),
-                (lambda: catalog.drop_namespace(("c", "s")), NamespaceNotEmptyError),
-                (lambda: catalog.drop_namespace(("c",)), NamespaceNotEmptyError),
-            ):
-                with pytest.raises(kind):
-                    make()
-            catalog.drop_table(record())
-            catalog.drop_namespace(("c", "s"))
-            catalog.drop_namespace(("c",))
-            assert list(catalog.list_namespaces(())) == []
 
 
 # -- tables --------------------------------------------------------------------------------------
@@ -114,16 +69,6 @@ def test_listings_leave_out_what_they_do_not_need(
     assert "omit_columns=true" in scan
     assert "omit_properties" not in scan
     assert "omit_properties=true" in names
-
-
-def test_a_name_that_two_creators_broke_is_listed_and_stops_nothing(
-    server: UnityServer, connect: Connect
-) -> None:
-    for own in ("1", "2"):
-        server.add_table("c", "s", "broken", properties={ID: own})
-    server.add_table("c", "s", "whole")
-    names = [found.path[-1] for found in connect().scan_tables(("c", "s"))]
-    assert "whole" in names
 
 
 def test_an_entry_without_a_name_is_listed_as_one_that_cannot_be_read(
@@ -223,30 +168,12 @@ def test_a_name_that_another_client_creates_right_after_is_broken_or_taken(
 # -- namespaces ----------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("unity.md#createnamespace")
-def test_the_storage_root_of_a_namespace_cannot_change(connect: Connect) -> None:
-    catalog = connect()
-    with pytest.raises(InvalidInputError, match=r"schema\.storage-root"):
-        catalog.alter_namespace(namespace("c", "s", **{"schema.storage-root": "s3://b/new"}))
-
-
 def test_reading_a_schema_is_one_request(proxy: HttpProxy, connect: Connect) -> None:
     assert connect(root="").load_namespace(("c", "s")).location is None
     assert sum(proxy.counts.values()) == 1
 
 
 # -- a pinned catalog ----------------------------------------------------------------------------
-
-
-def test_under_a_pinned_catalog_names_are_two(connect: Connect) -> None:
-    pinned = connect(catalog="c")
-    made = pinned.create_table(TableRecord(("s", "t"), "file:///data/t", {ID: "1"}))
-    assert made.path == ("s", "t")
-    assert [found.path for found in pinned.scan_tables(("s",))] == [("s", "t")]
-    assert list(pinned.list_namespaces(())) == ["s"]
-    pinned.rename_table(made, ("s", "u"))
-    assert connect().load_table(("c", "s", "u")).identity == made.identity
-    assert pinned.load_namespace(("s",)).path == ("s",)
 
 
 @pytest.mark.spec("common.md#listnamespaces")
@@ -389,3 +316,144 @@ def test_a_local_path_is_described_read_and_dropped(
         assert calls.count(["c", "s", "t"]) == 2
         calls.drop_table(["c", "s", "t"])
         assert not location.exists()
+
+
+# -- refusals that the spec promises --------------------------------------------------------------
+
+
+@pytest.fixture
+def on_databricks(workspace: UnityServer, tmp_path: Path) -> Iterator[Calls]:
+    """A client with a warehouse of Databricks without shared or nested locations."""
+    workspace.databricks.warehouse.refuses_overlaps = True
+    properties = {"token": "dapi-double", "warehouse_id": WAREHOUSE_ID}
+    root = f"file://{tmp_path}/lake"
+    with UnityNamespace(host=workspace.url, root=root, **properties) as namespace:
+        yield Calls(namespace)
+
+
+# -- namespaces ----------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("unity.md#createnamespace")
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"": "x"},
+        {"lance_bridge.id": "x"},
+        {"k" * 256: "x"},
+        {"k": "x" * 256},
+        {"k": "\ud800"},
+        {"schema.comment": "x" * 65_536},
+    ],
+)
+def test_what_a_schema_cannot_hold_is_invalid_input_before_any_call(
+    proxy: HttpProxy, calls: Calls, properties: dict[str, str]
+) -> None:
+    with refused(ErrorCode.INVALID_INPUT):
+        calls.create_namespace(["c", "new"], properties=properties)
+    assert not proxy.requests
+
+
+@pytest.mark.spec("unity.md#createnamespace")
+def test_overwrite_of_a_schema_keeps_its_storage_root_or_is_refused(calls: Calls) -> None:
+    root = {"schema.storage-root": "s3://bucket/managed"}
+    calls.create_namespace(["c", "n"], properties=root)
+    with refused(ErrorCode.INVALID_INPUT, naming="schema.storage-root"):
+        calls.create_namespace(
+            ["c", "n"], mode="Overwrite", properties={"schema.storage-root": "s3://bucket/other"}
+        )
+    calls.create_namespace(["c", "n"], mode="Overwrite", properties={"k": "v"})
+    assert calls.describe_namespace(["c", "n"]).properties == {**root, "k": "v"}
+
+
+@pytest.mark.spec("unity.md#dropnamespace")
+@pytest.mark.parametrize(
+    ("kind", "key"),
+    [("volumes", "volumes"), ("functions", "functions"), ("models", "registered_models")],
+)
+def test_cascade_refuses_a_schema_that_holds_more_than_tables_and_changes_nothing(
+    proxy: HttpProxy, calls: Calls, kind: str, key: str
+) -> None:
+    calls.create_table(TABLE_ID, ROWS)
+    for page in ({"next_page_token": "more"}, {key: [{"name": "precious"}]}):
+        proxy.fail_next(f"GET {API}/{kind}", Answer.of_json(200, page))
+    with refused(ErrorCode.NAMESPACE_NOT_EMPTY, naming=f"{kind}, such as precious"):
+        calls.drop_namespace(SCHEMA, behavior="Cascade")
+    assert calls.count(TABLE_ID) == 3
+
+
+# -- declaring and registering -------------------------------------------------------------------
+
+
+@pytest.mark.spec("unity.md#declaretable")
+def test_a_declaration_cannot_be_repeated_with_other_properties(calls: Calls) -> None:
+    calls.declare_table(TABLE_ID, properties={"k": "v"})
+    with refused(ErrorCode.UNSUPPORTED, naming="no call that changes a table"):
+        calls.declare_table(TABLE_ID, properties={"k": "other"})
+    assert calls.declare_table(TABLE_ID, properties={"k": "v"}).properties == {"k": "v"}
+
+
+@pytest.mark.spec("unity.md#declaretable")
+def test_a_location_of_a_scheme_that_the_server_does_not_know_is_invalid_input(
+    calls: Calls,
+) -> None:
+    with refused(ErrorCode.INVALID_INPUT, naming="Unsupported URI scheme"):
+        calls.declare_table(TABLE_ID, location="az://container/t.lance")
+    assert calls.all_tables(SCHEMA) == []
+
+
+@pytest.mark.spec("common.md#createtable", "common.md#registertable")
+@pytest.mark.parametrize("value", ["x" * 256, "\ud800"])
+def test_what_a_table_cannot_hold_is_invalid_input_and_nothing_is_made(
+    calls: Calls, value: str, tmp_path: Path
+) -> None:
+    for make in (
+        lambda: calls.declare_table(TABLE_ID, properties={"k": value}),
+        lambda: calls.create_table(TABLE_ID, ROWS, properties={"k": value}),
+        lambda: calls.register_table(TABLE_ID, str(tmp_path / "t"), properties={"k": value}),
+    ):
+        with refused(ErrorCode.INVALID_INPUT):
+            make()
+    assert calls.all_tables(SCHEMA) == []
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+# -- Databricks ----------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("common.md#registertable")
+def test_a_location_that_overlaps_another_tables_is_invalid_input_on_databricks(
+    on_databricks: Calls,
+) -> None:
+    place = on_databricks.create_table(TABLE_ID, ROWS).location or ""
+    for overlapping in (place, f"{place}/inside", place.rpartition("/")[0]):
+        with refused(ErrorCode.INVALID_INPUT, naming="overlaps"):
+            on_databricks.register_table([*SCHEMA, "u"], overlapping)
+    assert on_databricks.all_tables(SCHEMA) == ["t"]
+
+
+@pytest.mark.spec("unity.md#createtable", "unity.md#registertable", "unity.md#renametable")
+def test_without_a_warehouse_namespaces_change_and_tables_are_read_and_dropped_and_not_made(
+    workspace: UnityServer, on_databricks: Calls
+) -> None:
+    on_databricks.create_table(TABLE_ID, ROWS)
+    namespace = UnityNamespace(
+        host=workspace.url, token="dapi-double", server="databricks", root="file:///nowhere"
+    )
+    with namespace:
+        reader = Calls(namespace)
+        for change in (
+            lambda: reader.declare_table([*SCHEMA, "u"]),
+            lambda: reader.create_table([*SCHEMA, "u"], ROWS),
+            lambda: reader.register_table([*SCHEMA, "u"], "s3://bucket/u"),
+            lambda: reader.rename_table(TABLE_ID, "u"),
+        ):
+            with refused(ErrorCode.UNSUPPORTED, naming="warehouse_id"):
+                change()
+        reader.create_namespace(["c", "n"], properties={"schema.comment": "x"})
+        assert reader.describe_namespace(["c", "n"]).properties == {"schema.comment": "x"}
+        reader.drop_namespace(["c", "n"])
+        assert reader.all_tables(SCHEMA) == ["t"]
+        assert reader.count(TABLE_ID) == 3
+        reader.drop_table(TABLE_ID)
+    assert on_databricks.all_tables(SCHEMA) == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 
 import pytest
 from lance_namespace.errors import (
@@ -23,30 +22,12 @@ pytestmark = [
     pytest.mark.spec("unity.md#errors-of-every-operation", "unity.md#vended-credentials"),
 ]
 
-TABLES = "POST /api/2.1/unity-catalog/temporary-table-credentials"
 PATHS = "POST /api/2.1/unity-catalog/temporary-path-credentials"
 KEYS = Bucket("AKIA-hush", "secret-hush", "session-hush")
 
 
 def record(location: str = "s3://bucket/t") -> TableRecord:
     return TableRecord(("c", "s", "t"), location, {"table_type": "lance", ID: "1"})
-
-
-@pytest.mark.parametrize(("write", "operation"), [(False, "READ"), (True, "READ_WRITE")])
-def test_a_tables_credentials_are_asked_for_by_its_id(
-    server: UnityServer, proxy: HttpProxy, connect: Connect, write: bool, operation: str
-) -> None:
-    server.add_bucket("s3://bucket", KEYS)
-    catalog = connect()
-    made = catalog.create_table(record())
-    options = catalog.vend_credentials(made, write=write)
-    assert options is not None
-    assert options["aws_access_key_id"] == "AKIA-hush"
-    assert options["aws_secret_access_key"] == "secret-hush"
-    assert options["aws_session_token"].startswith("session-hush")
-    assert int(options["expires_at_millis"]) > time.time() * 1000
-    assert proxy.requests[-1].key == TABLES
-    assert proxy.requests[-1].json == {"table_id": made.identity, "operation": operation}
 
 
 def test_a_local_location_has_no_credentials(connect: Connect) -> None:

@@ -54,16 +54,6 @@ def read_by_eight(catalog: UnityCatalog) -> list[tuple[str, ...]]:
         return list(threads.map(read, range(8)))
 
 
-def test_a_service_principal_logs_in_once_for_all_threads(
-    workspace: UnityServer, databricks: Connect
-) -> None:
-    catalog = databricks(**CLIENT)
-    with ThreadPoolExecutor(8) as threads:
-        found = list(threads.map(lambda _: catalog.load_namespace(("c", "s")).path, range(40)))
-    assert found == [("c", "s")] * 40
-    assert workspace.databricks.authority.issued == 1
-
-
 def test_wrong_credentials_are_unauthenticated_and_a_given_token_is_sent_once(
     workspace_proxy: HttpProxy, databricks: Connect
 ) -> None:
@@ -95,16 +85,11 @@ def test_a_missing_profile_is_named(databricks: Connect) -> None:
         catalog.load_namespace(("c", "s"))
 
 
-def test_the_environment_gives_a_token(
+def test_credentials_of_the_environment_count_where_none_are_given(
     databricks: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DATABRICKS_TOKEN", "dapi-double")
     assert databricks(token=None).load_namespace(("c", "s")).path == ("c", "s")
-
-
-def test_given_credentials_are_not_mixed_with_those_of_the_environment(
-    databricks: Connect, monkeypatch: pytest.MonkeyPatch
-) -> None:
     monkeypatch.setenv("DATABRICKS_TOKEN", "dapi-of-somewhere-else")
     assert databricks(**CLIENT).load_namespace(("c", "s")).path == ("c", "s")
     monkeypatch.setenv("DATABRICKS_CLIENT_ID", "other")
@@ -139,24 +124,23 @@ def test_a_dead_workspace_is_service_unavailable_in_time(
 # -- tokens that end -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("is_revoked", [False, True], ids=["at its end", "revoked"])
-def test_eight_threads_with_a_token_that_has_ended_fetch_one(
-    workspace: UnityServer,
-    databricks: Connect,
-    monkeypatch: pytest.MonkeyPatch,
-    is_revoked: bool,
+@pytest.mark.parametrize("when", ["at first", "at its end", "revoked"])
+def test_eight_threads_without_a_token_that_counts_fetch_one(
+    workspace: UnityServer, databricks: Connect, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     authority = workspace.databricks.authority
-    if not is_revoked:
+    catalog = databricks(**CLIENT)
+    if when == "at its end":
         monkeypatch.setattr(login, "_CACHE_SECONDS", 0.0)
         authority.lifetime = SDK_MARGIN
-    catalog = databricks(**CLIENT)
-    catalog.load_namespace(("c", "s"))
-    if is_revoked:
+    if when != "at first":
+        catalog.load_namespace(("c", "s"))
+    before = authority.issued
+    if when == "revoked":
         authority.revoke()
     authority.lifetime = 3600.0
     assert read_by_eight(catalog) == [("c", "s")] * 8
-    assert authority.issued == 2
+    assert authority.issued == before + 1
 
 
 def test_a_change_with_a_token_that_has_ended_is_made_once(

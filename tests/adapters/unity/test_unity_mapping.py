@@ -128,19 +128,12 @@ def test_a_column_has_its_type_for_unity_and_for_sql(spark: Any, name: str, text
     assert (found["type_name"], found["type_text"]) == (name, text)
 
 
-def test_type_json_is_a_whole_field_of_spark() -> None:
-    found = column("integer", nullable=False)
-    assert json.loads(found["type_json"]) == {**field("x", "integer"), "nullable": False}
-    assert found["nullable"] is False
-
-
-def test_a_decimal_has_precision_and_scale() -> None:
-    found = column("decimal(10,2)")
-    assert (found["type_precision"], found["type_scale"]) == (10, 2)
-
-
-def test_columns_are_numbered_from_zero() -> None:
-    assert [c["position"] for c in made(Column("a", "long"), Column("b", "long"))] == [0, 1]
+def test_a_column_has_a_whole_field_of_spark_its_number_and_the_size_of_a_decimal() -> None:
+    found = made(Column("x", "integer", nullable=False), Column("d", "decimal(10,2)"))
+    assert json.loads(found[0]["type_json"]) == {**field("x", "integer"), "nullable": False}
+    assert found[0]["nullable"] is False
+    assert [each["position"] for each in found] == [0, 1]
+    assert (found[1]["type_precision"], found[1]["type_scale"]) == (10, 2)
 
 
 @pytest.mark.spec("unity.md#declaretable")
@@ -176,12 +169,6 @@ def test_only_an_external_table_is_lances(kind: str | None) -> None:
 def test_the_mark_is_found_under_the_key_that_sql_takes() -> None:
     info = {"name": "t", "table_type": "EXTERNAL", "properties": {"TABLE_TYPE": "lance", "k": "v"}}
     assert mapping.record_from(("c", "s"), info).properties == {"table_type": "lance", "k": "v"}
-
-
-def test_a_table_is_identified_by_its_id() -> None:
-    info = {"name": "t", "table_type": "EXTERNAL", "table_id": "one", "storage_location": "/p"}
-    record = mapping.record_from(("c", "s"), info)
-    assert (record.identity, record.location, record.path) == ("one", "/p", FULL)
 
 
 @pytest.mark.spec("unity.md#errors-of-every-operation")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 
 import lance
 import pyarrow as pa
@@ -53,16 +54,14 @@ def store() -> Iterator[MotoServer]:
 @pytest.fixture
 def connected(proxy: HttpProxy) -> Iterator[Open]:
     """Makes clients with these storage options, behind the proxy."""
-    made: list[Calls] = []
+    with ExitStack() as stack:
 
-    def connect(options: dict[str, str]) -> Calls:
-        storage = {f"storage.{key}": value for key, value in options.items()}
-        made.append(Calls(UnityNamespace(host=proxy.endpoint, root=ROOT, **storage)))
-        return made[-1]
+        def connect(options: dict[str, str]) -> Calls:
+            storage = {f"storage.{key}": value for key, value in options.items()}
+            namespace = UnityNamespace(host=proxy.endpoint, root=ROOT, **storage)
+            return stack.enter_context(closing(Calls(namespace)))
 
-    yield connect
-    for calls in made:
-        calls.close()
+        yield connect
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing
 from typing import Any, TypeVar
 
 from hmsclient.genthrift.hive_metastore.ttypes import GetTableRequest
@@ -26,14 +26,9 @@ _LONGEST_PAUSE = 0.25
 T = TypeVar("T")
 
 
-@contextmanager
-def open_catalog(uri: str, **properties: str) -> Iterator[HiveCatalog]:
-    """A catalog on the metastore at ``uri``."""
-    catalog = HiveCatalog(load(HiveConfig, "hive", {"uri": uri, **properties}))
-    try:
-        yield catalog
-    finally:
-        catalog.close()
+def open_catalog(uri: str, **properties: str) -> closing[HiveCatalog]:
+    """Return a catalog on the metastore at ``uri`` as a context manager, which closes it."""
+    return closing(HiveCatalog(load(HiveConfig, "hive", {"uri": uri, **properties})))
 
 
 def raw_entry(port: int, database: str, name: str) -> Any:

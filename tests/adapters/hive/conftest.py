@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -25,6 +25,18 @@ def open_calls(**properties: str) -> closing[Calls]:
     return closing(Calls(HiveNamespace(**properties)))
 
 
+@contextmanager
+def database_on(metastore: Metastore, calls: Calls, **properties: str) -> Iterator[str]:
+    """Make a database; its entries are dropped at the end, and no file."""
+    name = f"db_{uuid.uuid4().hex[:12]}"
+    calls.create_namespace([name], properties=properties)
+    yield name
+    with raw_client(metastore.port) as client:
+        for table in client.get_all_tables(name):
+            client.drop_table(name, table, False)
+    calls.drop_namespace([name], mode="Skip")
+
+
 @pytest.fixture
 def metastore(metastores: Metastores) -> Metastore:
     """The metastore 2.3 that tests share."""
@@ -41,15 +53,13 @@ def proxy(metastore: Metastore) -> Iterator[ThriftProxy]:
 @pytest.fixture
 def connect(proxy: ThriftProxy) -> Iterator[Connect]:
     """Makes pools behind the proxy."""
-    pools: list[ClientPool] = []
+    with ExitStack() as stack:
 
-    def make(**properties: str) -> ClientPool:
-        pools.append(ClientPool(load(HiveConfig, "hive", {"uri": proxy.uri, **properties})))
-        return pools[-1]
+        def make(**properties: str) -> ClientPool:
+            config = load(HiveConfig, "hive", {"uri": proxy.uri, **properties})
+            return stack.enter_context(closing(ClientPool(config)))
 
-    yield make
-    for pool in pools:
-        pool.close()
+        yield make
 
 
 @pytest.fixture
@@ -61,14 +71,9 @@ def calls(metastore: Metastore) -> Iterator[Calls]:
 
 @pytest.fixture
 def database(metastore: Metastore, calls: Calls) -> Iterator[str]:
-    """A database of the test's own; its entries are dropped afterwards, and no file."""
-    name = f"db_{uuid.uuid4().hex[:12]}"
-    calls.create_namespace([name])
-    yield name
-    with raw_client(metastore.port) as client:
-        for table in client.get_all_tables(name):
-            client.drop_table(name, table, False)
-    calls.drop_namespace([name], mode="Skip")
+    """A database of the test's own."""
+    with database_on(metastore, calls) as name:
+        yield name
 
 
 @pytest.fixture(scope="module", params=["2.3", "4.0"])
@@ -87,11 +92,6 @@ def connected(server: Metastore) -> Iterator[Calls]:
 @pytest.fixture
 def made(connected: Calls, server: Metastore, tmp_path: Path) -> Iterator[str]:
     """A database outside of the managed warehouse."""
-    name = f"db_{uuid.uuid4().hex[:12]}"
-    properties = {"database.location-uri": f"file:{tmp_path}/{name}"}
-    connected.create_namespace([name], properties=properties)
-    yield name
-    with raw_client(server.port) as client:
-        for table in client.get_all_tables(name):
-            client.drop_table(name, table, False)
-    connected.drop_namespace([name])
+    location = f"file:{tmp_path}/database"
+    with database_on(server, connected, **{"database.location-uri": location}) as name:
+        yield name

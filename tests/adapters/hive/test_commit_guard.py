@@ -70,18 +70,6 @@ def catalog(metastore: Metastore) -> Iterator[HiveCatalog]:
 
 
 @pytest.fixture
-def database(catalog: HiveCatalog, metastore: Metastore, tmp_path: Path) -> Iterator[str]:
-    name = f"guard_{uuid.uuid4().hex[:12]}"
-    location = {"database.location-uri": f"file:{tmp_path}/{name}"}
-    catalog.create_namespace(NamespaceRecord((name,), location))
-    yield name
-    with raw_client(metastore.port) as client:
-        for table in client.get_all_tables(name):
-            client.drop_table(name, table, False)
-        client.drop_database(name, False, False)
-
-
-@pytest.fixture
 def entry(catalog: HiveCatalog, database: str, tmp_path: Path) -> TableRecord:
     """An entry of this library, not guarded."""
     return make_entry(catalog, (database, "t"), str(tmp_path / "t.lance"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -30,7 +29,7 @@ from servers.metastores import Metastores
 from servers.proxy import Fault, ThriftProxy
 from servers.thrift_faults import Hold
 
-from lance_bridge.catalog import LATEST, NamespaceRecord, TableRecord
+from lance_bridge.catalog import LATEST, TableRecord
 from lance_bridge.errors import OutcomeUnknownError
 from lance_bridge_hive import commit_records
 from lance_bridge_hive.catalog import HiveCatalog
@@ -63,16 +62,10 @@ def catalog(proxy: ThriftProxy) -> Iterator[HiveCatalog]:
 
 
 @pytest.fixture
-def entry(straight: HiveCatalog, tmp_path: Path) -> Iterator[TableRecord]:
+def entry(straight: HiveCatalog, database: str, tmp_path: Path) -> TableRecord:
     """An entry whose changes are recorded."""
-    name = f"records_{uuid.uuid4().hex[:12]}"
-    location = {"database.location-uri": f"file:{tmp_path}/{name}"}
-    straight.create_namespace(NamespaceRecord((name,), location))
-    made = make_entry(straight, (name, "t"), str(tmp_path / "t.lance"))
-    yield guarded(straight, made.path, "partition")
-    for table in straight.list_tables((name,)):
-        straight.drop_table(straight.load_table((name, table)))
-    straight.drop_namespace((name,))
+    made = make_entry(straight, (database, "t"), str(tmp_path / "t.lance"))
+    return guarded(straight, made.path, "partition")
 
 
 def numbers_of(metastore: Metastore, entry: TableRecord) -> list[int]:

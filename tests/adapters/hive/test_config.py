@@ -63,17 +63,6 @@ def test_an_endpoint_is_written_as_a_uri() -> None:
         ("thrift://a/path", "must not have a path"),
         ("http://a?x=1", "must not have a query"),
         ("thrift://a,http://b", "cannot be mixed"),
-    ],
-)
-def test_a_malformed_uri_is_refused_with_what_to_write(text: str, says: str) -> None:
-    with pytest.raises(InvalidInputError, match="property 'uri'") as caught:
-        configured(uri=text)
-    assert says in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("uri", "says"),
-    [
         ("thrift://h:9083?token=hunter2", "must not have a query"),
         ("http://h/metastore?token=hunter2", "must not have a query"),
         ("http://h/metastore?a=b,token=hunter2", "must not have a query"),
@@ -84,17 +73,18 @@ def test_a_malformed_uri_is_refused_with_what_to_write(text: str, says: str) -> 
         ("thrift://a,http://h/?token=hunter2", "must not have a query"),
         ("thrift://user:hunter2@h:9083", "auth.username and auth.password"),
         ("http://user:hunter2@h/metastore", "http.token"),
-        ("thrift://user:hunter2,more@h:9083", "auth.username and auth.password"),
+        ("thrift://user:hunter2,hunter2@h:9083", "auth.username and auth.password"),
         ("thrift://user:hunter2%40h:9083", "malformed"),
         ("thrift://h:hunter2", "malformed"),
     ],
 )
-def test_what_a_uri_must_not_hold_is_refused_and_not_repeated(uri: str, says: str) -> None:
+def test_a_malformed_uri_is_refused_with_what_to_write_and_its_secrets_are_not_repeated(
+    text: str, says: str
+) -> None:
     with pytest.raises(InvalidInputError, match="property 'uri'") as caught:
-        configured(uri=uri)
+        configured(uri=text)
     assert says in str(caught.value)
     assert "hunter2" not in str(caught.value)
-    assert "more" not in str(caught.value)
 
 
 def test_the_uri_is_required() -> None:
@@ -115,6 +105,7 @@ def test_the_uri_is_required() -> None:
         ({"tls.verify": "false"}, "tls.verify needs tls.enabled=true"),
         ({"tls.enabled": "true", "tls.key-file": "k"}, "tls.key-file needs tls.cert-file"),
         ({"http.token": "t"}, "http.token needs an http(s):// uri"),
+        ({"uri": "http://a", "http.token": "hunter2\r\nX: 1"}, "http.token"),
         ({"uri": "http://a", "auth.mechanism": "kerberos"}, "use http.token"),
         ({"uri": "http://a", "client.framed": "true"}, "client.framed cannot"),
         ({"uri": "http://a", "tls.enabled": "true"}, "write https://"),
@@ -135,11 +126,6 @@ def test_properties_that_contradict_are_refused_by_name(
     with pytest.raises(InvalidInputError) as caught:
         configured(**properties)
     assert says in str(caught.value)
-
-
-def test_a_token_that_would_break_its_header_is_refused_and_not_repeated() -> None:
-    with pytest.raises(InvalidInputError, match=r"http\.token") as caught:
-        configured(uri="http://a", **{"http.token": "hunter2\r\nX: 1"})
     assert "hunter2" not in str(caught.value)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -10,54 +11,26 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
-from hmsclient import HMSClient
 from hmsclient.genthrift.hive_metastore.ttypes import (
     Database,
     GetTableRequest,
     MetaException,
-    SerDeInfo,
-    StorageDescriptor,
-    Table,
 )
+from servers.hive_raw import raw_client, raw_table
 from servers.metastores import VERSIONS, Metastores
 from servers.processes import wait_until
 
+import lance_bridge_metastore as embedded
 from lance_bridge_metastore import Metastore, MetastoreStartError
 
 LANCE_FILTER = 'hive_filter_field_params__table_type like "(?i)lance"'
 
 
-def client(port: int) -> HMSClient:
-    return HMSClient(host="127.0.0.1", port=port)
-
-
 def database(name: str) -> Database:
     return Database(name=name, description="", locationUri=None, parameters={})
-
-
-def lance_table(database_name: str, name: str, location: str) -> Table:
-    storage = StorageDescriptor(
-        cols=[],
-        location=location,
-        inputFormat="",
-        outputFormat="",
-        serdeInfo=SerDeInfo(name="", serializationLib="", parameters={}),
-        parameters={},
-        bucketCols=[],
-        sortCols=[],
-        numBuckets=0,
-    )
-    return Table(
-        dbName=database_name,
-        tableName=name,
-        owner="someone",
-        sd=storage,
-        partitionKeys=[],
-        parameters={"EXTERNAL": "TRUE", "table_type": "lance"},
-        tableType="EXTERNAL_TABLE",
-    )
 
 
 def is_alive(pid: int) -> bool:
@@ -79,11 +52,11 @@ def test_each_release_serves_lance_tables_on_the_loopback_address_only(
     metastore = metastores.get(version)
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection((_address_of_this_machine(), metastore.port), timeout=5)
-    with client(metastore.port) as hive:
+    with raw_client(metastore.port) as hive:
         hive.create_database(database("each_release"))
-        hive.create_table(lance_table("each_release", "vectors", "s3://bucket/vectors.lance"))
+        hive.create_table(raw_table("each_release", "vectors", "s3://bucket/vectors.lance"))
         location = hive.get_database("each_release").locationUri
-        hive.create_table(lance_table("each_release", "beside", f"{location}/beside.lance"))
+        hive.create_table(raw_table("each_release", "beside", f"{location}/beside.lance"))
         request = GetTableRequest(dbName="each_release", tblName="vectors")
         table = hive.get_table_req(request).table
         names = hive.get_table_names_by_filter("each_release", LANCE_FILTER, -1)
@@ -111,13 +84,13 @@ def test_another_shares_no_state_and_refuses_object_stores_as_hive_ships_it(
 ) -> None:
     with (
         closing(metastores.new("2.3", stub=False)) as plain,
-        client(plain.port) as hive,
-        client(metastore.port) as shared,
+        raw_client(plain.port) as hive,
+        raw_client(metastore.port) as shared,
     ):
         hive.create_database(database("only_here"))
         assert "only_here" not in shared.get_all_databases()
         with pytest.raises(MetaException, match="No FileSystem for scheme"):
-            hive.create_table(lance_table("only_here", "vectors", "s3://bucket/vectors.lance"))
+            hive.create_table(raw_table("only_here", "vectors", "s3://bucket/vectors.lance"))
     assert plain.port != metastore.port
 
 
@@ -174,13 +147,13 @@ def test_a_directory_keeps_its_state_and_is_in_use_as_long_as_its_metastore_runs
 
 
 def make_databases(metastore: Metastore) -> None:
-    with client(metastore.port) as hive:
+    with raw_client(metastore.port) as hive:
         for number in range(20):
             hive.create_database(database(f"kept_{number}"))
 
 
 def require_databases(metastore: Metastore) -> None:
-    with client(metastore.port) as hive:
+    with raw_client(metastore.port) as hive:
         assert len(hive.get_databases("kept_*")) == 20
 
 
@@ -254,7 +227,7 @@ def test_the_command_prints_its_uri_and_ends_on_sigterm(tmp_path: Path) -> None:
     assert running.stdout is not None
     assert running.stdout.readline().startswith("Starting Hive Metastore 2.3.10")
     uri = running.stdout.readline().strip()
-    with client(int(uri.rpartition(":")[2])) as hive:
+    with raw_client(int(uri.rpartition(":")[2])) as hive:
         assert hive.get_all_databases() == ["default"]
     running.send_signal(signal.SIGTERM)
     running.communicate(timeout=60)
@@ -265,19 +238,22 @@ def test_the_command_prints_its_uri_and_ends_on_sigterm(tmp_path: Path) -> None:
 
 
 @pytest.mark.servers
-def test_a_jvm_that_dies_is_reported_with_the_tail_of_its_log() -> None:
-    broken = {"javax.jdo.option.ConnectionDriverName": "no.such.Driver"}
-    metastore = Metastore("2.3", settings=broken)
-    with pytest.raises(MetastoreStartError, match=r"(?s)ended while starting.*no\.such\.Driver"):
-        metastore.start()
-    assert not metastore.is_running
-    metastore.close()
-
-
-@pytest.mark.servers
-def test_a_metastore_that_does_not_answer_is_stopped_and_reported() -> None:
-    metastore = Metastore("2.3", start_timeout=0.1)
-    with pytest.raises(MetastoreStartError, match=r"did not respond within 0\.1 seconds"):
+@pytest.mark.parametrize(
+    ("properties", "says"),
+    [
+        (
+            {"settings": {"javax.jdo.option.ConnectionDriverName": "no.such.Driver"}},
+            r"(?s)ended while starting.*no\.such\.Driver",
+        ),
+        ({"start_timeout": 0.1}, r"did not respond within 0\.1 seconds"),
+    ],
+    ids=["dies", "does not answer"],
+)
+def test_a_metastore_that_does_not_start_is_stopped_and_reported(
+    properties: dict[str, Any], says: str
+) -> None:
+    metastore = Metastore("2.3", **properties)
+    with pytest.raises(MetastoreStartError, match=says):
         metastore.start()
     assert not metastore.is_running
     metastore.close()
@@ -291,7 +267,28 @@ def test_a_port_in_use_is_refused_at_once(metastore: Metastore) -> None:
     other.close()
 
 
-@pytest.mark.quick
-def test_an_unknown_version_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(ValueError, match=r"'1\.2': choose from 2\.3, 3\.1, 4\.0, 4\.1, 4\.2"):
-        Metastore("1.2")
+# -- fetching ------------------------------------------------------------------------------------
+
+
+def release(artifact: str, version: str) -> embedded.Release:
+    jar = embedded.releases.Artifact("commons-cli", artifact, version)
+    return embedded.Release("test", "0.0.1", minimum_java=17, artifacts=(jar,))
+
+
+@pytest.mark.servers
+def test_ivy_fetches_an_artifact_for_real(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LANCE_BRIDGE_CACHE", str(tmp_path / "cache"))
+    jars = embedded.jars_of(release("commons-cli", "1.5.0"))
+    assert [jar.name for jar in jars.glob("*.jar")] == ["commons-cli-1.5.0.jar"]
+    marker = json.loads((jars / "complete.json").read_text())
+    assert marker["commons-cli-1.5.0.jar"] == (jars / "commons-cli-1.5.0.jar").stat().st_size
+
+
+@pytest.mark.servers
+def test_a_failed_fetch_reports_ivys_output_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LANCE_BRIDGE_CACHE", str(tmp_path / "cache"))
+    with pytest.raises(embedded.ArtifactsUnavailableError, match=r"(?s)0\.0\.1.*no-such-artifact"):
+        embedded.jars_of(release("no-such-artifact", "1.0"))
+    assert list((tmp_path / "cache").rglob("complete.json")) == []

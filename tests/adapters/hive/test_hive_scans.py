@@ -8,16 +8,15 @@ from pathlib import Path
 
 import pytest
 from lance_namespace.errors import NamespaceNotFoundError
+from servers.hive_entries import open_catalog
 from servers.hive_raw import raw_client, raw_table
 from servers.proxy import ThriftProxy
 from servers.thrift_faults import Refusal
 
 import lance_bridge_hive.catalog as adapter
 from lance_bridge.catalog import TableRecord
-from lance_bridge.config import load
 from lance_bridge.testing.calls import Calls
 from lance_bridge_hive.catalog import HiveCatalog
-from lance_bridge_hive.config import HiveConfig
 from lance_bridge_metastore import Metastore
 
 from .conftest import open_calls
@@ -33,9 +32,8 @@ def catalog(proxy: ThriftProxy, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hiv
     """The adapter behind the proxy; it reads two entries in a call for pages, four for all."""
     monkeypatch.setattr(adapter, "_PAGE", 2)
     monkeypatch.setattr(adapter, "_BATCH", 4)
-    connected = HiveCatalog(load(HiveConfig, "hive", {"uri": proxy.uri}))
-    yield connected
-    connected.close()
+    with open_catalog(proxy.uri) as connected:
+        yield connected
 
 
 @pytest.fixture

@@ -1,44 +1,44 @@
-"""What only a Hive Metastore does: its own names, properties, catalogs and refusals."""
+"""What only a Hive Metastore does: its names, properties, limits and messages."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 
+import hmsclient.genthrift.hive_metastore.ttypes as hive
 import lance
 import pyarrow as pa
 import pytest
 from lance_namespace.errors import (
+    InternalError,
     InvalidInputError,
     NamespaceNotEmptyError,
-    NamespaceNotFoundError,
-    UnsupportedOperationError,
 )
-from servers.hive_raw import raw_client
-from servers.metastores import Metastores
+from servers.hive_raw import raw_client, raw_table
+from servers.proxy import ThriftProxy
 
 from lance_bridge.testing.calls import Calls
+from lance_bridge_hive.errors import translate_errors
 from lance_bridge_metastore import Metastore
 
 from .conftest import open_calls
 
-pytestmark = [pytest.mark.servers, pytest.mark.spec("hive.md#namespace")]
+pytestmark = pytest.mark.servers
 
 ROWS = pa.table({"id": [0, 1, 2]})
 
 
-# -- properties ----------------------------------------------------------------------------------
-
-
-def test_fields_of_a_database_are_properties(calls: Calls, tmp_path: Path) -> None:
+@pytest.mark.spec("hive.md#namespace")
+def test_fields_of_a_database_are_properties_and_marks_of_tables_mean_nothing_on_it(
+    calls: Calls, tmp_path: Path
+) -> None:
     given = {
         "database.description": "frames of cameras",
         "database.location-uri": f"file:{tmp_path}/vision",
         "database.owner": "ada",
         "database.owner-type": "USER",
-        "team": "vision",
+        "Table_Type": "ICEBERG",
+        "managed_by": "us",
     }
     path = [f"db_{uuid.uuid4().hex}"]
     calls.create_namespace(path, properties=given)
@@ -47,9 +47,6 @@ def test_fields_of_a_database_are_properties(calls: Calls, tmp_path: Path) -> No
     place = calls.declare_table([*path, "t"]).location
     assert place == f"{tmp_path}/vision/t.lance"
     calls.drop_namespace(path, behavior="Cascade")
-
-
-# -- entries -------------------------------------------------------------------------------------
 
 
 @pytest.mark.spec("hive.md#interoperability", "hive.md#table")
@@ -67,9 +64,6 @@ def test_our_entry_carries_the_marks_that_others_look_for(
     assert table.sd.location.startswith("file:")
 
 
-# -- refusals ------------------------------------------------------------------------------------
-
-
 @pytest.mark.spec("hive.md#errors-of-every-operation")
 def test_a_hyphen_is_refused_by_the_metastore_before_hive_4(calls: Calls, database: str) -> None:
     with pytest.raises(InvalidInputError, match="a-b"):
@@ -77,93 +71,187 @@ def test_a_hyphen_is_refused_by_the_metastore_before_hive_4(calls: Calls, databa
     assert calls.all_tables([database]) == []
 
 
-# -- catalogs ------------------------------------------------------------------------------------
+@pytest.mark.spec("hive.md#dropnamespace")
+def test_a_database_may_be_called_like_hives_catalog(connected: Calls) -> None:
+    connected.create_namespace(["hive"])
+    connected.drop_namespace(["hive"], behavior="Cascade")
+    assert "hive" not in connected.all_namespaces([])
 
 
-def with_catalogs(metastore: Metastore, **properties: str) -> closing[Calls]:
-    return open_calls(uri=metastore.uri, catalog_levels="true", **properties)
+# -- namespaces ----------------------------------------------------------------------------------
+
+LONGEST = {
+    "k" * 180: "v" * 4000,
+    "database.description": "d" * 4000,
+    "database.owner": "o" * 128,
+}
 
 
-@pytest.mark.spec("hive.md#errors-of-every-operation")
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda ns: ns.all_namespaces([]),
-        lambda ns: ns.create_namespace(["hive", "leaked"]),
-        lambda ns: ns.declare_table(["hive", "default", "leaked"]),
-    ],
-)
-def test_catalogs_on_hive_2_are_unsupported_and_nothing_is_made(
-    metastore: Metastore, calls: Calls, call: Callable[[Calls], object]
+def test_the_longest_properties_of_a_database_are_kept(connected: Calls) -> None:
+    path = [f"db_{uuid.uuid4().hex}"]
+    connected.create_namespace(path, properties=LONGEST)
+    found = connected.describe_namespace(path).properties or {}
+    assert {key: found[key] for key in LONGEST} == LONGEST
+    connected.drop_namespace(path)
+
+
+TOO_MUCH: list[tuple[dict[str, str], str]] = [
+    ({"k" * 181: "v"}, "181 characters; Hive allows 180"),
+    ({"k": "v" * 4001}, "4001 characters; Hive allows 4000"),
+    ({"k": "\N{GRINNING FACE}" * 2001}, "4002 characters"),
+    ({"k": "\ud800"}, "it is not Unicode"),
+    ({"database.description": "d" * 4001}, "database.description has 4001"),
+    ({"database.owner": "o" * 129}, "database.owner has 129"),
+    ({"database.owner-type": "CAT"}, "USER, ROLE or GROUP"),
+    ({"transactional": "true"}, "'transactional'"),
+    ({"EXTERNAL": "1"}, "'EXTERNAL' is reserved by the metastore"),
+    ({"transient_lastDdlTime": "1"}, "'transient_lastDdlTime' is reserved by the metastore"),
+    ({"database.location-uri": ""}, "empty"),
+    ({"database.location-uri": "relative/x"}, "relative"),
+    ({"database.location-uri": "file:x"}, "relative"),
+    ({"database.location-uri": "file:///tmp/\n"}, "control"),
+    ({"database.location-uri": "s3://"}, "whole file system"),
+    ({"database.location-uri": "s3://b/../c"}, "'..'"),
+    ({"database.location-uri": "file:///tmp/" + "n" * 256}, "255 bytes"),
+    ({"database.location-uri": "s3://b/" + "n" * 4000}, "4007 characters"),
+]
+
+
+@pytest.mark.spec("hive.md#createnamespace")
+def test_what_a_database_cannot_hold_is_refused_before_any_call(
+    server: Metastore, connected: Calls, made: str
 ) -> None:
-    unsupported = pytest.raises(UnsupportedOperationError, match="older than Hive 3")
-    with with_catalogs(metastore) as catalogs, unsupported:
-        call(catalogs)
-    assert "leaked" not in calls.all_namespaces([])
-    assert calls.all_tables(["default"]) == []
+    new = f"db_{uuid.uuid4().hex}"
+    before = connected.describe_namespace([made]).properties
+    with ThriftProxy("127.0.0.1", server.port) as proxy, open_calls(uri=proxy.uri) as behind:
+        for properties, message in TOO_MUCH:
+            for name, mode in ((new, "Create"), (made, "Overwrite"), (made, "ExistOk")):
+                with pytest.raises(InvalidInputError, match=message):
+                    behind.create_namespace([name], properties=properties, mode=mode)
+        assert not proxy.calls
+    assert connected.describe_namespace([made]).properties == before
+    assert new not in connected.all_namespaces([])
 
 
-@pytest.fixture(scope="module", params=["3.1", "4.2"])
-def newer(request: pytest.FixtureRequest, metastores: Metastores) -> Metastore:
-    return metastores.get(request.param)
-
-
-@pytest.fixture
-def catalog(newer: Metastore, tmp_path: Path) -> Iterator[tuple[Calls, str]]:
-    """A client with catalogs, and a catalog of the test's own."""
-    name = f"cat_{uuid.uuid4().hex[:12]}"
-    with with_catalogs(newer, root=str(tmp_path)) as calls:
-        calls.create_namespace([name])
-        yield calls, name
-        calls.drop_namespace([name], mode="Skip", behavior="Cascade")
-
-
-@pytest.mark.parametrize("newer", ["3.1", "4.0", "4.1", "4.2"], indirect=True)
-def test_dropping_a_catalog_leaves_its_files(catalog: tuple[Calls, str], tmp_path: Path) -> None:
-    calls, name = catalog
-    kept = [tmp_path / name / "default" / "kept.txt", tmp_path / name / "kept.lance" / "kept.txt"]
-    for path in kept:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("kept")
-    calls.drop_namespace([name])
-    assert [path.read_text() for path in kept] == ["kept", "kept"]
-    with pytest.raises(NamespaceNotFoundError):
-        calls.describe_namespace([name])
+@pytest.mark.spec("hive.md#createnamespace")
+@pytest.mark.parametrize("place", ["file", "file/db", "hdfs://no-host.invalid:8020/db"])
+def test_a_location_where_no_directory_can_be_created_is_invalid_input(
+    connected: Calls, tmp_path: Path, place: str
+) -> None:
+    (tmp_path / "file").write_text("no directory")
+    location = place if "://" in place else f"file:{tmp_path}/{place}"
+    name = f"db_{uuid.uuid4().hex}"
+    with pytest.raises(InvalidInputError, match=name):
+        connected.create_namespace([name], properties={"database.location-uri": location})
+    assert name not in connected.all_namespaces([])
 
 
 @pytest.mark.spec("hive.md#dropnamespace")
-def test_a_catalog_with_a_table_in_its_default_database_is_not_empty(
-    catalog: tuple[Calls, str],
+def test_a_database_with_functions_is_not_dropped(
+    metastore: Metastore, calls: Calls, database: str
 ) -> None:
-    calls, name = catalog
-    calls.declare_table([name, "default", "t"])
-    with pytest.raises(NamespaceNotEmptyError):
-        calls.drop_namespace([name])
-    assert calls.all_tables([name, "default"]) == ["t"]
+    calls.create_table([database, "t"], ROWS)
+    function = hive.Function(
+        functionName="f",
+        dbName=database,
+        className="example.F",
+        ownerName="ada",
+        ownerType=hive.PrincipalType.USER,
+        createTime=0,
+        functionType=hive.FunctionType.JAVA,
+        resourceUris=[],
+    )
+    with raw_client(metastore.port) as client:
+        client.create_function(function)
+        for behavior in ("Cascade", "Restrict"):
+            with pytest.raises(NamespaceNotEmptyError, match="function"):
+                calls.drop_namespace([database], behavior=behavior)
+            if behavior == "Cascade":
+                assert calls.count([database, "t"]) == ROWS.num_rows
+                calls.deregister_table([database, "t"])
+        client.drop_function(database, "f")
 
 
-def test_cascade_drops_the_tables_of_a_whole_catalog(
-    catalog: tuple[Calls, str], tmp_path: Path
-) -> None:
-    calls, name = catalog
-    calls.create_namespace([name, "db"])
-    for database in ("db", "default"):
-        table_id = [name, database, "t"]
-        written = lance.write_dataset(ROWS, namespace_client=calls.client, table_id=table_id)
-        assert Path(written.uri).exists()
-    calls.drop_namespace([name], behavior="Cascade")
-    assert list(tmp_path.rglob("*.lance")) == []
-    assert name not in calls.all_namespaces([])
-
-
-@pytest.mark.spec("hive.md#renametable")
-def test_a_table_cannot_be_renamed_into_another_catalog(
-    catalog: tuple[Calls, str], tmp_path: Path
-) -> None:
-    calls, name = catalog
+@pytest.mark.spec("hive.md#dropnamespace")
+def test_the_database_that_hive_keeps_is_not_dropped(calls: Calls, tmp_path: Path) -> None:
+    table = f"t_{uuid.uuid4().hex}"
+    lance.write_dataset(pa.table({"i": [1]}), str(tmp_path / "t.lance"))
     place = str(tmp_path / "t.lance")
-    lance.write_dataset(ROWS, place)
-    calls.register_table([name, "default", "t"], place)
-    with pytest.raises(UnsupportedOperationError, match="another Hive catalog"):
-        calls.rename_table([name, "default", "t"], "t", new_namespace_id=["hive", "default"])
-    assert calls.all_tables([name, "default"]) == ["t"]
+    calls.register_table(["default", table], place)
+    with pytest.raises((InvalidInputError, NamespaceNotEmptyError), match="default"):
+        calls.drop_namespace(["default"], behavior="Cascade")
+    assert calls.count(["default", table]) == 1
+    calls.deregister_table(["default", table])
+    with pytest.raises((InvalidInputError, NamespaceNotEmptyError), match="default"):
+        calls.drop_namespace(["default"])
+
+
+# -- tables --------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("hive.md#declaretable")
+@pytest.mark.parametrize(
+    ("properties", "message"),
+    [
+        ({"transactional": "true"}, "'transactional'"),
+        ({"TRANSACTIONAL": "True"}, "'TRANSACTIONAL'"),
+        ({"k" * 257: "v"}, "257 characters; Hive allows 256"),
+        ({"k": "v" * 40_000}, "'k' has 40000 characters"),
+        ({"EXTERNAL": "FALSE"}, "reserved by the metastore"),
+        ({"external.table.purge": "TRUE"}, "reserved by the metastore"),
+    ],
+)
+def test_what_a_table_cannot_hold_is_invalid_input(
+    connected: Calls, made: str, properties: dict[str, str], message: str
+) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        connected.declare_table([made, "t"], properties=properties)
+    assert connected.all_tables([made]) == []
+    place = connected.declare_table([made, "t"]).location
+    with pytest.raises(InvalidInputError, match=message):
+        connected.declare_table([made, "t"], properties=properties)
+    described = connected.describe_table([made, "t"])
+    assert (described.location, described.properties) == (place, {})
+
+
+@pytest.mark.spec("hive.md#declaretable")
+@pytest.mark.parametrize("place", ["file", "file/below", "n" * 256])
+def test_a_table_where_no_directory_can_be_is_invalid_input(
+    connected: Calls, made: str, tmp_path: Path, place: str
+) -> None:
+    (tmp_path / "file").write_text("no directory")
+    with pytest.raises(InvalidInputError, match=f"{made}.t|255 bytes"):
+        connected.register_table([made, "t"], f"{tmp_path}/{place}")
+    assert connected.all_tables([made]) == []
+    assert (tmp_path / "file").read_text() == "no directory"
+
+
+# -- the metastore's own words -------------------------------------------------------------------
+
+
+@pytest.mark.spec("hive.md#errors-of-every-operation")
+def test_any_other_failure_of_the_metastore_is_internal_with_its_message(
+    metastore: Metastore, calls: Calls, database: str
+) -> None:
+    table = raw_table(database, "t", "/nowhere")
+    table.sd = None
+    with (
+        raw_client(metastore.port) as client,
+        pytest.raises(InternalError, match=r"MetaException: java.lang.NullPointerException"),
+        translate_errors("create it"),
+    ):
+        client.create_table(table)
+    assert calls.all_tables([database]) == []
+
+
+def test_the_metastores_message_for_a_table_of_hives_format_is_recognised(
+    server: Metastore, made: str, tmp_path: Path
+) -> None:
+    table = raw_table(made, "t", str(tmp_path / "t"))
+    table.parameters["transactional"] = "true"
+    with (
+        raw_client(server.port) as client,
+        pytest.raises(InvalidInputError, match="ACID"),
+        translate_errors("create it"),
+    ):
+        client.create_table(table)

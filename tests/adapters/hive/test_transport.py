@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-import multiprocessing
+import gc
+import logging
 import threading
+import time
+import warnings
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import Any
 
 import pytest
+from core.forking import returns_in_child
 from hmsclient.genthrift.hive_metastore.ttypes import NoSuchObjectException
-from lance_namespace.errors import ServiceUnavailableError
+from lance_namespace.errors import ServiceUnavailableError, UnsupportedOperationError
+from servers.hive_raw import raw_client
+from servers.metastores import Metastores
 from servers.pools import Connect, create, read
-from servers.proxy import ThriftProxy
-from thrift.Thrift import TApplicationException
+from servers.processes import free_port
+from servers.proxy import Fault, ThriftProxy
+from servers.replies import ScriptedServer
 
+from lance_bridge.config import load
 from lance_bridge.errors import OutcomeUnknownError
+from lance_bridge_hive.config import HiveConfig
+from lance_bridge_hive.errors import translate_errors
 from lance_bridge_hive.transport import ClientPool, Connection
 from lance_bridge_metastore import Metastore
 
@@ -26,36 +38,27 @@ _DEADLINE = 60.0
 # -- one connection, many calls ------------------------------------------------------------------
 
 
-def test_calls_share_one_connection(proxy: ThriftProxy, connect: Connect) -> None:
+def test_calls_share_one_connection_also_those_that_the_metastore_answers_with_an_error(
+    proxy: ThriftProxy, connect: Connect
+) -> None:
     pool = connect()
-    for _ in range(20):
+    for _ in range(10):
         assert read(pool) == "default"
+        with pytest.raises(NoSuchObjectException):
+            read(pool, "missing")
     assert (proxy.connections, proxy.calls["get_database"]) == (1, 20)
 
 
-def test_nothing_is_opened_before_the_first_call(proxy: ThriftProxy, connect: Connect) -> None:
-    connect(ugi="me")
-    assert proxy.connections == 0
-
-
-def test_what_the_metastore_declares_passes_through_and_costs_no_connection(
+@pytest.mark.spec("hive.md#errors-of-every-operation")
+def test_an_unknown_method_is_unsupported_and_its_connection_is_not_used_again(
     proxy: ThriftProxy, connect: Connect
 ) -> None:
     pool = connect()
-    for _ in range(3):
-        with pytest.raises(NoSuchObjectException):
-            read(pool, "missing")
-    assert read(pool) == "default"
-    assert proxy.connections == 1
-
-
-def test_an_unknown_method_passes_through_and_its_connection_is_not_used_again(
-    proxy: ThriftProxy, connect: Connect
-) -> None:
-    pool = connect()
-    with pytest.raises(TApplicationException) as caught:
+    with (
+        pytest.raises(UnsupportedOperationError, match="lacks a call that is required to list"),
+        translate_errors("list catalogs"),
+    ):
         pool.call(lambda c: c.catalogs.get_catalogs(), name="get_catalogs", repeatable=True)
-    assert caught.value.type == TApplicationException.UNKNOWN_METHOD
     assert read(pool) == "default"
     assert (proxy.connections, proxy.calls["get_catalogs"]) == (2, 1)
 
@@ -108,6 +111,7 @@ def test_a_request_that_cannot_be_written_is_the_callers_error(connect: Connect)
 
 def test_the_user_is_named_once_per_connection(proxy: ThriftProxy, connect: Connect) -> None:
     pool = connect(ugi="alice:a,b")
+    assert proxy.connections == 0
     for _ in range(3):
         read(pool)
     assert (proxy.connections, proxy.calls["set_ugi"]) == (1, 1)
@@ -172,22 +176,210 @@ def test_a_thread_waits_for_a_free_connection_only_so_long(connect: Connect) -> 
     assert read(pool) == "default"
 
 
-def _read_in_child(pool: ClientPool, answers: Any) -> None:
-    answers.put([read(pool) for _ in range(20)])
-
-
 @pytest.mark.spec("common.md#concurrency-and-crash-safety")
 def test_a_forked_child_uses_no_connection_of_its_parent(
     proxy: ThriftProxy, connect: Connect
 ) -> None:
     pool = connect()
     read(pool)
-    context = multiprocessing.get_context("fork")
-    answers = context.SimpleQueue()
-    child = context.Process(target=_read_in_child, args=(pool, answers))
-    child.start()
-    for _ in range(20):
-        assert read(pool) == "default"
-    child.join(_DEADLINE)
-    assert answers.get() == ["default"] * 20
+    assert returns_in_child(lambda: [read(pool) for _ in range(20)])
+    read(pool)
     assert proxy.connections == 2
+
+
+# -- lost connections ----------------------------------------------------------------------------
+
+
+def databases(metastore: Metastore) -> set[str]:
+    """Return the databases that there are, past the proxy."""
+    with raw_client(metastore.port) as client:
+        return {*client.get_all_databases()}
+
+
+@pytest.mark.parametrize(
+    "how", [Fault.DROP_REQUEST, Fault.RESET, Fault.LOSE_REPLY, Fault.TRUNCATE_REPLY]
+)
+def test_a_read_whose_connection_breaks_is_tried_again(
+    proxy: ThriftProxy, connect: Connect, how: Fault
+) -> None:
+    pool = connect()
+    proxy.fail_next("get_database", how, times=2)
+    assert read(pool) == "default"
+    assert proxy.fired == [("get_database", how)] * 2
+    assert proxy.calls["get_database"] == 3
+
+
+@pytest.mark.spec("common.md#errors-of-every-operation")
+@pytest.mark.parametrize(
+    "how", [Fault.DROP_REQUEST, Fault.RESET, Fault.LOSE_REPLY, Fault.TRUNCATE_REPLY, Fault.STALL]
+)
+def test_a_change_whose_reply_is_lost_is_not_repeated_and_says_so(
+    metastore: Metastore, proxy: ThriftProxy, connect: Connect, how: Fault
+) -> None:
+    pool = connect(**{"client.timeout": "1"})
+    before = databases(metastore)
+    proxy.fail_next("create_database", how)
+    with pytest.raises(OutcomeUnknownError, match="create_database was sent") as caught:
+        create(pool, metastore)
+    assert proxy.uri in str(caught.value)
+    assert caught.value.__cause__ is not None
+    assert proxy.calls["create_database"] == 1
+    assert read(pool) == "default"
+    assert len(databases(metastore) - before) == (how not in (Fault.DROP_REQUEST, Fault.RESET))
+
+
+@pytest.mark.spec("common.md#lost-replies", "hive.md#connections")
+def test_a_connection_that_was_lost_is_replaced_silently(
+    proxy: ThriftProxy, connect: Connect, caplog: pytest.LogCaptureFixture
+) -> None:
+    pool = connect()
+    read(pool)
+    proxy.fail_next("get_database", Fault.RESET)
+    with caplog.at_level(logging.WARNING):
+        read(pool)
+    assert caplog.messages == []
+
+
+def test_a_change_on_an_idle_connection_that_was_closed_succeeds(
+    metastore: Metastore, proxy: ThriftProxy, connect: Connect
+) -> None:
+    pool = connect()
+    read(pool)
+    proxy.disconnect()
+    name = create(pool, metastore)
+    assert read(pool, name) == name
+    assert proxy.calls["create_database"] == 1
+
+
+def test_a_stalled_call_ends_in_time_and_its_late_reply_is_discarded(
+    metastore: Metastore, proxy: ThriftProxy, connect: Connect
+) -> None:
+    pool = connect(**{"client.timeout": "1.5", "client.retry-timeout": "0"})
+    name = create(pool, metastore)
+    proxy.fail_next("get_database", Fault.DELAY_REPLY, seconds=4.0)
+    with pytest.raises(ServiceUnavailableError, match=r"no complete reply within 1\.5 s"):
+        read(pool, name)
+    end = time.monotonic() + 2.5
+    while time.monotonic() < end:
+        assert read(pool) == "default"
+
+
+def test_settings_are_not_suspected_if_a_metastore_stops_answering(
+    proxy: ThriftProxy, connect: Connect
+) -> None:
+    pool = connect(**{"client.timeout": "2", "client.retry-timeout": "0"})
+    assert read(pool) == "default"
+    proxy.disconnect()
+    proxy.fail_next("get_database", Fault.STALL)
+    with pytest.raises(ServiceUnavailableError, match=r"no complete reply within 2 s$"):
+        read(pool)
+
+
+def test_retries_end_in_time(proxy: ThriftProxy, connect: Connect) -> None:
+    pool = connect(**{"client.retry-timeout": "2"})
+    proxy.fail_next("get_database", Fault.LOSE_REPLY, times=1000)
+    started = time.monotonic()
+    with pytest.raises(ServiceUnavailableError, match=r"get_database failed, tried \d+ times in"):
+        read(pool)
+    assert time.monotonic() - started < 15  # on a busy machine too; by default it is 20
+    assert 1 < proxy.calls["get_database"] < 20
+
+
+def test_retries_leave_no_socket_open(proxy: ThriftProxy, connect: Connect) -> None:
+    pool = connect()
+    proxy.fail_next("get_database", Fault.TRUNCATE_REPLY, times=2)
+    gc.collect()  # what earlier tests left is not counted
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ResourceWarning)
+        read(pool)
+        gc.collect()
+    assert [str(each.message) for each in caught] == []
+
+
+def test_a_pool_that_is_dropped_after_a_retry_closes_its_connection(proxy: ThriftProxy) -> None:
+    """At once: no cycle of references keeps it until garbage is collected."""
+    pool = ClientPool(load(HiveConfig, "hive", {"uri": proxy.uri}))
+    proxy.fail_next("get_database", Fault.LOSE_REPLY)
+    gc.disable()
+    try:
+        read(pool)
+        with pytest.warns(ResourceWarning, match="unclosed"):
+            del pool
+    finally:
+        gc.enable()
+
+
+@pytest.mark.spec("hive.md#errors-of-every-operation")
+def test_without_an_answer_the_error_names_every_uri_and_a_change_has_not_happened(
+    metastore: Metastore,
+) -> None:
+    first, second = free_port(), free_port()
+    uris = f"thrift://127.0.0.1:{first},thrift://[::1]:{second}"
+    properties = {"uri": uris, "client.retry-timeout": "0.2"}
+    pool = ClientPool(load(HiveConfig, "hive", properties))
+    calls: list[Callable[[], object]] = [lambda: read(pool), lambda: create(pool, metastore)]
+    for call in calls:
+        with pytest.raises(ServiceUnavailableError) as caught:
+            call()
+        assert not isinstance(caught.value, OutcomeUnknownError)
+        for uri in uris.split(","):
+            assert f"{uri}: connection refused" in str(caught.value) or "[::1]" in uri
+            assert uri in str(caught.value)
+
+
+def test_a_host_that_does_not_exist_is_named() -> None:
+    properties = {"uri": "thrift://metastore.invalid", "client.retry-timeout": "0"}
+    pool = ClientPool(load(HiveConfig, "hive", properties))
+    with pytest.raises(ServiceUnavailableError, match=r"thrift://metastore\.invalid:9083: "):
+        read(pool)
+
+
+# -- several metastores --------------------------------------------------------------------------
+
+
+def test_a_dead_first_uri_is_skipped_and_remembered(proxy: ThriftProxy, connect: Connect) -> None:
+    with closing(ScriptedServer(lambda _: None)) as dead:
+        pool = connect(uri=f"{dead.uri},{proxy.uri}")
+        for _ in range(2):
+            assert read(pool) == "default"
+            pool.close()
+        assert (dead.connections, proxy.connections) == (1, 2)
+
+
+def test_calls_move_to_another_metastore_and_stay_there(
+    metastore: Metastore, proxy: ThriftProxy, connect: Connect
+) -> None:
+    with ThriftProxy("127.0.0.1", metastore.port) as first:
+        other = proxy
+        pool = connect(uri=f"{first.uri},{other.uri}")
+        read(pool)
+        assert (first.connections, other.connections) == (1, 0)
+    name = create(pool, metastore)
+    assert read(pool, name) == name
+    assert other.calls["create_database"] == 1
+
+
+def test_a_stalled_metastore_is_left_for_another(
+    metastore: Metastore, proxy: ThriftProxy, connect: Connect
+) -> None:
+    with ThriftProxy("127.0.0.1", metastore.port) as other:
+        pool = connect(uri=f"{proxy.uri},{other.uri}", **{"client.timeout": "2"})
+        proxy.fail_next("get_database", Fault.STALL, times=100)
+        assert read(pool) == "default"
+        assert (proxy.calls["get_database"], other.calls["get_database"]) == (1, 1)
+
+
+# -- restarts ------------------------------------------------------------------------------------
+
+
+def test_the_framed_transport_works(metastores: Metastores) -> None:
+    settings = {"hive.metastore.thrift.framed.transport.enabled": "true"}
+    with closing(metastores.new("2.3", stub=False, settings=settings)) as metastore:
+        framed = {"uri": metastore.uri, "client.framed": "true"}
+        pool = ClientPool(load(HiveConfig, "hive", framed))
+        assert read(pool, create(pool, metastore))
+        assert read(pool) == "default"
+        pool.close()
+        buffered = {"uri": metastore.uri, "client.retry-timeout": "0", "client.timeout": "5"}
+        with pytest.raises(ServiceUnavailableError, match=r"client\.framed"):
+            read(ClientPool(load(HiveConfig, "hive", buffered)))

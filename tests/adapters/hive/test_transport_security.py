@@ -1,28 +1,31 @@
-"""TLS, passwords and tokens, against real metastores that demand them."""
+"""TLS, passwords, tokens and Kerberos tickets, against real metastores that demand them."""
 
 from __future__ import annotations
 
-import base64
-import contextlib
+import importlib.util
 import ipaddress
 import json
+import os
+import shutil
 import socket
 import ssl
-import threading
+import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import pkcs12
+from joserfc import jwt
+from joserfc.jwk import RSAKey
 from lance_namespace.errors import InvalidInputError, ServiceUnavailableError, UnauthenticatedError
 from server.certificates import Authority
 from servers.metastores import Metastores
+from servers.processes import free_port
+from servers.replies import ScriptedServer
 
 from lance_bridge.config import load
 from lance_bridge_hive.config import HiveConfig
@@ -130,24 +133,14 @@ def choosy(authority: Authority, request: pytest.FixtureRequest) -> Iterator[str
     context.verify_mode = ssl.CERT_REQUIRED
     context.minimum_version = context.maximum_version = request.param
 
-    def serve() -> None:
-        while True:
-            try:
-                client, _ = listener.accept()
-            except OSError:
-                return
-            with client, contextlib.suppress(OSError):
-                client.settimeout(60)
-                with context.wrap_socket(client, server_side=True) as encrypted:
-                    while encrypted.recv(65_536):
-                        continue
+    def serve(client: socket.socket) -> None:
+        client.settimeout(60)
+        with context.wrap_socket(client, server_side=True) as encrypted:
+            while encrypted.recv(65_536):
+                continue
 
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = threading.Thread(target=serve)
-        server.start()
-        yield f"thrift://127.0.0.1:{listener.getsockname()[1]}"
-        listener.shutdown(socket.SHUT_RDWR)
-    server.join(10)
+    with closing(ScriptedServer(serve)) as server:
+        yield server.uri
 
 
 def test_a_client_certificate_is_sent_and_required(choosy: str, authority: Authority) -> None:
@@ -204,52 +197,29 @@ def test_a_password_is_checked_by_the_metastore(metastores: Metastores) -> None:
 # -- HTTP ----------------------------------------------------------------------------------------
 
 
-def _text(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
-
-
-class TokenIssuer:
-    """Signs tokens, and publishes the key that checks them as a file."""
-
-    def __init__(self, directory: Path) -> None:
-        self._key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-        self.keys_file = directory / "jwks.json"
-        numbers = self._key.public_key().public_numbers()
-        key = {
-            "kty": "RSA",
-            "kid": "k1",
-            "alg": "RS256",
-            "use": "sig",
-            "n": _text(numbers.n.to_bytes(256, "big")),
-            "e": _text(numbers.e.to_bytes(3, "big")),
-        }
-        self.keys_file.write_text(json.dumps({"keys": [key]}))
-
-    def token(self, **claims: Any) -> str:
-        head = {"alg": "RS256", "kid": "k1", "typ": "JWT"}
-        body = {"sub": "alice", "exp": int(time.time()) + 3600, **claims}
-        signed = ".".join(_text(json.dumps(part).encode()) for part in (head, body))
-        signature = self._key.sign(signed.encode(), padding.PKCS1v15(), hashes.SHA256())
-        return f"{signed}.{_text(signature)}"
-
-
 @pytest.mark.spec(
     "common.md#errors-of-every-operation",
     "docs/how-to/hive.md#what-was-run",
     "hive.md#errors-of-every-operation",
 )
 def test_a_bearer_token_is_checked_by_the_metastore(metastores: Metastores, tmp_path: Path) -> None:
-    issuer = TokenIssuer(tmp_path)
+    key = RSAKey.generate_key(2048, {"kid": "k1", "alg": "RS256", "use": "sig"})
+    keys_file = tmp_path / "jwks.json"
+    keys_file.write_text(json.dumps({"keys": [key.as_dict(private=False)]}))
+
+    def token(seconds: int) -> str:
+        claims = {"sub": "alice", "exp": int(time.time()) + seconds}
+        return str(jwt.encode({"alg": "RS256", "kid": "k1"}, claims, key))
+
     settings = {
         "metastore.server.thrift.transport.mode": "http",
         "metastore.authentication": "JWT",
-        "metastore.authentication.jwt.jwks.url": issuer.keys_file.as_uri(),
+        "metastore.authentication.jwt.jwks.url": keys_file.as_uri(),
     }
     with closing(metastores.new("4.0", stub=False, settings=settings)) as metastore:
         uri = metastore.uri.replace("thrift://", "http://")
-        assert ask(uri, {"http.token": issuer.token()}, times=3) == ["default"]
-        stale = issuer.token(exp=int(time.time()) - 3600)
-        refusals: list[dict[str, str]] = [{}, {"http.token": "hunter2"}, {"http.token": stale}]
+        assert ask(uri, {"http.token": token(3600)}, times=3) == ["default"]
+        refusals = [{}, {"http.token": "hunter2"}, {"http.token": token(-3600)}]
         for refused in refusals:
             with pytest.raises(UnauthenticatedError, match=r"401.*check http\.token") as caught:
                 ask(uri, refused)
@@ -266,3 +236,156 @@ def test_http_without_a_token_names_the_user(metastores: Metastores) -> None:
             ask(f"{uri}/elsewhere", {})
         with pytest.raises(ServiceUnavailableError, match="speaks HTTP, not Thrift"):
             ask(metastore.uri, {})
+
+
+# -- Kerberos -------------------------------------------------------------------------------------
+
+
+_REQUIRED = "LANCE_BRIDGE_TEST_KERBEROS"
+_REALM = "LANCE.TEST"
+_SERVICE = f"hive/localhost@{_REALM}"
+_PROGRAMS = ("krb5kdc", "kdb5_util", "kadmin.local", "kinit")
+_PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"])
+_SECONDS = 20
+
+
+def _require_kerberos() -> None:
+    missing = [name for name in _PROGRAMS if shutil.which(name, path=_PATH) is None]
+    if importlib.util.find_spec("kerberos") is None:
+        missing.append("the Python package kerberos")
+    if missing:
+        reason = f"Kerberos tests need {', '.join(missing)}"
+        if os.environ.get(_REQUIRED) == "1":
+            pytest.fail(f"{reason}, and {_REQUIRED}=1 says that they must run")
+        pytest.skip(f"{reason} (Debian: krb5-kdc krb5-admin-server krb5-user libkrb5-dev)")
+
+
+class Kdc:
+    """A key distribution centre of one test, with one service and one user."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.keytab = directory / "hive.keytab"
+        self.tickets = directory / "tickets"
+        self._port = free_port()
+        self.config = directory / "krb5.conf"
+        self.environment = {
+            **os.environ,
+            "PATH": _PATH,
+            "KRB5_CONFIG": str(self.config),
+            "KRB5_KDC_PROFILE": str(directory / "kdc.conf"),
+            "KRB5CCNAME": f"FILE:{self.tickets}",
+        }
+        self._write_configuration()
+        self._run("kdb5_util", "create", "-s", "-r", _REALM, "-P", "master")
+        self._admin(f"addprinc -randkey {_SERVICE}")
+        self._admin(f"ktadd -k {self.keytab} {_SERVICE}")
+        self._admin("addprinc -pw secret alice")
+        self._process = subprocess.Popen(["krb5kdc", "-n"], env=self.environment)
+
+    def log_in(self) -> None:
+        """Get a ticket for alice; waits for the centre to answer."""
+        deadline = time.monotonic() + _SECONDS
+        while True:
+            done = subprocess.run(
+                ["kinit", "alice"],
+                env=self.environment,
+                input="secret\n",
+                text=True,
+                capture_output=True,
+                timeout=_SECONDS,
+                check=False,
+            )
+            if done.returncode == 0:
+                return
+            assert time.monotonic() < deadline, done.stderr
+            time.sleep(0.1)
+
+    def close(self) -> None:
+        """End it."""
+        self._process.kill()
+        self._process.wait(_SECONDS)
+
+    def _write_configuration(self) -> None:
+        self.config.write_text(
+            f"""[libdefaults]
+default_realm = {_REALM}
+dns_lookup_kdc = false
+dns_canonicalize_hostname = false
+rdns = false
+udp_preference_limit = 1
+[realms]
+{_REALM} = {{
+  kdc = 127.0.0.1:{self._port}
+}}
+"""
+        )
+        (self.directory / "kdc.conf").write_text(
+            f"""[kdcdefaults]
+kdc_listen = 127.0.0.1:{self._port}
+kdc_tcp_listen = 127.0.0.1:{self._port}
+[realms]
+{_REALM} = {{
+  database_name = {self.directory}/principal
+  key_stash_file = {self.directory}/stash
+  acl_file = {self.directory}/acl
+}}
+"""
+        )
+
+    def _admin(self, query: str) -> None:
+        self._run("kadmin.local", "-r", _REALM, "-q", query)
+
+    def _run(self, *command: str) -> None:
+        subprocess.run(
+            command, env=self.environment, check=True, capture_output=True, timeout=_SECONDS
+        )
+
+
+@pytest.fixture
+def kdc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kdc]:
+    _require_kerberos()
+    centre = Kdc(tmp_path)
+    try:
+        monkeypatch.setenv("KRB5_CONFIG", str(centre.config))
+        monkeypatch.setenv("KRB5CCNAME", f"FILE:{centre.tickets}")
+        monkeypatch.setenv("JAVA_TOOL_OPTIONS", f"-Djava.security.krb5.conf={centre.config}")
+        yield centre
+    finally:
+        centre.close()
+
+
+@pytest.fixture(params=[pytest.param("authentication", marks=pytest.mark.slow), "privacy"])
+def kerberized(kdc: Kdc, request: pytest.FixtureRequest) -> Iterator[Metastore]:
+    site = kdc.directory / "site"
+    site.mkdir()
+    (site / "core-site.xml").write_text(
+        "<configuration>"
+        "<property><name>hadoop.security.authentication</name><value>kerberos</value></property>"
+        f"<property><name>hadoop.rpc.protection</name><value>{request.param}</value></property>"
+        "</configuration>"
+    )
+    settings = {
+        "hive.metastore.sasl.enabled": "true",
+        "hive.metastore.kerberos.principal": _SERVICE,
+        "hive.metastore.kerberos.keytab.file": str(kdc.keytab),
+    }
+    with Metastore("2.3", settings=settings, extra_classpath=[site]) as running:
+        yield running
+
+
+@pytest.mark.spec(
+    "common.md#errors-of-every-operation",
+    "docs/how-to/hive.md#what-was-run",
+    "hive.md#errors-of-every-operation",
+)
+def test_a_ticket_opens_the_metastore_and_no_ticket_does_not(
+    kdc: Kdc, kerberized: Metastore
+) -> None:
+    given = {"auth.mechanism": "kerberos", "auth.kerberos.host": "localhost"}
+    with pytest.raises(UnauthenticatedError, match="GSSAPI failed in the client"):
+        ask(kerberized.uri, given)
+    kdc.log_in()
+    assert ask(kerberized.uri, given, times=3) == ["default"]
+    with pytest.raises(UnauthenticatedError, match="not found in Kerberos database"):
+        ask(kerberized.uri, {**given, "auth.kerberos.service-name": "nobody"})

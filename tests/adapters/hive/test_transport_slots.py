@@ -1,27 +1,18 @@
-"""Threads that wait for a connection get one in the order in which they came, none much later."""
+"""Threads that wait for a connection get one in the order in which they came."""
 
 from __future__ import annotations
 
-import statistics
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import pytest
-from servers.metastores import Metastores
-from servers.pools import read
 from servers.processes import wait_until
 
-from lance_bridge.config import load
-from lance_bridge_hive import HiveConfig
-from lance_bridge_hive.transport import ClientPool
 from lance_bridge_hive.transport.pool import FairSlots
 
-THREADS, CALLS, CONNECTIONS = 200, 20, 8
-WARM_UP_CALLS = 2000
-LONGEST_IN_MEDIANS = 10
+pytestmark = pytest.mark.quick
 
 
 def waiting(slots: FairSlots, count: int) -> bool:
@@ -35,7 +26,6 @@ def started(count: int, target: Callable[[int], None]) -> list[threading.Thread]
     return threads
 
 
-@pytest.mark.quick
 def test_slots_are_given_in_the_order_in_which_threads_came() -> None:
     slots = FairSlots(1)
     assert slots.acquire(1)
@@ -58,7 +48,6 @@ def test_slots_are_given_in_the_order_in_which_threads_came() -> None:
     assert served == list(range(20))
 
 
-@pytest.mark.quick
 def test_a_thread_that_calls_without_a_pause_passes_none_that_waits() -> None:
     slots = FairSlots(1)
     assert slots.acquire(1)
@@ -80,7 +69,6 @@ def test_a_thread_that_calls_without_a_pause_passes_none_that_waits() -> None:
     assert slots.acquire(1)
 
 
-@pytest.mark.quick
 def test_a_thread_that_times_out_leaves_the_queue_and_no_slot_is_lost() -> None:
     slots = FairSlots(2)
     assert slots.acquire(1)
@@ -96,7 +84,6 @@ def test_a_thread_that_times_out_leaves_the_queue_and_no_slot_is_lost() -> None:
     assert not slots.acquire(0.01)
 
 
-@pytest.mark.quick
 def test_an_interrupted_thread_loses_no_slot() -> None:
     slots = FairSlots(1)
     assert slots.acquire(1)
@@ -120,7 +107,6 @@ def test_an_interrupted_thread_loses_no_slot() -> None:
     assert slots.acquire(1)
 
 
-@pytest.mark.quick
 def test_many_threads_with_short_waits_lose_no_slot() -> None:
     slots = FairSlots(3)
     inside, most = 0, 0
@@ -141,34 +127,3 @@ def test_many_threads_with_short_waits_lose_no_slot() -> None:
         thread.join(120)
     assert most <= 3
     assert [slots.acquire(0.01) for _ in range(4)] == [True, True, True, False]
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_two_hundred_threads_on_eight_connections_wait_about_as_long(
-    metastores: Metastores,
-) -> None:
-    properties = {"uri": metastores.get("2.3").uri, "client.pool-size": str(CONNECTIONS)}
-    pool = ClientPool(load(HiveConfig, "hive", {**properties, "client.timeout": "120"}))
-    with ThreadPoolExecutor(CONNECTIONS) as few:
-        # A metastore that has just been started answers ten times more slowly at first.
-        list(few.map(lambda _: read(pool), range(WARM_UP_CALLS)))
-    start, waited = threading.Barrier(THREADS), list[float]()
-
-    def call() -> None:
-        start.wait()
-        for _ in range(CALLS):
-            begun = time.monotonic()
-            read(pool)
-            waited.append(time.monotonic() - begun)
-
-    threads = [threading.Thread(target=call) for _ in range(THREADS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    pool.close()
-    assert len(waited) == THREADS * CALLS
-    median, longest = statistics.median(waited), max(waited)
-    print(f"{THREADS} threads on {CONNECTIONS}: median {median:.3f} s, longest {longest:.3f} s")
-    assert longest <= LONGEST_IN_MEDIANS * median

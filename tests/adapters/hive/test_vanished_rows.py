@@ -1,4 +1,4 @@
-"""A metastore that loses rows to others while it reads them: reads are repeated, changes are not.
+"""A metastore that loses rows to others, or cannot read some: reads are repeated, changes are not.
 
 Its words are those of real ones, where threads made and dropped tables while others read them.
 """
@@ -9,6 +9,7 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,10 +19,12 @@ from hmsclient.genthrift.hive_metastore import ThriftHiveMetastore
 from lance_namespace.errors import (
     ConcurrentModificationError,
     InternalError,
+    PermissionDeniedError,
+    ServiceUnavailableError,
     UnsupportedOperationError,
 )
 from servers.hive_raw import raw_table
-from servers.scripted import ScriptedServer
+from servers.replies import ScriptedServer
 from thrift.protocol.TBinaryProtocol import TBinaryProtocol
 from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport, TTransportException
@@ -29,8 +32,10 @@ from thrift.transport.TTransport import TBufferedTransport, TTransportException
 import lance_bridge_hive.catalog as adapter
 from lance_bridge.catalog import TableRecord
 from lance_bridge.config import load
+from lance_bridge_hive import entry_reads
 from lance_bridge_hive.catalog import HiveCatalog
 from lance_bridge_hive.config import HiveConfig
+from lance_bridge_hive.entry_reads import in_halves
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("hive.md#errors-of-every-operation")]
 
@@ -50,24 +55,21 @@ WORDS = [HIVE_2_TO_4_0, FROM_HIVE_4_1, WITH_CLASS_NAME, WITHOUT_CLASS_NAME]
 TABLE = raw_table("db", "t", "/data/db.db/t.lance")
 RECORD = TableRecord(("db", "t"), "/data/db.db/t.lance", {"table_type": "lance"}, identity="1")
 
-READS: dict[str, Callable[[HiveCatalog], object]] = {
-    "get_all_databases": lambda catalog: list(catalog.list_namespaces(())),
-    "get_database": lambda catalog: catalog.load_namespace(("db",)).path,
-    "get_all_tables": lambda catalog: list(catalog.list_tables(("db",))),
-    "get_table_names_by_filter": lambda catalog: list(
-        catalog.list_tables(("db",), lance_only=True)
+READS: dict[str, tuple[Callable[[HiveCatalog], object], object]] = {
+    "get_all_databases": (lambda catalog: list(catalog.list_namespaces(())), ["db"]),
+    "get_database": (lambda catalog: catalog.load_namespace(("db",)).path, ("db",)),
+    "get_all_tables": (lambda catalog: list(catalog.list_tables(("db",))), ["t"]),
+    "get_table_names_by_filter": (
+        lambda catalog: list(catalog.list_tables(("db",), lance_only=True)),
+        ["t"],
     ),
-    "get_table_objects_by_name_req": lambda catalog: [r.path for r in catalog.scan_tables(("db",))],
-    "get_table_req": lambda catalog: catalog.load_table(("db", "t")).path,
+    "get_table_objects_by_name_req": (
+        lambda catalog: [record.path for record in catalog.scan_tables(("db",))],
+        [("db", "t")],
+    ),
+    "get_table_req": (lambda catalog: catalog.load_table(("db", "t")).path, ("db", "t")),
 }
-ANSWERS: dict[str, object] = {
-    "get_all_databases": ["db"],
-    "get_database": ("db",),
-    "get_all_tables": ["t"],
-    "get_table_names_by_filter": ["t"],
-    "get_table_objects_by_name_req": [("db", "t")],
-    "get_table_req": ("db", "t"),
-}
+"""What makes each of these calls, and what comes of it."""
 
 
 class Metastore:
@@ -119,27 +121,19 @@ def metastore() -> Metastore:
     return Metastore()
 
 
-@pytest.fixture
-def server(metastore: Metastore) -> Iterator[ScriptedServer]:
-    running = ScriptedServer(metastore.serve)
-    yield running
-    running.close()
-
-
 Connect = Callable[..., HiveCatalog]
 
 
 @pytest.fixture
-def connect(server: ScriptedServer) -> Iterator[Connect]:
-    made: list[HiveCatalog] = []
+def connect(metastore: Metastore) -> Iterator[Connect]:
+    with ExitStack() as stack:
+        server = stack.enter_context(closing(ScriptedServer(metastore.serve)))
 
-    def connected(**properties: str) -> HiveCatalog:
-        made.append(HiveCatalog(load(HiveConfig, "hive", {"uri": server.uri, **properties})))
-        return made[-1]
+        def connected(**properties: str) -> HiveCatalog:
+            config = load(HiveConfig, "hive", {"uri": server.uri, **properties})
+            return stack.enter_context(closing(HiveCatalog(config)))
 
-    yield connected
-    for catalog in made:
-        catalog.close()
+        yield connected
 
 
 @pytest.mark.parametrize(
@@ -150,7 +144,8 @@ def test_a_read_that_met_a_vanishing_row_is_repeated(
     metastore: Metastore, connect: Connect, call: str, words: str
 ) -> None:
     metastore.fail(call, words, times=2)
-    assert READS[call](connect()) == ANSWERS[call]
+    read, answer = READS[call]
+    assert read(connect()) == answer
     assert metastore.calls[call] == 3
 
 
@@ -162,7 +157,7 @@ def test_a_read_whose_rows_go_on_vanishing_ends_as_a_concurrent_modification(
     with pytest.raises(
         ConcurrentModificationError, match=r"modified concurrently.*No such database row"
     ):
-        READS[call](connect())
+        READS[call][0](connect())
     assert metastore.calls[call] == 10
 
 
@@ -249,3 +244,40 @@ def test_a_metastore_without_the_file_system_says_what_to_add(
     metastore.fail("get_table_req", "No FileSystem for scheme: s3")
     with pytest.raises(UnsupportedOperationError, match=r"no file system for 's3://'.*class path"):
         connect().load_table(("db", "t"))
+
+
+# -- batches ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bad", [set(), {0}, {9}, {3, 4}, set(range(10))])
+def test_a_batch_is_halved_down_to_the_entries_that_fail(bad: set[int]) -> None:
+    def read(names: Any) -> list[str]:
+        if bad & {int(each) for each in names}:
+            raise InternalError("one of them")
+        return [f"entry {each}" for each in names]
+
+    good, failed = in_halves(read, [str(number) for number in range(10)])
+    assert list(failed) == [str(number) for number in sorted(bad)]
+    assert good == [f"entry {number}" for number in range(10) if number not in bad]
+
+
+def test_a_server_that_refuses_all_is_not_called_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(entry_reads, "_MOST_FAILURES", 4)
+    calls = 0
+
+    def read(_: Any) -> list[str]:
+        nonlocal calls
+        calls += 1
+        raise PermissionDeniedError("none of them")
+
+    found, failed = in_halves(read, [str(number) for number in range(1024)])
+    assert (len(found), len(failed)) == (0, 1024)
+    assert calls < 40
+
+
+def test_an_outage_is_no_property_of_an_entry() -> None:
+    def read(_: Any) -> list[str]:
+        raise ServiceUnavailableError("the metastore does not respond")
+
+    with pytest.raises(ServiceUnavailableError):
+        in_halves(read, ["a", "b"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -43,23 +44,20 @@ def proxy(server: GlueServer) -> Iterator[HttpProxy]:
 @pytest.fixture
 def connect(server: GlueServer, proxy: HttpProxy) -> Iterator[Connect]:
     """Makes namespaces behind the proxy; without a key pair where other credentials are named."""
-    made: list[Calls] = []
+    given = {
+        **server.properties,
+        **BUDGETS,
+        "endpoint": proxy.endpoint,
+        "root": f"s3://{BUCKET}/lake",
+        **{f"storage.{k}": v for k, v in server.storage_options.items()},
+    }
+    with ExitStack() as stack:
 
-    def make(**properties: str) -> Calls:
-        given = {
-            **server.properties,
-            **BUDGETS,
-            "endpoint": proxy.endpoint,
-            "root": f"s3://{BUCKET}/lake",
-            **{f"storage.{k}": v for k, v in server.storage_options.items()},
-            **properties,
-        }
-        made.append(Calls(GlueNamespace(**{k: v for k, v in given.items() if v})))
-        return made[-1]
+        def make(**properties: str) -> Calls:
+            kept = {k: v for k, v in {**given, **properties}.items() if v}
+            return stack.enter_context(closing(Calls(GlueNamespace(**kept))))
 
-    yield make
-    for calls in made:
-        calls.close()
+        yield make
 
 
 @pytest.fixture

@@ -1,9 +1,9 @@
-"""Every operation, broken at each of its requests: the right code, soon, and nothing lost."""
+"""Renames, each of which is several requests, broken at each: the right code, and nothing lost."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import count
 
@@ -16,75 +16,21 @@ from lance_bridge.testing.calls import Calls
 
 from .building import BUCKET, DATA_FILE, Connect, raw_table
 
-pytestmark = pytest.mark.spec("glue.md#concurrency-and-crash-safety", "glue.md#connections")
-
+pytestmark = [
+    pytest.mark.servers,
+    pytest.mark.spec(
+        "glue.md#concurrency-and-crash-safety", "glue.md#connections", "glue.md#renametable"
+    ),
+]
 
 FOREVER = float("inf")
-REPEATED = {
-    ErrorCode.NAMESPACE_ALREADY_EXISTS,
-    ErrorCode.NAMESPACE_NOT_FOUND,
-    ErrorCode.TABLE_ALREADY_EXISTS,
-    ErrorCode.TABLE_NOT_FOUND,
-}
-"""Codes of a change that is repeated after it was done."""
-Act = Callable[[Calls, str], object]
 State = Mapping[str, Mapping[str, str]]
 """Of each database, its tables and where they are; an ``{}`` stands for the test's database."""
 
 
-def place(database: str, name: str = "t") -> str:
-    return f"s3://{BUCKET}/{database}/{name}"
-
-
-def drop_namespace(calls: Calls, name: str) -> None:
-    calls.drop_namespace([name])
-
-
-def register(calls: Calls, database: str, name: str, mode: str = "Create") -> None:
-    to = place(database, "new")
-    calls.register_table([database, name], to, mode=mode)
-
-
-def rename(calls: Calls, database: str, *new_namespace: str) -> None:
-    to = list(new_namespace) or None
-    calls.rename_table([database, "t"], "u", new_namespace_id=to)
-
-
-@dataclass
-class Change:
-    """An operation that changes something, and the state after it."""
-
-    act: Act
-    after: State
-
-
 BEFORE: State = {"{}": {"t": "t"}, "{}_empty": {}}
-CHANGES = {
-    "CreateNamespace": Change(
-        lambda n, d: n.create_namespace([f"{d}_new"]),
-        {**BEFORE, "{}_new": {}},
-    ),
-    "DropNamespace": Change(lambda n, d: drop_namespace(n, f"{d}_empty"), {"{}": {"t": "t"}}),
-    "DeclareTable": Change(
-        lambda n, d: n.declare_table([d, "n"], location=place(d, "n")),
-        {**BEFORE, "{}": {"t": "t", "n": "n"}},
-    ),
-    "RegisterTable": Change(
-        lambda n, d: register(n, d, "n"), {**BEFORE, "{}": {"t": "t", "n": "new"}}
-    ),
-    "RegisterTable with Overwrite": Change(
-        lambda n, d: register(n, d, "t", mode="Overwrite"), {**BEFORE, "{}": {"t": "new"}}
-    ),
-    "DeregisterTable": Change(
-        lambda n, d: n.deregister_table([d, "t"]),
-        {**BEFORE, "{}": {}},
-    ),
-    "DropTable": Change(lambda n, d: n.drop_table([d, "t"]), {**BEFORE, "{}": {}}),
-}
-RENAMES: dict[str, Act] = {
-    "in a namespace": rename,
-    "across namespaces": lambda n, d: rename(n, d, f"{d}_empty"),
-}
+RENAMES = {"in a namespace": "", "across namespaces": "_empty"}
+"""To which of the databases."""
 
 UNREADABLE = {ErrorCode.INTERNAL, ErrorCode.SERVICE_UNAVAILABLE}
 UNAVAILABLE = {ErrorCode.SERVICE_UNAVAILABLE}
@@ -124,7 +70,7 @@ class Lake:
             glue.delete_database(Name=name.format(self.database))
         for name in BEFORE:
             glue.create_database(DatabaseInput={"Name": name.format(self.database)})
-        descriptor = {"Location": place(self.database)}
+        descriptor = {"Location": f"s3://{BUCKET}/{self.database}/t"}
         marks = {"table_type": "lance"}
         raw_table(self.server, self.database, "t", Parameters=marks, StorageDescriptor=descriptor)
         self.server.put(BUCKET, f"{self.database}/t/{DATA_FILE}")
@@ -144,32 +90,24 @@ class Lake:
     def has_data(self) -> bool:
         return f"{self.database}/t/{DATA_FILE}" in self.server.keys(BUCKET)
 
-    def failure(self, act: Act, step: int, fault: str) -> LanceNamespaceError | None:
-        """Break all requests from one on, and return the error.
+    def failure(self, to: str, step: int, fault: str) -> LanceNamespaceError | None:
+        """Rename the table, break all requests from one on, and return the error.
 
-        Returns None where the operation is done before that request.
+        Returns None where the rename is done before that request.
         """
         calls = self.namespaces[fault == "silence"]
         numbers = count()
         self.proxy.reset()
         self.proxy.fail_next(lambda _: next(numbers) >= step, FAULTS[fault][0], times=FOREVER)
-        begun = time.monotonic()
-        error = _error_of(act, calls, self.database)
+        begun, error = time.monotonic(), None
+        try:
+            calls.rename_table([self.database, "t"], "u", new_namespace_id=[f"{self.database}{to}"])
+        except LanceNamespaceError as caught:
+            error = caught
         assert time.monotonic() - begun < 30
-        if error is None:
-            assert not self.proxy.fired, f"{self.proxy.fired} was taken for success"
-        else:
-            assert self.proxy.fired, repr(error)
-            assert error.code in FAULTS[fault][1]
+        assert bool(self.proxy.fired) is (error is not None), f"{self.proxy.fired}: {error!r}"
+        assert error is None or error.code in FAULTS[fault][1]
         return error
-
-
-def _error_of(act: Act, calls: Calls, database: str) -> LanceNamespaceError | None:
-    try:
-        act(calls, database)
-    except LanceNamespaceError as error:
-        return error
-    return None
 
 
 @pytest.fixture
@@ -184,39 +122,6 @@ def lake(server: GlueServer, proxy: HttpProxy, connect: Connect, database: str) 
     return made
 
 
-@pytest.mark.spec("common.md#errors-of-every-operation")
-@pytest.mark.servers
-@pytest.mark.parametrize("faults", EACH_OUTCOME_OR_ALL)
-@pytest.mark.parametrize("operation", CHANGES)
-def test_a_change_that_is_broken_anywhere_is_done_or_not_and_can_be_repeated(
-    lake: Lake, calls: Calls, operation: str, faults: Iterable[str]
-) -> None:
-    for fault in faults:
-        _break_everywhere(lake, calls, CHANGES[operation], fault)
-        lake.restore()
-
-
-def _break_everywhere(lake: Lake, calls: Calls, change: Change, fault: str) -> None:
-    for step in count():
-        error = lake.failure(change.act, step, fault)
-        state = lake.state()
-        if error is None:
-            assert state == change.after
-            break
-        if state == BEFORE:
-            assert lake.has_data()
-            continue
-        assert state == change.after
-        lake.proxy.reset()
-        again = _error_of(change.act, calls, lake.database)
-        assert again is None or again.code in REPEATED
-        assert lake.state() == change.after
-        lake.restore()
-    assert step >= 1
-
-
-@pytest.mark.spec("glue.md#renametable")
-@pytest.mark.servers
 @pytest.mark.parametrize("faults", EACH_OUTCOME_OR_ALL)
 @pytest.mark.parametrize("where", RENAMES)
 def test_a_rename_that_fails_anywhere_loses_nothing_and_names_what_is_left(
@@ -227,9 +132,9 @@ def test_a_rename_that_fails_anywhere_loses_nothing_and_names_what_is_left(
         lake.restore()
 
 
-def _break_rename_everywhere(lake: Lake, rename: Act, fault: str) -> None:
+def _break_rename_everywhere(lake: Lake, to: str, fault: str) -> None:
     for step in count():
-        error = lake.failure(rename, step, fault)
+        error = lake.failure(to, step, fault)
         state = lake.state()
         entries = {**state["{}"], **state["{}_empty"]}
         assert set(entries.values()) == {"t"}

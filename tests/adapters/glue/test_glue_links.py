@@ -87,29 +87,27 @@ def test_a_link_to_a_database_is_worked_with_under_its_own_name(
     assert calls.all_tables([target]) == ["u"]
 
 
-def test_where_a_link_is_for_is_asked_where_glue_does_not_say(
-    server: GlueServer, proxy: HttpProxy, database: str
+@pytest.mark.parametrize(
+    ("answer", "location"),
+    [
+        (
+            Answer.of_json(200, {"Database": {"Name": "theirs", "LocationUri": "s3://b/theirs"}}),
+            "s3://b/theirs",
+        ),
+        (Answer.of_aws("EntityNotFoundException"), None),
+        (Answer.of_aws("AccessDeniedException"), None),
+    ],
+    ids=["shown", "not found", "refused"],
+)
+def test_a_link_has_the_location_of_its_target_where_that_can_be_read(
+    server: GlueServer, proxy: HttpProxy, answer: Answer, location: str | None
 ) -> None:
     target = {"CatalogId": ACCOUNT, "DatabaseName": "theirs"}
-    link = {"Database": {"Name": "other", "TargetDatabase": target}}
-    place = {"Database": {"Name": "theirs", "LocationUri": "s3://glue-tests/theirs"}}
-    catalog = catalog_at(proxy.endpoint, server)
-    proxy.fail_next("GetDatabase", Answer.of_json(200, link))
-    proxy.fail_next("GetDatabase", Answer.of_json(200, place))
-    record = catalog.load_namespace((database,))
-    assert (record.path, record.location) == ((database,), "s3://glue-tests/theirs")
+    proxy.fail_next("GetDatabase", shown_as("Database", TargetDatabase=target))
+    proxy.fail_next("GetDatabase", answer)
+    record = catalog_at(proxy.endpoint, server).load_namespace(("l",))
+    assert (record.path, record.location) == (("l",), location)
     assert proxy.requests[-1].json == {"Name": "theirs", "CatalogId": ACCOUNT}
-
-
-@pytest.mark.parametrize("code", ["EntityNotFoundException", "AccessDeniedException"])
-def test_a_link_whose_target_cannot_be_read_has_no_location(
-    server: GlueServer, proxy: HttpProxy, code: str
-) -> None:
-    target = {"CatalogId": ACCOUNT, "DatabaseName": "theirs"}
-    link = {"Database": {"Name": "l", "TargetDatabase": target}}
-    proxy.fail_next("GetDatabase", Answer.of_json(200, link))
-    proxy.fail_next("GetDatabase", Answer.of_aws(code))
-    assert catalog_at(proxy.endpoint, server).load_namespace(("l",)).location is None
 
 
 @pytest.mark.parametrize("link", ["database", "table"])

@@ -5,25 +5,26 @@ from __future__ import annotations
 import logging
 import threading
 import time
-import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, ClassVar
 from urllib.parse import parse_qs
 
 import pytest
+from botocore.loaders import JSONFileLoader
 from core.forking import returns_in_child
 from lance_namespace.errors import (
-    LanceNamespaceError,
     PermissionDeniedError,
     ServiceUnavailableError,
     UnauthenticatedError,
 )
 from servers.glue_server import ACCESS_KEY, ROLE, SECRET_KEY, GlueServer
-from servers.http_proxy import Answer, Delay, Fault, HttpProxy
+from servers.http_proxy import Answer, Delay, HttpProxy
 
 from lance_bridge.catalog import TableRecord
 from lance_bridge.testing.calls import Calls
+from lance_bridge_glue import session
 from lance_bridge_glue.session import redact_logs
 
 from .building import Connect, catalog_at
@@ -68,33 +69,35 @@ def signed_by(proxy: HttpProxy) -> set[str]:
 # -- whose credentials ---------------------------------------------------------------------------
 
 
-def test_the_key_pair_of_the_properties_signs_requests(
-    connect: Connect, proxy: HttpProxy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "of-the-environment")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
-    names(connect(access_key_id="of-the-properties", session_token="a-token"))
-    assert signed_by(proxy) == {"of-the-properties"}
-    assert proxy.requests[0].headers["x-amz-security-token"] == "a-token"
+NO_KEYS = {"access_key_id": "", "secret_access_key": ""}
 
 
-def test_the_profile_of_the_properties_signs_requests(
-    connect: Connect, proxy: HttpProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def other_credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A profile, and a key pair in the environment."""
     text = "[sales]\naws_access_key_id = of-the-profile\naws_secret_access_key = x\n"
     (tmp_path / "credentials").write_text(text)
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
-    names(connect(profile_name="sales", access_key_id="", secret_access_key=""))
-    assert signed_by(proxy) == {"of-the-profile"}
-
-
-def test_the_environment_signs_requests_where_the_properties_say_nothing(
-    connect: Connect, proxy: HttpProxy, monkeypatch: pytest.MonkeyPatch
-) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "of-the-environment")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
-    names(connect(access_key_id="", secret_access_key=""))
-    assert signed_by(proxy) == {"of-the-environment"}
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
+
+
+@pytest.mark.usefixtures("other_credentials")
+@pytest.mark.parametrize(
+    ("properties", "signer"),
+    [
+        ({"access_key_id": "of-the-properties", "session_token": "a"}, "of-the-properties"),
+        ({**NO_KEYS, "profile_name": "sales"}, "of-the-profile"),
+        (NO_KEYS, "of-the-environment"),
+    ],
+)
+def test_the_key_pair_or_profile_of_the_properties_signs_requests_and_else_the_environment(
+    connect: Connect, proxy: HttpProxy, properties: dict[str, str], signer: str
+) -> None:
+    names(connect(**properties))
+    assert signed_by(proxy) == {signer}
+    token = proxy.requests[0].headers.get("x-amz-security-token")
+    assert token == properties.get("session_token")
 
 
 def test_a_role_is_assumed_as_the_properties_say(
@@ -121,12 +124,11 @@ def test_a_role_is_assumed_as_the_properties_say(
     assert signed_by(proxy).isdisjoint({ACCESS_KEY})
 
 
+@pytest.mark.usefixtures("other_credentials")
 def test_a_role_is_assumed_with_the_environments_credentials_too(
-    assume: Callable[..., Calls], sts: HttpProxy, monkeypatch: pytest.MonkeyPatch
+    assume: Callable[..., Calls], sts: HttpProxy
 ) -> None:
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "of-the-environment")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
-    names(assume(access_key_id="", secret_access_key=""))
+    names(assume(**NO_KEYS))
     assert signed_by(sts) == {"of-the-environment"}
 
 
@@ -224,35 +226,6 @@ def test_a_child_process_uses_neither_connection_nor_credentials_of_its_parent(
     assert proxy.connections == 1
     assert sts.counts["AssumeRole"] == 2
     assert len(signed_by(proxy)) == 2
-
-
-def test_no_log_and_no_error_holds_a_secret(
-    assume: Callable[..., Calls],
-    proxy: HttpProxy,
-    database: str,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """Neither those of the properties nor those of the role; botocore's own log is its affair."""
-    for logger in ("lance_bridge", "lance_bridge_glue"):
-        caplog.set_level("DEBUG", logger)
-    no_keys = {"storage.aws_access_key_id": "", "storage.aws_secret_access_key": ""}
-    calls = assume(**no_keys)
-    table = [database, "t"]
-    proxy.fail_next("CreateTable", Fault.LOSE_REPLY)
-    made = calls.declare_table(table, location="s3://glue-tests/t")
-    assert made.storage_options is not None
-    proxy.fail_next("GetTable", Answer.of_aws("AccessDeniedException"))
-    errors: list[BaseException] = []
-    for unreadable in (table, [database, "u"], ["gone", "t"]):
-        with pytest.raises(LanceNamespaceError) as caught:
-            calls.describe_table(unreadable)
-        errors.append(caught.value)
-    text = "".join(["".join(traceback.format_exception(each)) for each in errors])
-    text += caplog.text + repr(calls.client) + calls.client.namespace_id()
-    secrets = {request.headers["x-amz-security-token"] for request in proxy.requests}
-    secrets.add(made.storage_options["aws_secret_access_key"])
-    assert len(secrets) >= 2
-    assert not [each for each in (SECRET_KEY, *secrets) if each in text]
 
 
 # -- what may go wrong ---------------------------------------------------------------------------
@@ -367,3 +340,46 @@ def test_other_messages_stay_as_they_are(caplog: pytest.LogCaptureFixture) -> No
     logging.getLogger("botocore.auth").debug(text, 2)
     assert caplog.records[-1].getMessage() == text % 2
     assert caplog.records[-1].args == (2,)
+
+
+# -- what botocore reads of AWS's services: once for the process ---------------------------------
+
+
+class CountingLoader(JSONFileLoader):  # type: ignore[misc]  # botocore has no types
+    """Notes which files it has read."""
+
+    read: ClassVar[list[str]] = []
+
+    def load_file(self, file_path: str) -> Any:
+        found = super().load_file(file_path)
+        if found is not None:
+            self.read.append("/".join(Path(file_path).parts[-3::2]))
+        return found
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The models that are read during the test, as if it were the first in the process."""
+    monkeypatch.setattr(session._Models, "FILE_LOADER_CLASS", CountingLoader)
+    monkeypatch.setattr(CountingLoader, "read", [])
+    session._models.cache_clear()
+    session._models(None)
+    yield CountingLoader.read
+    session._models.cache_clear()
+
+
+def test_models_are_read_once_for_all_namespaces_and_threads(
+    connect: Connect, server: GlueServer, read: list[str]
+) -> None:
+    start = threading.Barrier(THREADS)
+
+    def work(_: int) -> bool:
+        calls = connect(assume_role_arn=ROLE, assume_role_endpoint=server.endpoint)
+        start.wait()
+        return calls.all_namespaces([]) is not None
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        assert all(pool.map(work, range(THREADS)))
+    assert read.count("glue/service-2") == 1
+    assert read.count("glue/paginators-1") == 1
+    assert read.count("sts/service-2") == 1

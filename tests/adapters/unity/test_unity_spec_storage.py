@@ -39,7 +39,6 @@ NEEDS_STORAGE: dict[str, Callable[[Calls], object]] = {
     "describe": lambda calls: calls.describe_table(TABLE, check_declared=True),
     "count": lambda calls: calls.count(TABLE),
     "create": lambda calls: calls.create_table([*SCHEMA, "new"], ROWS),
-    "overwrite": lambda calls: calls.create_table(TABLE, ROWS, mode="Overwrite"),
     "drop": lambda calls: calls.drop_table(TABLE),
 }
 

@@ -27,28 +27,22 @@ pytestmark = [pytest.mark.servers, pytest.mark.spec("hive.md#deletion-of-data")]
 PARTITIONS = 50
 
 
-@pytest.fixture(scope="module", params=["2.3", "3.1"])
-def hms(request: pytest.FixtureRequest, metastores: Metastores) -> Metastore:
+@pytest.fixture(scope="module", params=["2.3", "3.1", "4.0"])
+def server(request: pytest.FixtureRequest, metastores: Metastores) -> Metastore:
     return metastores.get(request.param)
 
 
 @pytest.fixture
-def client(hms: Metastore) -> Iterator[Calls]:
-    with open_calls(uri=hms.uri) as calls:
-        yield calls
-
-
-@pytest.fixture
-def theirs(hms: Metastore, client: Calls) -> Iterator[str]:
+def theirs(server: Metastore, connected: Calls) -> Iterator[str]:
     """A database for entries of others."""
-    with database_on(hms, client) as name:
+    with database_on(server, connected) as name:
         yield name
 
 
 @pytest.fixture
-def mine(hms: Metastore, client: Calls) -> Iterator[list[str]]:
+def mine(server: Metastore, connected: Calls) -> Iterator[list[str]]:
     """The identifier of a Lance table in another database."""
-    with database_on(hms, client) as name:
+    with database_on(server, connected) as name:
         yield [name, "mine"]
 
 
@@ -88,8 +82,8 @@ def symlinks_to_delta(table: Any, path: str) -> None:
     ids=lambda each: each.__name__,
 )
 def test_a_table_in_the_directory_of_another_entry_keeps_its_files(
-    hms: Metastore,
-    client: Calls,
+    server: Metastore,
+    connected: Calls,
     theirs: str,
     mine: list[str],
     tmp_path: Path,
@@ -101,23 +95,29 @@ def test_a_table_in_the_directory_of_another_entry_keeps_its_files(
     entry = raw_table(theirs, "other", str(location))
     entry.parameters = {"EXTERNAL": "TRUE"}
     change(entry, str(location))
-    with raw_client(hms.port) as raw:
+    with raw_client(server.port) as raw:
         raw.create_table(entry)
-    client.register_table(mine, str(location))
+    connected.register_table(mine, str(location))
     with pytest.raises(errors.InvalidTableStateError, match=f"overlaps that of '{theirs}.other'"):
-        client.drop_table(mine)
+        connected.drop_table(mine)
     assert lance.dataset(location).count_rows() == 1
-    with raw_client(hms.port) as raw:
+    with raw_client(server.port) as raw:
         raw.drop_table(theirs, "other", False)
-    client.drop_table(mine)
+    connected.drop_table(mine)
     assert not (location / "_versions").exists()
 
 
 @pytest.mark.parametrize("location", ["path", "partition"])
 def test_partitions_of_spark_keep_their_files(
-    hms: Metastore, client: Calls, theirs: str, mine: list[str], tmp_path: Path, *, location: str
+    server: Metastore,
+    connected: Calls,
+    theirs: str,
+    mine: list[str],
+    tmp_path: Path,
+    *,
+    location: str,
 ) -> None:
-    files = Path(client.create_table(mine, pa.table({"id": [1]})).location or "")
+    files = Path(connected.create_table(mine, pa.table({"id": [1]})).location or "")
     (files / "day=1").mkdir()
     (files / "day=1" / "part-0.json").write_text("{}")
     entry = raw_table(theirs, "days", str(tmp_path / "days"))
@@ -127,11 +127,11 @@ def test_partitions_of_spark_keep_their_files(
     part = raw_partition(entry, "1", place)
     if location == "path":
         part.sd.serdeInfo.parameters = {"path": f"file:{files}/day=1"}
-    with raw_client(hms.port) as raw:
+    with raw_client(server.port) as raw:
         raw.create_table(entry)
         raw.add_partitions([part])
     with pytest.raises(errors.InvalidTableStateError, match="partition"):
-        client.drop_table(mine)
+        connected.drop_table(mine)
     assert (files / "day=1" / "part-0.json").exists()
 
 

@@ -10,6 +10,7 @@ from servers.objectstore import MotoServer
 
 from . import evolving
 from .building import BUCKET, TABLE, start_server
+from .managing import able  # noqa: F401 - a fixture of this directory
 from .memory_catalog import SERVERS, MemoryNamespace, MemoryServer
 from .vending import ASKED, BEFORE, LOCATION, OWN, connect, put, vendor_properties
 

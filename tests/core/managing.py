@@ -13,7 +13,6 @@ import pytest
 
 from lance_bridge.managed.versions import ManagedDirectory
 from lance_bridge.managed_state import State, parse_state
-from lance_bridge.records import FOREIGN_COMMITS
 
 from .building import TABLE, at_change, create, raising, stream
 from .memory_catalog import CAPABILITIES, MemoryNamespace, MemoryServer, Moment
@@ -74,17 +73,6 @@ def versions(ns: MemoryNamespace) -> list[int]:
 def another(ns: MemoryNamespace) -> MemoryNamespace:
     """Return a second connection to the same server."""
     return MemoryNamespace(uri=ns._properties["uri"], root=ns._properties["root"])
-
-
-def create_with(ns: MemoryNamespace, policy: str) -> None:
-    """Create the table as `create_managed` does, with what is done with foreign commits."""
-    create(ns, TABLE, 3, properties={**MANAGED, FOREIGN_COMMITS: policy})
-
-
-def set_policy(server: MemoryServer, policy: str) -> None:
-    """Have an entry say what is done with foreign commits."""
-    record = server.tables[KEY]
-    server.tables[KEY] = record.with_properties({**record.properties, FOREIGN_COMMITS: policy})
 
 
 def insert(ns: MemoryNamespace) -> None:

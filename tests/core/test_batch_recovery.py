@@ -34,7 +34,6 @@ from .batching import (
 )
 from .building import count_rows, raising
 from .managing import (
-    able,  # noqa: F401 - a fixture
     another,
     rows,
     state,

@@ -32,7 +32,6 @@ from .batching import (
 )
 from .building import DATASET, create, raising
 from .managing import (
-    able,  # noqa: F401 - a fixture
     another,
     meanwhile,
     rows,

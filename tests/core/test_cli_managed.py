@@ -16,7 +16,6 @@ from lance_bridge_cli.app import app
 
 from .building import TABLE, create, stream
 from .managing import (
-    able,  # noqa: F401 - a fixture
     append_past_the_catalog,
     create_managed,
     rows,

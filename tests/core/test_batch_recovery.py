@@ -50,7 +50,6 @@ pytestmark = [
 
 TABLES = [HOME, OTHER, THIRD]
 BEFORE, AFTER = [0, 1, 2], [0, 1, 2, 100]
-UNDECIDED, COMMITTED = "undecided", "committed"
 
 
 @pytest.fixture
@@ -97,117 +96,101 @@ def test_a_batch_whose_client_dies_at_any_step_is_made_whole_or_not_at_all(
 # -- batches that are left in one of their states --------------------------------------------------
 
 
-def leave(ns: MemoryNamespace, server: MemoryServer, outcome: str) -> None:
-    """Leave a batch over all tables, as a client does that dies after or before its outcome."""
-    entries = create_and_stage(ns, *TABLES)
-    left = [len(TABLES) + (outcome == COMMITTED)]
+@pytest.fixture(params=[BEFORE, AFTER], ids=["undecided", "committed"])
+def left(
+    request: pytest.FixtureRequest, namespace: MemoryNamespace, able: MemoryServer
+) -> list[int]:
+    """The rows of each table of a batch whose client died before or after its outcome."""
+    is_committed = request.param == AFTER
+    entries = create_and_stage(namespace, *TABLES)
+    steps = [len(TABLES) + is_committed]
 
     def fault(change: str, moment: str) -> None:
         if change == "alter_table":
-            left[0] -= moment == ("before" if outcome == COMMITTED else "after")
-            if left[0] <= 0:  # no thread of the client goes on
+            steps[0] -= moment == ("before" if is_committed else "after")
+            if steps[0] <= 0:  # no thread of the client goes on
                 die()
 
-    server.fault = fault
+    able.fault = fault
     with pytest.raises(Death):
-        create_all(another(ns), entries)
-    server.fault = None
-    assert all(state(server, each).prepared for each in TABLES)
-    assert len(batch_files(server, HOME)) == 1 + (outcome == COMMITTED)
-
-
-def left_by(outcome: str) -> list[int]:
-    return AFTER if outcome == COMMITTED else BEFORE
-
-
-@pytest.fixture(params=[UNDECIDED, COMMITTED])
-def outcome(
-    request: pytest.FixtureRequest, namespace: MemoryNamespace, server: MemoryServer
-) -> str:
-    """A batch is left like that."""
-    leave(namespace, server, request.param)
-    return str(request.param)
+        create_all(another(namespace), entries)
+    able.fault = None
+    assert all(state(able, each).prepared for each in TABLES)
+    assert len(batch_files(able, HOME)) == 1 + is_committed
+    return list(request.param)
 
 
 def test_readers_change_no_entry_and_agree(
-    namespace: MemoryNamespace, server: MemoryServer, outcome: str
+    namespace: MemoryNamespace, server: MemoryServer, left: list[int]
 ) -> None:
     before = dict(server.tables)
-    expected = left_by(outcome)
     for each in TABLES:
-        assert rows(namespace, each) == expected
-        assert numbers(namespace, each) == list(range(1, len(expected) - 1))
-        count_request = api.CountTableRowsRequest(id=each)
-        assert namespace.count_table_rows(count_request).count == len(expected)
+        assert rows(namespace, each) == left
+        assert numbers(namespace, each) == list(range(1, len(left) - 1))
+        assert count_rows(namespace, each) == len(left)
         version = api.DescribeTableVersionRequest(id=each)
-        found = namespace.describe_table_version(version).version.version
-        assert found == len(expected) - 2
+        assert namespace.describe_table_version(version).version.version == len(left) - 2
     assert server.tables == before
 
 
 def test_a_reader_that_may_not_write_sees_what_is_committed(
-    namespace: MemoryNamespace,
-    server: MemoryServer,
-    monkeypatch: pytest.MonkeyPatch,
-    outcome: str,
+    namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch, left: list[int]
 ) -> None:
     for name in ("put_new", "put_over", "remove"):
         read_only = raising(errors.PermissionDeniedError("read only"))
         monkeypatch.setattr(TableFiles, name, read_only)
-    assert seen(namespace) == [left_by(outcome)] * 3
-    assert state(server, HOME).prepared is not None
+    assert seen(namespace) == [left] * 3
 
 
 def test_pylance_writes_after_a_batch_that_was_left(
-    namespace: MemoryNamespace, outcome: str
+    namespace: MemoryNamespace, left: list[int]
 ) -> None:
     dataset = lance.dataset(namespace_client=namespace, table_id=OTHER)
-    more = pa.table({"a": [7]})
-    lance.write_dataset(more, dataset, mode="append")
-    assert rows(namespace, OTHER) == sorted([*left_by(outcome), 7])
+    dataset.insert(pa.table({"a": [7]}))
+    assert rows(namespace, OTHER) == sorted([*left, 7])
 
 
 def test_a_table_that_a_batch_has_left_is_renamed(
-    namespace: MemoryNamespace, server: MemoryServer, outcome: str
+    namespace: MemoryNamespace, server: MemoryServer, left: list[int]
 ) -> None:
     namespace.rename_table(api.RenameTableRequest(id=HOME, new_table_name="z"))
     renamed = [*HOME[:-1], "z"]
     assert state(server, renamed).prepared is None
     found = [rows(namespace, each) for each in (renamed, OTHER, THIRD)]
-    assert found == [left_by(outcome)] * 3
+    assert found == [left] * 3
 
 
 def test_a_table_that_a_batch_has_left_is_released(
-    namespace: MemoryNamespace, outcome: str
+    namespace: MemoryNamespace, left: list[int]
 ) -> None:
     namespace.release_table(HOME)
-    assert seen(namespace) == [left_by(outcome)] * 3
+    assert seen(namespace) == [left] * 3
 
 
 def test_a_table_that_a_batch_has_left_is_deregistered_with_all_its_versions(
-    namespace: MemoryNamespace, outcome: str
+    namespace: MemoryNamespace, left: list[int]
 ) -> None:
     place = directory(namespace, HOME)
     namespace.deregister_table(api.DeregisterTableRequest(id=HOME))
-    assert sorted(lance.dataset(str(place)).to_table()["a"].to_pylist()) == left_by(outcome)
-    assert [rows(namespace, each) for each in (OTHER, THIRD)] == [left_by(outcome)] * 2
+    assert sorted(lance.dataset(str(place)).to_table()["a"].to_pylist()) == left
+    assert [rows(namespace, each) for each in (OTHER, THIRD)] == [left] * 2
 
 
 def test_a_table_with_the_record_of_a_batch_is_dropped_after_the_batch_is_finished(
-    namespace: MemoryNamespace, server: MemoryServer, outcome: str
+    namespace: MemoryNamespace, server: MemoryServer, left: list[int]
 ) -> None:
     place = directory(namespace, HOME)
     namespace.drop_table(api.DropTableRequest(id=HOME))
     assert not (place / "_versions").exists()
     assert [state(server, each).prepared for each in (OTHER, THIRD)] == [None] * 2
-    assert [rows(namespace, each) for each in (OTHER, THIRD)] == [left_by(outcome)] * 2
+    assert [rows(namespace, each) for each in (OTHER, THIRD)] == [left] * 2
 
 
+@pytest.mark.usefixtures("left")
 def test_a_table_is_dropped_with_the_records_of_its_batches(
-    namespace: MemoryNamespace, server: MemoryServer, outcome: str
+    namespace: MemoryNamespace, server: MemoryServer
 ) -> None:
     insert(namespace, THIRD)  # the record stays where its client died
-    assert outcome in (UNDECIDED, COMMITTED)
     assert len(batch_files(server, HOME)) == 2
     place = directory(namespace, HOME)
     namespace.drop_table(api.DropTableRequest(id=HOME))
@@ -215,35 +198,32 @@ def test_a_table_is_dropped_with_the_records_of_its_batches(
 
 
 def test_the_clean_up_of_lance_keeps_the_record(
-    namespace: MemoryNamespace, server: MemoryServer, outcome: str
+    namespace: MemoryNamespace, server: MemoryServer, left: list[int]
 ) -> None:
     before = batch_files(server, HOME)
     dataset = lance.dataset(namespace_client=namespace, table_id=HOME)
     dataset.cleanup_old_versions(older_than=timedelta(0))
     assert batch_files(server, HOME) == before
-    assert seen(namespace) == [left_by(outcome)] * 3
+    assert seen(namespace) == [left] * 3
 
 
 def test_properties_change_while_a_batch_is_left(
-    namespace: MemoryNamespace, server: MemoryServer, outcome: str
+    namespace: MemoryNamespace, server: MemoryServer, left: list[int]
 ) -> None:
     namespace.tables.load(tuple(OTHER)).set_properties({"team": "search"})
     assert server.tables[tuple(OTHER)].properties["team"] == "search"
     assert state(server, OTHER).prepared is not None
-    assert seen(namespace) == [left_by(outcome)] * 3
+    assert seen(namespace) == [left] * 3
 
 
 def test_the_next_batch_finishes_the_one_that_was_left(
-    namespace: MemoryNamespace, server: MemoryServer, outcome: str
+    namespace: MemoryNamespace, server: MemoryServer, left: list[int]
 ) -> None:
-    assert seen(namespace) == [left_by(outcome)] * 3
+    assert seen(namespace) == [left] * 3
     entries = stage_all(namespace, THIRD, OTHER)
-    if outcome == UNDECIDED:
-        assert create_all(namespace, entries) == [2, 2]
-    else:
-        assert create_all(namespace, entries) == [3, 3]
+    assert create_all(namespace, entries) == [len(left) - 1] * 2
     assert state(server, HOME).prepared is None
-    assert rows(namespace, OTHER) == rows(namespace, THIRD) == sorted([*left_by(outcome), 100])
+    assert rows(namespace, OTHER) == rows(namespace, THIRD) == sorted([*left, 100])
 
 
 # -- slow clients ----------------------------------------------------------------------------------
@@ -305,24 +285,22 @@ def spoil(ns: MemoryNamespace, name: str, content: bytes | None) -> None:
 
 
 @pytest.mark.parametrize("content", [None, b"", b"{}", b"perhaps"])
-@pytest.mark.parametrize("outcome", [UNDECIDED, COMMITTED], indirect=True)
 def test_a_batch_whose_outcome_cannot_be_known_is_neither_committed_nor_aborted(
-    namespace: MemoryNamespace, server: MemoryServer, content: bytes | None, outcome: str
+    namespace: MemoryNamespace, server: MemoryServer, content: bytes | None, left: list[int]
 ) -> None:
     if content is None:
         spoil(namespace, "record", None)
         spoil(namespace, "outcome", None)
     else:
-        spoil(namespace, "record" if outcome == UNDECIDED else "outcome", content)
+        spoil(namespace, "record" if left == BEFORE else "outcome", content)
     before = dict(server.tables)
     for act in (count_rows, insert):
         with pytest.raises(errors.LanceNamespaceError, match="unknown") as caught:
             act(namespace, OTHER)
         assert caught.value.code == errors.ErrorCode.INVALID_TABLE_STATE
     assert server.tables == before
-    place = directory(namespace, OTHER)
+    location = str(directory(namespace, OTHER))
     namespace.deregister_table(api.DeregisterTableRequest(id=OTHER))
-    location = str(place)
     namespace.register_table(api.RegisterTableRequest(id=OTHER, location=location))
     assert rows(namespace, OTHER) == BEFORE
 
@@ -331,7 +309,7 @@ def test_a_storage_that_does_not_answer_is_no_outcome(
     namespace: MemoryNamespace,
     server: MemoryServer,
     monkeypatch: pytest.MonkeyPatch,
-    outcome: str,
+    left: list[int],
 ) -> None:
     read = TableFiles.read
 
@@ -351,15 +329,15 @@ def test_a_storage_that_does_not_answer_is_no_outcome(
             with pytest.raises(errors.ServiceUnavailableError, match="away"):
                 act()
     assert server.tables == before
-    assert seen(namespace) == [left_by(outcome)] * 3
+    assert seen(namespace) == [left] * 3
 
 
 def test_a_participant_that_was_dropped_by_others_does_not_stop_the_rest(
-    namespace: MemoryNamespace, server: MemoryServer, outcome: str
+    namespace: MemoryNamespace, server: MemoryServer, left: list[int]
 ) -> None:
     del server.tables[tuple(THIRD)]
     insert(namespace, OTHER)
-    assert rows(namespace, HOME) == left_by(outcome)
+    assert rows(namespace, HOME) == left
     assert state(server, HOME).prepared is None
 
 

@@ -32,6 +32,13 @@ BAD_NAMES = [
 ]  # fmt: skip
 
 
+@pytest.fixture
+def ns(namespace: MemoryNamespace) -> MemoryNamespace:
+    """A namespace with a table of one version, of three rows."""
+    build(namespace, 1)
+    return namespace
+
+
 def create_branch(
     ns: MemoryNamespace, name: str, branch: str | None = None, version: int | None = None
 ) -> None:
@@ -61,13 +68,12 @@ def test_branches_are_listed_as_pylance_lists_them(namespace: MemoryNamespace) -
     assert branches(namespace) == theirs.branches
 
 
-def test_branches_are_listed_page_by_page(namespace: MemoryNamespace) -> None:
-    build(namespace, 1)
+def test_branches_are_listed_page_by_page(ns: MemoryNamespace) -> None:
     for name in "abc":
-        create_branch(namespace, name)
-    first = namespace.list_table_branches(api.ListTableBranchesRequest(id=TABLE, limit=2))
+        create_branch(ns, name)
+    first = ns.list_table_branches(api.ListTableBranchesRequest(id=TABLE, limit=2))
     rest = api.ListTableBranchesRequest(id=TABLE, limit=2, page_token=first.page_token)
-    second = namespace.list_table_branches(rest)
+    second = ns.list_table_branches(rest)
     assert (sorted(first.branches), sorted(second.branches)) == (["a", "b"], ["c"])
     assert second.page_token is None
 
@@ -87,7 +93,10 @@ def test_a_branch_starts_at_the_version_that_is_asked_for_or_at_the_latest(
 
 
 WRITES: dict[str, dict[str, Any]] = {
+    "alter_table_add_columns": {"new_columns": [{"name": "new", "expression": "a"}]},
+    "alter_table_alter_columns": {"alterations": [{"path": "made", "rename": "new"}]},
     "alter_table_backfill_columns": {"column": "made"},
+    "alter_table_drop_columns": {"columns": ["made"]},
     "delete_from_table": {"predicate": "a = 0"},
     "insert_into_table": {"mode": "Overwrite"},
     "update_field_metadata": {"updates": [{"path": "a", "metadata": {"unit": "m"}}]},
@@ -113,53 +122,49 @@ def test_an_operation_on_a_branch_leaves_main_alone(
     assert rows(namespace, None) == 4
 
 
-def test_a_missing_source_is_not_found(namespace: MemoryNamespace) -> None:
-    build(namespace, 1)
-    create_branch(namespace, "dev")
+def test_a_missing_source_is_not_found(ns: MemoryNamespace) -> None:
+    create_branch(ns, "dev")
     with pytest.raises(errors.TableBranchNotFoundError, match="'nope'"):
-        create_branch(namespace, "x", "nope")
+        create_branch(ns, "x", "nope")
     with pytest.raises(errors.TableVersionNotFoundError, match="version 2"):
-        create_branch(namespace, "x", version=2)
+        create_branch(ns, "x", version=2)
     with pytest.raises(errors.TableVersionNotFoundError, match="version 2"):
-        create_branch(namespace, "x", "dev", 2)
+        create_branch(ns, "x", "dev", 2)
     with pytest.raises(errors.InvalidInputError, match="1 or more"):
-        create_branch(namespace, "x", version=0)
-    assert list(branches(namespace)) == ["dev"]
+        create_branch(ns, "x", version=0)
+    assert list(branches(ns)) == ["dev"]
 
 
 @pytest.mark.spec("operations.md#createtablebranch", "operations.md#deletetablebranch")
 @pytest.mark.parametrize("name", BAD_NAMES)
-def test_a_name_that_no_branch_can_have_is_refused(namespace: MemoryNamespace, name: str) -> None:
-    build(namespace, 1)
+def test_a_name_that_no_branch_can_have_is_refused(ns: MemoryNamespace, name: str) -> None:
     with pytest.raises(errors.InvalidInputError):
-        create_branch(namespace, name)
+        create_branch(ns, name)
     with pytest.raises(errors.InvalidInputError):
-        delete_branch(namespace, name)
-    assert branches(namespace) == {}
-    assert not (directory(namespace) / "tree").exists()
+        delete_branch(ns, name)
+    assert branches(ns) == {}
+    assert not (directory(ns) / "tree").exists()
 
 
-def test_the_longest_names_are_taken(namespace: MemoryNamespace) -> None:
-    build(namespace, 1)
+def test_the_longest_names_are_taken(ns: MemoryNamespace) -> None:
     for name in ("x" * 200, "/".join("abc" * 11)):
-        create_branch(namespace, name)
-        assert rows(namespace, name) == 3
-    assert len(branches(namespace)) == 2
+        create_branch(ns, name)
+        assert rows(ns, name) == 3
+    assert len(branches(ns)) == 2
 
 
 @pytest.mark.spec("operations.md#deletetablebranch")
-def test_a_deleted_branch_is_gone_with_its_versions(namespace: MemoryNamespace) -> None:
-    build(namespace, 1)
-    create_branch(namespace, "dev")
-    delete_branch(namespace, "dev")
-    assert branches(namespace) == {}
+def test_a_deleted_branch_is_gone_with_its_versions(ns: MemoryNamespace) -> None:
+    create_branch(ns, "dev")
+    delete_branch(ns, "dev")
+    assert branches(ns) == {}
     with pytest.raises(errors.TableBranchNotFoundError):
-        numbers(namespace, branch="dev")
+        numbers(ns, branch="dev")
     with pytest.raises(errors.TableBranchNotFoundError, match="'dev'"):
-        delete_branch(namespace, "dev")
-    assert rows(namespace, None) == 3
-    create_branch(namespace, "dev")
-    assert rows(namespace, "dev") == 3
+        delete_branch(ns, "dev")
+    assert rows(ns, None) == 3
+    create_branch(ns, "dev")
+    assert rows(ns, "dev") == 3
 
 
 @pytest.mark.parametrize("name", ["é", "data", ".a"])
@@ -175,19 +180,16 @@ def test_a_branch_with_a_name_that_only_others_give_can_be_used_and_deleted(
 
 
 @pytest.mark.spec("operations.md#deletetablebranch")
-def test_a_branch_that_something_refers_to_is_not_deleted(namespace: MemoryNamespace) -> None:
-    build(namespace, 1)
-    create_branch(namespace, "dev")
-    create_branch(namespace, "child", "dev")
-    namespace.create_table_tag(
-        api.CreateTableTagRequest(id=TABLE, tag="t", version=1, branch="child")
-    )
+def test_a_branch_that_something_refers_to_is_not_deleted(ns: MemoryNamespace) -> None:
+    create_branch(ns, "dev")
+    create_branch(ns, "child", "dev")
+    ns.create_table_tag(api.CreateTableTagRequest(id=TABLE, tag="t", version=1, branch="child"))
     with pytest.raises(errors.InvalidInputError, match="before branch 'child'"):
-        delete_branch(namespace, "dev")
+        delete_branch(ns, "dev")
     with pytest.raises(errors.InvalidInputError, match="before tag 't'"):
-        delete_branch(namespace, "child")
-    assert sorted(branches(namespace)) == ["child", "dev"]
-    assert rows(namespace, "child") == 3
+        delete_branch(ns, "child")
+    assert sorted(branches(ns)) == ["child", "dev"]
+    assert rows(ns, "child") == 3
 
 
 @pytest.mark.spec("operations.md#createtablebranch")
@@ -205,31 +207,29 @@ def test_of_several_creators_of_one_branch_one_wins(namespace: MemoryNamespace, 
 @pytest.mark.spec("operations.md#createtablebranch", "operations.md#deletetablebranch")
 @pytest.mark.parametrize(("change", "left"), [(create_branch, []), (delete_branch, ["a/b"])])
 def test_a_branch_whose_lock_is_held_is_neither_created_nor_deleted(
-    namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch, change: Any, left: list[str]
+    ns: MemoryNamespace, monkeypatch: pytest.MonkeyPatch, change: Any, left: list[str]
 ) -> None:
     monkeypatch.setattr(implementation, "LOCK_WAIT", 0.1)
-    build(namespace, 1)
     for name in left:
-        create_branch(namespace, name)
-    lock = directory(namespace) / "_refs/branches/a%2Fb.lock"
+        create_branch(ns, name)
+    lock = directory(ns) / "_refs/branches/a%2Fb.lock"
     lock.parent.mkdir(parents=True, exist_ok=True)
     lock.write_bytes(b"another's")
     with pytest.raises(errors.ConcurrentModificationError, match="lock"):
-        change(namespace, "a/b")
-    assert list(branches(namespace)) == left
+        change(ns, "a/b")
+    assert list(branches(ns)) == left
     assert lock.read_bytes() == b"another's"
 
 
 @pytest.mark.spec("operations.md#limits")
-def test_a_stale_lock_is_broken(namespace: MemoryNamespace) -> None:
-    build(namespace, 1)
-    lock = directory(namespace) / "_refs/branches/dev.lock"
+def test_a_stale_lock_is_broken(ns: MemoryNamespace) -> None:
+    lock = directory(ns) / "_refs/branches/dev.lock"
     lock.parent.mkdir(parents=True)
     lock.write_bytes(b"another's")
     old = time.time() - implementation.LOCK_STALE - 1
     os.utime(lock, (old, old))
-    create_branch(namespace, "dev")
-    assert list(branches(namespace)) == ["dev"]
+    create_branch(ns, "dev")
+    assert list(branches(ns)) == ["dev"]
     assert not lock.exists()
 
 
@@ -257,18 +257,17 @@ def test_what_an_interrupted_creation_left_is_replaced_after_the_time_of_grace(
 
 @pytest.mark.spec("operations.md#createtablebranch")
 def test_an_unfinished_branch_with_later_versions_is_left_alone(
-    namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
+    ns: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(implementation, "_UNFINISHED_WAIT", 0.1)
-    build(namespace, 1)
-    interrupt_creation(namespace)
-    dataset(namespace).checkout_version(("dev", None)).delete("a = 1")
-    inside = directory(namespace) / "tree/dev/_versions"
+    interrupt_creation(ns)
+    dataset(ns).checkout_version(("dev", None)).delete("a = 1")
+    inside = directory(ns) / "tree/dev/_versions"
     before = sorted(inside.glob("*.manifest"))
     for manifest in before:
         os.utime(manifest, (0, 0))
     with pytest.raises(errors.ConcurrentModificationError):
-        create_branch(namespace, "dev")
+        create_branch(ns, "dev")
     assert sorted(inside.glob("*.manifest")) == before
 
 
@@ -289,14 +288,13 @@ def test_a_branch_of_a_version_that_was_deleted_meanwhile_does_not_stay(
     assert branches(namespace) == {}
 
 
-def test_a_deleted_branch_can_be_made_again_around_another(namespace: MemoryNamespace) -> None:
-    build(namespace, 1)
-    create_branch(namespace, "dev")
-    dataset(namespace).checkout_version(("dev", None)).delete("a = 1")
-    create_branch(namespace, "dev/x", version=1)
-    delete_branch(namespace, "dev")
-    create_branch(namespace, "dev")
-    assert (rows(namespace, "dev"), rows(namespace, "dev/x")) == (3, 3)
+def test_a_deleted_branch_can_be_made_again_around_another(ns: MemoryNamespace) -> None:
+    create_branch(ns, "dev")
+    dataset(ns).checkout_version(("dev", None)).delete("a = 1")
+    create_branch(ns, "dev/x", version=1)
+    delete_branch(ns, "dev")
+    create_branch(ns, "dev")
+    assert (rows(ns, "dev"), rows(ns, "dev/x")) == (3, 3)
 
 
 @pytest.mark.spec("operations.md#limits")
@@ -339,12 +337,11 @@ def test_a_branch_that_is_created_while_it_is_deleted_keeps_its_version(
 
 
 @pytest.mark.spec("operations.md#deletetablebranch")
-def test_of_several_that_delete_one_branch_one_succeeds(namespace: MemoryNamespace) -> None:
-    build(namespace, 1)
-    create_branch(namespace, "dev")
-    answers = race(lambda _: delete_branch(another(namespace), "dev"), 3)
+def test_of_several_that_delete_one_branch_one_succeeds(ns: MemoryNamespace) -> None:
+    create_branch(ns, "dev")
+    answers = race(lambda _: delete_branch(another(ns), "dev"), 3)
     winner_of(answers, errors.TableBranchNotFoundError)
-    assert not list((directory(namespace) / "_refs/branches").glob("*.lock"))
+    assert not list((directory(ns) / "_refs/branches").glob("*.lock"))
 
 
 @pytest.mark.spec("operations.md#limits")

@@ -1,4 +1,4 @@
-"""Columns are added, altered and dropped, or nothing is changed."""
+"""Columns are found by their paths, added, altered and dropped, or nothing is changed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ from typing import Any
 import lance
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from lance_namespace import errors
+
+from lance_bridge.dataset import paths
 
 from .evolving import (
     ROWS,
@@ -25,7 +29,53 @@ from .evolving import (
 )
 from .memory_catalog import MemoryNamespace
 
-pytestmark = [pytest.mark.quick, pytest.mark.spec("operations.md#altertablealtercolumns")]
+pytestmark = [
+    pytest.mark.quick,
+    pytest.mark.spec("operations.md#altertablealtercolumns", "operations.md#field-paths"),
+]
+
+# -- paths ---------------------------------------------------------------------------------------
+
+SEGMENTS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1)
+
+
+@given(st.lists(SEGMENTS, min_size=1, max_size=4))
+def test_a_canonical_path_is_read_back(segments: list[str]) -> None:
+    assert paths.parse(paths.canonical(segments)) == tuple(segments)
+
+
+@pytest.mark.parametrize(
+    ("text", "segments"),
+    [("a", ("a",)), ("a.b", ("a", "b")), ("`a.b`.c", ("a.b", "c")), ("`c``d`", ("c`d",))],
+)
+def test_a_path_is_cut_at_dots_outside_backticks(text: str, segments: tuple[str, ...]) -> None:
+    assert paths.parse(text) == segments
+
+
+@pytest.mark.spec("operations.md#errors-of-every-operation")
+@pytest.mark.parametrize(
+    "text", ["", ".", "a.", ".a", "a..b", "`a", "`a`b", "a`b`", "``", "\ud800"]
+)
+def test_what_is_no_path_is_invalid(text: str) -> None:
+    with pytest.raises(errors.InvalidInputError):
+        paths.parse(text)
+
+
+def test_lance_finds_every_field_by_its_canonical_path(ns: MemoryNamespace) -> None:
+    found = dataset(ns)
+    columns = {column.path: column for column in paths.walk(found)}
+    assert {"st.`a.b`", "st.`c``d`", "st.x", "tags.item", "vector"} < set(columns)
+    for path, column in columns.items():
+        field = found.lance_schema.field(path)
+        assert field is not None
+        assert field.id() == column.field.id()
+
+
+@pytest.mark.parametrize("path", ["nope", "ID", "x", "st.nope", "st.a.b", "id.x", "i\0d"])
+def test_the_error_for_a_missing_field_lists_the_fields(ns: MemoryNamespace, path: str) -> None:
+    with pytest.raises(errors.TableColumnNotFoundError, match="its columns are id, text, odd"):
+        drop(ns, path)
+    assert dataset(ns).version == 1
 
 
 # -- add -----------------------------------------------------------------------------------------
@@ -276,18 +326,3 @@ def test_drops_that_cannot_be_change_nothing(ns: MemoryNamespace, columns: tuple
     with pytest.raises(errors.InvalidInputError):
         drop(ns, *columns)
     assert dataset(ns).version == 1
-
-
-# -- branches ------------------------------------------------------------------------------------
-
-
-def test_a_branch_changes_alone(ns: MemoryNamespace) -> None:
-    dataset(ns).create_branch("dev")
-    add(ns, {"name": "new", "expression": "id"}, branch="dev")
-    alter(ns, {"path": "text", "rename": "words"}, branch="dev")
-    drop(ns, "tags", branch="dev")
-    names = ["id", "words", "odd", "vector", "st", "new"]
-    assert dataset(ns, "dev").schema.names == names
-    assert dataset(ns).schema.names == rows().schema.names
-    with pytest.raises(errors.TableBranchNotFoundError, match="other"):
-        drop(ns, "id", branch="other")

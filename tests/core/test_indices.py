@@ -1,29 +1,42 @@
-"""Indices are built, listed, described and dropped."""
+"""Indices of every kind that pylance builds are built, listed, described and dropped."""
 
 from __future__ import annotations
 
+import inspect
 import json
 from typing import Any
 
 import lance
 import lance_namespace as api
+import pyarrow as pa
 import pytest
 from lance_namespace import errors
 
+from lance_bridge.dataset import index_types
 from lance_bridge.extended_requests import ReplacingIndexRequest
 
 from .building import DATASET, TABLE, create
 from .evolving import (
     ROWS,
     build_index,
+    create_table,
     dataset,
     last_transaction,
     list_indices,
     rows,
 )
 from .memory_catalog import MemoryNamespace
+from .test_schema_json import STORABLE
 
 pytestmark = pytest.mark.quick
+
+SCALAR = [
+    "BITMAP", "BLOOMFILTER", "BTREE", "FTS", "LABEL_LIST", "MINHASHLSH", "NGRAM", "RTREE",
+    "ZONEMAP",
+]  # fmt: skip
+VECTOR = [
+    "IVF_FLAT", "IVF_HNSW_FLAT", "IVF_HNSW_PQ", "IVF_HNSW_SQ", "IVF_PQ", "IVF_RQ", "IVF_SQ",
+]  # fmt: skip
 
 
 def names(ns: MemoryNamespace, **more: Any) -> list[str]:
@@ -211,3 +224,218 @@ def test_a_branch_has_indices_of_its_own(ns: MemoryNamespace) -> None:
     assert names(ns, branch="dev") == []
     with pytest.raises(errors.TableBranchNotFoundError):
         names(ns, branch="other")
+
+
+# -- kinds ---------------------------------------------------------------------------------------
+
+
+def test_the_kinds_are_all_that_pylance_names() -> None:
+    source = inspect.getsource(lance.LanceDataset.create_scalar_index)
+    source += inspect.getsource(lance.LanceDataset._prepare_scalar_index_request)
+    source += inspect.getsource(lance.LanceDataset._create_index_impl)
+    assert all(f'"{kind}"' in source for kind in [*SCALAR, *VECTOR])
+    listed = source.split("valid_index_types = [")[1].split("]")[0].split()
+    assert sorted(name.strip('",') for name in listed) == VECTOR
+    listed = source.split("if index_type not in [")[1].split("]")[0].split()
+    assert sorted({name.strip('",') for name in listed} - {"INVERTED"}) == SCALAR
+
+
+@pytest.mark.parametrize(
+    ("alias", "column", "kind"),
+    [("INVERTED", "text", "FTS"), ("SCALAR", "id", "BTREE"), ("labellist", "tags", "LABEL_LIST"),
+     ("zone_map", "id", "ZONEMAP"), ("Vector", "vector", "IVF_PQ")],
+)  # fmt: skip
+def test_other_names_of_the_directory_namespace_are_understood(
+    ns: MemoryNamespace, alias: str, column: str, kind: str
+) -> None:
+    build_index(ns, column, alias)
+    assert [index.index_type for index in list_indices(ns).indexes] == [kind]
+
+
+@pytest.mark.spec("operations.md#createtableindex")
+def test_the_error_for_an_unknown_type_lists_the_types(ns: MemoryNamespace) -> None:
+    with pytest.raises(errors.InvalidInputError, match="it can be BTREE, BITMAP"):
+        build_index(ns, "id", "HASH")
+
+
+# -- columns that fit ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [*SCALAR, "IVF_FLAT"])
+def test_the_columns_that_fit_are_those_that_pylance_takes(kind: str) -> None:
+    described = index_types.parse_index_type(kind)
+    for each in STORABLE:
+        if isinstance(each, pa.BaseExtensionType):
+            array = pa.ExtensionArray.from_storage(each, pa.nulls(3, each.storage_type))
+        else:
+            array = pa.nulls(3, each)
+        found = lance.write_dataset(pa.table({"c": array}), "memory://")
+        field: Any = found.lance_schema.field("c")
+        fits = described.fits(field.to_arrow())
+        if kind == "ZONEMAP" and not fits:
+            continue  # Lance takes nested types too, and panics on some of them.
+        assert fits == is_taken(found, kind), each
+
+
+def is_taken(found: lance.LanceDataset, kind: str) -> bool:
+    try:
+        if kind.startswith("IVF"):
+            found.create_index("c", kind, name="i")
+        else:
+            found.create_scalar_index("c", kind, name="i")  # type: ignore[arg-type]  # any text
+    except (OSError, ValueError, RuntimeError, TypeError) as error:
+        # It fits, but there is no vector to train with.
+        return "cannot train" in str(error)
+    return True
+
+
+@pytest.mark.spec("operations.md#createtableindex", "operations.md#createtablescalarindex")
+@pytest.mark.parametrize(
+    ("kind", "column"),
+    [("BTREE", "tags"), ("BITMAP", "vector"), ("ZONEMAP", "st"), ("BLOOMFILTER", "st"),
+     ("LABEL_LIST", "id"), ("NGRAM", "id"), ("MINHASHLSH", "tags"), ("RTREE", "id"),
+     ("FTS", "id"), ("IVF_PQ", "id"), ("IVF_FLAT", "tags")],
+)  # fmt: skip
+def test_a_column_of_the_wrong_type_is_invalid_with_what_fits(
+    ns: MemoryNamespace, kind: str, column: str
+) -> None:
+    with pytest.raises(errors.InvalidInputError, match=f"^{kind} is for a"):
+        build_index(ns, column, kind)
+    assert dataset(ns).version == 1
+
+
+@pytest.mark.spec("operations.md#createtableindex")
+@pytest.mark.parametrize("kind", ["BTREE", "NGRAM", "FTS"])
+def test_what_is_inside_a_list_is_invalid(ns: MemoryNamespace, kind: str) -> None:
+    with pytest.raises(errors.InvalidInputError, match=r"'tags\.item' is inside 'tags'"):
+        build_index(ns, "tags.item", kind)
+    assert dataset(ns).version == 1
+
+
+@pytest.mark.spec("operations.md#createtableindex")
+def test_values_that_no_index_can_be_on_are_invalid(namespace: MemoryNamespace) -> None:
+    point = {"ARROW:extension:name": "geoarrow.point"}
+    schema = pa.schema(
+        [
+            pa.field("wkt", pa.string()),
+            pa.field("wkb", pa.binary()),
+            pa.field("point", pa.int64(), metadata=point),
+            pa.field("nothing", pa.list_(pa.float32(), 4)),
+        ]
+    )
+    create_table(namespace, pa.table([["a"], [b"a"], [1], [None]], schema=schema))
+    kinds = {"wkt": "RTREE", "wkb": "RTREE", "point": "RTREE", "nothing": "IVF_FLAT"}
+    for column, kind in kinds.items():
+        with pytest.raises(errors.InvalidInputError, match=f"on column '{column}'"):
+            build_index(namespace, column, kind)
+    assert dataset(namespace).version == 1
+
+
+def test_json_and_lists_of_text_can_be_searched(namespace: MemoryNamespace) -> None:
+    json = pa.ExtensionArray.from_storage(pa.json_(), pa.array(['{"a": "b"}'] * 3))
+    create_table(namespace, rows(3).append_column("json", json))
+    build_index(namespace, "json", "FTS")
+    build_index(namespace, "tags", "FTS")
+    assert len(list_indices(namespace).indexes) == 2
+
+
+def test_bytes_are_compared_by_hamming_and_lists_of_vectors_by_cosine(
+    namespace: MemoryNamespace,
+) -> None:
+    bits = pa.array([[i % 256] * 8 for i in range(300)], pa.list_(pa.uint8(), 8))
+    several = pa.array([[[0.5] * 8] * 2] * 300, pa.list_(pa.list_(pa.float32(), 8)))
+    create_table(namespace, pa.table({"bits": bits, "several": several}))
+    build_index(namespace, "bits", "IVF_FLAT", distance_type="hamming", num_partitions=2)
+    build_index(namespace, "several", "IVF_FLAT", distance_type="cosine", num_partitions=2)
+    version = dataset(namespace).version
+    for column, kind, distance in (
+        ("bits", "IVF_FLAT", "l2"),
+        ("bits", "IVF_SQ", "hamming"),
+        ("several", "IVF_FLAT", "l2"),
+        ("several", "IVF_FLAT", "hamming"),
+    ):
+        with pytest.raises(errors.InvalidInputError):
+            build_index(namespace, column, kind, name="n", distance_type=distance)
+    assert dataset(namespace).version == version
+
+
+# -- options -------------------------------------------------------------------------------------
+
+
+def details(ns: MemoryNamespace) -> dict[str, Any]:
+    (index,) = dataset(ns).describe_indices()
+    return dict(index.details)
+
+
+def hints(ns: MemoryNamespace) -> dict[str, str]:
+    return {k.removeprefix("lance."): v for k, v in details(ns)["runtime_hints"].items()}
+
+
+def test_every_option_of_the_request_goes_with_some_kind() -> None:
+    fields = set(api.CreateTableIndexRequest.model_fields)
+    fields -= {"identity", "context", "id", "branch", "column", "index_type", "name"}
+    kinds = [index_types.parse_index_type(name) for name in [*SCALAR, *VECTOR]]
+    assert fields == set().union(*(kind.options for kind in kinds))
+
+
+def test_options_of_training_reach_lance(ns: MemoryNamespace) -> None:
+    build_index(ns, "vector", "IVF_FLAT", num_partitions=3, sample_rate=7, max_iterations=4)
+    assert (hints(ns)["ivf.sample_rate"], hints(ns)["ivf.max_iters"]) == ("7", "4")
+    (segment,) = dataset(ns).stats.index_stats("vector_idx")["segments"]
+    assert segment["num_partitions"] == 3
+
+
+def test_a_target_size_of_partitions_reaches_lance(ns: MemoryNamespace) -> None:
+    build_index(ns, "vector", "IVF_FLAT", target_partition_size=50)
+    assert details(ns)["target_partition_size"] == 50
+
+
+def test_options_of_graphs_and_quantizers_reach_lance(ns: MemoryNamespace) -> None:
+    options = {"m": 5, "ef_construction": 33, "num_sub_vectors": 4, "num_bits": 4}
+    build_index(ns, "vector", "IVF_HNSW_PQ", **options)
+    found = details(ns)
+    assert (found["hnsw"]["max_connections"], found["hnsw"]["construction_ef"]) == (5, 33)
+    assert found["compression"] == {"type": "pq", "num_bits": 4, "num_sub_vectors": 4}
+
+
+@pytest.mark.parametrize(("dimension", "parts"), [(16, 16), (32, 16), (24, 12), (7, 7), (34, 2)])
+def test_parts_of_vectors_are_sixteen_or_what_divides(dimension: int, parts: int) -> None:
+    field = pa.field("v", pa.list_(pa.float32(), dimension))
+    request = api.CreateTableIndexRequest(column="v", index_type="IVF_PQ")
+    options = index_types.index_options(request, index_types.parse_index_type("IVF_PQ"), field)
+    assert options["num_sub_vectors"] == parts
+
+
+@pytest.mark.spec("operations.md#createtableindex")
+@pytest.mark.parametrize(
+    ("column", "kind", "options"),
+    [
+        ("id", "BTREE", {"num_partitions": 2}),
+        ("vector", "IVF_FLAT", {"num_bits": 8}),
+        ("vector", "IVF_SQ", {"num_bits": 4}),
+        ("vector", "IVF_PQ", {"num_bits": 5}),
+        ("vector", "IVF_PQ", {"num_sub_vectors": 5}),
+        ("vector", "IVF_PQ", {"num_sub_vectors": 32}),
+        ("vector", "IVF_RQ", {"num_bits": 10}),
+        ("vector", "IVF_HNSW_SQ", {"m": 1}),
+        ("vector", "IVF_FLAT", {"num_partitions": 2, "target_partition_size": 9}),
+        ("vector", "IVF_FLAT", {"distance_type": "manhattan"}),
+        ("vector", "IVF_FLAT", {"distance_type": "hamming"}),
+        ("text", "FTS", {"base_tokenizer": "nope"}),
+        ("text", "FTS", {"language": "Klingon"}),
+    ],
+    ids=str,
+)
+def test_an_option_that_does_not_go_with_the_index_changes_nothing(
+    ns: MemoryNamespace, column: str, kind: str, options: dict[str, Any]
+) -> None:
+    with pytest.raises(errors.InvalidInputError):
+        build_index(ns, column, kind, **options)
+    assert dataset(ns).version == 1
+
+
+def test_an_empty_table_can_be_indexed(namespace: MemoryNamespace) -> None:
+    create_table(namespace, rows(1).slice(0, 0))
+    for column, kind in (("id", "BTREE"), ("text", "FTS"), ("vector", "IVF_PQ")):
+        build_index(namespace, column, kind)
+    assert [index.num_indexed_rows for index in list_indices(namespace).indexes] == [0, 0, 0]

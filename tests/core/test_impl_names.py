@@ -18,7 +18,10 @@ from textwrap import dedent
 
 import pytest
 
-pytestmark = pytest.mark.spec("clients.md#names-and-class-paths", "common.md#connecting")
+pytestmark = [
+    pytest.mark.quick,
+    pytest.mark.spec("clients.md#names-and-class-paths", "common.md#connecting"),
+]
 
 CORE = Path(__file__).parents[2] / "core"
 ADAPTERS = CORE.parent / "adapters"
@@ -70,7 +73,6 @@ def printed(script: str, *path: Path, with_packages: bool = False) -> str:
 # -- at the start of every process -----------------------------------------------------------------
 
 
-@pytest.mark.quick
 def test_a_start_imports_one_module_that_imports_none(tmp_path: Path) -> None:
     (tmp_path / "empty.pth").write_text("import sys\n")
 
@@ -86,7 +88,6 @@ def test_a_start_imports_one_module_that_imports_none(tmp_path: Path) -> None:
     assert modules(CORE, PTH.name) - modules(tmp_path, "empty.pth") == {"_lance_bridge_names"}
 
 
-@pytest.mark.quick
 @pytest.mark.parametrize("has_module", [False, True], ids=["uninstalled", "another release"])
 def test_a_pth_file_without_its_module_says_nothing(tmp_path: Path, has_module: bool) -> None:
     (tmp_path / PTH.name).write_text(PTH.read_text())
@@ -101,8 +102,8 @@ FOURTH = "\nprint(lance_namespace.connect('fourth'))\n"
 # -- names -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.servers
-def test_names_are_found_without_an_import_of_lance_bridge() -> None:
+@pytest.mark.parametrize("roots", [pytest.param((CORE, ADAPTERS), marks=pytest.mark.servers)])
+def test_names_are_found_without_an_import_of_lance_bridge(roots: tuple[Path, Path]) -> None:
     script = """
         from lance_namespace import connect
         assert not [name for name in sys.modules if name.startswith("lance_bridge")]
@@ -110,7 +111,7 @@ def test_names_are_found_without_an_import_of_lance_bridge() -> None:
         print(type(connect("unity", {"host": "http://127.0.0.1:9"})).__qualname__)
         print(type(connect("glue", {"region": "eu-central-1"})).__qualname__)
     """
-    found = printed(script, CORE, ADAPTERS, with_packages=True).split()
+    found = printed(script, *roots, with_packages=True).split()
     assert found == ["HiveNamespace", "UnityNamespace", "GlueNamespace"]
 
 
@@ -134,14 +135,12 @@ IMPORTS = {
 }
 
 
-@pytest.mark.quick
 @pytest.mark.parametrize("way", IMPORTS)
 def test_a_fourth_catalog_has_its_name(stand_in: Path, way: str) -> None:
     script = f"{dedent(IMPORTS[way])}\nimport lance_namespace{FOURTH}"
     assert printed(script, stand_in) == "fourth.Fourth"
 
 
-@pytest.mark.quick
 def test_entry_points_are_read_for_an_unknown_name_only(stand_in: Path) -> None:
     script = """
         import lance_namespace
@@ -156,11 +155,8 @@ def test_entry_points_are_read_for_an_unknown_name_only(stand_in: Path) -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.quick
 def test_a_name_that_is_no_text_fails_as_it_does_without_us(stand_in: Path) -> None:
-    script = (
-        "import lance_namespace; print(lance_namespace.connect(7), lance_namespace.connect(''))"
-    )
+    script = "from lance_namespace import connect; print(connect(7), connect(''))"
     assert printed(script, stand_in) == "7"
 
 
@@ -173,7 +169,6 @@ CLASH = (
 )
 
 
-@pytest.mark.quick
 def test_a_name_that_the_process_registered_wins_and_the_clash_is_logged_once(
     stand_in: Path,
 ) -> None:
@@ -189,11 +184,12 @@ def test_a_name_that_the_process_registered_wins_and_the_clash_is_logged_once(
     assert done.stderr.splitlines() == [CLASH]
 
 
-@pytest.mark.servers
 @pytest.mark.parametrize(
     "imports",
-    ["lance_bridge, registering_others", "registering_others, lance_bridge"],
-    ids=["imported first", "imported last"],
+    [
+        pytest.param("lance_bridge, registering_others", marks=pytest.mark.servers),
+        pytest.param("registering_others, lance_bridge", marks=pytest.mark.servers),
+    ],
 )
 def test_an_import_of_lance_bridge_takes_no_name_in_any_order(tmp_path: Path, imports: str) -> None:
     (tmp_path / "registering_others.py").write_text(
@@ -213,7 +209,6 @@ def test_an_import_of_lance_bridge_takes_no_name_in_any_order(tmp_path: Path, im
     assert "lance_bridge_glue.GlueNamespace" in done.stderr
 
 
-@pytest.mark.quick
 def test_our_class_path_under_our_name_is_no_clash(stand_in: Path) -> None:
     script = """
         import lance_namespace
@@ -227,14 +222,12 @@ def test_our_class_path_under_our_name_is_no_clash(stand_in: Path) -> None:
 # -- the import system -----------------------------------------------------------------------------
 
 
-@pytest.mark.quick
 def test_a_lance_namespace_that_was_imported_before_has_the_names(stand_in: Path) -> None:
     script = f"import lance_namespace\n{START}{FOURTH}"
     done = run(script, stand_in)
     assert (done.stdout, done.stderr) == ("fourth.Fourth\n", "")
 
 
-@pytest.mark.quick
 def test_a_module_shows_its_own_loader_again(stand_in: Path) -> None:
     script = """
         import importlib.util, inspect
@@ -250,7 +243,6 @@ def test_a_module_shows_its_own_loader_again(stand_in: Path) -> None:
     assert printed(script, stand_in).split() == ["True", "False", "[True,", "True]", "True", "True"]
 
 
-@pytest.mark.quick
 def test_a_reload_and_a_second_import_keep_the_names(stand_in: Path) -> None:
     script = """
         import importlib, lance_namespace
@@ -269,7 +261,6 @@ def test_a_reload_and_a_second_import_keep_the_names(stand_in: Path) -> None:
     assert printed(script, stand_in).split() == ["fourth.Fourth", "mine", *2 * ["fourth.Fourth"]]
 
 
-@pytest.mark.quick
 def test_an_import_that_fails_fails_as_it_does_without_us_and_may_be_repeated(
     stand_in: Path,
 ) -> None:
@@ -292,7 +283,6 @@ def test_an_import_that_fails_fails_as_it_does_without_us_and_may_be_repeated(
     assert shown.split() == [*2 * ["no_such_module", "False"], "fourth.Fourth"]
 
 
-@pytest.mark.quick
 @pytest.mark.parametrize(
     "content", ["", "_REGISTERED_IMPLS = None", "_REGISTERED_IMPLS = ['hive']"]
 )
@@ -302,7 +292,6 @@ def test_a_lance_namespace_of_another_shape_is_left_alone(tmp_path: Path, conten
     assert printed(script, tmp_path) == str(eval(content.partition("= ")[2] or "None"))
 
 
-@pytest.mark.quick
 def test_a_lance_namespace_that_is_missing_or_has_no_file_is_nothing_to_us(tmp_path: Path) -> None:
     script = """
         import importlib.util
@@ -315,7 +304,6 @@ def test_a_lance_namespace_that_is_missing_or_has_no_file_is_nothing_to_us(tmp_p
     assert printed(f"from pathlib import Path\n{dedent(script)}", tmp_path) == "None\nNone"
 
 
-@pytest.mark.quick
 def test_an_archive_has_the_names(stand_in: Path) -> None:
     archive = stand_in / "all.zip"
     with zipfile.ZipFile(archive, "w") as file:
@@ -325,7 +313,6 @@ def test_an_archive_has_the_names(stand_in: Path) -> None:
     assert printed(script, archive).split() == ["fourth.Fourth", "zipimporter"]
 
 
-@pytest.mark.quick
 def test_a_frozen_lance_namespace_is_imported() -> None:
     """One of Python's own frozen modules, under that name: its loader is a class."""
     script = """
@@ -368,7 +355,6 @@ OTHER_HOOKS = """
 """
 
 
-@pytest.mark.quick
 @pytest.mark.parametrize("place", [0, 1, 99], ids=["in front", "behind", "last"])
 def test_other_hooks_of_the_import_system_go_together_with_ours(stand_in: Path, place: int) -> None:
     insert = f"""
@@ -380,7 +366,6 @@ def test_other_hooks_of_the_import_system_go_together_with_ours(stand_in: Path, 
     assert printed(dedent(OTHER_HOOKS) + dedent(insert), stand_in) == "fourth.Fourth"
 
 
-@pytest.mark.quick
 def test_threads_that_import_at_once_all_have_the_names(stand_in: Path) -> None:
     module = stand_in / "lance_namespace.py"
     module.write_text(f"import time; time.sleep(0.05)\n{module.read_text()}")

@@ -20,7 +20,7 @@ from lance_bridge.credentials import Caller, acting_for
 from lance_bridge.declarations import DECLARED_AT, Declarations, now
 from lance_bridge.records import ENTRY_ID
 
-from .building import TABLE, at_change, count_rows, create, raising
+from .building import DATASET, TABLE, at, at_change, count_rows, create, raising
 from .memory_catalog import CAPABILITIES, MemoryNamespace, MemoryServer
 from .writing import place
 
@@ -33,23 +33,14 @@ def other_writes(server: MemoryServer) -> None:
     at_change(server, "create_table", "after", lambda: lance.write_dataset(rows, place(server)))
 
 
-def test_exist_ok_answers_with_the_other_writers_table(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
-    other_writes(server)
-    answer = create(namespace, TABLE, rows=3, mode="ExistOk")
-    assert answer.version == 1
-    assert count_rows(namespace, TABLE) == 7
-
-
-def test_overwrite_replaces_the_other_writers_data(
-    namespace: MemoryNamespace, server: MemoryServer
+@pytest.mark.parametrize(("mode", "version", "rows"), [("ExistOk", 1, 7), ("Overwrite", 2, 3)])
+def test_other_modes_keep_or_replace_the_other_writers_data(
+    namespace: MemoryNamespace, server: MemoryServer, mode: str, version: int, rows: int
 ) -> None:
     server.capabilities = replace(CAPABILITIES, no_alter="")
     other_writes(server)
-    answer = create(namespace, TABLE, rows=3, mode="Overwrite")
-    assert answer.version == 2
-    assert count_rows(namespace, TABLE) == 3
+    assert create(namespace, TABLE, rows=3, mode=mode).version == version
+    assert count_rows(namespace, TABLE) == rows
 
 
 def test_overwrite_with_rows_that_are_read_once_is_to_be_repeated(
@@ -79,17 +70,14 @@ def test_create_after_another_writer_is_table_already_exists(
     assert count_rows(namespace, TABLE) == 7
 
 
-def test_the_catalog_gets_the_columns_of_the_data(
+def test_the_catalog_gets_the_columns_of_the_data_once_there_is_some(
     namespace: MemoryNamespace, server: MemoryServer
 ) -> None:
+    namespace.declare_table(api.DeclareTableRequest(id=[*DATASET, "declared"]))
+    assert server.tables[at("declared")].columns == ()
     create(namespace, TABLE)
     [column] = server.tables[tuple(TABLE)].columns
     assert (column.name, column.type, column.nullable) == ("a", "long", True)
-
-
-def test_a_declared_table_has_no_columns(namespace: MemoryNamespace, server: MemoryServer) -> None:
-    namespace.declare_table(api.DeclareTableRequest(id=TABLE))
-    assert server.tables[tuple(TABLE)].columns == ()
 
 
 @pytest.mark.spec("hive.md#errors-of-every-operation")
@@ -109,15 +97,12 @@ def test_a_thread_that_python_did_not_start_does_not_repeat_a_declaration(
     """LanceDB's writers share such threads, and overwrite each other's rows once they both may."""
     outcomes: SimpleQueue[object] = SimpleQueue()
 
-    def declare() -> None:
-        try:
-            outcomes.put(namespace.declare_table(api.DeclareTableRequest(id=TABLE)).location)
-        except errors.LanceNamespaceError as error:
-            outcomes.put(error)
-
     def declare_twice() -> None:
-        declare()
-        declare()
+        for _ in range(2):
+            try:
+                outcomes.put(namespace.declare_table(api.DeclareTableRequest(id=TABLE)).location)
+            except errors.LanceNamespaceError as error:
+                outcomes.put(error)
 
     _thread.start_new_thread(declare_twice, ())
     first, second = outcomes.get(timeout=30), outcomes.get(timeout=30)

@@ -122,19 +122,6 @@ def test_an_operation_on_a_branch_leaves_main_alone(
     assert rows(namespace, None) == 4
 
 
-def test_a_missing_source_is_not_found(ns: MemoryNamespace) -> None:
-    create_branch(ns, "dev")
-    with pytest.raises(errors.TableBranchNotFoundError, match="'nope'"):
-        create_branch(ns, "x", "nope")
-    with pytest.raises(errors.TableVersionNotFoundError, match="version 2"):
-        create_branch(ns, "x", version=2)
-    with pytest.raises(errors.TableVersionNotFoundError, match="version 2"):
-        create_branch(ns, "x", "dev", 2)
-    with pytest.raises(errors.InvalidInputError, match="1 or more"):
-        create_branch(ns, "x", version=0)
-    assert list(branches(ns)) == ["dev"]
-
-
 @pytest.mark.spec("operations.md#createtablebranch", "operations.md#deletetablebranch")
 @pytest.mark.parametrize("name", BAD_NAMES)
 def test_a_name_that_no_branch_can_have_is_refused(ns: MemoryNamespace, name: str) -> None:

@@ -1,11 +1,13 @@
-"""Columns are found by their paths, added, altered and dropped, or nothing is changed."""
+"""Columns are found, added, altered, computed and dropped, or nothing is changed."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import lance
+import lance_namespace as api
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -13,11 +15,13 @@ from hypothesis import strategies as st
 from lance_namespace import errors
 
 from lance_bridge.dataset import paths
+from lance_bridge.dataset.expressions import columns_in
 
 from .evolving import (
     ROWS,
     add,
     alter,
+    backfill,
     build_index,
     create_table,
     dataset,
@@ -31,7 +35,11 @@ from .memory_catalog import MemoryNamespace
 
 pytestmark = [
     pytest.mark.quick,
-    pytest.mark.spec("operations.md#altertablealtercolumns", "operations.md#field-paths"),
+    pytest.mark.spec(
+        "operations.md#altertablealtercolumns",
+        "operations.md#altertablebackfillcolumns",
+        "operations.md#field-paths",
+    ),
 ]
 
 # -- paths ---------------------------------------------------------------------------------------
@@ -158,18 +166,6 @@ def test_a_function_in_an_image_is_unsupported_by_name(ns: MemoryNamespace) -> N
     with pytest.raises(errors.UnsupportedOperationError, match="virtual_column"):
         alter(ns, {"path": "id", "rename": "new", "virtual_column": {"udf": "u"}})
     assert dataset(ns).version == 1
-
-
-@pytest.mark.spec("operations.md#altertableaddcolumns")
-def test_a_commit_of_another_writer_in_between_is_a_concurrent_modification(
-    ns: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    behind = lance.dataset
-    stale = dataset(ns)
-    lance.write_dataset(rows(1), stale.uri, mode="append")
-    monkeypatch.setattr(lance, "dataset", lambda *_, **__: behind(stale.uri, version=1))
-    with pytest.raises(errors.ConcurrentModificationError, match="modified concurrently"):
-        add(ns, {"name": "new", "expression": "id"})
 
 
 @pytest.mark.spec("operations.md#errors-of-every-operation")
@@ -326,3 +322,204 @@ def test_drops_that_cannot_be_change_nothing(ns: MemoryNamespace, columns: tuple
     with pytest.raises(errors.InvalidInputError):
         drop(ns, *columns)
     assert dataset(ns).version == 1
+
+
+# -- computed columns: declared with an expression, filled by a backfill, guarded in between ------
+
+ENGINE_OPTIONS = {
+    "concurrency": 1,
+    "intra_applier_concurrency": 1,
+    "min_checkpoint_size": 1,
+    "max_checkpoint_size": 1,
+    "batch_checkpoint_flush_interval_seconds": 1.0,
+    "read_version": 1,
+    "task_size": 1,
+    "num_frags": 1,
+    "checkpoint_size": 1,
+    "commit_granularity": 1,
+    "cluster": "c",
+    "manifest": "m",
+}
+
+
+@pytest.fixture
+def computed(ns: MemoryNamespace) -> MemoryNamespace:
+    """A namespace with a table that has a column ``twice``."""
+    add(ns, {"name": "twice", "computed": "id * 2"})
+    return ns
+
+
+def test_a_computed_column_is_null_and_keeps_its_expression(computed: MemoryNamespace) -> None:
+    field = dataset(computed).schema.field("twice")
+    assert (field.type, field.nullable) == (pa.int64(), True)
+    metadata = {k.decode(): v.decode() for k, v in field.metadata.items()}
+    assert json.loads(metadata.pop("computed_column.inputs")) == ["id"]
+    assert metadata == {
+        "computed_column": "true",
+        "computed_column.kind": "sql",
+        "computed_column.expression": "id * 2",
+    }
+    assert values(computed, "twice") == [None] * ROWS
+
+
+def test_where_fills_those_rows_and_leaves_the_others(computed: MemoryNamespace) -> None:
+    backfill(computed, "twice", where="id < 5")
+    backfill(computed, "twice", where="id >= 3 and id < 8")
+    assert values(computed, "twice") == [i * 2 if i < 8 else None for i in range(ROWS)]
+    assert backfill(computed, "twice", where="id < 0")
+
+
+def test_where_leaves_rows_null_whose_expression_never_is(namespace: MemoryNamespace) -> None:
+    ids = pa.schema([pa.field("id", pa.int64(), nullable=False)])
+    create_table(namespace, pa.table({"id": [1, 2, 3]}, schema=ids))
+    add(namespace, {"name": "double", "computed": "id * 2"})
+    backfill(namespace, "double", where="id < 3")
+    assert values(namespace, "double") == [2, 4, None]
+
+
+def test_rows_that_come_later_wait_for_the_next_backfill(computed: MemoryNamespace) -> None:
+    backfill(computed, "twice")
+    uri = dataset(computed).uri
+    lance.dataset(uri).delete("id = 7")
+    late = rows(2).set_column(0, "id", pa.array([1000, 1001], pa.int64()))
+    lance.write_dataset(late, uri, mode="append")
+    assert values(computed, "twice")[-2:] == [None, None]
+    backfill(computed, "twice", where="twice is null")
+    assert values(computed, "twice")[-2:] == [2000, 2002]
+    assert len(values(computed, "twice")) == ROWS + 1
+
+
+def test_indices_stay_right(computed: MemoryNamespace) -> None:
+    build_index(computed, "id", "BTREE")
+    build_index(computed, "twice", "BTREE")
+    backfill(computed, "twice")
+    found = dataset(computed)
+    covered = {index.name: index.num_rows_indexed for index in found.describe_indices()}
+    assert covered["id_idx"] == ROWS
+    assert found.to_table(filter="twice = 14")["id"].to_pylist() == [7]
+    assert found.to_table(filter="id = 7")["twice"].to_pylist() == [14]
+
+
+def test_a_constant_and_a_quoted_name_can_be_computed(computed: MemoryNamespace) -> None:
+    add(
+        computed, {"name": "one", "computed": "1"}, {"name": "length", "computed": "length(`text`)"}
+    )
+    backfill(computed, "one")
+    backfill(computed, "length")
+    assert values(computed, "one") == [1] * ROWS
+    assert values(computed, "length") == [len("word0 and more")] * ROWS
+
+
+@pytest.mark.parametrize("name", sorted(ENGINE_OPTIONS))
+def test_options_of_a_compute_engine_are_unsupported_by_name(
+    computed: MemoryNamespace, name: str
+) -> None:
+    with pytest.raises(errors.UnsupportedOperationError, match=f"^{name} "):
+        backfill(computed, "twice", **{name: ENGINE_OPTIONS[name]})
+    assert dataset(computed).version == 2
+
+
+def test_every_field_of_the_request_is_honoured_or_an_engine_s_option() -> None:
+    honoured = {"identity", "context", "id", "branch", "column", "where"}
+    fields = set(api.AlterTableBackfillColumnsRequest.model_fields)
+    assert fields == honoured | set(ENGINE_OPTIONS)
+
+
+def test_only_computed_columns_are_filled(computed: MemoryNamespace) -> None:
+    with pytest.raises(errors.InvalidInputError, match="'text' is not computed"):
+        backfill(computed, "text")
+    with pytest.raises(errors.TableColumnNotFoundError, match="nope"):
+        backfill(computed, "nope")
+    dataset(computed).update_field_metadata({"twice": {"computed_column.kind": "function"}})
+    with pytest.raises(errors.UnsupportedOperationError, match="by 'function'"):
+        backfill(computed, "twice")
+
+
+@pytest.mark.parametrize("where", ["1 / (id - 5) > 0", "CAST(text AS int) = 7"])
+def test_a_where_that_fails_on_a_row_fills_nothing(computed: MemoryNamespace, where: str) -> None:
+    with pytest.raises(errors.InvalidInputError, match="'twice' was not filled"):
+        backfill(computed, "twice", where=where)
+    assert dataset(computed).version == 2
+
+
+def test_an_expression_that_fails_on_a_row_fills_nothing(computed: MemoryNamespace) -> None:
+    add(computed, {"name": "bad", "computed": "10 / (id - 5)"})
+    with pytest.raises(errors.InvalidInputError, match="Divide by zero"):
+        backfill(computed, "bad")
+    assert values(computed, "bad") == [None] * ROWS
+
+
+def test_an_expression_that_has_another_type_now_fills_nothing(computed: MemoryNamespace) -> None:
+    add(computed, {"name": "same", "computed": "id"})
+    retyped: Any = {"path": "id", "data_type": pa.int32()}
+    dataset(computed).alter_columns(retyped)
+    with pytest.raises(errors.InvalidInputError, match="has type int32, which is not the column"):
+        backfill(computed, "same")
+    assert values(computed, "same") == [None] * ROWS
+
+
+@pytest.mark.spec("operations.md#altertablealtercolumns", "operations.md#altertabledropcolumns")
+def test_what_a_computed_column_is_computed_from_stays(computed: MemoryNamespace) -> None:
+    for change in (
+        lambda: alter(computed, {"path": "id", "rename": "number"}),
+        lambda: alter(computed, {"path": "id", "data_type": {"type": "int32"}}),
+        lambda: drop(computed, "id"),
+    ):
+        with pytest.raises(errors.InvalidInputError, match="drop that column first"):
+            change()
+    assert alter(computed, {"path": "id", "nullable": False}).version == 3
+    assert drop(computed, "id", "twice").version == 4
+
+
+@pytest.mark.spec("operations.md#altertablealtercolumns", "operations.md#updatefieldmetadata")
+def test_how_a_column_is_computed_cannot_be_edited(computed: MemoryNamespace) -> None:
+    for entry in (
+        {"metadata": {"computed_column.expression": "id * 3"}},
+        {"metadata": {"computed_column": None}},
+        {"metadata": {}, "replace": True},
+    ):
+        with pytest.raises(errors.InvalidInputError, match="computed"):
+            set_field_metadata(computed, {"path": "twice", **entry})
+    with pytest.raises(errors.InvalidInputError, match="is computed"):
+        alter(computed, {"path": "twice", "data_type": {"type": "int32"}})
+    assert set_field_metadata(computed, {"path": "twice", "metadata": {"unit": "mm"}}).version == 3
+
+
+@pytest.mark.spec("operations.md#altertablealtercolumns")
+def test_a_computed_column_is_renamed_and_what_it_reads_stays(computed: MemoryNamespace) -> None:
+    swap = ({"path": "id", "rename": "odd"}, {"path": "odd", "rename": "id"})
+    with pytest.raises(errors.InvalidInputError, match="'id' is read by computed column 'twice'"):
+        alter(computed, *swap, {"path": "twice", "rename": "double"})
+    assert dataset(computed).version == 2
+    assert alter(computed, {"path": "twice", "rename": "double"}).version == 3
+    backfill(computed, "double")
+    assert values(computed, "double") == [i * 2 for i in range(ROWS)]
+
+
+@pytest.mark.spec("operations.md#altertablealtercolumns")
+@pytest.mark.parametrize("change", [{"rename": "z"}, {"data_type": {"type": "int32"}}], ids=str)
+def test_a_field_of_a_computed_struct_keeps_its_name_and_type(
+    computed: MemoryNamespace, change: dict[str, Any]
+) -> None:
+    add(computed, {"name": "pair", "computed": "named_struct('x', id, 'y', id)"})
+    with pytest.raises(errors.InvalidInputError, match="'pair' is computed"):
+        alter(computed, {"path": "pair.x", **change})
+    assert dataset(computed).version == 3
+    alter(computed, {"path": "pair", "rename": "both"})
+    backfill(computed, "both")
+    assert values(computed, "both")[1] == {"x": 1, "y": 1}
+
+
+@pytest.mark.spec("operations.md#altertableaddcolumns")
+def test_expressions_and_computed_columns_take_two_requests(computed: MemoryNamespace) -> None:
+    with pytest.raises(errors.UnsupportedOperationError, match="two requests"):
+        add(computed, {"name": "a", "expression": "id"}, {"name": "b", "computed": "id"})
+    assert dataset(computed).version == 2
+
+
+@given(st.sets(st.sampled_from(["id", "text", "we ird", "c`d", "ük"]), min_size=1))
+def test_the_columns_that_an_expression_reads_are_found(names: set[str]) -> None:
+    quoted = ["`" + name.replace("`", "``") + "`" for name in sorted(names)]
+    expression = f"concat({', '.join(quoted)}, 'other') -- other"
+    everything = ["id", "text", "we ird", "c`d", "ük", "other", "concat"]
+    assert columns_in(expression, everything) == sorted(names)

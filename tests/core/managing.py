@@ -70,9 +70,9 @@ def versions(ns: MemoryNamespace) -> list[int]:
     return [each.version for each in found]
 
 
-def another(ns: MemoryNamespace) -> MemoryNamespace:
+def another(ns: MemoryNamespace, **properties: str) -> MemoryNamespace:
     """Return a second connection to the same server."""
-    return MemoryNamespace(uri=ns._properties["uri"], root=ns._properties["root"])
+    return MemoryNamespace(**{**ns._properties, **properties})
 
 
 def insert(ns: MemoryNamespace) -> None:

@@ -15,9 +15,11 @@ import pytest
 from lance_namespace import errors
 
 from lance_bridge.catalog import NamespaceRecord, TableRecord
+from lance_bridge.data_locations import other_locations
 from lance_bridge.storage.table_files import TableFiles
 
 from .building import DATASET, TABLE, at, at_change, count_rows, create
+from .managing import another
 from .memory_catalog import MemoryCatalog, MemoryNamespace, MemoryServer
 
 pytestmark = pytest.mark.quick
@@ -31,6 +33,11 @@ def put_lance_entry(server: MemoryServer, name: str, location: str) -> list[str]
 
 def drop_table(namespace: MemoryNamespace) -> None:
     namespace.drop_table(api.DropTableRequest(id=TABLE))
+
+
+def drop_reading(namespace: MemoryNamespace, entries: str) -> None:
+    """Drop the table with a client that reads only some entries of others."""
+    drop_table(another(namespace, **{"drop.check-sharing": entries}))
 
 
 def drop_namespace(namespace: MemoryNamespace) -> None:
@@ -97,10 +104,10 @@ def test_a_table_whose_files_another_drop_is_deleting_is_not_found(
 
 
 def test_dropping_a_declaration_spares_the_table_that_follows_at_once(
-    namespace: MemoryNamespace, server: MemoryServer, request: pytest.FixtureRequest, tmp_path: Path
+    namespace: MemoryNamespace, server: MemoryServer
 ) -> None:
     namespace.declare_table(api.DeclareTableRequest(id=TABLE))
-    other_client = MemoryNamespace(uri=request.node.nodeid, root=str(tmp_path / "lake"))
+    other_client = another(namespace)
     at_change(server, "drop_table", "after", lambda: create(other_client, TABLE))
     drop_table(namespace)
     assert count_rows(other_client, TABLE) == 3
@@ -122,7 +129,7 @@ def test_no_data_is_deleted_while_an_entry_cannot_be_read(
 
 @pytest.mark.spec("common.md#droptable", "docs/write-a-catalog.md#reading")
 def test_an_unreadable_entry_of_another_namespace_counts_unless_only_the_own_one_is_read(
-    server: MemoryServer, request: pytest.FixtureRequest, namespace: MemoryNamespace, tmp_path: Path
+    namespace: MemoryNamespace, server: MemoryServer
 ) -> None:
     create(namespace, TABLE)
     elsewhere = (*DATASET[:-1], "elsewhere")
@@ -131,15 +138,13 @@ def test_an_unreadable_entry_of_another_namespace_counts_unless_only_the_own_one
     server.tables[other] = TableRecord.unreadable(other)
     with pytest.raises(errors.InvalidTableStateError, match=r"drop\.check-sharing=namespace"):
         drop_table(namespace)
-    options = {"root": str(tmp_path / "lake"), "drop.check-sharing": "namespace"}
-    narrow = MemoryNamespace(uri=request.node.nodeid, **options)
-    narrow.drop_table(api.DropTableRequest(id=TABLE))
+    drop_reading(namespace, "namespace")
     assert list(server.tables) == [other]
 
 
 @pytest.mark.spec("docs/write-a-catalog.md#hidden-entries-and-partitions")
 def test_an_entry_that_no_namespace_lists_keeps_the_files_that_it_shares(
-    namespace: MemoryNamespace, server: MemoryServer, request: pytest.FixtureRequest
+    namespace: MemoryNamespace, server: MemoryServer
 ) -> None:
     place = create(namespace, TABLE).location or ""
     server.hidden = [TableRecord(("other", "catalog", "t"), f"{place}/data/t")]
@@ -149,8 +154,7 @@ def test_an_entry_that_no_namespace_lists_keeps_the_files_that_it_shares(
     with pytest.raises(errors.InvalidTableStateError, match=r"other.*cannot be read"):
         drop_table(namespace)
     assert count_rows(namespace, TABLE) == 3
-    narrow = {"drop.check-sharing": "namespace"}
-    MemoryNamespace(uri=request.node.nodeid, **narrow).drop_table(api.DropTableRequest(id=TABLE))
+    drop_reading(namespace, "namespace")
     assert not Path(place).exists()
 
 
@@ -287,10 +291,7 @@ def test_versions_that_are_committed_during_a_drop_stay_and_are_named(
 
 @pytest.mark.spec("common.md#shared-locations")
 def test_no_data_is_deleted_while_a_lance_table_that_may_be_a_clone_cannot_be_read(
-    namespace: MemoryNamespace,
-    server: MemoryServer,
-    request: pytest.FixtureRequest,
-    tmp_path: Path,
+    namespace: MemoryNamespace, server: MemoryServer, tmp_path: Path
 ) -> None:
     create(namespace, TABLE)
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
@@ -298,5 +299,74 @@ def test_no_data_is_deleted_while_a_lance_table_that_may_be_a_clone_cannot_be_re
     with pytest.raises(errors.InvalidTableStateError, match=r"broken.*may be a.*clone.*=entries"):
         drop_table(namespace)
     assert count_rows(namespace, TABLE) == 3
-    narrow = {"drop.check-sharing": "entries"}
-    MemoryNamespace(uri=request.node.nodeid, **narrow).drop_table(api.DropTableRequest(id=TABLE))
+    drop_reading(namespace, "entries")
+
+
+# -- where the data of other tools' entries may be ------------------------------------------------
+
+DELTA = {"spark.sql.sources.provider": "delta"}
+UNKNOWN = {"spark.sql.sources.provider": "com.example.format"}
+
+
+@pytest.mark.spec("common.md#droptable")
+@pytest.mark.parametrize(
+    ("parameters", "options", "expected"),
+    [
+        pytest.param(DELTA, {"path": "s3://b/t"}, ["s3://b/t"], id="spark"),
+        pytest.param(DELTA, {"PATH": "file:/data/t"}, ["file:/data/t"], id="any-case"),
+        pytest.param({}, {"path": "/data/t"}, ["/data/t"], id="plain-path"),
+        pytest.param(
+            DELTA, {"paths": '["s3://b/a", "s3://b/c,d"]'}, ["s3://b/a", "s3://b/c,d"], id="json"
+        ),
+        pytest.param(
+            {}, {"path": "s3://b/a,s3://b/c, /d/e"}, ["s3://b/a", "s3://b/c", "/d/e"], id="commas"
+        ),
+        pytest.param({}, {"path": "s3://b/t/dt=*/x"}, ["s3://b/t"], id="pattern"),
+        pytest.param({}, {"path": "s3://b/t[0-9]"}, ["s3://b"], id="pattern-in-the-last-name"),
+        pytest.param(
+            {"storage.location.template": "s3://b/t/${day}/${hour}"}, {}, ["s3://b/t"], id="athena"
+        ),
+        pytest.param(
+            {"table_type": "ICEBERG", "metadata_location": "s3://b/t/metadata/1.json"},
+            {},
+            ["s3://b/t"],
+            id="iceberg",
+        ),
+        pytest.param(
+            {"metadata_location": "s3://b/elsewhere/1.json"}, {}, ["s3://b/elsewhere"], id="moved"
+        ),
+        pytest.param(
+            {"table_type": "ICEBERG", "write.data.path": "s3://b/data"},
+            {},
+            ["s3://b/data"],
+            id="iceberg-data",
+        ),
+        pytest.param(UNKNOWN, {"store": "abfss://c@a/t"}, ["abfss://c@a/t"], id="unknown-format"),
+        pytest.param({**UNKNOWN, "store": "/data/t"}, {}, ["/data/t"], id="unknown-property"),
+        pytest.param(DELTA, {"store": "s3://b/t"}, [], id="known-format"),
+        pytest.param(UNKNOWN, {"docs": "https://b/t", "n": "1"}, [], id="no-location"),
+        pytest.param(UNKNOWN, {"bucket": "s3://b", "root": "/", "home": "/data"}, [], id="roots"),
+        pytest.param(
+            {"table_type": "Lance", "source": "s3://b/t", "path": "/d/t"}, {}, [], id="lance"
+        ),
+        pytest.param({"table_type": "lance"}, {"path": "/d/t"}, ["/d/t"], id="lance-of-spark"),
+    ],
+)
+def test_other_locations_are_found(
+    parameters: dict[str, str], options: dict[str, str], expected: list[str]
+) -> None:
+    assert list(other_locations("s3://own/t", parameters, [options, None])) == expected
+
+
+def test_of_the_entry_s_own_location_only_what_is_above_symlinks_is_another_one() -> None:
+    assert other_locations("s3://b/t", DELTA, [{"path": "s3://b/t"}]) == ()
+    symlinks = "s3://b/delta/_symlink_format_manifest/day=1"
+    assert other_locations(symlinks, {}) == ("s3://b/delta",)
+
+
+def test_an_input_format_makes_an_entry_known() -> None:
+    parquet = "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat"
+    assert other_locations(None, {"from": "s3://b/t"}, input_format=parquet) == ()
+    assert other_locations(None, {"from": "s3://b/t"}, input_format="com.example.Format") == (
+        "s3://b/t",
+    )

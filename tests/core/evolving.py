@@ -8,7 +8,8 @@ from typing import Any
 import lance
 import lance_namespace as api
 import pyarrow as pa
-from lance_namespace_urllib3_client import models
+
+from lance_bridge.testing.calls import Calls
 
 from .building import TABLE
 from .memory_catalog import MemoryNamespace
@@ -61,53 +62,37 @@ def values(ns: MemoryNamespace, column: str) -> list[Any]:
     return list((table.sort_by("id") if "id" in table.column_names else table)[column].to_pylist())
 
 
-def add(
-    ns: MemoryNamespace, *entries: dict[str, Any], **more: Any
-) -> api.AlterTableAddColumnsResponse:
+def add(ns: MemoryNamespace, *entries: dict[str, Any], **more: Any) -> Any:
     """Call AlterTableAddColumns."""
-    columns = [models.AddColumnsEntry(**entry) for entry in entries]
-    request = api.AlterTableAddColumnsRequest(id=TABLE, new_columns=columns, **more)
-    return ns.alter_table_add_columns(request)
+    return Calls(ns).call("alter_table_add_columns", TABLE, new_columns=entries, **more)
 
 
-def alter(
-    ns: MemoryNamespace, *entries: dict[str, Any], **more: Any
-) -> api.AlterTableAlterColumnsResponse:
+def alter(ns: MemoryNamespace, *entries: dict[str, Any], **more: Any) -> Any:
     """Call AlterTableAlterColumns."""
-    alterations = [models.AlterColumnsEntry(**entry) for entry in entries]
-    request = api.AlterTableAlterColumnsRequest(id=TABLE, alterations=alterations, **more)
-    return ns.alter_table_alter_columns(request)
+    return Calls(ns).call("alter_table_alter_columns", TABLE, alterations=entries, **more)
 
 
-def drop(ns: MemoryNamespace, *columns: str, **more: Any) -> api.AlterTableDropColumnsResponse:
+def drop(ns: MemoryNamespace, *columns: str, **more: Any) -> Any:
     """Call AlterTableDropColumns."""
-    request = api.AlterTableDropColumnsRequest(id=TABLE, columns=list(columns), **more)
-    return ns.alter_table_drop_columns(request)
+    return Calls(ns).call("alter_table_drop_columns", TABLE, columns=columns, **more)
 
 
-def backfill(ns: MemoryNamespace, column: str, **more: Any) -> str:
+def backfill(ns: MemoryNamespace, column: str, **more: Any) -> Any:
     """Call AlterTableBackfillColumns and return the job's identifier."""
-    request = api.AlterTableBackfillColumnsRequest(id=TABLE, column=column, **more)
-    return ns.alter_table_backfill_columns(request).job_id
+    return Calls(ns).call("alter_table_backfill_columns", TABLE, column=column, **more).job_id
 
 
-def set_field_metadata(
-    ns: MemoryNamespace, *entries: dict[str, Any], **more: Any
-) -> api.UpdateFieldMetadataResponse:
+def set_field_metadata(ns: MemoryNamespace, *entries: dict[str, Any], **more: Any) -> Any:
     """Call UpdateFieldMetadata."""
-    updates = [models.UpdateFieldMetadataEntry(**entry) for entry in entries]
-    request = api.UpdateFieldMetadataRequest(id=TABLE, updates=updates, **more)
-    return ns.update_field_metadata(request)
+    return Calls(ns).call("update_field_metadata", TABLE, updates=entries, **more)
 
 
-def build_index(
-    ns: MemoryNamespace, column: str, index_type: str, **more: Any
-) -> api.CreateTableIndexResponse:
+def build_index(ns: MemoryNamespace, column: str, index_type: str, **more: Any) -> Any:
     """Call CreateTableIndex."""
-    request = api.CreateTableIndexRequest(id=TABLE, column=column, index_type=index_type, **more)
-    return ns.create_table_index(request)
+    fields = {"column": column, "index_type": index_type, **more}
+    return Calls(ns).call("create_table_index", TABLE, **fields)
 
 
-def list_indices(ns: MemoryNamespace, **more: Any) -> api.ListTableIndicesResponse:
+def list_indices(ns: MemoryNamespace, **more: Any) -> Any:
     """Call ListTableIndices."""
-    return ns.list_table_indices(api.ListTableIndicesRequest(id=TABLE, **more))
+    return Calls(ns).call("list_table_indices", TABLE, **more)

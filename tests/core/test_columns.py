@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -460,11 +461,12 @@ def test_an_expression_that_has_another_type_now_fills_nothing(computed: MemoryN
 
 @pytest.mark.spec("operations.md#altertablealtercolumns", "operations.md#altertabledropcolumns")
 def test_what_a_computed_column_is_computed_from_stays(computed: MemoryNamespace) -> None:
-    for change in (
+    changes: list[Callable[[], object]] = [
         lambda: alter(computed, {"path": "id", "rename": "number"}),
         lambda: alter(computed, {"path": "id", "data_type": {"type": "int32"}}),
         lambda: drop(computed, "id"),
-    ):
+    ]
+    for change in changes:
         with pytest.raises(errors.InvalidInputError, match="drop that column first"):
             change()
     assert alter(computed, {"path": "id", "nullable": False}).version == 3

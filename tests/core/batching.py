@@ -11,7 +11,7 @@ from lance_namespace_urllib3_client.models import CreateTableVersionEntry
 
 from .building import DATASET, create, stream
 from .managing import MANAGED
-from .memory_catalog import MemoryNamespace, MemoryServer
+from .memory_catalog import Client, MemoryNamespace, server_of
 from .staging import stage
 
 HOME, OTHER, THIRD = ([*DATASET, name] for name in ("a", "b", "c"))
@@ -68,7 +68,7 @@ def insert(ns: MemoryNamespace, table: list[str], values: int = 1) -> None:
     ns.insert_into_table(api.InsertIntoTableRequest(id=table), stream(values))
 
 
-def batch_files(server: MemoryServer, table: list[str]) -> list[str]:
+def batch_files(client: Client, table: list[str]) -> list[str]:
     """Return the names of the files that batches have written beside a table."""
-    location = Path((server.tables[tuple(table)].location or "").removeprefix("file://"))
+    location = Path((server_of(client).tables[tuple(table)].location or "").removeprefix("file://"))
     return sorted(path.name for path in (location / "_transactions").glob("*.json"))

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from servers.objectstore import MotoServer
 
 from . import evolving
-from .building import BUCKET, TABLE, start_server
-from .managing import able  # noqa: F401 - a fixture of this directory
+from .building import BUCKET, TABLE, create, start_server
+from .managing import able as able  # noqa: PLC0414 - a fixture
+from .managing import create_managed, leave_unfinished
 from .memory_catalog import SERVERS, MemoryNamespace, MemoryServer
 from .vending import ASKED, BEFORE, LOCATION, OWN, connect, put, vendor_properties
 
@@ -47,10 +48,32 @@ def namespace(
 
 
 @pytest.fixture
+def with_table(namespace: MemoryNamespace) -> MemoryNamespace:
+    """A namespace with a table of the rows 0, 1 and 2."""
+    create(namespace, TABLE)
+    return namespace
+
+
+@pytest.fixture
 def ns(namespace: MemoryNamespace) -> MemoryNamespace:
     """A namespace with a table of many types."""
     evolving.create_table(namespace)
     return namespace
+
+
+@pytest.fixture
+def managed(able: MemoryServer, namespace: MemoryNamespace) -> MemoryNamespace:
+    """A namespace with a managed table of the rows 0, 1 and 2, whose entry can be set."""
+    assert able.capabilities.no_alter == ""
+    create_managed(namespace)
+    return namespace
+
+
+@pytest.fixture
+def unfinished(managed: MemoryNamespace, monkeypatch: pytest.MonkeyPatch) -> MemoryNamespace:
+    """The same, with a version 2 whose client died before its manifest had its final name."""
+    leave_unfinished(managed, monkeypatch)
+    return managed
 
 
 @pytest.fixture
@@ -63,7 +86,15 @@ def log(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 @pytest.fixture
-def vending(server: MemoryServer, request: pytest.FixtureRequest, log: str) -> MemoryNamespace:
-    """A namespace with that vendor, which has one table at ``LOCATION``."""
+def vending_with(
+    server: MemoryServer, request: pytest.FixtureRequest, log: str
+) -> Callable[..., MemoryNamespace]:
+    """Connects with that vendor and further properties, to one table at ``LOCATION``."""
     put(server, TABLE[-1], LOCATION)
-    return connect(request, **vendor_properties(log), **OWN)
+    return lambda **more: connect(request, **vendor_properties(log, **more))
+
+
+@pytest.fixture
+def vending(vending_with: Callable[..., MemoryNamespace]) -> MemoryNamespace:
+    """A namespace with that vendor and credentials of its own."""
+    return vending_with(**OWN)

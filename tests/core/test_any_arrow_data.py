@@ -24,7 +24,7 @@ from lance_bridge.dataset.rows import Rows
 
 from .arrow_data import FORMS, LEAVES, make_array, make_table, place_at, to_stream, types
 from .building import start_server
-from .memory_catalog import MemoryNamespace, MemoryServer
+from .memory_catalog import MemoryNamespace
 from .writing import create, dataset, insert, make, merge, rows
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("operations.md#rows-of-a-request")]
@@ -136,7 +136,7 @@ def read_rows(table: pa.Table) -> list[tuple[int, Any]]:
     "kind", [pa.int64(), pa.float32(), pa.decimal128(38, 2), pa.decimal256(60, 2)], ids=str
 )
 def test_big_endian_streams_are_read(
-    namespace: MemoryNamespace, server: MemoryServer, kind: pa.DataType, form: str
+    namespace: MemoryNamespace, kind: pa.DataType, form: str
 ) -> None:
     values = [Decimal("1.00"), Decimal("-7.00"), None]
     little = pa.array(values if pa.types.is_decimal(kind) else [1, -7, None], kind)
@@ -146,7 +146,7 @@ def test_big_endian_streams_are_read(
     big = pa.Array.from_buffers(kind, len(values), [valid, pa.py_buffer(b"".join(swapped))])
     data = declare_big_endian(to_stream(pa.table({"c": big})))
     create(namespace, FORMS[form](place_at(data, 8)))
-    written = dataset(server).to_table()
+    written = dataset(namespace).to_table()
     assert written == pa.table({"c": little})
 
 
@@ -179,7 +179,7 @@ def declare_big_endian(stream: bytes) -> bytes:
 @pytest.mark.parametrize("values", [["a", "b", "c"], [Decimal(1), Decimal(2), Decimal(3)]])
 @pytest.mark.parametrize("is_delta", [False, True])
 def test_dictionaries_that_grow_or_change_are_read(
-    namespace: MemoryNamespace, server: MemoryServer, values: list[Any], is_delta: bool, form: str
+    namespace: MemoryNamespace, values: list[Any], is_delta: bool, form: str
 ) -> None:
     is_text = isinstance(values[0], str)
     kind = pa.string() if is_text else pa.decimal128(38, 2)
@@ -194,23 +194,23 @@ def test_dictionaries_that_grow_or_change_are_read(
     if not is_text:
         with pytest.raises(InvalidInputError, match=r"column 'c' of type dictionary<values=dec"):
             create(namespace, data)
-        assert not server.tables
+        assert not namespace.server.tables
         return
     create(namespace, data)
-    written = dataset(server).to_table()
+    written = dataset(namespace).to_table()
     assert read_rows(written) == read_rows(table)
 
 
 @pytest.mark.parametrize("form", sorted(FORMS))
 def test_an_unregistered_extension_type_arrives_with_its_name(
-    namespace: MemoryNamespace, server: MemoryServer, form: str
+    namespace: MemoryNamespace, form: str
 ) -> None:
     metadata = {"ARROW:extension:name": "example.money", "ARROW:extension:metadata": "EUR"}
     field = pa.field("c", pa.decimal128(38, 2), metadata=metadata)
     table = pa.table({"c": [Decimal("1.23"), None]}, schema=pa.schema([field]))
     data = FORMS[form](place_at(to_stream(table), 8))
     create(namespace, data)
-    written = dataset(server).to_table()
+    written = dataset(namespace).to_table()
     assert written == table
     assert written.schema.field("c").metadata == field.metadata
 
@@ -240,7 +240,7 @@ def test_an_unregistered_extension_type_arrives_with_its_name(
     ids=str,
 )
 def test_a_type_that_lance_cannot_store_or_would_lose_is_refused_by_name(
-    namespace: MemoryNamespace, server: MemoryServer, kind: pa.DataType
+    namespace: MemoryNamespace, kind: pa.DataType
 ) -> None:
     schema = pa.schema([("n", pa.int8()), ("c", kind)])
     empty = pa.RecordBatchReader.from_batches(schema, [])
@@ -248,7 +248,7 @@ def test_a_type_that_lance_cannot_store_or_would_lose_is_refused_by_name(
         create(namespace, empty)
     assert f"Lance cannot store column 'c' of type {kind}: " in str(caught.value)
     assert "/home/" not in str(caught.value)
-    assert not server.effects
+    assert not namespace.server.effects
 
 
 # -- rows in buffers that Lance's Rust code cannot read where they are: copied, and those only -----
@@ -277,12 +277,12 @@ NESTED = [
 @pytest.mark.parametrize("form", sorted(FORMS))
 @pytest.mark.parametrize("remainder", [0, 8])
 def test_decimals_arrive_wherever_they_are_in_memory(
-    namespace: MemoryNamespace, server: MemoryServer, form: str, write: Any, remainder: int
+    namespace: MemoryNamespace, form: str, write: Any, remainder: int
 ) -> None:
     if write is not create:
         make(namespace, PRICES.schema.empty_table())
     write(namespace, FORMS[form](place_at(to_stream(PRICES), remainder)))
-    assert rows(server) == PRICES.to_pylist()
+    assert rows(namespace) == PRICES.to_pylist()
 
 
 @pytest.mark.parametrize("remainder", [1, 2, 4, 8])
@@ -333,9 +333,7 @@ def test_of_a_slice_no_more_is_copied_than_it_holds() -> None:
         assert pa.total_allocated_bytes() - before < 2 * whole.nbytes + 200 * len(parts)
 
 
-def test_empty_lists_get_the_offsets_that_may_be_left_out(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
+def test_empty_lists_get_the_offsets_that_may_be_left_out(namespace: MemoryNamespace) -> None:
     def empty(kind: pa.DataType, *more: Any, children: list[pa.Array] | None = None) -> pa.Array:
         return pa.Array.from_buffers(kind, 0, [None, None, *more], children=children)
 
@@ -345,7 +343,7 @@ def test_empty_lists_get_the_offsets_that_may_be_left_out(
     offsets = pa.array([0, 0, 0], pa.int32())
     columns = {k: pa.ListArray.from_arrays(offsets, v) for k, v in inside.items()}
     create(namespace, pa.table(columns))
-    assert rows(server) == [{"texts": [], "lists": [], "pairs": []}] * 2
+    assert rows(namespace) == [{"texts": [], "lists": [], "pairs": []}] * 2
 
 
 def empty_map() -> pa.Array:

@@ -67,23 +67,23 @@ def seen(ns: MemoryNamespace) -> list[list[int]]:
 
 @pytest.mark.spec("managed.md#invariants-of-batches")
 def test_a_batch_whose_client_dies_at_any_step_is_made_whole_or_not_at_all(
-    namespace: MemoryNamespace, server: MemoryServer
+    namespace: MemoryNamespace,
 ) -> None:
     pair, outcomes = [HOME, OTHER], []
     for steps in count():
         create_managed(namespace, *pair)
         entries = stage_all(namespace, *pair)
         with pytest.MonkeyPatch.context() as patch:
-            client = Mortal(server, patch, steps)
+            client = Mortal(namespace.server, patch, steps)
             with suppress(Death):
                 create_all(another(namespace), entries)
-        server.fault = None
+        namespace.server.fault = None
         found = [rows(another(namespace), each) for each in pair]
         assert found in ([BEFORE] * 2, [AFTER] * 2), steps
         outcomes.append(found[0])
         for each in reversed(pair):
             insert(namespace, each)
-            assert state(server, each).prepared is None
+            assert state(namespace, each).prepared is None
             assert rows(namespace, each) == sorted([0, *found[0]])
             namespace.drop_table(api.DropTableRequest(id=each))
         if client.left >= 0:
@@ -120,17 +120,15 @@ def left(
     return list(request.param)
 
 
-def test_readers_change_no_entry_and_agree(
-    namespace: MemoryNamespace, server: MemoryServer, left: list[int]
-) -> None:
-    before = dict(server.tables)
+def test_readers_change_no_entry_and_agree(namespace: MemoryNamespace, left: list[int]) -> None:
+    before = dict(namespace.server.tables)
     for each in TABLES:
         assert rows(namespace, each) == left
         assert numbers(namespace, each) == list(range(1, len(left) - 1))
         assert count_rows(namespace, each) == len(left)
         version = api.DescribeTableVersionRequest(id=each)
         assert namespace.describe_table_version(version).version.version == len(left) - 2
-    assert server.tables == before
+    assert namespace.server.tables == before
 
 
 def test_a_reader_that_may_not_write_sees_what_is_committed(
@@ -151,11 +149,11 @@ def test_pylance_writes_after_a_batch_that_was_left(
 
 
 def test_a_table_that_a_batch_has_left_is_renamed(
-    namespace: MemoryNamespace, server: MemoryServer, left: list[int]
+    namespace: MemoryNamespace, left: list[int]
 ) -> None:
     namespace.rename_table(api.RenameTableRequest(id=HOME, new_table_name="z"))
     renamed = [*HOME[:-1], "z"]
-    assert state(server, renamed).prepared is None
+    assert state(namespace, renamed).prepared is None
     found = [rows(namespace, each) for each in (renamed, OTHER, THIRD)]
     assert found == [left] * 3
 
@@ -177,52 +175,50 @@ def test_a_table_that_a_batch_has_left_is_deregistered_with_all_its_versions(
 
 
 def test_a_table_with_the_record_of_a_batch_is_dropped_after_the_batch_is_finished(
-    namespace: MemoryNamespace, server: MemoryServer, left: list[int]
+    namespace: MemoryNamespace, left: list[int]
 ) -> None:
     place = directory(namespace, HOME)
     namespace.drop_table(api.DropTableRequest(id=HOME))
     assert not (place / "_versions").exists()
-    assert [state(server, each).prepared for each in (OTHER, THIRD)] == [None] * 2
+    assert [state(namespace, each).prepared for each in (OTHER, THIRD)] == [None] * 2
     assert [rows(namespace, each) for each in (OTHER, THIRD)] == [left] * 2
 
 
 @pytest.mark.usefixtures("left")
-def test_a_table_is_dropped_with_the_records_of_its_batches(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
+def test_a_table_is_dropped_with_the_records_of_its_batches(namespace: MemoryNamespace) -> None:
     insert(namespace, THIRD)  # the record stays where its client died
-    assert len(batch_files(server, HOME)) == 2
+    assert len(batch_files(namespace, HOME)) == 2
     place = directory(namespace, HOME)
     namespace.drop_table(api.DropTableRequest(id=HOME))
     assert not place.exists()
 
 
 def test_the_clean_up_of_lance_keeps_the_record(
-    namespace: MemoryNamespace, server: MemoryServer, left: list[int]
+    namespace: MemoryNamespace, left: list[int]
 ) -> None:
-    before = batch_files(server, HOME)
+    before = batch_files(namespace, HOME)
     dataset = lance.dataset(namespace_client=namespace, table_id=HOME)
     dataset.cleanup_old_versions(older_than=timedelta(0))
-    assert batch_files(server, HOME) == before
+    assert batch_files(namespace, HOME) == before
     assert seen(namespace) == [left] * 3
 
 
 def test_properties_change_while_a_batch_is_left(
-    namespace: MemoryNamespace, server: MemoryServer, left: list[int]
+    namespace: MemoryNamespace, left: list[int]
 ) -> None:
     namespace.tables.load(tuple(OTHER)).set_properties({"team": "search"})
-    assert server.tables[tuple(OTHER)].properties["team"] == "search"
-    assert state(server, OTHER).prepared is not None
+    assert namespace.server.tables[tuple(OTHER)].properties["team"] == "search"
+    assert state(namespace, OTHER).prepared is not None
     assert seen(namespace) == [left] * 3
 
 
 def test_the_next_batch_finishes_the_one_that_was_left(
-    namespace: MemoryNamespace, server: MemoryServer, left: list[int]
+    namespace: MemoryNamespace, left: list[int]
 ) -> None:
     assert seen(namespace) == [left] * 3
     entries = stage_all(namespace, THIRD, OTHER)
     assert create_all(namespace, entries) == [len(left) - 1] * 2
-    assert state(server, HOME).prepared is None
+    assert state(namespace, HOME).prepared is None
     assert rows(namespace, OTHER) == rows(namespace, THIRD) == sorted([*left, 100])
 
 
@@ -243,14 +239,14 @@ def meanwhile_at_outcome(patch: pytest.MonkeyPatch, act: Callable[[], object]) -
 
 @pytest.mark.spec("operations.md#batchcreatetableversions")
 def test_a_batch_that_others_have_aborted_is_not_committed(
-    namespace: MemoryNamespace, server: MemoryServer, monkeypatch: pytest.MonkeyPatch
+    namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entries = create_and_stage(namespace, *TABLES)
     meanwhile_at_outcome(monkeypatch, lambda: insert(another(namespace), OTHER))
     with pytest.raises(errors.ConcurrentModificationError):
         create_all(namespace, entries)
     assert seen(namespace) == [BEFORE, [0, *BEFORE], BEFORE]
-    assert [state(server, each).prepared for each in TABLES] == [None] * 3
+    assert [state(namespace, each).prepared for each in TABLES] == [None] * 3
 
 
 def test_a_batch_is_waited_for_before_it_is_aborted(
@@ -286,19 +282,19 @@ def spoil(ns: MemoryNamespace, name: str, content: bytes | None) -> None:
 
 @pytest.mark.parametrize("content", [None, b"", b"{}", b"perhaps"])
 def test_a_batch_whose_outcome_cannot_be_known_is_neither_committed_nor_aborted(
-    namespace: MemoryNamespace, server: MemoryServer, content: bytes | None, left: list[int]
+    namespace: MemoryNamespace, content: bytes | None, left: list[int]
 ) -> None:
     if content is None:
         spoil(namespace, "record", None)
         spoil(namespace, "outcome", None)
     else:
         spoil(namespace, "record" if left == BEFORE else "outcome", content)
-    before = dict(server.tables)
+    before = dict(namespace.server.tables)
     for act in (count_rows, insert):
         with pytest.raises(errors.LanceNamespaceError, match="unknown") as caught:
             act(namespace, OTHER)
         assert caught.value.code == errors.ErrorCode.INVALID_TABLE_STATE
-    assert server.tables == before
+    assert namespace.server.tables == before
     location = str(directory(namespace, OTHER))
     namespace.deregister_table(api.DeregisterTableRequest(id=OTHER))
     namespace.register_table(api.RegisterTableRequest(id=OTHER, location=location))
@@ -306,10 +302,7 @@ def test_a_batch_whose_outcome_cannot_be_known_is_neither_committed_nor_aborted(
 
 
 def test_a_storage_that_does_not_answer_is_no_outcome(
-    namespace: MemoryNamespace,
-    server: MemoryServer,
-    monkeypatch: pytest.MonkeyPatch,
-    left: list[int],
+    namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch, left: list[int]
 ) -> None:
     read = TableFiles.read
 
@@ -318,7 +311,7 @@ def test_a_storage_that_does_not_answer_is_no_outcome(
             raise errors.ServiceUnavailableError("away")
         return read(files, path)
 
-    before = dict(server.tables)
+    before = dict(namespace.server.tables)
     with monkeypatch.context() as patch:
         patch.setattr(TableFiles, "read", failing)
         for act in (
@@ -328,17 +321,17 @@ def test_a_storage_that_does_not_answer_is_no_outcome(
         ):
             with pytest.raises(errors.ServiceUnavailableError, match="away"):
                 act()
-    assert server.tables == before
+    assert namespace.server.tables == before
     assert seen(namespace) == [left] * 3
 
 
 def test_a_participant_that_was_dropped_by_others_does_not_stop_the_rest(
-    namespace: MemoryNamespace, server: MemoryServer, left: list[int]
+    namespace: MemoryNamespace, left: list[int]
 ) -> None:
-    del server.tables[tuple(THIRD)]
+    del namespace.server.tables[tuple(THIRD)]
     insert(namespace, OTHER)
     assert rows(namespace, HOME) == left
-    assert state(server, HOME).prepared is None
+    assert state(namespace, HOME).prepared is None
 
 
 # -- the entry -------------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ from .managing import (
     rows,
     state,
 )
-from .memory_catalog import MemoryNamespace, MemoryServer, Moment
+from .memory_catalog import MemoryNamespace, Moment
 from .staging import build, numbers
 
 pytestmark = [
@@ -52,17 +52,15 @@ BEFORE, AFTER = [0, 1, 2], [0, 1, 2, 100]
 
 
 @pytest.mark.spec("managed.md#commits-to-several-tables")
-def test_versions_of_several_tables_are_created_together(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
+def test_versions_of_several_tables_are_created_together(namespace: MemoryNamespace) -> None:
     create_managed(namespace, HOME, OTHER, THIRD)
     entries = stage_all(namespace, THIRD, HOME, OTHER)
     assert create_all(namespace, entries) == [2, 2, 2]
     for each in (HOME, OTHER, THIRD):
         assert rows(namespace, each) == AFTER
-        assert state(server, each).prepared is None
+        assert state(namespace, each).prepared is None
         assert numbers(namespace, each) == [1, 2]
-        assert batch_files(server, each) == []
+        assert batch_files(namespace, each) == []
     assert create_all(namespace, []) == []
 
 
@@ -74,7 +72,7 @@ def test_the_same_request_again_is_answered_as_before(namespace: MemoryNamespace
 
 @pytest.mark.spec("managed.md#why-the-steps-are-in-this-order")
 def test_an_outcome_stays_whose_record_cannot_be_removed(
-    namespace: MemoryNamespace, server: MemoryServer, monkeypatch: pytest.MonkeyPatch
+    namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A reader that read an entry before the batch was finished needs it, to know the version."""
     entries = create_and_stage(namespace, HOME, OTHER)
@@ -83,7 +81,7 @@ def test_an_outcome_stays_whose_record_cannot_be_removed(
 
     def put_and_read_early(files: TableFiles, path: str, data: bytes) -> bool:
         if path.endswith(BATCH_OUTCOME):
-            read_early.append(Table(namespace.connection, server.tables[tuple(OTHER)]))
+            read_early.append(Table(namespace.connection, namespace.server.tables[tuple(OTHER)]))
         return put_own(files, path, data)
 
     def refuse_for_record(files: TableFiles, paths: Sequence[str]) -> None:
@@ -95,7 +93,7 @@ def test_an_outcome_stays_whose_record_cannot_be_removed(
     monkeypatch.setattr(TableFiles, "remove", refuse_for_record)
     create_all(namespace, entries)
     assert latest_state(read_early[0]).version == 2
-    assert len(batch_files(server, HOME)) == 2
+    assert len(batch_files(namespace, HOME)) == 2
 
 
 @pytest.mark.spec("managed.md#commits-to-several-tables")
@@ -110,13 +108,13 @@ def test_an_outcome_stays_whose_record_cannot_be_removed(
     ],
 )
 def test_nothing_is_created_where_one_entry_is_bad(
-    namespace: MemoryNamespace, server: MemoryServer, wrong: dict[str, Any], code: type[Exception]
+    namespace: MemoryNamespace, wrong: dict[str, Any], code: type[Exception]
 ) -> None:
     good, bad = create_and_stage(namespace, HOME, OTHER)
     with pytest.raises(code):
         create_all(namespace, [good, bad.model_copy(update=wrong)])
     assert numbers(namespace, HOME) == numbers(namespace, OTHER) == [1]
-    assert batch_files(server, HOME) == []
+    assert batch_files(namespace, HOME) == []
     assert create_all(namespace, [good, bad]) == [2, 2]
 
 
@@ -149,10 +147,10 @@ def test_a_table_that_its_storage_manages_is_refused_by_name(namespace: MemoryNa
 
 
 @pytest.mark.spec("managed.md#commits-to-several-tables")
-def test_a_catalog_that_cannot_compare_and_set_says_why(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
-    server.capabilities = replace(server.capabilities, no_managed_tables="it has no transactions")
+def test_a_catalog_that_cannot_compare_and_set_says_why(namespace: MemoryNamespace) -> None:
+    namespace.server.capabilities = replace(
+        namespace.server.capabilities, no_managed_tables="it has no transactions"
+    )
     build(namespace, 1, HOME)
     build(namespace, 1, OTHER)
     require_refused(namespace, r"\.a' cannot .*: it has no transactions", HOME, OTHER)
@@ -170,9 +168,7 @@ def test_a_table_that_adopts_foreign_versions_is_refused_by_name(
 # -- operations of several kinds -------------------------------------------------------------------
 
 
-def test_one_operation_of_any_kind_is_done(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
+def test_one_operation_of_any_kind_is_done(namespace: MemoryNamespace) -> None:
     build(namespace, 2, HOME)
     [declared] = commit(namespace, {"declare_table": {"id": NEW, "properties": {"a": "b"}}})
     assert declared["declare_table"]["properties"] == {"a": "b"}
@@ -183,7 +179,7 @@ def test_one_operation_of_any_kind_is_done(
     assert created["create_table_version"]["version"]["version"] == 3
     [removed] = commit(namespace, {"deregister_table": {"id": NEW}})
     assert removed["deregister_table"]["id"] == NEW
-    assert list(server.tables) == [tuple(HOME)]
+    assert list(namespace.server.tables) == [tuple(HOME)]
 
 
 @pytest.mark.spec("operations.md#batchcommittables")
@@ -201,16 +197,13 @@ def test_one_operation_of_any_kind_is_done(
     ],
 )
 def test_nothing_is_done_where_one_operation_cannot_be_done_with_others(
-    namespace: MemoryNamespace,
-    server: MemoryServer,
-    operation: dict[str, Any],
-    code: type[Exception],
+    namespace: MemoryNamespace, operation: dict[str, Any], code: type[Exception]
 ) -> None:
     create_managed(namespace, HOME, OTHER)
-    before = dict(server.tables)
+    before = dict(namespace.server.tables)
     with pytest.raises(code):
         commit(namespace, creation(staged(namespace, HOME)), operation)
-    assert server.tables == before
+    assert namespace.server.tables == before
     assert numbers(namespace, HOME) == numbers(namespace, OTHER) == [1]
 
 
@@ -231,41 +224,41 @@ def test_one_bad_operation_is_answered_as_by_itself(namespace: MemoryNamespace) 
 
 @pytest.mark.spec("operations.md#batchcommittables")
 def test_nothing_is_created_where_another_client_commits_meanwhile(
-    namespace: MemoryNamespace, server: MemoryServer
+    namespace: MemoryNamespace,
 ) -> None:
     entries = create_and_stage(namespace, HOME, OTHER)
-    meanwhile(server, "before", lambda: insert(another(namespace), OTHER), number=2)
+    meanwhile(namespace, "before", lambda: insert(another(namespace), OTHER), number=2)
     with pytest.raises(errors.ConcurrentModificationError):
         create_all(namespace, entries)
     assert rows(namespace, HOME) == BEFORE
     assert rows(namespace, OTHER) == [0, *BEFORE]
-    assert state(server, HOME).prepared is None
-    assert batch_files(server, HOME) == []
+    assert state(namespace, HOME).prepared is None
+    assert batch_files(namespace, HOME) == []
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("number", [1, 2, 3, 4])
 def test_a_batch_whose_reply_is_lost_is_committed_once(
-    namespace: MemoryNamespace, server: MemoryServer, number: int, moment: Moment
+    namespace: MemoryNamespace, number: int, moment: Moment
 ) -> None:
     entries = create_and_stage(namespace, HOME, OTHER)
-    meanwhile(server, moment, raising(OutcomeUnknownError("lost")), number=number)
+    meanwhile(namespace, moment, raising(OutcomeUnknownError("lost")), number=number)
     assert create_all(namespace, entries) == [2, 2]
     assert rows(namespace, HOME) == rows(namespace, OTHER) == AFTER
-    assert batch_files(server, HOME) == []
+    assert batch_files(namespace, HOME) == []
 
 
 @pytest.mark.parametrize("number", [1, 2])
 def test_a_batch_that_the_catalog_refuses_is_taken_back(
-    namespace: MemoryNamespace, server: MemoryServer, number: int
+    namespace: MemoryNamespace, number: int
 ) -> None:
     entries = create_and_stage(namespace, HOME, OTHER)
     refuse = raising(errors.PermissionDeniedError("not you"))
-    meanwhile(server, "before", refuse, number=number)
+    meanwhile(namespace, "before", refuse, number=number)
     with pytest.raises(errors.PermissionDeniedError):
         create_all(namespace, entries)
     assert rows(namespace, HOME) == rows(namespace, OTHER) == BEFORE
-    assert state(server, HOME).prepared is None
+    assert state(namespace, HOME).prepared is None
     assert create_all(namespace, entries) == [2, 2]
 
 
@@ -303,33 +296,29 @@ def test_a_batch_whose_outcome_cannot_be_written_is_aborted_unless_it_was(
 
 @pytest.mark.parametrize(("moment", "found"), [("before", BEFORE), ("after", AFTER)])
 def test_a_batch_whose_outcome_cannot_be_read_back_says_so(
-    namespace: MemoryNamespace,
-    server: MemoryServer,
-    monkeypatch: pytest.MonkeyPatch,
-    moment: Moment,
-    found: list[int],
+    namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch, moment: Moment, found: list[int]
 ) -> None:
     entries = create_and_stage(namespace, HOME, OTHER)
     fail_outcomes(monkeypatch, 2, moment)
     with pytest.raises(OutcomeUnknownError, match=r"batch .*_transactions/.* is unknown"):
         create_all(namespace, entries)
     assert rows(namespace, HOME) == rows(namespace, OTHER) == found
-    assert state(server, HOME).prepared is not None
+    assert state(namespace, HOME).prepared is not None
 
 
 def test_the_record_of_a_batch_stays_where_a_late_change_could_refer_to_it(
-    namespace: MemoryNamespace, server: MemoryServer
+    namespace: MemoryNamespace,
 ) -> None:
     def lose(change: str, when: Moment) -> None:
-        if change == "alter_table" and when == "before" and len(server.effects) > effects:
+        if change == "alter_table" and when == "before" and len(namespace.server.effects) > effects:
             raise OutcomeUnknownError("lost")
 
     entries = create_and_stage(namespace, HOME, OTHER)
-    effects, server.fault = len(server.effects), lose
+    effects, namespace.server.fault = len(namespace.server.effects), lose
     with pytest.raises(OutcomeUnknownError):
         create_all(namespace, entries)
-    server.fault = None
-    assert len(batch_files(server, HOME)) == 2
+    namespace.server.fault = None
+    assert len(batch_files(namespace, HOME)) == 2
     assert rows(namespace, HOME) == BEFORE
     insert(namespace, HOME)
     assert rows(namespace, HOME) == [0, *BEFORE]

@@ -21,7 +21,7 @@ from .managing import (
     rows,
     state,
 )
-from .memory_catalog import MemoryNamespace, MemoryServer
+from .memory_catalog import MemoryNamespace
 
 pytestmark = [
     pytest.mark.quick,
@@ -42,28 +42,24 @@ def uri(request: pytest.FixtureRequest) -> str:
     return str(request.node.nodeid)
 
 
-def test_a_table_is_converted_both_ways(
-    namespace: MemoryNamespace, server: MemoryServer, uri: str
-) -> None:
+def test_a_table_is_converted_both_ways(namespace: MemoryNamespace, uri: str) -> None:
     create(namespace, TABLE)
     begun = run(uri, "begin")
     assert (begun.exit_code, begun.stdout) == (
         0, "eu.shop.sales.Orders: the catalog manages its versions\n"
     )  # fmt: skip
-    assert state(server).version == 1
+    assert state(namespace).version == 1
     ended = run(uri, "end", "--output", "json")
     assert json.loads(ended.stdout) == {"table": "eu.shop.sales.Orders", "managed": False}
     assert rows(namespace) == [0, 1, 2]
 
 
-def test_out_of_band_versions_are_listed_and_adopted(
-    namespace: MemoryNamespace, server: MemoryServer, uri: str
-) -> None:
+def test_out_of_band_versions_are_listed_and_adopted(namespace: MemoryNamespace, uri: str) -> None:
     create_managed(namespace)
     clean = run(uri, "check")
     assert clean.exit_code == 0
     assert "every version was committed" in clean.stdout
-    append_past_the_catalog(server, 8)
+    append_past_the_catalog(namespace, 8)
     found = run(uri, "check", "-o", "json")
     assert found.exit_code == FOUND
     report = json.loads(found.stdout)
@@ -76,10 +72,10 @@ def test_out_of_band_versions_are_listed_and_adopted(
 
 
 def test_out_of_band_versions_are_discarded_after_confirmation(
-    namespace: MemoryNamespace, server: MemoryServer, uri: str
+    namespace: MemoryNamespace, uri: str
 ) -> None:
     create_managed(namespace)
-    append_past_the_catalog(server, 8)
+    append_past_the_catalog(namespace, 8)
     refused = run(uri, "discard", answer="n\n")
     assert refused.exit_code == 2  # stdin is not a terminal
     assert run(uri, "check").exit_code == FOUND
@@ -88,11 +84,9 @@ def test_out_of_band_versions_are_discarded_after_confirmation(
     assert run(uri, "check").exit_code == 0
 
 
-def test_quarantined_versions_are_listed(
-    namespace: MemoryNamespace, server: MemoryServer, uri: str
-) -> None:
+def test_quarantined_versions_are_listed(namespace: MemoryNamespace, uri: str) -> None:
     create_managed(namespace)
-    append_past_the_catalog(server, 8)
+    append_past_the_catalog(namespace, 8)
     namespace.insert_into_table(api.InsertIntoTableRequest(id=list(TABLE)), stream(1))
     found = run(uri, "check")
     assert found.exit_code == FOUND

@@ -122,7 +122,6 @@ def test_describe_asks_for_reading_and_declare_for_writing(
 @pytest.mark.parametrize("undone", [True, False])
 def test_a_table_that_no_credentials_are_given_for_is_not_declared(
     namespace: MemoryNamespace,
-    server: MemoryServer,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     undone: bool,
@@ -137,10 +136,10 @@ def test_a_table_that_no_credentials_are_given_for_is_not_declared(
             raise errors.ThrottlingError("slowly")
 
     monkeypatch.setattr(MemoryCatalog, "vend_credentials", refuse)
-    server.fault = fail
+    namespace.server.fault = fail
     with pytest.raises(errors.PermissionDeniedError, match="no caller may write s3://bucket"):
         namespace.declare_table(api.DeclareTableRequest(id=TABLE, location=REMOTE))
-    assert (tuple(TABLE) not in server.tables) is undone
+    assert (tuple(TABLE) not in namespace.server.tables) is undone
     assert ("stays" in caplog.text) is not undone
 
 

@@ -118,41 +118,35 @@ def test_an_overwrite_that_loses_a_race_is_a_concurrent_modification(
     ids=["rename", "rename by copy", "register", "declare", "create"],
 )
 def test_an_entry_that_another_client_changes_meanwhile_is_a_concurrent_modification(
-    namespace: MemoryNamespace,
-    server: MemoryServer,
-    tmp_path: Path,
-    method: str,
-    change: Callable[[Calls, str], object],
+    namespace: MemoryNamespace, tmp_path: Path, method: str, change: Callable[[Calls, str], object]
 ) -> None:
     copies = method == "copy_table"
-    server.capabilities = replace(
+    namespace.server.capabilities = replace(
         CAPABILITIES, no_alter="", no_rename="", renames_by_copy=copies, no_rename_across=""
     )
     declare(namespace)
-    entry = server.tables[tuple(TABLE)]
+    entry = namespace.server.tables[tuple(TABLE)]
 
     def change_first(name: str, moment: Moment) -> None:
         if (name, moment) == (method, "before"):
             raise concurrent_modification(tuple(TABLE))
 
-    server.fault = change_first
+    namespace.server.fault = change_first
     with pytest.raises(errors.ConcurrentModificationError, match="modified concurrently"):
         change(Calls(namespace), str(tmp_path / "elsewhere"))
-    assert server.tables == {tuple(TABLE): entry}
+    assert namespace.server.tables == {tuple(TABLE): entry}
 
 
 @pytest.mark.spec("common.md#renametable")
-def test_a_table_cannot_be_renamed_to_its_own_name(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
-    server.capabilities = replace(CAPABILITIES, no_rename="", folds_case=True)
-    server.tables.clear()
+def test_a_table_cannot_be_renamed_to_its_own_name(namespace: MemoryNamespace) -> None:
+    namespace.server.capabilities = replace(CAPABILITIES, no_rename="", folds_case=True)
+    namespace.server.tables.clear()
     folded = [each.lower() for each in TABLE]
     namespace.declare_table(api.DeclareTableRequest(id=folded))
     for name in (folded[-1], folded[-1].upper()):
         with pytest.raises(errors.TableAlreadyExistsError, match="the table itself"):
             Calls(namespace).rename_table(folded, name)
-    assert list(server.tables) == [tuple(folded)]
+    assert list(namespace.server.tables) == [tuple(folded)]
 
 
 def test_the_fresh_declaration_of_another_client_is_kept_until_it_is_old(
@@ -175,24 +169,24 @@ def other_writes(server: MemoryServer) -> None:
 
 @pytest.mark.parametrize(("mode", "version", "rows"), [("ExistOk", 1, 7), ("Overwrite", 2, 3)])
 def test_other_modes_keep_or_replace_the_other_writers_data(
-    namespace: MemoryNamespace, server: MemoryServer, mode: str, version: int, rows: int
+    namespace: MemoryNamespace, mode: str, version: int, rows: int
 ) -> None:
-    server.capabilities = replace(CAPABILITIES, no_alter="")
-    other_writes(server)
+    namespace.server.capabilities = replace(CAPABILITIES, no_alter="")
+    other_writes(namespace.server)
     assert create(namespace, TABLE, rows=3, mode=mode).version == version
     assert count_rows(namespace, TABLE) == rows
 
 
 def test_overwrite_with_rows_that_are_read_once_is_to_be_repeated(
-    namespace: MemoryNamespace, server: MemoryServer
+    namespace: MemoryNamespace,
 ) -> None:
     """The first write has read them before it found out that another writer was first."""
-    server.capabilities = replace(CAPABILITIES, no_alter="")
+    namespace.server.capabilities = replace(CAPABILITIES, no_alter="")
     declare(namespace)
 
     def rows() -> Iterator[pa.RecordBatch]:
         yield pa.record_batch({"a": [1]})
-        lance.write_dataset(pa.table({"a": [7, 7]}), place(server))
+        lance.write_dataset(pa.table({"a": [7, 7]}), place(namespace))
 
     request = api.CreateTableRequest(id=TABLE, mode="Overwrite")
     with pytest.raises(errors.ConcurrentModificationError, match="Orders"):
@@ -201,32 +195,28 @@ def test_overwrite_with_rows_that_are_read_once_is_to_be_repeated(
 
 
 @pytest.mark.spec("common.md#createtable")
-def test_create_after_another_writer_is_table_already_exists(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
-    other_writes(server)
+def test_create_after_another_writer_is_table_already_exists(namespace: MemoryNamespace) -> None:
+    other_writes(namespace.server)
     with pytest.raises(errors.TableAlreadyExistsError, match="another writer"):
         create(namespace, TABLE, rows=3)
     assert count_rows(namespace, TABLE) == 7
 
 
 def test_the_catalog_gets_the_columns_of_the_data_once_there_is_some(
-    namespace: MemoryNamespace, server: MemoryServer
+    namespace: MemoryNamespace,
 ) -> None:
     namespace.declare_table(api.DeclareTableRequest(id=[*DATASET, "declared"]))
-    assert server.tables[at("declared")].columns == ()
+    assert namespace.server.tables[at("declared")].columns == ()
     create(namespace, TABLE)
-    [column] = server.tables[tuple(TABLE)].columns
+    [column] = namespace.server.tables[tuple(TABLE)].columns
     assert (column.name, column.type, column.nullable) == ("a", "long", True)
 
 
 @pytest.mark.spec("hive.md#errors-of-every-operation")
-def test_creators_that_get_in_each_others_way_look_again(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
+def test_creators_that_get_in_each_others_way_look_again(namespace: MemoryNamespace) -> None:
     """A catalog may give up both of two changes that met; one client has to try again."""
     conflict = errors.ConcurrentModificationError("others changed it meanwhile")
-    at_change(server, "create_table", "before", raising(conflict))
+    at_change(namespace, "create_table", "before", raising(conflict))
     assert create(namespace, TABLE, rows=3, mode="ExistOk").version == 1
     assert count_rows(namespace, TABLE) == 3
 

@@ -20,14 +20,14 @@ from lance_bridge.storage.table_files import TableFiles
 
 from .building import DATASET, TABLE, at, at_change, count_rows, create
 from .managing import another
-from .memory_catalog import MemoryCatalog, MemoryNamespace, MemoryServer
+from .memory_catalog import MemoryCatalog, MemoryNamespace
 
 pytestmark = pytest.mark.quick
 
 
-def put_lance_entry(server: MemoryServer, name: str, location: str) -> list[str]:
+def put_lance_entry(namespace: MemoryNamespace, name: str, location: str) -> list[str]:
     path = (*DATASET, name)
-    server.tables[path] = TableRecord(path, location, {"table_type": "LANCE"})
+    namespace.server.tables[path] = TableRecord(path, location, {"table_type": "LANCE"})
     return list(path)
 
 
@@ -62,39 +62,37 @@ def drop_namespace(namespace: MemoryNamespace) -> None:
     ],
 )
 def test_no_file_is_deleted_where_others_have_put_a_bad_location(
-    namespace: MemoryNamespace, server: MemoryServer, location: str | None
+    namespace: MemoryNamespace, location: str | None
 ) -> None:
-    table = put_lance_entry(server, "odd", location)  # type: ignore[arg-type]  # as others write it
+    table = put_lance_entry(namespace, "odd", location)  # type: ignore[arg-type]  # as others write it
     with pytest.raises(errors.InvalidTableStateError, match="eregister"):
         namespace.drop_table(api.DropTableRequest(id=table))
-    assert tuple(table) in server.tables
+    assert tuple(table) in namespace.server.tables
     assert namespace.deregister_table(api.DeregisterTableRequest(id=table)).id == table
 
 
 @pytest.mark.spec("common.md#droptable")
-def test_a_table_whose_manifest_cannot_be_read_is_not_dropped(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
+def test_a_table_whose_manifest_cannot_be_read_is_not_dropped(namespace: MemoryNamespace) -> None:
     place = Path(create(namespace, TABLE).location or "")
     (manifest,) = (place / "_versions").glob("*.manifest")
     manifest.write_text("broken")
     for drop in (drop_table, drop_namespace):
         with pytest.raises(errors.InvalidTableStateError, match=r"Orders.*manifest.*deregister"):
             drop(namespace)
-    assert tuple(TABLE) in server.tables
+    assert tuple(TABLE) in namespace.server.tables
     assert len(list((place / "data").iterdir())) == 1
     namespace.deregister_table(api.DeregisterTableRequest(id=TABLE))
 
 
 def test_a_table_whose_files_another_drop_is_deleting_is_not_found(
-    namespace: MemoryNamespace, server: MemoryServer, monkeypatch: pytest.MonkeyPatch
+    namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = Path(create(namespace, TABLE).location or "")
     (manifest,) = (place / "_versions").glob("*.manifest")
     scan = MemoryCatalog.scan_tables
 
     def drop_elsewhere(catalog: MemoryCatalog, *arguments: Any, **options: Any) -> Any:
-        server.tables.pop(tuple(TABLE), None)
+        namespace.server.tables.pop(tuple(TABLE), None)
         manifest.write_text("half deleted")
         return scan(catalog, *arguments, **options)
 
@@ -104,53 +102,51 @@ def test_a_table_whose_files_another_drop_is_deleting_is_not_found(
 
 
 def test_dropping_a_declaration_spares_the_table_that_follows_at_once(
-    namespace: MemoryNamespace, server: MemoryServer
+    namespace: MemoryNamespace,
 ) -> None:
     namespace.declare_table(api.DeclareTableRequest(id=TABLE))
     other_client = another(namespace)
-    at_change(server, "drop_table", "after", lambda: create(other_client, TABLE))
+    at_change(namespace, "drop_table", "after", lambda: create(other_client, TABLE))
     drop_table(namespace)
     assert count_rows(other_client, TABLE) == 3
 
 
 @pytest.mark.spec("common.md#droptable", "docs/write-a-catalog.md#reading")
-def test_no_data_is_deleted_while_an_entry_cannot_be_read(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
+def test_no_data_is_deleted_while_an_entry_cannot_be_read(namespace: MemoryNamespace) -> None:
     create(namespace, TABLE)
-    server.tables[at("other")] = TableRecord.unreadable(at("other"))
+    namespace.server.tables[at("other")] = TableRecord.unreadable(at("other"))
     for drop in (drop_table, drop_namespace):
         with pytest.raises(errors.InvalidTableStateError, match=r"other.*cannot|cannot.*other"):
             drop(namespace)
         assert count_rows(namespace, TABLE) == 3
     namespace.deregister_table(api.DeregisterTableRequest(id=TABLE))
-    assert list(server.tables) == [at("other")]
+    assert list(namespace.server.tables) == [at("other")]
 
 
 @pytest.mark.spec("common.md#droptable", "docs/write-a-catalog.md#reading")
 def test_an_unreadable_entry_of_another_namespace_counts_unless_only_the_own_one_is_read(
-    namespace: MemoryNamespace, server: MemoryServer
+    namespace: MemoryNamespace,
 ) -> None:
     create(namespace, TABLE)
     elsewhere = (*DATASET[:-1], "elsewhere")
-    server.namespaces[elsewhere] = NamespaceRecord(elsewhere)
+    namespace.server.namespaces[elsewhere] = NamespaceRecord(elsewhere)
     other = (*elsewhere, "other")
-    server.tables[other] = TableRecord.unreadable(other)
+    namespace.server.tables[other] = TableRecord.unreadable(other)
     with pytest.raises(errors.InvalidTableStateError, match=r"drop\.check-sharing=namespace"):
         drop_table(namespace)
     drop_reading(namespace, "namespace")
-    assert list(server.tables) == [other]
+    assert list(namespace.server.tables) == [other]
 
 
 @pytest.mark.spec("docs/write-a-catalog.md#hidden-entries-and-partitions")
 def test_an_entry_that_no_namespace_lists_keeps_the_files_that_it_shares(
-    namespace: MemoryNamespace, server: MemoryServer
+    namespace: MemoryNamespace,
 ) -> None:
     place = create(namespace, TABLE).location or ""
-    server.hidden = [TableRecord(("other", "catalog", "t"), f"{place}/data/t")]
+    namespace.server.hidden = [TableRecord(("other", "catalog", "t"), f"{place}/data/t")]
     with pytest.raises(errors.InvalidTableStateError, match=r"overlaps.*other.*catalog"):
         drop_table(namespace)
-    server.hidden = [TableRecord.unreadable(("other", "catalog", "t"))]
+    namespace.server.hidden = [TableRecord.unreadable(("other", "catalog", "t"))]
     with pytest.raises(errors.InvalidTableStateError, match=r"other.*cannot be read"):
         drop_table(namespace)
     assert count_rows(namespace, TABLE) == 3
@@ -164,41 +160,43 @@ def test_an_entry_that_no_namespace_lists_keeps_the_files_that_it_shares(
     "hive.md#deletion-of-data",
 )
 def test_a_partition_among_a_tables_files_keeps_it_from_being_dropped(
-    namespace: MemoryNamespace, server: MemoryServer, tmp_path: Path
+    namespace: MemoryNamespace, tmp_path: Path
 ) -> None:
     place = Path(create(namespace, TABLE).location or "")
     (place / "day=1").mkdir()
     other = at("days")
-    server.tables[other] = TableRecord(other, str(tmp_path / "days"), is_partitioned=True)
+    namespace.server.tables[other] = TableRecord(other, str(tmp_path / "days"), is_partitioned=True)
     with pytest.raises(errors.PermissionDeniedError, match=r"days.*drop\.check-sharing=entries"):
         drop_table(namespace)
-    server.partitions[other] = [str(tmp_path / "days" / "day=0"), f"file:{place}/day=1"]
+    namespace.server.partitions[other] = [str(tmp_path / "days" / "day=0"), f"file:{place}/day=1"]
     with pytest.raises(errors.InvalidTableStateError, match=r"partition of.*days.*day=1"):
         drop_table(namespace)
     assert count_rows(namespace, TABLE) == 3
-    server.partitions[other] = [str(tmp_path / "days" / "day=0")]
+    namespace.server.partitions[other] = [str(tmp_path / "days" / "day=0")]
     drop_table(namespace)
     assert [each.name for each in place.iterdir()] == ["day=1"]
 
 
 @pytest.mark.spec("glue.md#deletion-of-data")
 def test_partitions_are_not_read_where_all_files_are_the_tables_own(
-    namespace: MemoryNamespace, server: MemoryServer, tmp_path: Path
+    namespace: MemoryNamespace, tmp_path: Path
 ) -> None:
     place = Path(create(namespace, TABLE).location or "")
-    server.tables[at("days")] = TableRecord(at("days"), str(tmp_path / "x"), is_partitioned=True)
+    namespace.server.tables[at("days")] = TableRecord(
+        at("days"), str(tmp_path / "x"), is_partitioned=True
+    )
     drop_table(namespace)
     assert not place.exists()
 
 
 @pytest.mark.spec("common.md#shared-locations")
 def test_a_shallow_clone_keeps_the_table_whose_files_it_reads(
-    namespace: MemoryNamespace, server: MemoryServer, tmp_path: Path
+    namespace: MemoryNamespace, tmp_path: Path
 ) -> None:
     place = create(namespace, TABLE).location or ""
     clone = str(tmp_path / "clone.lance")
     lance.dataset(place).shallow_clone(clone, 1)
-    table = put_lance_entry(server, "clone", clone)
+    table = put_lance_entry(namespace, "clone", clone)
     with pytest.raises(errors.InvalidTableStateError, match=r"clone.*shallow clone"):
         drop_table(namespace)
     assert count_rows(namespace, table) == 3
@@ -222,32 +220,25 @@ def is_refused_for_a_clone(namespace: MemoryNamespace) -> bool:
 @pytest.mark.spec("common.md#shared-locations")
 @pytest.mark.parametrize("spelling", ["file://{encoded}", "x/../{relative}", "{relative}"])
 def test_a_clone_may_spell_the_table_as_lance_reads_it(
-    namespace: MemoryNamespace,
-    server: MemoryServer,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    spelling: str,
+    namespace: MemoryNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spelling: str
 ) -> None:
     place = tmp_path / "lake" / "a é.lance"
     lance.write_dataset(pa.table({"a": [1]}), str(place))
-    put_lance_entry(server, TABLE[-1], str(place))
+    put_lance_entry(namespace, TABLE[-1], str(place))
     monkeypatch.chdir(tmp_path)
     uri = spelling.format(encoded=quote(str(place)), relative=place.relative_to(tmp_path))
     lance.dataset(uri).shallow_clone(str(tmp_path / "clone.lance"), 1)
-    put_lance_entry(server, "clone", str(tmp_path / "clone.lance"))
+    put_lance_entry(namespace, "clone", str(tmp_path / "clone.lance"))
     monkeypatch.chdir("/")
     assert is_refused_for_a_clone(namespace)
 
 
 def test_an_entry_whose_manifest_is_removed_while_it_is_read_may_be_a_clone(
-    namespace: MemoryNamespace,
-    server: MemoryServer,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    namespace: MemoryNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = create(namespace, TABLE).location or ""
     lance.dataset(place).shallow_clone(str(tmp_path / "clone"), 1)
-    put_lance_entry(server, "clone", str(tmp_path / "clone"))
+    put_lance_entry(namespace, "clone", str(tmp_path / "clone"))
     with monkeypatch.context() as patched:
         patched.setattr(TableFiles, "read", lambda *_: None)
         with pytest.raises(errors.LanceNamespaceError, match="was removed while it was read"):
@@ -258,11 +249,11 @@ def test_an_entry_whose_manifest_is_removed_while_it_is_read_may_be_a_clone(
 
 @pytest.mark.spec("common.md#shared-locations")
 def test_a_table_that_becomes_a_clone_between_two_drops_is_seen(
-    namespace: MemoryNamespace, server: MemoryServer, tmp_path: Path
+    namespace: MemoryNamespace, tmp_path: Path
 ) -> None:
     other = str(tmp_path / "other.lance")
     lance.write_dataset(pa.table({"a": [1]}), other)
-    put_lance_entry(server, "other", other)
+    put_lance_entry(namespace, "other", other)
     create(namespace, TABLE)
     assert not is_refused_for_a_clone(namespace)
     place = create(namespace, TABLE).location or ""
@@ -273,13 +264,16 @@ def test_a_table_that_becomes_a_clone_between_two_drops_is_seen(
 
 @pytest.mark.spec("common.md#files-that-are-deleted")
 def test_versions_that_are_committed_during_a_drop_stay_and_are_named(
-    namespace: MemoryNamespace, server: MemoryServer, caplog: pytest.LogCaptureFixture
+    namespace: MemoryNamespace, caplog: pytest.LogCaptureFixture
 ) -> None:
     place = Path(create(namespace, TABLE).location or "")
     (place / "_versions" / "notes.txt").write_text("mine")
     rows = pa.table({"a": [4]})
     at_change(
-        server, "drop_table", "before", lambda: lance.write_dataset(rows, place, mode="append")
+        namespace.server,
+        "drop_table",
+        "before",
+        lambda: lance.write_dataset(rows, place, mode="append"),
     )
     with caplog.at_level(logging.WARNING):
         drop_table(namespace)
@@ -291,11 +285,11 @@ def test_versions_that_are_committed_during_a_drop_stay_and_are_named(
 
 @pytest.mark.spec("common.md#shared-locations")
 def test_no_data_is_deleted_while_a_lance_table_that_may_be_a_clone_cannot_be_read(
-    namespace: MemoryNamespace, server: MemoryServer, tmp_path: Path
+    namespace: MemoryNamespace, tmp_path: Path
 ) -> None:
     create(namespace, TABLE)
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
-    put_lance_entry(server, "broken", str(tmp_path / "loop"))
+    put_lance_entry(namespace, "broken", str(tmp_path / "loop"))
     with pytest.raises(errors.InvalidTableStateError, match=r"broken.*may be a.*clone.*=entries"):
         drop_table(namespace)
     assert count_rows(namespace, TABLE) == 3

@@ -20,7 +20,7 @@ from lance_bridge.errors import LANCE_ERRORS
 from .building import TABLE
 from .changing import delete, update
 from .evolving import add, backfill
-from .memory_catalog import MemoryNamespace, MemoryServer
+from .memory_catalog import MemoryNamespace
 from .merging import merge
 from .querying import ask, dataset
 from .writing import make, unchanged
@@ -157,44 +157,38 @@ def filled(namespace: MemoryNamespace) -> MemoryNamespace:
 @pytest.mark.spec("operations.md#analyzetablequeryplan", "operations.md#explaintablequeryplan")
 @pytest.mark.parametrize("sql", NOT_ONE_EXPRESSION, ids=lambda text: ascii(text[:30]))
 def test_what_is_no_one_expression_is_invalid_input_wherever_it_stands(
-    filled: MemoryNamespace, server: MemoryServer, sql: str
+    filled: MemoryNamespace, sql: str
 ) -> None:
     for where, ask_with in EVERYWHERE.items():
         if where == "query" and sql in ("", "word = \udc80"):
             continue  # the request's own model refuses it
-        with unchanged(server, errors.InvalidInputError, r"does not fit table 'eu\.shop"):
+        with unchanged(filled, errors.InvalidInputError, r"does not fit table 'eu\.shop"):
             pytest.fail(f"{where}: {ask_with(filled, sql)}")
 
 
-def test_an_aggregate_of_a_column_is_invalid_input(
-    filled: MemoryNamespace, server: MemoryServer
-) -> None:
+def test_an_aggregate_of_a_column_is_invalid_input(filled: MemoryNamespace) -> None:
     for where, ask_with in EVERYWHERE.items():
         if where == "merge and update":
             continue  # Lance takes no function of a side's column
-        with unchanged(server, errors.InvalidInputError, r"does not fit table 'eu\.shop"):
+        with unchanged(filled, errors.InvalidInputError, r"does not fit table 'eu\.shop"):
             pytest.fail(f"{where}: {ask_with(filled, 'max(length(word)) = 1')}")
 
 
 @pytest.mark.spec("operations.md#altertableaddcolumns")
 @pytest.mark.parametrize("sql", NO_COLUMN)
-def test_a_missing_column_is_named_wherever_it_stands(
-    filled: MemoryNamespace, server: MemoryServer, sql: str
-) -> None:
+def test_a_missing_column_is_named_wherever_it_stands(filled: MemoryNamespace, sql: str) -> None:
     for where, ask_with in EVERYWHERE.items():
         match = r"does not fit table 'eu\.shop.*: there is no column (nope|nope\.b)(; its .+)?$"
-        with unchanged(server, errors.TableColumnNotFoundError, match):
+        with unchanged(filled, errors.TableColumnNotFoundError, match):
             pytest.fail(f"{where}: {ask_with(filled, sql)}")
 
 
 @pytest.mark.parametrize("sql", NO_PREDICATE)
-def test_what_is_neither_true_nor_false_is_no_predicate(
-    filled: MemoryNamespace, server: MemoryServer, sql: str
-) -> None:
+def test_what_is_neither_true_nor_false_is_no_predicate(filled: MemoryNamespace, sql: str) -> None:
     for where, ask_with in PREDICATES.items():
         if where == "merge and update" and (sql == "null" or "(" in sql):
             continue  # Lance takes null there, for never, and no function of a side's column
-        with unchanged(server, errors.InvalidInputError, r"does not fit table 'eu\.shop"):
+        with unchanged(filled, errors.InvalidInputError, r"does not fit table 'eu\.shop"):
             pytest.fail(f"{where}: {ask_with(filled, sql)}")
 
 

@@ -24,7 +24,7 @@ from lance_bridge.dataset.rows import Rows
 
 from .arrow_data import to_stream
 from .building import TABLE
-from .memory_catalog import MemoryNamespace, MemoryServer
+from .memory_catalog import MemoryNamespace
 from .writing import create, dataset, insert, ipc, make, merge, overwrite, rows, unchanged
 
 pytestmark = pytest.mark.quick
@@ -123,27 +123,25 @@ WRITES = [insert, merge, overwrite]
 @pytest.mark.parametrize("write", [create, insert, merge])
 @pytest.mark.parametrize("form", [*STREAMS, *BATCHES])
 def test_rows_are_taken_in_every_form(
-    namespace: MemoryNamespace, server: MemoryServer, tmp_path: Path, form: str, write: Any
+    namespace: MemoryNamespace, tmp_path: Path, form: str, write: Any
 ) -> None:
     if write is not create:
         make(namespace, ROWS.schema.empty_table())
     is_stream = form in STREAMS
     write(namespace, STREAMS[form](STREAM, tmp_path / "s") if is_stream else BATCHES[form]())
-    assert rows(server) == ROWS.to_pylist()
+    assert rows(namespace) == ROWS.to_pylist()
 
 
-def test_a_file_is_read_from_where_it_stands_and_stays_open(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
+def test_a_file_is_read_from_where_it_stands_and_stays_open(namespace: MemoryNamespace) -> None:
     file = io.BytesIO(b"head" + STREAM)
     file.seek(4)
     create(namespace, file)
-    assert rows(server) == ROWS.to_pylist()
+    assert rows(namespace) == ROWS.to_pylist()
     assert not file.closed
     pipe = Grudging(STREAM)
     insert(namespace, pipe)
     assert not pipe.closed
-    assert dataset(server).count_rows() == 20
+    assert dataset(namespace).count_rows() == 20
 
 
 @pytest.mark.spec("operations.md#insertintotable")
@@ -166,12 +164,10 @@ def test_a_file_is_read_from_where_it_stands_and_stays_open(
     ],
     ids=lambda data: type(data).__name__,
 )
-def test_what_holds_no_rows_is_invalid_input(
-    namespace: MemoryNamespace, server: MemoryServer, data: Any
-) -> None:
+def test_what_holds_no_rows_is_invalid_input(namespace: MemoryNamespace, data: Any) -> None:
     with pytest.raises(errors.InvalidInputError, match=r"data|file"):
         create(namespace, data)
-    assert not server.effects
+    assert not namespace.server.effects
 
 
 # -- what is wrong with rows -----------------------------------------------------------------------
@@ -189,36 +185,36 @@ BROKEN = {
 @pytest.mark.parametrize("write", WRITES)
 @pytest.mark.parametrize("form", ["bytes", "file", "few bytes at once"])
 def test_a_broken_stream_is_refused_before_anything_is_visible(
-    namespace: MemoryNamespace, server: MemoryServer, tmp_path: Path, form: str, write: Any
+    namespace: MemoryNamespace, tmp_path: Path, form: str, write: Any
 ) -> None:
     make(namespace, ROWS)
     for data in BROKEN.values():
-        with unchanged(server, errors.InvalidInputError):
+        with unchanged(namespace, errors.InvalidInputError):
             write(namespace, STREAMS[form](data, tmp_path / "stream"))
 
 
 @pytest.mark.parametrize("form", [*IN_MEMORY, *FILES])
 def test_create_leaves_no_entry_for_a_broken_stream_that_can_be_read_twice(
-    namespace: MemoryNamespace, server: MemoryServer, tmp_path: Path, form: str
+    namespace: MemoryNamespace, tmp_path: Path, form: str
 ) -> None:
     for data in BROKEN.values():
         with pytest.raises(errors.InvalidInputError):
             create(namespace, STREAMS[form](data, tmp_path / "stream"))
-        assert not server.effects
+        assert not namespace.server.effects
 
 
 @pytest.mark.spec("common.md#createtable")
 @pytest.mark.parametrize("form", ONCE)
 @pytest.mark.parametrize("fault", BROKEN)
 def test_create_leaves_a_declared_table_for_a_broken_stream_that_is_read_once(
-    namespace: MemoryNamespace, server: MemoryServer, tmp_path: Path, fault: str, form: str
+    namespace: MemoryNamespace, tmp_path: Path, fault: str, form: str
 ) -> None:
     with pytest.raises(errors.InvalidInputError):
         create(namespace, STREAMS[form](BROKEN[fault], tmp_path / "stream"))
     described = namespace.describe_table(api.DescribeTableRequest(id=TABLE, check_declared=True))
     assert described.is_only_declared
     create(namespace, STREAM)
-    assert rows(server) == ROWS.to_pylist()
+    assert rows(namespace) == ROWS.to_pylist()
 
 
 @pytest.mark.spec("operations.md#insertintotable", "operations.md#mergeinsertintotable")
@@ -233,18 +229,18 @@ def test_create_leaves_a_declared_table_for_a_broken_stream_that_is_read_once(
     ids=["no batch", "other schema", "no UTF-8"],
 )
 def test_batches_are_checked_as_streams_are(
-    namespace: MemoryNamespace, server: MemoryServer, write: Any, second: Any
+    namespace: MemoryNamespace, write: Any, second: Any
 ) -> None:
     make(namespace, ROWS)
     for data in ([*ROWS.to_batches(), second], iter([*ROWS.to_batches(), second])):
-        with unchanged(server, errors.InvalidInputError):
+        with unchanged(namespace, errors.InvalidInputError):
             write(namespace, data)
 
 
 @pytest.mark.parametrize("write", [create, *WRITES])
 @pytest.mark.parametrize("error", [OSError("line is dead"), KeyError("a"), KeyboardInterrupt()])
 def test_what_the_caller_s_own_source_raises_is_raised_as_it_is(
-    namespace: MemoryNamespace, server: MemoryServer, write: Any, error: BaseException
+    namespace: MemoryNamespace, write: Any, error: BaseException
 ) -> None:
     def failing() -> Iterator[pa.RecordBatch]:
         yield from ROWS.to_batches()
@@ -257,14 +253,12 @@ def test_what_the_caller_s_own_source_raises_is_raised_as_it_is(
             write(namespace, data)
         assert caught.value is error
     if write is not create:
-        assert (dataset(server).version, rows(server)) == (1, ROWS.to_pylist())
+        assert (dataset(namespace).version, rows(namespace)) == (1, ROWS.to_pylist())
 
 
-def test_a_source_that_fails_leaves_no_files_behind(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
+def test_a_source_that_fails_leaves_no_files_behind(namespace: MemoryNamespace) -> None:
     make(namespace, ROWS)
-    data = os.path.join(dataset(server).uri, "data")
+    data = os.path.join(dataset(namespace).uri, "data")
     before = set(os.listdir(data))
     with pytest.raises(errors.InvalidInputError):
         insert(namespace, Grudging(STREAM[:-8]))
@@ -273,11 +267,11 @@ def test_a_source_that_fails_leaves_no_files_behind(
 
 @pytest.mark.spec("operations.md#mergeinsertintotable")
 def test_a_merge_that_needs_no_rows_still_reads_them_to_their_end(
-    namespace: MemoryNamespace, server: MemoryServer
+    namespace: MemoryNamespace,
 ) -> None:
     make(namespace, ROWS.schema.empty_table())
     request = api.MergeInsertIntoTableRequest(id=TABLE, on=["id"], when_matched_update_all=True)
-    with unchanged(server, errors.InvalidInputError, "cut short"):
+    with unchanged(namespace, errors.InvalidInputError, "cut short"):
         namespace.merge_insert_into_table(request, Grudging(STREAM[:-8]))
     answer = namespace.merge_insert_into_table(request, Grudging(STREAM))
     assert (answer.num_updated_rows, answer.version) == (0, 2)
@@ -418,13 +412,13 @@ def test_random_damage_is_refused_or_harmless(compression: str | None) -> None:
 
 @pytest.mark.parametrize("names", [["a", "a"], ["a.b"], [""], ["_rowid"], ["_rowaddr"]])
 def test_odd_column_names_are_stored_or_invalid(
-    namespace: MemoryNamespace, server: MemoryServer, names: list[str]
+    namespace: MemoryNamespace, names: list[str]
 ) -> None:
     table = pa.table([pa.array([1])] * len(names), names=names)
     try:
         create(namespace, ipc(table))
     except errors.InvalidInputError:
-        assert not server.tables
+        assert not namespace.server.tables
     else:
         assert namespace.count_table_rows(api.CountTableRowsRequest(id=TABLE)).count == 1
 
@@ -446,7 +440,7 @@ class Weighed(io.FileIO):
     "write", [pytest.param(each, marks=pytest.mark.slow) for each in (create, *WRITES)]
 )
 def test_rows_from_a_file_are_not_held_in_memory(
-    namespace: MemoryNamespace, server: MemoryServer, tmp_path: Path, write: Any
+    namespace: MemoryNamespace, tmp_path: Path, write: Any
 ) -> None:
     step, path = 100_000, tmp_path / "large"
     schema = pa.schema([("id", pa.int64())])
@@ -463,5 +457,5 @@ def test_rows_from_a_file_are_not_held_in_memory(
             write(namespace, file)
     finally:
         tracemalloc.stop()
-    assert dataset(server).count_rows() == 100 * step
+    assert dataset(namespace).count_rows() == 100 * step
     assert file.peak - held < path.stat().st_size / 2

@@ -57,11 +57,10 @@ def test_all_tables_are_not_those_of_one_namespace(namespace: MemoryNamespace) -
 @pytest.mark.spec("common.md#describetable")
 @pytest.mark.parametrize("other", [{"version": 1}, {"branch": "b"}])
 def test_a_tag_together_with_a_version_or_branch_is_invalid_input(
-    namespace: MemoryNamespace, other: dict[str, Any]
+    with_table: MemoryNamespace, other: dict[str, Any]
 ) -> None:
-    create(namespace, TABLE)
     with pytest.raises(errors.InvalidInputError, match="together"):
-        namespace.describe_table(api.DescribeTableRequest(id=TABLE, tag="v1", **other))
+        with_table.describe_table(api.DescribeTableRequest(id=TABLE, tag="v1", **other))
 
 
 def test_data_that_cannot_be_written_leaves_a_table_that_can_be_completed(

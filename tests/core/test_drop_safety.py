@@ -112,30 +112,28 @@ def test_dropping_a_declaration_spares_the_table_that_follows_at_once(
 
 
 @pytest.mark.spec("common.md#droptable", "docs/write-a-catalog.md#reading")
-def test_no_data_is_deleted_while_an_entry_cannot_be_read(namespace: MemoryNamespace) -> None:
-    create(namespace, TABLE)
-    namespace.server.tables[at("other")] = TableRecord.unreadable(at("other"))
+def test_no_data_is_deleted_while_an_entry_cannot_be_read(with_table: MemoryNamespace) -> None:
+    with_table.server.tables[at("other")] = TableRecord.unreadable(at("other"))
     for drop in (drop_table, drop_namespace):
         with pytest.raises(errors.InvalidTableStateError, match=r"other.*cannot|cannot.*other"):
-            drop(namespace)
-        assert count_rows(namespace, TABLE) == 3
-    namespace.deregister_table(api.DeregisterTableRequest(id=TABLE))
-    assert list(namespace.server.tables) == [at("other")]
+            drop(with_table)
+        assert count_rows(with_table, TABLE) == 3
+    with_table.deregister_table(api.DeregisterTableRequest(id=TABLE))
+    assert list(with_table.server.tables) == [at("other")]
 
 
 @pytest.mark.spec("common.md#droptable", "docs/write-a-catalog.md#reading")
 def test_an_unreadable_entry_of_another_namespace_counts_unless_only_the_own_one_is_read(
-    namespace: MemoryNamespace,
+    with_table: MemoryNamespace,
 ) -> None:
-    create(namespace, TABLE)
     elsewhere = (*DATASET[:-1], "elsewhere")
-    namespace.server.namespaces[elsewhere] = NamespaceRecord(elsewhere)
+    with_table.server.namespaces[elsewhere] = NamespaceRecord(elsewhere)
     other = (*elsewhere, "other")
-    namespace.server.tables[other] = TableRecord.unreadable(other)
+    with_table.server.tables[other] = TableRecord.unreadable(other)
     with pytest.raises(errors.InvalidTableStateError, match=r"drop\.check-sharing=namespace"):
-        drop_table(namespace)
-    drop_reading(namespace, "namespace")
-    assert list(namespace.server.tables) == [other]
+        drop_table(with_table)
+    drop_reading(with_table, "namespace")
+    assert list(with_table.server.tables) == [other]
 
 
 @pytest.mark.spec("docs/write-a-catalog.md#hidden-entries-and-partitions")
@@ -285,15 +283,14 @@ def test_versions_that_are_committed_during_a_drop_stay_and_are_named(
 
 @pytest.mark.spec("common.md#shared-locations")
 def test_no_data_is_deleted_while_a_lance_table_that_may_be_a_clone_cannot_be_read(
-    namespace: MemoryNamespace, tmp_path: Path
+    with_table: MemoryNamespace, tmp_path: Path
 ) -> None:
-    create(namespace, TABLE)
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
-    put_lance_entry(namespace, "broken", str(tmp_path / "loop"))
+    put_lance_entry(with_table, "broken", str(tmp_path / "loop"))
     with pytest.raises(errors.InvalidTableStateError, match=r"broken.*may be a.*clone.*=entries"):
-        drop_table(namespace)
-    assert count_rows(namespace, TABLE) == 3
-    drop_reading(namespace, "entries")
+        drop_table(with_table)
+    assert count_rows(with_table, TABLE) == 3
+    drop_reading(with_table, "entries")
 
 
 # -- where the data of other tools' entries may be ------------------------------------------------

@@ -32,7 +32,7 @@ from lance_bridge.testing.concurrency import answers_only, race
 from . import managing
 from .building import DATASET, TABLE, create, raising, stream
 from .managing import KEY, MANAGED, table
-from .memory_catalog import MemoryNamespace, MemoryServer, Moment
+from .memory_catalog import MemoryNamespace, Moment
 from .mortality import Death, Mortal, die
 from .staging import stage
 
@@ -47,10 +47,9 @@ NOTHING = OutOfBand((), ())
 
 @dataclass
 class ManagedTable:
-    """The table of a test, its namespace, and the server that holds its entry."""
+    """The table of a test in its namespace."""
 
     ns: MemoryNamespace
-    server: MemoryServer
 
     def create(self, policy: str) -> ManagedTable:
         """Create it with the rows 0, 1 and 2, and with what is done with foreign commits."""
@@ -59,16 +58,16 @@ class ManagedTable:
 
     def another(self) -> ManagedTable:
         """Return the same as another client has it."""
-        return ManagedTable(managing.another(self.ns), self.server)
+        return ManagedTable(managing.another(self.ns))
 
     @property
     def directory(self) -> Path:
-        return managing.directory(self.server)
+        return managing.directory(self.ns)
 
     @property
     def version(self) -> int:
         """The latest version that the entry names."""
-        return managing.state(self.server).version
+        return managing.state(self.ns).version
 
     def open(self) -> lance.LanceDataset:
         return lance.dataset(namespace_client=self.ns, table_id=TABLE)
@@ -91,7 +90,7 @@ class ManagedTable:
     def append_past_the_catalog(self, *values: int) -> None:
         """Append rows past the catalog, each in a version of its own."""
         for value in values:
-            managing.append_past_the_catalog(self.server, value)
+            managing.append_past_the_catalog(self.ns, value)
 
     def stage(self) -> Callable[[], TableVersion]:
         """Stage the next version, with a row of 100; return what commits it, as pylance does."""
@@ -105,28 +104,28 @@ class ManagedTable:
         return commit
 
     def meanwhile(self, moment: Moment, act: Callable[[], object]) -> None:
-        managing.meanwhile(self.server, moment, act)
+        managing.meanwhile(self.ns, moment, act)
 
     def set_policy(self, policy: str) -> None:
         """Have the entry say what is done with foreign commits."""
-        record = self.server.tables[KEY]
+        record = self.ns.server.tables[KEY]
         properties = {**record.properties, FOREIGN_COMMITS: policy}
-        self.server.tables[KEY] = record.with_properties(properties)
+        self.ns.server.tables[KEY] = record.with_properties(properties)
 
 
 @pytest.fixture
-def hiding(namespace: MemoryNamespace, able: MemoryServer) -> ManagedTable:
-    return ManagedTable(namespace, able).create("hide")
+def hiding(namespace: MemoryNamespace) -> ManagedTable:
+    return ManagedTable(namespace).create("hide")
 
 
 @pytest.fixture
-def adopting(namespace: MemoryNamespace, able: MemoryServer) -> ManagedTable:
-    return ManagedTable(namespace, able).create("adopt")
+def adopting(namespace: MemoryNamespace) -> ManagedTable:
+    return ManagedTable(namespace).create("adopt")
 
 
 @pytest.fixture
-def refusing(namespace: MemoryNamespace, able: MemoryServer) -> ManagedTable:
-    return ManagedTable(namespace, able).create("refuse")
+def refusing(namespace: MemoryNamespace) -> ManagedTable:
+    return ManagedTable(namespace).create("refuse")
 
 
 def commit_append(managed: ManagedTable, **more: Any) -> None:
@@ -149,9 +148,9 @@ def commit_append(managed: ManagedTable, **more: Any) -> None:
 @pytest.mark.spec("docs/how-to/govern-commits.md#which-clients-commit-through-the-catalog")
 @pytest.mark.parametrize("value", ["hide", "ADOPT", "refuse"])
 def test_a_table_shows_what_it_does_with_foreign_commits(
-    namespace: MemoryNamespace, server: MemoryServer, value: str
+    namespace: MemoryNamespace, value: str
 ) -> None:
-    ManagedTable(namespace, server).create(value)
+    ManagedTable(namespace).create(value)
     found = namespace.describe_table(api.DescribeTableRequest(id=TABLE)).properties
     assert found == {FOREIGN_COMMITS: value.lower()}
 
@@ -186,18 +185,16 @@ def test_a_table_that_is_replaced_keeps_it(refusing: ManagedTable) -> None:
     assert found == {FOREIGN_COMMITS: "refuse", "owner": "me"}
 
 
-def test_new_managed_tables_take_it_from_their_namespace(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
-    path = tuple(DATASET)
-    server.namespaces[path] = NamespaceRecord(path, {**MANAGED, FOREIGN_COMMITS: "adopt"})
+def test_new_managed_tables_take_it_from_their_namespace(namespace: MemoryNamespace) -> None:
+    path, namespaces = tuple(DATASET), namespace.server.namespaces
+    namespaces[path] = NamespaceRecord(path, {**MANAGED, FOREIGN_COMMITS: "adopt"})
     found = []
     for name, properties in (("a", None), ("b", {FOREIGN_COMMITS: "hide"})):
         create(namespace, [*DATASET, name], properties=properties)
         request = api.DescribeTableRequest(id=[*DATASET, name])
         found.append((namespace.describe_table(request).properties or {})[FOREIGN_COMMITS])
     assert found == ["adopt", "hide"]
-    server.namespaces[path] = NamespaceRecord(path, {FOREIGN_COMMITS: "ignore"})
+    namespaces[path] = NamespaceRecord(path, {FOREIGN_COMMITS: "ignore"})
     create(namespace, TABLE)
     with pytest.raises(errors.InvalidInputError, match=r"Namespace 'eu\.shop\.sales': "):
         namespace.manage_table(TABLE)
@@ -316,12 +313,10 @@ def test_every_change_by_uri_is_adopted(adopting: ManagedTable, change: str) -> 
     assert adopting.out_of_band() == NOTHING
 
 
-def test_a_declared_table_adopts_its_first_version(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
+def test_a_declared_table_adopts_its_first_version(namespace: MemoryNamespace) -> None:
     properties = {**MANAGED, FOREIGN_COMMITS: "adopt"}
     namespace.declare_table(api.DeclareTableRequest(id=TABLE, properties=properties))
-    declared = ManagedTable(namespace, server)
+    declared = ManagedTable(namespace)
     lance.write_dataset(table(8), str(declared.directory))
     assert declared.rows() == [8]
     assert declared.version == 1
@@ -459,11 +454,11 @@ def test_a_client_that_dies_at_any_step_leaves_a_table_that_others_read_and_writ
     for steps in count():
         act = prepare(adopting.another(), case)
         with pytest.MonkeyPatch.context() as patch:
-            client = Mortal(adopting.server, patch, steps)
+            client = Mortal(adopting.ns.server, patch, steps)
             # Lance reports a death inside of its calls as an error of its own.
             with suppress(Death, errors.LanceNamespaceError, OSError, ValueError):
                 act()
-        adopting.server.fault = None
+        adopting.ns.server.fault = None
         outcomes.append(adopting.another().rows())
         adopting.insert()
         assert adopting.rows() == sorted([0, *outcomes[-1]]), steps
@@ -599,10 +594,10 @@ def test_a_commit_that_the_catalog_refuses_is_not_adopted(
     adopting: ManagedTable, error: type[Exception]
 ) -> None:
     commit = adopting.stage()
-    adopting.server.fault = raising(error("no"))
+    adopting.ns.server.fault = raising(error("no"))
     with pytest.raises(error):
         commit()
-    adopting.server.fault = None
+    adopting.ns.server.fault = None
     assert adopting.rows() == [0, 1, 2]
     assert adopting.out_of_band().quarantined_versions == (2,)
 
@@ -634,7 +629,7 @@ def test_a_commit_to_a_table_that_is_released_meanwhile_is_one_of_its_storage(
     adopting: ManagedTable,
 ) -> None:
     def release() -> None:
-        entries = adopting.server.tables
+        entries = adopting.ns.server.tables
         entries[KEY] = replace(as_unmanaged(entries[KEY]), revision="released")
 
     commit = adopting.stage()

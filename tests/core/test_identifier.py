@@ -19,7 +19,7 @@ from lance_bridge.names import first_names
 from lance_bridge.requests import parse_namespace, parse_table, parse_table_namespace
 from lance_bridge.testing.build import ipc
 
-from .building import TABLE, create
+from .building import TABLE
 from .memory_catalog import MemoryNamespace
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("common.md#names")]
@@ -118,8 +118,7 @@ NAMES = ["km/h", "a..b", "and/or", "été", "a:b", ".hidden", "x~y", "50%", "C:"
 
 
 @pytest.mark.parametrize("name", PATHS)
-def test_a_path_is_no_name_of_an_index_or_a_column(namespace: MemoryNamespace, name: str) -> None:
-    create(namespace, TABLE)
+def test_a_path_is_no_name_of_an_index_or_a_column(with_table: MemoryNamespace, name: str) -> None:
     index = api.CreateTableIndexRequest(id=TABLE, column="a", index_type="BTREE", name=name)
     added = api.AlterTableAddColumnsRequest(
         id=TABLE, new_columns=[AddColumnsEntry(name=name, expression="1")]
@@ -129,18 +128,18 @@ def test_a_path_is_no_name_of_an_index_or_a_column(namespace: MemoryNamespace, n
     )
     other = api.CreateTableRequest(id=[*TABLE[:-1], "other"])
     for call in (
-        lambda: namespace.create_table_index(index),
-        lambda: namespace.alter_table_add_columns(added),
-        lambda: namespace.alter_table_alter_columns(renamed),
-        lambda: namespace.create_table(other, ipc(pa.table({name: [1]}))),
-        lambda: namespace.create_table_tag(
+        lambda: with_table.create_table_index(index),
+        lambda: with_table.alter_table_add_columns(added),
+        lambda: with_table.alter_table_alter_columns(renamed),
+        lambda: with_table.create_table(other, ipc(pa.table({name: [1]}))),
+        lambda: with_table.create_table_tag(
             api.CreateTableTagRequest(id=TABLE, tag=name, version=1)
         ),
     ):
         with pytest.raises(InvalidInputError):
             call()
     assert is_path(name)
-    tables = namespace.list_tables(api.ListTablesRequest(id=TABLE[:-1])).tables
+    tables = with_table.list_tables(api.ListTablesRequest(id=TABLE[:-1])).tables
     assert tables == [TABLE[-1]]
 
 
@@ -152,16 +151,15 @@ def test_other_names_may_have_slashes_dots_and_colons(name: str) -> None:
 LONG = "a" * 5000
 
 
-def test_what_a_message_repeats_of_a_request_is_cut(namespace: MemoryNamespace) -> None:
-    create(namespace, TABLE)
+def test_what_a_message_repeats_of_a_request_is_cut(with_table: MemoryNamespace) -> None:
     for predicate in (f"{LONG} = 1", f"`{LONG}` > 1", f"a = '{LONG}", f"a = {LONG}(1)"):
         with pytest.raises(LanceNamespaceError) as failed:
-            namespace.count_table_rows(api.CountTableRowsRequest(id=TABLE, predicate=predicate))
+            with_table.count_table_rows(api.CountTableRowsRequest(id=TABLE, predicate=predicate))
         assert len(str(failed.value)) < 1000
         assert "aaa…" in str(failed.value)
         with pytest.raises(LanceNamespaceError) as failed:
-            namespace.delete_from_table(api.DeleteFromTableRequest(id=TABLE, predicate=predicate))
+            with_table.delete_from_table(api.DeleteFromTableRequest(id=TABLE, predicate=predicate))
         assert len(str(failed.value)) < 1000
     with pytest.raises(LanceNamespaceError) as failed:
-        namespace.drop_table_index(api.DropTableIndexRequest(id=TABLE, index_name=LONG))
+        with_table.drop_table_index(api.DropTableIndexRequest(id=TABLE, index_name=LONG))
     assert len(str(failed.value)) < 500

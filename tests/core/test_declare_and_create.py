@@ -96,29 +96,23 @@ def test_an_overwrite_that_loses_a_race_is_a_concurrent_modification(
     assert lance.dataset(location).to_table()["a"].to_pylist() == [0, 2]
 
 
+BY_US: dict[str, Any] = {"properties": {"by": "us"}}
+OVER: dict[str, Any] = {**BY_US, "mode": "Overwrite"}
+CHANGES: dict[str, tuple[str, Callable[[Calls, str], object]]] = {
+    "rename": ("rename_table", lambda calls, _: calls.rename_table(TABLE, "new")),
+    "rename by copy": ("copy_table", lambda calls, _: calls.rename_table(TABLE, "new")),
+    "register": ("alter_table", lambda calls, to: calls.register_table(TABLE, to, **OVER)),
+    "declare": ("alter_table", lambda calls, _: calls.declare_table(TABLE, **BY_US)),
+    "create": ("alter_table", lambda calls, _: calls.create_table(TABLE, stream(), **OVER)),
+}
+
+
 @pytest.mark.spec("common.md#registertable", "common.md#renametable")
-@pytest.mark.parametrize(
-    ("method", "change"),
-    [
-        ("rename_table", lambda calls, _: calls.rename_table(TABLE, "new")),
-        ("copy_table", lambda calls, _: calls.rename_table(TABLE, "new")),
-        (
-            "alter_table",
-            lambda calls, place: calls.register_table(TABLE, place, mode="Overwrite"),
-        ),
-        ("alter_table", lambda calls, _: calls.declare_table(TABLE, properties={"by": "us"})),
-        (
-            "alter_table",
-            lambda calls, _: calls.create_table(
-                TABLE, stream(), mode="Overwrite", properties={"by": "us"}
-            ),
-        ),
-    ],
-    ids=["rename", "rename by copy", "register", "declare", "create"],
-)
+@pytest.mark.parametrize("case", CHANGES)
 def test_an_entry_that_another_client_changes_meanwhile_is_a_concurrent_modification(
-    namespace: MemoryNamespace, tmp_path: Path, method: str, change: Callable[[Calls, str], object]
+    namespace: MemoryNamespace, tmp_path: Path, case: str
 ) -> None:
+    method, change = CHANGES[case]
     copies = method == "copy_table"
     namespace.server.capabilities = replace(
         CAPABILITIES, no_alter="", no_rename="", renames_by_copy=copies, no_rename_across=""

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from shutil import rmtree
@@ -19,54 +18,23 @@ from obstore.store import S3Store
 from servers.objectstore import MotoServer
 
 from .building import BUCKET
-from .deletion_cases import Files
 
+Files = dict[str, bytes]
 Names = tuple[str, ...]
 """The names of directories below the root of a store."""
 
 
-class Store(ABC):
-    """A directory of local files, or a prefix of a bucket."""
-
-    with_links = False
-    options: Mapping[str, str] = {}
-    """For Lance."""
-    names: Sequence[str] = ("t.lance", "a b.lance", "é+.lance", "T")
-    """For a table's directory."""
-
-    @abstractmethod
-    def put(self, place: Names, files: Files) -> None: ...
-
-    def link(self, place: Names, name: str) -> None:
-        """Add a link that leads out of the store."""
-        raise NotImplementedError
-
-    @abstractmethod
-    def read(self, place: Names) -> dict[str, object]:
-        """Return all files and links below a place, with what differs where one has changed."""
-
-    @abstractmethod
-    def remove(self, place: Names) -> None:
-        """Remove all files below a place: listings of moto take longer the more there are."""
-
-    @abstractmethod
-    def uris(self, place: Names) -> list[str]:
-        """Return spellings that Lance opens."""
-
-    @abstractmethod
-    def locations(self, place: Names) -> list[str]:
-        """Return spellings that a table's entry may have, to be read and dropped."""
-
-    @abstractmethod
-    def odd_locations(self, place: Names) -> list[str]:
-        """Return further spellings that other clients may have written."""
+NAMES = ("t.lance", "a b.lance", "é+.lance", "T")
+"""For a table's directory."""
 
 
-class LocalStore(Store):
-    """A directory. ``outside``, beside it, is where links lead."""
+class LocalStore:
+    """A directory of local files. ``outside``, beside it, is where links lead."""
 
     with_links = True
-    names = (*Store.names, "100%.lance", "a%20b.lance")
+    options: Mapping[str, str] = {}
+    """For Lance."""
+    names = (*NAMES, "100%.lance", "a%20b.lance")
 
     def __init__(self, directory: Path) -> None:
         self._root = directory / "lake"
@@ -84,11 +52,13 @@ class LocalStore(Store):
             path.write_bytes(data)
 
     def link(self, place: Names, name: str) -> None:
+        """Add a link that leads out of the store."""
         path = self._root.joinpath(*place, name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.symlink_to(self._outside)
 
     def read(self, place: Names) -> dict[str, object]:
+        """Return all files and links below a place, with what differs where one has changed."""
         assert (self._outside / "kept").exists()
         start = self._root.joinpath(*place)
         found: dict[str, object] = {}
@@ -104,16 +74,19 @@ class LocalStore(Store):
         rmtree(self._root.joinpath(*place))
 
     def uris(self, place: Names) -> list[str]:
+        """Return spellings that Lance opens."""
         path = str(self._root.joinpath(*place))
         way_out = f"{self._root}/{'/'.join(('x', '..', *place))}"
         encoded = f"file://{quote(path)}"
         return [path, f"{path}/", way_out, encoded, encoded.replace("lance", "%6Cance")]
 
     def locations(self, place: Names) -> list[str]:
+        """Return spellings that a table's entry may have, to be read and dropped."""
         path = str(self._root.joinpath(*place))
         return [path, f"{path}/", f"file:{path}", f"file://{path}", f"file://localhost{path}/"]
 
     def odd_locations(self, place: Names) -> list[str]:
+        """Return further spellings that other clients may have written."""
         path = str(self._root.joinpath(*place))
         inside = "/".join(place)
         return [
@@ -127,8 +100,11 @@ class LocalStore(Store):
         ]
 
 
-class S3(Store):
-    """A prefix of a bucket."""
+class S3:
+    """The same for a prefix of a bucket."""
+
+    with_links = False
+    names = NAMES
 
     def __init__(self, moto: MotoServer) -> None:
         self.options = moto.storage_options
@@ -152,6 +128,9 @@ class S3(Store):
         with ThreadPoolExecutor(8) as threads:
             list(threads.map(put_one, files))
 
+    def link(self, place: Names, name: str) -> None:
+        raise NotImplementedError
+
     def read(self, place: Names) -> dict[str, object]:
         start = f"{self._key(place)}/"
         return {
@@ -161,6 +140,7 @@ class S3(Store):
         }
 
     def remove(self, place: Names) -> None:
+        """Remove all files below a place: listings of moto take longer the more there are."""
         obstore.delete(self._store, [f"{self._key(place)}/{name}" for name in self.read(place)])
 
     def uris(self, place: Names) -> list[str]:
@@ -196,6 +176,9 @@ class S3(Store):
             f"s3://arn:aws:s3:eu-west-1:123456789012:accesspoint/mine/{key}",
             f"s3a://mine-0123456789abcdef-s3alias/{key}",
         ]
+
+
+Store = LocalStore | S3
 
 
 def is_readable(location: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ import pyarrow as pa
 from lance_namespace.errors import LanceNamespaceError
 
 from lance_bridge.catalog import Capabilities, NamespaceRecord
+from lance_bridge.testing.build import ipc
 
 from .memory_catalog import (
     CAPABILITIES,
@@ -45,11 +45,7 @@ def start_server(name: str, capabilities: Capabilities = CAPABILITIES) -> Memory
 
 def stream(rows: int = 3) -> bytes:
     """Return an Arrow IPC stream of one column, ``a``."""
-    table = pa.table({"a": list(range(rows))})
-    sink = io.BytesIO()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return sink.getvalue()
+    return ipc(pa.table({"a": list(range(rows))}))
 
 
 def create(

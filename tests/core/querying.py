@@ -4,23 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-import lance
 import lance_namespace as api
 import pyarrow as pa
 
 from .building import TABLE
 from .memory_catalog import MemoryNamespace
+from .staging import dataset as dataset  # noqa: PLC0414 - for tests of queries
 from .writing import ipc
 
 
 def put(ns: MemoryNamespace, table: pa.Table, at: list[str] = TABLE) -> None:
     """Create a table with rows, or replace them."""
     ns.create_table(api.CreateTableRequest(id=at, mode="Overwrite"), ipc(table))
-
-
-def dataset(ns: MemoryNamespace, at: list[str] = TABLE) -> lance.LanceDataset:
-    """Open a table as pylance does by its path."""
-    return lance.dataset(ns.describe_table(api.DescribeTableRequest(id=at)).location)
 
 
 def request(at: list[str] = TABLE, k: int = 10, **options: Any) -> api.QueryTableRequest:

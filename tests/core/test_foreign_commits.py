@@ -168,11 +168,8 @@ def test_an_unknown_value_is_invalid_input(namespace: MemoryNamespace) -> None:
 
 
 def test_an_update_changes_it(hiding: ManagedTable) -> None:
-    hiding.ns.update_table(
-        api.UpdateTableRequest(
-            id=TABLE, updates=[["a", "a"]], predicate="a = 0", properties={FOREIGN_COMMITS: "adopt"}
-        )
-    )
+    adopt = {FOREIGN_COMMITS: "adopt"}
+    Calls(hiding.ns).call("update_table", TABLE, updates=[["a", "a"]], properties=adopt)
     hiding.append_past_the_catalog(8)
     assert hiding.rows() == [0, 1, 2, 8]
 

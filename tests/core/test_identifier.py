@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import lance_namespace as api
 import pyarrow as pa
@@ -11,13 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from lance_namespace.errors import InvalidInputError, LanceNamespaceError
-from lance_namespace_urllib3_client.models import AddColumnsEntry, AlterColumnsEntry
 
 from lance_bridge.catalog import Capabilities, NameRule
 from lance_bridge.locations import is_path
 from lance_bridge.names import first_names
 from lance_bridge.requests import parse_namespace, parse_table, parse_table_namespace
-from lance_bridge.testing.build import ipc
+from lance_bridge.testing.calls import Calls
 
 from .building import TABLE
 from .memory_catalog import MemoryNamespace
@@ -35,40 +36,37 @@ EXACT = Capabilities(
 FOLDING = replace(EXACT, folds_case=True)
 
 
-def test_a_namespace_has_at_most_the_levels_of_the_catalog() -> None:
+def test_identifiers_with_a_name_on_each_level_are_paths() -> None:
     assert parse_namespace(["a"], EXACT) == ("a",)
     assert parse_namespace(["a", "b"], EXACT) == ("a", "b")
-    with pytest.raises(
-        InvalidInputError, match=r"3 names; this catalog has 2: \[catalog, schema\]"
-    ):
-        parse_namespace(["a", "b", "c"], EXACT)
-
-
-@pytest.mark.parametrize("names", [None, [], ["a"], ["a", "b", "c"]])
-def test_only_the_innermost_namespaces_hold_tables(names: list[str] | None) -> None:
     assert parse_table_namespace(["a", "b"], EXACT) == ("a", "b")
-    with pytest.raises(InvalidInputError, match=r"tables are in 2: \[catalog, schema\]"):
-        parse_table_namespace(names, EXACT)
-
-
-@pytest.mark.parametrize("names", [[], ["a"], ["a", "b"], ["a", "b", "c", "d"]])
-def test_a_table_has_a_name_on_every_level(names: list[str]) -> None:
     assert parse_table(["a", "b", "c"], EXACT) == ("a", "b", "c")
-    with pytest.raises(
-        InvalidInputError, match=rf"{len(names)} names?; .*\[catalog, schema, table\]"
-    ):
-        parse_table(names, EXACT)
 
 
-def test_a_missing_table_identifier_says_which_field_is_missing() -> None:
-    with pytest.raises(InvalidInputError, match="`id`"):
-        parse_table(None, EXACT)
-
-
-@pytest.mark.parametrize("name", [None, 1, b"a", ["a"]])
-def test_a_name_that_is_no_string_is_refused(name: object) -> None:
-    with pytest.raises(InvalidInputError, match="must be a string"):
-        parse_table(["a", "b", name], EXACT)  # type: ignore[list-item]  # as a careless caller does
+@pytest.mark.parametrize(
+    ("parse", "identifiers", "problem"),
+    [
+        (parse_namespace, [["a", "b", "c"]], r"3 names; this catalog has 2: \[catalog, schema\]"),
+        (
+            parse_table_namespace,
+            [None, [], ["a"], ["a", "b", "c"]],
+            r"tables are in 2: \[catalog, schema\]",
+        ),
+        (
+            parse_table,
+            [[], ["a"], ["a", "b"], ["a", "b", "c", "d"]],
+            r"^\D*[0124] names?; .*\[catalog, schema, table\]",
+        ),
+        (parse_table, [None], "`id`"),
+        (parse_table, [["a", "b", each] for each in (None, 1, b"a", ["a"])], "must be a string"),
+    ],
+)
+def test_an_identifier_that_cannot_be_is_invalid_and_says_why(
+    parse: Callable[..., object], identifiers: list[object], problem: str
+) -> None:
+    for each in identifiers:
+        with pytest.raises(InvalidInputError, match=problem):
+            parse(each, EXACT)
 
 
 @given(st.lists(st.text(max_size=14), max_size=5))
@@ -119,28 +117,20 @@ NAMES = ["km/h", "a..b", "and/or", "été", "a:b", ".hidden", "x~y", "50%", "C:"
 
 @pytest.mark.parametrize("name", PATHS)
 def test_a_path_is_no_name_of_an_index_or_a_column(with_table: MemoryNamespace, name: str) -> None:
-    index = api.CreateTableIndexRequest(id=TABLE, column="a", index_type="BTREE", name=name)
-    added = api.AlterTableAddColumnsRequest(
-        id=TABLE, new_columns=[AddColumnsEntry(name=name, expression="1")]
-    )
-    renamed = api.AlterTableAlterColumnsRequest(
-        id=TABLE, alterations=[AlterColumnsEntry(path="a", rename=name)]
-    )
-    other = api.CreateTableRequest(id=[*TABLE[:-1], "other"])
-    for call in (
-        lambda: with_table.create_table_index(index),
-        lambda: with_table.alter_table_add_columns(added),
-        lambda: with_table.alter_table_alter_columns(renamed),
-        lambda: with_table.create_table(other, ipc(pa.table({name: [1]}))),
-        lambda: with_table.create_table_tag(
-            api.CreateTableTagRequest(id=TABLE, tag=name, version=1)
-        ),
-    ):
+    calls = Calls(with_table)
+    changes: dict[str, dict[str, Any]] = {
+        "create_table_index": {"column": "a", "index_type": "BTREE", "name": name},
+        "alter_table_add_columns": {"new_columns": [{"name": name, "expression": "1"}]},
+        "alter_table_alter_columns": {"alterations": [{"path": "a", "rename": name}]},
+        "create_table_tag": {"tag": name, "version": 1},
+    }
+    for operation, fields in changes.items():
         with pytest.raises(InvalidInputError):
-            call()
+            calls.call(operation, TABLE, **fields)
+    with pytest.raises(InvalidInputError):
+        calls.create_table([*TABLE[:-1], "other"], pa.table({name: [1]}))
     assert is_path(name)
-    tables = with_table.list_tables(api.ListTablesRequest(id=TABLE[:-1])).tables
-    assert tables == [TABLE[-1]]
+    assert calls.list_tables(TABLE[:-1]).tables == [TABLE[-1]]
 
 
 @pytest.mark.parametrize("name", NAMES)

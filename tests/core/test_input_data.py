@@ -343,10 +343,13 @@ def test_a_null_where_the_schema_has_none_is_invalid(table: pa.Table) -> None:
         b"\xff\xff\xff\xff\xff\xff\xff\x7f",
         b"\xff\xff\xff\xff\x10\x00\x00\x00" + b"\x00" * 16,
         b"\x00" * 4096,
+        ipc(pa.table({})),
     ],
 )
 def test_what_is_no_stream_is_invalid(data: bytes) -> None:
-    with pytest.raises(errors.InvalidInputError, match=r"no data|not a complete Arrow IPC stream"):
+    with pytest.raises(
+        errors.InvalidInputError, match=r"no data|not a complete Arrow IPC stream|no columns"
+    ):
         read_stream(data)
 
 
@@ -363,11 +366,6 @@ def test_a_stream_cut_anywhere_is_invalid() -> None:
 def test_what_follows_the_end_of_a_stream_is_invalid_and_not_dropped(rest: bytes) -> None:
     with pytest.raises(errors.InvalidInputError, match=f"by {len(rest)} bytes"):
         read_stream(ipc(KINDS) + rest)
-
-
-def test_a_stream_without_columns_is_invalid() -> None:
-    with pytest.raises(errors.InvalidInputError, match="no columns"):
-        read_stream(ipc(pa.table({})))
 
 
 def text_array(offsets: list[int], text: bytes) -> pa.Array:

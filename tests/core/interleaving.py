@@ -9,7 +9,9 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from datetime import datetime, timezone
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -180,23 +182,9 @@ def install_steps(patch: pytest.MonkeyPatch, server: MemoryServer) -> None:
     patch.setattr(recovery, "STALLED_SECONDS", 0.0)
     patch.setattr(recovery, "SECONDS_PER_TABLE", 0.0)
     patch.setattr(recovery, "POLL_SECONDS", 0.0)
-    patch.setattr(recovery, "ThreadPoolExecutor", OneByOne)
+    one_by_one = nullcontext(SimpleNamespace(map=map))  # a client does one thing after the other
+    patch.setattr(recovery, "ThreadPoolExecutor", lambda _: one_by_one)
     server.fault = fault
-
-
-class OneByOne:
-    """What takes the place of threads: a client does one thing after the other."""
-
-    def __init__(self, threads: int) -> None:
-        self.threads = threads
-
-    def __enter__(self) -> OneByOne:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """There is nothing to end."""
-
-    map = staticmethod(map)
 
 
 def manifest(version: int, mark: str) -> bytes:

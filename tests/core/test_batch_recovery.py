@@ -36,11 +36,7 @@ from .batching import (
 )
 from .building import at, count_rows, raising, start_server
 from .interleaving import MemoryFiles
-from .managing import (
-    another,
-    rows,
-    state,
-)
+from .managing import another, rows, state
 from .memory_catalog import CAPABILITIES, SERVERS, MemoryNamespace, MemoryServer
 from .mortality import Death, Mortal, die
 from .staging import directory, numbers
@@ -476,21 +472,16 @@ def test_few_entries_are_read_to_see_how_far_a_client_is(
     batch.prepare(40)
     table = batch.load(0)
     reads: list[Any] = []
-    monkeypatch.setattr(type(table.connection), "find_table", counted(reads))
-    progress = recovery._Progress(table.connection, batch.intent)
-    paths = [at(name) for name in NAMES]
-    assert progress._count_prepared(paths) == 40
-    assert len(reads) < 10
-
-
-def counted(reads: list[Any]) -> Callable[..., Any]:
-    """Return `Connection.find_table` that writes down its calls."""
 
     def find_table(connection: Any, path: Any) -> Any:
         reads.append(path)
         return connection.catalog.load_table(path)
 
-    return find_table
+    monkeypatch.setattr(type(table.connection), "find_table", find_table)
+    progress = recovery._Progress(table.connection, batch.intent)
+    paths = [at(name) for name in NAMES]
+    assert progress._count_prepared(paths) == 40
+    assert len(reads) < 10
 
 
 # -- the entry -------------------------------------------------------------------------------------

@@ -31,12 +31,7 @@ from .batching import (
     staged,
 )
 from .building import DATASET, create, raising
-from .managing import (
-    another,
-    meanwhile,
-    rows,
-    state,
-)
+from .managing import another, meanwhile, rows, state
 from .memory_catalog import MemoryNamespace, Moment
 from .staging import build, numbers
 
@@ -279,10 +274,7 @@ def fail_outcomes(patch: pytest.MonkeyPatch, outcomes: int, moment: Moment = "be
 
 @pytest.mark.parametrize(("moment", "found"), [("before", BEFORE), ("after", AFTER)])
 def test_a_batch_whose_outcome_cannot_be_written_is_aborted_unless_it_was(
-    namespace: MemoryNamespace,
-    monkeypatch: pytest.MonkeyPatch,
-    moment: Moment,
-    found: list[int],
+    namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch, moment: Moment, found: list[int]
 ) -> None:
     entries = create_and_stage(namespace, HOME, OTHER)
     fail_outcomes(monkeypatch, 1, moment)

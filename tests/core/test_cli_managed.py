@@ -14,12 +14,7 @@ from lance_bridge.exit_codes import FOUND
 from lance_bridge_cli.app import app
 
 from .building import TABLE, create
-from .managing import (
-    append_past_the_catalog,
-    insert,
-    rows,
-    state,
-)
+from .managing import append_past_the_catalog, insert, rows, state
 from .memory_catalog import MemoryNamespace
 
 pytestmark = [

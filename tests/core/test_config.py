@@ -272,12 +272,7 @@ def test_named_catalogs_come_from_the_file_that_the_environment_names(yaml_file:
         "  7: {impl: hive}\n"
     )
     assert named_catalogs() == {
-        "prod": {
-            "impl": "memory",
-            "uri": "one",
-            "client.retries": "4",
-            "pickle.secrets": "true",
-        },
+        "prod": {"impl": "memory", "uri": "one", "client.retries": "4", "pickle.secrets": "true"},
         "7": {"impl": "hive"},
     }
 

@@ -288,9 +288,7 @@ def test_one_expression_is_taken_wherever_it_stands(filled: MemoryNamespace, sql
 
 
 @pytest.mark.spec("operations.md#errors-of-every-operation")
-def test_rows_that_cannot_be_read_are_no_fault_of_the_request(
-    filled: MemoryNamespace,
-) -> None:
+def test_rows_that_cannot_be_read_are_no_fault_of_the_request(filled: MemoryNamespace) -> None:
     lose_data(filled)
     for predicate in ("a > 1", "word = 'x'"):
         with pytest.raises(errors.ServiceUnavailableError, match="queried"):

@@ -16,15 +16,7 @@ from lance_bridge.dataset import index_types
 from lance_bridge.extended_requests import ReplacingIndexRequest
 
 from .building import DATASET, TABLE, create
-from .evolving import (
-    ROWS,
-    build_index,
-    create_table,
-    dataset,
-    last_transaction,
-    list_indices,
-    rows,
-)
+from .evolving import ROWS, build_index, create_table, dataset, last_transaction, list_indices, rows
 from .memory_catalog import MemoryNamespace
 from .test_schema_json import STORABLE
 

@@ -113,15 +113,12 @@ def test_a_mirror_in_mavens_settings_is_used(tmp_path: Path) -> None:
     assert 'root="http://localhost/a?b&amp;c"' in Path(settings).read_text()
 
 
-def test_ivy_settings_override_mavens(tmp_path: Path) -> None:
+def test_ivy_settings_override_mavens_and_ivys_defaults_apply_without(tmp_path: Path) -> None:
+    assert ivy.ivy_settings(tmp_path, home=tmp_path) == []
     (tmp_path / ".ivy2").mkdir()
     own = tmp_path / ".ivy2" / "ivysettings.xml"
     own.write_text("<ivysettings/>")
     assert ivy.ivy_settings(tmp_path, home=tmp_path) == ["-settings", str(own)]
-
-
-def test_without_settings_ivys_defaults_apply(tmp_path: Path) -> None:
-    assert ivy.ivy_settings(tmp_path, home=tmp_path) == []
 
 
 @pytest.mark.parametrize("given", ["SSL_CERT_FILE", "SSL_CERT_DIR"])

@@ -50,9 +50,9 @@ def test_describing_a_table_takes_at_most_nine_files(namespace: MemoryNamespace)
 
 def test_inserting_rows_takes_at_most_ten_files(namespace: MemoryNamespace) -> None:
     create(namespace, TABLE, rows=3)
-    request = api.InsertIntoTableRequest(id=TABLE)
+    request, data = api.InsertIntoTableRequest(id=TABLE), stream(2)
 
-    files = files_of(lambda: namespace.insert_into_table(request, stream(2)))
+    files = files_of(lambda: namespace.insert_into_table(request, data))
 
     assert count_rows(namespace, TABLE) == 5
     assert "dataset/insert.py" in files

@@ -10,6 +10,8 @@ from servers.objectstore import MotoServer
 
 from . import evolving
 from .building import BUCKET, TABLE, start_server
+from .managing import able as able  # noqa: PLC0414 - a fixture
+from .managing import create_managed, leave_unfinished
 from .memory_catalog import SERVERS, MemoryNamespace, MemoryServer
 from .vending import ASKED, BEFORE, LOCATION, OWN, connect, put, vendor_properties
 
@@ -50,6 +52,21 @@ def ns(namespace: MemoryNamespace) -> MemoryNamespace:
     """A namespace with a table of many types."""
     evolving.create_table(namespace)
     return namespace
+
+
+@pytest.fixture
+def managed(able: MemoryServer, namespace: MemoryNamespace) -> MemoryNamespace:
+    """A namespace with a managed table of the rows 0, 1 and 2, whose entry can be set."""
+    assert able.capabilities.no_alter == ""
+    create_managed(namespace)
+    return namespace
+
+
+@pytest.fixture
+def unfinished(managed: MemoryNamespace, monkeypatch: pytest.MonkeyPatch) -> MemoryNamespace:
+    """The same, with a version 2 whose client died before its manifest had its final name."""
+    leave_unfinished(managed, monkeypatch)
+    return managed
 
 
 @pytest.fixture

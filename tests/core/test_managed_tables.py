@@ -1,7 +1,8 @@
-"""Making tables implementation-managed, renaming them, and leaving them to their storage."""
+"""Making tables implementation-managed, renaming and removing them, and leaving them to storage."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -22,15 +23,17 @@ from lance_bridge.entry import TableEntry
 from lance_bridge.errors import OutcomeUnknownError
 from lance_bridge.managed import compare_and_set
 from lance_bridge.managed_state import BRIEF_SECONDS, HOLD_SECONDS, with_state
+from lance_bridge.storage.table_files import TableFiles
+from lance_bridge.testing.calls import Calls
 
 from .building import TABLE, at_change, count_rows, create, raising, stream
 from .managing import (
     KEY,
     MANAGED,
-    able,  # noqa: F401 - a fixture
     append,
     append_past_the_catalog,
     create_managed,
+    directory,
     insert,
     meanwhile,
     rows,
@@ -67,15 +70,6 @@ def test_a_table_goes_to_the_catalog_and_back_with_all_its_versions(
     append_past_the_catalog(server, 9)
     assert versions(namespace) == [1, 2, 3, 4]
     assert rows(namespace) == [0, 1, 2, 7, 8, 9]
-
-
-def test_to_manage_a_managed_table_changes_nothing(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
-    create_managed(namespace)
-    effects = len(server.effects)
-    namespace.manage_table(TABLE)
-    assert len(server.effects) == effects
 
 
 def test_to_release_a_table_of_the_storage_is_refused(namespace: MemoryNamespace) -> None:
@@ -133,13 +127,12 @@ def test_a_table_with_branches_stays_with_its_storage(
 
 
 @pytest.mark.spec("operations.md#createtablebranch")
-def test_a_managed_table_gets_no_branch(namespace: MemoryNamespace) -> None:
-    create_managed(namespace)
+def test_a_managed_table_gets_no_branch(managed: MemoryNamespace) -> None:
     with pytest.raises(errors.UnsupportedOperationError, match="branches"):
-        namespace.create_table_branch(api.CreateTableBranchRequest(id=TABLE, name="b"))
+        managed.create_table_branch(api.CreateTableBranchRequest(id=TABLE, name="b"))
     with pytest.raises(errors.TableBranchNotFoundError):
-        namespace.count_table_rows(api.CountTableRowsRequest(id=TABLE, branch="b"))
-    listed = namespace.list_table_branches(api.ListTableBranchesRequest(id=TABLE))
+        managed.count_table_rows(api.CountTableRowsRequest(id=TABLE, branch="b"))
+    listed = managed.list_table_branches(api.ListTableBranchesRequest(id=TABLE))
     assert listed.branches == {}
 
 
@@ -189,19 +182,14 @@ def test_a_table_that_another_implementation_manages_is_left_to_it(
 
 
 def test_a_registration_that_is_overwritten_is_managed_as_it_says(
-    namespace: MemoryNamespace, tmp_path: Any
+    managed: MemoryNamespace, tmp_path: Any
 ) -> None:
-    create_managed(namespace)
     place = str(tmp_path / "other.lance")
     lance.write_dataset(table(0, 1, 2), place)
-    for properties, version in (({}, None), (MANAGED, 1)):
-        namespace.register_table(
-            api.RegisterTableRequest(
-                id=TABLE, location=place, mode="overwrite", properties=properties
-            )
-        )
-        managed = namespace.describe_table(api.DescribeTableRequest(id=TABLE)).managed_versioning
-        assert managed is (True if version else None)
+    calls = Calls(managed)
+    for properties, expected in (({}, None), (MANAGED, True)):
+        calls.register_table(TABLE, place, mode="overwrite", properties=properties)
+        assert calls.describe_table(TABLE).managed_versioning is expected
 
 
 def test_a_registration_stays_where_it_is_if_the_new_place_cannot_be_managed(
@@ -285,43 +273,40 @@ def test_of_two_creators_one_creates(namespace: MemoryNamespace, server: MemoryS
 @pytest.mark.spec("managed.md#operations-on-managed-tables")
 @pytest.mark.parametrize("by_copy", [False, True])
 def test_a_table_that_is_being_renamed_takes_no_commit(
-    namespace: MemoryNamespace, server: MemoryServer, by_copy: bool
+    managed: MemoryNamespace, server: MemoryServer, by_copy: bool
 ) -> None:
     server.capabilities = replace(server.capabilities, renames_by_copy=by_copy)
-    create_managed(namespace)
     refused: list[str] = []
 
     def fault(change: str, _: str) -> None:
         if change in ("rename_table", "copy_table", "drop_table"):
             with pytest.raises(errors.LanceNamespaceError) as caught:
-                insert(namespace)
+                insert(managed)
             refused.append(type(caught.value).__name__)
 
     server.fault = fault
-    namespace.rename_table(api.RenameTableRequest(id=TABLE, new_table_name=NEW[-1]))
+    managed.rename_table(api.RenameTableRequest(id=TABLE, new_table_name=NEW[-1]))
     assert refused[0] == "ConcurrentModificationError"
-    assert count_rows(namespace, NEW) == 3
+    assert count_rows(managed, NEW) == 3
 
 
 @pytest.mark.parametrize("by_copy", [False, True])
 def test_a_rename_that_fails_lets_the_table_go_again(
-    namespace: MemoryNamespace, server: MemoryServer, by_copy: bool
+    managed: MemoryNamespace, server: MemoryServer, by_copy: bool
 ) -> None:
     server.capabilities = replace(server.capabilities, renames_by_copy=by_copy)
-    create_managed(namespace)
-    create(namespace, NEW)
+    create(managed, NEW)
     with pytest.raises(errors.TableAlreadyExistsError):
-        namespace.rename_table(api.RenameTableRequest(id=TABLE, new_table_name=NEW[-1]))
+        managed.rename_table(api.RenameTableRequest(id=TABLE, new_table_name=NEW[-1]))
     assert state(server).held is None
-    assert append(namespace, 7).version == 2
+    assert append(managed, 7).version == 2
 
 
 @pytest.mark.spec("managed.md#operations-on-managed-tables")
 def test_a_table_that_a_rename_left_under_two_names_takes_no_commit_until_it_has_one(
-    namespace: MemoryNamespace, server: MemoryServer, monkeypatch: pytest.MonkeyPatch
+    managed: MemoryNamespace, server: MemoryServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.capabilities = replace(server.capabilities, renames_by_copy=True)
-    create_managed(namespace)
 
     def interrupt() -> None:
         server.fault = raising(KeyboardInterrupt())
@@ -329,30 +314,123 @@ def test_a_table_that_a_rename_left_under_two_names_takes_no_commit_until_it_has
 
     at_change(server, "copy_table", "after", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        namespace.rename_table(api.RenameTableRequest(id=TABLE, new_table_name=NEW[-1]))
+        managed.rename_table(api.RenameTableRequest(id=TABLE, new_table_name=NEW[-1]))
     server.fault = None
     assert set(server.tables) == {KEY, tuple(NEW)}
     monkeypatch.setattr("lance_bridge.managed_state.HOLD_SECONDS", 0)
     for name in (TABLE, NEW):
         with pytest.raises(errors.InvalidTableStateError, match="deregister one of the two"):
-            namespace.insert_into_table(api.InsertIntoTableRequest(id=name), stream(1))
-        assert count_rows(namespace, name) == 3
-    namespace.deregister_table(api.DeregisterTableRequest(id=TABLE))
-    namespace.insert_into_table(api.InsertIntoTableRequest(id=NEW), stream(1))
-    assert count_rows(namespace, NEW) == 4
+            managed.insert_into_table(api.InsertIntoTableRequest(id=name), stream(1))
+        assert count_rows(managed, name) == 3
+    managed.deregister_table(api.DeregisterTableRequest(id=TABLE))
+    managed.insert_into_table(api.InsertIntoTableRequest(id=NEW), stream(1))
+    assert count_rows(managed, NEW) == 4
 
 
 @pytest.mark.spec("managed.md#operations-on-managed-tables")
 @pytest.mark.parametrize(("brief", "seconds"), [(False, HOLD_SECONDS), (True, BRIEF_SECONDS)])
 def test_a_hold_whose_holder_died_ends_by_itself(
-    namespace: MemoryNamespace, server: MemoryServer, brief: bool, seconds: float
+    managed: MemoryNamespace, server: MemoryServer, brief: bool, seconds: float
 ) -> None:
-    create_managed(namespace)
-    with compare_and_set.held(TableEntry(namespace.connection, server.tables[KEY]), brief=brief):
+    with compare_and_set.held(TableEntry(managed.connection, server.tables[KEY]), brief=brief):
         with pytest.raises(errors.ConcurrentModificationError, match="try again"):
-            insert(namespace)
+            insert(managed)
         held = state(server)
         old = replace(held, held=(held.held or 0) - int(seconds * 1000) - 1)
         server.tables[KEY] = with_state(server.tables[KEY], old)
-        assert append(namespace, 7).version == 2
+        assert append(managed, 7).version == 2
     assert state(server).version == 2
+
+
+# -- removal ---------------------------------------------------------------------------------------
+
+Act = Callable[[MemoryNamespace, str], object]
+
+
+def refuse_writes(patch: pytest.MonkeyPatch, error: Exception) -> None:
+    """Have the storage refuse every write of a new file."""
+    patch.setattr(TableFiles, "put_new", raising(error))
+
+
+def deregister(ns: MemoryNamespace, _: str) -> None:
+    ns.deregister_table(api.DeregisterTableRequest(id=TABLE))
+
+
+def move(ns: MemoryNamespace, location: str) -> None:
+    ns.register_table(api.RegisterTableRequest(id=TABLE, location=location, mode="Overwrite"))
+
+
+def drop(ns: MemoryNamespace, _: str) -> None:
+    ns.drop_table(api.DropTableRequest(id=TABLE))
+
+
+@pytest.mark.spec("common.md#deregistertable", "unfinished.md#operations-on-unfinished-tables")
+@pytest.mark.parametrize(
+    "error",
+    [errors.ServiceUnavailableError, errors.PermissionDeniedError, errors.UnauthenticatedError],
+)
+@pytest.mark.parametrize("act", [deregister, move])
+def test_an_entry_is_kept_whose_latest_version_cannot_get_its_final_name(
+    unfinished: MemoryNamespace,
+    server: MemoryServer,
+    monkeypatch: pytest.MonkeyPatch,
+    act: Act,
+    error: type[Exception],
+) -> None:
+    place = str(directory(server))
+    before = state(server)
+    with monkeypatch.context() as patch:
+        refuse_writes(patch, error("away"))
+        with pytest.raises(error, match=r"is kept.*away"):
+            act(unfinished, place)
+    assert state(server) == before
+    act(unfinished, place)
+    if act is deregister:
+        unfinished.register_table(
+            api.RegisterTableRequest(id=TABLE, location=place, properties=MANAGED)
+        )
+    assert versions(unfinished) == [1, 2]
+
+
+@pytest.mark.spec("common.md#deregistertable", "managed.md#operations-on-managed-tables")
+def test_an_entry_is_kept_while_other_clients_keep_committing(
+    managed: MemoryNamespace, server: MemoryServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = server.tables[KEY]
+    lost = errors.ConcurrentModificationError("another commit came first")
+    monkeypatch.setattr(compare_and_set, "swap", raising(lost))
+    with pytest.raises(errors.ConcurrentModificationError, match="modified concurrently"):
+        deregister(managed, "")
+    assert server.tables[KEY] == before
+
+
+@pytest.mark.spec("common.md#deregistertable", "unfinished.md#operations-on-unfinished-tables")
+def test_a_table_whose_files_are_gone_is_deregistered(
+    unfinished: MemoryNamespace, server: MemoryServer
+) -> None:
+    shutil.rmtree(directory(server))
+    deregister(unfinished, "")
+    assert KEY not in server.tables
+
+
+def test_a_table_that_cannot_be_opened_is_deregistered(
+    unfinished: MemoryNamespace,
+    server: MemoryServer,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    refuse_writes(monkeypatch, errors.InvalidInputError("bad options"))
+    deregister(unfinished, "")
+    assert KEY not in server.tables
+    assert "may stay staged: bad options" in caplog.text
+
+
+@pytest.mark.spec("common.md#deregistertable", "unfinished.md#operations-on-unfinished-tables")
+def test_a_table_is_dropped_whose_latest_version_cannot_get_its_final_name(
+    unfinished: MemoryNamespace, server: MemoryServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = directory(server)
+    refuse_writes(monkeypatch, errors.ServiceUnavailableError("away"))
+    drop(unfinished, "")
+    assert KEY not in server.tables
+    assert not place.exists()

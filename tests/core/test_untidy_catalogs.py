@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -14,9 +15,10 @@ from lance_namespace import errors
 
 from lance_bridge.catalog import NamespaceRecord, TableRecord
 from lance_bridge.errors import ObjectUnavailableError
+from lance_bridge.testing.calls import Calls
 from lance_bridge_doctor import Kind, diagnose_namespace
 
-from .building import TABLE, at, count_rows, create
+from .building import DATASET, TABLE, at, count_rows, create, stream
 from .memory_catalog import MemoryCatalog, MemoryNamespace, MemoryServer
 from .vending import LOCATION, described, put
 
@@ -79,6 +81,11 @@ def test_a_listing_goes_on_past_a_namespace_that_cannot_be_read(
 
 
 @pytest.mark.usefixtures("sick")
+@pytest.mark.spec(
+    "common.md#droptable",
+    "common.md#errors-of-every-operation",
+    "hive.md#errors-of-every-operation",
+)
 @for_each_reason
 @pytest.mark.parametrize(("method", "place"), [*WHERE, ("scan_tables", (*SICK, "p", "d"))])
 def test_a_drop_names_the_namespace_that_cannot_be_read_and_the_remedy(
@@ -152,6 +159,108 @@ def test_doctor_checks_the_rest_of_the_catalog(
     assert (Kind.DECLARED_ONLY, ".".join(TABLE)) in [(each.kind, each.subject) for each in found]
     unread = [each for each in found if each.subject == ".".join(place)]
     assert [each.message for each in unread] == ["the connection is down"]
+
+
+# -- entries that are only links to others ---------------------------------------------------------
+
+
+LINK = [*DATASET[:-1], "links", "orders"]
+
+
+@pytest.fixture
+def linked(namespace: MemoryNamespace, server: MemoryServer) -> Calls:
+    """A client of a table, and of a link to it in another namespace."""
+    create(namespace, TABLE)
+    server.namespaces[tuple(LINK[:-1])] = NamespaceRecord(tuple(LINK[:-1]))
+    server.tables[tuple(LINK)] = replace(
+        server.tables[tuple(TABLE)],
+        path=tuple(LINK),
+        link_to="eu.shop.sales.Orders",
+        link_path=tuple(TABLE),
+    )
+    return Calls(namespace)
+
+
+CHANGES_OF_A_LINK: dict[str, Callable[[Calls], object]] = {
+    "drop": lambda calls: calls.drop_table(LINK),
+    "cascade": lambda calls: calls.drop_namespace(LINK[:-1], behavior="Cascade"),
+    "overwrite": lambda calls: calls.create_table(
+        LINK, stream(9), mode="Overwrite", properties={"new": "yes"}
+    ),
+    "register elsewhere": lambda calls: calls.register_table(LINK, "/else", mode="Overwrite"),
+}
+
+
+@pytest.mark.spec("common.md#dropnamespace", "glue.md#droptable")
+@pytest.mark.parametrize("change", CHANGES_OF_A_LINK)
+def test_what_would_change_the_table_of_a_link_is_refused(
+    linked: Calls, server: MemoryServer, change: str
+) -> None:
+    server.capabilities = replace(server.capabilities, no_alter="")
+    before = dict(server.tables)
+    drops = change in ("drop", "cascade")
+    error = errors.InvalidTableStateError if drops else errors.InvalidInputError
+    remedy = "eregister" if change == "drop" else ""
+    with pytest.raises(error, match=rf"link to eu\.shop.*{remedy}"):
+        CHANGES_OF_A_LINK[change](linked)
+    assert server.tables == before
+    assert linked.count(TABLE) == 3
+
+
+def test_a_link_does_not_keep_its_table_from_being_dropped(
+    linked: Calls, server: MemoryServer
+) -> None:
+    place = Path(server.tables[tuple(TABLE)].location.removeprefix("file://"))  # type: ignore[union-attr]  # it has one
+    linked.drop_table(TABLE)
+    assert tuple(TABLE) not in server.tables
+    assert not place.exists()
+
+
+def test_a_link_to_another_catalogs_table_keeps_what_lies_there(
+    linked: Calls, server: MemoryServer
+) -> None:
+    server.tables[tuple(LINK)] = replace(server.tables[tuple(LINK)], link_path=None)
+    with pytest.raises(errors.InvalidTableStateError, match="overlaps"):
+        linked.drop_table(TABLE)
+    assert linked.count(TABLE) == 3
+
+
+@pytest.fixture
+def linked_namespace(linked: Calls, server: MemoryServer) -> Calls:
+    """The same where the other namespace is a link, too."""
+    path = tuple(LINK[:-1])
+    server.namespaces[path] = NamespaceRecord(path, link_to="eu.shop.sales")
+    return linked
+
+
+def test_of_a_link_to_a_namespace_only_the_link_is_dropped(
+    linked_namespace: Calls, server: MemoryServer
+) -> None:
+    linked_namespace.drop_namespace(LINK[:-1])
+    assert tuple(LINK[:-1]) not in server.namespaces
+    assert linked_namespace.count(TABLE) == 3
+
+
+def test_no_data_is_deleted_through_a_link_to_a_namespace(
+    linked_namespace: Calls, server: MemoryServer
+) -> None:
+    seen_through_it = replace(server.tables[tuple(LINK)], link_to="", link_path=None)
+    server.tables[tuple(LINK)] = seen_through_it
+    with pytest.raises(errors.InvalidTableStateError, match=r"in a link to eu\.shop\.sales"):
+        linked_namespace.drop_table(LINK)
+    assert server.tables[tuple(LINK)] == seen_through_it
+    assert linked_namespace.count(TABLE) == 3
+
+
+@pytest.mark.spec("glue.md#dropnamespace")
+def test_cascade_over_a_linked_namespace_changes_nothing(
+    linked_namespace: Calls, server: MemoryServer
+) -> None:
+    before = dict(server.tables)
+    with pytest.raises(errors.InvalidInputError, match=r"link to eu\.shop\.sales"):
+        linked_namespace.drop_namespace(LINK[:-1], behavior="Cascade")
+    assert server.tables == before
+    assert tuple(LINK[:-1]) in server.namespaces
 
 
 # -- entries with several locations ----------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -79,7 +79,15 @@ def log(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 @pytest.fixture
-def vending(server: MemoryServer, request: pytest.FixtureRequest, log: str) -> MemoryNamespace:
-    """A namespace with that vendor, which has one table at ``LOCATION``."""
+def vending_with(
+    server: MemoryServer, request: pytest.FixtureRequest, log: str
+) -> Callable[..., MemoryNamespace]:
+    """Connects with that vendor and further properties, to one table at ``LOCATION``."""
     put(server, TABLE[-1], LOCATION)
-    return connect(request, **vendor_properties(log), **OWN)
+    return lambda **more: connect(request, **vendor_properties(log, **more))
+
+
+@pytest.fixture
+def vending(vending_with: Callable[..., MemoryNamespace]) -> MemoryNamespace:
+    """A namespace with that vendor and credentials of its own."""
+    return vending_with(**OWN)

@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 import socket
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import lance
 import pyarrow as pa
 import pytest
 from lance.fragment import FragmentMetadata
-from lance_namespace.errors import (
-    InvalidInputError,
-    InvalidTableStateError,
-    PermissionDeniedError,
-    ServiceUnavailableError,
-)
+from lance_namespace import errors
+from obstore.store import LocalStore
 
+from lance_bridge.catalog import TableRecord
+from lance_bridge.storage import table_files
 from lance_bridge.storage.lance_files import RESERVED_FILE
+from lance_bridge.storage.manifests import VersionDirectory
 from lance_bridge.storage.store import TableStorage
+from lance_bridge.storage.table_files import TableFiles
+
+from .building import TABLE, at_change, create
+from .memory_catalog import CAPABILITIES, MemoryNamespace, MemoryServer
 
 pytestmark = pytest.mark.quick
 
@@ -115,7 +122,7 @@ def test_what_cannot_be_looked_at_is_not_absent(storage: TableStorage, tmp_path:
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     for place in (tmp_path / "loop", tmp_path / "loop" / "t.lance"):
         for look in (storage.has_dataset, storage.is_occupied, storage.delete_table):
-            with pytest.raises(ServiceUnavailableError, match=str(place)):
+            with pytest.raises(errors.ServiceUnavailableError, match=str(place)):
                 look(str(place))
 
 
@@ -132,7 +139,7 @@ def test_a_refused_directory_is_permission_denied(
         with monkeypatch.context() as patch:
             patch.setattr(owner, refused, refuse)
             for look in (storage.has_dataset, storage.is_occupied, storage.delete_table):
-                with pytest.raises(PermissionDeniedError, match="refused access"):
+                with pytest.raises(errors.PermissionDeniedError, match="refused access"):
                     look(str(place))
     assert storage.has_dataset(str(place))
 
@@ -226,7 +233,7 @@ def test_nothing_is_deleted_of_a_table_whose_latest_manifest_cannot_be_read(
     latest.write_text(broken)
     before = files(place)
     for use in (storage.files_of_table, storage.delete_table):
-        with pytest.raises(InvalidTableStateError, match=rf"{latest.name}.*[Dd]eregister"):
+        with pytest.raises(errors.InvalidTableStateError, match=rf"{latest.name}.*[Dd]eregister"):
             use(str(place))
     assert files(place) == before
 
@@ -238,7 +245,7 @@ def test_an_older_manifest_must_be_read_only_for_files_of_unknown_names(
     max((place / "_versions").glob("*.manifest")).write_text("broken")
     storage.files_of_table(str(place))
     put(place, "data/x.parquet")
-    with pytest.raises(InvalidTableStateError, match="cannot be read"):
+    with pytest.raises(errors.InvalidTableStateError, match="cannot be read"):
         storage.files_of_table(str(place))
     (place / "data" / "x.parquet").unlink()
     storage.delete_table(str(place))
@@ -255,7 +262,7 @@ def test_a_deletion_that_was_interrupted_can_be_repeated(
         shutil.copytree(whole, place)
         with monkeypatch.context() as patch:
             patch.setattr(Path, "unlink", refuse_after(step))
-            with pytest.raises(PermissionDeniedError):
+            with pytest.raises(errors.PermissionDeniedError):
                 storage.delete_table(str(place))
         assert len(files(place)) == len(files(whole)) - step
         storage.delete_table(str(place))
@@ -319,8 +326,42 @@ def test_a_socket_in_a_table_s_directory_stays(storage: TableStorage, tmp_path: 
         assert files(place) == ["s"]
 
 
-def test_releasing_a_place_takes_back_only_what_reserving_it_made(tmp_path: Path) -> None:
-    storage = TableStorage({})
+def test_a_name_that_the_disk_does_not_take_is_the_callers_mistake(
+    storage: TableStorage, tmp_path: Path
+) -> None:
+    long = str(tmp_path / ("x" * 300) / "t.lance")
+    for use in (storage.has_dataset, storage.is_occupied, storage.reserve, storage.delete_table):
+        with pytest.raises(errors.InvalidInputError, match="longer than the file system"):
+            use(long)
+
+
+# -- reserved locations, where several clients create one table at once ----------------------------
+
+
+@pytest.fixture
+def location(tmp_path: Path) -> Path:
+    """A location in a directory that does not exist either."""
+    return tmp_path / "db" / "t.lance"
+
+
+Step = Callable[[Path], None]
+
+
+def once_before(monkeypatch: pytest.MonkeyPatch, method: str, step: Step) -> None:
+    """Have another client take a step before the next call of this method of `Path`."""
+    real, steps = getattr(Path, method), iter([step])
+
+    def call(path: Path, *args: object, **named: object) -> object:
+        for each in steps:
+            each(path)
+        return real(path, *args, **named)
+
+    monkeypatch.setattr(Path, method, call)
+
+
+def test_releasing_a_place_takes_back_only_what_reserving_it_made(
+    storage: TableStorage, tmp_path: Path
+) -> None:
     own = tmp_path / "mine"
     own.mkdir()
     storage.release(str(own), storage.reserve(str(own)))
@@ -333,18 +374,150 @@ def test_releasing_a_place_takes_back_only_what_reserving_it_made(tmp_path: Path
     assert list(own.iterdir()) == []
 
 
-def test_releasing_a_place_that_is_used_by_now_leaves_it(tmp_path: Path) -> None:
-    storage = TableStorage({})
+def test_releasing_a_place_that_is_used_by_now_leaves_it(
+    storage: TableStorage, tmp_path: Path
+) -> None:
     made = storage.reserve(str(tmp_path / "a" / "t.lance"))
     (tmp_path / "a" / "other").mkdir()
     storage.release(str(tmp_path / "a" / "t.lance"), made)
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["other"]
 
 
-def test_a_name_that_the_disk_does_not_take_is_the_callers_mistake(
-    storage: TableStorage, tmp_path: Path
+def test_a_location_that_another_client_releases_meanwhile_is_reserved(
+    storage: TableStorage, location: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    long = str(tmp_path / ("x" * 300) / "t.lance")
-    for use in (storage.has_dataset, storage.is_occupied, storage.reserve, storage.delete_table):
-        with pytest.raises(InvalidInputError, match="longer than the file system"):
-            use(long)
+    created = storage.reserve(str(location))
+    once_before(monkeypatch, "touch", lambda _: storage.release(str(location), created))
+    storage.reserve(str(location))
+    assert [path.name for path in location.iterdir()] == [RESERVED_FILE]
+
+
+def test_a_directory_that_vanishes_while_it_is_made_is_made_again(
+    storage: TableStorage, location: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`Path.mkdir` finds that the directory exists, and then asks whether it is one."""
+    location.mkdir(parents=True)
+    once_before(monkeypatch, "is_dir", Path.rmdir)
+    storage.reserve(str(location))
+    assert [path.name for path in location.iterdir()] == [RESERVED_FILE]
+
+
+def test_a_file_at_the_location_is_not_replaced(storage: TableStorage, location: Path) -> None:
+    location.parent.mkdir()
+    location.write_text("x")
+    with pytest.raises(errors.ServiceUnavailableError, match="File exists"):
+        storage.reserve(str(location))
+    assert location.read_text() == "x"
+
+
+def test_a_directory_that_another_client_removes_meanwhile_is_released(
+    storage: TableStorage, location: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    created = storage.reserve(str(location))
+    once_before(monkeypatch, "rmdir", Path.rmdir)
+    storage.release(str(location), created)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_that_another_client_uses_meanwhile_stays(
+    storage: TableStorage, location: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    created = storage.reserve(str(location))
+    once_before(monkeypatch, "rmdir", lambda path: (path / "data").mkdir())
+    storage.release(str(location), created)
+    assert [path.name for path in location.iterdir()] == ["data"]
+
+
+def test_a_creator_that_lost_says_so_if_its_reservation_cannot_be_released(
+    namespace: MemoryNamespace,
+    server: MemoryServer,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server.capabilities = replace(CAPABILITIES, makes_directories=True)
+
+    def win() -> None:
+        server.tables[tuple(TABLE)] = TableRecord(tuple(TABLE), str(tmp_path / "elsewhere"))
+        [directory] = (tmp_path / "lake").rglob("*.lance")
+        shutil.rmtree(directory)
+        directory.write_text("not a directory")
+
+    at_change(server, "create_table", "before", win)
+    with (
+        caplog.at_level(logging.WARNING),
+        pytest.raises(errors.TableAlreadyExistsError, match="Orders"),
+    ):
+        create(namespace, TABLE)
+    assert "reservation" in caplog.text
+    [left] = (tmp_path / "lake").rglob("*.lance")
+    assert left.read_text() == "not a directory"
+
+
+def test_a_directory_that_vanishes_before_it_is_listed_holds_no_version(
+    storage: TableStorage, location: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def open_removed(path: str) -> LocalStore:
+        location.rmdir()
+        return LocalStore(path)
+
+    location.mkdir(parents=True)
+    monkeypatch.setattr(table_files, "LocalStore", open_removed)
+    assert VersionDirectory(TableFiles(storage, str(location))).list() == []
+
+
+# -- Google's storage ------------------------------------------------------------------------------
+
+NOTHING = (
+    b'<?xml version="1.0"?><ListBucketResult><Name>b</Name><KeyCount>0</KeyCount>'
+    b"<IsTruncated>false</IsTruncated></ListBucketResult>"
+)
+
+
+class EmptyBucket(HTTPServer):
+    """Holds nothing, and notes who asks."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Answer)
+        self.asked: list[str | None] = []
+
+
+class _Answer(BaseHTTPRequestHandler):
+    server: EmptyBucket
+
+    def do_GET(self) -> None:
+        self.server.asked.append(self.headers.get("Authorization"))
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(NOTHING)))
+        self.end_headers()
+        self.wfile.write(NOTHING)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def bucket() -> Iterator[EmptyBucket]:
+    with EmptyBucket() as server:
+        serving = threading.Thread(target=server.serve_forever, daemon=True)
+        serving.start()
+        yield server
+        server.shutdown()
+        serving.join()
+
+
+def test_a_vended_token_is_sent(bucket: EmptyBucket) -> None:
+    account = {
+        "gcs_base_url": f"http://127.0.0.1:{bucket.server_port}",
+        "disable_oauth": True,
+        "client_email": "",
+        "private_key": "",
+        "private_key_id": "",
+    }
+    options = {
+        "google_service_account_key": json.dumps(account),
+        "allow_http": "true",
+        "google_storage_token": "vended",
+        "expires_at_millis": "1",
+    }
+    assert not TableStorage(options).is_occupied("gs://bucket/t.lance")
+    assert bucket.asked == ["Bearer vended"]

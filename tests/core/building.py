@@ -12,7 +12,15 @@ from lance_namespace.errors import LanceNamespaceError
 
 from lance_bridge.catalog import Capabilities, NamespaceRecord
 
-from .memory_catalog import CAPABILITIES, SERVERS, MemoryNamespace, MemoryServer, Moment
+from .memory_catalog import (
+    CAPABILITIES,
+    SERVERS,
+    Client,
+    MemoryNamespace,
+    MemoryServer,
+    Moment,
+    server_of,
+)
 
 DATASET = ["eu", "shop", "sales"]
 """The namespace that the fixture ``server`` holds."""
@@ -66,7 +74,7 @@ def raising(error: BaseException) -> Callable[..., Any]:
 
 
 def at_change(
-    server: MemoryServer,
+    client: Client,
     change: str,
     moment: Moment,
     act: Callable[[], object],
@@ -78,7 +86,7 @@ def at_change(
     Args:
         number: Of the change, if it is to be a later one than the next.
     """
-    left = [number]
+    server, left = server_of(client), [number]
 
     def fault(name: str, when: Moment) -> None:
         if (name, when) == (change, moment):

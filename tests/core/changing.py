@@ -8,7 +8,7 @@ import lance_namespace as api
 import pyarrow as pa
 
 from .building import TABLE
-from .memory_catalog import MemoryNamespace, MemoryServer
+from .memory_catalog import Client, MemoryNamespace
 from .writing import rows
 
 OLD = pa.table(
@@ -28,5 +28,5 @@ def delete(namespace: MemoryNamespace, predicate: str, **more: Any) -> api.Delet
     return namespace.delete_from_table(request)
 
 
-def column(server: MemoryServer, name: str) -> list[Any]:
-    return [row[name] for row in sorted(rows(server), key=lambda row: row["id"])]
+def column(client: Client, name: str) -> list[Any]:
+    return [row[name] for row in sorted(rows(client), key=lambda row: row["id"])]

@@ -16,7 +16,7 @@ from lance_bridge.managed_state import State, parse_state
 from lance_bridge.records import FOREIGN_COMMITS
 
 from .building import TABLE, at_change, create, raising, stream
-from .memory_catalog import CAPABILITIES, MemoryNamespace, MemoryServer, Moment
+from .memory_catalog import CAPABILITIES, Client, MemoryNamespace, MemoryServer, Moment, server_of
 from .mortality import Death
 from .staging import stage
 
@@ -36,16 +36,16 @@ def create_managed(ns: MemoryNamespace, rows: int = 3) -> None:
     create(ns, TABLE, rows, properties=MANAGED)
 
 
-def state(server: MemoryServer, table: list[str] = TABLE) -> State:
+def state(client: Client, table: list[str] = TABLE) -> State:
     """Return what an entry says of the latest version."""
-    found = parse_state(server.tables[tuple(table)])
+    found = parse_state(server_of(client).tables[tuple(table)])
     assert found is not None
     return found
 
 
-def directory(server: MemoryServer) -> Path:
+def directory(client: Client) -> Path:
     """Return where the table lies."""
-    return Path((server.tables[KEY].location or "").removeprefix("file://"))
+    return Path((server_of(client).tables[KEY].location or "").removeprefix("file://"))
 
 
 def rows(ns: MemoryNamespace, table: list[str] = TABLE) -> list[int]:
@@ -60,9 +60,9 @@ def append(ns: MemoryNamespace, *values: int) -> lance.LanceDataset:
     return lance.write_dataset(table, namespace_client=ns, table_id=TABLE, mode="append")
 
 
-def append_past_the_catalog(server: MemoryServer, *values: int) -> None:
+def append_past_the_catalog(client: Client, *values: int) -> None:
     """Append rows as one does who knows the place, and not the catalog."""
-    lance.write_dataset(pa.table({"a": list(values)}), str(directory(server)), mode="append")
+    lance.write_dataset(pa.table({"a": list(values)}), str(directory(client)), mode="append")
 
 
 def versions(ns: MemoryNamespace) -> list[int]:
@@ -105,10 +105,10 @@ def table(*values: int) -> pa.Table:
 
 
 def meanwhile(
-    server: MemoryServer, moment: Moment, act: Callable[[], object], *, number: int = 1
+    client: Client, moment: Moment, act: Callable[[], object], *, number: int = 1
 ) -> None:
     """Have something happen right before or after the next change of an entry, or a later one."""
-    at_change(server, "alter_table", moment, act, number=number)
+    at_change(server_of(client), "alter_table", moment, act, number=number)
 
 
 def leave_unfinished(ns: MemoryNamespace, patch: pytest.MonkeyPatch) -> None:

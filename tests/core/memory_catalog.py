@@ -278,3 +278,17 @@ class MemoryNamespace(LanceBridgeNamespace):
 
     def open_catalog(self, config: MemoryConfig) -> Catalog:
         return MemoryCatalog(config)
+
+    @property
+    def server(self) -> MemoryServer:
+        """What the namespace is connected to."""
+        return SERVERS[self._properties["uri"]]
+
+
+Client = MemoryServer | MemoryNamespace
+"""A client, or the server that it is connected to."""
+
+
+def server_of(client: Client) -> MemoryServer:
+    """Return the server of a client, or the server itself."""
+    return client.server if isinstance(client, MemoryNamespace) else client

@@ -61,15 +61,15 @@ from .staging import stage
 pytestmark = [pytest.mark.quick, pytest.mark.usefixtures("able")]
 
 
-def manifest_files(server: MemoryServer) -> list[str]:
-    return sorted(p.name for p in (directory(server) / "_versions").glob("*.manifest*"))
+def manifest_files(client: MemoryNamespace) -> list[str]:
+    return sorted(p.name for p in (directory(client) / "_versions").glob("*.manifest*"))
 
 
 @pytest.mark.spec(
     "clients.md#which-writers-commit-through-the-catalog", "managed.md#operations-on-managed-tables"
 )
 def test_every_operation_that_changes_rows_commits_through_the_catalog(
-    managed: MemoryNamespace, server: MemoryServer
+    managed: MemoryNamespace,
 ) -> None:
     managed.insert_into_table(api.InsertIntoTableRequest(id=TABLE), stream(2))
     managed.update_table(
@@ -83,7 +83,7 @@ def test_every_operation_that_changes_rows_commits_through_the_catalog(
     managed.restore_table(api.RestoreTableRequest(id=TABLE, version=1))
     create(managed, TABLE, 5, mode="Overwrite")
     managed.insert_into_table(api.InsertIntoTableRequest(id=TABLE, mode="overwrite"), stream(1))
-    assert state(server).version == 8
+    assert state(managed).version == 8
     assert versions(managed) == list(range(1, 9))
     assert rows(managed) == [0]
     counted = [
@@ -99,7 +99,7 @@ def test_every_operation_that_changes_rows_commits_through_the_catalog(
 @pytest.mark.spec("managed.md#the-steps-of-a-commit")
 @pytest.mark.parametrize("step", ["before the final name", "before the staged file is deleted"])
 def test_a_version_whose_writer_died_is_read_and_built_upon(
-    managed: MemoryNamespace, server: MemoryServer, monkeypatch: pytest.MonkeyPatch, step: str
+    managed: MemoryNamespace, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     if step == "before the final name":
         leave_unfinished(managed, monkeypatch)
@@ -109,19 +109,17 @@ def test_a_version_whose_writer_died_is_read_and_built_upon(
             patched.setattr(directories, "discard", raising(Death()))
             with pytest.raises(Death):
                 commit(managed, version, str(staged))
-    assert state(server).version == 2
-    assert state(server).staged in manifest_files(server)
+    assert state(managed).version == 2
+    assert state(managed).staged in manifest_files(managed)
     found = managed.count_table_rows(api.CountTableRowsRequest(id=TABLE)).count
     assert versions(managed) == [1, 2]
     assert append(managed, 9).version == 3
     assert len(rows(managed)) == (found or 0) + 1
-    assert [name for name in manifest_files(server) if not name.endswith(".manifest")] == []
+    assert [name for name in manifest_files(managed) if not name.endswith(".manifest")] == []
 
 
-def test_a_commit_finishes_the_version_before_it(
-    unfinished: MemoryNamespace, server: MemoryServer
-) -> None:
-    staged = directory(server) / "_versions" / state(server).staged
+def test_a_commit_finishes_the_version_before_it(unfinished: MemoryNamespace) -> None:
+    staged = directory(unfinished) / "_versions" / state(unfinished).staged
     final = staged.with_name(staged.name.split(".manifest")[0] + ".manifest")
     final.write_bytes(staged.read_bytes())
     version, next_staged = stage(unfinished)
@@ -156,37 +154,35 @@ def test_a_writer_that_died_before_the_commit_leaves_the_table_as_it_was(
 @pytest.mark.spec("managed.md#the-steps-of-a-commit")
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_a_commit_whose_reply_was_lost_is_made_once(
-    managed: MemoryNamespace, server: MemoryServer, moment: Moment
+    managed: MemoryNamespace, moment: Moment
 ) -> None:
-    meanwhile(server, moment, raising(OutcomeUnknownError("lost")))
+    meanwhile(managed, moment, raising(OutcomeUnknownError("lost")))
     assert append(managed, 7).version == 2
     assert rows(managed) == [0, 1, 2, 7]
 
 
 def test_a_commit_whose_reply_was_lost_is_known_though_others_have_built_on_it(
-    managed: MemoryNamespace, server: MemoryServer
+    managed: MemoryNamespace,
 ) -> None:
-
     def build_and_lose() -> None:
         append(another(managed), 8)
         raise OutcomeUnknownError("lost")
 
-    meanwhile(server, "after", build_and_lose)
+    meanwhile(managed, "after", build_and_lose)
     assert append(managed, 7).version == 2
     assert rows(managed) == [0, 1, 2, 7, 8]
     assert versions(managed) == [1, 2, 3]
 
 
 def test_a_commit_that_never_arrived_is_not_taken_for_another_of_its_number(
-    managed: MemoryNamespace, server: MemoryServer
+    managed: MemoryNamespace,
 ) -> None:
-
     def commit_and_lose() -> None:
         append(another(managed), 8)
         append(another(managed), 9)
         raise OutcomeUnknownError("lost")
 
-    meanwhile(server, "before", commit_and_lose)
+    meanwhile(managed, "before", commit_and_lose)
     assert append(managed, 7).version == 4
     assert rows(managed) == [0, 1, 2, 7, 8, 9]
 
@@ -209,7 +205,7 @@ def test_a_commit_whose_reply_was_lost_is_known_though_others_hold_the_table(
 
 
 def test_a_commit_whose_storage_goes_away_after_it_is_one(
-    managed: MemoryNamespace, server: MemoryServer, monkeypatch: pytest.MonkeyPatch
+    managed: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     version, staged = stage(managed)
     away = raising(errors.ServiceUnavailableError("storage is away"))
@@ -217,13 +213,13 @@ def test_a_commit_whose_storage_goes_away_after_it_is_one(
         patched.setattr(directories.ManagedDirectory, "latest", away)
         made = commit(managed, version, str(staged)).version
     assert made is not None
-    assert made.version == state(server).version == 2
+    assert made.version == state(managed).version == 2
     assert made.manifest_path.endswith(f"/_versions/{staged.name}")
     assert rows(managed) == [0, 1, 2, 100]
 
 
 def test_a_commit_of_which_nothing_is_known_can_be_read_if_it_happened(
-    managed: MemoryNamespace, server: MemoryServer, monkeypatch: pytest.MonkeyPatch
+    managed: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     load = MemoryCatalog.load_table
 
@@ -232,11 +228,11 @@ def test_a_commit_of_which_nothing_is_known_can_be_read_if_it_happened(
         monkeypatch.setattr(MemoryCatalog, "load_table", away)
         raise OutcomeUnknownError("lost")
 
-    meanwhile(server, "after", lose)
+    meanwhile(managed, "after", lose)
     with pytest.raises(errors.ServiceUnavailableError):
         insert(managed)
     monkeypatch.setattr(MemoryCatalog, "load_table", load)
-    assert state(server).version == 2
+    assert state(managed).version == 2
     assert rows(managed) == [0, 0, 1, 2]
     assert append(managed, 7).version == 3
 
@@ -244,7 +240,6 @@ def test_a_commit_of_which_nothing_is_known_can_be_read_if_it_happened(
 def test_another_change_of_the_entry_does_not_stop_a_commit(
     managed: MemoryNamespace, server: MemoryServer
 ) -> None:
-
     def change() -> None:
         found = server.tables[KEY]
         changed = found.with_properties({**found.properties, "owner": "me"})
@@ -258,35 +253,33 @@ def test_another_change_of_the_entry_does_not_stop_a_commit(
 
 @pytest.mark.parametrize("is_first", [False, True])
 def test_a_commit_that_the_catalog_refuses_says_why(
-    namespace: MemoryNamespace, server: MemoryServer, is_first: bool
+    namespace: MemoryNamespace, is_first: bool
 ) -> None:
     if is_first:
         namespace.declare_table(api.DeclareTableRequest(id=TABLE, properties=MANAGED))
     else:
         create_managed(namespace)
-    before = state(server)
-    meanwhile(server, "before", raising(errors.PermissionDeniedError("not yours")))
+    before = state(namespace)
+    meanwhile(namespace, "before", raising(errors.PermissionDeniedError("not yours")))
     with pytest.raises(errors.PermissionDeniedError, match="not yours"):
         namespace.insert_into_table(api.InsertIntoTableRequest(id=TABLE), stream(2))
-    assert state(server) == before
+    assert state(namespace) == before
 
 
-def test_a_commit_to_a_table_that_was_dropped_is_not_found(
-    managed: MemoryNamespace, server: MemoryServer
-) -> None:
+def test_a_commit_to_a_table_that_was_dropped_is_not_found(managed: MemoryNamespace) -> None:
     dataset = lance.dataset(namespace_client=managed, table_id=TABLE)
     managed.deregister_table(api.DeregisterTableRequest(id=TABLE))
     with pytest.raises(OSError, match="is unknown"):
         lance.write_dataset(table(5), dataset, mode="append")
-    assert KEY not in server.tables
+    assert KEY not in managed.server.tables
 
 
 @pytest.mark.parametrize("managed", [False, True])
 def test_what_lance_gives_up_because_of_others_is_a_concurrent_modification(
-    namespace: MemoryNamespace, server: MemoryServer, managed: bool
+    namespace: MemoryNamespace, managed: bool
 ) -> None:
     create(namespace, TABLE, properties=MANAGED if managed else {})
-    changed = Table(namespace.connection, server.tables[KEY])
+    changed = Table(namespace.connection, namespace.server.tables[KEY])
     opened = changed.open(write=True)
     other = lance.dataset(namespace_client=namespace, table_id=TABLE)
     other.update({"a": "a + 10"}, where="a = 1")
@@ -300,10 +293,10 @@ def test_what_lance_gives_up_because_of_others_is_a_concurrent_modification(
 
 
 def test_others_who_are_faster_each_time_are_a_concurrent_modification(
-    managed: MemoryNamespace, server: MemoryServer
+    managed: MemoryNamespace,
 ) -> None:
-    opened = lance.dataset(str(directory(server)))
-    table = Table(managed.connection, server.tables[KEY])
+    opened = lance.dataset(str(directory(managed)))
+    table = Table(managed.connection, managed.server.tables[KEY])
     with (
         pytest.raises(errors.ConcurrentModificationError),
         table.committing(opened, "it was not compacted"),
@@ -315,14 +308,12 @@ def test_others_who_are_faster_each_time_are_a_concurrent_modification(
 
 
 @pytest.mark.spec("managed.md#the-steps-of-a-commit")
-def test_the_same_request_again_is_no_conflict(
-    managed: MemoryNamespace, server: MemoryServer
-) -> None:
+def test_the_same_request_again_is_no_conflict(managed: MemoryNamespace) -> None:
     version, staged = stage(managed)
     first = commit(managed, version, str(staged))
-    effects = len(server.effects)
+    effects = len(managed.server.effects)
     assert commit(managed, version, str(staged)) == first
-    assert len(server.effects) == effects
+    assert len(managed.server.effects) == effects
 
 
 @pytest.mark.parametrize(
@@ -338,13 +329,13 @@ def test_the_same_request_again_is_no_conflict(
     ],
 )
 def test_a_request_that_is_wrong_commits_nothing(
-    managed: MemoryNamespace, server: MemoryServer, change: dict[str, Any], error: type[Exception]
+    managed: MemoryNamespace, change: dict[str, Any], error: type[Exception]
 ) -> None:
     version, staged = stage(managed)
     request = {"id": TABLE, "version": version, "manifest_path": str(staged), **change}
     with pytest.raises(error):
         managed.create_table_version(api.CreateTableVersionRequest(**request))
-    assert state(server).version == 1
+    assert state(managed).version == 1
     assert staged.exists()
 
 
@@ -392,12 +383,10 @@ def test_versions_are_deleted_up_to_the_latest(managed: MemoryNamespace) -> None
 
 
 @pytest.mark.spec("common.md#describetable")
-def test_an_entry_whose_state_is_not_ours_is_an_invalid_state(
-    managed: MemoryNamespace, server: MemoryServer
-) -> None:
+def test_an_entry_whose_state_is_not_ours_is_an_invalid_state(managed: MemoryNamespace) -> None:
     for text in ("nonsense", "[1]", '{"version": "1"}', '{"version": 1, "staged": "../x"}'):
-        found = server.tables[KEY]
-        server.tables[KEY] = found.with_properties({**found.properties, LATEST: text})
+        found = managed.server.tables[KEY]
+        managed.server.tables[KEY] = found.with_properties({**found.properties, LATEST: text})
         with pytest.raises(errors.InvalidTableStateError, match="latest version"):
             managed.count_table_rows(api.CountTableRowsRequest(id=TABLE))
         with pytest.raises(errors.InvalidTableStateError, match="of its latest version"):
@@ -413,10 +402,10 @@ def test_a_state_is_read_as_it_was_written(given: State) -> None:
 
 @pytest.mark.spec("server.md#governed-commits")
 def test_no_older_version_takes_the_place_of_a_latest_that_is_missing(
-    managed: MemoryNamespace, server: MemoryServer
+    managed: MemoryNamespace,
 ) -> None:
     append(managed, 7)
-    latest = min((directory(server) / "_versions").glob("*.manifest"))
+    latest = min((directory(managed) / "_versions").glob("*.manifest"))
     content = latest.read_bytes()
     latest.unlink()
     with pytest.raises(errors.InvalidTableStateError, match="manifest of version 2, the latest"):
@@ -487,9 +476,7 @@ def test_a_forked_child_waits_for_no_commit_of_its_parent() -> None:
 
 
 @pytest.mark.spec("managed.md#the-steps-of-a-commit")
-def test_inserts_let_a_client_commit_that_was_refused(
-    managed: MemoryNamespace, server: MemoryServer
-) -> None:
+def test_inserts_let_a_client_commit_that_was_refused(managed: MemoryNamespace) -> None:
     """Lance pauses after a refusal: without a gap for it, the client would rarely commit."""
     request = api.InsertIntoTableRequest(id=TABLE)
     version, late = stage(managed)
@@ -503,7 +490,7 @@ def test_inserts_let_a_client_commit_that_was_refused(
         version, staged = stage(managed)
         commit(managed, version, str(staged))
         assert insertion.result(timeout=20).transaction_id
-    assert state(server).version == 4
+    assert state(managed).version == 4
 
 
 @pytest.mark.spec("managed.md#the-steps-of-a-commit")
@@ -525,12 +512,12 @@ def test_inserts_go_on_where_a_refused_client_does_not_come_back(
 
 
 def test_of_two_that_hold_a_table_in_the_same_moment_one_does(
-    managed: MemoryNamespace, server: MemoryServer, monkeypatch: pytest.MonkeyPatch
+    managed: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = states._now()
     monkeypatch.setattr(states, "_now", lambda: now)
-    record, connection = server.tables[KEY], another(managed).connection
-    wanted = state(server).hold()
+    record, connection = managed.server.tables[KEY], another(managed).connection
+    wanted = state(managed).hold()
     with (
         compare_and_set.held(TableEntry(managed.connection, record)),
         pytest.raises(errors.ConcurrentModificationError),
@@ -538,23 +525,21 @@ def test_of_two_that_hold_a_table_in_the_same_moment_one_does(
         compare_and_set.swap(TableEntry(connection, record), wanted)
 
 
-def test_a_hold_by_a_clock_that_runs_ahead_ends_too(
-    managed: MemoryNamespace, server: MemoryServer
-) -> None:
-    found = server.tables[KEY]
-    ahead = states.with_state(found, State(1, state(server).staged, held=2**50))
-    server.tables[KEY] = ahead
+def test_a_hold_by_a_clock_that_runs_ahead_ends_too(managed: MemoryNamespace) -> None:
+    found = managed.server.tables[KEY]
+    ahead = states.with_state(found, State(1, state(managed).staged, held=2**50))
+    managed.server.tables[KEY] = ahead
     assert append(managed, 7).version == 2
 
 
 def test_a_hold_ends_where_the_entry_cannot_be_read_after_it(
-    managed: MemoryNamespace, server: MemoryServer, monkeypatch: pytest.MonkeyPatch
+    managed: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    append_past_the_catalog(server, 7)
+    append_past_the_catalog(managed, 7)
     load, left = MemoryCatalog.load_table, [errors.ServiceUnavailableError("away")]
 
     def load_or_fail(self: MemoryCatalog, path: tuple[str, ...]) -> Any:
-        if left and state(server).is_held:
+        if left and state(managed).is_held:
             raise left.pop()
         return load(self, path)
 
@@ -563,7 +548,7 @@ def test_a_hold_ends_where_the_entry_cannot_be_read_after_it(
         managed.discard_out_of_band_versions(TABLE)
     assert not left
     insert(managed)
-    assert state(server).version == 2
+    assert state(managed).version == 2
 
 
 # -- changes of the entry --------------------------------------------------------------------------
@@ -578,7 +563,7 @@ def test_a_hold_ends_where_the_entry_cannot_be_read_after_it(
     ids=["deregister", "drop"],
 )
 def test_a_removal_that_fails_keeps_a_commit_that_came_right_before_it(
-    managed: MemoryNamespace, server: MemoryServer, remove: Callable[[MemoryNamespace], Any]
+    managed: MemoryNamespace, remove: Callable[[MemoryNamespace], Any]
 ) -> None:
     other = another(managed)
     moments: list[str] = []
@@ -590,20 +575,18 @@ def test_a_removal_that_fails_keeps_a_commit_that_came_right_before_it(
         if (change, moment) == ("drop_table", "before"):
             raise errors.PermissionDeniedError("not yours")
 
-    server.fault = fault
+    managed.server.fault = fault
     with pytest.raises(errors.PermissionDeniedError, match="not yours"):
         remove(managed)
-    assert state(server) == State(2, state(server).staged)
+    assert state(managed) == State(2, state(managed).staged)
     assert rows(managed) == [0, 1, 2, 7]
 
 
-def test_properties_are_set_though_others_commit_meanwhile(
-    managed: MemoryNamespace, server: MemoryServer
-) -> None:
+def test_properties_are_set_though_others_commit_meanwhile(managed: MemoryNamespace) -> None:
     # The first change is the commit of the rows.
-    meanwhile(server, "before", lambda: append(another(managed), 7), number=2)
+    meanwhile(managed, "before", lambda: append(another(managed), 7), number=2)
     create(managed, TABLE, 2, mode="Overwrite", properties={"owner": "me"})
     found = managed.describe_table(api.DescribeTableRequest(id=TABLE))
     assert found.properties == {"owner": "me"}
     assert rows(managed) == [0, 1, 7]
-    assert state(server).version == 3
+    assert state(managed).version == 3

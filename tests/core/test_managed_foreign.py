@@ -46,10 +46,8 @@ pytestmark = [
 ]
 
 
-def test_a_version_that_was_written_past_the_catalog_is_not_shown(
-    managed: MemoryNamespace, server: MemoryServer
-) -> None:
-    append_past_the_catalog(server, 666)
+def test_a_version_that_was_written_past_the_catalog_is_not_shown(managed: MemoryNamespace) -> None:
+    append_past_the_catalog(managed, 666)
     assert rows(managed) == [0, 1, 2]
     assert versions(managed) == [1]
     for request in (api.DescribeTableRequest, api.CountTableRowsRequest):
@@ -60,15 +58,13 @@ def test_a_version_that_was_written_past_the_catalog_is_not_shown(
         managed.describe_table_version(api.DescribeTableVersionRequest(id=TABLE, version=2))
 
 
-def test_to_manage_a_table_again_changes_and_adopts_nothing(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
+def test_to_manage_a_table_again_changes_and_adopts_nothing(namespace: MemoryNamespace) -> None:
     create(namespace, TABLE)
     namespace.manage_table(TABLE)
-    append_past_the_catalog(server, 8)
-    effects = list(server.effects)
+    append_past_the_catalog(namespace, 8)
+    effects = list(namespace.server.effects)
     namespace.manage_table(TABLE)
-    assert server.effects == effects
+    assert namespace.server.effects == effects
     assert len(namespace.list_out_of_band_versions(TABLE).versions) == 1
     assert rows(namespace) == [0, 1, 2]
 
@@ -81,23 +77,21 @@ def test_there_may_be_nothing_to_adopt_or_discard(managed: MemoryNamespace) -> N
 
 
 @pytest.mark.spec("operations.md#release_table")
-def test_a_table_is_not_released_with_versions_that_would_show_up(
-    managed: MemoryNamespace, server: MemoryServer
-) -> None:
-    append_past_the_catalog(server, 8)
+def test_a_table_is_not_released_with_versions_that_would_show_up(managed: MemoryNamespace) -> None:
+    append_past_the_catalog(managed, 8)
     with pytest.raises(errors.InvalidTableStateError, match="adopt or discard"):
         managed.release_table(TABLE)
-    assert server.tables[KEY].properties[MANAGED_BY] == "impl"
+    assert managed.server.tables[KEY].properties[MANAGED_BY] == "impl"
     managed.discard_out_of_band_versions(TABLE)
     managed.release_table(TABLE)
     assert rows(managed) == [0, 1, 2]
 
 
 def test_a_dataset_that_was_open_before_fails_once_and_is_then_taken(
-    managed: MemoryNamespace, server: MemoryServer
+    managed: MemoryNamespace,
 ) -> None:
     opened = lance.dataset(namespace_client=managed, table_id=TABLE)
-    append_past_the_catalog(server, 8)
+    append_past_the_catalog(managed, 8)
     with pytest.raises(OSError, match="Commit result for version 3 is unknown"):
         opened.insert(table(9))
     assert rows(managed) == [0, 1, 2]
@@ -107,33 +101,33 @@ def test_a_dataset_that_was_open_before_fails_once_and_is_then_taken(
 
 @pytest.mark.spec("operations.md#adopt_out_of_band_versions")
 def test_what_was_set_aside_can_be_adopted_until_a_commit_takes_its_place(
-    managed: MemoryNamespace, server: MemoryServer
+    managed: MemoryNamespace,
 ) -> None:
-    append_past_the_catalog(server, 8)
-    append_past_the_catalog(server, 9)
+    append_past_the_catalog(managed, 8)
+    append_past_the_catalog(managed, 9)
     assert rows(managed) == [0, 1, 2]
     found = managed.list_out_of_band_versions(TABLE)
     assert (found.versions, found.quarantined_versions) == ((), (3, 2))
     assert managed.adopt_out_of_band_versions(TABLE) == 3
     assert rows(managed) == [0, 1, 2, 8, 9]
     assert managed.list_out_of_band_versions(TABLE).quarantined == ()
-    append_past_the_catalog(server, 10)
+    append_past_the_catalog(managed, 10)
     assert append(managed, 11).version == 4
     assert rows(managed) == [0, 1, 2, 8, 9, 11]
     [aside] = managed.list_out_of_band_versions(TABLE).quarantined
-    assert (directory(server) / "_versions" / aside).exists()
+    assert (directory(managed) / "_versions" / aside).exists()
     with pytest.raises(errors.InvalidInputError, match="has no version that was not committed"):
         managed.adopt_out_of_band_versions(TABLE)
 
 
 @pytest.mark.spec("managed.md#operations-on-managed-tables")
 def test_a_late_deletion_of_what_was_set_aside_takes_no_commit_away(
-    managed: MemoryNamespace, server: MemoryServer
+    managed: MemoryNamespace,
 ) -> None:
-    append_past_the_catalog(server, 8)
+    append_past_the_catalog(managed, 8)
     assert append(managed, 9).version == 2
     [aside] = managed.list_out_of_band_versions(TABLE).quarantined
-    final = directory(server) / "_versions" / aside.replace("-foreign", "")
+    final = directory(managed) / "_versions" / aside.replace("-foreign", "")
     final.unlink()
     assert rows(managed) == [0, 1, 2, 9]
     final.unlink()
@@ -144,10 +138,10 @@ def test_a_late_deletion_of_what_was_set_aside_takes_no_commit_away(
 
 @pytest.mark.spec("operations.md#adopt_out_of_band_versions")
 def test_two_versions_that_were_set_aside_from_one_place_are_not_adopted(
-    managed: MemoryNamespace, server: MemoryServer
+    managed: MemoryNamespace,
 ) -> None:
     for value in (8, 9):
-        append_past_the_catalog(server, value)
+        append_past_the_catalog(managed, value)
         assert rows(managed) == [0, 1, 2]
     with pytest.raises(errors.InvalidTableStateError, match="2, 2 do not continue"):
         managed.adopt_out_of_band_versions(TABLE)
@@ -167,30 +161,30 @@ def test_a_reader_without_write_permission_does_not_block_commits(
 
 
 def test_a_commit_that_was_built_on_what_lost_is_refused(
-    managed: MemoryNamespace, monkeypatch: pytest.MonkeyPatch, server: MemoryServer
+    managed: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(directories, "REBASE_SECONDS", 0)
-    _commit_between(managed, server, monkeypatch)
+    _commit_between(managed, monkeypatch)
     assert rows(managed) == [0, 1, 2, 100]
     append(managed, 8)
     assert rows(managed) == [0, 1, 2, 8, 100]
 
 
 def test_a_commit_right_after_one_that_had_a_rival_is_taken_at_once(
-    managed: MemoryNamespace, monkeypatch: pytest.MonkeyPatch, server: MemoryServer
+    managed: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(directories, "_DATA_FILE", re.compile(rb"(?!)"))
-    _commit_between(managed, server, monkeypatch)
+    _commit_between(managed, monkeypatch)
     assert rows(managed) == [0, 1, 2, 100]
     insert(managed)
     assert rows(managed) == [0, 0, 1, 2, 100]
 
 
 def test_a_compaction_right_after_a_commit_that_had_a_rival_is_taken_at_once(
-    managed: MemoryNamespace, monkeypatch: pytest.MonkeyPatch, server: MemoryServer
+    managed: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(directories, "REBASE_SECONDS", 1_000_000.0)
-    append_past_the_catalog(server, 8)
+    append_past_the_catalog(managed, 8)
     insert(managed)
     assert len(managed.list_out_of_band_versions(TABLE).quarantined) == 1
     connection = managed.connection
@@ -199,27 +193,25 @@ def test_a_compaction_right_after_a_commit_that_had_a_rival_is_taken_at_once(
 
 
 def test_pylance_s_own_compaction_is_taken_at_once(
-    managed: MemoryNamespace, monkeypatch: pytest.MonkeyPatch, server: MemoryServer
+    managed: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(directories, "REBASE_SECONDS", 1_000_000.0)
     append(managed, 7)
-    append_past_the_catalog(server, 8)
+    append_past_the_catalog(managed, 8)
     opened = lance.dataset(namespace_client=managed, table_id=TABLE)
     # It reserves fragments in a version of its own, and is rebased on that.
     assert opened.optimize.compact_files().fragments_removed == 2
     assert rows(managed) == [0, 1, 2, 7]
     assert len(opened.get_fragments()) == 1
-    assert state(server).version == 4
+    assert state(managed).version == 4
 
 
-def _commit_between(
-    managed: MemoryNamespace, server: MemoryServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def _commit_between(managed: MemoryNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have a writer build on a foreign version, and another commit before it does."""
     version, staged = stage(managed)
     other = another(managed)
     opened = lance.dataset(namespace_client=other, table_id=TABLE)
-    append_past_the_catalog(server, 7)
+    append_past_the_catalog(managed, 7)
     create_version = MemoryNamespace.create_table_version
 
     def after_the_other(ns: MemoryNamespace, request: Any) -> Any:
@@ -233,10 +225,8 @@ def _commit_between(
         lance.write_dataset(table(8), opened, mode="append")
 
 
-def test_a_write_past_the_catalog_that_comes_between_loses(
-    managed: MemoryNamespace, server: MemoryServer
-) -> None:
-    meanwhile(server, "after", lambda: append_past_the_catalog(server, 666))
+def test_a_write_past_the_catalog_that_comes_between_loses(managed: MemoryNamespace) -> None:
+    meanwhile(managed, "after", lambda: append_past_the_catalog(managed, 666))
     insert(managed)
     assert rows(managed) == [0, 0, 1, 2]
     assert len(managed.list_out_of_band_versions(TABLE).quarantined) == 1
@@ -244,11 +234,9 @@ def test_a_write_past_the_catalog_that_comes_between_loses(
     assert rows(managed) == [0, 0, 0, 1, 2]
 
 
-def test_a_tag_of_what_was_written_past_the_catalog_leads_nowhere(
-    managed: MemoryNamespace, server: MemoryServer
-) -> None:
-    append_past_the_catalog(server, 8)
-    lance.dataset(str(directory(server))).tags.create("foreign", 2)
+def test_a_tag_of_what_was_written_past_the_catalog_leads_nowhere(managed: MemoryNamespace) -> None:
+    append_past_the_catalog(managed, 8)
+    lance.dataset(str(directory(managed))).tags.create("foreign", 2)
     managed.create_table_tag(api.CreateTableTagRequest(id=TABLE, tag="own", version=1))
     with pytest.raises(errors.TableVersionNotFoundError):
         managed.describe_table(api.DescribeTableRequest(id=TABLE, tag="foreign"))
@@ -263,25 +251,23 @@ def test_a_tag_of_what_was_written_past_the_catalog_leads_nowhere(
 # -- what others do meanwhile ----------------------------------------------------------------------
 
 
-def test_what_was_set_aside_meanwhile_is_adopted_from_there(
-    managed: MemoryNamespace, server: MemoryServer
-) -> None:
-    append_past_the_catalog(server, 7)
+def test_what_was_set_aside_meanwhile_is_adopted_from_there(managed: MemoryNamespace) -> None:
+    append_past_the_catalog(managed, 7)
     connection = another(managed).connection
     meanwhile(
-        server, "before", lambda: out_of_band.quarantine(TableEntry(connection, server.tables[KEY]))
+        managed,
+        "before",
+        lambda: out_of_band.quarantine(TableEntry(connection, managed.server.tables[KEY])),
     )
     assert managed.adopt_out_of_band_versions(TABLE) == 2
     assert rows(managed) == [0, 1, 2, 7]
     assert append(managed, 8).version == 3
 
 
-def test_what_was_set_aside_for_a_commit_meanwhile_is_not_adopted(
-    managed: MemoryNamespace, server: MemoryServer
-) -> None:
-    append_past_the_catalog(server, 7)
+def test_what_was_set_aside_for_a_commit_meanwhile_is_not_adopted(managed: MemoryNamespace) -> None:
+    append_past_the_catalog(managed, 7)
     other = another(managed)
-    meanwhile(server, "before", lambda: append(other, 8))
+    meanwhile(managed, "before", lambda: append(other, 8))
     with pytest.raises(errors.ConcurrentModificationError):
         managed.adopt_out_of_band_versions(TABLE)
     with pytest.raises(errors.InvalidInputError, match="has no version that was not committed"):
@@ -289,49 +275,45 @@ def test_what_was_set_aside_for_a_commit_meanwhile_is_not_adopted(
     assert rows(managed) == [0, 1, 2, 8]
 
 
-def test_a_commit_waits_for_one_who_sets_manifests_aside(
-    managed: MemoryNamespace, server: MemoryServer
-) -> None:
+def test_a_commit_waits_for_one_who_sets_manifests_aside(managed: MemoryNamespace) -> None:
     opened = lance.dataset(namespace_client=managed, table_id=TABLE)
     connection = another(managed).connection
     with (
         ThreadPoolExecutor(1) as pool,
-        compare_and_set.held(TableEntry(connection, server.tables[KEY])),
+        compare_and_set.held(TableEntry(connection, managed.server.tables[KEY])),
     ):
         waiting = pool.submit(opened.insert, pa.table({"a": [7]}))
         with pytest.raises(NotYetError):
             waiting.result(0.5)
-        compare_and_set.release(TableEntry(connection, server.tables[KEY]))
+        compare_and_set.release(TableEntry(connection, managed.server.tables[KEY]))
         waiting.result(10)
     assert rows(managed) == [0, 1, 2, 7]
 
 
 def test_what_was_set_aside_meanwhile_is_not_taken_in_by_a_conversion(
-    namespace: MemoryNamespace, server: MemoryServer
+    namespace: MemoryNamespace,
 ) -> None:
     create(namespace, TABLE)
     connection = another(namespace).connection
 
     def clear() -> None:
-        out_of_band.quarantine(TableEntry(connection, server.tables[KEY]))
+        out_of_band.quarantine(TableEntry(connection, namespace.server.tables[KEY]))
 
     def write() -> None:
-        append_past_the_catalog(server, 7)
-        meanwhile(server, "before", clear)
+        append_past_the_catalog(namespace, 7)
+        meanwhile(namespace, "before", clear)
 
-    meanwhile(server, "before", write)
+    meanwhile(namespace, "before", write)
     namespace.manage_table(TABLE)
     assert rows(namespace) == [0, 1, 2]
     assert append(namespace, 8).version == 2
 
 
 @pytest.mark.spec("operations.md#adopt_out_of_band_versions")
-def test_what_stands_on_a_version_that_lost_is_not_adopted(
-    managed: MemoryNamespace, server: MemoryServer
-) -> None:
+def test_what_stands_on_a_version_that_lost_is_not_adopted(managed: MemoryNamespace) -> None:
     version, staged = stage(managed)
-    append_past_the_catalog(server, 7)
-    append_past_the_catalog(server, 8)
+    append_past_the_catalog(managed, 7)
+    append_past_the_catalog(managed, 8)
     commit(managed, version, str(staged))
     with pytest.raises(errors.InvalidTableStateError, match="Another version 2"):
         managed.adopt_out_of_band_versions(TABLE)
@@ -339,11 +321,9 @@ def test_what_stands_on_a_version_that_lost_is_not_adopted(
     assert managed.discard_out_of_band_versions(TABLE) == 2
 
 
-def test_a_transaction_past_the_catalog_is_not_committed(
-    managed: MemoryNamespace, server: MemoryServer
-) -> None:
-    append_past_the_catalog(server, 7)
-    written = lance.dataset(str(directory(server))).read_transaction(2)
+def test_a_transaction_past_the_catalog_is_not_committed(managed: MemoryNamespace) -> None:
+    append_past_the_catalog(managed, 7)
+    written = lance.dataset(str(directory(managed))).read_transaction(2)
     assert written is not None
     asked = api.DescribeTransactionRequest(id=[*TABLE, written.uuid])
     assert managed.describe_transaction(asked).status == "Running"

@@ -48,8 +48,8 @@ pytestmark = [pytest.mark.quick, pytest.mark.usefixtures("able")]
 NEW = [*TABLE[:-1], "Renamed"]
 
 
-def mark(server: MemoryServer) -> str | None:
-    return server.tables[KEY].properties.get(MANAGED_BY)
+def mark(client: MemoryNamespace) -> str | None:
+    return client.server.tables[KEY].properties.get(MANAGED_BY)
 
 
 # -- conversion ------------------------------------------------------------------------------------
@@ -57,17 +57,17 @@ def mark(server: MemoryServer) -> str | None:
 
 @pytest.mark.spec("managed.md#becoming-managed")
 def test_a_table_goes_to_the_catalog_and_back_with_all_its_versions(
-    namespace: MemoryNamespace, server: MemoryServer
+    namespace: MemoryNamespace,
 ) -> None:
     create(namespace, TABLE)
     append(namespace, 7)
     namespace.manage_table(TABLE)
-    assert (mark(server), state(server).version) == ("impl", 2)
+    assert (mark(namespace), state(namespace).version) == ("impl", 2)
     append(namespace, 8)
     namespace.release_table(TABLE)
-    assert mark(server) == "storage"
-    assert not {LATEST, GUARD} & set(server.tables[KEY].properties)
-    append_past_the_catalog(server, 9)
+    assert mark(namespace) == "storage"
+    assert not {LATEST, GUARD} & set(namespace.server.tables[KEY].properties)
+    append_past_the_catalog(namespace, 9)
     assert versions(namespace) == [1, 2, 3, 4]
     assert rows(namespace) == [0, 1, 2, 7, 8, 9]
 
@@ -78,21 +78,21 @@ def test_to_release_a_table_of_the_storage_is_refused(namespace: MemoryNamespace
         namespace.release_table(TABLE)
 
 
-def test_a_table_of_another_implementation_is_named_as_such(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
+def test_a_table_of_another_implementation_is_named_as_such(namespace: MemoryNamespace) -> None:
     create(namespace, TABLE)
-    record = server.tables[KEY]
-    server.tables[KEY] = record.with_properties({**record.properties, MANAGED_BY: IMPLEMENTATION})
+    record = namespace.server.tables[KEY]
+    namespace.server.tables[KEY] = record.with_properties(
+        {**record.properties, MANAGED_BY: IMPLEMENTATION}
+    )
     with pytest.raises(errors.InvalidInputError, match="managed by another implementation"):
         namespace.release_table(TABLE)
 
 
 def test_what_was_committed_to_the_storage_during_the_conversion_is_kept(
-    namespace: MemoryNamespace, server: MemoryServer
+    namespace: MemoryNamespace,
 ) -> None:
     create(namespace, TABLE)
-    meanwhile(server, "before", lambda: append_past_the_catalog(server, 5))
+    meanwhile(namespace, "before", lambda: append_past_the_catalog(namespace, 5))
     namespace.manage_table(TABLE)
     assert rows(namespace) == [0, 1, 2, 5]
 
@@ -100,12 +100,12 @@ def test_what_was_committed_to_the_storage_during_the_conversion_is_kept(
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("way", ["manage_table", "release_table"])
 def test_a_conversion_whose_reply_was_lost_is_made(
-    namespace: MemoryNamespace, server: MemoryServer, way: str, moment: Moment
+    namespace: MemoryNamespace, way: str, moment: Moment
 ) -> None:
     create(namespace, TABLE, properties=MANAGED if way == "release_table" else {})
-    meanwhile(server, moment, raising(OutcomeUnknownError("lost")))
+    meanwhile(namespace, moment, raising(OutcomeUnknownError("lost")))
     getattr(namespace, way)(TABLE)
-    assert mark(server) == ("impl" if way == "manage_table" else "storage")
+    assert mark(namespace) == ("impl" if way == "manage_table" else "storage")
     append(namespace, 7)
     assert rows(namespace) == [0, 1, 2, 7]
 
@@ -116,14 +116,12 @@ def test_a_conversion_whose_reply_was_lost_is_made(
     "managed.md#becoming-managed",
     "operations.md#manage_table",
 )
-def test_a_table_with_branches_stays_with_its_storage(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
+def test_a_table_with_branches_stays_with_its_storage(namespace: MemoryNamespace) -> None:
     create(namespace, TABLE)
     namespace.create_table_branch(api.CreateTableBranchRequest(id=TABLE, name="b"))
     with pytest.raises(errors.InvalidTableStateError, match="branches"):
         namespace.manage_table(TABLE)
-    assert mark(server) == "storage"
+    assert mark(namespace) == "storage"
 
 
 @pytest.mark.spec("operations.md#createtablebranch")
@@ -144,26 +142,26 @@ def test_a_managed_table_gets_no_branch(managed: MemoryNamespace) -> None:
     "operations.md#manage_table",
 )
 def test_a_table_with_manifests_of_the_first_scheme_stays_with_its_storage(
-    namespace: MemoryNamespace, server: MemoryServer, tmp_path: Any
+    namespace: MemoryNamespace, tmp_path: Any
 ) -> None:
     place = str(tmp_path / "old.lance")
     lance.write_dataset(table(0, 1, 2), place, enable_v2_manifest_paths=False)
     asked: dict[str, Any] = {"id": TABLE, "location": place, "properties": MANAGED}
     with pytest.raises(errors.InvalidTableStateError, match="migrate_manifest_paths_v2"):
         namespace.register_table(api.RegisterTableRequest(**asked))
-    assert KEY not in server.tables
+    assert KEY not in namespace.server.tables
     with pytest.raises(errors.InvalidTableStateError, match="migrate_manifest_paths_v2"):
         namespace.declare_table(api.DeclareTableRequest(**asked))
-    assert mark(server) == "storage"
+    assert mark(namespace) == "storage"
 
 
 @pytest.mark.spec("managed.md#properties-of-the-entry", "operations.md#manage_table")
 def test_a_table_that_another_implementation_manages_is_left_to_it(
-    namespace: MemoryNamespace, server: MemoryServer
+    namespace: MemoryNamespace,
 ) -> None:
     create(namespace, TABLE)
-    found = server.tables[KEY]
-    server.tables[KEY] = found.with_properties({**found.properties, MANAGED_BY: "impl"})
+    found = namespace.server.tables[KEY]
+    namespace.server.tables[KEY] = found.with_properties({**found.properties, MANAGED_BY: "impl"})
     refused: list[Callable[[], object]] = [
         lambda: namespace.manage_table(TABLE),
         lambda: namespace.list_table_versions(api.ListTableVersionsRequest(id=TABLE)),
@@ -193,17 +191,17 @@ def test_a_registration_that_is_overwritten_is_managed_as_it_says(
 
 
 def test_a_registration_stays_where_it_is_if_the_new_place_cannot_be_managed(
-    namespace: MemoryNamespace, server: MemoryServer, tmp_path: Any
+    namespace: MemoryNamespace, tmp_path: Any
 ) -> None:
     create(namespace, TABLE)
-    before = server.tables[KEY]
+    before = namespace.server.tables[KEY]
     place = str(tmp_path / "old.lance")
     lance.write_dataset(table(1), place, enable_v2_manifest_paths=False)
     with pytest.raises(errors.InvalidTableStateError):
         namespace.register_table(
             api.RegisterTableRequest(id=TABLE, location=place, mode="overwrite", properties=MANAGED)
         )
-    assert server.tables[KEY] == before
+    assert namespace.server.tables[KEY] == before
 
 
 @pytest.mark.spec(
@@ -221,9 +219,9 @@ def test_a_registration_stays_where_it_is_if_the_new_place_cannot_be_managed(
     ],
 )
 def test_a_catalog_that_cannot_says_why_and_makes_nothing(
-    namespace: MemoryNamespace, server: MemoryServer, tmp_path: Any, capabilities: Capabilities
+    namespace: MemoryNamespace, tmp_path: Any, capabilities: Capabilities
 ) -> None:
-    server.capabilities = capabilities
+    namespace.server.capabilities = capabilities
     place = str(tmp_path / "x.lance")
     calls: list[Callable[[], object]] = [
         lambda: create_managed(namespace),
@@ -238,12 +236,12 @@ def test_a_catalog_that_cannot_says_why_and_makes_nothing(
     for call in calls:
         with pytest.raises(errors.UnsupportedOperationError, match="it forgets"):
             call()
-    assert not server.effects
+    assert not namespace.server.effects
 
 
 @pytest.mark.spec("common.md#createtable")
 def test_a_table_that_cannot_be_guarded_is_taken_back(
-    namespace: MemoryNamespace, server: MemoryServer, monkeypatch: pytest.MonkeyPatch
+    namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refuse = raising(errors.UnsupportedOperationError("neither lock nor condition"))
     monkeypatch.setattr(type(namespace.connection.catalog), "commit_guard", refuse)
@@ -254,7 +252,7 @@ def test_a_table_that_cannot_be_guarded_is_taken_back(
     for call in calls:
         with pytest.raises(errors.UnsupportedOperationError, match="neither"):
             call()
-        assert not server.tables
+        assert not namespace.server.tables
 
 
 def test_of_two_creators_one_creates(namespace: MemoryNamespace, server: MemoryServer) -> None:
@@ -292,13 +290,13 @@ def test_a_table_that_is_being_renamed_takes_no_commit(
 
 @pytest.mark.parametrize("by_copy", [False, True])
 def test_a_rename_that_fails_lets_the_table_go_again(
-    managed: MemoryNamespace, server: MemoryServer, by_copy: bool
+    managed: MemoryNamespace, by_copy: bool
 ) -> None:
-    server.capabilities = replace(server.capabilities, renames_by_copy=by_copy)
+    managed.server.capabilities = replace(managed.server.capabilities, renames_by_copy=by_copy)
     create(managed, NEW)
     with pytest.raises(errors.TableAlreadyExistsError):
         managed.rename_table(api.RenameTableRequest(id=TABLE, new_table_name=NEW[-1]))
-    assert state(server).held is None
+    assert state(managed).held is None
     assert append(managed, 7).version == 2
 
 
@@ -371,19 +369,15 @@ def drop(ns: MemoryNamespace, _: str) -> None:
 )
 @pytest.mark.parametrize("act", [deregister, move])
 def test_an_entry_is_kept_whose_latest_version_cannot_get_its_final_name(
-    unfinished: MemoryNamespace,
-    server: MemoryServer,
-    monkeypatch: pytest.MonkeyPatch,
-    act: Act,
-    error: type[Exception],
+    unfinished: MemoryNamespace, monkeypatch: pytest.MonkeyPatch, act: Act, error: type[Exception]
 ) -> None:
-    place = str(directory(server))
-    before = state(server)
+    place = str(directory(unfinished))
+    before = state(unfinished)
     with monkeypatch.context() as patch:
         refuse_writes(patch, error("away"))
         with pytest.raises(error, match=r"is kept.*away"):
             act(unfinished, place)
-    assert state(server) == before
+    assert state(unfinished) == before
     act(unfinished, place)
     if act is deregister:
         unfinished.register_table(
@@ -394,43 +388,38 @@ def test_an_entry_is_kept_whose_latest_version_cannot_get_its_final_name(
 
 @pytest.mark.spec("common.md#deregistertable", "managed.md#operations-on-managed-tables")
 def test_an_entry_is_kept_while_other_clients_keep_committing(
-    managed: MemoryNamespace, server: MemoryServer, monkeypatch: pytest.MonkeyPatch
+    managed: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = server.tables[KEY]
+    before = managed.server.tables[KEY]
     lost = errors.ConcurrentModificationError("another commit came first")
     monkeypatch.setattr(compare_and_set, "swap", raising(lost))
     with pytest.raises(errors.ConcurrentModificationError, match="modified concurrently"):
         deregister(managed, "")
-    assert server.tables[KEY] == before
+    assert managed.server.tables[KEY] == before
 
 
 @pytest.mark.spec("common.md#deregistertable", "unfinished.md#operations-on-unfinished-tables")
-def test_a_table_whose_files_are_gone_is_deregistered(
-    unfinished: MemoryNamespace, server: MemoryServer
-) -> None:
-    shutil.rmtree(directory(server))
+def test_a_table_whose_files_are_gone_is_deregistered(unfinished: MemoryNamespace) -> None:
+    shutil.rmtree(directory(unfinished))
     deregister(unfinished, "")
-    assert KEY not in server.tables
+    assert KEY not in unfinished.server.tables
 
 
 def test_a_table_that_cannot_be_opened_is_deregistered(
-    unfinished: MemoryNamespace,
-    server: MemoryServer,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    unfinished: MemoryNamespace, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     refuse_writes(monkeypatch, errors.InvalidInputError("bad options"))
     deregister(unfinished, "")
-    assert KEY not in server.tables
+    assert KEY not in unfinished.server.tables
     assert "may stay staged: bad options" in caplog.text
 
 
 @pytest.mark.spec("common.md#deregistertable", "unfinished.md#operations-on-unfinished-tables")
 def test_a_table_is_dropped_whose_latest_version_cannot_get_its_final_name(
-    unfinished: MemoryNamespace, server: MemoryServer, monkeypatch: pytest.MonkeyPatch
+    unfinished: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = directory(server)
+    place = directory(unfinished)
     refuse_writes(monkeypatch, errors.ServiceUnavailableError("away"))
     drop(unfinished, "")
-    assert KEY not in server.tables
+    assert KEY not in unfinished.server.tables
     assert not place.exists()

@@ -43,27 +43,25 @@ def indexed(filled: MemoryNamespace, server: MemoryServer) -> MemoryNamespace:
 # -- rows with fewer columns -----------------------------------------------------------------------
 
 
-def test_columns_that_are_left_out_keep_their_values_or_are_null(
-    filled: MemoryNamespace, server: MemoryServer
-) -> None:
+def test_columns_that_are_left_out_keep_their_values_or_are_null(filled: MemoryNamespace) -> None:
     answer = merge(filled, pa.table({"w": [20, 70], "k": [2, 7]}), **UPSERT)
     assert counts(answer) == (1, 1, 0)
-    assert {"k": 2, "j": "b", "w": 20} in rows(server)
-    assert {"k": 7, "j": None, "w": 70} in rows(server)
+    assert {"k": 2, "j": "b", "w": 20} in rows(filled)
+    assert {"k": 7, "j": None, "w": 70} in rows(filled)
 
 
 STRICT = pa.schema([("k", pa.int64()), pa.field("j", pa.string(), nullable=False)])
 
 
 def test_a_column_that_must_not_be_null_may_be_left_out_of_an_update_only(
-    namespace: MemoryNamespace, server: MemoryServer
+    namespace: MemoryNamespace,
 ) -> None:
     make(namespace, pa.table({"k": [1], "j": ["a"]}, schema=STRICT))
     given = pa.table({"k": [1, 5]})
-    with unchanged(server, errors.TableSchemaValidationError, "j"):
+    with unchanged(namespace, errors.TableSchemaValidationError, "j"):
         merge(namespace, given, **UPSERT)
     assert counts(merge(namespace, given, when_matched_update_all=True)) == (1, 0, 0)
-    with unchanged(server, errors.TableSchemaValidationError, "'j'.*null"):
+    with unchanged(namespace, errors.TableSchemaValidationError, "'j'.*null"):
         merge(namespace, pa.table({"k": [5], "j": pa.array([None], pa.string())}), **UPSERT)
 
 
@@ -80,15 +78,11 @@ def test_a_column_that_must_not_be_null_may_be_left_out_of_an_update_only(
     ids=["key of other type", "other type", "narrower key", "unknown column", "no key"],
 )
 def test_rows_that_do_not_fit_the_schema_are_refused(
-    indexed: MemoryNamespace,
-    server: MemoryServer,
-    source: pa.Table,
-    named: str,
-    use_index: bool,
+    indexed: MemoryNamespace, source: pa.Table, named: str, use_index: bool
 ) -> None:
-    with unchanged(server, errors.TableSchemaValidationError, named):
+    with unchanged(indexed, errors.TableSchemaValidationError, named):
         merge(indexed, source, use_index=use_index, **UPSERT)
-    with unchanged(server, errors.TableSchemaValidationError, named):
+    with unchanged(indexed, errors.TableSchemaValidationError, named):
         merge(indexed, source, when_matched_update_all_filt="source.k > 0")
 
 
@@ -96,10 +90,8 @@ def test_rows_that_do_not_fit_the_schema_are_refused(
 
 
 @pytest.mark.parametrize("key", ["k.", ".k", "`k", "``"])
-def test_a_key_that_is_no_path_is_invalid_input(
-    filled: MemoryNamespace, server: MemoryServer, key: str
-) -> None:
-    with unchanged(server, errors.InvalidInputError, "path"):
+def test_a_key_that_is_no_path_is_invalid_input(filled: MemoryNamespace, key: str) -> None:
+    with unchanged(filled, errors.InvalidInputError, "path"):
         merge(filled, NEW, on=[key], **UPSERT)
 
 
@@ -107,22 +99,18 @@ def test_a_key_may_be_quoted(filled: MemoryNamespace) -> None:
     assert counts(merge(filled, NEW, on=["`k`"], **UPSERT)) == (1, 1, 0)
 
 
-def test_a_nested_key_is_unsupported_by_name(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
+def test_a_nested_key_is_unsupported_by_name(namespace: MemoryNamespace) -> None:
     """Should Lance learn it, this fails: then it is to be allowed."""
     make(namespace, pa.table({"s": [{"x": 1}], "w": [1]}))
-    with unchanged(server, errors.UnsupportedOperationError, "s.x"):
+    with unchanged(namespace, errors.UnsupportedOperationError, "s.x"):
         merge(namespace, pa.table({"s": [{"x": 1}], "w": [2]}), on=["s.x"], **UPSERT)
 
 
-def test_not_a_number_matches_itself_and_zeros_differ_by_sign(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
+def test_not_a_number_matches_itself_and_zeros_differ_by_sign(namespace: MemoryNamespace) -> None:
     make(namespace, pa.table({"k": [float("nan"), 0.0], "w": [1, 2]}))
     answer = merge(namespace, pa.table({"k": [float("nan"), -0.0], "w": [10, 20]}), **UPSERT)
     assert counts(answer) == (1, 1, 0)
-    assert sorted(row["w"] for row in rows(server)) == [2, 10, 20]
+    assert sorted(row["w"] for row in rows(namespace)) == [2, 10, 20]
 
 
 @pytest.mark.usefixtures("indexed")
@@ -137,25 +125,23 @@ def test_an_index_on_the_key_is_used_where_the_request_says_so(server: MemorySer
 
 @pytest.mark.parametrize("in_memory", [True, False])
 def test_new_rows_whose_key_is_null_are_not_lost_by_way_of_an_index(
-    indexed: MemoryNamespace, server: MemoryServer, in_memory: bool
+    indexed: MemoryNamespace, in_memory: bool
 ) -> None:
     given = pa.table({"k": [7, None], "j": ["x", "y"], "w": [1, 1]}, schema=SCHEMA)
-    with unchanged(server, errors.InvalidInputError, "null.*use_index"):
+    with unchanged(indexed, errors.InvalidInputError, "null.*use_index"):
         merge(indexed, given if in_memory else given.to_reader(), use_index=True, **UPSERT)
     assert counts(merge(indexed, given, **UPSERT)) == (0, 2, 0)
-    lost = dataset(server).merge_insert("k").when_not_matched_insert_all().execute(given)
+    lost = dataset(indexed).merge_insert("k").when_not_matched_insert_all().execute(given)
     assert lost["num_inserted_rows"] == 0  # should Lance keep them: allow it
 
 
 # -- requests that cannot be -----------------------------------------------------------------------
 
 
-def test_a_merge_without_key_or_action_is_invalid_input(
-    filled: MemoryNamespace, server: MemoryServer
-) -> None:
-    with unchanged(server, errors.InvalidInputError, "`on`"):
+def test_a_merge_without_key_or_action_is_invalid_input(filled: MemoryNamespace) -> None:
+    with unchanged(filled, errors.InvalidInputError, "`on`"):
         merge(filled, NEW, on=None, **UPSERT)
-    with unchanged(server, errors.InvalidInputError, "asks for no action"):
+    with unchanged(filled, errors.InvalidInputError, "asks for no action"):
         merge(filled, NEW)
 
 
@@ -170,22 +156,22 @@ def test_a_merge_without_key_or_action_is_invalid_input(
     ],
 )
 def test_a_bad_condition_is_invalid_input_and_changes_nothing(
-    filled: MemoryNamespace, server: MemoryServer, flag: str, condition: str
+    filled: MemoryNamespace, flag: str, condition: str
 ) -> None:
     side = "source." if flag == "when_matched_update_all" else ""
     text = condition.replace("{w}", f"{side}w").replace("{j}", f"{side}j")
     for use_index in (False, True):
-        with unchanged(server, errors.InvalidInputError):
+        with unchanged(filled, errors.InvalidInputError):
             merge(filled, NEW, use_index=use_index, **{flag: True, f"{flag}_filt": text})
 
 
 @pytest.mark.parametrize("flag", ["when_matched_update_all", "when_not_matched_by_source_delete"])
 @pytest.mark.parametrize("condition", ["source.nope = 1", "_distance > 1"])
 def test_a_condition_on_a_missing_column_is_column_not_found(
-    filled: MemoryNamespace, server: MemoryServer, flag: str, condition: str
+    filled: MemoryNamespace, flag: str, condition: str
 ) -> None:
     for use_index in (False, True):
-        with unchanged(server, errors.TableColumnNotFoundError, "there is no column "):
+        with unchanged(filled, errors.TableColumnNotFoundError, "there is no column "):
             merge(filled, NEW, use_index=use_index, **{flag: True, f"{flag}_filt": condition})
 
 
@@ -217,22 +203,19 @@ def test_a_timeout_may_be_any_duration(filled: MemoryNamespace, timeout: str) ->
 
 @pytest.mark.parametrize("timeout", ["", "5", "x", "0s", "-1s", "1s ", "1 s", "9" * 30 + "d"])
 def test_a_timeout_that_is_no_duration_is_invalid_input(
-    filled: MemoryNamespace, server: MemoryServer, timeout: str
+    filled: MemoryNamespace, timeout: str
 ) -> None:
-    with unchanged(server, errors.InvalidInputError, "timeout"):
+    with unchanged(filled, errors.InvalidInputError, "timeout"):
         merge(filled, NEW, timeout=timeout, **UPSERT)
 
 
-def test_rows_that_do_not_arrive_in_time_change_nothing(
-    filled: MemoryNamespace, server: MemoryServer
-) -> None:
-
+def test_rows_that_do_not_arrive_in_time_change_nothing(filled: MemoryNamespace) -> None:
     def slow() -> Iterator[pa.RecordBatch]:
         [batch] = NEW.to_batches()
         while True:
             yield batch.slice(0, 0)
 
-    with unchanged(server, errors.ServiceUnavailableError, "timeout"):
+    with unchanged(filled, errors.ServiceUnavailableError, "timeout"):
         merge(filled, slow(), timeout="50ms", **UPSERT)
 
 
@@ -241,7 +224,7 @@ def test_rows_that_do_not_arrive_in_time_change_nothing(
 
 @pytest.mark.parametrize("in_memory", [True, False])
 def test_a_merge_is_repeated_on_what_others_changed_meanwhile(
-    filled: MemoryNamespace, server: MemoryServer, in_memory: bool
+    filled: MemoryNamespace, in_memory: bool
 ) -> None:
     changes = iter(["w = 100", "w = 200"])
 
@@ -250,7 +233,7 @@ def test_a_merge_is_repeated_on_what_others_changed_meanwhile(
         change = next(changes, None)
         if change is not None:
             column, value = change.split(" = ")
-            dataset(server).update({column: value}, where="k = 2")
+            dataset(filled).update({column: value}, where="k = 2")
 
     class Batches(list[pa.RecordBatch]):
         def __iter__(self) -> Iterator[pa.RecordBatch]:
@@ -259,29 +242,26 @@ def test_a_merge_is_repeated_on_what_others_changed_meanwhile(
     data = Batches(NEW.to_batches()) if in_memory else between()
     answer = merge(filled, data, **UPSERT)
     assert counts(answer) == (1, 1, 0)
-    assert NEW.to_pylist()[0] in rows(server)
-    assert answer.version == dataset(server).version
+    assert NEW.to_pylist()[0] in rows(filled)
+    assert answer.version == dataset(filled).version
 
 
 def test_a_merge_into_what_was_overwritten_meanwhile_is_a_concurrent_modification(
-    filled: MemoryNamespace, server: MemoryServer
+    filled: MemoryNamespace,
 ) -> None:
-
     def overwritten() -> Iterator[pa.RecordBatch]:
         yield from NEW.to_batches()
-        lance.write_dataset(pa.table({"other": [1]}), place(server), mode="overwrite")
+        lance.write_dataset(pa.table({"other": [1]}), place(filled), mode="overwrite")
 
     with pytest.raises(errors.ConcurrentModificationError, match="Orders"):
         merge(filled, overwritten(), **UPSERT)
-    assert rows(server) == [{"other": 1}]
+    assert rows(filled) == [{"other": 1}]
 
 
 # -- declared tables and branches ------------------------------------------------------------------
 
 
-def test_a_merge_into_a_declared_table_makes_its_first_version(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
+def test_a_merge_into_a_declared_table_makes_its_first_version(namespace: MemoryNamespace) -> None:
     namespace.declare_table(api.DeclareTableRequest(id=TABLE))
     bad: list[tuple[dict[str, Any], type[errors.LanceNamespaceError]]] = [
         ({"on": ["nope"], **UPSERT}, errors.TableColumnNotFoundError),
@@ -293,7 +273,7 @@ def test_a_merge_into_a_declared_table_makes_its_first_version(
             merge(namespace, NEW, **request)
     answer = merge(namespace, NEW, when_matched_update_all=True)
     assert (*counts(answer), answer.version) == (0, 2, 0, 1)
-    assert dataset(server).to_table() == NEW
+    assert dataset(namespace).to_table() == NEW
 
 
 def test_a_merge_into_a_declared_table_names_a_type_that_lance_cannot_store(
@@ -305,15 +285,13 @@ def test_a_merge_into_a_declared_table_names_a_type_that_lance_cannot_store(
         merge(namespace, views, when_not_matched_insert_all=True)
 
 
-def test_a_branch_is_merged_into_and_main_is_not(
-    filled: MemoryNamespace, server: MemoryServer
-) -> None:
-    dataset(server).create_branch("dev")
+def test_a_branch_is_merged_into_and_main_is_not(filled: MemoryNamespace) -> None:
+    dataset(filled).create_branch("dev")
     answer = merge(filled, NEW, branch="dev", **UPSERT)
-    assert (*counts(answer), answer.version) == (1, 1, 0, dataset(server, "dev").version)
-    assert len(rows(server, "dev")) == 4
-    assert dataset(server).to_table() == OLD
-    with unchanged(server, errors.TableBranchNotFoundError, "nope"):
+    assert (*counts(answer), answer.version) == (1, 1, 0, dataset(filled, "dev").version)
+    assert len(rows(filled, "dev")) == 4
+    assert dataset(filled).to_table() == OLD
+    with unchanged(filled, errors.TableBranchNotFoundError, "nope"):
         merge(filled, NEW, branch="nope", **UPSERT)
 
 
@@ -404,18 +382,18 @@ def table_of(found: list[Row]) -> pa.Table:
     return pa.table(columns, schema=SCHEMA)
 
 
-def tuples(server: MemoryServer) -> list[Row]:
-    return sorted((tuple(row.values()) for row in dataset(server).to_table().to_pylist()), key=repr)
+def tuples(client: MemoryNamespace) -> list[Row]:
+    return sorted((tuple(row.values()) for row in dataset(client).to_table().to_pylist()), key=repr)
 
 
 @examples(50, share_fixtures=True)
 @given(case=CASES, indexed=st.booleans(), in_memory=st.booleans())
 def test_a_merge_does_what_the_oracle_says(
-    namespace: MemoryNamespace, server: MemoryServer, case: Case, indexed: bool, in_memory: bool
+    namespace: MemoryNamespace, case: Case, indexed: bool, in_memory: bool
 ) -> None:
-    if not server.tables:
+    if not namespace.server.tables:
         make(namespace, OLD)
-    before = lance.write_dataset(table_of(case.table), place(server), mode="overwrite")
+    before = lance.write_dataset(table_of(case.table), place(namespace), mode="overwrite")
     if indexed and case.table:
         before.create_scalar_index("k", "BTREE")
     source = table_of(case.source)
@@ -423,15 +401,15 @@ def test_a_merge_does_what_the_oracle_says(
     if indexed and case.would_lose_rows_by_index():
         with pytest.raises(errors.InvalidInputError, match="use_index"):
             merge(namespace, data, use_index=True, **case.request())
-        assert tuples(server) == sorted(case.table, key=repr)
+        assert tuples(namespace) == sorted(case.table, key=repr)
         return
     expected = case.expected()
     if expected is None:
         with pytest.raises(errors.InvalidInputError, match="Ambiguous"):
             merge(namespace, data, use_index=indexed, **case.request())
-        assert tuples(server) == sorted(case.table, key=repr)
+        assert tuples(namespace) == sorted(case.table, key=repr)
         return
     answer = merge(namespace, data, use_index=indexed, **case.request())
-    assert tuples(server) == sorted(expected[0], key=repr)
+    assert tuples(namespace) == sorted(expected[0], key=repr)
     assert counts(answer) == expected[1]
-    assert answer.version == dataset(server).version
+    assert answer.version == dataset(namespace).version

@@ -47,17 +47,17 @@ def test_a_page_of_all_tables_reads_only_the_namespaces_that_it_needs(
 
 @pytest.mark.spec("unity.md#registertable")
 def test_what_the_catalog_cannot_do_is_refused_with_its_reason(
-    namespace: MemoryNamespace, server: MemoryServer, tmp_path: Path
+    namespace: MemoryNamespace, tmp_path: Path
 ) -> None:
     create(namespace, TABLE)
-    before = dict(server.tables)
+    before = dict(namespace.server.tables)
     rename = api.RenameTableRequest(id=TABLE, new_table_name="Other")
     with pytest.raises(errors.UnsupportedOperationError, match="no call for that"):
         namespace.rename_table(rename)
     again = api.RegisterTableRequest(id=TABLE, location=str(tmp_path / "new"), mode="Overwrite")
     with pytest.raises(errors.UnsupportedOperationError, match="entries never change"):
         namespace.register_table(again)
-    assert server.tables == before
+    assert namespace.server.tables == before
 
 
 @pytest.mark.spec("unity.md#createtable")
@@ -82,10 +82,8 @@ def test_an_overwrite_that_cannot_keep_properties_is_refused_before_data_is_writ
     assert count_rows(namespace, TABLE) == 3
 
 
-def test_properties_are_replaced_where_entries_can_change(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
-    server.capabilities = replace(CAPABILITIES, no_alter="")
+def test_properties_are_replaced_where_entries_can_change(namespace: MemoryNamespace) -> None:
+    namespace.server.capabilities = replace(CAPABILITIES, no_alter="")
     create(namespace, TABLE, properties={"owner": "ann"})
     create(namespace, TABLE, 5, mode="Overwrite", properties={"owner": "bob"})
     answer = namespace.describe_table(api.DescribeTableRequest(id=TABLE))
@@ -94,65 +92,65 @@ def test_properties_are_replaced_where_entries_can_change(
 
 
 def test_cascade_over_levels_drops_tables_and_their_files_only(
-    namespace: MemoryNamespace, server: MemoryServer, tmp_path: Path
+    namespace: MemoryNamespace, tmp_path: Path
 ) -> None:
     create(namespace, TABLE)
     create(namespace, [*DATASET, "other"])
     kept = tmp_path / "lake/eu/shop/sales.db/mine.txt"
     kept.write_text("mine")
     namespace.drop_namespace(api.DropNamespaceRequest(id=["eu"], behavior="Cascade"))
-    assert not server.namespaces
-    assert not server.tables
+    assert not namespace.server.namespaces
+    assert not namespace.server.tables
     assert [p for p in (tmp_path / "lake").rglob("*") if p.is_file()] == [kept]
 
 
-def drop_before(server: MemoryServer, *paths: tuple[str, ...]) -> None:
+def drop_before(client: MemoryNamespace, *paths: tuple[str, ...]) -> None:
     """Drop namespaces, as another client, at the first moment when one would be dropped here."""
 
     def drop() -> None:
         for path in paths:
-            server.namespaces.pop(path, None)
+            client.server.namespaces.pop(path, None)
 
-    at_change(server, "drop_namespace", "before", drop)
+    at_change(client, "drop_namespace", "before", drop)
 
 
 @pytest.mark.spec("common.md#dropnamespace")
 @pytest.mark.parametrize("behavior", ["Restrict", "Cascade"])
 def test_skip_succeeds_where_another_client_drops_the_namespace_first(
-    namespace: MemoryNamespace, server: MemoryServer, behavior: str
+    namespace: MemoryNamespace, behavior: str
 ) -> None:
     namespace.create_namespace(api.CreateNamespaceRequest(id=["empty"]))
-    drop_before(server, ("empty",))
+    drop_before(namespace, ("empty",))
     request = api.DropNamespaceRequest(id=["empty"], behavior=behavior)
     with pytest.raises(errors.NamespaceNotFoundError):
         namespace.drop_namespace(request)
-    server.fault = None
+    namespace.server.fault = None
     namespace.create_namespace(api.CreateNamespaceRequest(id=["empty"]))
-    drop_before(server, ("empty",))
+    drop_before(namespace, ("empty",))
     answer = namespace.drop_namespace(request.model_copy(update={"mode": "Skip"}))
     assert not answer.properties
 
 
 @pytest.mark.spec("common.md#dropnamespace")
 def test_skip_fails_where_only_a_namespace_inside_is_dropped_first(
-    namespace: MemoryNamespace, server: MemoryServer
+    namespace: MemoryNamespace,
 ) -> None:
     create(namespace, TABLE)
-    drop_before(server, tuple(DATASET))
+    drop_before(namespace, tuple(DATASET))
     with pytest.raises(errors.NamespaceNotFoundError):
         namespace.drop_namespace(
             api.DropNamespaceRequest(id=["eu"], behavior="Cascade", mode="Skip")
         )
-    assert ("eu",) in server.namespaces
+    assert ("eu",) in namespace.server.namespaces
 
 
 @pytest.mark.spec("unity.md#dropnamespace")
 def test_an_interrupted_cascade_names_what_is_gone_and_what_is_left(
-    namespace: MemoryNamespace, server: MemoryServer
+    namespace: MemoryNamespace,
 ) -> None:
     for name in ("a", "b", "c", "d"):
         create(namespace, [*DATASET, name])
-    at_change(server, "drop_table", "before", REFUSE, number=3)
+    at_change(namespace, "drop_table", "before", REFUSE, number=3)
     with pytest.raises(errors.PermissionDeniedError) as caught:
         namespace.drop_namespace(api.DropNamespaceRequest(id=["eu"], behavior="Cascade"))
     prefix = "eu.shop.sales"
@@ -164,19 +162,19 @@ def test_an_interrupted_cascade_names_what_is_gone_and_what_is_left(
 
 
 def test_a_cascade_whose_namespace_cannot_be_dropped_names_the_tables_that_are_gone(
-    namespace: MemoryNamespace, server: MemoryServer
+    namespace: MemoryNamespace,
 ) -> None:
     create(namespace, TABLE)
-    at_change(server, "drop_namespace", "before", REFUSE)
+    at_change(namespace, "drop_namespace", "before", REFUSE)
     with pytest.raises(errors.PermissionDeniedError, match=f"data: {'.'.join(TABLE)}. No table"):
         namespace.drop_namespace(api.DropNamespaceRequest(id=["eu"], behavior="Cascade"))
 
 
 def test_a_cascade_that_fails_at_its_first_table_says_what_that_says(
-    namespace: MemoryNamespace, server: MemoryServer
+    namespace: MemoryNamespace,
 ) -> None:
     create(namespace, TABLE)
-    at_change(server, "drop_table", "before", REFUSE)
+    at_change(namespace, "drop_table", "before", REFUSE)
     with pytest.raises(errors.PermissionDeniedError, match=r"^not yours$"):
         namespace.drop_namespace(api.DropNamespaceRequest(id=["eu"], behavior="Cascade"))
 
@@ -215,24 +213,24 @@ def without_root(server: MemoryServer, request: pytest.FixtureRequest) -> Memory
     "place", ["relative/place", " ", "s3://b/../c", "s3://b/a?x", "hdfs://host/a", "", None]
 )
 def test_a_namespace_at_a_place_that_lance_cannot_use_needs_a_root(
-    without_root: MemoryNamespace, server: MemoryServer, place: str | None
+    without_root: MemoryNamespace, place: str | None
 ) -> None:
-    server.namespaces[tuple(DATASET)] = NamespaceRecord(tuple(DATASET), {}, place)
+    without_root.server.namespaces[tuple(DATASET)] = NamespaceRecord(tuple(DATASET), {}, place)
     with pytest.raises(errors.InvalidInputError, match=r"eu\.shop\.sales.*Set the property 'root'"):
         without_root.declare_table(api.DeclareTableRequest(id=TABLE))
-    assert server.tables == {}
+    assert without_root.server.tables == {}
 
 
 @pytest.mark.spec("common.md#createtable", "common.md#declaretable", "glue.md#createnamespace")
 @pytest.mark.parametrize("text", ["\ud800", "a\udfffb"])
 def test_half_a_character_is_no_text_for_a_namespace_either(
-    namespace: MemoryNamespace, server: MemoryServer, text: str
+    namespace: MemoryNamespace, text: str
 ) -> None:
     for properties in ({"key": text}, {text: "value"}):
         request = api.CreateNamespaceRequest(id=["us"], properties=properties)
         with pytest.raises(errors.InvalidInputError, match="unpaired surrogate"):
             namespace.create_namespace(request)
-    assert ("us",) not in server.namespaces
+    assert ("us",) not in namespace.server.namespaces
 
 
 # -- entries without a location --------------------------------------------------------------------

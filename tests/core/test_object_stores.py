@@ -195,9 +195,9 @@ def creating(table: list[str], version: int, staged: str) -> dict[str, Any]:
 
 
 def test_versions_of_several_tables_are_committed_together_or_not_at_all(
-    on_s3: MemoryNamespace, server: MemoryServer, moto: MotoServer
+    on_s3: MemoryNamespace, moto: MotoServer
 ) -> None:
-    server.capabilities = replace(server.capabilities, no_alter="")
+    on_s3.server.capabilities = replace(on_s3.server.capabilities, no_alter="")
     create(on_s3, TABLE, properties=MANAGED)
     create(on_s3, OTHER, properties=MANAGED)
     version, staged = stage(on_s3, moto)
@@ -213,9 +213,9 @@ def test_versions_of_several_tables_are_committed_together_or_not_at_all(
 
 @pytest.mark.spec("managed.md#commits-to-several-tables")
 def test_a_store_without_conditional_writes_takes_no_batch(
-    on_s3: MemoryNamespace, server: MemoryServer, moto: MotoServer
+    on_s3: MemoryNamespace, moto: MotoServer
 ) -> None:
-    server.capabilities = replace(server.capabilities, no_alter="")
+    on_s3.server.capabilities = replace(on_s3.server.capabilities, no_alter="")
     create(on_s3, TABLE, properties=MANAGED)
     create(on_s3, OTHER, properties=MANAGED)
     operations = [creating(each, *stage(on_s3, moto, each)) for each in (TABLE, OTHER)]
@@ -229,15 +229,10 @@ def test_a_store_without_conditional_writes_takes_no_batch(
 @pytest.mark.spec("managed.md#limits-of-batches")
 @pytest.mark.parametrize("first_on_s3", [True, False])
 def test_tables_in_different_stores_are_committed_together(
-    on_s3: MemoryNamespace,
-    server: MemoryServer,
-    moto: MotoServer,
-    tmp_path: Path,
-    *,
-    first_on_s3: bool,
+    on_s3: MemoryNamespace, moto: MotoServer, tmp_path: Path, *, first_on_s3: bool
 ) -> None:
     """The record of the batch is in the store of the table whose path is the first."""
-    server.capabilities = replace(server.capabilities, no_alter="")
+    on_s3.server.capabilities = replace(on_s3.server.capabilities, no_alter="")
     create(on_s3, TABLE, properties=MANAGED)
     local = [*DATASET, "Y" if first_on_s3 else "A"]
     lance.write_dataset(pa.table({"a": [0, 1, 2]}), str(tmp_path / "local"))
@@ -255,13 +250,13 @@ def test_tables_in_different_stores_are_committed_together(
 
 
 def test_a_managed_table_is_committed_to_through_the_catalog(
-    on_s3: MemoryNamespace, server: MemoryServer, moto: MotoServer
+    on_s3: MemoryNamespace, moto: MotoServer
 ) -> None:
-    server.capabilities = replace(CAPABILITIES, no_alter="", no_rename="")
+    on_s3.server.capabilities = replace(CAPABILITIES, no_alter="", no_rename="")
     create(on_s3, TABLE, properties={"managed_by": "impl"})
     assert append(on_s3) == 2
     lance.write_dataset(pa.table({"a": [7]}), namespace_client=on_s3, table_id=TABLE, mode="append")
-    assert server.effects.count("alter_table") >= 2
+    assert on_s3.server.effects.count("alter_table") >= 2
     lance.write_dataset(
         pa.table({"a": [8]}), place(on_s3), mode="append", storage_options=moto.storage_options
     )
@@ -272,13 +267,11 @@ def test_a_managed_table_is_committed_to_through_the_catalog(
     assert len(keys(on_s3, moto, "_versions")) == 4
 
 
-def test_a_table_in_a_store_that_is_gone_is_not_taken_for_empty(
-    on_s3: MemoryNamespace, server: MemoryServer
-) -> None:
+def test_a_table_in_a_store_that_is_gone_is_not_taken_for_empty(on_s3: MemoryNamespace) -> None:
     build(on_s3, 1)
-    entry = server.tables[tuple(TABLE)]
+    entry = on_s3.server.tables[tuple(TABLE)]
     lost = str(entry.location).replace(f"s3://{BUCKET}/", "s3://no-such-bucket/")
-    server.tables[at("Orders")] = replace(entry, location=lost)
+    on_s3.server.tables[at("Orders")] = replace(entry, location=lost)
     for look in (lambda: numbers(on_s3), lambda: tags(on_s3), lambda: count_rows(on_s3, TABLE)):
         with pytest.raises(errors.ServiceUnavailableError, match="no-such-bucket"):
             look()
@@ -319,21 +312,21 @@ def counted(
     return MemoryNamespace(uri=request.node.nodeid, root=root, **options)
 
 
-def register_others(server: MemoryServer, moto: MotoServer, root: str, count: int) -> None:
+def register_others(client: MemoryNamespace, moto: MotoServer, root: str, count: int) -> None:
     """Add Lance tables with one version each."""
     for number in range(count):
         location, path = f"{root}/other{number}.lance", at(f"other{number}")
         rows = pa.table({"a": [1, 2]})
         lance.write_dataset(rows, location, storage_options=moto.storage_options)
-        server.tables[path] = TableRecord(path, location, {"table_type": "lance"})
+        client.server.tables[path] = TableRecord(path, location, {"table_type": "lance"})
 
 
 @pytest.mark.spec("common.md#files-that-are-deleted", "common.md#shared-locations")
 def test_a_drop_lists_its_table_once_and_reads_each_manifest_of_others_once(
-    counted: MemoryNamespace, server: MemoryServer, moto: MotoServer, wire: HttpProxy, root: str
+    counted: MemoryNamespace, moto: MotoServer, wire: HttpProxy, root: str
 ) -> None:
     others = 10
-    register_others(server, moto, root, others)
+    register_others(counted, moto, root, others)
     for reads in (others, 0):
         create(counted, TABLE)
         before = wire.counts
@@ -344,10 +337,10 @@ def test_a_drop_lists_its_table_once_and_reads_each_manifest_of_others_once(
 
 @pytest.mark.spec("common.md#files-that-are-deleted", "common.md#shared-locations")
 def test_a_cascade_reads_each_manifest_once(
-    counted: MemoryNamespace, server: MemoryServer, moto: MotoServer, wire: HttpProxy, root: str
+    counted: MemoryNamespace, moto: MotoServer, wire: HttpProxy, root: str
 ) -> None:
     tables = 6
-    register_others(server, moto, root, tables)
+    register_others(counted, moto, root, tables)
     counted.drop_namespace(api.DropNamespaceRequest(id=DATASET, behavior="Cascade"))
     # Of each: its files, when checked and when deleted, and whether it is a clone of another.
     assert wire.counts == {"LIST": tables * 3, "GET": tables * 3, "POST": tables * 2}

@@ -69,22 +69,20 @@ def test_a_refused_removal_undoes_the_copy(
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("change", ["copy_table", "drop_table"])
 def test_a_lost_reply_neither_doubles_nor_loses_the_entry(
-    copying: MemoryNamespace, server: MemoryServer, change: str, moment: Moment
+    copying: MemoryNamespace, change: str, moment: Moment
 ) -> None:
-    at_change(server, change, moment, raising(OutcomeUnknownError("lost")))
+    at_change(copying, change, moment, raising(OutcomeUnknownError("lost")))
     rename(copying)
-    assert list(server.tables) == [NEW]
-    assert server.effects == ["copy_table", "drop_table"]
+    assert list(copying.server.tables) == [NEW]
+    assert copying.server.effects == ["copy_table", "drop_table"]
 
 
 @pytest.mark.spec("common.md#renametable")
-def test_an_entry_that_was_removed_concurrently_is_not_restored(
-    copying: MemoryNamespace, server: MemoryServer
-) -> None:
-    at_change(server, "drop_table", "before", lambda: server.tables.pop(OLD))
+def test_an_entry_that_was_removed_concurrently_is_not_restored(copying: MemoryNamespace) -> None:
+    at_change(copying, "drop_table", "before", lambda: copying.server.tables.pop(OLD))
     with pytest.raises(errors.TableNotFoundError):
         rename(copying)
-    assert server.tables == {}
+    assert copying.server.tables == {}
 
 
 @pytest.mark.spec("common.md#renametable")
@@ -117,16 +115,16 @@ def test_another_clients_entry_of_the_new_name_is_never_removed(
 
 @pytest.mark.spec("glue.md#renametable")
 def test_a_copy_that_cannot_be_taken_back_is_reported_with_both_names(
-    copying: MemoryNamespace, server: MemoryServer
+    copying: MemoryNamespace,
 ) -> None:
     def slow_down() -> None:
-        at_change(server, "drop_table", "before", raising(slowly))
+        at_change(copying, "drop_table", "before", raising(slowly))
         raise slowly
 
     slowly = errors.ThrottlingError("slowly")
-    at_change(server, "drop_table", "before", slow_down)
+    at_change(copying, "drop_table", "before", slow_down)
     with pytest.raises(errors.ThrottlingError, match=r"Renamed.*both names.*deregister"):
         rename(copying)
-    assert set(server.tables) == {OLD, NEW}
+    assert set(copying.server.tables) == {OLD, NEW}
     with pytest.raises(errors.InvalidTableStateError, match="overlaps"):
         copying.drop_table(api.DropTableRequest(id=TABLE))

@@ -17,7 +17,7 @@ from lance_bridge.requests import CreateMode, DropBehavior, DropMode, RegisterMo
 from lance_bridge.testing.calls import request_model
 
 from .building import TABLE, create, raising, stream
-from .memory_catalog import MemoryNamespace, MemoryServer
+from .memory_catalog import MemoryNamespace
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("operations.md#requests-and-responses")]
 
@@ -252,14 +252,14 @@ def test_no_operation_is_left_to_the_interface() -> None:
 @pytest.mark.spec("common.md#unsupported-operations")
 @pytest.mark.parametrize("name", sorted(UNSUPPORTED))
 def test_an_operation_that_no_catalog_can_do_is_unsupported_by_name(
-    namespace: MemoryNamespace, server: MemoryServer, name: str
+    namespace: MemoryNamespace, name: str
 ) -> None:
     request = request_model(name).model_construct(id=TABLE)
     with pytest.raises(errors.UnsupportedOperationError, match=name) as caught:
         getattr(namespace, name)(request)
     assert engine.HOW in str(caught.value)
     assert caught.value.code == errors.ErrorCode.UNSUPPORTED
-    assert not server.effects
+    assert not namespace.server.effects
 
 
 @pytest.mark.spec("common.md#describetable")

@@ -19,7 +19,7 @@ from lance_bridge.storage.table_files import TableFiles
 from lance_bridge.table import Table
 
 from .building import DATASET, TABLE, at, create
-from .memory_catalog import MemoryNamespace, MemoryServer
+from .memory_catalog import MemoryNamespace
 from .staging import append, build, dataset, directory, numbers
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("operations.md#batchdeletetableversions")]
@@ -114,12 +114,9 @@ def test_a_restore_that_fails_is_a_conflict_only_after_another_commit(
     st.sets(st.integers(1, 6), max_size=2),
 )
 def test_versions_in_the_ranges_go_or_none_does(
-    namespace: MemoryNamespace,
-    server: MemoryServer,
-    ranges: list[tuple[int, int]],
-    tagged: set[int],
+    namespace: MemoryNamespace, ranges: list[tuple[int, int]], tagged: set[int]
 ) -> None:
-    table = [*DATASET, f"t{len(server.tables)}"]
+    table = [*DATASET, f"t{len(namespace.server.tables)}"]
     build(namespace, 6, table)
     for version in tagged:
         dataset(namespace, table).tags.create(f"v{version}", version)
@@ -184,17 +181,15 @@ def test_missing_versions_are_not_counted(namespace: MemoryNamespace) -> None:
     assert delete(namespace, (0, -1), table=[*DATASET, "empty"]) == 0
 
 
-def plan_deletion(namespace: MemoryNamespace, server: MemoryServer) -> versions.Deletion:
+def plan_deletion(namespace: MemoryNamespace) -> versions.Deletion:
     """Return the deletion of versions 1 and 2."""
-    table = Table(namespace.connection, server.tables[at("Orders")])
+    table = Table(namespace.connection, namespace.server.tables[at("Orders")])
     return versions.prepare_deletion(table, None, versions.check_ranges([(1, 3)]))
 
 
-def test_a_version_that_is_tagged_meanwhile_comes_back(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
+def test_a_version_that_is_tagged_meanwhile_comes_back(namespace: MemoryNamespace) -> None:
     build(namespace, 3)
-    planned = plan_deletion(namespace, server)
+    planned = plan_deletion(namespace)
     dataset(namespace).tags.create("late", 2)
     with pytest.raises(errors.ConcurrentModificationError, match="tag 'late'"):
         versions.delete(planned)
@@ -223,12 +218,10 @@ def test_a_version_that_is_tagged_during_a_deletion_that_fails_comes_back(
     assert numbers(namespace) == [1, 2, 3]
 
 
-def test_versions_are_restored_where_references_cannot_be_read(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
+def test_versions_are_restored_where_references_cannot_be_read(namespace: MemoryNamespace) -> None:
     build(namespace, 3)
     dataset(namespace).tags.create("t", 3)
-    planned = plan_deletion(namespace, server)
+    planned = plan_deletion(namespace)
     (directory(namespace) / "_refs/tags/t.json").write_bytes(b"broken")
     with pytest.raises(errors.ServiceUnavailableError, match="Tags or branches"):
         versions.delete(planned)
@@ -240,22 +233,18 @@ def test_many_versions_are_deleted_in_parts(
 ) -> None:
     monkeypatch.setattr(versions, "_CHUNK_FILES", 2)
     removed: list[int] = []
-    monkeypatch.setattr(versions, "_delete_chunk", watched(removed))
-    build(namespace, 6)
-    assert delete(namespace, (0, 6)) == 5
-    assert removed == [2, 2, 1]
-    assert numbers(namespace) == [6]
-
-
-def watched(removed: list[int]) -> object:
-    original = versions._delete_chunk
+    delete_chunk = versions._delete_chunk
 
     def remember(planned: versions.Deletion, chunk: Iterable[Manifest]) -> None:
         parts = list(chunk)
         removed.append(len(parts))
-        original(planned, parts)
+        delete_chunk(planned, parts)
 
-    return remember
+    monkeypatch.setattr(versions, "_delete_chunk", remember)
+    build(namespace, 6)
+    assert delete(namespace, (0, 6)) == 5
+    assert removed == [2, 2, 1]
+    assert numbers(namespace) == [6]
 
 
 def test_a_table_can_be_recreated_over_deleted_versions(namespace: MemoryNamespace) -> None:

@@ -269,14 +269,14 @@ def test_cascade_over_a_linked_namespace_changes_nothing(
 @pytest.mark.spec("common.md#droptable")
 @pytest.mark.parametrize("spelling", ["{}", "file:{}/", "{}/data/inside", "{}/.."])
 def test_files_that_another_entry_names_beside_its_location_are_kept(
-    namespace: MemoryNamespace, server: MemoryServer, spelling: str
+    namespace: MemoryNamespace, spelling: str
 ) -> None:
     location = create(namespace, TABLE).location or ""
     others = ("s3://elsewhere/t", spelling.format(location))
-    server.tables[at("other")] = TableRecord(at("other"), "/no/t", other_locations=others)
+    namespace.server.tables[at("other")] = TableRecord(at("other"), "/no/t", other_locations=others)
     with pytest.raises(errors.InvalidTableStateError, match=r"overlaps that of '.*other'"):
         namespace.drop_table(api.DropTableRequest(id=TABLE))
-    server.tables[at("other")] = TableRecord(at("other"), None, other_locations=others)
+    namespace.server.tables[at("other")] = TableRecord(at("other"), None, other_locations=others)
     with pytest.raises(errors.InvalidTableStateError, match=r"overlaps that of '.*other'"):
         namespace.drop_table(api.DropTableRequest(id=TABLE))
     assert count_rows(namespace, TABLE) == 3

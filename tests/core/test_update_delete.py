@@ -44,11 +44,11 @@ BAD_PREDICATES = ["id", "id + 1", "id = 'x'", "1 / (n - n) > 0", "cast(word as i
 
 @pytest.mark.parametrize("predicate", BAD_PREDICATES)
 def test_a_bad_predicate_is_invalid_input_and_changes_nothing(
-    filled: MemoryNamespace, server: MemoryServer, predicate: str
+    filled: MemoryNamespace, predicate: str
 ) -> None:
-    with unchanged(server, errors.InvalidInputError):
+    with unchanged(filled, errors.InvalidInputError):
         delete(filled, predicate)
-    with unchanged(server, errors.InvalidInputError):
+    with unchanged(filled, errors.InvalidInputError):
         update(filled, ("n", "1"), predicate=predicate)
 
 
@@ -58,31 +58,29 @@ VALUES = st.lists(st.one_of(st.none(), st.integers(-3, 3)), max_size=12)
 @examples(25, share_fixtures=True)
 @given(values=VALUES, operator=st.sampled_from(["<", ">=", "=", "!="]), bound=st.integers(-3, 3))
 def test_delete_and_update_agree_with_pyarrow(
-    namespace: MemoryNamespace,
-    server: MemoryServer,
-    values: list[int | None],
-    operator: str,
-    bound: int,
+    namespace: MemoryNamespace, values: list[int | None], operator: str, bound: int
 ) -> None:
     table = pa.table({"n": pa.array(values, pa.int64())})
-    if not server.tables:
+    if not namespace.server.tables:
         make(namespace, table)
-    lance.write_dataset(table, place(server), mode="overwrite")
+    lance.write_dataset(table, place(namespace), mode="overwrite")
     functions = {"<": pc.less, ">=": pc.greater_equal, "=": pc.equal, "!=": pc.not_equal}
     mask = pc.fill_null(functions[operator](table["n"], bound), False)
     predicate = f"n {operator} {bound}"
     answer = update(namespace, ("n", "n + 100"), predicate=predicate)
     assert answer.updated_rows == pc.sum(mask).as_py() or not values
     changed = pc.if_else(mask, pc.add(table["n"], 100), table["n"])
-    assert sorted(rows(server), key=repr) == sorted(pa.table({"n": changed}).to_pylist(), key=repr)
-    lance.write_dataset(table, place(server), mode="overwrite")
+    assert sorted(rows(namespace), key=repr) == sorted(
+        pa.table({"n": changed}).to_pylist(), key=repr
+    )
+    lance.write_dataset(table, place(namespace), mode="overwrite")
     delete(namespace, predicate)
     kept = table.filter(pc.invert(mask)).to_pylist()
-    assert sorted(rows(server), key=repr) == sorted(kept, key=repr)
+    assert sorted(rows(namespace), key=repr) == sorted(kept, key=repr)
 
 
 def test_the_answers_are_those_of_pylances_directory_namespace(
-    namespace: MemoryNamespace, server: MemoryServer, tmp_path: Path
+    namespace: MemoryNamespace, tmp_path: Path
 ) -> None:
     theirs = directory(tmp_path / "theirs")
     make(namespace, OLD)
@@ -95,14 +93,13 @@ def test_the_answers_are_those_of_pylances_directory_namespace(
     deleted = theirs.delete_from_table(api.DeleteFromTableRequest(id=["t"], predicate="n = 2"))
     assert delete(namespace, "n = 2").version == deleted.version
     left = lance.dataset(str(tmp_path / "theirs" / "t.lance")).to_table().to_pylist()
-    assert rows(server) == sorted(left, key=repr)
+    assert rows(namespace) == sorted(left, key=repr)
 
 
 # -- branches, declared tables, other writers, storage ---------------------------------------------
 
 
 def test_threads_that_update_lose_nothing(filled: MemoryNamespace, server: MemoryServer) -> None:
-
     def work(_: int) -> None:
         for _ in range(4):
             update(filled, ("id", "id + 10"), predicate="word = 'a'")
@@ -111,37 +108,35 @@ def test_threads_that_update_lose_nothing(filled: MemoryNamespace, server: Memor
     assert column(server, "id") == [2, 3, 121]
 
 
-def test_a_failure_of_storage_is_service_unavailable(
-    filled: MemoryNamespace, server: MemoryServer
-) -> None:
-    data = os.path.join(place(server), "data")
+def test_a_failure_of_storage_is_service_unavailable(filled: MemoryNamespace) -> None:
+    data = os.path.join(place(filled), "data")
     for name in os.listdir(data):
         os.remove(os.path.join(data, name))
     with pytest.raises(errors.ServiceUnavailableError, match="Orders"):
         delete(filled, "id = 1")
     with pytest.raises(errors.ServiceUnavailableError, match="Orders"):
         update(filled, ("n", "id"))
-    assert dataset(server).version == 1
+    assert dataset(filled).version == 1
 
 
 # -- expressions ----------------------------------------------------------------------------------
 
 
 def test_several_columns_are_updated_from_their_own_values_and_others(
-    filled: MemoryNamespace, server: MemoryServer
+    filled: MemoryNamespace,
 ) -> None:
     update(filled, ("id", "id + 1"), ("n", "s.x + 10"), ("word", "'z'"))
-    assert column(server, "id") == [2, 3, 4]
-    assert column(server, "n") == [11, 12, None]
-    assert column(server, "word") == ["z"] * 3
+    assert column(filled, "id") == [2, 3, 4]
+    assert column(filled, "n") == [11, 12, None]
+    assert column(filled, "word") == ["z"] * 3
 
 
 def test_an_expression_that_reads_another_updated_column_is_unsupported_by_name(
-    filled: MemoryNamespace, server: MemoryServer
+    filled: MemoryNamespace,
 ) -> None:
     """Lance would take the old value or the new one, as it happens."""
     for expression in ("id", "ID + 1", "n + coalesce(`id`, 1)"):
-        with unchanged(server, errors.UnsupportedOperationError, "'n'.* id"):
+        with unchanged(filled, errors.UnsupportedOperationError, "'n'.* id"):
             update(filled, ("id", "id + 1"), ("n", expression))
 
 
@@ -160,20 +155,18 @@ def test_an_expression_that_reads_another_updated_column_is_unsupported_by_name(
     ids=str,
 )
 def test_an_expression_may_be_of_any_type_that_can_be_cast(
-    filled: MemoryNamespace, server: MemoryServer, pair: tuple[str, str], expected: list[Any]
+    filled: MemoryNamespace, pair: tuple[str, str], expected: list[Any]
 ) -> None:
     update(filled, pair)
-    assert column(server, pair[0].strip("`")) == expected
+    assert column(filled, pair[0].strip("`")) == expected
 
 
-def test_a_vector_can_be_set_to_one_of_its_dimension_only(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
+def test_a_vector_can_be_set_to_one_of_its_dimension_only(namespace: MemoryNamespace) -> None:
     kind = pa.list_(pa.float32(), 2)
     make(namespace, pa.table({"id": [1], "v": pa.array([[0.0, 0.0]], kind)}))
     update(namespace, ("v", "[1.5, 2.5]"))
-    assert column(server, "v") == [[1.5, 2.5]]
-    with unchanged(server, errors.InvalidInputError):
+    assert column(namespace, "v") == [[1.5, 2.5]]
+    with unchanged(namespace, errors.InvalidInputError):
         update(namespace, ("v", "[1.5]"))
 
 
@@ -192,37 +185,31 @@ BAD_UPDATES: list[list[tuple[str, str]]] = [
 ]
 
 
-def test_what_cannot_be_updated_is_refused_and_nothing_changes(
-    filled: MemoryNamespace, server: MemoryServer
-) -> None:
+def test_what_cannot_be_updated_is_refused_and_nothing_changes(filled: MemoryNamespace) -> None:
     for updates in BAD_UPDATES:
-        with unchanged(server, errors.InvalidInputError):
+        with unchanged(filled, errors.InvalidInputError):
             update(filled, *updates)
     for path in ("nope", "ID", "_rowid", "s.nope", "s.x.y", "x"):
-        with unchanged(server, errors.TableColumnNotFoundError, path):
+        with unchanged(filled, errors.TableColumnNotFoundError, path):
             update(filled, (path, "1"))
-    with unchanged(server, errors.UnsupportedOperationError, r"s\.x.*named_struct"):
+    with unchanged(filled, errors.UnsupportedOperationError, r"s\.x.*named_struct"):
         update(filled, ("s.x", "1"))
     with pytest.raises(ValueError, match="Nested"):  # should Lance learn it: allow it
-        dataset(server).update({"s.x": "1"})
+        dataset(filled).update({"s.x": "1"})
 
 
-def test_a_null_for_a_column_that_forbids_it_is_invalid_input(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
+def test_a_null_for_a_column_that_forbids_it_is_invalid_input(namespace: MemoryNamespace) -> None:
     strict = pa.schema([pa.field("id", pa.int64(), nullable=False)])
     make(namespace, pa.table({"id": [1]}, schema=strict))
-    with unchanged(server, errors.InvalidInputError):
+    with unchanged(namespace, errors.InvalidInputError):
         update(namespace, ("id", "null"))
 
 
 # -- properties of an update -----------------------------------------------------------------------
 
 
-def test_properties_are_added_to_those_of_the_table(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
-    server.capabilities = replace(CAPABILITIES, no_alter="")
+def test_properties_are_added_to_those_of_the_table(namespace: MemoryNamespace) -> None:
+    namespace.server.capabilities = replace(CAPABILITIES, no_alter="")
     request = api.CreateTableRequest(id=TABLE, properties={"a": "1", "b": "2"})
     namespace.create_table(request, ipc(OLD))
     answer = update(namespace, ("n", "1"), properties={"b": "3", "c": "4"})
@@ -252,11 +239,11 @@ def test_properties_that_others_set_meanwhile_are_kept(
 
 
 def test_properties_that_cannot_change_are_refused_before_the_rows_are_updated(
-    filled: MemoryNamespace, server: MemoryServer
+    filled: MemoryNamespace,
 ) -> None:
-    with unchanged(server, errors.UnsupportedOperationError, "Properties"):
+    with unchanged(filled, errors.UnsupportedOperationError, "Properties"):
         update(filled, ("n", "1"), properties={"a": "1"})
-    with unchanged(server, errors.InvalidInputError, "lance_bridge"):
+    with unchanged(filled, errors.InvalidInputError, "lance_bridge"):
         update(filled, ("n", "1"), properties={"lance_bridge.id": "1"})
     assert update(filled, ("n", "1"), properties={}).properties == {}
 

@@ -444,12 +444,12 @@ def test_no_secret_is_in_a_repr_or_a_log(
         "s3://lake/tables/%2e%2e/t", "gs://lake/tables/t", "s3://lake/Tables/t",
         "s3://lake/tables/caf%E9/t", "s3://arn:aws:s3:eu-1:1:accesspoint/ap/tables/t",
         "s3://lake-s3alias/tables/t",
-    ],
+    ]
 )  # fmt: skip
 def test_a_location_outside_the_allowed_roots_gets_none(
-    server: MemoryServer, vending: MemoryNamespace, log: str, location: str
+    vending: MemoryNamespace, log: str, location: str
 ) -> None:
-    put(server, "x", location)
+    put(vending, "x", location)
     with pytest.raises((errors.PermissionDeniedError, errors.InvalidInputError)):
         described(vending, "x")
     assert ASKED[log] == []
@@ -457,10 +457,10 @@ def test_a_location_outside_the_allowed_roots_gets_none(
 
 @pytest.mark.spec("common.md#vending-rules")
 def test_a_location_that_was_changed_in_the_entry_is_checked_again(
-    server: MemoryServer, vending: MemoryNamespace
+    vending: MemoryNamespace,
 ) -> None:
     described(vending)
-    put(server, TABLE[-1], "s3://lake/private/t")
+    put(vending, TABLE[-1], "s3://lake/private/t")
     with pytest.raises(errors.PermissionDeniedError, match="inside no root"):
         described(vending)
 
@@ -478,9 +478,9 @@ def test_a_location_that_was_changed_in_the_entry_is_checked_again(
     ],
 )
 def test_a_prefix_is_what_lance_makes_of_the_location(
-    server: MemoryServer, vending: MemoryNamespace, log: str, location: str, prefix: str
+    vending: MemoryNamespace, log: str, location: str, prefix: str
 ) -> None:
-    put(server, TABLE[-1], location)
+    put(vending, TABLE[-1], location)
     described(vending)
     assert ASKED[log][0].prefix == prefix
 
@@ -503,33 +503,29 @@ def test_an_account_of_azure_is_part_of_the_root() -> None:
 )
 @pytest.mark.parametrize("table_type", ["lance", "iceberg"])
 def test_a_table_that_shares_its_location_gets_none(
-    server: MemoryServer, vending: MemoryNamespace, log: str, other: str, table_type: str
+    vending: MemoryNamespace, log: str, other: str, table_type: str
 ) -> None:
-    put(server, "other", other, properties={"table_type": table_type})
+    put(vending, "other", other, properties={"table_type": table_type})
     with pytest.raises(errors.InvalidTableStateError, match=r"overlaps that of .*other"):
         described(vending)
     assert ASKED[log] == []
 
 
 @pytest.mark.parametrize("other", ["s3://lake/tables/t.lance2", "s3://lake/tables/t", "s3://x/y"])
-def test_a_neighbour_is_no_reason_to_refuse(
-    server: MemoryServer, vending: MemoryNamespace, other: str
-) -> None:
-    put(server, "other", other)
+def test_a_neighbour_is_no_reason_to_refuse(vending: MemoryNamespace, other: str) -> None:
+    put(vending, "other", other)
     assert described(vending)
 
 
-def test_an_entry_that_cannot_be_read_may_be_anywhere(
-    server: MemoryServer, vending: MemoryNamespace
-) -> None:
-    server.tables[at("odd")] = TableRecord.unreadable(at("odd"))
+def test_an_entry_that_cannot_be_read_may_be_anywhere(vending: MemoryNamespace) -> None:
+    vending.server.tables[at("odd")] = TableRecord.unreadable(at("odd"))
     with pytest.raises(errors.InvalidTableStateError, match=r"odd' cannot be read.*check-sharing"):
         described(vending)
 
 
 @pytest.mark.spec("common.md#vending-rules")
-def test_hidden_entries_count(server: MemoryServer, vending: MemoryNamespace) -> None:
-    server.hidden.append(TableRecord(("elsewhere", "h"), LOCATION))
+def test_hidden_entries_count(vending: MemoryNamespace) -> None:
+    vending.server.hidden.append(TableRecord(("elsewhere", "h"), LOCATION))
     with pytest.raises(errors.InvalidTableStateError, match=r"overlaps that of 'elsewhere\.h'"):
         described(vending)
 
@@ -561,23 +557,23 @@ def scans(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 
 
 def test_entries_are_read_once_for_many_tables(
-    server: MemoryServer, vending: MemoryNamespace, scans: list[object]
+    vending: MemoryNamespace, scans: list[object]
 ) -> None:
     for number in range(20):
-        put(server, f"t{number}", f"s3://lake/tables/n{number}")
+        put(vending, f"t{number}", f"s3://lake/tables/n{number}")
         assert described(vending, f"t{number}")
     assert len(scans) == 1
 
 
 def test_an_entry_that_has_gone_or_moved_since_is_no_reason_to_refuse(
-    server: MemoryServer, vending: MemoryNamespace
+    vending: MemoryNamespace,
 ) -> None:
-    put(server, "old", "s3://lake/tables/n")
-    put(server, "older", "s3://lake/tables/n/x")
+    put(vending, "old", "s3://lake/tables/n")
+    put(vending, "older", "s3://lake/tables/n/x")
     assert described(vending)
-    del server.tables[at("old")]
-    put(server, "older", "s3://lake/tables/m")
-    put(server, "new", "s3://lake/tables/n")
+    del vending.server.tables[at("old")]
+    put(vending, "older", "s3://lake/tables/m")
+    put(vending, "new", "s3://lake/tables/n")
     assert described(vending, "new")
 
 
@@ -591,15 +587,15 @@ def principal() -> Iterator[None]:
 @pytest.mark.spec("common.md#vending-rules")
 @pytest.mark.usefixtures("principal")
 def test_a_location_that_was_chosen_since_is_compared_with_new_entries(
-    server: MemoryServer, vending: MemoryNamespace, log: str
+    vending: MemoryNamespace, log: str
 ) -> None:
     described(vending)
-    put(server, "new", "s3://lake/tables/new.lance")
-    put(server, "inside", "s3://lake/tables/new.lance/data")
+    put(vending, "new", "s3://lake/tables/new.lance")
+    put(vending, "inside", "s3://lake/tables/new.lance/data")
     with pytest.raises(errors.InvalidTableStateError, match=r"overlaps that of .*new"):
         described(vending, "inside")
-    put(server, TABLE[-1], "s3://lake/tables/old.lance")
-    put(server, "around", "s3://lake/tables/old.lance")
+    put(vending, TABLE[-1], "s3://lake/tables/old.lance")
+    put(vending, "around", "s3://lake/tables/old.lance")
     with pytest.raises(errors.InvalidTableStateError, match="overlaps"):
         described(vending, TABLE[-1])
     assert len(ASKED[log]) == 1

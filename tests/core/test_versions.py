@@ -32,7 +32,7 @@ from lance_bridge.testing.concurrency import race
 
 from .building import DATASET, TABLE, at, count_rows, winner_of
 from .managing import another
-from .memory_catalog import MemoryNamespace, MemoryServer
+from .memory_catalog import MemoryNamespace
 from .staging import append, build, creation, dataset, directory, numbers, oracle, stage
 
 pytestmark = pytest.mark.quick
@@ -120,12 +120,12 @@ def test_files_that_are_no_versions_are_not_listed(namespace: MemoryNamespace) -
 
 @pytest.mark.spec("operations.md#errors-of-every-operation")
 def test_versions_that_another_implementation_manages_are_left_to_it(
-    namespace: MemoryNamespace, server: MemoryServer
+    namespace: MemoryNamespace,
 ) -> None:
     build(namespace, 1)
-    record = server.tables[at("Orders")]
+    record = namespace.server.tables[at("Orders")]
     managed = {**record.properties, "managed_by": "impl"}
-    server.tables[at("Orders")] = record.with_properties(managed)
+    namespace.server.tables[at("Orders")] = record.with_properties(managed)
     with pytest.raises(errors.UnsupportedOperationError, match="managed_by=impl"):
         numbers(namespace)
 
@@ -363,11 +363,11 @@ class LosingFiles(TableFiles):
 
 @pytest.mark.parametrize("twice", [False, True])
 def test_a_version_whose_reply_was_lost_is_created_once(
-    namespace: MemoryNamespace, server: MemoryServer, twice: bool
+    namespace: MemoryNamespace, twice: bool
 ) -> None:
     build(namespace, 1)
     version, staged = stage(namespace)
-    record = server.tables[at("Orders")]
+    record = namespace.server.tables[at("Orders")]
     planned = versions.prepare_creation(
         Table(namespace.connection, record), Staged(version, str(staged))
     )

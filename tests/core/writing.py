@@ -17,7 +17,7 @@ from lance.namespace import DirectoryNamespace
 from lance_namespace.errors import LanceNamespaceError
 
 from .building import TABLE
-from .memory_catalog import MemoryNamespace, MemoryServer
+from .memory_catalog import Client, MemoryNamespace, server_of
 
 
 def ipc(table: pa.Table, *, chunk: int | None = None) -> bytes:
@@ -52,9 +52,9 @@ def merge(namespace: MemoryNamespace, data: Any, on: str = "id") -> None:
     namespace.merge_insert_into_table(request, data)
 
 
-def place(server: MemoryServer) -> str:
+def place(client: Client) -> str:
     """Return where ``TABLE`` is."""
-    return (server.tables[tuple(TABLE)].location or "").removeprefix("file://")
+    return (server_of(client).tables[tuple(TABLE)].location or "").removeprefix("file://")
 
 
 def directory(root: Path) -> api.LanceNamespace:
@@ -64,25 +64,25 @@ def directory(root: Path) -> api.LanceNamespace:
     return namespace
 
 
-def dataset(server: MemoryServer, branch: str | None = None) -> lance.LanceDataset:
+def dataset(client: Client, branch: str | None = None) -> lance.LanceDataset:
     """Return the latest version of ``TABLE``, past the namespace."""
-    found = lance.dataset(place(server))
+    found = lance.dataset(place(client))
     return found if branch is None else found.checkout_version((branch, None))
 
 
-def rows(server: MemoryServer, branch: str | None = None) -> list[dict[str, Any]]:
+def rows(client: Client, branch: str | None = None) -> list[dict[str, Any]]:
     """Return the rows of ``TABLE``, in no order that matters."""
-    return sorted(dataset(server, branch).to_table().to_pylist(), key=repr)
+    return sorted(dataset(client, branch).to_table().to_pylist(), key=repr)
 
 
 @contextmanager
 def unchanged(
-    server: MemoryServer, error: type[LanceNamespaceError], match: str | None = None
+    client: Client, error: type[LanceNamespaceError], match: str | None = None
 ) -> Iterator[None]:
     """Require an error, and that ``TABLE`` and the catalog are as they were."""
-    before = dataset(server).version, rows(server), list(server.effects)
+    before = dataset(client).version, rows(client), list(server_of(client).effects)
     with pytest.raises(error, match=match) as caught:
         yield
     assert type(caught.value) is error
     assert not re.search(r"/home/|/rustc/|\.rs:\d", str(caught.value))
-    assert (dataset(server).version, rows(server), list(server.effects)) == before
+    assert (dataset(client).version, rows(client), list(server_of(client).effects)) == before

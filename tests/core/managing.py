@@ -71,9 +71,9 @@ def versions(ns: MemoryNamespace) -> list[int]:
     return [each.version for each in found]
 
 
-def another(ns: MemoryNamespace) -> MemoryNamespace:
-    """Return a second connection to the same server."""
-    return MemoryNamespace(uri=ns._properties["uri"], root=ns._properties["root"])
+def another(ns: MemoryNamespace, **more: str) -> MemoryNamespace:
+    """Return a second connection to the same server, with further properties."""
+    return MemoryNamespace(uri=ns._properties["uri"], root=ns._properties["root"], **more)
 
 
 def create_with(ns: MemoryNamespace, policy: str) -> None:

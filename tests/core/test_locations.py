@@ -94,15 +94,6 @@ def test_different_places_have_different_keys(one: str, other: str) -> None:
     assert not locations.overlap(locations.key(one), locations.key(other))
 
 
-def test_a_container_is_the_same_with_and_without_its_account() -> None:
-    spellings = (
-        "az://container/t.lance",
-        "abfs://container@account.dfs.core.windows.net/t.lance",
-        "abfss://container@account.dfs.core.windows.net/t.lance/",
-    )
-    assert len({locations.key(spelling) for spelling in spellings}) == 1
-
-
 def test_links_of_local_files_are_resolved(tmp_path: Path) -> None:
     (tmp_path / "real" / "t.lance").mkdir(parents=True)
     (tmp_path / "link").symlink_to(tmp_path / "real")

@@ -13,6 +13,7 @@ from lance_namespace import errors
 from lance_bridge.catalog import NamespaceRecord, TableRecord
 
 from .building import DATASET, TABLE, at_change, count_rows, create, raising
+from .managing import another
 from .memory_catalog import CAPABILITIES, MemoryCatalog, MemoryNamespace, MemoryServer
 
 pytestmark = pytest.mark.quick
@@ -70,13 +71,7 @@ def test_properties_that_cannot_be_kept_are_refused_before_data_is_written(
         create(namespace, TABLE, mode=mode, properties={"owner": "bob"})
     with pytest.raises(errors.InvalidTableStateError):
         count_rows(namespace, TABLE)
-
-
-@pytest.mark.spec("unity.md#createtable")
-def test_an_overwrite_that_cannot_keep_properties_is_refused_before_data_is_written(
-    namespace: MemoryNamespace,
-) -> None:
-    create(namespace, TABLE, properties={"owner": "ann"})
+    create(namespace, TABLE)
     with pytest.raises(errors.UnsupportedOperationError):
         create(namespace, TABLE, 5, mode="Overwrite", properties={"owner": "bob"})
     assert count_rows(namespace, TABLE) == 3
@@ -161,31 +156,24 @@ def test_an_interrupted_cascade_names_what_is_gone_and_what_is_left(
     assert [count_rows(namespace, [*DATASET, name]) for name in ("c", "d")] == [3, 3]
 
 
-def test_a_cascade_whose_namespace_cannot_be_dropped_names_the_tables_that_are_gone(
-    namespace: MemoryNamespace,
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [("drop_table", "^not yours$"), ("drop_namespace", f"data: {'.'.join(TABLE)}. No table")],
+)
+def test_a_cascade_that_fails_at_its_first_table_or_at_a_namespace_says_what_is_gone(
+    namespace: MemoryNamespace, change: str, said: str
 ) -> None:
     create(namespace, TABLE)
-    at_change(namespace, "drop_namespace", "before", REFUSE)
-    with pytest.raises(errors.PermissionDeniedError, match=f"data: {'.'.join(TABLE)}. No table"):
-        namespace.drop_namespace(api.DropNamespaceRequest(id=["eu"], behavior="Cascade"))
-
-
-def test_a_cascade_that_fails_at_its_first_table_says_what_that_says(
-    namespace: MemoryNamespace,
-) -> None:
-    create(namespace, TABLE)
-    at_change(namespace, "drop_table", "before", REFUSE)
-    with pytest.raises(errors.PermissionDeniedError, match=r"^not yours$"):
+    at_change(namespace, change, "before", REFUSE)
+    with pytest.raises(errors.PermissionDeniedError, match=said):
         namespace.drop_namespace(api.DropNamespaceRequest(id=["eu"], behavior="Cascade"))
 
 
 @pytest.mark.spec("common.md#dropnamespace")
 def test_cascade_looks_for_shared_places_in_each_of_its_namespaces(
-    server: MemoryServer, request: pytest.FixtureRequest, tmp_path: Path
+    namespace: MemoryNamespace, server: MemoryServer
 ) -> None:
-    namespace = MemoryNamespace(
-        **{"uri": request.node.nodeid, "root": str(tmp_path), "drop.check-sharing": "namespace"}
-    )
+    namespace = another(namespace, **{"drop.check-sharing": "namespace"})
     create(namespace, TABLE)
     second = [*DATASET[:2], "zoo"]
     namespace.create_namespace(api.CreateNamespaceRequest(id=second))

@@ -109,22 +109,25 @@ def test_a_panic_beside_another_commit_is_no_conflict(
         calls[method](operation)
 
 
-def test_a_create_whose_rows_lance_refuses_leaves_no_entry(
-    namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def unstorable(monkeypatch: pytest.MonkeyPatch) -> pa.Table:
+    """Rows that pylance refuses while it writes, for they are not checked on the way to it."""
     monkeypatch.setattr(request_rows, "check_types", lambda _: None)
     monkeypatch.setattr(request_rows, "require_storable", lambda _: None)
-    nulls = pa.table({"c": pa.array([{}, None], pa.struct([]))})
+    return pa.table({"c": pa.array([{}, None], pa.struct([]))})
+
+
+def test_a_create_whose_rows_lance_refuses_leaves_no_entry(
+    namespace: MemoryNamespace, unstorable: pa.Table
+) -> None:
     with pytest.raises(InvalidInputError, match="field c is an empty struct"):
-        create(namespace, nulls)
+        create(namespace, unstorable)
     assert not namespace.server.tables
 
 
 def test_a_create_whose_rows_are_refused_keeps_the_data_of_another_client(
-    namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
+    namespace: MemoryNamespace, unstorable: pa.Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(request_rows, "check_types", lambda _: None)
-    monkeypatch.setattr(request_rows, "require_storable", lambda _: None)
     not_written = create_module.not_written
 
     def overtaken(*arguments: Any) -> Any:
@@ -133,7 +136,7 @@ def test_a_create_whose_rows_are_refused_keeps_the_data_of_another_client(
 
     monkeypatch.setattr(create_module, "not_written", overtaken)
     with pytest.raises(InvalidInputError, match="field c is an empty struct"):
-        create(namespace, pa.table({"c": pa.array([{}, None], pa.struct([]))}))
+        create(namespace, unstorable)
     assert dataset(namespace).count_rows() == 1
 
 

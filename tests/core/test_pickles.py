@@ -90,13 +90,6 @@ def test_secrets_are_in_no_text_of_a_namespace(with_secrets: dict[str, str]) -> 
         assert STORE_SECRET not in text
 
 
-def test_a_root_with_a_password_is_refused_without_showing_it(server: MemoryServer) -> None:
-    assert not server.effects
-    with pytest.raises(errors.InvalidInputError) as caught:
-        MemoryNamespace(uri="x", root="s3://me:hunter2@bucket/root")
-    assert "hunter2" not in str(caught.value)
-
-
 # -- secrets that the other side lacks -----------------------------------------------------------
 
 NEED_THEIR_SECRETS = [

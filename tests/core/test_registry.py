@@ -70,28 +70,19 @@ def test_properties_may_be_keywords_and_go_before_the_mapping() -> None:
     assert memory(namespace).namespace_id() == "memory(uri=two, root=/a)"
 
 
-def test_a_fourth_catalog_is_an_entry_point_and_nothing_more(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("group", "catalogs"), [(registry.GROUP, {"fourth": CLASS_PATH}), (NAMESPACES_GROUP, {})]
+)
+def test_a_fourth_catalog_is_an_entry_point_and_so_is_a_namespace_made_of_several(
+    monkeypatch: pytest.MonkeyPatch, group: str, catalogs: dict[str, str]
 ) -> None:
     module, _, name = CLASS_PATH.rpartition(".")
-    point = metadata.EntryPoint("fourth", f"{module}:{name}", registry.GROUP)
-    monkeypatch.setattr(metadata, "entry_points", lambda group: [point] if group else [])
-    assert lance_bridge.catalogs() == {"fourth": CLASS_PATH}
+    points = {group: [metadata.EntryPoint("fourth", f"{module}:{name}", group)]}
+    monkeypatch.setattr(metadata, "entry_points", lambda group: points.get(group, []))
+    assert lance_bridge.catalogs() == catalogs
+    assert registry.is_implementation("fourth")
     assert memory(lance_bridge.connect("fourth", uri="x"))
     assert memory(lance_namespace.connect("fourth", {"uri": "x"}))
-
-
-def test_a_namespace_made_of_others_has_its_own_group_and_is_no_catalog(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    module, _, name = CLASS_PATH.rpartition(".")
-    point = metadata.EntryPoint("several", f"{module}:{name}", NAMESPACES_GROUP)
-    points = {NAMESPACES_GROUP: [point]}
-    monkeypatch.setattr(metadata, "entry_points", lambda group: points.get(group, []))
-    assert lance_bridge.catalogs() == {}
-    assert registry.is_implementation("several")
-    assert memory(lance_bridge.connect("several", uri="x"))
-    assert memory(lance_namespace.connect("several", {"uri": "x"}))
 
 
 def test_directories_and_rest_are_handed_to_pylance(tmp_path: Path) -> None:

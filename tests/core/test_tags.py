@@ -15,6 +15,7 @@ from lance_namespace_urllib3_client.models import TagContents
 
 from lance_bridge.dataset.history import tags as implementation
 from lance_bridge.dataset.history.references import check_tag_name
+from lance_bridge.testing.calls import Calls
 from lance_bridge.testing.concurrency import race
 
 from .building import TABLE, winner_of
@@ -31,15 +32,11 @@ BAD_NAMES = [
 
 
 def create_tag(ns: MemoryNamespace, tag: str, version: int, branch: str | None = None) -> None:
-    ns.create_table_tag(
-        api.CreateTableTagRequest(id=TABLE, tag=tag, version=version, branch=branch)
-    )
+    Calls(ns).call("create_table_tag", TABLE, tag=tag, version=version, branch=branch)
 
 
 def update_tag(ns: MemoryNamespace, tag: str, version: int, branch: str | None = None) -> None:
-    ns.update_table_tag(
-        api.UpdateTableTagRequest(id=TABLE, tag=tag, version=version, branch=branch)
-    )
+    Calls(ns).call("update_table_tag", TABLE, tag=tag, version=version, branch=branch)
 
 
 def delete_tag(ns: MemoryNamespace, tag: str) -> None:
@@ -71,10 +68,8 @@ def test_a_tag_of_a_branch_keeps_the_branch(namespace: MemoryNamespace) -> None:
     assert tagged(namespace, "mark") == (2, "dev")
     assert tags(namespace)["mark"].branch == "dev"
     for tag, branch in (("mark", None), (None, "dev")):
-        request = api.DescribeTableRequest(
-            id=TABLE, tag=tag, branch=branch, load_detailed_metadata=True
-        )
-        assert namespace.describe_table(request).version == 2
+        asked = {"tag": tag, "branch": branch, "load_detailed_metadata": True}
+        assert Calls(namespace).describe_table(TABLE, **asked).version == 2
 
 
 def test_tags_are_listed_page_by_page(namespace: MemoryNamespace) -> None:
@@ -126,12 +121,9 @@ def test_a_missing_version_or_branch_gets_no_tag(namespace: MemoryNamespace) -> 
 @pytest.mark.spec("common.md#describetable")
 def test_an_empty_tag_is_not_the_latest_version(namespace: MemoryNamespace) -> None:
     build(namespace, 2)
-    for request in (
-        api.DescribeTableRequest(id=TABLE, tag=""),
-        api.DescribeTableRequest(id=TABLE, tag="", load_detailed_metadata=True),
-    ):
+    for more in ({}, {"load_detailed_metadata": True}):
         with pytest.raises(errors.TableTagNotFoundError, match="no tag ''"):
-            namespace.describe_table(request)
+            Calls(namespace).describe_table(TABLE, tag="", **more)
 
 
 @pytest.mark.spec(

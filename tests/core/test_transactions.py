@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from pathlib import Path
 from typing import Any
 
 import lance
@@ -11,7 +10,6 @@ import lance_namespace as api
 import pyarrow as pa
 import pytest
 from lance_namespace import errors
-from lance_namespace.errors import ServiceUnavailableError
 from lance_namespace_urllib3_client.models import AlterTransactionAction
 
 from lance_bridge.lance_datasets import find_commit
@@ -144,12 +142,14 @@ def test_a_transaction_that_was_rebased_is_found(namespace: MemoryNamespace) -> 
     assert found["version"] == "3"
 
 
-@pytest.mark.spec("operations.md#describetransaction")
+@pytest.mark.spec("operations.md#altertransaction", "operations.md#describetransaction")
 def test_a_missing_transaction_is_not_found(namespace: MemoryNamespace) -> None:
     build(namespace, 2)
     for name in ("3", "0", str(2**70), "1" * 5000, str(uuid.uuid4()), f"1-{uuid.uuid4()}"):
         with pytest.raises(errors.TransactionNotFoundError, match=name[:60]):
             describe(namespace, name)
+    with pytest.raises(errors.TransactionNotFoundError):
+        alter(namespace, "7", set_status("Succeeded"))
 
 
 @pytest.mark.spec("operations.md#describetransaction")
@@ -232,6 +232,7 @@ def test_what_would_change_a_transaction_is_unsupported(
 @pytest.mark.parametrize(
     ("action", "why"),
     [
+        (None, "must not be empty"),
         (set_status("done"), "'done'"),
         ({"setStatusAction": {}}, "Status"),
         ({}, "exactly one"),
@@ -244,57 +245,30 @@ def test_what_would_change_a_transaction_is_unsupported(
     ],
 )
 def test_a_bad_action_is_refused(
-    namespace: MemoryNamespace, action: dict[str, Any], why: str
+    namespace: MemoryNamespace, action: dict[str, Any] | None, why: str
 ) -> None:
     build(namespace, 1)
     with pytest.raises(errors.InvalidInputError, match=why):
-        alter(namespace, "1", action)
-
-
-@pytest.mark.spec("operations.md#altertransaction")
-def test_actions_there_must_be(namespace: MemoryNamespace) -> None:
-    build(namespace, 1)
-    with pytest.raises(errors.InvalidInputError, match="must not be empty"):
-        alter(namespace, "1")
-
-
-@pytest.mark.spec("operations.md#altertransaction")
-def test_a_missing_transaction_is_not_altered(namespace: MemoryNamespace) -> None:
-    build(namespace, 1)
-    with pytest.raises(errors.TransactionNotFoundError):
-        alter(namespace, "7", set_status("Succeeded"))
+        alter(namespace, "1", *([] if action is None else [action]))
 
 
 # -- the version that a transaction made -----------------------------------------------------------
 
 
-@pytest.fixture
-def three(tmp_path: Path) -> lance.LanceDataset:
-    """A dataset of three versions."""
-    place = str(tmp_path / "t.lance")
-    for value in range(3):
-        made = lance.write_dataset(pa.table({"a": [value]}), place, mode="append")
-    return made
-
-
-def id_of(opened: lance.LanceDataset, version: int) -> str:
-    transaction = opened.read_transaction(version)
-    assert transaction is not None
-    return str(transaction.uuid)
-
-
 def test_the_version_of_a_transaction_is_found_after_the_one_it_read(
-    three: lance.LanceDataset,
+    namespace: MemoryNamespace,
 ) -> None:
-    wanted = id_of(three, 2)
-    assert find_commit(three, lambda each: each.uuid == wanted, 1) == 2
-    assert find_commit(three, lambda each: each.uuid == wanted, 2) is None
-    assert find_commit(three.checkout_version(1), lambda each: each.uuid == wanted, 0) == 2
+    build(namespace, 3)
+    latest, wanted = dataset(namespace), uuid_of(namespace, 2)
+    assert find_commit(latest, lambda each: each.uuid == wanted, 1) == 2
+    assert find_commit(latest, lambda each: each.uuid == wanted, 2) is None
+    assert find_commit(latest.checkout_version(1), lambda each: each.uuid == wanted, 0) == 2
 
 
-def test_a_version_that_cannot_be_read_may_be_the_one(three: lance.LanceDataset) -> None:
-    wanted = id_of(three, 3)
-    manifests = sorted(Path(three.uri, "_versions").glob("*.manifest"))  # the latest first
+def test_a_version_that_cannot_be_read_may_be_the_one(namespace: MemoryNamespace) -> None:
+    build(namespace, 3)
+    latest, wanted = dataset(namespace), uuid_of(namespace, 3)
+    manifests = sorted((directory(namespace) / "_versions").glob("*.manifest"))  # the latest first
     manifests[1].unlink()
-    with pytest.raises(ServiceUnavailableError, match="could not be read"):
-        find_commit(three, lambda each: each.uuid == wanted, 1)
+    with pytest.raises(errors.ServiceUnavailableError, match="could not be read"):
+        find_commit(latest, lambda each: each.uuid == wanted, 1)

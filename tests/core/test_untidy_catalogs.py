@@ -19,6 +19,7 @@ from lance_bridge.testing.calls import Calls
 from lance_bridge_doctor import Kind, diagnose_namespace
 
 from .building import DATASET, TABLE, at, count_rows, create, stream
+from .managing import another
 from .memory_catalog import MemoryCatalog, MemoryNamespace, MemoryServer
 from .vending import LOCATION, described, put
 
@@ -92,8 +93,6 @@ def test_a_drop_names_the_namespace_that_cannot_be_read_and_the_remedy(
     *,
     namespace: MemoryNamespace,
     monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    request: pytest.FixtureRequest,
     method: str,
     place: tuple[str, ...],
     error: Exception,
@@ -106,11 +105,7 @@ def test_a_drop_names_the_namespace_that_cannot_be_read_and_the_remedy(
     with pytest.raises(expected, match=message):
         namespace.drop_table(api.DropTableRequest(id=TABLE))
     assert count_rows(namespace, TABLE) == 3
-    narrow = MemoryNamespace(
-        uri=request.node.nodeid,
-        root=str(tmp_path / "lake"),
-        **{"drop.check-sharing": "namespace"},
-    )
+    narrow = another(namespace, **{"drop.check-sharing": "namespace"})
     narrow.drop_table(api.DropTableRequest(id=TABLE))
 
 

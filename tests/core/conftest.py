@@ -9,7 +9,7 @@ import pytest
 from servers.objectstore import MotoServer
 
 from . import evolving
-from .building import BUCKET, TABLE, start_server
+from .building import BUCKET, TABLE, create, start_server
 from .managing import able as able  # noqa: PLC0414 - a fixture
 from .managing import create_managed, leave_unfinished
 from .memory_catalog import SERVERS, MemoryNamespace, MemoryServer
@@ -45,6 +45,13 @@ def namespace(
     """A namespace on that server, whose tables are under ``tmp_path / "lake"``."""
     assert not server.effects
     return MemoryNamespace(uri=request.node.nodeid, root=str(tmp_path / "lake"))
+
+
+@pytest.fixture
+def with_table(namespace: MemoryNamespace) -> MemoryNamespace:
+    """A namespace with a table of the rows 0, 1 and 2."""
+    create(namespace, TABLE)
+    return namespace
 
 
 @pytest.fixture

@@ -129,7 +129,7 @@ def test_a_commit_finishes_the_version_before_it(unfinished: MemoryNamespace) ->
     assert versions(unfinished) == [1, 2, 3]
 
 
-@pytest.mark.spec("unfinished.md#the-steps-of-a-commit")
+@pytest.mark.spec("managed.md#the-steps-of-a-commit")
 def test_a_reader_who_may_not_write_reads_a_version_that_is_still_staged(
     unfinished: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

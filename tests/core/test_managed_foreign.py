@@ -21,7 +21,7 @@ from lance_bridge.managed import versions as directories
 from lance_bridge.storage.table_files import TableFiles
 from lance_bridge.table import Table
 
-from .building import TABLE, create, raising
+from .building import TABLE, raising
 from .managing import (
     KEY,
     another,
@@ -58,15 +58,14 @@ def test_a_version_that_was_written_past_the_catalog_is_not_shown(managed: Memor
         managed.describe_table_version(api.DescribeTableVersionRequest(id=TABLE, version=2))
 
 
-def test_to_manage_a_table_again_changes_and_adopts_nothing(namespace: MemoryNamespace) -> None:
-    create(namespace, TABLE)
-    namespace.manage_table(TABLE)
-    append_past_the_catalog(namespace, 8)
-    effects = list(namespace.server.effects)
-    namespace.manage_table(TABLE)
-    assert namespace.server.effects == effects
-    assert len(namespace.list_out_of_band_versions(TABLE).versions) == 1
-    assert rows(namespace) == [0, 1, 2]
+def test_to_manage_a_table_again_changes_and_adopts_nothing(with_table: MemoryNamespace) -> None:
+    with_table.manage_table(TABLE)
+    append_past_the_catalog(with_table, 8)
+    effects = list(with_table.server.effects)
+    with_table.manage_table(TABLE)
+    assert with_table.server.effects == effects
+    assert len(with_table.list_out_of_band_versions(TABLE).versions) == 1
+    assert rows(with_table) == [0, 1, 2]
 
 
 @pytest.mark.spec("operations.md#adopt_out_of_band_versions")
@@ -291,22 +290,21 @@ def test_a_commit_waits_for_one_who_sets_manifests_aside(managed: MemoryNamespac
 
 
 def test_what_was_set_aside_meanwhile_is_not_taken_in_by_a_conversion(
-    namespace: MemoryNamespace,
+    with_table: MemoryNamespace,
 ) -> None:
-    create(namespace, TABLE)
-    connection = another(namespace).connection
+    connection = another(with_table).connection
 
     def clear() -> None:
-        out_of_band.quarantine(TableEntry(connection, namespace.server.tables[KEY]))
+        out_of_band.quarantine(TableEntry(connection, with_table.server.tables[KEY]))
 
     def write() -> None:
-        append_past_the_catalog(namespace, 7)
-        meanwhile(namespace, "before", clear)
+        append_past_the_catalog(with_table, 7)
+        meanwhile(with_table, "before", clear)
 
-    meanwhile(namespace, "before", write)
-    namespace.manage_table(TABLE)
-    assert rows(namespace) == [0, 1, 2]
-    assert append(namespace, 8).version == 2
+    meanwhile(with_table, "before", write)
+    with_table.manage_table(TABLE)
+    assert rows(with_table) == [0, 1, 2]
+    assert append(with_table, 8).version == 2
 
 
 @pytest.mark.spec("operations.md#adopt_out_of_band_versions")

@@ -57,44 +57,40 @@ def mark(client: MemoryNamespace) -> str | None:
 
 @pytest.mark.spec("managed.md#becoming-managed")
 def test_a_table_goes_to_the_catalog_and_back_with_all_its_versions(
-    namespace: MemoryNamespace,
+    with_table: MemoryNamespace,
 ) -> None:
-    create(namespace, TABLE)
-    append(namespace, 7)
-    namespace.manage_table(TABLE)
-    assert (mark(namespace), state(namespace).version) == ("impl", 2)
-    append(namespace, 8)
-    namespace.release_table(TABLE)
-    assert mark(namespace) == "storage"
-    assert not {LATEST, GUARD} & set(namespace.server.tables[KEY].properties)
-    append_past_the_catalog(namespace, 9)
-    assert versions(namespace) == [1, 2, 3, 4]
-    assert rows(namespace) == [0, 1, 2, 7, 8, 9]
+    append(with_table, 7)
+    with_table.manage_table(TABLE)
+    assert (mark(with_table), state(with_table).version) == ("impl", 2)
+    append(with_table, 8)
+    with_table.release_table(TABLE)
+    assert mark(with_table) == "storage"
+    assert not {LATEST, GUARD} & set(with_table.server.tables[KEY].properties)
+    append_past_the_catalog(with_table, 9)
+    assert versions(with_table) == [1, 2, 3, 4]
+    assert rows(with_table) == [0, 1, 2, 7, 8, 9]
 
 
-def test_to_release_a_table_of_the_storage_is_refused(namespace: MemoryNamespace) -> None:
-    create(namespace, TABLE)
+def test_to_release_a_table_of_the_storage_is_refused(with_table: MemoryNamespace) -> None:
     with pytest.raises(errors.InvalidInputError, match="managed by its storage"):
-        namespace.release_table(TABLE)
+        with_table.release_table(TABLE)
 
 
-def test_a_table_of_another_implementation_is_named_as_such(namespace: MemoryNamespace) -> None:
-    create(namespace, TABLE)
-    record = namespace.server.tables[KEY]
-    namespace.server.tables[KEY] = record.with_properties(
+def test_a_table_of_another_implementation_is_named_as_such(with_table: MemoryNamespace) -> None:
+    record = with_table.server.tables[KEY]
+    with_table.server.tables[KEY] = record.with_properties(
         {**record.properties, MANAGED_BY: IMPLEMENTATION}
     )
     with pytest.raises(errors.InvalidInputError, match="managed by another implementation"):
-        namespace.release_table(TABLE)
+        with_table.release_table(TABLE)
 
 
 def test_what_was_committed_to_the_storage_during_the_conversion_is_kept(
-    namespace: MemoryNamespace,
+    with_table: MemoryNamespace,
 ) -> None:
-    create(namespace, TABLE)
-    meanwhile(namespace, "before", lambda: append_past_the_catalog(namespace, 5))
-    namespace.manage_table(TABLE)
-    assert rows(namespace) == [0, 1, 2, 5]
+    meanwhile(with_table, "before", lambda: append_past_the_catalog(with_table, 5))
+    with_table.manage_table(TABLE)
+    assert rows(with_table) == [0, 1, 2, 5]
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
@@ -116,12 +112,11 @@ def test_a_conversion_whose_reply_was_lost_is_made(
     "managed.md#becoming-managed",
     "operations.md#manage_table",
 )
-def test_a_table_with_branches_stays_with_its_storage(namespace: MemoryNamespace) -> None:
-    create(namespace, TABLE)
-    namespace.create_table_branch(api.CreateTableBranchRequest(id=TABLE, name="b"))
+def test_a_table_with_branches_stays_with_its_storage(with_table: MemoryNamespace) -> None:
+    with_table.create_table_branch(api.CreateTableBranchRequest(id=TABLE, name="b"))
     with pytest.raises(errors.InvalidTableStateError, match="branches"):
-        namespace.manage_table(TABLE)
-    assert mark(namespace) == "storage"
+        with_table.manage_table(TABLE)
+    assert mark(with_table) == "storage"
 
 
 @pytest.mark.spec("operations.md#createtablebranch")
@@ -157,22 +152,21 @@ def test_a_table_with_manifests_of_the_first_scheme_stays_with_its_storage(
 
 @pytest.mark.spec("managed.md#properties-of-the-entry", "operations.md#manage_table")
 def test_a_table_that_another_implementation_manages_is_left_to_it(
-    namespace: MemoryNamespace,
+    with_table: MemoryNamespace,
 ) -> None:
-    create(namespace, TABLE)
-    found = namespace.server.tables[KEY]
-    namespace.server.tables[KEY] = found.with_properties({**found.properties, MANAGED_BY: "impl"})
+    found = with_table.server.tables[KEY]
+    with_table.server.tables[KEY] = found.with_properties({**found.properties, MANAGED_BY: "impl"})
     refused: list[Callable[[], object]] = [
-        lambda: namespace.manage_table(TABLE),
-        lambda: namespace.list_table_versions(api.ListTableVersionsRequest(id=TABLE)),
-        lambda: insert(namespace),
-        lambda: namespace.create_table_branch(api.CreateTableBranchRequest(id=TABLE, name="b")),
+        lambda: with_table.manage_table(TABLE),
+        lambda: with_table.list_table_versions(api.ListTableVersionsRequest(id=TABLE)),
+        lambda: insert(with_table),
+        lambda: with_table.create_table_branch(api.CreateTableBranchRequest(id=TABLE, name="b")),
     ]
     for call in refused:
         with pytest.raises(errors.UnsupportedOperationError, match="another implementation"):
             call()
-    assert count_rows(namespace, TABLE) == 3
-    described = namespace.describe_table(api.DescribeTableRequest(id=TABLE))
+    assert count_rows(with_table, TABLE) == 3
+    described = with_table.describe_table(api.DescribeTableRequest(id=TABLE))
     assert described.managed_versioning is None
 
 
@@ -191,17 +185,16 @@ def test_a_registration_that_is_overwritten_is_managed_as_it_says(
 
 
 def test_a_registration_stays_where_it_is_if_the_new_place_cannot_be_managed(
-    namespace: MemoryNamespace, tmp_path: Any
+    with_table: MemoryNamespace, tmp_path: Any
 ) -> None:
-    create(namespace, TABLE)
-    before = namespace.server.tables[KEY]
+    before = with_table.server.tables[KEY]
     place = str(tmp_path / "old.lance")
     lance.write_dataset(table(1), place, enable_v2_manifest_paths=False)
     with pytest.raises(errors.InvalidTableStateError):
-        namespace.register_table(
+        with_table.register_table(
             api.RegisterTableRequest(id=TABLE, location=place, mode="overwrite", properties=MANAGED)
         )
-    assert namespace.server.tables[KEY] == before
+    assert with_table.server.tables[KEY] == before
 
 
 @pytest.mark.spec(
@@ -362,7 +355,7 @@ def drop(ns: MemoryNamespace, _: str) -> None:
     ns.drop_table(api.DropTableRequest(id=TABLE))
 
 
-@pytest.mark.spec("common.md#deregistertable", "unfinished.md#operations-on-unfinished-tables")
+@pytest.mark.spec("common.md#deregistertable", "managed.md#operations-on-managed-tables")
 @pytest.mark.parametrize(
     "error",
     [errors.ServiceUnavailableError, errors.PermissionDeniedError, errors.UnauthenticatedError],
@@ -398,7 +391,7 @@ def test_an_entry_is_kept_while_other_clients_keep_committing(
     assert managed.server.tables[KEY] == before
 
 
-@pytest.mark.spec("common.md#deregistertable", "unfinished.md#operations-on-unfinished-tables")
+@pytest.mark.spec("common.md#deregistertable", "managed.md#operations-on-managed-tables")
 def test_a_table_whose_files_are_gone_is_deregistered(unfinished: MemoryNamespace) -> None:
     shutil.rmtree(directory(unfinished))
     deregister(unfinished, "")
@@ -414,7 +407,7 @@ def test_a_table_that_cannot_be_opened_is_deregistered(
     assert "may stay staged: bad options" in caplog.text
 
 
-@pytest.mark.spec("common.md#deregistertable", "unfinished.md#operations-on-unfinished-tables")
+@pytest.mark.spec("common.md#deregistertable", "managed.md#operations-on-managed-tables")
 def test_a_table_is_dropped_whose_latest_version_cannot_get_its_final_name(
     unfinished: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -48,17 +48,16 @@ def test_a_page_of_all_tables_reads_only_the_namespaces_that_it_needs(
 
 @pytest.mark.spec("unity.md#registertable")
 def test_what_the_catalog_cannot_do_is_refused_with_its_reason(
-    namespace: MemoryNamespace, tmp_path: Path
+    with_table: MemoryNamespace, tmp_path: Path
 ) -> None:
-    create(namespace, TABLE)
-    before = dict(namespace.server.tables)
+    before = dict(with_table.server.tables)
     rename = api.RenameTableRequest(id=TABLE, new_table_name="Other")
     with pytest.raises(errors.UnsupportedOperationError, match="no call for that"):
-        namespace.rename_table(rename)
+        with_table.rename_table(rename)
     again = api.RegisterTableRequest(id=TABLE, location=str(tmp_path / "new"), mode="Overwrite")
     with pytest.raises(errors.UnsupportedOperationError, match="entries never change"):
-        namespace.register_table(again)
-    assert namespace.server.tables == before
+        with_table.register_table(again)
+    assert with_table.server.tables == before
 
 
 @pytest.mark.spec("unity.md#createtable")
@@ -87,15 +86,14 @@ def test_properties_are_replaced_where_entries_can_change(namespace: MemoryNames
 
 
 def test_cascade_over_levels_drops_tables_and_their_files_only(
-    namespace: MemoryNamespace, tmp_path: Path
+    with_table: MemoryNamespace, tmp_path: Path
 ) -> None:
-    create(namespace, TABLE)
-    create(namespace, [*DATASET, "other"])
+    create(with_table, [*DATASET, "other"])
     kept = tmp_path / "lake/eu/shop/sales.db/mine.txt"
     kept.write_text("mine")
-    namespace.drop_namespace(api.DropNamespaceRequest(id=["eu"], behavior="Cascade"))
-    assert not namespace.server.namespaces
-    assert not namespace.server.tables
+    with_table.drop_namespace(api.DropNamespaceRequest(id=["eu"], behavior="Cascade"))
+    assert not with_table.server.namespaces
+    assert not with_table.server.tables
     assert [p for p in (tmp_path / "lake").rglob("*") if p.is_file()] == [kept]
 
 
@@ -128,15 +126,14 @@ def test_skip_succeeds_where_another_client_drops_the_namespace_first(
 
 @pytest.mark.spec("common.md#dropnamespace")
 def test_skip_fails_where_only_a_namespace_inside_is_dropped_first(
-    namespace: MemoryNamespace,
+    with_table: MemoryNamespace,
 ) -> None:
-    create(namespace, TABLE)
-    drop_before(namespace, tuple(DATASET))
+    drop_before(with_table, tuple(DATASET))
     with pytest.raises(errors.NamespaceNotFoundError):
-        namespace.drop_namespace(
+        with_table.drop_namespace(
             api.DropNamespaceRequest(id=["eu"], behavior="Cascade", mode="Skip")
         )
-    assert ("eu",) in namespace.server.namespaces
+    assert ("eu",) in with_table.server.namespaces
 
 
 @pytest.mark.spec("unity.md#dropnamespace")
@@ -161,12 +158,11 @@ def test_an_interrupted_cascade_names_what_is_gone_and_what_is_left(
     [("drop_table", "^not yours$"), ("drop_namespace", f"data: {'.'.join(TABLE)}. No table")],
 )
 def test_a_cascade_that_fails_at_its_first_table_or_at_a_namespace_says_what_is_gone(
-    namespace: MemoryNamespace, change: str, said: str
+    with_table: MemoryNamespace, change: str, said: str
 ) -> None:
-    create(namespace, TABLE)
-    at_change(namespace, change, "before", REFUSE)
+    at_change(with_table, change, "before", REFUSE)
     with pytest.raises(errors.PermissionDeniedError, match=said):
-        namespace.drop_namespace(api.DropNamespaceRequest(id=["eu"], behavior="Cascade"))
+        with_table.drop_namespace(api.DropNamespaceRequest(id=["eu"], behavior="Cascade"))
 
 
 @pytest.mark.spec("common.md#dropnamespace")

@@ -48,17 +48,16 @@ def delete(
 
 @pytest.mark.parametrize("branch", [None, "dev"])
 def test_a_restored_version_is_a_new_one_with_the_old_rows(
-    namespace: MemoryNamespace, branch: str | None
+    with_table: MemoryNamespace, branch: str | None
 ) -> None:
-    build(namespace, 1)
-    dataset(namespace).create_branch("dev", 1)
-    opened = dataset(namespace)
+    dataset(with_table).create_branch("dev", 1)
+    opened = dataset(with_table)
     (opened if branch is None else opened.checkout_version((branch, None))).delete("a = 0")
-    restore(namespace, 1, branch)
-    assert numbers(namespace, branch=branch) == [1, 2, 3]
+    restore(with_table, 1, branch)
+    assert numbers(with_table, branch=branch) == [1, 2, 3]
     counted = api.CountTableRowsRequest(id=TABLE, branch=branch)
-    assert namespace.count_table_rows(counted).count == 3
-    assert numbers(namespace, branch="dev" if branch is None else None) == [1]
+    assert with_table.count_table_rows(counted).count == 3
+    assert numbers(with_table, branch="dev" if branch is None else None) == [1]
 
 
 @pytest.mark.spec("operations.md#restoretable")

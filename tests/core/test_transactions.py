@@ -52,16 +52,15 @@ def uuid_of(ns: MemoryNamespace, version: int) -> str:
 
 @pytest.mark.spec("common.md#lost-replies")
 def test_a_change_whose_transaction_cannot_be_read_is_made(
-    namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    with_table: MemoryNamespace, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    build(namespace, 1)
     monkeypatch.setattr(lance.LanceDataset, "read_transaction", raising(OSError("broken")))
-    answer = namespace.update_table(api.UpdateTableRequest(id=TABLE, updates=[["a", "a + 1"]]))
+    answer = with_table.update_table(api.UpdateTableRequest(id=TABLE, updates=[["a", "a + 1"]]))
     assert (answer.version, answer.updated_rows, answer.transaction_id) == (2, 3, None)
     assert "The transaction of version 2 of table" in caplog.text
-    restored = namespace.restore_table(api.RestoreTableRequest(id=TABLE, version=1))
+    restored = with_table.restore_table(api.RestoreTableRequest(id=TABLE, version=1))
     assert restored.transaction_id is None
-    assert dataset(namespace).version == 3
+    assert dataset(with_table).version == 3
 
 
 # -- describe ------------------------------------------------------------------------------------
@@ -83,15 +82,14 @@ def test_a_transaction_without_a_file_is_found_in_its_version(namespace: MemoryN
     assert (describe(namespace, wanted.upper()).properties or {})["version"] == "2"
 
 
-def test_properties_of_a_commit_are_described(namespace: MemoryNamespace) -> None:
-    build(namespace, 1)
+def test_properties_of_a_commit_are_described(with_table: MemoryNamespace) -> None:
     lance.write_dataset(
         pa.table({"a": [1]}),
-        str(directory(namespace)),
+        str(directory(with_table)),
         mode="append",
         transaction_properties={"job": "nightly", "version": "mine"},
     )
-    properties = describe(namespace, "2").properties or {}
+    properties = describe(with_table, "2").properties or {}
     assert properties["job"] == "nightly"
     assert properties["version"] == "2"
 
@@ -154,20 +152,18 @@ def test_a_missing_transaction_is_not_found(namespace: MemoryNamespace) -> None:
 
 @pytest.mark.spec("operations.md#describetransaction")
 @pytest.mark.parametrize("name", ["", "x", "../1", "-1", "²", "1-x", "1.5"])
-def test_what_is_no_transaction_s_name_is_refused(namespace: MemoryNamespace, name: str) -> None:
-    build(namespace, 1)
+def test_what_is_no_transaction_s_name_is_refused(with_table: MemoryNamespace, name: str) -> None:
     with pytest.raises(errors.InvalidInputError, match="not a transaction id"):
-        describe(namespace, name)
+        describe(with_table, name)
 
 
 @pytest.mark.spec("operations.md#describetransaction")
 @pytest.mark.parametrize("names", [None, [], ["1"], TABLE])
 def test_an_identifier_without_table_or_transaction_is_refused(
-    namespace: MemoryNamespace, names: list[str] | None
+    with_table: MemoryNamespace, names: list[str] | None
 ) -> None:
-    build(namespace, 1)
     with pytest.raises(errors.InvalidInputError):
-        namespace.describe_transaction(api.DescribeTransactionRequest(id=names))
+        with_table.describe_transaction(api.DescribeTransactionRequest(id=names))
 
 
 def test_one_that_no_version_has_yet_is_running(namespace: MemoryNamespace) -> None:
@@ -194,10 +190,9 @@ def test_one_whose_version_may_be_deleted_is_not_called_running(
 # -- alter ---------------------------------------------------------------------------------------
 
 
-def test_what_holds_already_is_accepted(namespace: MemoryNamespace) -> None:
-    build(namespace, 1)
+def test_what_holds_already_is_accepted(with_table: MemoryNamespace) -> None:
     answer = alter(
-        namespace,
+        with_table,
         "1",
         set_status("SUCCEEDED"),
         set_property("version", "1"),
@@ -205,7 +200,7 @@ def test_what_holds_already_is_accepted(namespace: MemoryNamespace) -> None:
         unset_property("absent"),
     )
     assert answer.status == "Succeeded"
-    assert answer.properties == describe(namespace, "1").properties
+    assert answer.properties == describe(with_table, "1").properties
 
 
 @pytest.mark.spec("operations.md#altertransaction")
@@ -221,11 +216,10 @@ def test_what_holds_already_is_accepted(namespace: MemoryNamespace) -> None:
     ],
 )
 def test_what_would_change_a_transaction_is_unsupported(
-    namespace: MemoryNamespace, action: dict[str, Any]
+    with_table: MemoryNamespace, action: dict[str, Any]
 ) -> None:
-    build(namespace, 1)
     with pytest.raises(errors.UnsupportedOperationError, match="only its writer"):
-        alter(namespace, "1", set_status("succeeded"), action)
+        alter(with_table, "1", set_status("succeeded"), action)
 
 
 @pytest.mark.spec("operations.md#altertransaction")
@@ -245,11 +239,10 @@ def test_what_would_change_a_transaction_is_unsupported(
     ],
 )
 def test_a_bad_action_is_refused(
-    namespace: MemoryNamespace, action: dict[str, Any] | None, why: str
+    with_table: MemoryNamespace, action: dict[str, Any] | None, why: str
 ) -> None:
-    build(namespace, 1)
     with pytest.raises(errors.InvalidInputError, match=why):
-        alter(namespace, "1", *([] if action is None else [action]))
+        alter(with_table, "1", *([] if action is None else [action]))
 
 
 # -- the version that a transaction made -----------------------------------------------------------

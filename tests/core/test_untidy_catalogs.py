@@ -66,17 +66,16 @@ WHERE = [("list_namespaces", SICK), ("list_namespaces", (*SICK, "p"))]
 @pytest.mark.parametrize(("method", "place"), [*WHERE, ("list_tables", (*SICK, "p", "d"))])
 def test_a_listing_goes_on_past_a_namespace_that_cannot_be_read(
     *,
-    namespace: MemoryNamespace,
+    with_table: MemoryNamespace,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     method: str,
     place: tuple[str, ...],
     error: Exception,
 ) -> None:
-    create(namespace, TABLE)
     fail_at(monkeypatch, method, place, error)
     with caplog.at_level(logging.WARNING):
-        found = namespace.list_all_tables(api.ListTablesRequest()).tables
+        found = with_table.list_all_tables(api.ListTablesRequest()).tables
     assert found == ["$".join(TABLE)]
     assert f"listed without '{'.'.join(place)}': {error}" in caplog.text
 
@@ -91,21 +90,20 @@ def test_a_listing_goes_on_past_a_namespace_that_cannot_be_read(
 @pytest.mark.parametrize(("method", "place"), [*WHERE, ("scan_tables", (*SICK, "p", "d"))])
 def test_a_drop_names_the_namespace_that_cannot_be_read_and_the_remedy(
     *,
-    namespace: MemoryNamespace,
+    with_table: MemoryNamespace,
     monkeypatch: pytest.MonkeyPatch,
     method: str,
     place: tuple[str, ...],
     error: Exception,
 ) -> None:
-    create(namespace, TABLE)
     fail_at(monkeypatch, method, place, error)
     denied = isinstance(error, errors.PermissionDeniedError)
     expected = errors.PermissionDeniedError if denied else errors.InvalidTableStateError
     message = f"'{'.'.join(place)}'.*cannot be read: {error}.*drop.check-sharing=namespace"
     with pytest.raises(expected, match=message):
-        namespace.drop_table(api.DropTableRequest(id=TABLE))
-    assert count_rows(namespace, TABLE) == 3
-    narrow = another(namespace, **{"drop.check-sharing": "namespace"})
+        with_table.drop_table(api.DropTableRequest(id=TABLE))
+    assert count_rows(with_table, TABLE) == 3
+    narrow = another(with_table, **{"drop.check-sharing": "namespace"})
     narrow.drop_table(api.DropTableRequest(id=TABLE))
 
 
@@ -115,17 +113,16 @@ def test_a_drop_names_the_namespace_that_cannot_be_read_and_the_remedy(
 )
 @pytest.mark.parametrize(("method", "place"), WHERE)
 def test_an_outage_is_an_error_of_the_listing(
-    namespace: MemoryNamespace,
+    with_table: MemoryNamespace,
     monkeypatch: pytest.MonkeyPatch,
     method: str,
     place: tuple[str, ...],
     error: Exception,
 ) -> None:
-    create(namespace, TABLE)
     fail_at(monkeypatch, method, place, error)
     for call in (
-        lambda: namespace.list_all_tables(api.ListTablesRequest()),
-        lambda: namespace.drop_table(api.DropTableRequest(id=TABLE)),
+        lambda: with_table.list_all_tables(api.ListTablesRequest()),
+        lambda: with_table.drop_table(api.DropTableRequest(id=TABLE)),
     ):
         with pytest.raises(type(error)):
             call()

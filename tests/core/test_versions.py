@@ -94,19 +94,17 @@ def test_a_token_of_one_listing_is_not_one_of_another(namespace: MemoryNamespace
         numbers(namespace, page_token=token, descending=True)
 
 
-def test_a_table_whose_directory_is_gone_has_no_versions(namespace: MemoryNamespace) -> None:
-    build(namespace, 1)
-    shutil.rmtree(directory(namespace))
-    assert numbers(namespace) == []
+def test_a_table_whose_directory_is_gone_has_no_versions(with_table: MemoryNamespace) -> None:
+    shutil.rmtree(directory(with_table))
+    assert numbers(with_table) == []
 
 
 @pytest.mark.parametrize("branch", ["nope", "../main", "a//b", ""])
 def test_versions_of_a_missing_branch_are_not_found(
-    namespace: MemoryNamespace, branch: str
+    with_table: MemoryNamespace, branch: str
 ) -> None:
-    build(namespace, 1)
     with pytest.raises(errors.TableBranchNotFoundError):
-        numbers(namespace, branch=branch)
+        numbers(with_table, branch=branch)
 
 
 def test_files_that_are_no_versions_are_not_listed(namespace: MemoryNamespace) -> None:
@@ -120,14 +118,13 @@ def test_files_that_are_no_versions_are_not_listed(namespace: MemoryNamespace) -
 
 @pytest.mark.spec("operations.md#errors-of-every-operation")
 def test_versions_that_another_implementation_manages_are_left_to_it(
-    namespace: MemoryNamespace,
+    with_table: MemoryNamespace,
 ) -> None:
-    build(namespace, 1)
-    record = namespace.server.tables[at("Orders")]
+    record = with_table.server.tables[at("Orders")]
     managed = {**record.properties, "managed_by": "impl"}
-    namespace.server.tables[at("Orders")] = record.with_properties(managed)
+    with_table.server.tables[at("Orders")] = record.with_properties(managed)
     with pytest.raises(errors.UnsupportedOperationError, match="managed_by=impl"):
-        numbers(namespace)
+        numbers(with_table)
 
 
 class InMemory(TableFiles):
@@ -200,17 +197,16 @@ def test_a_manifest_holds_its_version(namespace: MemoryNamespace) -> None:
 # -- the creation of a version: a staged manifest becomes the next one, or nothing happens ---------
 
 
-def test_the_first_version_completes_a_declared_table(namespace: MemoryNamespace) -> None:
-    build(namespace, 1)
+def test_the_first_version_completes_a_declared_table(with_table: MemoryNamespace) -> None:
     other = [*DATASET, "other"]
-    namespace.declare_table(api.DeclareTableRequest(id=other))
-    place = directory(namespace, other)
-    shutil.copytree(directory(namespace), place, dirs_exist_ok=True)
+    with_table.declare_table(api.DeclareTableRequest(id=other))
+    place = directory(with_table, other)
+    shutil.copytree(directory(with_table), place, dirs_exist_ok=True)
     only = next((place / "_versions").glob("*.manifest"))
     staged = only.rename(only.with_name(f"{only.name}-staged"))
-    namespace.create_table_version(creation(other, 1, staged))
-    assert numbers(namespace, other) == [1]
-    assert count_rows(namespace, other) == 3
+    with_table.create_table_version(creation(other, 1, staged))
+    assert numbers(with_table, other) == [1]
+    assert count_rows(with_table, other) == 3
 
 
 @pytest.mark.spec("operations.md#createtableversion")
@@ -226,27 +222,25 @@ def test_only_the_next_version_can_be_created(namespace: MemoryNamespace) -> Non
 
 
 @pytest.mark.spec("operations.md#createtableversion")
-def test_of_several_creators_of_one_version_one_wins(namespace: MemoryNamespace) -> None:
-    build(namespace, 1)
-    staged = [stage(namespace, value=1000 + number) for number in range(4)]
+def test_of_several_creators_of_one_version_one_wins(with_table: MemoryNamespace) -> None:
+    staged = [stage(with_table, value=1000 + number) for number in range(4)]
 
     def attempt(number: int) -> object:
-        return another(namespace).create_table_version(creation(TABLE, *staged[number]))
+        return another(with_table).create_table_version(creation(TABLE, *staged[number]))
 
     won = winner_of(race(attempt, 4), errors.ConcurrentModificationError)
-    assert dataset(namespace).to_table()["a"].to_pylist() == [0, 1, 2, 1000 + won]
+    assert dataset(with_table).to_table()["a"].to_pylist() == [0, 1, 2, 1000 + won]
 
 
 @pytest.mark.spec("operations.md#createtableversion")
-def test_the_same_creation_again_is_answered_alike(namespace: MemoryNamespace) -> None:
-    build(namespace, 1)
-    version, staged = stage(namespace)
+def test_the_same_creation_again_is_answered_alike(with_table: MemoryNamespace) -> None:
+    version, staged = stage(with_table)
     content = staged.read_bytes()
-    first = namespace.create_table_version(creation(TABLE, version, staged))
+    first = with_table.create_table_version(creation(TABLE, version, staged))
     staged.write_bytes(content)
-    again = namespace.create_table_version(creation(TABLE, version, staged))
+    again = with_table.create_table_version(creation(TABLE, version, staged))
     assert again == first
-    assert numbers(namespace) == [1, 2]
+    assert numbers(with_table) == [1, 2]
 
 
 def refused(namespace: MemoryNamespace, request: api.CreateTableVersionRequest, why: str) -> None:
@@ -257,32 +251,30 @@ def refused(namespace: MemoryNamespace, request: api.CreateTableVersionRequest, 
 
 
 @pytest.mark.spec("operations.md#createtableversion")
-def test_a_manifest_that_is_not_the_one_meant_is_refused(namespace: MemoryNamespace) -> None:
-    build(namespace, 1)
-    version, staged = stage(namespace)
-    refused(namespace, creation(TABLE, 2, staged.with_name("absent")), "no staged manifest")
-    refused(namespace, creation(TABLE, 2, staged, manifest_size=1), "bytes, not 1")
-    refused(namespace, creation(TABLE, 2, staged, e_tag='"x"'), "e_tag")
-    refused(namespace, creation(TABLE, 0, staged), "1 or more")
-    refused(namespace, creation(TABLE, version, staged, naming_scheme="V1"), "unreadable")
-    refused(namespace, creation(TABLE, version, staged, naming_scheme="V3"), "V1 or V2")
-    append(namespace)
-    refused(namespace, creation(TABLE, 3, staged), f"of version {version}, and not of version 3")
+def test_a_manifest_that_is_not_the_one_meant_is_refused(with_table: MemoryNamespace) -> None:
+    version, staged = stage(with_table)
+    refused(with_table, creation(TABLE, 2, staged.with_name("absent")), "no staged manifest")
+    refused(with_table, creation(TABLE, 2, staged, manifest_size=1), "bytes, not 1")
+    refused(with_table, creation(TABLE, 2, staged, e_tag='"x"'), "e_tag")
+    refused(with_table, creation(TABLE, 0, staged), "1 or more")
+    refused(with_table, creation(TABLE, version, staged, naming_scheme="V1"), "unreadable")
+    refused(with_table, creation(TABLE, version, staged, naming_scheme="V3"), "V1 or V2")
+    append(with_table)
+    refused(with_table, creation(TABLE, 3, staged), f"of version {version}, and not of version 3")
     staged.write_bytes(b"something else")
-    refused(namespace, creation(TABLE, 3, staged), "not a Lance manifest")
+    refused(with_table, creation(TABLE, 3, staged), "not a Lance manifest")
 
 
 def test_a_manifest_outside_of_the_table_is_refused(
-    namespace: MemoryNamespace, tmp_path: Path
+    with_table: MemoryNamespace, tmp_path: Path
 ) -> None:
-    build(namespace, 1)
     other = [*DATASET, "other"]
-    build(namespace, 1, other)
-    _, staged = stage(namespace, other)
-    first = next((directory(namespace) / "_versions").glob("*.manifest"))
-    refused(namespace, creation(TABLE, 2, staged), "not a file in")
-    refused(namespace, creation(TABLE, 2, tmp_path / "m"), "not a file in")
-    refused(namespace, creation(TABLE, 2, first), "a version already")
+    build(with_table, 1, other)
+    _, staged = stage(with_table, other)
+    first = next((directory(with_table) / "_versions").glob("*.manifest"))
+    refused(with_table, creation(TABLE, 2, staged), "not a file in")
+    refused(with_table, creation(TABLE, 2, tmp_path / "m"), "not a file in")
+    refused(with_table, creation(TABLE, 2, first), "a version already")
 
 
 @pytest.mark.spec("operations.md#createtableversion")
@@ -321,25 +313,23 @@ def test_manifests_named_in_two_schemes_are_a_broken_table(namespace: MemoryName
 
 
 @pytest.mark.spec("operations.md#batchcreatetableversions")
-def test_metadata_of_a_version_is_refused_by_name(namespace: MemoryNamespace) -> None:
-    build(namespace, 1)
-    version, staged = stage(namespace)
+def test_metadata_of_a_version_is_refused_by_name(with_table: MemoryNamespace) -> None:
+    version, staged = stage(with_table)
     with pytest.raises(errors.UnsupportedOperationError, match="Metadata"):
-        namespace.create_table_version(creation(TABLE, version, staged, metadata={"a": "b"}))
-    namespace.create_table_version(creation(TABLE, version, staged, metadata={}))
-    assert numbers(namespace) == [1, 2]
+        with_table.create_table_version(creation(TABLE, version, staged, metadata={"a": "b"}))
+    with_table.create_table_version(creation(TABLE, version, staged, metadata={}))
+    assert numbers(with_table) == [1, 2]
 
 
-def test_a_version_is_created_on_a_branch(namespace: MemoryNamespace) -> None:
-    build(namespace, 1)
-    branch = dataset(namespace).create_branch("dev/x", 1)
+def test_a_version_is_created_on_a_branch(with_table: MemoryNamespace) -> None:
+    branch = dataset(with_table).create_branch("dev/x", 1)
     branch.delete("a = 1")
-    inside = directory(namespace) / "tree/dev/x/_versions"
+    inside = directory(with_table) / "tree/dev/x/_versions"
     committed = inside / name_of(2, Scheme.V2)
     staged = committed.rename(inside / f"{committed.name}-staged")
-    namespace.create_table_version(creation(TABLE, 2, staged, branch="dev/x"))
-    assert numbers(namespace, branch="dev/x") == [1, 2]
-    assert numbers(namespace) == [1]
+    with_table.create_table_version(creation(TABLE, 2, staged, branch="dev/x"))
+    assert numbers(with_table, branch="dev/x") == [1, 2]
+    assert numbers(with_table) == [1]
 
 
 class LosingFiles(TableFiles):
@@ -358,19 +348,18 @@ class LosingFiles(TableFiles):
 
 @pytest.mark.parametrize("twice", [False, True])
 def test_a_version_whose_reply_was_lost_is_created_once(
-    namespace: MemoryNamespace, twice: bool
+    with_table: MemoryNamespace, twice: bool
 ) -> None:
-    build(namespace, 1)
-    version, staged = stage(namespace)
-    record = namespace.server.tables[at("Orders")]
+    version, staged = stage(with_table)
+    record = with_table.server.tables[at("Orders")]
     planned = versions.prepare_creation(
-        Table(namespace.connection, record), Staged(version, str(staged))
+        Table(with_table.connection, record), Staged(version, str(staged))
     )
     files = LosingFiles(TableStorage({}), record.location or "")
     files.twice = twice
     made = replace(planned, directory=VersionDirectory(files)).do()
     assert made.version == 2
-    assert numbers(namespace) == [1, 2]
+    assert numbers(with_table) == [1, 2]
 
 
 # -- what a version changed ------------------------------------------------------------------------

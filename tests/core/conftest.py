@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -45,6 +46,17 @@ def namespace(
     """A namespace on that server, whose tables are under ``tmp_path / "lake"``."""
     assert not server.effects
     return MemoryNamespace(uri=request.node.nodeid, root=str(tmp_path / "lake"))
+
+
+@pytest.fixture
+def on_s3(
+    server: MemoryServer, moto: MotoServer, request: pytest.FixtureRequest
+) -> MemoryNamespace:
+    """A namespace whose tables are under a prefix of the test's own in ``BUCKET``."""
+    assert not server.effects
+    options = {f"storage.{key}": value for key, value in moto.storage_options.items()}
+    root = f"s3://{BUCKET}/{uuid.uuid4().hex}"
+    return MemoryNamespace(uri=request.node.nodeid, root=root, **options)
 
 
 @pytest.fixture

@@ -203,18 +203,9 @@ def test_an_option_that_cannot_be_read_is_an_error_with_a_code(
 # -- through a namespace ---------------------------------------------------------------------------
 
 
-@pytest.fixture
-def on_s3(
-    server: MemoryServer, moto: MotoServer, place: str, request: pytest.FixtureRequest
-) -> MemoryNamespace:
-    assert not server.effects
-    options = {f"storage.{key}": value for key, value in moto.storage_options.items()}
-    return MemoryNamespace(uri=request.node.nodeid, root=place, **options)
-
-
 @pytest.mark.servers
 def test_an_encoded_way_out_of_a_directory_is_not_followed_to_another_table(
-    on_s3: MemoryNamespace, moto: MotoServer, server: MemoryServer, place: str
+    on_s3: MemoryNamespace, moto: MotoServer, server: MemoryServer
 ) -> None:
     victim = create(on_s3, TABLE).location or ""
     detour = victim.replace("/sales.db/", "/sales.db/x/%2e%2e/")
@@ -228,7 +219,7 @@ def test_an_encoded_way_out_of_a_directory_is_not_followed_to_another_table(
         with pytest.raises(errors.LanceNamespaceError):
             on_s3.drop_table(api.DropTableRequest(id=[*DATASET, name]))
     assert count_rows(on_s3, TABLE) == 3
-    assert keys(moto, place)
+    assert keys(moto, victim)
 
 
 # -- trouble in an operation: it says so, and nothing is changed -----------------------------------

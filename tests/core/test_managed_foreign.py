@@ -20,6 +20,7 @@ from lance_bridge.managed import compare_and_set, out_of_band
 from lance_bridge.managed import versions as directories
 from lance_bridge.storage.table_files import TableFiles
 from lance_bridge.table import Table
+from lance_bridge.testing.calls import Calls
 
 from .building import TABLE, raising
 from .managing import (
@@ -50,12 +51,9 @@ def test_a_version_that_was_written_past_the_catalog_is_not_shown(managed: Memor
     append_past_the_catalog(managed, 666)
     assert rows(managed) == [0, 1, 2]
     assert versions(managed) == [1]
-    for request in (api.DescribeTableRequest, api.CountTableRowsRequest):
-        call = "describe_table" if request is api.DescribeTableRequest else "count_table_rows"
+    for operation in ("describe_table", "count_table_rows", "describe_table_version"):
         with pytest.raises(errors.TableVersionNotFoundError):
-            getattr(managed, call)(request(id=TABLE, version=2))
-    with pytest.raises(errors.TableVersionNotFoundError):
-        managed.describe_table_version(api.DescribeTableVersionRequest(id=TABLE, version=2))
+            Calls(managed).call(operation, TABLE, version=2)
 
 
 def test_to_manage_a_table_again_changes_and_adopts_nothing(with_table: MemoryNamespace) -> None:
@@ -239,9 +237,7 @@ def test_a_tag_of_what_was_written_past_the_catalog_leads_nowhere(managed: Memor
     managed.create_table_tag(api.CreateTableTagRequest(id=TABLE, tag="own", version=1))
     with pytest.raises(errors.TableVersionNotFoundError):
         managed.describe_table(api.DescribeTableRequest(id=TABLE, tag="foreign"))
-    found = managed.describe_table(
-        api.DescribeTableRequest(id=TABLE, tag="own", load_detailed_metadata=True)
-    )
+    found = Calls(managed).describe_table(TABLE, tag="own", load_detailed_metadata=True)
     assert found.version == 1
     with pytest.raises(errors.TableTagNotFoundError):
         managed.describe_table(api.DescribeTableRequest(id=TABLE, tag="none"))

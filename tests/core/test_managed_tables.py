@@ -14,7 +14,6 @@ from lance_namespace import errors
 
 from lance_bridge.catalog import (
     GUARD,
-    IMPLEMENTATION,
     LATEST,
     MANAGED_BY,
     Capabilities,
@@ -73,15 +72,6 @@ def test_a_table_goes_to_the_catalog_and_back_with_all_its_versions(
 
 def test_to_release_a_table_of_the_storage_is_refused(with_table: MemoryNamespace) -> None:
     with pytest.raises(errors.InvalidInputError, match="managed by its storage"):
-        with_table.release_table(TABLE)
-
-
-def test_a_table_of_another_implementation_is_named_as_such(with_table: MemoryNamespace) -> None:
-    record = with_table.server.tables[KEY]
-    with_table.server.tables[KEY] = record.with_properties(
-        {**record.properties, MANAGED_BY: IMPLEMENTATION}
-    )
-    with pytest.raises(errors.InvalidInputError, match="managed by another implementation"):
         with_table.release_table(TABLE)
 
 
@@ -150,7 +140,11 @@ def test_a_table_with_manifests_of_the_first_scheme_stays_with_its_storage(
     assert mark(namespace) == "storage"
 
 
-@pytest.mark.spec("managed.md#properties-of-the-entry", "operations.md#manage_table")
+@pytest.mark.spec(
+    "managed.md#properties-of-the-entry",
+    "operations.md#errors-of-every-operation",
+    "operations.md#manage_table",
+)
 def test_a_table_that_another_implementation_manages_is_left_to_it(
     with_table: MemoryNamespace,
 ) -> None:
@@ -165,6 +159,8 @@ def test_a_table_that_another_implementation_manages_is_left_to_it(
     for call in refused:
         with pytest.raises(errors.UnsupportedOperationError, match="another implementation"):
             call()
+    with pytest.raises(errors.InvalidInputError, match="managed by another implementation"):
+        with_table.release_table(TABLE)
     assert count_rows(with_table, TABLE) == 3
     described = with_table.describe_table(api.DescribeTableRequest(id=TABLE))
     assert described.managed_versioning is None

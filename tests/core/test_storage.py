@@ -78,12 +78,6 @@ def files(directory: Path) -> list[str]:
 # -- looking ---------------------------------------------------------------------------------------
 
 
-def test_nothing_is_at_a_place_that_does_not_exist(storage: TableStorage, tmp_path: Path) -> None:
-    for place in (tmp_path / "no", tmp_path / "no" / "such" / "place"):
-        assert not storage.has_dataset(str(place))
-        assert not storage.is_occupied(str(place))
-
-
 def test_a_dataset_is_one_from_its_first_version_on(storage: TableStorage, tmp_path: Path) -> None:
     place = tmp_path / "t.lance"
     (place / "data").mkdir(parents=True)
@@ -94,15 +88,16 @@ def test_a_dataset_is_one_from_its_first_version_on(storage: TableStorage, tmp_p
     assert storage.has_dataset(f"file://{place}/")
 
 
-def test_an_empty_directory_is_free_and_a_file_is_not(
+def test_an_empty_or_missing_directory_is_free_and_a_file_is_not(
     storage: TableStorage, tmp_path: Path
 ) -> None:
     (tmp_path / "empty" / "deep").mkdir(parents=True)
     (tmp_path / "file").write_text("x")
-    assert not storage.is_occupied(str(tmp_path / "empty"))
+    for free in ("empty", "no", "no/such/place", "file/below"):
+        assert not storage.is_occupied(str(tmp_path / free))
+        assert not storage.has_dataset(str(tmp_path / free))
     assert storage.is_occupied(str(tmp_path / "file"))
     assert not storage.has_dataset(str(tmp_path / "file"))
-    assert not storage.is_occupied(str(tmp_path / "file" / "below"))
 
 
 def test_a_reserved_place_is_taken_and_holds_no_dataset(
@@ -269,12 +264,6 @@ def test_a_deletion_that_was_interrupted_can_be_repeated(
         assert not place.exists()
 
 
-def test_a_file_at_the_place_of_a_table_stays(storage: TableStorage, tmp_path: Path) -> None:
-    (tmp_path / "t.lance").write_text("mine")
-    storage.delete_table(str(tmp_path / "t.lance"))
-    assert (tmp_path / "t.lance").read_text() == "mine"
-
-
 @pytest.mark.spec("common.md#files-that-are-deleted")
 def test_links_inside_a_table_are_not_followed_and_stay_unless_named_as_lance_s_files(
     storage: TableStorage, tmp_path: Path
@@ -402,11 +391,14 @@ def test_a_directory_that_vanishes_while_it_is_made_is_made_again(
     assert [path.name for path in location.iterdir()] == [RESERVED_FILE]
 
 
-def test_a_file_at_the_location_is_not_replaced(storage: TableStorage, location: Path) -> None:
+def test_a_file_at_the_location_is_neither_replaced_nor_deleted(
+    storage: TableStorage, location: Path
+) -> None:
     location.parent.mkdir()
     location.write_text("x")
     with pytest.raises(errors.ServiceUnavailableError, match="File exists"):
         storage.reserve(str(location))
+    storage.delete_table(str(location))
     assert location.read_text() == "x"
 
 

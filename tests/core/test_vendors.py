@@ -51,18 +51,12 @@ def test_a_table_gets_its_vendors_credentials_in_place_of_the_catalogs_own(
     options = described(vending)
     assert options["aws_access_key_id"] == "1-None-read"
     assert "own-secret" not in options.values()
-    [grant] = ASKED[log]
-    assert (grant.store, grant.bucket, grant.prefix) == ("s3", "lake", "tables/t.lance")
-    assert not grant.write
-
-
-@pytest.mark.spec("common.md#storage-credentials")
-def test_lance_is_given_nothing_of_the_catalogs_own_beside_them(vending: MemoryNamespace) -> None:
-    table = vending.tables.load_by_id(TABLE)
-    options = table.storage_options(write=True)
-    assert options is not None
-    assert options["aws_access_key_id"] == "1-None-write"
-    assert "own-secret" not in options.values()
+    to_lance = vending.tables.load_by_id(TABLE).storage_options(write=True) or {}
+    assert to_lance["aws_access_key_id"] == "2-None-write"
+    assert "own-secret" not in to_lance.values()
+    reads, writes = ASKED[log]
+    assert (reads.store, reads.bucket, reads.prefix) == ("s3", "lake", "tables/t.lance")
+    assert (reads.write, writes.write) == (False, True)
 
 
 def test_the_property_decides_whether_describe_answers_writers(vending_with: VendingWith) -> None:

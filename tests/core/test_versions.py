@@ -116,17 +116,6 @@ def test_files_that_are_no_versions_are_not_listed(namespace: MemoryNamespace) -
     assert numbers(namespace) == [1, 2]
 
 
-@pytest.mark.spec("operations.md#errors-of-every-operation")
-def test_versions_that_another_implementation_manages_are_left_to_it(
-    with_table: MemoryNamespace,
-) -> None:
-    record = with_table.server.tables[at("Orders")]
-    managed = {**record.properties, "managed_by": "impl"}
-    with_table.server.tables[at("Orders")] = record.with_properties(managed)
-    with pytest.raises(errors.UnsupportedOperationError, match="managed_by=impl"):
-        numbers(with_table)
-
-
 class InMemory(TableFiles):
     """Files of a store that is not the local file system."""
 

@@ -28,7 +28,7 @@ from lance_bridge.storage.store import TableStorage
 from lance_bridge.storage.table_files import TableFiles
 
 from .building import TABLE, at_change, create
-from .memory_catalog import CAPABILITIES, MemoryNamespace, MemoryServer
+from .memory_catalog import CAPABILITIES, MemoryNamespace
 
 pytestmark = pytest.mark.quick
 
@@ -421,20 +421,19 @@ def test_a_directory_that_another_client_uses_meanwhile_stays(
 
 
 def test_a_creator_that_lost_says_so_if_its_reservation_cannot_be_released(
-    namespace: MemoryNamespace,
-    server: MemoryServer,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
+    namespace: MemoryNamespace, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server.capabilities = replace(CAPABILITIES, makes_directories=True)
+    namespace.server.capabilities = replace(CAPABILITIES, makes_directories=True)
 
     def win() -> None:
-        server.tables[tuple(TABLE)] = TableRecord(tuple(TABLE), str(tmp_path / "elsewhere"))
+        namespace.server.tables[tuple(TABLE)] = TableRecord(
+            tuple(TABLE), str(tmp_path / "elsewhere")
+        )
         [directory] = (tmp_path / "lake").rglob("*.lance")
         shutil.rmtree(directory)
         directory.write_text("not a directory")
 
-    at_change(server, "create_table", "before", win)
+    at_change(namespace, "create_table", "before", win)
     with (
         caplog.at_level(logging.WARNING),
         pytest.raises(errors.TableAlreadyExistsError, match="Orders"),

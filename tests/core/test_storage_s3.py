@@ -205,15 +205,15 @@ def test_an_option_that_cannot_be_read_is_an_error_with_a_code(
 
 @pytest.mark.servers
 def test_an_encoded_way_out_of_a_directory_is_not_followed_to_another_table(
-    on_s3: MemoryNamespace, moto: MotoServer, server: MemoryServer
+    on_s3: MemoryNamespace, moto: MotoServer
 ) -> None:
     victim = create(on_s3, TABLE).location or ""
     detour = victim.replace("/sales.db/", "/sales.db/x/%2e%2e/")
     request = api.RegisterTableRequest(id=[*DATASET, "detour"], location=detour)
     with pytest.raises(errors.LanceNamespaceError, match=r"'\.\.'"):
         on_s3.register_table(request)
-    server.tables[at("detour")] = replace(
-        server.tables[tuple(TABLE)], path=at("detour"), location=detour
+    on_s3.server.tables[at("detour")] = replace(
+        on_s3.server.tables[tuple(TABLE)], path=at("detour"), location=detour
     )
     for name in ("detour", "Orders"):
         with pytest.raises(errors.LanceNamespaceError):

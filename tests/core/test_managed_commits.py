@@ -20,7 +20,6 @@ import lance_namespace as api
 import pyarrow as pa
 import pytest
 from lance_namespace import errors
-from lance_namespace_urllib3_client.models import VersionRange
 
 from lance_bridge import managed_state as states
 from lance_bridge.catalog import LATEST
@@ -34,6 +33,7 @@ from lance_bridge.managed_state import State
 from lance_bridge.storage import manifests
 from lance_bridge.table import Table
 from lance_bridge.testing.build import ipc
+from lance_bridge.testing.calls import Calls
 
 from .building import TABLE, create, raising, stream
 from .forking import returns_in_child
@@ -71,26 +71,19 @@ def manifest_files(client: MemoryNamespace) -> list[str]:
 def test_every_operation_that_changes_rows_commits_through_the_catalog(
     managed: MemoryNamespace,
 ) -> None:
-    managed.insert_into_table(api.InsertIntoTableRequest(id=TABLE), stream(2))
-    managed.update_table(
-        api.UpdateTableRequest(id=TABLE, updates=[["a", "a + 10"]], predicate="a = 0")
-    )
-    managed.delete_from_table(api.DeleteFromTableRequest(id=TABLE, predicate="a = 1"))
-    managed.merge_insert_into_table(
-        api.MergeInsertIntoTableRequest(id=TABLE, on=["a"], when_not_matched_insert_all=True),
-        stream(4),
-    )
-    managed.restore_table(api.RestoreTableRequest(id=TABLE, version=1))
-    create(managed, TABLE, 5, mode="Overwrite")
-    managed.insert_into_table(api.InsertIntoTableRequest(id=TABLE, mode="overwrite"), stream(1))
+    calls = Calls(managed)
+    calls.call("insert_into_table", TABLE, stream(2))
+    calls.call("update_table", TABLE, updates=[["a", "a + 10"]], predicate="a = 0")
+    calls.call("delete_from_table", TABLE, predicate="a = 1")
+    upsert = {"on": ["a"], "when_not_matched_insert_all": True}
+    calls.call("merge_insert_into_table", TABLE, stream(4), **upsert)
+    calls.call("restore_table", TABLE, version=1)
+    calls.create_table(TABLE, stream(5), mode="Overwrite")
+    calls.call("insert_into_table", TABLE, stream(1), mode="overwrite")
     assert state(managed).version == 8
     assert versions(managed) == list(range(1, 9))
     assert rows(managed) == [0]
-    counted = [
-        managed.count_table_rows(api.CountTableRowsRequest(id=TABLE, version=v)).count
-        for v in range(1, 9)
-    ]
-    assert counted == [3, 5, 5, 3, 6, 3, 5, 1]
+    assert [calls.count(TABLE, version=each) for each in range(1, 9)] == [3, 5, 5, 3, 6, 3, 5, 1]
 
 
 # -- crashes and lost replies ----------------------------------------------------------------------
@@ -370,15 +363,15 @@ def test_the_latest_version_is_listed_without_listing_all(
 def test_versions_are_deleted_up_to_the_latest(managed: MemoryNamespace) -> None:
     append(managed, 7)
     append(managed, 8)
-    ranges = [VersionRange(start_version=0, end_version=3)]
-    request = api.BatchDeleteTableVersionsRequest(id=TABLE, ranges=ranges)
-    assert managed.batch_delete_table_versions(request).deleted_count == 2
+
+    def delete(end: int) -> Any:
+        ranges = [{"start_version": 0, "end_version": end}]
+        return Calls(managed).call("batch_delete_table_versions", TABLE, ranges=ranges)
+
+    assert delete(3).deleted_count == 2
     assert versions(managed) == [3]
-    everything = [VersionRange(start_version=0, end_version=-1)]
     with pytest.raises(errors.InvalidInputError, match="latest"):
-        managed.batch_delete_table_versions(
-            api.BatchDeleteTableVersionsRequest(id=TABLE, ranges=everything)
-        )
+        delete(-1)
     assert rows(managed) == [0, 1, 2, 7, 8]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import lance
@@ -187,9 +188,7 @@ def test_a_registration_stays_where_it_is_if_the_new_place_cannot_be_managed(
     place = str(tmp_path / "old.lance")
     lance.write_dataset(table(1), place, enable_v2_manifest_paths=False)
     with pytest.raises(errors.InvalidTableStateError):
-        with_table.register_table(
-            api.RegisterTableRequest(id=TABLE, location=place, mode="overwrite", properties=MANAGED)
-        )
+        Calls(with_table).register_table(TABLE, place, mode="overwrite", properties=MANAGED)
     assert with_table.server.tables[KEY] == before
 
 
@@ -211,20 +210,16 @@ def test_a_catalog_that_cannot_says_why_and_makes_nothing(
     namespace: MemoryNamespace, tmp_path: Any, capabilities: Capabilities
 ) -> None:
     namespace.server.capabilities = capabilities
-    place = str(tmp_path / "x.lance")
-    calls: list[Callable[[], object]] = [
+    calls, place = Calls(namespace), str(tmp_path / "x.lance")
+    attempts: list[Callable[[], object]] = [
         lambda: create_managed(namespace),
-        lambda: namespace.declare_table(api.DeclareTableRequest(id=TABLE, properties=MANAGED)),
-        lambda: namespace.register_table(
-            api.RegisterTableRequest(id=TABLE, location=place, properties=MANAGED)
-        ),
-        lambda: namespace.create_namespace(
-            api.CreateNamespaceRequest(id=["eu", "shop", "new"], properties=MANAGED)
-        ),
+        lambda: calls.declare_table(TABLE, properties=MANAGED),
+        lambda: calls.register_table(TABLE, place, properties=MANAGED),
+        lambda: calls.create_namespace(["eu", "shop", "new"], properties=MANAGED),
     ]
-    for call in calls:
+    for attempt in attempts:
         with pytest.raises(errors.UnsupportedOperationError, match="it forgets"):
-            call()
+            attempt()
     assert not namespace.server.effects
 
 
@@ -234,11 +229,8 @@ def test_a_table_that_cannot_be_guarded_is_taken_back(
 ) -> None:
     refuse = raising(errors.UnsupportedOperationError("neither lock nor condition"))
     monkeypatch.setattr(type(namespace.connection.catalog), "commit_guard", refuse)
-    calls: list[Callable[[], object]] = [
-        lambda: create_managed(namespace),
-        lambda: namespace.declare_table(api.DeclareTableRequest(id=TABLE, properties=MANAGED)),
-    ]
-    for call in calls:
+    declare = partial(Calls(namespace).declare_table, TABLE, properties=MANAGED)
+    for call in (partial(create_managed, namespace), declare):
         with pytest.raises(errors.UnsupportedOperationError, match="neither"):
             call()
         assert not namespace.server.tables
@@ -331,7 +323,10 @@ def test_a_hold_whose_holder_died_ends_by_itself(
 
 # -- removal ---------------------------------------------------------------------------------------
 
-Act = Callable[[MemoryNamespace, str], object]
+REMOVALS: dict[str, Callable[[Calls, str], object]] = {
+    "deregister": lambda calls, _: calls.deregister_table(TABLE),
+    "move": lambda calls, place: calls.register_table(TABLE, place, mode="Overwrite"),
+}
 
 
 def refuse_writes(patch: pytest.MonkeyPatch, error: Exception) -> None:
@@ -339,39 +334,28 @@ def refuse_writes(patch: pytest.MonkeyPatch, error: Exception) -> None:
     patch.setattr(TableFiles, "put_new", raising(error))
 
 
-def deregister(ns: MemoryNamespace, _: str) -> None:
-    ns.deregister_table(api.DeregisterTableRequest(id=TABLE))
-
-
-def move(ns: MemoryNamespace, location: str) -> None:
-    ns.register_table(api.RegisterTableRequest(id=TABLE, location=location, mode="Overwrite"))
-
-
-def drop(ns: MemoryNamespace, _: str) -> None:
-    ns.drop_table(api.DropTableRequest(id=TABLE))
-
-
 @pytest.mark.spec("common.md#deregistertable", "managed.md#operations-on-managed-tables")
 @pytest.mark.parametrize(
     "error",
     [errors.ServiceUnavailableError, errors.PermissionDeniedError, errors.UnauthenticatedError],
 )
-@pytest.mark.parametrize("act", [deregister, move])
+@pytest.mark.parametrize("removal", REMOVALS)
 def test_an_entry_is_kept_whose_latest_version_cannot_get_its_final_name(
-    unfinished: MemoryNamespace, monkeypatch: pytest.MonkeyPatch, act: Act, error: type[Exception]
+    unfinished: MemoryNamespace,
+    monkeypatch: pytest.MonkeyPatch,
+    removal: str,
+    error: type[Exception],
 ) -> None:
-    place = str(directory(unfinished))
+    calls, place = Calls(unfinished), str(directory(unfinished))
     before = state(unfinished)
     with monkeypatch.context() as patch:
         refuse_writes(patch, error("away"))
         with pytest.raises(error, match=r"is kept.*away"):
-            act(unfinished, place)
+            REMOVALS[removal](calls, place)
     assert state(unfinished) == before
-    act(unfinished, place)
-    if act is deregister:
-        unfinished.register_table(
-            api.RegisterTableRequest(id=TABLE, location=place, properties=MANAGED)
-        )
+    REMOVALS[removal](calls, place)
+    if removal == "deregister":
+        calls.register_table(TABLE, place, properties=MANAGED)
     assert versions(unfinished) == [1, 2]
 
 
@@ -383,14 +367,14 @@ def test_an_entry_is_kept_while_other_clients_keep_committing(
     lost = errors.ConcurrentModificationError("another commit came first")
     monkeypatch.setattr(compare_and_set, "swap", raising(lost))
     with pytest.raises(errors.ConcurrentModificationError, match="modified concurrently"):
-        deregister(managed, "")
+        Calls(managed).deregister_table(TABLE)
     assert managed.server.tables[KEY] == before
 
 
 @pytest.mark.spec("common.md#deregistertable", "managed.md#operations-on-managed-tables")
 def test_a_table_whose_files_are_gone_is_deregistered(unfinished: MemoryNamespace) -> None:
     shutil.rmtree(directory(unfinished))
-    deregister(unfinished, "")
+    Calls(unfinished).deregister_table(TABLE)
     assert KEY not in unfinished.server.tables
 
 
@@ -398,7 +382,7 @@ def test_a_table_that_cannot_be_opened_is_deregistered(
     unfinished: MemoryNamespace, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     refuse_writes(monkeypatch, errors.InvalidInputError("bad options"))
-    deregister(unfinished, "")
+    Calls(unfinished).deregister_table(TABLE)
     assert KEY not in unfinished.server.tables
     assert "may stay staged: bad options" in caplog.text
 
@@ -409,6 +393,6 @@ def test_a_table_is_dropped_whose_latest_version_cannot_get_its_final_name(
 ) -> None:
     place = directory(unfinished)
     refuse_writes(monkeypatch, errors.ServiceUnavailableError("away"))
-    drop(unfinished, "")
+    Calls(unfinished).drop_table(TABLE)
     assert KEY not in unfinished.server.tables
     assert not place.exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import lance
 import lance_namespace as api
@@ -11,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis_profiles import examples
 from lance_namespace import errors
-from lance_namespace_urllib3_client.models import VersionRange
 
 from lance_bridge.dataset.history import versions
 from lance_bridge.storage.manifests import Manifest
 from lance_bridge.storage.table_files import TableFiles
 from lance_bridge.table import Table
+from lance_bridge.testing.calls import Calls
 
 from .building import DATASET, TABLE, at, create
 from .memory_catalog import MemoryNamespace
@@ -32,15 +33,11 @@ def restore(ns: MemoryNamespace, version: int, branch: str | None = None) -> str
     return ns.restore_table(request).transaction_id
 
 
-def delete(
-    ns: MemoryNamespace,
-    *ranges: tuple[int, int],
-    table: list[str] = TABLE,
-    branch: str | None = None,
-) -> int | None:
-    parts = [VersionRange(start_version=start, end_version=end) for start, end in ranges]
-    request = api.BatchDeleteTableVersionsRequest(id=table, branch=branch, ranges=parts)
-    return ns.batch_delete_table_versions(request).deleted_count
+def delete(ns: MemoryNamespace, *ranges: tuple[int, int], **more: Any) -> Any:
+    table = more.pop("table", TABLE)
+    parts = [{"start_version": start, "end_version": end} for start, end in ranges]
+    answer = Calls(ns).call("batch_delete_table_versions", table, ranges=parts, **more)
+    return answer.deleted_count
 
 
 # -- restore -------------------------------------------------------------------------------------

@@ -7,10 +7,8 @@ import logging
 import os
 import shutil
 import socket
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import lance
@@ -19,6 +17,7 @@ import pytest
 from lance.fragment import FragmentMetadata
 from lance_namespace import errors
 from obstore.store import LocalStore
+from servers.http_proxy import Answer, HttpProxy
 
 from lance_bridge.catalog import TableRecord
 from lance_bridge.storage import table_files
@@ -264,13 +263,17 @@ def test_a_deletion_that_was_interrupted_can_be_repeated(
         assert not place.exists()
 
 
+@pytest.fixture
+def outside(tmp_path: Path) -> Path:
+    """A directory of others, to which links lead."""
+    put(tmp_path / "outside", "x.lance")
+    return tmp_path / "outside"
+
+
 @pytest.mark.spec("common.md#files-that-are-deleted")
 def test_links_inside_a_table_are_not_followed_and_stay_unless_named_as_lance_s_files(
-    storage: TableStorage, tmp_path: Path
+    storage: TableStorage, tmp_path: Path, outside: Path
 ) -> None:
-    outside = tmp_path / "outside"
-    outside.mkdir()
-    (outside / "x.lance").write_text("kept")
     place = write_table(tmp_path / "t.lance")
     (place / "data" / "link").symlink_to(outside)
     (place / "data" / "one.lance").symlink_to(outside / "x.lance")
@@ -278,22 +281,19 @@ def test_links_inside_a_table_are_not_followed_and_stay_unless_named_as_lance_s_
     (place / "_blobs").symlink_to(outside)
     left = storage.delete_table(str(place))
     assert left == ("_blobs", "data/link", "data/one.lance")
-    assert (place / "data" / "one.lance").read_text() == "kept"
+    assert (place / "data" / "one.lance").read_text() == "x"
     assert not (place / DATA_FILE).is_symlink()
     assert files(outside) == ["x.lance"]
 
 
 def test_a_linked_data_directory_without_versions_stays(
-    storage: TableStorage, tmp_path: Path
+    storage: TableStorage, tmp_path: Path, outside: Path
 ) -> None:
-    outside = tmp_path / "outside"
-    outside.mkdir()
-    (outside / "x.lance").write_text("kept")
     place = tmp_path / "t.lance"
     place.mkdir()
     (place / "data").symlink_to(outside)
     storage.delete_table(str(place))
-    assert (place / "data" / "x.lance").read_text() == "kept"
+    assert (place / "data" / "x.lance").read_text() == "x"
 
 
 def test_a_table_behind_a_link_is_deleted_and_the_link_stays(
@@ -464,51 +464,25 @@ NOTHING = (
 )
 
 
-class EmptyBucket(HTTPServer):
-    """Holds nothing, and notes who asks."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Answer)
-        self.asked: list[str | None] = []
-
-
-class _Answer(BaseHTTPRequestHandler):
-    server: EmptyBucket
-
-    def do_GET(self) -> None:
-        self.server.asked.append(self.headers.get("Authorization"))
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(NOTHING)))
-        self.end_headers()
-        self.wfile.write(NOTHING)
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
-@pytest.fixture
-def bucket() -> Iterator[EmptyBucket]:
-    with EmptyBucket() as server:
-        serving = threading.Thread(target=server.serve_forever, daemon=True)
-        serving.start()
-        yield server
-        server.shutdown()
-        serving.join()
-
-
-def test_a_vended_token_is_sent(bucket: EmptyBucket) -> None:
+def google_options(bucket: HttpProxy) -> dict[str, str]:
     account = {
-        "gcs_base_url": f"http://127.0.0.1:{bucket.server_port}",
+        "gcs_base_url": bucket.endpoint,
         "disable_oauth": True,
         "client_email": "",
         "private_key": "",
         "private_key_id": "",
     }
-    options = {
+    return {
         "google_service_account_key": json.dumps(account),
         "allow_http": "true",
         "google_storage_token": "vended",
         "expires_at_millis": "1",
     }
-    assert not TableStorage(options).is_occupied("gs://bucket/t.lance")
-    assert bucket.asked == ["Bearer vended"]
+
+
+def test_a_vended_token_is_sent() -> None:
+    """Shown on an empty bucket that notes what it is asked."""
+    with HttpProxy("http://127.0.0.1:9") as bucket:
+        bucket.fail_next("*", Answer(200, NOTHING))
+        assert not TableStorage(google_options(bucket)).is_occupied("gs://bucket/t.lance")
+        assert [each.headers["authorization"] for each in bucket.requests] == ["Bearer vended"]

@@ -176,13 +176,6 @@ def test_what_is_no_manifest_has_no_version(data: bytes, position: int) -> None:
     assert version_inside(data + footer) is None or position % 2**64 <= len(data)
 
 
-def test_a_manifest_holds_its_version(namespace: MemoryNamespace) -> None:
-    build(namespace, 3)
-    for version in (1, 2, 3):
-        name = name_of(version, Scheme.V2)
-        assert version_inside((directory(namespace) / "_versions" / name).read_bytes()) == version
-
-
 # -- the creation of a version: a staged manifest becomes the next one, or nothing happens ---------
 
 

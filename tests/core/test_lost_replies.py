@@ -18,8 +18,16 @@ from lance_bridge.errors import OutcomeUnknownError, is_refusal, reason_in
 from lance_bridge.lost_replies import retry_after_readback
 from lance_bridge.testing.calls import Calls
 
-from .building import DATASET, TABLE, create, raising, start_server, stream
-from .memory_catalog import CAPABILITIES, SERVERS, MemoryNamespace, MemoryServer, Moment
+from .building import DATASET, TABLE, count_rows, create, raising, start_server, stream
+from .memory_catalog import (
+    CAPABILITIES,
+    SERVERS,
+    Client,
+    MemoryNamespace,
+    MemoryServer,
+    Moment,
+    server_of,
+)
 
 pytestmark = pytest.mark.quick
 
@@ -42,60 +50,76 @@ class LostReplies:
 
 NEW = [*DATASET, "new"]
 KEPT = {"properties": {"k": "v"}}
-Operation = Callable[[Calls], object]
+Operation = Callable[[MemoryNamespace], object]
 
 
-def overwritten_namespace(calls: Calls) -> None:
-    calls.create_namespace(["empty"], mode="Overwrite", **KEPT)
+def overwritten_namespace(ns: MemoryNamespace) -> None:
+    Calls(ns).create_namespace(["empty"], mode="Overwrite", **KEPT)
 
 
-def dropped(calls: Calls) -> None:
-    calls.drop_table(TABLE)
+def dropped(ns: MemoryNamespace) -> None:
+    Calls(ns).drop_table(TABLE)
 
 
 CHANGES: dict[str, tuple[Operation, str]] = {
-    "create namespace": (lambda calls: calls.create_namespace(["us"], **KEPT), "create_namespace"),
+    "create namespace": (lambda ns: Calls(ns).create_namespace(["us"], **KEPT), "create_namespace"),
     "overwrite namespace": (overwritten_namespace, "alter_namespace"),
-    "drop namespace": (lambda calls: calls.drop_namespace(["empty"]), "drop_namespace"),
-    "declare": (lambda calls: calls.declare_table(NEW, **KEPT), "create_table"),
-    "create": (lambda calls: calls.create_table(NEW, stream(), **KEPT), "create_table"),
-    "register": (lambda calls: calls.register_table(NEW, elsewhere(calls)), "create_table"),
+    "drop namespace": (lambda ns: Calls(ns).drop_namespace(["empty"]), "drop_namespace"),
+    "declare": (lambda ns: Calls(ns).declare_table(NEW, **KEPT), "create_table"),
+    "create": (lambda ns: Calls(ns).create_table(NEW, stream(), **KEPT), "create_table"),
+    "register": (
+        lambda ns: Calls(ns).register_table(NEW, elsewhere(ns)),
+        "create_table",
+    ),
     "register again": (
-        lambda calls: calls.register_table(TABLE, elsewhere(calls), mode="Overwrite"),
+        lambda ns: Calls(ns).register_table(TABLE, elsewhere(ns), mode="Overwrite"),
         "alter_table",
     ),
-    "rename": (lambda calls: calls.rename_table(TABLE, "Renamed"), "rename_table"),
-    "deregister": (lambda calls: calls.deregister_table(TABLE), "drop_table"),
+    "rename": (lambda ns: Calls(ns).rename_table(TABLE, "Renamed"), "rename_table"),
+    "deregister": (lambda ns: Calls(ns).deregister_table(TABLE), "drop_table"),
     "drop": (dropped, "drop_table"),
 }
 
 
-def elsewhere(calls: Calls) -> str:
-    assert isinstance(calls.client, MemoryNamespace)
-    return f"{calls.client.connection.config.root}/elsewhere"
+def elsewhere(ns: MemoryNamespace) -> str:
+    return f"{ns._properties['root']}/elsewhere"
 
 
 each_change = pytest.mark.parametrize("case", CHANGES)
 
 
+def prepare(ns: MemoryNamespace) -> MemoryNamespace:
+    """Make a table and an empty namespace, in a catalog that can do everything."""
+    ns.server.capabilities = ALL_ABLE
+    ns.server.namespaces[("empty",)] = NamespaceRecord(("empty",), {"old": "yes"})
+    create(ns, TABLE)
+    ns.server.effects.clear()
+    return ns
+
+
 @pytest.fixture
-def prepared(namespace: MemoryNamespace, server: MemoryServer) -> Calls:
-    """A namespace with a table and an empty namespace, in a catalog that can do everything."""
-    server.capabilities = ALL_ABLE
-    server.namespaces[("empty",)] = NamespaceRecord(("empty",), {"old": "yes"})
-    create(namespace, TABLE)
-    server.effects.clear()
-    return Calls(namespace)
+def prepared(namespace: MemoryNamespace) -> MemoryNamespace:
+    return prepare(namespace)
 
 
-def state(server: MemoryServer, root: str) -> dict[str, object]:
+@pytest.fixture
+def twin(tmp_path: Path) -> Iterator[MemoryNamespace]:
+    """The same in another catalog, where nothing gets lost."""
+    name = f"faultless {tmp_path}"
+    start_server(name)
+    yield prepare(MemoryNamespace(uri=name, root=str(tmp_path / "twin")))
+    del SERVERS[name]
+
+
+def state(ns: MemoryNamespace) -> dict[str, object]:
     """What clients can tell: namespaces, tables without what core keeps for itself, and files."""
 
     def own(properties: Any) -> dict[str, str]:
         return {k: v for k, v in properties.items() if not k.startswith("lance_bridge.")}
 
-    places = [p.relative_to(root) for p in Path(root).rglob("*") if p.is_file()]
-    tables = {p: ((r.location or "").replace(root, ""), r) for p, r in server.tables.items()}
+    lake, server = ns._properties["root"], ns.server
+    places = [p.relative_to(lake) for p in Path(lake).rglob("*") if p.is_file()]
+    tables = {p: ((r.location or "").replace(lake, ""), r) for p, r in server.tables.items()}
     return {
         "namespaces": {p: own(r.properties) for p, r in server.namespaces.items()},
         "tables": {p: (place, own(r.properties)) for p, (place, r) in tables.items()},
@@ -106,57 +130,34 @@ def state(server: MemoryServer, root: str) -> dict[str, object]:
 
 @each_change
 @pytest.mark.parametrize(("moment", "times"), [("before", 1), ("before", 2), ("after", 1)])
-def test_a_lost_reply_neither_doubles_nor_loses_a_change(  # noqa: PLR0917  # all are fixtures
-    prepared: Calls,
-    server: MemoryServer,
-    tmp_path: Path,
-    case: str,
-    moment: Moment,
-    times: int,
+def test_a_lost_reply_neither_doubles_nor_loses_a_change(
+    prepared: MemoryNamespace, twin: MemoryNamespace, case: str, moment: Moment, times: int
 ) -> None:
     operation, change = CHANGES[case]
-    server.fault = LostReplies(change, moment, times)
+    prepared.server.fault = LostReplies(change, moment, times)
     operation(prepared)
-    server.fault = None
-    assert server.effects == [change]
-    lossy = state(server, str(tmp_path / "lake"))
-    assert lossy == expected_state(case, tmp_path)
-
-
-def expected_state(case: str, tmp_path: Path) -> dict[str, object]:
-    """What the same operation leaves where nothing gets lost."""
-    operation, _ = CHANGES[case]
-    name = f"faultless {tmp_path}"
-    server = start_server(name, ALL_ABLE)
-    try:
-        server.namespaces[("empty",)] = NamespaceRecord(("empty",), {"old": "yes"})
-        twin = tmp_path / "twin"
-        namespace = MemoryNamespace(uri=name, root=str(twin))
-        create(namespace, TABLE)
-        operation(Calls(namespace))
-        return state(server, str(twin))
-    finally:
-        del SERVERS[name]
+    prepared.server.fault = None
+    assert prepared.server.effects == [change]
+    operation(twin)
+    assert state(prepared) == state(twin)
 
 
 @each_change
 def test_a_change_that_never_gets_through_is_reported_and_has_no_effect(
-    prepared: Calls, server: MemoryServer, tmp_path: Path, case: str
+    prepared: MemoryNamespace, case: str
 ) -> None:
     operation, change = CHANGES[case]
-    before = state(server, str(tmp_path / "lake"))
-    server.fault = LostReplies(change, "before", times=1000)
+    before = state(prepared)
+    prepared.server.fault = LostReplies(change, "before", times=1000)
     with pytest.raises(errors.ServiceUnavailableError, match="lost"):
         operation(prepared)
-    assert not server.effects
-    assert state(server, str(tmp_path / "lake")) == before
-    assert server.fault.left >= 990
+    assert not prepared.server.effects
+    assert state(prepared) == before
+    assert prepared.server.fault.left >= 990
 
 
 @each_change
-def test_a_change_that_is_refused_is_not_repeated(
-    prepared: Calls, server: MemoryServer, case: str
-) -> None:
+def test_a_change_that_is_refused_is_not_repeated(prepared: MemoryNamespace, case: str) -> None:
     operation, change = CHANGES[case]
     asked = []
 
@@ -165,13 +166,13 @@ def test_a_change_that_is_refused_is_not_repeated(
             asked.append((name, moment))
             raise errors.PermissionDeniedError("not you")
 
-    server.fault = refuse
+    prepared.server.fault = refuse
     with pytest.raises(errors.PermissionDeniedError):
         operation(prepared)
     assert asked == [(change, "before")]
 
 
-def lose_and_let(server: MemoryServer, change: str, act: Callable[[], None]) -> None:
+def lose_and_let(client: Client, change: str, act: Callable[[], None]) -> None:
     """Lose the first reply before its effect, while another client does something."""
     lost = LostReplies(change, "before")
 
@@ -182,12 +183,12 @@ def lose_and_let(server: MemoryServer, change: str, act: Callable[[], None]) -> 
             act()
             raise
 
-    server.fault = fault
+    server_of(client).fault = fault
 
 
 @pytest.mark.parametrize("case", ["declare", "create", "register"])
 def test_a_table_that_another_made_meanwhile_is_theirs(
-    prepared: Calls, server: MemoryServer, tmp_path: Path, case: str
+    prepared: MemoryNamespace, tmp_path: Path, case: str
 ) -> None:
     operation, change = CHANGES[case]
     path = (*DATASET, "new")
@@ -195,25 +196,25 @@ def test_a_table_that_another_made_meanwhile_is_theirs(
     lance.write_dataset(pa.table({"theirs": [1]}), place)
     theirs = TableRecord(path, place, {"table_type": "lance", "lance_bridge.id": "theirs"})
 
-    lose_and_let(server, change, lambda: server.tables.update({path: theirs}))
+    lose_and_let(prepared, change, lambda: prepared.server.tables.update({path: theirs}))
     with pytest.raises(errors.TableAlreadyExistsError):
         operation(prepared)
-    assert server.tables[path] == theirs
+    assert prepared.server.tables[path] == theirs
     assert lance.dataset(place).to_table().to_pydict() == {"theirs": [1]}
 
 
-def test_a_namespace_that_another_made_meanwhile_is_theirs(
-    prepared: Calls, server: MemoryServer
-) -> None:
+def test_a_namespace_that_another_made_meanwhile_is_theirs(prepared: MemoryNamespace) -> None:
     theirs = NamespaceRecord(("us",), {"lance_bridge.id": "theirs"})
-    lose_and_let(server, "create_namespace", lambda: server.namespaces.update({("us",): theirs}))
+    lose_and_let(
+        prepared, "create_namespace", lambda: prepared.server.namespaces.update({("us",): theirs})
+    )
     with pytest.raises(errors.NamespaceAlreadyExistsError):
         CHANGES["create namespace"][0](prepared)
-    assert server.namespaces[("us",)] == theirs
+    assert prepared.server.namespaces[("us",)] == theirs
 
 
 def test_properties_that_equal_the_wanted_ones_are_not_taken_for_our_own_change(
-    prepared: Calls, server: MemoryServer
+    prepared: MemoryNamespace, server: MemoryServer
 ) -> None:
     made_before = NamespaceRecord(("empty",), {"k": "v", "lance_bridge.id": "earlier"})
     server.namespaces[("empty",)] = made_before
@@ -225,7 +226,7 @@ def test_properties_that_equal_the_wanted_ones_are_not_taken_for_our_own_change(
 
 @pytest.mark.parametrize("case", ["deregister", "drop"])
 def test_a_table_that_another_dropped_and_made_again_stays(
-    prepared: Calls, server: MemoryServer, tmp_path: Path, case: str
+    prepared: MemoryNamespace, server: MemoryServer, tmp_path: Path, case: str
 ) -> None:
     operation, change = CHANGES[case]
     theirs = str(tmp_path / "theirs")
@@ -242,15 +243,15 @@ def test_a_table_that_another_dropped_and_made_again_stays(
     assert not server.effects
 
 
-def cascaded(calls: Calls) -> None:
-    calls.drop_namespace(DATASET, behavior="Cascade")
+def cascaded(ns: MemoryNamespace) -> None:
+    Calls(ns).drop_namespace(DATASET, behavior="Cascade")
 
 
 @pytest.mark.spec("common.md#lost-replies")
 @pytest.mark.parametrize("operation", [dropped, cascaded])
 @pytest.mark.parametrize("call", [1, 2])
 def test_a_table_that_another_renamed_keeps_its_files(
-    prepared: Calls, server: MemoryServer, operation: Operation, call: int
+    prepared: MemoryNamespace, server: MemoryServer, operation: Operation, call: int
 ) -> None:
     renamed_path = (*DATASET, "Renamed")
     calls = []
@@ -268,36 +269,34 @@ def test_a_table_that_another_renamed_keeps_its_files(
         operation(prepared)
     assert calls == ["drop_table"] * call
     assert not server.effects
-    assert prepared.count(renamed_path) == 3
+    assert count_rows(prepared, [*renamed_path]) == 3
 
 
 @pytest.mark.spec("common.md#lost-replies")
 def test_files_stay_if_the_catalog_cannot_be_read_after_a_lost_drop(
-    prepared: Calls, server: MemoryServer
+    prepared: MemoryNamespace,
 ) -> None:
-    location = server.tables[tuple(TABLE)].location or ""
+    location = prepared.server.tables[tuple(TABLE)].location or ""
 
     def close_and_lose(name: str, moment: Moment) -> None:
         if moment == "after":
-            server.closed.add(tuple(DATASET))
+            prepared.server.closed.add(tuple(DATASET))
             raise OutcomeUnknownError(f"reply of {name} lost")
 
-    server.fault = close_and_lose
+    prepared.server.fault = close_and_lose
     with pytest.raises(errors.PermissionDeniedError, match=f"files are left at {location}"):
         dropped(prepared)
     assert lance.dataset(location).count_rows() == 3
 
 
-def test_a_name_that_another_took_meanwhile_is_not_renamed_onto(
-    prepared: Calls, server: MemoryServer
-) -> None:
+def test_a_name_that_another_took_meanwhile_is_not_renamed_onto(prepared: MemoryNamespace) -> None:
     path = (*DATASET, "Renamed")
     theirs = TableRecord(path, "/their/place", {"table_type": "lance"}, identity="later")
-    lose_and_let(server, "rename_table", lambda: server.tables.update({path: theirs}))
+    lose_and_let(prepared, "rename_table", lambda: prepared.server.tables.update({path: theirs}))
     with pytest.raises(errors.TableAlreadyExistsError):
         CHANGES["rename"][0](prepared)
-    assert server.tables[path] == theirs
-    assert prepared.count(TABLE) == 3
+    assert prepared.server.tables[path] == theirs
+    assert count_rows(prepared, TABLE) == 3
 
 
 # -- one change ------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from servers.objectstore import MotoServer
 from lance_bridge.catalog import TableRecord
 from lance_bridge.testing.concurrency import race
 
+from .batching import commit
 from .building import BUCKET, DATASET, TABLE, at, count_rows, create, stream, winner_of
 from .managing import MANAGED
 from .memory_catalog import CAPABILITIES, MemoryNamespace
@@ -142,11 +143,6 @@ def test_branches_are_made_written_to_and_deleted(on_s3: MemoryNamespace, moto: 
 # -- batches ---------------------------------------------------------------------------------------
 
 
-def batch(ns: MemoryNamespace, *operations: dict[str, Any]) -> list[dict[str, Any]]:
-    request = api.BatchCommitTablesRequest.model_validate({"operations": list(operations)})
-    return [each.to_dict() for each in ns.batch_commit_tables(request).results]
-
-
 @pytest.fixture
 def two_on_s3(on_s3: MemoryNamespace) -> MemoryNamespace:
     """The same, with two managed tables."""
@@ -166,9 +162,9 @@ def test_versions_of_several_tables_are_committed_together_or_not_at_all(
     version, staged = stage(two_on_s3, moto)
     other = stage(two_on_s3, moto, OTHER)
     with pytest.raises(errors.ConcurrentModificationError):
-        batch(two_on_s3, creating(TABLE, version, staged), creating(OTHER, 3, other[1]))
+        commit(two_on_s3, creating(TABLE, version, staged), creating(OTHER, 3, other[1]))
     assert (numbers(two_on_s3), numbers(two_on_s3, OTHER)) == ([1], [1])
-    batch(two_on_s3, creating(TABLE, version, staged), creating(OTHER, *other))
+    commit(two_on_s3, creating(TABLE, version, staged), creating(OTHER, *other))
     assert (numbers(two_on_s3), numbers(two_on_s3, OTHER)) == ([1, 2], [1, 2])
     assert (count_rows(two_on_s3, TABLE), count_rows(two_on_s3, OTHER)) == (4, 4)
     assert not [each for each in moto.keys(BUCKET) if "/_transactions/" in each and "json" in each]
@@ -181,7 +177,7 @@ def test_a_store_without_conditional_writes_takes_no_batch(
     operations = [creating(each, *stage(two_on_s3, moto, each)) for each in (TABLE, OTHER)]
     options = {**two_on_s3._properties, "storage.aws_conditional_put": "disabled"}
     with pytest.raises(errors.UnsupportedOperationError, match="aws_conditional_put"):
-        batch(MemoryNamespace(**options), *operations)
+        commit(MemoryNamespace(**options), *operations)
     assert (numbers(two_on_s3), numbers(two_on_s3, OTHER)) == ([1], [1])
     assert not [each for each in moto.keys(BUCKET) if "/_transactions/" in each and "json" in each]
 
@@ -201,7 +197,7 @@ def test_tables_in_different_stores_are_committed_together(
     )
     version, path = stage_local(on_s3, local)
     operations = creating(local, version, str(path)), creating(TABLE, *stage(on_s3, moto))
-    batch(on_s3, *operations)
+    commit(on_s3, *operations)
     assert (numbers(on_s3), numbers(on_s3, local)) == ([1, 2], [1, 2])
     assert (count_rows(on_s3, TABLE), count_rows(on_s3, local)) == (4, 4)
 

@@ -14,6 +14,7 @@ from .building import BUCKET, TABLE, create, start_server
 from .managing import able as able  # noqa: PLC0414 - a fixture
 from .managing import create_managed, leave_unfinished
 from .memory_catalog import SERVERS, MemoryNamespace, MemoryServer
+from .staging import build
 from .vending import ASKED, BEFORE, LOCATION, OWN, connect, put, vendor_properties
 
 
@@ -63,6 +64,20 @@ def on_s3(
 def with_table(namespace: MemoryNamespace) -> MemoryNamespace:
     """A namespace with a table of the rows 0, 1 and 2."""
     create(namespace, TABLE)
+    return namespace
+
+
+@pytest.fixture
+def two_versions(namespace: MemoryNamespace) -> MemoryNamespace:
+    """A namespace with a table of two versions, the second with one row more."""
+    build(namespace, 2)
+    return namespace
+
+
+@pytest.fixture
+def three_versions(namespace: MemoryNamespace) -> MemoryNamespace:
+    """The same with a third version, with yet another row."""
+    build(namespace, 3)
     return namespace
 
 

@@ -15,6 +15,7 @@ from lance_namespace.errors import InternalError, InvalidInputError
 from lance_bridge.dataset import create as create_module
 from lance_bridge.dataset import rows as request_rows
 from lance_bridge.errors import is_panic
+from lance_bridge.testing.calls import Calls
 
 from .building import TABLE
 from .memory_catalog import MemoryNamespace
@@ -85,14 +86,18 @@ def test_a_write_that_panics_leaves_the_table_as_it_was(
 
 
 @pytest.mark.parametrize(
-    ("method", "operation"),
+    ("method", "operation", "fields"),
     [
-        ("delete", api.DeleteFromTableRequest(id=TABLE, predicate="a = 1")),
-        ("restore", api.RestoreTableRequest(id=TABLE, version=1)),
+        ("delete", "delete_from_table", {"predicate": "a = 1"}),
+        ("restore", "restore_table", {"version": 1}),
     ],
 )
 def test_a_panic_beside_another_commit_is_no_conflict(
-    namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch, method: str, operation: Any
+    namespace: MemoryNamespace,
+    monkeypatch: pytest.MonkeyPatch,
+    method: str,
+    operation: str,
+    fields: dict[str, Any],
 ) -> None:
     make(namespace, pa.table({"a": [1]}))
 
@@ -101,12 +106,8 @@ def test_a_panic_beside_another_commit_is_no_conflict(
         lance.write_dataset(misaligned_decimals(), "memory://")
 
     monkeypatch.setattr(lance.LanceDataset, method, overtaken)
-    calls: dict[str, Any] = {
-        "delete": namespace.delete_from_table,
-        "restore": namespace.restore_table,
-    }
     with pytest.raises(InternalError, match=f"'{NAME}'.*panicked"):
-        calls[method](operation)
+        Calls(namespace).call(operation, TABLE, **fields)
 
 
 @pytest.fixture

@@ -47,6 +47,11 @@ def write_table(place: Path) -> Path:
     return place
 
 
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    return write_table(tmp_path / "t.lance")
+
+
 UUID = "66aac37b-adee-470b-ad57-b83dceeb1373"
 DATA_FILE = "data/010001101001011000001110dde9af43dbb6e96391badc9ffe.lance"
 
@@ -121,10 +126,9 @@ def test_what_cannot_be_looked_at_is_not_absent(storage: TableStorage, tmp_path:
 
 
 def test_a_refused_directory_is_permission_denied(
-    storage: TableStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    storage: TableStorage, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The system's refusal is simulated: root is refused nothing."""
-    place = write_table(tmp_path / "t.lance")
 
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied", str(place))
@@ -141,8 +145,9 @@ def test_a_refused_directory_is_permission_denied(
 # -- deleting --------------------------------------------------------------------------------------
 
 
-def test_a_table_is_deleted_with_its_directory(storage: TableStorage, tmp_path: Path) -> None:
-    place = write_table(tmp_path / "t.lance")
+def test_a_table_is_deleted_with_its_directory(
+    storage: TableStorage, tmp_path: Path, place: Path
+) -> None:
     sister = write_table(tmp_path / "t.lance2")
     before = files(sister)
     for _ in range(2):
@@ -161,9 +166,8 @@ def test_a_failed_write_leaves_nothing_behind(storage: TableStorage, tmp_path: P
 
 
 def test_files_of_others_in_directories_of_lance_stay_and_are_named(
-    storage: TableStorage, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    storage: TableStorage, place: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    place = write_table(tmp_path / "t.lance")
     write_table(place / "data" / "nested.lance")
     write_table(place / "tree" / "nested")
     kept = [
@@ -189,9 +193,8 @@ def test_files_of_others_in_directories_of_lance_stay_and_are_named(
 
 
 def test_a_data_file_of_any_name_goes_where_a_version_names_it(
-    storage: TableStorage, tmp_path: Path
+    storage: TableStorage, tmp_path: Path, place: Path
 ) -> None:
-    place = write_table(tmp_path / "t.lance")
     (made,) = lance.write_dataset(pa.table({"a": [1]}), tmp_path / "x.lance").get_fragments()
     (file,) = made.metadata.files
     (place / "data" / "sub").mkdir()
@@ -208,9 +211,8 @@ def test_a_data_file_of_any_name_goes_where_a_version_names_it(
 
 
 def test_a_branch_that_nothing_refers_to_any_more_goes_with_the_table(
-    storage: TableStorage, tmp_path: Path
+    storage: TableStorage, place: Path
 ) -> None:
-    place = write_table(tmp_path / "t.lance")
     (place / "_refs" / "branches" / "b.json").unlink()
     storage.delete_table(str(place))
     assert not place.exists()
@@ -220,9 +222,8 @@ def test_a_branch_that_nothing_refers_to_any_more_goes_with_the_table(
 @pytest.mark.parametrize("broken", ["", "not a manifest"])
 @pytest.mark.parametrize("directory", ["_versions", "tree/b/_versions"])
 def test_nothing_is_deleted_of_a_table_whose_latest_manifest_cannot_be_read(
-    storage: TableStorage, tmp_path: Path, broken: str, directory: str
+    storage: TableStorage, place: Path, broken: str, directory: str
 ) -> None:
-    place = write_table(tmp_path / "t.lance")
     latest = min((place / directory).glob("*.manifest"))
     latest.write_text(broken)
     before = files(place)
@@ -233,9 +234,8 @@ def test_nothing_is_deleted_of_a_table_whose_latest_manifest_cannot_be_read(
 
 
 def test_an_older_manifest_must_be_read_only_for_files_of_unknown_names(
-    storage: TableStorage, tmp_path: Path
+    storage: TableStorage, place: Path
 ) -> None:
-    place = write_table(tmp_path / "t.lance")
     max((place / "_versions").glob("*.manifest")).write_text("broken")
     storage.files_of_table(str(place))
     put(place, "data/x.parquet")
@@ -272,9 +272,8 @@ def outside(tmp_path: Path) -> Path:
 
 @pytest.mark.spec("common.md#files-that-are-deleted")
 def test_links_inside_a_table_are_not_followed_and_stay_unless_named_as_lance_s_files(
-    storage: TableStorage, tmp_path: Path, outside: Path
+    storage: TableStorage, place: Path, outside: Path
 ) -> None:
-    place = write_table(tmp_path / "t.lance")
     (place / "data" / "link").symlink_to(outside)
     (place / "data" / "one.lance").symlink_to(outside / "x.lance")
     (place / DATA_FILE).symlink_to(outside / "x.lance")
@@ -307,8 +306,7 @@ def test_a_table_behind_a_link_is_deleted_and_the_link_stays(
     assert files(tmp_path / "real.lance") == []
 
 
-def test_a_socket_in_a_table_s_directory_stays(storage: TableStorage, tmp_path: Path) -> None:
-    place = write_table(tmp_path / "t.lance")
+def test_a_socket_in_a_table_s_directory_stays(storage: TableStorage, place: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(place / "s"))
         storage.delete_table(str(place))

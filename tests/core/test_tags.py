@@ -52,13 +52,12 @@ def tags(ns: MemoryNamespace) -> dict[str, TagContents]:
     return ns.list_table_tags(api.ListTableTagsRequest(id=TABLE)).tags
 
 
-def test_tags_are_listed_as_pylance_lists_them(namespace: MemoryNamespace) -> None:
-    build(namespace, 2)
+def test_tags_are_listed_as_pylance_lists_them(two_versions: MemoryNamespace) -> None:
     for name, version in (("b", 1), ("a", 2), ("Z", 1), ("x" * 200, 1)):
-        create_tag(namespace, name, version)
-    theirs = oracle(namespace).list_table_tags(api.ListTableTagsRequest(id=TABLE[-1:])).tags
+        create_tag(two_versions, name, version)
+    theirs = oracle(two_versions).list_table_tags(api.ListTableTagsRequest(id=TABLE[-1:])).tags
     assert len(theirs) == 4
-    assert tags(namespace) == theirs
+    assert tags(two_versions) == theirs
 
 
 def test_a_tag_of_a_branch_keeps_the_branch(with_table: MemoryNamespace) -> None:
@@ -115,11 +114,10 @@ def test_a_missing_version_or_branch_gets_no_tag(with_table: MemoryNamespace) ->
 
 
 @pytest.mark.spec("common.md#describetable")
-def test_an_empty_tag_is_not_the_latest_version(namespace: MemoryNamespace) -> None:
-    build(namespace, 2)
+def test_an_empty_tag_is_not_the_latest_version(two_versions: MemoryNamespace) -> None:
     for more in ({}, {"load_detailed_metadata": True}):
         with pytest.raises(errors.TableTagNotFoundError, match="no tag ''"):
-            Calls(namespace).describe_table(TABLE, tag="", **more)
+            Calls(two_versions).describe_table(TABLE, tag="", **more)
 
 
 @pytest.mark.spec(
@@ -186,18 +184,17 @@ def test_a_version_cannot_be_lost_between_its_tag_and_its_deletion(
 
 @pytest.mark.spec("operations.md#createtabletag")
 def test_a_tag_of_a_version_that_was_deleted_meanwhile_does_not_stay(
-    namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
+    three_versions: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    build(namespace, 3)
-    create_tag(namespace, "old", 1)
+    create_tag(three_versions, "old", 1)
     # Lance checks the version and writes the tag in one call: a deletion in between is simulated.
     monkeypatch.setattr(implementation, "_exists", lambda *_: False)
     with pytest.raises(errors.TableVersionNotFoundError, match="no longer has"):
-        create_tag(namespace, "new", 2)
+        create_tag(three_versions, "new", 2)
     with pytest.raises(errors.TableVersionNotFoundError, match="no longer has"):
-        update_tag(namespace, "old", 2)
-    assert list(tags(namespace)) == ["old"]
-    assert tagged(namespace, "old") == (1, None)
+        update_tag(three_versions, "old", 2)
+    assert list(tags(three_versions)) == ["old"]
+    assert tagged(three_versions, "old") == (1, None)
 
 
 def test_tags_are_listed_while_others_come_and_go(with_table: MemoryNamespace) -> None:

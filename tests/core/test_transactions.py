@@ -66,20 +66,20 @@ def test_a_change_whose_transaction_cannot_be_read_is_made(
 # -- describe ------------------------------------------------------------------------------------
 
 
-def test_a_transaction_is_found_by_the_name_of_its_file(namespace: MemoryNamespace) -> None:
-    build(namespace, 3)
-    for file in sorted((directory(namespace) / "_transactions").iterdir()):
-        found = describe(namespace, file.name).properties or {}
+def test_a_transaction_is_found_by_the_name_of_its_file(three_versions: MemoryNamespace) -> None:
+    for file in sorted((directory(three_versions) / "_transactions").iterdir()):
+        found = describe(three_versions, file.name).properties or {}
         assert file.name == f"{found['read_version']}-{found['uuid']}.txn"
-        assert describe(namespace, file.stem).properties == found
+        assert describe(three_versions, file.stem).properties == found
 
 
-def test_a_transaction_without_a_file_is_found_in_its_version(namespace: MemoryNamespace) -> None:
-    build(namespace, 3)
-    wanted = uuid_of(namespace, 2)
-    for file in (directory(namespace) / "_transactions").iterdir():
+def test_a_transaction_without_a_file_is_found_in_its_version(
+    three_versions: MemoryNamespace,
+) -> None:
+    wanted = uuid_of(three_versions, 2)
+    for file in (directory(three_versions) / "_transactions").iterdir():
         file.unlink()
-    assert (describe(namespace, wanted.upper()).properties or {})["version"] == "2"
+    assert (describe(three_versions, wanted.upper()).properties or {})["version"] == "2"
 
 
 def test_properties_of_a_commit_are_described(with_table: MemoryNamespace) -> None:
@@ -94,60 +94,56 @@ def test_properties_of_a_commit_are_described(with_table: MemoryNamespace) -> No
     assert properties["version"] == "2"
 
 
-def test_a_transaction_of_a_branch_is_found(namespace: MemoryNamespace) -> None:
-    build(namespace, 2)
-    branch = dataset(namespace).create_branch("dev/x", 1)
+def test_a_transaction_of_a_branch_is_found(two_versions: MemoryNamespace) -> None:
+    branch = dataset(two_versions).create_branch("dev/x", 1)
     first = branch.read_transaction(1)
     branch.delete("a = 1")
     second = branch.read_transaction(2)
     for version, read in (("1", first), ("2", second)):
         assert read is not None
-        properties = describe(namespace, read.uuid).properties or {}
+        properties = describe(two_versions, read.uuid).properties or {}
         assert (properties["branch"], properties["version"]) == ("dev/x", version)
-    assert (describe(namespace, "2").properties or {})["operation"] == "Append"
+    assert (describe(two_versions, "2").properties or {})["operation"] == "Append"
 
 
 def test_a_compaction_whose_record_pylance_cannot_read_is_described_by_its_version(
-    namespace: MemoryNamespace,
+    three_versions: MemoryNamespace,
 ) -> None:
-    build(namespace, 3)
-    opened = dataset(namespace)
+    opened = dataset(three_versions)
     opened.create_scalar_index("a", "BTREE")
     opened.optimize.compact_files()
-    made = dataset(namespace)
+    made = dataset(three_versions)
     last = made.version
     with pytest.raises(TypeError, match="RewrittenIndex"):
         made.read_transaction(last)
 
-    found = describe(namespace, str(last))
+    found = describe(three_versions, str(last))
     assert found.status == "Succeeded"
     properties = found.properties or {}
     assert properties["operation"] == "Rewrite"
     assert "uuid" not in properties
-    names = {each.name for each in (directory(namespace) / "_transactions").iterdir()}
-    known = {f"{v - 1}-{uuid_of(namespace, v)}.txn" for v in range(1, last)}
+    names = {each.name for each in (directory(three_versions) / "_transactions").iterdir()}
+    known = {f"{v - 1}-{uuid_of(three_versions, v)}.txn" for v in range(1, last)}
     (file,) = names - known
     with pytest.raises(errors.TransactionNotFoundError, match=f"may be .* version {last}"):
-        describe(namespace, file)
+        describe(three_versions, file)
 
 
-def test_a_transaction_that_was_rebased_is_found(namespace: MemoryNamespace) -> None:
-    build(namespace, 2)
-    old = dataset(namespace, version=1)
+def test_a_transaction_that_was_rebased_is_found(two_versions: MemoryNamespace) -> None:
+    old = dataset(two_versions, version=1)
     made = lance.write_dataset(pa.table({"a": [5]}), old, mode="append")
     assert made.version == 3
-    found = describe(namespace, uuid_of(namespace, 3)).properties or {}
+    found = describe(two_versions, uuid_of(two_versions, 3)).properties or {}
     assert found["version"] == "3"
 
 
 @pytest.mark.spec("operations.md#altertransaction", "operations.md#describetransaction")
-def test_a_missing_transaction_is_not_found(namespace: MemoryNamespace) -> None:
-    build(namespace, 2)
+def test_a_missing_transaction_is_not_found(two_versions: MemoryNamespace) -> None:
     for name in ("3", "0", str(2**70), "1" * 5000, str(uuid.uuid4()), f"1-{uuid.uuid4()}"):
         with pytest.raises(errors.TransactionNotFoundError, match=name[:60]):
-            describe(namespace, name)
+            describe(two_versions, name)
     with pytest.raises(errors.TransactionNotFoundError):
-        alter(namespace, "7", set_status("Succeeded"))
+        alter(two_versions, "7", set_status("Succeeded"))
 
 
 @pytest.mark.spec("operations.md#describetransaction")
@@ -166,11 +162,10 @@ def test_an_identifier_without_table_or_transaction_is_refused(
         with_table.describe_transaction(api.DescribeTransactionRequest(id=names))
 
 
-def test_one_that_no_version_has_yet_is_running(namespace: MemoryNamespace) -> None:
-    build(namespace, 2)
+def test_one_that_no_version_has_yet_is_running(two_versions: MemoryNamespace) -> None:
     pending = str(uuid.uuid4())
-    (directory(namespace) / "_transactions" / f"1-{pending}.txn").write_bytes(b"")
-    found = describe(namespace, pending)
+    (directory(two_versions) / "_transactions" / f"1-{pending}.txn").write_bytes(b"")
+    found = describe(two_versions, pending)
     assert found.status == "Running"
     assert found.properties == {"uuid": pending, "read_version": "1"}
 
@@ -249,19 +244,19 @@ def test_a_bad_action_is_refused(
 
 
 def test_the_version_of_a_transaction_is_found_after_the_one_it_read(
-    namespace: MemoryNamespace,
+    three_versions: MemoryNamespace,
 ) -> None:
-    build(namespace, 3)
-    latest, wanted = dataset(namespace), uuid_of(namespace, 2)
+    latest, wanted = dataset(three_versions), uuid_of(three_versions, 2)
     assert find_commit(latest, lambda each: each.uuid == wanted, 1) == 2
     assert find_commit(latest, lambda each: each.uuid == wanted, 2) is None
     assert find_commit(latest.checkout_version(1), lambda each: each.uuid == wanted, 0) == 2
 
 
-def test_a_version_that_cannot_be_read_may_be_the_one(namespace: MemoryNamespace) -> None:
-    build(namespace, 3)
-    latest, wanted = dataset(namespace), uuid_of(namespace, 3)
-    manifests = sorted((directory(namespace) / "_versions").glob("*.manifest"))  # the latest first
+def test_a_version_that_cannot_be_read_may_be_the_one(three_versions: MemoryNamespace) -> None:
+    latest, wanted = dataset(three_versions), uuid_of(three_versions, 3)
+    manifests = sorted(
+        (directory(three_versions) / "_versions").glob("*.manifest")
+    )  # the latest first
     manifests[1].unlink()
     with pytest.raises(errors.ServiceUnavailableError, match="could not be read"):
         find_commit(latest, lambda each: each.uuid == wanted, 1)

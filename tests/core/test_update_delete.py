@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from hypothesis_profiles import examples
 from lance_namespace import errors
 
+from lance_bridge.testing.calls import Calls
 from lance_bridge.testing.concurrency import answers_only, race
 
 from .building import TABLE, at_change, raising
@@ -210,8 +211,7 @@ def test_a_null_for_a_column_that_forbids_it_is_invalid_input(namespace: MemoryN
 
 def test_properties_are_added_to_those_of_the_table(namespace: MemoryNamespace) -> None:
     namespace.server.capabilities = replace(CAPABILITIES, no_alter="")
-    request = api.CreateTableRequest(id=TABLE, properties={"a": "1", "b": "2"})
-    namespace.create_table(request, ipc(OLD))
+    Calls(namespace).create_table(TABLE, OLD, properties={"a": "1", "b": "2"})
     answer = update(namespace, ("n", "1"), properties={"b": "3", "c": "4"})
     assert answer.properties == {"a": "1", "b": "3", "c": "4"}
     described = namespace.describe_table(api.DescribeTableRequest(id=TABLE))
@@ -223,8 +223,7 @@ def test_properties_that_others_set_meanwhile_are_kept(
 ) -> None:
     """The entry of a managed table is read again, since commits change it."""
     server.capabilities = replace(CAPABILITIES, no_alter="")
-    request = api.CreateTableRequest(id=TABLE, properties={"managed_by": "impl", "a": "1"})
-    namespace.create_table(request, ipc(OLD))
+    Calls(namespace).create_table(TABLE, OLD, properties={"managed_by": "impl", "a": "1"})
 
     def others_set() -> None:
         found = server.tables[tuple(TABLE)]

@@ -42,12 +42,11 @@ pytestmark = pytest.mark.quick
 
 @pytest.mark.parametrize("more", [{}, {"descending": True}, {"branch": "dev"}, {"branch": "main"}])
 def test_versions_are_listed_as_pylance_lists_them(
-    namespace: MemoryNamespace, more: dict[str, Any]
+    three_versions: MemoryNamespace, more: dict[str, Any]
 ) -> None:
-    build(namespace, 3)
-    dataset(namespace).create_branch("dev", 2).delete("a = 1")
-    listed = namespace.list_table_versions(api.ListTableVersionsRequest(id=TABLE, **more))
-    theirs = oracle(namespace).list_table_versions(
+    dataset(three_versions).create_branch("dev", 2).delete("a = 1")
+    listed = three_versions.list_table_versions(api.ListTableVersionsRequest(id=TABLE, **more))
+    theirs = oracle(three_versions).list_table_versions(
         api.ListTableVersionsRequest(id=TABLE[-1:], **more)
     )
     assert len(listed.versions) == (2 if more.get("branch") == "dev" else 3)
@@ -56,12 +55,11 @@ def test_versions_are_listed_as_pylance_lists_them(
 
 @pytest.mark.parametrize("more", [{}, {"version": 1}, {"branch": "dev"}, {"version": 2}])
 def test_a_version_is_described_as_pylance_describes_it(
-    namespace: MemoryNamespace, more: dict[str, Any]
+    two_versions: MemoryNamespace, more: dict[str, Any]
 ) -> None:
-    build(namespace, 2)
-    dataset(namespace).create_branch("dev", 1)
-    ours = namespace.describe_table_version(api.DescribeTableVersionRequest(id=TABLE, **more))
-    theirs: Any = oracle(namespace).describe_table_version({"id": TABLE[-1:], **more})
+    dataset(two_versions).create_branch("dev", 1)
+    ours = two_versions.describe_table_version(api.DescribeTableVersionRequest(id=TABLE, **more))
+    theirs: Any = oracle(two_versions).describe_table_version({"id": TABLE[-1:], **more})
     assert ours.version == TableVersion.model_validate(theirs["version"])
 
 
@@ -86,12 +84,11 @@ def test_pages_of_versions_are_the_whole_list(
     assert seen == ([6, 5, 4, 3, 2, 1] if descending else [1, 2, 3, 4, 5, 6])
 
 
-def test_a_token_of_one_listing_is_not_one_of_another(namespace: MemoryNamespace) -> None:
-    build(namespace, 3)
+def test_a_token_of_one_listing_is_not_one_of_another(three_versions: MemoryNamespace) -> None:
     request = api.ListTableVersionsRequest(id=TABLE, limit=1)
-    token = namespace.list_table_versions(request).page_token
+    token = three_versions.list_table_versions(request).page_token
     with pytest.raises(errors.InvalidInputError, match="page_token"):
-        numbers(namespace, page_token=token, descending=True)
+        numbers(three_versions, page_token=token, descending=True)
 
 
 def test_a_table_whose_directory_is_gone_has_no_versions(with_table: MemoryNamespace) -> None:
@@ -107,13 +104,12 @@ def test_versions_of_a_missing_branch_are_not_found(
         numbers(with_table, branch=branch)
 
 
-def test_files_that_are_no_versions_are_not_listed(namespace: MemoryNamespace) -> None:
-    build(namespace, 2)
-    stage(namespace)
-    inside = directory(namespace) / "_versions"
+def test_files_that_are_no_versions_are_not_listed(two_versions: MemoryNamespace) -> None:
+    stage(two_versions)
+    inside = directory(two_versions) / "_versions"
     (inside / "d123.manifest").write_bytes(b"detached")
     (inside / "readme.txt").write_bytes(b"")
-    assert numbers(namespace) == [1, 2]
+    assert numbers(two_versions) == [1, 2]
 
 
 class InMemory(TableFiles):
@@ -192,15 +188,14 @@ def test_the_first_version_completes_a_declared_table(with_table: MemoryNamespac
 
 
 @pytest.mark.spec("operations.md#createtableversion")
-def test_only_the_next_version_can_be_created(namespace: MemoryNamespace) -> None:
-    build(namespace, 2)
-    version, staged = stage(namespace)
+def test_only_the_next_version_can_be_created(two_versions: MemoryNamespace) -> None:
+    version, staged = stage(two_versions)
     for number in (1, 2, 4):
         with pytest.raises(errors.ConcurrentModificationError, match="next version is 3"):
-            namespace.create_table_version(creation(TABLE, number, staged))
-    assert numbers(namespace) == [1, 2]
-    assert namespace.create_table_version(creation(TABLE, version, staged)).version
-    assert count_rows(namespace, TABLE) == 5
+            two_versions.create_table_version(creation(TABLE, number, staged))
+    assert numbers(two_versions) == [1, 2]
+    assert two_versions.create_table_version(creation(TABLE, version, staged)).version
+    assert count_rows(two_versions, TABLE) == 5
 
 
 @pytest.mark.spec("operations.md#createtableversion")
@@ -287,11 +282,10 @@ def stage_v1(place: Path) -> tuple[int, Path]:
     "operations.md#describetableversion",
     "operations.md#listtableversions",
 )
-def test_manifests_named_in_two_schemes_are_a_broken_table(namespace: MemoryNamespace) -> None:
-    build(namespace, 2)
-    (directory(namespace) / "_versions" / "3.manifest").write_bytes(b"")
+def test_manifests_named_in_two_schemes_are_a_broken_table(two_versions: MemoryNamespace) -> None:
+    (directory(two_versions) / "_versions" / "3.manifest").write_bytes(b"")
     with pytest.raises(errors.InvalidTableStateError, match="two schemes"):
-        numbers(namespace)
+        numbers(two_versions)
 
 
 @pytest.mark.spec("operations.md#batchcreatetableversions")

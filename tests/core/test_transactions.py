@@ -254,9 +254,8 @@ def test_the_version_of_a_transaction_is_found_after_the_one_it_read(
 
 def test_a_version_that_cannot_be_read_may_be_the_one(three_versions: MemoryNamespace) -> None:
     latest, wanted = dataset(three_versions), uuid_of(three_versions, 3)
-    manifests = sorted(
-        (directory(three_versions) / "_versions").glob("*.manifest")
-    )  # the latest first
+    # The latest is the first.
+    manifests = sorted((directory(three_versions) / "_versions").glob("*.manifest"))
     manifests[1].unlink()
     with pytest.raises(errors.ServiceUnavailableError, match="could not be read"):
         find_commit(latest, lambda each: each.uuid == wanted, 1)

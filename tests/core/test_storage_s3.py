@@ -25,6 +25,8 @@ from lance_bridge.testing.calls import Calls
 from .building import BUCKET, DATASET, TABLE, at, count_rows, create, stream
 from .memory_catalog import CAPABILITIES, MemoryNamespace, MemoryServer, Moment
 
+pytestmark = pytest.mark.servers
+
 BOUND = 60.0
 """Seconds in which an answer must come, whatever the trouble: two of the store's own limits."""
 
@@ -52,7 +54,6 @@ def keys(moto: MotoServer, place: str) -> list[str]:
 # -- what is there ---------------------------------------------------------------------------------
 
 
-@pytest.mark.servers
 def test_a_dataset_is_seen_in_every_spelling(
     storage: TableStorage, moto: MotoServer, place: str
 ) -> None:
@@ -64,7 +65,6 @@ def test_a_dataset_is_seen_in_every_spelling(
     assert not storage.is_occupied(f"{place}/a")
 
 
-@pytest.mark.servers
 def test_a_reserved_prefix_is_taken_and_holds_no_dataset(
     storage: TableStorage, moto: MotoServer, place: str
 ) -> None:
@@ -74,20 +74,19 @@ def test_a_reserved_prefix_is_taken_and_holds_no_dataset(
     assert not storage.has_dataset(place)
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize("objects", [pytest.param(1100, marks=pytest.mark.slow)])
 def test_a_table_of_more_objects_than_one_listing_shows_is_deleted_whole(
-    storage: TableStorage, moto: MotoServer, place: str
+    storage: TableStorage, moto: MotoServer, place: str, objects: int
 ) -> None:
     write_table(moto, place)
     prefix = place.removeprefix(f"s3://{BUCKET}/")
-    for number in range(1100):
+    for number in range(objects):
         moto.put(BUCKET, f"{prefix}/data/{number:024b}{number:026x}.lance")
     storage.delete_table(place)
     assert keys(moto, place) == []
 
 
 @pytest.mark.spec("common.md#files-that-are-deleted")
-@pytest.mark.servers
 def test_only_listed_objects_are_deleted_and_versions_since_are_named(
     storage: TableStorage, moto: MotoServer, place: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -103,7 +102,6 @@ def test_only_listed_objects_are_deleted_and_versions_since_are_named(
     assert manifest in caplog.text
 
 
-@pytest.mark.servers
 @pytest.mark.parametrize("endpoint", ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT"])
 def test_the_environment_alone_configures_a_store(
     moto: MotoServer, monkeypatch: pytest.MonkeyPatch, place: str, endpoint: str
@@ -120,7 +118,6 @@ def test_the_environment_alone_configures_a_store(
     assert TableStorage({"timeout": "20s"}).is_occupied(place)
 
 
-@pytest.mark.servers
 def test_options_that_are_lance_s_own_do_not_disturb_the_store(
     moto: MotoServer, place: str
 ) -> None:
@@ -155,7 +152,6 @@ def refused(look: Callable[[str], object], place: str) -> errors.LanceNamespaceE
     return caught.value
 
 
-@pytest.mark.servers
 def test_a_missing_bucket_is_never_absence(moto: MotoServer) -> None:
     for look in every_look(TableStorage(moto.storage_options)):
         error = refused(look, "s3://no-such-bucket/t.lance")
@@ -168,7 +164,6 @@ def test_a_missing_bucket_is_never_absence(moto: MotoServer) -> None:
     "docs/how-to/s3.md#what-was-run",
     "operations.md#errors-of-every-operation",
 )
-@pytest.mark.servers
 def test_a_silent_endpoint_is_never_absence(
     moto: MotoServer, place: str, silent_endpoint: str
 ) -> None:
@@ -177,7 +172,6 @@ def test_a_silent_endpoint_is_never_absence(
     assert isinstance(error, errors.ServiceUnavailableError)
 
 
-@pytest.mark.servers
 def test_missing_credentials_are_never_absence(
     moto: MotoServer, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,7 +185,6 @@ def test_missing_credentials_are_never_absence(
     assert isinstance(error, errors.ServiceUnavailableError | errors.UnauthenticatedError)
 
 
-@pytest.mark.servers
 def test_an_option_that_cannot_be_read_is_an_error_with_a_code(
     moto: MotoServer, place: str
 ) -> None:
@@ -203,7 +196,6 @@ def test_an_option_that_cannot_be_read_is_an_error_with_a_code(
 # -- through a namespace ---------------------------------------------------------------------------
 
 
-@pytest.mark.servers
 def test_an_encoded_way_out_of_a_directory_is_not_followed_to_another_table(
     on_s3: MemoryNamespace, moto: MotoServer
 ) -> None:
@@ -294,7 +286,6 @@ NEEDS_STORAGE: dict[str, Callable[[Calls], object]] = {
 }
 
 
-@pytest.mark.servers
 @pytest.mark.spec(
     "common.md#createtable",
     "common.md#droptable",
@@ -317,7 +308,6 @@ def test_storage_that_fails_is_an_error_of_its_own_and_nothing_is_changed(
     assert owner.count(TABLE) == 3
 
 
-@pytest.mark.servers
 @pytest.mark.spec("common.md#declaretable")
 def test_a_declaration_whose_location_cannot_be_inspected_is_not_repeated(
     owner: Calls, troubled: tuple[Calls, Trouble]
@@ -343,7 +333,6 @@ def after_the_entry_is_dropped(server: MemoryServer, trouble: Trouble) -> Iterat
         yield
 
 
-@pytest.mark.servers
 @pytest.mark.spec("common.md#droptable")
 @pytest.mark.usefixtures("owner")
 def test_files_that_cannot_be_deleted_are_named(
@@ -364,7 +353,6 @@ def test_files_that_cannot_be_deleted_are_named(
     assert moto.keys(BUCKET)
 
 
-@pytest.mark.servers
 @pytest.mark.spec("common.md#droptable")
 def test_files_on_storage_that_is_gone_are_named(server: MemoryServer, connect: Connect) -> None:
     @contextmanager

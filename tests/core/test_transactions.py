@@ -66,19 +66,15 @@ def test_a_change_whose_transaction_cannot_be_read_is_made(
 # -- describe ------------------------------------------------------------------------------------
 
 
-def test_a_transaction_is_found_by_the_name_of_its_file(three_versions: MemoryNamespace) -> None:
+def test_a_transaction_is_found_by_the_name_of_its_file_or_without_it(
+    three_versions: MemoryNamespace,
+) -> None:
     for file in sorted((directory(three_versions) / "_transactions").iterdir()):
         found = describe(three_versions, file.name).properties or {}
         assert file.name == f"{found['read_version']}-{found['uuid']}.txn"
         assert describe(three_versions, file.stem).properties == found
-
-
-def test_a_transaction_without_a_file_is_found_in_its_version(
-    three_versions: MemoryNamespace,
-) -> None:
-    wanted = uuid_of(three_versions, 2)
-    for file in (directory(three_versions) / "_transactions").iterdir():
         file.unlink()
+    wanted = uuid_of(three_versions, 2)
     assert (describe(three_versions, wanted.upper()).properties or {})["version"] == "2"
 
 
@@ -146,19 +142,16 @@ def test_a_missing_transaction_is_not_found(two_versions: MemoryNamespace) -> No
         alter(two_versions, "7", set_status("Succeeded"))
 
 
-@pytest.mark.spec("operations.md#describetransaction")
-@pytest.mark.parametrize("name", ["", "x", "../1", "-1", "²", "1-x", "1.5"])
-def test_what_is_no_transaction_s_name_is_refused(with_table: MemoryNamespace, name: str) -> None:
-    with pytest.raises(errors.InvalidInputError, match="not a transaction id"):
-        describe(with_table, name)
+NO_TRANSACTION = [[*TABLE, name] for name in ("", "x", "../1", "-1", "²", "1-x", "1.5")]
 
 
 @pytest.mark.spec("operations.md#describetransaction")
-@pytest.mark.parametrize("names", [None, [], ["1"], TABLE])
-def test_an_identifier_without_table_or_transaction_is_refused(
+@pytest.mark.parametrize("names", [None, [], ["1"], TABLE, *NO_TRANSACTION])
+def test_an_identifier_of_no_transaction_is_refused(
     with_table: MemoryNamespace, names: list[str] | None
 ) -> None:
-    with pytest.raises(errors.InvalidInputError):
+    why = "not a transaction id" if names in NO_TRANSACTION else ""
+    with pytest.raises(errors.InvalidInputError, match=why):
         with_table.describe_transaction(api.DescribeTransactionRequest(id=names))
 
 

@@ -54,7 +54,7 @@ from .managing import (
     table,
     versions,
 )
-from .memory_catalog import MemoryCatalog, MemoryNamespace, MemoryServer, Moment
+from .memory_catalog import MemoryCatalog, MemoryNamespace, Moment
 from .mortality import Death
 from .staging import stage
 
@@ -181,19 +181,19 @@ def test_a_commit_that_never_arrived_is_not_taken_for_another_of_its_number(
 
 
 def test_a_commit_whose_reply_was_lost_is_known_though_others_hold_the_table(
-    managed: MemoryNamespace, server: MemoryServer
+    managed: MemoryNamespace,
 ) -> None:
     version, staged = stage(managed)
 
     def hold_and_lose() -> None:
-        held = states.with_state(server.tables[KEY], state(server).hold())
-        server.tables[KEY] = replace(held, revision=server.stamp())
+        held = states.with_state(managed.server.tables[KEY], state(managed).hold())
+        managed.server.tables[KEY] = replace(held, revision=managed.server.stamp())
         raise OutcomeUnknownError("lost")
 
-    meanwhile(server, "after", hold_and_lose)
+    meanwhile(managed, "after", hold_and_lose)
     made = commit(managed, version, str(staged)).version
     assert made is not None
-    assert made.version == state(server).version == 2
+    assert made.version == state(managed).version == 2
     assert rows(managed) == [0, 1, 2, 100]
 
 
@@ -230,15 +230,13 @@ def test_a_commit_of_which_nothing_is_known_can_be_read_if_it_happened(
     assert append(managed, 7).version == 3
 
 
-def test_another_change_of_the_entry_does_not_stop_a_commit(
-    managed: MemoryNamespace, server: MemoryServer
-) -> None:
+def test_another_change_of_the_entry_does_not_stop_a_commit(managed: MemoryNamespace) -> None:
     def change() -> None:
-        found = server.tables[KEY]
+        found = managed.server.tables[KEY]
         changed = found.with_properties({**found.properties, "owner": "me"})
-        server.tables[KEY] = replace(changed, revision=server.stamp())
+        managed.server.tables[KEY] = replace(changed, revision=managed.server.stamp())
 
-    meanwhile(server, "before", change)
+    meanwhile(managed, "before", change)
     assert append(managed, 7).version == 2
     found = managed.describe_table(api.DescribeTableRequest(id=TABLE))
     assert found.properties == {"owner": "me"}

@@ -252,9 +252,9 @@ def test_of_two_creators_one_creates(namespace: MemoryNamespace, server: MemoryS
 @pytest.mark.spec("managed.md#operations-on-managed-tables")
 @pytest.mark.parametrize("by_copy", [False, True])
 def test_a_table_that_is_being_renamed_takes_no_commit(
-    managed: MemoryNamespace, server: MemoryServer, by_copy: bool
+    managed: MemoryNamespace, by_copy: bool
 ) -> None:
-    server.capabilities = replace(server.capabilities, renames_by_copy=by_copy)
+    managed.server.capabilities = replace(managed.server.capabilities, renames_by_copy=by_copy)
     refused: list[str] = []
 
     def fault(change: str, _: str) -> None:
@@ -263,7 +263,7 @@ def test_a_table_that_is_being_renamed_takes_no_commit(
                 insert(managed)
             refused.append(type(caught.value).__name__)
 
-    server.fault = fault
+    managed.server.fault = fault
     managed.rename_table(api.RenameTableRequest(id=TABLE, new_table_name=NEW[-1]))
     assert refused[0] == "ConcurrentModificationError"
     assert count_rows(managed, NEW) == 3

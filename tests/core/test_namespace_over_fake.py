@@ -296,14 +296,14 @@ def test_the_entry_moves_with_its_properties_and_location(
     ],
 )
 def test_a_refused_removal_undoes_the_copy(
-    copying: MemoryNamespace, server: MemoryServer, error: errors.LanceNamespaceError
+    copying: MemoryNamespace, error: errors.LanceNamespaceError
 ) -> None:
-    before = dict(server.tables)
-    at_change(server, "drop_table", "before", raising(error))
+    before = dict(copying.server.tables)
+    at_change(copying, "drop_table", "before", raising(error))
     with pytest.raises(type(error), match=str(error)):
         rename(copying)
-    assert server.tables == before
-    assert server.effects == ["copy_table", "drop_table"]
+    assert copying.server.tables == before
+    assert copying.server.effects == ["copy_table", "drop_table"]
 
 
 @pytest.mark.spec("glue.md#rename-by-copy")
@@ -327,16 +327,16 @@ def test_an_entry_that_was_removed_concurrently_is_not_restored(copying: MemoryN
 
 
 @pytest.mark.spec("common.md#renametable", "glue.md#rename-by-copy")
-def test_an_entry_that_was_modified_concurrently_stays_as_it_is(
-    copying: MemoryNamespace, server: MemoryServer
-) -> None:
+def test_an_entry_that_was_modified_concurrently_stays_as_it_is(copying: MemoryNamespace) -> None:
     def change() -> None:
-        server.tables[OLD] = replace(server.tables[OLD], revision="2")
+        copying.server.tables[OLD] = replace(copying.server.tables[OLD], revision="2")
 
-    at_change(server, "copy_table", "after", change)
+    at_change(copying, "copy_table", "after", change)
     with pytest.raises(errors.ConcurrentModificationError):
         rename(copying)
-    assert [(path, record.revision) for path, record in server.tables.items()] == [(OLD, "2")]
+    assert [(path, record.revision) for path, record in copying.server.tables.items()] == [
+        (OLD, "2")
+    ]
 
 
 def test_another_clients_entry_of_the_new_name_is_never_removed(

@@ -160,8 +160,8 @@ LINK = [*DATASET[:-1], "links", "orders"]
 
 
 @pytest.fixture
-def linked(namespace: MemoryNamespace, server: MemoryServer) -> Calls:
-    """A client of a table, and of a link to it in another namespace."""
+def linked(namespace: MemoryNamespace, server: MemoryServer) -> MemoryNamespace:
+    """A namespace with a table, and a link to it in another namespace."""
     create(namespace, TABLE)
     server.namespaces[tuple(LINK[:-1])] = NamespaceRecord(tuple(LINK[:-1]))
     server.tables[tuple(LINK)] = replace(
@@ -170,7 +170,7 @@ def linked(namespace: MemoryNamespace, server: MemoryServer) -> Calls:
         link_to="eu.shop.sales.Orders",
         link_path=tuple(TABLE),
     )
-    return Calls(namespace)
+    return namespace
 
 
 CHANGES_OF_A_LINK: dict[str, Callable[[Calls], object]] = {
@@ -186,7 +186,7 @@ CHANGES_OF_A_LINK: dict[str, Callable[[Calls], object]] = {
 @pytest.mark.spec("common.md#dropnamespace", "glue.md#droptable")
 @pytest.mark.parametrize("change", CHANGES_OF_A_LINK)
 def test_what_would_change_the_table_of_a_link_is_refused(
-    linked: Calls, server: MemoryServer, change: str
+    linked: MemoryNamespace, server: MemoryServer, change: str
 ) -> None:
     server.capabilities = replace(server.capabilities, no_alter="")
     before = dict(server.tables)
@@ -194,31 +194,27 @@ def test_what_would_change_the_table_of_a_link_is_refused(
     error = errors.InvalidTableStateError if drops else errors.InvalidInputError
     remedy = "eregister" if change == "drop" else ""
     with pytest.raises(error, match=rf"link to eu\.shop.*{remedy}"):
-        CHANGES_OF_A_LINK[change](linked)
+        CHANGES_OF_A_LINK[change](Calls(linked))
     assert server.tables == before
-    assert linked.count(TABLE) == 3
+    assert count_rows(linked, TABLE) == 3
 
 
-def test_a_link_does_not_keep_its_table_from_being_dropped(
-    linked: Calls, server: MemoryServer
-) -> None:
-    place = Path(server.tables[tuple(TABLE)].location.removeprefix("file://"))  # type: ignore[union-attr]  # it has one
-    linked.drop_table(TABLE)
-    assert tuple(TABLE) not in server.tables
+def test_a_link_does_not_keep_its_table_from_being_dropped(linked: MemoryNamespace) -> None:
+    place = Path(linked.server.tables[tuple(TABLE)].location.removeprefix("file://"))  # type: ignore[union-attr]  # it has one
+    Calls(linked).drop_table(TABLE)
+    assert tuple(TABLE) not in linked.server.tables
     assert not place.exists()
 
 
-def test_a_link_to_another_catalogs_table_keeps_what_lies_there(
-    linked: Calls, server: MemoryServer
-) -> None:
-    server.tables[tuple(LINK)] = replace(server.tables[tuple(LINK)], link_path=None)
+def test_a_link_to_another_catalogs_table_keeps_what_lies_there(linked: MemoryNamespace) -> None:
+    linked.server.tables[tuple(LINK)] = replace(linked.server.tables[tuple(LINK)], link_path=None)
     with pytest.raises(errors.InvalidTableStateError, match="overlaps"):
-        linked.drop_table(TABLE)
-    assert linked.count(TABLE) == 3
+        Calls(linked).drop_table(TABLE)
+    assert count_rows(linked, TABLE) == 3
 
 
 @pytest.fixture
-def linked_namespace(linked: Calls, server: MemoryServer) -> Calls:
+def linked_namespace(linked: MemoryNamespace, server: MemoryServer) -> MemoryNamespace:
     """The same where the other namespace is a link, too."""
     path = tuple(LINK[:-1])
     server.namespaces[path] = NamespaceRecord(path, link_to="eu.shop.sales")
@@ -226,33 +222,31 @@ def linked_namespace(linked: Calls, server: MemoryServer) -> Calls:
 
 
 def test_of_a_link_to_a_namespace_only_the_link_is_dropped(
-    linked_namespace: Calls, server: MemoryServer
+    linked_namespace: MemoryNamespace,
 ) -> None:
-    linked_namespace.drop_namespace(LINK[:-1])
-    assert tuple(LINK[:-1]) not in server.namespaces
-    assert linked_namespace.count(TABLE) == 3
+    Calls(linked_namespace).drop_namespace(LINK[:-1])
+    assert tuple(LINK[:-1]) not in linked_namespace.server.namespaces
+    assert count_rows(linked_namespace, TABLE) == 3
 
 
 def test_no_data_is_deleted_through_a_link_to_a_namespace(
-    linked_namespace: Calls, server: MemoryServer
+    linked_namespace: MemoryNamespace, server: MemoryServer
 ) -> None:
     seen_through_it = replace(server.tables[tuple(LINK)], link_to="", link_path=None)
     server.tables[tuple(LINK)] = seen_through_it
     with pytest.raises(errors.InvalidTableStateError, match=r"in a link to eu\.shop\.sales"):
-        linked_namespace.drop_table(LINK)
+        Calls(linked_namespace).drop_table(LINK)
     assert server.tables[tuple(LINK)] == seen_through_it
-    assert linked_namespace.count(TABLE) == 3
+    assert count_rows(linked_namespace, TABLE) == 3
 
 
 @pytest.mark.spec("glue.md#dropnamespace")
-def test_cascade_over_a_linked_namespace_changes_nothing(
-    linked_namespace: Calls, server: MemoryServer
-) -> None:
-    before = dict(server.tables)
+def test_cascade_over_a_linked_namespace_changes_nothing(linked_namespace: MemoryNamespace) -> None:
+    before = dict(linked_namespace.server.tables)
     with pytest.raises(errors.InvalidInputError, match=r"link to eu\.shop\.sales"):
-        linked_namespace.drop_namespace(LINK[:-1], behavior="Cascade")
-    assert server.tables == before
-    assert tuple(LINK[:-1]) in server.namespaces
+        Calls(linked_namespace).drop_namespace(LINK[:-1], behavior="Cascade")
+    assert linked_namespace.server.tables == before
+    assert tuple(LINK[:-1]) in linked_namespace.server.namespaces
 
 
 # -- entries with several locations ----------------------------------------------------------------

@@ -218,19 +218,17 @@ def test_properties_are_added_to_those_of_the_table(namespace: MemoryNamespace) 
     assert described.properties == answer.properties
 
 
-def test_properties_that_others_set_meanwhile_are_kept(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
+def test_properties_that_others_set_meanwhile_are_kept(namespace: MemoryNamespace) -> None:
     """The entry of a managed table is read again, since commits change it."""
-    server.capabilities = replace(CAPABILITIES, no_alter="")
+    namespace.server.capabilities = replace(CAPABILITIES, no_alter="")
     Calls(namespace).create_table(TABLE, OLD, properties={"managed_by": "impl", "a": "1"})
 
     def others_set() -> None:
-        found = server.tables[tuple(TABLE)]
+        found = namespace.server.tables[tuple(TABLE)]
         changed = found.with_properties({**found.properties, "a": "2", "b": "2"})
-        server.tables[tuple(TABLE)] = changed
+        namespace.server.tables[tuple(TABLE)] = changed
 
-    at_change(server, "alter_table", "after", others_set)
+    at_change(namespace, "alter_table", "after", others_set)
     answer = update(namespace, ("n", "1"), properties={"c": "3"})
     assert {**(answer.properties or {}), "managed_by": ""} == {
         "managed_by": "", "a": "2", "b": "2", "c": "3"

@@ -65,15 +65,12 @@ def test_a_table_goes_to_the_catalog_and_back_with_all_its_versions(
     append(with_table, 8)
     with_table.release_table(TABLE)
     assert mark(with_table) == "storage"
+    with pytest.raises(errors.InvalidInputError, match="managed by its storage"):
+        with_table.release_table(TABLE)
     assert not {LATEST, GUARD} & set(with_table.server.tables[KEY].properties)
     append_past_the_catalog(with_table, 9)
     assert versions(with_table) == [1, 2, 3, 4]
     assert rows(with_table) == [0, 1, 2, 7, 8, 9]
-
-
-def test_to_release_a_table_of_the_storage_is_refused(with_table: MemoryNamespace) -> None:
-    with pytest.raises(errors.InvalidInputError, match="managed by its storage"):
-        with_table.release_table(TABLE)
 
 
 def test_what_was_committed_to_the_storage_during_the_conversion_is_kept(

@@ -62,13 +62,6 @@ def test_a_pickle_carries_no_secret_and_takes_them_from_the_environment(
     assert count_rows(other, TABLE) == 3
 
 
-def test_a_pickle_carries_secrets_when_asked_to(with_secrets: dict[str, str]) -> None:
-    namespace = MemoryNamespace(**with_secrets, **{"pickle.secrets": "true"})
-    other = pickle.loads(pickle.dumps(namespace))
-    assert other.connection.config.token.get_secret_value() == TOKEN
-    assert other.connection.config.storage["aws_secret_access_key"] == STORE_SECRET
-
-
 @pytest.mark.parametrize(
     "option", ["proxy_url", "google_service_account", "default_headers", "sas", "unheard_of"]
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from .building import BUCKET, TABLE, create, start_server
 from .managing import able as able  # noqa: PLC0414 - a fixture
 from .managing import create_managed, leave_unfinished
 from .memory_catalog import SERVERS, MemoryNamespace, MemoryServer
+from .staging import build
 from .vending import ASKED, BEFORE, LOCATION, OWN, connect, put, vendor_properties
 
 
@@ -48,9 +50,34 @@ def namespace(
 
 
 @pytest.fixture
+def on_s3(
+    server: MemoryServer, moto: MotoServer, request: pytest.FixtureRequest
+) -> MemoryNamespace:
+    """A namespace whose tables are under a prefix of the test's own in ``BUCKET``."""
+    assert not server.effects
+    options = {f"storage.{key}": value for key, value in moto.storage_options.items()}
+    root = f"s3://{BUCKET}/{uuid.uuid4().hex}"
+    return MemoryNamespace(uri=request.node.nodeid, root=root, **options)
+
+
+@pytest.fixture
 def with_table(namespace: MemoryNamespace) -> MemoryNamespace:
     """A namespace with a table of the rows 0, 1 and 2."""
     create(namespace, TABLE)
+    return namespace
+
+
+@pytest.fixture
+def two_versions(namespace: MemoryNamespace) -> MemoryNamespace:
+    """A namespace with a table of two versions, the second with one row more."""
+    build(namespace, 2)
+    return namespace
+
+
+@pytest.fixture
+def three_versions(namespace: MemoryNamespace) -> MemoryNamespace:
+    """The same with a third version, with yet another row."""
+    build(namespace, 3)
     return namespace
 
 

@@ -70,7 +70,7 @@ def stage(ns: MemoryNamespace, table: list[str] = TABLE, value: int = 100) -> tu
 
 
 def creation(
-    table: list[str], version: int, staged: Path, **more: Any
+    table: list[str], version: int, staged: Path | str, **more: Any
 ) -> api.CreateTableVersionRequest:
     """Return a request to create a version, its path as pylance spells it."""
     return api.CreateTableVersionRequest(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,20 @@ import pytest
 from lance_namespace import errors
 
 from lance_bridge.catalog import NamespaceRecord, TableRecord
-from lance_bridge.errors import OutcomeUnknownError
+from lance_bridge.errors import OutcomeUnknownError, is_refusal, reason_in
+from lance_bridge.lost_replies import retry_after_readback
 from lance_bridge.testing.calls import Calls
 
-from .building import DATASET, TABLE, create, start_server, stream
-from .memory_catalog import CAPABILITIES, SERVERS, MemoryNamespace, MemoryServer, Moment
+from .building import DATASET, TABLE, count_rows, create, raising, start_server, stream
+from .memory_catalog import (
+    CAPABILITIES,
+    SERVERS,
+    Client,
+    MemoryNamespace,
+    MemoryServer,
+    Moment,
+    server_of,
+)
 
 pytestmark = pytest.mark.quick
 
@@ -40,62 +50,79 @@ class LostReplies:
 
 NEW = [*DATASET, "new"]
 KEPT = {"properties": {"k": "v"}}
-Operation = Callable[[Calls], object]
+Operation = Callable[[MemoryNamespace], object]
 
 
-def overwritten_namespace(calls: Calls) -> None:
-    calls.create_namespace(["empty"], mode="Overwrite", **KEPT)
+def overwritten_namespace(ns: MemoryNamespace) -> None:
+    Calls(ns).create_namespace(["empty"], mode="Overwrite", **KEPT)
 
 
-def dropped(calls: Calls) -> None:
-    calls.drop_table(TABLE)
+def dropped(ns: MemoryNamespace) -> None:
+    Calls(ns).drop_table(TABLE)
 
 
 CHANGES: dict[str, tuple[Operation, str]] = {
-    "create namespace": (lambda calls: calls.create_namespace(["us"], **KEPT), "create_namespace"),
+    "create namespace": (lambda ns: Calls(ns).create_namespace(["us"], **KEPT), "create_namespace"),
     "overwrite namespace": (overwritten_namespace, "alter_namespace"),
-    "drop namespace": (lambda calls: calls.drop_namespace(["empty"]), "drop_namespace"),
-    "declare": (lambda calls: calls.declare_table(NEW, **KEPT), "create_table"),
-    "create": (lambda calls: calls.create_table(NEW, stream(), **KEPT), "create_table"),
-    "register": (lambda calls: calls.register_table(NEW, elsewhere(calls)), "create_table"),
+    "drop namespace": (lambda ns: Calls(ns).drop_namespace(["empty"]), "drop_namespace"),
+    "declare": (lambda ns: Calls(ns).declare_table(NEW, **KEPT), "create_table"),
+    "create": (lambda ns: Calls(ns).create_table(NEW, stream(), **KEPT), "create_table"),
+    "register": (
+        lambda ns: Calls(ns).register_table(NEW, elsewhere(ns)),
+        "create_table",
+    ),
     "register again": (
-        lambda calls: calls.register_table(TABLE, elsewhere(calls), mode="Overwrite"),
+        lambda ns: Calls(ns).register_table(TABLE, elsewhere(ns), mode="Overwrite"),
         "alter_table",
     ),
-    "rename": (lambda calls: calls.rename_table(TABLE, "Renamed"), "rename_table"),
-    "deregister": (lambda calls: calls.deregister_table(TABLE), "drop_table"),
+    "rename": (lambda ns: Calls(ns).rename_table(TABLE, "Renamed"), "rename_table"),
+    "deregister": (lambda ns: Calls(ns).deregister_table(TABLE), "drop_table"),
     "drop": (dropped, "drop_table"),
 }
 
 
-def elsewhere(calls: Calls) -> str:
-    assert isinstance(calls.client, MemoryNamespace)
-    return f"{calls.client.connection.config.root}/elsewhere"
+def elsewhere(ns: MemoryNamespace) -> str:
+    return f"{ns._properties['root']}/elsewhere"
 
 
 each_change = pytest.mark.parametrize("case", CHANGES)
 
 
+def prepare(ns: MemoryNamespace) -> MemoryNamespace:
+    """Make a table and an empty namespace, in a catalog that can do everything."""
+    ns.server.capabilities = ALL_ABLE
+    ns.server.namespaces[("empty",)] = NamespaceRecord(("empty",), {"old": "yes"})
+    create(ns, TABLE)
+    ns.server.effects.clear()
+    return ns
+
+
 @pytest.fixture
-def prepared(namespace: MemoryNamespace, server: MemoryServer) -> Calls:
-    """A namespace with a table and an empty namespace, in a catalog that can do everything."""
-    server.capabilities = ALL_ABLE
-    server.namespaces[("empty",)] = NamespaceRecord(("empty",), {"old": "yes"})
-    create(namespace, TABLE)
-    server.effects.clear()
-    return Calls(namespace)
+def prepared(namespace: MemoryNamespace) -> MemoryNamespace:
+    return prepare(namespace)
 
 
-def state(server: MemoryServer, root: str) -> dict[str, object]:
+@pytest.fixture
+def twin(tmp_path: Path) -> Iterator[MemoryNamespace]:
+    """The same in another catalog, where nothing gets lost."""
+    name = f"faultless {tmp_path}"
+    start_server(name)
+    yield prepare(MemoryNamespace(uri=name, root=str(tmp_path / "twin")))
+    del SERVERS[name]
+
+
+def state(ns: MemoryNamespace) -> dict[str, object]:
     """What clients can tell: namespaces, tables without what core keeps for itself, and files."""
 
     def own(properties: Any) -> dict[str, str]:
         return {k: v for k, v in properties.items() if not k.startswith("lance_bridge.")}
 
-    places = [p for p in Path(root).rglob("*") if p.is_file()]
+    lake, server = ns._properties["root"], ns.server
+    places = [p.relative_to(lake) for p in Path(lake).rglob("*") if p.is_file()]
+    tables = {p: ((r.location or "").replace(lake, ""), r) for p, r in server.tables.items()}
     return {
         "namespaces": {p: own(r.properties) for p, r in server.namespaces.items()},
-        "tables": {p: (r.location, own(r.properties)) for p, r in server.tables.items()},
+        "tables": {p: (place, own(r.properties)) for p, (place, r) in tables.items()},
         "datasets": sorted(str(p.parents[1]) for p in places if p.suffix == ".manifest"),
         "data files": len([p for p in places if p.suffix == ".lance"]),
     }
@@ -103,70 +130,34 @@ def state(server: MemoryServer, root: str) -> dict[str, object]:
 
 @each_change
 @pytest.mark.parametrize(("moment", "times"), [("before", 1), ("before", 2), ("after", 1)])
-def test_a_lost_reply_neither_doubles_nor_loses_a_change(  # noqa: PLR0917  # all are fixtures
-    prepared: Calls,
-    server: MemoryServer,
-    tmp_path: Path,
-    case: str,
-    moment: Moment,
-    times: int,
+def test_a_lost_reply_neither_doubles_nor_loses_a_change(
+    prepared: MemoryNamespace, twin: MemoryNamespace, case: str, moment: Moment, times: int
 ) -> None:
     operation, change = CHANGES[case]
-    server.fault = LostReplies(change, moment, times)
+    prepared.server.fault = LostReplies(change, moment, times)
     operation(prepared)
-    server.fault = None
-    assert server.effects == [change]
-    lossy = state(server, str(tmp_path / "lake"))
-    assert lossy == expected_state(case, tmp_path)
-
-
-def expected_state(case: str, tmp_path: Path) -> dict[str, object]:
-    """What the same operation leaves where nothing gets lost."""
-    operation, _ = CHANGES[case]
-    name = f"faultless {tmp_path}"
-    server = start_server(name, ALL_ABLE)
-    try:
-        server.namespaces[("empty",)] = NamespaceRecord(("empty",), {"old": "yes"})
-        twin = tmp_path / "twin"
-        namespace = MemoryNamespace(uri=name, root=str(twin))
-        create(namespace, TABLE)
-        operation(Calls(namespace))
-        found = state(server, str(twin))
-    finally:
-        del SERVERS[name]
-    moved: dict[str, object] = with_root(found, str(twin), str(tmp_path / "lake"))
-    return moved
-
-
-def with_root(found: Any, old: str, new: str) -> Any:
-    """Return ``found`` with another root in every string."""
-    if isinstance(found, str):
-        return found.replace(old, new)
-    if isinstance(found, dict):
-        return {key: with_root(value, old, new) for key, value in found.items()}
-    if isinstance(found, tuple | list):
-        return type(found)(with_root(value, old, new) for value in found)
-    return found
+    prepared.server.fault = None
+    assert prepared.server.effects == [change]
+    operation(twin)
+    assert state(prepared) == state(twin)
 
 
 @each_change
 def test_a_change_that_never_gets_through_is_reported_and_has_no_effect(
-    prepared: Calls, server: MemoryServer, tmp_path: Path, case: str
+    prepared: MemoryNamespace, case: str
 ) -> None:
     operation, change = CHANGES[case]
-    before = state(server, str(tmp_path / "lake"))
-    server.fault = LostReplies(change, "before", times=1000)
+    before = state(prepared)
+    prepared.server.fault = LostReplies(change, "before", times=1000)
     with pytest.raises(errors.ServiceUnavailableError, match="lost"):
         operation(prepared)
-    assert not server.effects
-    assert state(server, str(tmp_path / "lake")) == before
-    assert server.fault.left >= 990
+    assert not prepared.server.effects
+    assert state(prepared) == before
+    assert prepared.server.fault.left >= 990
 
 
 @each_change
-def test_a_change_that_is_refused_is_not_repeated(
-    prepared: Calls, server: MemoryServer, case: str
-) -> None:
+def test_a_change_that_is_refused_is_not_repeated(prepared: MemoryNamespace, case: str) -> None:
     operation, change = CHANGES[case]
     asked = []
 
@@ -175,13 +166,13 @@ def test_a_change_that_is_refused_is_not_repeated(
             asked.append((name, moment))
             raise errors.PermissionDeniedError("not you")
 
-    server.fault = refuse
+    prepared.server.fault = refuse
     with pytest.raises(errors.PermissionDeniedError):
         operation(prepared)
     assert asked == [(change, "before")]
 
 
-def lose_and_let(server: MemoryServer, change: str, act: Callable[[], None]) -> None:
+def lose_and_let(client: Client, change: str, act: Callable[[], None]) -> None:
     """Lose the first reply before its effect, while another client does something."""
     lost = LostReplies(change, "before")
 
@@ -192,12 +183,12 @@ def lose_and_let(server: MemoryServer, change: str, act: Callable[[], None]) -> 
             act()
             raise
 
-    server.fault = fault
+    server_of(client).fault = fault
 
 
 @pytest.mark.parametrize("case", ["declare", "create", "register"])
 def test_a_table_that_another_made_meanwhile_is_theirs(
-    prepared: Calls, server: MemoryServer, tmp_path: Path, case: str
+    prepared: MemoryNamespace, tmp_path: Path, case: str
 ) -> None:
     operation, change = CHANGES[case]
     path = (*DATASET, "new")
@@ -205,25 +196,25 @@ def test_a_table_that_another_made_meanwhile_is_theirs(
     lance.write_dataset(pa.table({"theirs": [1]}), place)
     theirs = TableRecord(path, place, {"table_type": "lance", "lance_bridge.id": "theirs"})
 
-    lose_and_let(server, change, lambda: server.tables.update({path: theirs}))
+    lose_and_let(prepared, change, lambda: prepared.server.tables.update({path: theirs}))
     with pytest.raises(errors.TableAlreadyExistsError):
         operation(prepared)
-    assert server.tables[path] == theirs
+    assert prepared.server.tables[path] == theirs
     assert lance.dataset(place).to_table().to_pydict() == {"theirs": [1]}
 
 
-def test_a_namespace_that_another_made_meanwhile_is_theirs(
-    prepared: Calls, server: MemoryServer
-) -> None:
+def test_a_namespace_that_another_made_meanwhile_is_theirs(prepared: MemoryNamespace) -> None:
     theirs = NamespaceRecord(("us",), {"lance_bridge.id": "theirs"})
-    lose_and_let(server, "create_namespace", lambda: server.namespaces.update({("us",): theirs}))
+    lose_and_let(
+        prepared, "create_namespace", lambda: prepared.server.namespaces.update({("us",): theirs})
+    )
     with pytest.raises(errors.NamespaceAlreadyExistsError):
         CHANGES["create namespace"][0](prepared)
-    assert server.namespaces[("us",)] == theirs
+    assert prepared.server.namespaces[("us",)] == theirs
 
 
 def test_properties_that_equal_the_wanted_ones_are_not_taken_for_our_own_change(
-    prepared: Calls, server: MemoryServer
+    prepared: MemoryNamespace, server: MemoryServer
 ) -> None:
     made_before = NamespaceRecord(("empty",), {"k": "v", "lance_bridge.id": "earlier"})
     server.namespaces[("empty",)] = made_before
@@ -235,7 +226,7 @@ def test_properties_that_equal_the_wanted_ones_are_not_taken_for_our_own_change(
 
 @pytest.mark.parametrize("case", ["deregister", "drop"])
 def test_a_table_that_another_dropped_and_made_again_stays(
-    prepared: Calls, server: MemoryServer, tmp_path: Path, case: str
+    prepared: MemoryNamespace, server: MemoryServer, tmp_path: Path, case: str
 ) -> None:
     operation, change = CHANGES[case]
     theirs = str(tmp_path / "theirs")
@@ -252,15 +243,15 @@ def test_a_table_that_another_dropped_and_made_again_stays(
     assert not server.effects
 
 
-def cascaded(calls: Calls) -> None:
-    calls.drop_namespace(DATASET, behavior="Cascade")
+def cascaded(ns: MemoryNamespace) -> None:
+    Calls(ns).drop_namespace(DATASET, behavior="Cascade")
 
 
 @pytest.mark.spec("common.md#lost-replies")
 @pytest.mark.parametrize("operation", [dropped, cascaded])
 @pytest.mark.parametrize("call", [1, 2])
 def test_a_table_that_another_renamed_keeps_its_files(
-    prepared: Calls, server: MemoryServer, operation: Operation, call: int
+    prepared: MemoryNamespace, server: MemoryServer, operation: Operation, call: int
 ) -> None:
     renamed_path = (*DATASET, "Renamed")
     calls = []
@@ -278,33 +269,153 @@ def test_a_table_that_another_renamed_keeps_its_files(
         operation(prepared)
     assert calls == ["drop_table"] * call
     assert not server.effects
-    assert prepared.count(renamed_path) == 3
+    assert count_rows(prepared, [*renamed_path]) == 3
 
 
 @pytest.mark.spec("common.md#lost-replies")
 def test_files_stay_if_the_catalog_cannot_be_read_after_a_lost_drop(
-    prepared: Calls, server: MemoryServer
+    prepared: MemoryNamespace,
 ) -> None:
-    location = server.tables[tuple(TABLE)].location or ""
+    location = prepared.server.tables[tuple(TABLE)].location or ""
 
     def close_and_lose(name: str, moment: Moment) -> None:
         if moment == "after":
-            server.closed.add(tuple(DATASET))
+            prepared.server.closed.add(tuple(DATASET))
             raise OutcomeUnknownError(f"reply of {name} lost")
 
-    server.fault = close_and_lose
+    prepared.server.fault = close_and_lose
     with pytest.raises(errors.PermissionDeniedError, match=f"files are left at {location}"):
         dropped(prepared)
     assert lance.dataset(location).count_rows() == 3
 
 
-def test_a_name_that_another_took_meanwhile_is_not_renamed_onto(
-    prepared: Calls, server: MemoryServer
-) -> None:
+def test_a_name_that_another_took_meanwhile_is_not_renamed_onto(prepared: MemoryNamespace) -> None:
     path = (*DATASET, "Renamed")
     theirs = TableRecord(path, "/their/place", {"table_type": "lance"}, identity="later")
-    lose_and_let(server, "rename_table", lambda: server.tables.update({path: theirs}))
+    lose_and_let(prepared, "rename_table", lambda: prepared.server.tables.update({path: theirs}))
     with pytest.raises(errors.TableAlreadyExistsError):
         CHANGES["rename"][0](prepared)
-    assert server.tables[path] == theirs
-    assert prepared.count(TABLE) == 3
+    assert prepared.server.tables[path] == theirs
+    assert count_rows(prepared, TABLE) == 3
+
+
+# -- one change ------------------------------------------------------------------------------------
+
+
+LOST = OutcomeUnknownError("lost")
+TAKEN = errors.TableAlreadyExistsError("taken")
+
+
+class Script:
+    """Raises, or answers, one thing after the other, and counts how often it was asked."""
+
+    def __init__(self, *steps: object) -> None:
+        self._steps: Iterator[object] = iter(steps)
+        self.calls = 0
+
+    def _next(self) -> object:
+        self.calls += 1
+        step = next(self._steps)
+        if isinstance(step, Exception):
+            raise step
+        return step
+
+    def change(self) -> None:
+        self._next()
+
+    def happened(self) -> bool:
+        return bool(self._next())
+
+
+@pytest.mark.spec("common.md#errors-of-every-operation")
+@pytest.mark.parametrize(
+    ("replies", "read_back", "raised"),
+    [
+        ([None], [], None),
+        ([TAKEN], [], errors.TableAlreadyExistsError),
+        ([LOST], [True], None),
+        ([LOST, LOST, None], [False, False], None),
+        ([LOST, LOST, LOST], [False, False, False], OutcomeUnknownError),
+        ([LOST, TAKEN], [False, False], errors.TableAlreadyExistsError),
+        ([LOST], [errors.TableNotFoundError("gone")], errors.TableNotFoundError),
+    ],
+)
+def test_a_change_is_repeated_where_it_did_not_happen_and_nowhere_else(
+    replies: list[Any], read_back: list[Any], raised: type[Exception] | None
+) -> None:
+    change, happened = Script(*replies), Script(*read_back)
+    with pytest.raises(raised) if raised else nullcontext():
+        retry_after_readback(change.change, happened.happened)
+    assert (change.calls, happened.calls) == (len(replies), len(read_back))
+
+
+def test_a_refusal_of_the_repetition_is_success_where_the_first_had_come_late() -> None:
+    retry_after_readback(Script(LOST, TAKEN).change, Script(False, True).happened)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (errors.ServiceUnavailableError("down"), OutcomeUnknownError),
+        (errors.ThrottlingError("slowly"), errors.ThrottlingError),
+    ],
+)
+def test_what_reading_back_raises_is_reported_and_nothing_is_repeated(
+    error: Exception, kind: type[Exception]
+) -> None:
+    change = Script(LOST)
+    with pytest.raises(kind, match=f"{LOST}.*could not be read back: {error}"):
+        retry_after_readback(change.change, Script(error).happened)
+    assert change.calls == 1
+
+
+def test_a_refusal_after_a_lost_reply_is_unknown_where_nothing_can_be_read() -> None:
+    change = Script(LOST, errors.TableNotFoundError("gone"))
+    readings = Script(False, errors.ServiceUnavailableError("down"))
+    with pytest.raises(OutcomeUnknownError, match="down"):
+        retry_after_readback(change.change, readings.happened)
+    assert change.calls == 2
+
+
+@pytest.mark.parametrize("broken", [KeyError("x"), RuntimeError("x")])
+def test_a_defect_is_not_taken_for_an_answer(broken: Exception) -> None:
+    with pytest.raises(type(broken)):
+        retry_after_readback(raising(broken), raising(AssertionError("was read back")))
+
+
+# -- what Lance says of a failed commit ------------------------------------------------------------
+
+
+@pytest.mark.spec("common.md#errors-of-every-operation", "operations.md#commits-and-conflicts")
+@pytest.mark.parametrize(
+    ("text", "is_the_request_s"),
+    [
+        ("LanceError(Arrow): Divide by zero error", True),
+        ("Not supported: This feature is not implemented", True),
+        ("LanceError(Arrow): External error: LanceError(IO): timed out", False),
+        ("LanceError(IO): Invalid user input", False),
+        ("Permission denied", False),
+    ],
+)
+def test_a_failure_of_the_storage_at_any_depth_is_no_refusal(
+    text: str, is_the_request_s: bool
+) -> None:
+    assert is_refusal(OSError(text)) is is_the_request_s
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        ("one\ntwo", "one"),
+        (
+            "Parameter validation failed:\nInvalid length\nmore",
+            "Parameter validation failed: Invalid length",
+        ),
+        ("java.lang.X:\n\n  cause", "java.lang.X: cause"),
+        ("alone:", "alone:"),
+        ("", ""),
+        ("a" * 400, "a" * 300),
+    ],
+)
+def test_a_message_is_shortened_to_its_reason(message: str, reason: str) -> None:
+    assert reason_in(f"  {message}\n") == reason

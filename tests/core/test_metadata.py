@@ -1,16 +1,24 @@
-"""Metadata of the schema and of fields is changed in one commit, or not at all."""
+"""What a table says of itself: metadata of its schema and fields, and statistics."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import lance
 import lance_namespace as api
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis_profiles import examples
 from lance_namespace import errors
 
+from lance_bridge.dataset import SMALL_FRAGMENT
+from lance_bridge.dataset.read import summarize_lengths
+
 from .building import TABLE
-from .evolving import create_table, dataset, last_transaction, rows, set_field_metadata
+from .evolving import build_index, create_table, dataset, last_transaction, rows, set_field_metadata
 from .memory_catalog import MemoryNamespace
 
 pytestmark = pytest.mark.quick
@@ -63,13 +71,10 @@ def test_one_commit_replaces_the_metadata_of_one_field_and_merges_another_s(
     )
     assert answer.version == 3
     assert answer.fields == {"text": {"c": "3"}, "st.`a.b`": {"a": "1", "b": "2", "c": "3"}}
+    by_another_path = set_field_metadata(ns, {"path": "`st`.`x`", "metadata": {}})
+    assert by_another_path.fields == {"st.x": {}}
     nested = dataset(ns).schema.field("st").type.field(1)
     assert nested.metadata == {b"a": b"1", b"b": b"2", b"c": b"3"}
-
-
-def test_the_answer_names_fields_by_their_canonical_path(ns: MemoryNamespace) -> None:
-    answer = set_field_metadata(ns, {"path": "`st`.`x`", "metadata": {}})
-    assert answer.fields == {"st.x": {}}
 
 
 @pytest.mark.spec("operations.md#updatefieldmetadata")
@@ -103,3 +108,79 @@ def test_replacing_keeps_the_type_of_an_extension_column(namespace: MemoryNamesp
     entry = {"path": "key", "metadata": {"ARROW:extension:name": None}}
     with pytest.raises(errors.InvalidInputError, match="part of the type"):
         set_field_metadata(namespace, entry)
+
+
+# -- statistics: of what is there, as pylance's directory namespace counts it ----------------------
+
+lengths_of_fragments = st.lists(st.integers(1, 3000), max_size=12)
+
+
+def stats(ns: MemoryNamespace, branch: str | None = None) -> api.GetTableStatsResponse:
+    return ns.get_table_stats(api.GetTableStatsRequest(id=TABLE, branch=branch))
+
+
+def directory_stats(place: Path, lengths: list[int]) -> api.GetTableStatsResponse:
+    """Return what the directory namespace says of a table with such fragments."""
+    table = place / "t.lance"
+    lance.write_dataset(pa.schema([("n", pa.int64())]).empty_table(), str(table), mode="overwrite")
+    for length in lengths:
+        lance.write_dataset(pa.table({"n": range(length)}), str(table), mode="append")
+    namespace = api.connect("dir", {"root": str(place)})
+    return namespace.get_table_stats(api.GetTableStatsRequest(id=["t"]))
+
+
+@examples(15)
+@given(lengths=lengths_of_fragments)
+def test_the_spread_is_that_of_the_directory_namespace(
+    tmp_path_factory: pytest.TempPathFactory, lengths: list[int]
+) -> None:
+    theirs = directory_stats(tmp_path_factory.mktemp("stats"), lengths).fragment_stats.lengths
+    assert summarize_lengths(lengths) == theirs
+
+
+@pytest.mark.spec("operations.md#gettablestats")
+def test_all_is_that_of_the_directory_namespace(ns_of_fragments: MemoryNamespace) -> None:
+    place = Path(dataset(ns_of_fragments).uri)
+    place.rename(place.with_name("same.lance"))
+    directory = api.connect("dir", {"root": str(place.parent)})
+    theirs = directory.get_table_stats(api.GetTableStatsRequest(id=["same"]))
+    place.with_name("same.lance").rename(place)
+    assert stats(ns_of_fragments) == theirs
+    assert theirs.num_indices == 1
+
+
+@pytest.fixture
+def ns_of_fragments(namespace: MemoryNamespace) -> MemoryNamespace:
+    create_table(namespace, rows(5))
+    for count in (1, 40, 17):
+        lance.write_dataset(rows(count), dataset(namespace).uri, mode="append")
+    build_index(namespace, "id", "BTREE")
+    return namespace
+
+
+@pytest.mark.spec("operations.md#gettablestats")
+def test_deleted_rows_do_not_count(ns_of_fragments: MemoryNamespace) -> None:
+    """The directory namespace counts them until a compaction."""
+    lance.dataset(dataset(ns_of_fragments).uri).delete("id > 2")
+    answer = stats(ns_of_fragments)
+    assert answer.num_rows == dataset(ns_of_fragments).count_rows() == 10
+    assert (answer.fragment_stats.lengths.min, answer.fragment_stats.lengths.max) == (1, 3)
+
+
+def test_a_fragment_is_small_below_the_target_of_a_compaction(namespace: MemoryNamespace) -> None:
+    create_table(namespace, pa.table({"n": pa.nulls(SMALL_FRAGMENT, pa.int8())}))
+    assert stats(namespace).fragment_stats.num_small_fragments == 0
+    lance.write_dataset(
+        pa.table({"n": pa.nulls(1, pa.int8())}), dataset(namespace).uri, mode="append"
+    )
+    assert stats(namespace).fragment_stats.num_small_fragments == 1
+
+
+@pytest.mark.spec("operations.md#gettablestats")
+def test_a_branch_has_statistics_of_its_own(ns_of_fragments: MemoryNamespace) -> None:
+    branch = dataset(ns_of_fragments).create_branch("dev")
+    branch.delete("true")
+    assert stats(ns_of_fragments, "dev").num_rows == 0
+    assert stats(ns_of_fragments, "main").num_rows == 63
+    with pytest.raises(errors.TableBranchNotFoundError):
+        stats(ns_of_fragments, "other")

@@ -11,9 +11,11 @@ import pytest
 from lance_namespace import errors
 
 from lance_bridge.catalog import NamespaceRecord, TableRecord
+from lance_bridge.errors import OutcomeUnknownError
 
-from .building import DATASET, TABLE, at_change, count_rows, create, raising
-from .memory_catalog import CAPABILITIES, MemoryCatalog, MemoryNamespace, MemoryServer
+from .building import DATASET, TABLE, at, at_change, count_rows, create, raising
+from .managing import another
+from .memory_catalog import CAPABILITIES, MemoryCatalog, MemoryNamespace, MemoryServer, Moment
 
 pytestmark = pytest.mark.quick
 
@@ -47,17 +49,16 @@ def test_a_page_of_all_tables_reads_only_the_namespaces_that_it_needs(
 
 @pytest.mark.spec("unity.md#registertable")
 def test_what_the_catalog_cannot_do_is_refused_with_its_reason(
-    namespace: MemoryNamespace, server: MemoryServer, tmp_path: Path
+    with_table: MemoryNamespace, tmp_path: Path
 ) -> None:
-    create(namespace, TABLE)
-    before = dict(server.tables)
+    before = dict(with_table.server.tables)
     rename = api.RenameTableRequest(id=TABLE, new_table_name="Other")
     with pytest.raises(errors.UnsupportedOperationError, match="no call for that"):
-        namespace.rename_table(rename)
+        with_table.rename_table(rename)
     again = api.RegisterTableRequest(id=TABLE, location=str(tmp_path / "new"), mode="Overwrite")
     with pytest.raises(errors.UnsupportedOperationError, match="entries never change"):
-        namespace.register_table(again)
-    assert server.tables == before
+        with_table.register_table(again)
+    assert with_table.server.tables == before
 
 
 @pytest.mark.spec("unity.md#createtable")
@@ -70,22 +71,14 @@ def test_properties_that_cannot_be_kept_are_refused_before_data_is_written(
         create(namespace, TABLE, mode=mode, properties={"owner": "bob"})
     with pytest.raises(errors.InvalidTableStateError):
         count_rows(namespace, TABLE)
-
-
-@pytest.mark.spec("unity.md#createtable")
-def test_an_overwrite_that_cannot_keep_properties_is_refused_before_data_is_written(
-    namespace: MemoryNamespace,
-) -> None:
-    create(namespace, TABLE, properties={"owner": "ann"})
+    create(namespace, TABLE)
     with pytest.raises(errors.UnsupportedOperationError):
         create(namespace, TABLE, 5, mode="Overwrite", properties={"owner": "bob"})
     assert count_rows(namespace, TABLE) == 3
 
 
-def test_properties_are_replaced_where_entries_can_change(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
-    server.capabilities = replace(CAPABILITIES, no_alter="")
+def test_properties_are_replaced_where_entries_can_change(namespace: MemoryNamespace) -> None:
+    namespace.server.capabilities = replace(CAPABILITIES, no_alter="")
     create(namespace, TABLE, properties={"owner": "ann"})
     create(namespace, TABLE, 5, mode="Overwrite", properties={"owner": "bob"})
     answer = namespace.describe_table(api.DescribeTableRequest(id=TABLE))
@@ -94,65 +87,63 @@ def test_properties_are_replaced_where_entries_can_change(
 
 
 def test_cascade_over_levels_drops_tables_and_their_files_only(
-    namespace: MemoryNamespace, server: MemoryServer, tmp_path: Path
+    with_table: MemoryNamespace, tmp_path: Path
 ) -> None:
-    create(namespace, TABLE)
-    create(namespace, [*DATASET, "other"])
+    create(with_table, [*DATASET, "other"])
     kept = tmp_path / "lake/eu/shop/sales.db/mine.txt"
     kept.write_text("mine")
-    namespace.drop_namespace(api.DropNamespaceRequest(id=["eu"], behavior="Cascade"))
-    assert not server.namespaces
-    assert not server.tables
+    with_table.drop_namespace(api.DropNamespaceRequest(id=["eu"], behavior="Cascade"))
+    assert not with_table.server.namespaces
+    assert not with_table.server.tables
     assert [p for p in (tmp_path / "lake").rglob("*") if p.is_file()] == [kept]
 
 
-def drop_before(server: MemoryServer, *paths: tuple[str, ...]) -> None:
+def drop_before(client: MemoryNamespace, *paths: tuple[str, ...]) -> None:
     """Drop namespaces, as another client, at the first moment when one would be dropped here."""
 
     def drop() -> None:
         for path in paths:
-            server.namespaces.pop(path, None)
+            client.server.namespaces.pop(path, None)
 
-    at_change(server, "drop_namespace", "before", drop)
+    at_change(client, "drop_namespace", "before", drop)
 
 
 @pytest.mark.spec("common.md#dropnamespace")
 @pytest.mark.parametrize("behavior", ["Restrict", "Cascade"])
 def test_skip_succeeds_where_another_client_drops_the_namespace_first(
-    namespace: MemoryNamespace, server: MemoryServer, behavior: str
+    namespace: MemoryNamespace, behavior: str
 ) -> None:
     namespace.create_namespace(api.CreateNamespaceRequest(id=["empty"]))
-    drop_before(server, ("empty",))
+    drop_before(namespace, ("empty",))
     request = api.DropNamespaceRequest(id=["empty"], behavior=behavior)
     with pytest.raises(errors.NamespaceNotFoundError):
         namespace.drop_namespace(request)
-    server.fault = None
+    namespace.server.fault = None
     namespace.create_namespace(api.CreateNamespaceRequest(id=["empty"]))
-    drop_before(server, ("empty",))
+    drop_before(namespace, ("empty",))
     answer = namespace.drop_namespace(request.model_copy(update={"mode": "Skip"}))
     assert not answer.properties
 
 
 @pytest.mark.spec("common.md#dropnamespace")
 def test_skip_fails_where_only_a_namespace_inside_is_dropped_first(
-    namespace: MemoryNamespace, server: MemoryServer
+    with_table: MemoryNamespace,
 ) -> None:
-    create(namespace, TABLE)
-    drop_before(server, tuple(DATASET))
+    drop_before(with_table, tuple(DATASET))
     with pytest.raises(errors.NamespaceNotFoundError):
-        namespace.drop_namespace(
+        with_table.drop_namespace(
             api.DropNamespaceRequest(id=["eu"], behavior="Cascade", mode="Skip")
         )
-    assert ("eu",) in server.namespaces
+    assert ("eu",) in with_table.server.namespaces
 
 
 @pytest.mark.spec("unity.md#dropnamespace")
 def test_an_interrupted_cascade_names_what_is_gone_and_what_is_left(
-    namespace: MemoryNamespace, server: MemoryServer
+    namespace: MemoryNamespace,
 ) -> None:
     for name in ("a", "b", "c", "d"):
         create(namespace, [*DATASET, name])
-    at_change(server, "drop_table", "before", REFUSE, number=3)
+    at_change(namespace, "drop_table", "before", REFUSE, number=3)
     with pytest.raises(errors.PermissionDeniedError) as caught:
         namespace.drop_namespace(api.DropNamespaceRequest(id=["eu"], behavior="Cascade"))
     prefix = "eu.shop.sales"
@@ -163,31 +154,23 @@ def test_an_interrupted_cascade_names_what_is_gone_and_what_is_left(
     assert [count_rows(namespace, [*DATASET, name]) for name in ("c", "d")] == [3, 3]
 
 
-def test_a_cascade_whose_namespace_cannot_be_dropped_names_the_tables_that_are_gone(
-    namespace: MemoryNamespace, server: MemoryServer
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [("drop_table", "^not yours$"), ("drop_namespace", f"data: {'.'.join(TABLE)}. No table")],
+)
+def test_a_cascade_that_fails_at_its_first_table_or_at_a_namespace_says_what_is_gone(
+    with_table: MemoryNamespace, change: str, said: str
 ) -> None:
-    create(namespace, TABLE)
-    at_change(server, "drop_namespace", "before", REFUSE)
-    with pytest.raises(errors.PermissionDeniedError, match=f"data: {'.'.join(TABLE)}. No table"):
-        namespace.drop_namespace(api.DropNamespaceRequest(id=["eu"], behavior="Cascade"))
-
-
-def test_a_cascade_that_fails_at_its_first_table_says_what_that_says(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
-    create(namespace, TABLE)
-    at_change(server, "drop_table", "before", REFUSE)
-    with pytest.raises(errors.PermissionDeniedError, match=r"^not yours$"):
-        namespace.drop_namespace(api.DropNamespaceRequest(id=["eu"], behavior="Cascade"))
+    at_change(with_table, change, "before", REFUSE)
+    with pytest.raises(errors.PermissionDeniedError, match=said):
+        with_table.drop_namespace(api.DropNamespaceRequest(id=["eu"], behavior="Cascade"))
 
 
 @pytest.mark.spec("common.md#dropnamespace")
 def test_cascade_looks_for_shared_places_in_each_of_its_namespaces(
-    server: MemoryServer, request: pytest.FixtureRequest, tmp_path: Path
+    namespace: MemoryNamespace, server: MemoryServer
 ) -> None:
-    namespace = MemoryNamespace(
-        **{"uri": request.node.nodeid, "root": str(tmp_path), "drop.check-sharing": "namespace"}
-    )
+    namespace = another(namespace, **{"drop.check-sharing": "namespace"})
     create(namespace, TABLE)
     second = [*DATASET[:2], "zoo"]
     namespace.create_namespace(api.CreateNamespaceRequest(id=second))
@@ -215,24 +198,24 @@ def without_root(server: MemoryServer, request: pytest.FixtureRequest) -> Memory
     "place", ["relative/place", " ", "s3://b/../c", "s3://b/a?x", "hdfs://host/a", "", None]
 )
 def test_a_namespace_at_a_place_that_lance_cannot_use_needs_a_root(
-    without_root: MemoryNamespace, server: MemoryServer, place: str | None
+    without_root: MemoryNamespace, place: str | None
 ) -> None:
-    server.namespaces[tuple(DATASET)] = NamespaceRecord(tuple(DATASET), {}, place)
+    without_root.server.namespaces[tuple(DATASET)] = NamespaceRecord(tuple(DATASET), {}, place)
     with pytest.raises(errors.InvalidInputError, match=r"eu\.shop\.sales.*Set the property 'root'"):
         without_root.declare_table(api.DeclareTableRequest(id=TABLE))
-    assert server.tables == {}
+    assert without_root.server.tables == {}
 
 
 @pytest.mark.spec("common.md#createtable", "common.md#declaretable", "glue.md#createnamespace")
 @pytest.mark.parametrize("text", ["\ud800", "a\udfffb"])
 def test_half_a_character_is_no_text_for_a_namespace_either(
-    namespace: MemoryNamespace, server: MemoryServer, text: str
+    namespace: MemoryNamespace, text: str
 ) -> None:
     for properties in ({"key": text}, {text: "value"}):
         request = api.CreateNamespaceRequest(id=["us"], properties=properties)
         with pytest.raises(errors.InvalidInputError, match="unpaired surrogate"):
             namespace.create_namespace(request)
-    assert ("us",) not in server.namespaces
+    assert ("us",) not in namespace.server.namespaces
 
 
 # -- entries without a location --------------------------------------------------------------------
@@ -266,3 +249,123 @@ def test_an_entry_without_a_location_is_in_an_invalid_state(
     assert path in server.tables
     namespace.deregister_table(api.DeregisterTableRequest(id=list(path)))
     assert path not in server.tables
+
+
+# -- renames by copying: undone where the removal fails --------------------------------------------
+
+
+COPYING = replace(CAPABILITIES, no_rename="", no_alter="", renames_by_copy=True)
+OLD, NEW = tuple(TABLE), at("Renamed")
+
+
+@pytest.fixture
+def copying(namespace: MemoryNamespace, server: MemoryServer) -> MemoryNamespace:
+    """A namespace with one table, in a catalog that renames by copying."""
+    server.capabilities = COPYING
+    create(namespace, TABLE)
+    server.effects.clear()
+    return namespace
+
+
+def rename(ns: MemoryNamespace) -> None:
+    ns.rename_table(api.RenameTableRequest(id=TABLE, new_table_name="Renamed"))
+
+
+@pytest.mark.spec("glue.md#rename-by-copy")
+def test_the_entry_moves_with_its_properties_and_location(
+    copying: MemoryNamespace, server: MemoryServer
+) -> None:
+    before = server.tables[OLD]
+    rename(copying)
+    after = server.tables[NEW]
+    assert server.effects == ["copy_table", "drop_table"]
+    assert list(server.tables) == [NEW]
+    assert after.location == before.location
+    own = {k: v for k, v in before.properties.items() if k != "lance_bridge.id"}
+    assert own.items() <= after.properties.items()
+    assert count_rows(copying, list(NEW)) == 3
+
+
+@pytest.mark.spec("glue.md#rename-by-copy", "glue.md#renametable")
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.PermissionDeniedError("may not"),
+        errors.ThrottlingError("slowly"),
+        errors.InternalError("broken"),
+    ],
+)
+def test_a_refused_removal_undoes_the_copy(
+    copying: MemoryNamespace, error: errors.LanceNamespaceError
+) -> None:
+    before = dict(copying.server.tables)
+    at_change(copying, "drop_table", "before", raising(error))
+    with pytest.raises(type(error), match=str(error)):
+        rename(copying)
+    assert copying.server.tables == before
+    assert copying.server.effects == ["copy_table", "drop_table"]
+
+
+@pytest.mark.spec("glue.md#rename-by-copy")
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("change", ["copy_table", "drop_table"])
+def test_a_lost_reply_neither_doubles_nor_loses_the_entry(
+    copying: MemoryNamespace, change: str, moment: Moment
+) -> None:
+    at_change(copying, change, moment, raising(OutcomeUnknownError("lost")))
+    rename(copying)
+    assert list(copying.server.tables) == [NEW]
+    assert copying.server.effects == ["copy_table", "drop_table"]
+
+
+@pytest.mark.spec("common.md#renametable", "glue.md#rename-by-copy")
+def test_an_entry_that_was_removed_concurrently_is_not_restored(copying: MemoryNamespace) -> None:
+    at_change(copying, "drop_table", "before", lambda: copying.server.tables.pop(OLD))
+    with pytest.raises(errors.TableNotFoundError):
+        rename(copying)
+    assert copying.server.tables == {}
+
+
+@pytest.mark.spec("common.md#renametable", "glue.md#rename-by-copy")
+def test_an_entry_that_was_modified_concurrently_stays_as_it_is(copying: MemoryNamespace) -> None:
+    def change() -> None:
+        copying.server.tables[OLD] = replace(copying.server.tables[OLD], revision="2")
+
+    at_change(copying, "copy_table", "after", change)
+    with pytest.raises(errors.ConcurrentModificationError):
+        rename(copying)
+    assert [(path, record.revision) for path, record in copying.server.tables.items()] == [
+        (OLD, "2")
+    ]
+
+
+def test_another_clients_entry_of_the_new_name_is_never_removed(
+    copying: MemoryNamespace, server: MemoryServer
+) -> None:
+    theirs = replace(server.tables[OLD], path=NEW)
+
+    def replace_copy() -> None:
+        server.tables[NEW] = theirs
+        del server.tables[OLD]
+
+    at_change(server, "copy_table", "after", replace_copy)
+    with pytest.raises(errors.TableNotFoundError):
+        rename(copying)
+    assert server.tables == {NEW: theirs}
+
+
+@pytest.mark.spec("glue.md#rename-by-copy", "glue.md#renametable")
+def test_a_copy_that_cannot_be_taken_back_is_reported_with_both_names(
+    copying: MemoryNamespace,
+) -> None:
+    def slow_down() -> None:
+        at_change(copying, "drop_table", "before", raising(slowly))
+        raise slowly
+
+    slowly = errors.ThrottlingError("slowly")
+    at_change(copying, "drop_table", "before", slow_down)
+    with pytest.raises(errors.ThrottlingError, match=r"Renamed.*both names.*deregister"):
+        rename(copying)
+    assert set(copying.server.tables) == {OLD, NEW}
+    with pytest.raises(errors.InvalidTableStateError, match="overlaps"):
+        copying.drop_table(api.DropTableRequest(id=TABLE))

@@ -17,7 +17,6 @@ import lance_namespace as api
 import pyarrow as pa
 import pytest
 from lance_namespace import errors
-from lance_namespace_urllib3_client import models
 from servers.http_faults import Request
 from servers.http_proxy import HttpProxy
 from servers.objectstore import MotoServer
@@ -25,9 +24,11 @@ from servers.objectstore import MotoServer
 from lance_bridge.catalog import TableRecord
 from lance_bridge.testing.concurrency import race
 
+from .batching import commit
 from .building import BUCKET, DATASET, TABLE, at, count_rows, create, stream, winner_of
 from .managing import MANAGED
-from .memory_catalog import CAPABILITIES, MemoryNamespace, MemoryServer
+from .memory_catalog import CAPABILITIES, MemoryNamespace
+from .staging import creation, numbers
 from .staging import stage as stage_local
 from .test_branches import branches, create_branch, delete_branch, rows
 from .test_tags import create_tag, tagged, tags
@@ -37,24 +38,8 @@ pytestmark = pytest.mark.servers
 OTHER = [*DATASET, "other"]
 
 
-@pytest.fixture
-def on_s3(
-    server: MemoryServer, moto: MotoServer, request: pytest.FixtureRequest
-) -> MemoryNamespace:
-    """A namespace whose tables are under a prefix of the test's own."""
-    assert not server.effects
-    options = {f"storage.{key}": value for key, value in moto.storage_options.items()}
-    root = f"s3://{BUCKET}/{uuid.uuid4().hex}"
-    return MemoryNamespace(uri=request.node.nodeid, root=root, **options)
-
-
 def place(ns: MemoryNamespace, table: list[str] = TABLE) -> str:
     return str(ns.describe_table(api.DescribeTableRequest(id=table)).location)
-
-
-def opened(ns: MemoryNamespace, moto: MotoServer, table: list[str] = TABLE) -> lance.LanceDataset:
-    """Open a table by its path, past the namespace."""
-    return lance.dataset(place(ns, table), storage_options=moto.storage_options)
 
 
 def keys(ns: MemoryNamespace, moto: MotoServer, inside: str, table: list[str] = TABLE) -> list[str]:
@@ -68,54 +53,26 @@ def append(ns: MemoryNamespace, value: int = 100, table: list[str] = TABLE) -> i
     return int(ns.insert_into_table(api.InsertIntoTableRequest(id=table), data).version or 0)
 
 
-def build(ns: MemoryNamespace, versions: int, table: list[str] = TABLE) -> None:
-    create(ns, table)
-    assert [append(ns, each, table) for each in range(2, versions + 1)] == [*range(2, versions + 1)]
-
-
-def listed(ns: MemoryNamespace, table: list[str] = TABLE, **more: Any) -> list[models.TableVersion]:
-    return ns.list_table_versions(api.ListTableVersionsRequest(id=table, **more)).versions
-
-
-def numbers(ns: MemoryNamespace, table: list[str] = TABLE, **more: Any) -> list[int]:
-    return [each.version for each in listed(ns, table, **more)]
-
-
 def stage(ns: MemoryNamespace, moto: MotoServer, table: list[str] = TABLE) -> tuple[int, str]:
-    """Write what the next version would be, but its manifest under a name that is no version's.
+    """Commit one more version, and take its manifest back to be staged.
 
     Returns:
         The version, and the path of the staged manifest in the bucket.
     """
-    store, own = moto.client, place(ns, table).removeprefix(f"s3://{BUCKET}/")
-    copy = f"copies/{uuid.uuid4().hex}"
-
-    def copy_all(source: str, target: str, only: str = "") -> None:
-        for key in moto.keys(BUCKET):
-            if key.startswith(f"{source}/{only}"):
-                to = target + key.removeprefix(source)
-                store.copy_object(Bucket=BUCKET, Key=to, CopySource={"Bucket": BUCKET, "Key": key})
-
-    copy_all(own, copy)
-    version = lance.write_dataset(
-        pa.table({"a": [100]}),
-        f"s3://{BUCKET}/{copy}",
-        mode="append",
-        storage_options=moto.storage_options,
-    ).version
-    name = f"{2**64 - 1 - version:020d}.manifest"
-    staged = f"{own}/_versions/{name}-{uuid.uuid4()}"
-    source = {"Bucket": BUCKET, "Key": f"{copy}/_versions/{name}"}
-    store.copy_object(Bucket=BUCKET, Key=staged, CopySource=source)
-    copy_all(copy, own, "data/")
-    copy_all(copy, own, "_transactions/")
-    return version, staged
+    options, rows = moto.storage_options, pa.table({"a": [100]})
+    made = lance.write_dataset(rows, place(ns, table), mode="append", storage_options=options)
+    inside = f"{place(ns, table).removeprefix(f's3://{BUCKET}/')}/_versions"
+    final = f"{inside}/{2**64 - 1 - made.version:020d}.manifest"
+    staged = f"{final}-{uuid.uuid4()}"
+    source = {"Bucket": BUCKET, "Key": final}
+    moto.client.copy_object(Bucket=BUCKET, Key=staged, CopySource=source)
+    moto.client.delete_object(**source)
+    return made.version, staged
 
 
-def creation(
-    version: int, staged: str, table: list[str] = TABLE, **more: Any
-) -> api.CreateTableVersionRequest:
-    return api.CreateTableVersionRequest(id=table, version=version, manifest_path=staged, **more)
+def build(ns: MemoryNamespace, versions: int, table: list[str] = TABLE) -> None:
+    create(ns, table)
+    assert [append(ns, each, table) for each in range(2, versions + 1)] == [*range(2, versions + 1)]
 
 
 # -- versions --------------------------------------------------------------------------------------
@@ -125,7 +82,7 @@ def test_versions_are_those_whose_manifests_are_in_the_store(
     on_s3: MemoryNamespace, moto: MotoServer
 ) -> None:
     build(on_s3, 3)
-    found = listed(on_s3)
+    found = on_s3.list_table_versions(api.ListTableVersionsRequest(id=TABLE)).versions
     assert [each.version for each in found] == [1, 2, 3]
     assert numbers(on_s3, descending=True, limit=2) == [3, 2]
     for each in found:
@@ -144,7 +101,7 @@ def test_of_several_creators_of_one_version_one_wins(
     e_tags = [moto.client.head_object(Bucket=BUCKET, Key=path)["ETag"] for _, path in staged]
 
     def attempt(number: int) -> object:
-        request = creation(*staged[number], e_tag=e_tags[number])
+        request = creation(TABLE, *staged[number], e_tag=e_tags[number])
         return on_s3.create_table_version(request)
 
     answers = race(attempt, len(staged))
@@ -174,7 +131,8 @@ def test_branches_are_made_written_to_and_deleted(on_s3: MemoryNamespace, moto: 
     assert (rows(on_s3, "dev"), rows(on_s3, None)) == (9, 4)
     assert numbers(on_s3, branch="dev") == [2, 3]
     assert numbers(on_s3) == [1, 2]
-    assert list(branches(on_s3)) == list(opened(on_s3, moto).branches.list()) == ["dev"]
+    opened = lance.dataset(place(on_s3), storage_options=moto.storage_options)
+    assert list(branches(on_s3)) == list(opened.branches.list()) == ["dev"]
     delete_branch(on_s3, "dev")
     assert branches(on_s3) == {}
     assert keys(on_s3, moto, "tree") == []
@@ -185,9 +143,13 @@ def test_branches_are_made_written_to_and_deleted(on_s3: MemoryNamespace, moto: 
 # -- batches ---------------------------------------------------------------------------------------
 
 
-def batch(ns: MemoryNamespace, *operations: dict[str, Any]) -> list[dict[str, Any]]:
-    request = api.BatchCommitTablesRequest.model_validate({"operations": list(operations)})
-    return [each.to_dict() for each in ns.batch_commit_tables(request).results]
+@pytest.fixture
+def two_on_s3(on_s3: MemoryNamespace) -> MemoryNamespace:
+    """The same, with two managed tables."""
+    on_s3.server.capabilities = replace(on_s3.server.capabilities, no_alter="")
+    for table in (TABLE, OTHER):
+        create(on_s3, table, properties=MANAGED)
+    return on_s3
 
 
 def creating(table: list[str], version: int, staged: str) -> dict[str, Any]:
@@ -195,49 +157,38 @@ def creating(table: list[str], version: int, staged: str) -> dict[str, Any]:
 
 
 def test_versions_of_several_tables_are_committed_together_or_not_at_all(
-    on_s3: MemoryNamespace, server: MemoryServer, moto: MotoServer
+    two_on_s3: MemoryNamespace, moto: MotoServer
 ) -> None:
-    server.capabilities = replace(server.capabilities, no_alter="")
-    create(on_s3, TABLE, properties=MANAGED)
-    create(on_s3, OTHER, properties=MANAGED)
-    version, staged = stage(on_s3, moto)
-    other = stage(on_s3, moto, OTHER)
+    version, staged = stage(two_on_s3, moto)
+    other = stage(two_on_s3, moto, OTHER)
     with pytest.raises(errors.ConcurrentModificationError):
-        batch(on_s3, creating(TABLE, version, staged), creating(OTHER, 3, other[1]))
-    assert (numbers(on_s3), numbers(on_s3, OTHER)) == ([1], [1])
-    batch(on_s3, creating(TABLE, version, staged), creating(OTHER, *other))
-    assert (numbers(on_s3), numbers(on_s3, OTHER)) == ([1, 2], [1, 2])
-    assert (count_rows(on_s3, TABLE), count_rows(on_s3, OTHER)) == (4, 4)
+        commit(two_on_s3, creating(TABLE, version, staged), creating(OTHER, 3, other[1]))
+    assert (numbers(two_on_s3), numbers(two_on_s3, OTHER)) == ([1], [1])
+    commit(two_on_s3, creating(TABLE, version, staged), creating(OTHER, *other))
+    assert (numbers(two_on_s3), numbers(two_on_s3, OTHER)) == ([1, 2], [1, 2])
+    assert (count_rows(two_on_s3, TABLE), count_rows(two_on_s3, OTHER)) == (4, 4)
     assert not [each for each in moto.keys(BUCKET) if "/_transactions/" in each and "json" in each]
 
 
 @pytest.mark.spec("managed.md#commits-to-several-tables")
 def test_a_store_without_conditional_writes_takes_no_batch(
-    on_s3: MemoryNamespace, server: MemoryServer, moto: MotoServer
+    two_on_s3: MemoryNamespace, moto: MotoServer
 ) -> None:
-    server.capabilities = replace(server.capabilities, no_alter="")
-    create(on_s3, TABLE, properties=MANAGED)
-    create(on_s3, OTHER, properties=MANAGED)
-    operations = [creating(each, *stage(on_s3, moto, each)) for each in (TABLE, OTHER)]
-    options = {**on_s3._properties, "storage.aws_conditional_put": "disabled"}
+    operations = [creating(each, *stage(two_on_s3, moto, each)) for each in (TABLE, OTHER)]
+    options = {**two_on_s3._properties, "storage.aws_conditional_put": "disabled"}
     with pytest.raises(errors.UnsupportedOperationError, match="aws_conditional_put"):
-        batch(MemoryNamespace(**options), *operations)
-    assert (numbers(on_s3), numbers(on_s3, OTHER)) == ([1], [1])
+        commit(MemoryNamespace(**options), *operations)
+    assert (numbers(two_on_s3), numbers(two_on_s3, OTHER)) == ([1], [1])
     assert not [each for each in moto.keys(BUCKET) if "/_transactions/" in each and "json" in each]
 
 
 @pytest.mark.spec("managed.md#limits-of-batches")
 @pytest.mark.parametrize("first_on_s3", [True, False])
 def test_tables_in_different_stores_are_committed_together(
-    on_s3: MemoryNamespace,
-    server: MemoryServer,
-    moto: MotoServer,
-    tmp_path: Path,
-    *,
-    first_on_s3: bool,
+    on_s3: MemoryNamespace, moto: MotoServer, tmp_path: Path, *, first_on_s3: bool
 ) -> None:
     """The record of the batch is in the store of the table whose path is the first."""
-    server.capabilities = replace(server.capabilities, no_alter="")
+    on_s3.server.capabilities = replace(on_s3.server.capabilities, no_alter="")
     create(on_s3, TABLE, properties=MANAGED)
     local = [*DATASET, "Y" if first_on_s3 else "A"]
     lance.write_dataset(pa.table({"a": [0, 1, 2]}), str(tmp_path / "local"))
@@ -246,7 +197,7 @@ def test_tables_in_different_stores_are_committed_together(
     )
     version, path = stage_local(on_s3, local)
     operations = creating(local, version, str(path)), creating(TABLE, *stage(on_s3, moto))
-    batch(on_s3, *operations)
+    commit(on_s3, *operations)
     assert (numbers(on_s3), numbers(on_s3, local)) == ([1, 2], [1, 2])
     assert (count_rows(on_s3, TABLE), count_rows(on_s3, local)) == (4, 4)
 
@@ -255,13 +206,13 @@ def test_tables_in_different_stores_are_committed_together(
 
 
 def test_a_managed_table_is_committed_to_through_the_catalog(
-    on_s3: MemoryNamespace, server: MemoryServer, moto: MotoServer
+    on_s3: MemoryNamespace, moto: MotoServer
 ) -> None:
-    server.capabilities = replace(CAPABILITIES, no_alter="", no_rename="")
+    on_s3.server.capabilities = replace(CAPABILITIES, no_alter="", no_rename="")
     create(on_s3, TABLE, properties={"managed_by": "impl"})
     assert append(on_s3) == 2
     lance.write_dataset(pa.table({"a": [7]}), namespace_client=on_s3, table_id=TABLE, mode="append")
-    assert server.effects.count("alter_table") >= 2
+    assert on_s3.server.effects.count("alter_table") >= 2
     lance.write_dataset(
         pa.table({"a": [8]}), place(on_s3), mode="append", storage_options=moto.storage_options
     )
@@ -272,25 +223,17 @@ def test_a_managed_table_is_committed_to_through_the_catalog(
     assert len(keys(on_s3, moto, "_versions")) == 4
 
 
-def test_a_table_in_a_store_that_is_gone_is_not_taken_for_empty(
-    on_s3: MemoryNamespace, server: MemoryServer
-) -> None:
+def test_a_table_in_a_store_that_is_gone_is_not_taken_for_empty(on_s3: MemoryNamespace) -> None:
     build(on_s3, 1)
-    entry = server.tables[tuple(TABLE)]
+    entry = on_s3.server.tables[tuple(TABLE)]
     lost = str(entry.location).replace(f"s3://{BUCKET}/", "s3://no-such-bucket/")
-    server.tables[at("Orders")] = replace(entry, location=lost)
+    on_s3.server.tables[at("Orders")] = replace(entry, location=lost)
     for look in (lambda: numbers(on_s3), lambda: tags(on_s3), lambda: count_rows(on_s3, TABLE)):
         with pytest.raises(errors.ServiceUnavailableError, match="no-such-bucket"):
             look()
 
 
 # -- how many requests a drop makes ----------------------------------------------------------------
-
-
-@pytest.fixture
-def root(request: pytest.FixtureRequest) -> str:
-    """A prefix of the test's own."""
-    return f"s3://{BUCKET}/{request.node.name}"
 
 
 @pytest.fixture
@@ -305,35 +248,26 @@ def wire(moto: MotoServer) -> Iterator[HttpProxy]:
 
 
 @pytest.fixture
-def counted(
-    server: MemoryServer,
-    moto: MotoServer,
-    wire: HttpProxy,
-    root: str,
-    request: pytest.FixtureRequest,
-) -> MemoryNamespace:
+def counted(on_s3: MemoryNamespace, wire: HttpProxy) -> MemoryNamespace:
     """A namespace whose requests are counted."""
-    assert not server.effects
-    given = {**moto.storage_options, "aws_endpoint": wire.endpoint}
-    options = {f"storage.{key}": value for key, value in given.items()}
-    return MemoryNamespace(uri=request.node.nodeid, root=root, **options)
+    return MemoryNamespace(**{**on_s3._properties, "storage.aws_endpoint": wire.endpoint})
 
 
-def register_others(server: MemoryServer, moto: MotoServer, root: str, count: int) -> None:
+def register_others(ns: MemoryNamespace, moto: MotoServer, count: int) -> None:
     """Add Lance tables with one version each."""
     for number in range(count):
-        location, path = f"{root}/other{number}.lance", at(f"other{number}")
+        location, path = f"{ns._properties['root']}/other{number}.lance", at(f"other{number}")
         rows = pa.table({"a": [1, 2]})
         lance.write_dataset(rows, location, storage_options=moto.storage_options)
-        server.tables[path] = TableRecord(path, location, {"table_type": "lance"})
+        ns.server.tables[path] = TableRecord(path, location, {"table_type": "lance"})
 
 
 @pytest.mark.spec("common.md#files-that-are-deleted", "common.md#shared-locations")
 def test_a_drop_lists_its_table_once_and_reads_each_manifest_of_others_once(
-    counted: MemoryNamespace, server: MemoryServer, moto: MotoServer, wire: HttpProxy, root: str
+    counted: MemoryNamespace, moto: MotoServer, wire: HttpProxy
 ) -> None:
     others = 10
-    register_others(server, moto, root, others)
+    register_others(counted, moto, others)
     for reads in (others, 0):
         create(counted, TABLE)
         before = wire.counts
@@ -344,10 +278,10 @@ def test_a_drop_lists_its_table_once_and_reads_each_manifest_of_others_once(
 
 @pytest.mark.spec("common.md#files-that-are-deleted", "common.md#shared-locations")
 def test_a_cascade_reads_each_manifest_once(
-    counted: MemoryNamespace, server: MemoryServer, moto: MotoServer, wire: HttpProxy, root: str
+    counted: MemoryNamespace, moto: MotoServer, wire: HttpProxy
 ) -> None:
     tables = 6
-    register_others(server, moto, root, tables)
+    register_others(counted, moto, tables)
     counted.drop_namespace(api.DropNamespaceRequest(id=DATASET, behavior="Cascade"))
     # Of each: its files, when checked and when deleted, and whether it is a clone of another.
     assert wire.counts == {"LIST": tables * 3, "GET": tables * 3, "POST": tables * 2}

@@ -15,9 +15,10 @@ from lance_namespace.errors import InternalError, InvalidInputError
 from lance_bridge.dataset import create as create_module
 from lance_bridge.dataset import rows as request_rows
 from lance_bridge.errors import is_panic
+from lance_bridge.testing.calls import Calls
 
 from .building import TABLE
-from .memory_catalog import MemoryNamespace, MemoryServer
+from .memory_catalog import MemoryNamespace
 from .writing import create, dataset, insert, make, merge, overwrite, place, rows, unchanged
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("operations.md#rows-of-a-request")]
@@ -52,87 +53,82 @@ def unaligned(monkeypatch: pytest.MonkeyPatch) -> pa.Table:
 
 @pytest.mark.parametrize("is_read_once", [False, True])
 def test_a_create_that_panics_leaves_no_entry(
-    namespace: MemoryNamespace,
-    server: MemoryServer,
-    unaligned: pa.Table,
-    tmp_path: Path,
-    is_read_once: bool,
+    namespace: MemoryNamespace, unaligned: pa.Table, tmp_path: Path, is_read_once: bool
 ) -> None:
     with pytest.raises(InternalError, match=f"'{NAME}'.*panicked.*not aligned") as caught:
         create(namespace, iter(unaligned.to_batches()) if is_read_once else unaligned)
     assert is_panic(find_root(caught.value))
-    assert not server.tables
+    assert not namespace.server.tables
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
     create(namespace, pa.table({"d": [1]}))
-    assert rows(server) == [{"d": 1}]
+    assert rows(namespace) == [{"d": 1}]
 
 
 @pytest.mark.parametrize("write", [create, insert, MERGE])
 def test_a_write_that_panics_leaves_a_declared_table_declared(
-    namespace: MemoryNamespace, server: MemoryServer, unaligned: pa.Table, write: Any
+    namespace: MemoryNamespace, unaligned: pa.Table, write: Any
 ) -> None:
     namespace.declare_table(api.DeclareTableRequest(id=TABLE))
     with pytest.raises(InternalError, match=f"'{NAME}'.*panicked"):
         write(namespace, unaligned)
     described = namespace.describe_table(api.DescribeTableRequest(id=TABLE, check_declared=True))
     assert described.is_only_declared
-    assert tuple(TABLE) in server.tables
+    assert tuple(TABLE) in namespace.server.tables
 
 
 @pytest.mark.parametrize("write", [insert, MERGE, overwrite])
 def test_a_write_that_panics_leaves_the_table_as_it_was(
-    namespace: MemoryNamespace, server: MemoryServer, unaligned: pa.Table, write: Any
+    namespace: MemoryNamespace, unaligned: pa.Table, write: Any
 ) -> None:
     make(namespace, unaligned.schema.empty_table())
-    with unchanged(server, InternalError, f"'{NAME}'.*panicked"):
+    with unchanged(namespace, InternalError, f"'{NAME}'.*panicked"):
         write(namespace, unaligned)
 
 
 @pytest.mark.parametrize(
-    ("method", "operation"),
+    ("method", "operation", "fields"),
     [
-        ("delete", api.DeleteFromTableRequest(id=TABLE, predicate="a = 1")),
-        ("restore", api.RestoreTableRequest(id=TABLE, version=1)),
+        ("delete", "delete_from_table", {"predicate": "a = 1"}),
+        ("restore", "restore_table", {"version": 1}),
     ],
 )
 def test_a_panic_beside_another_commit_is_no_conflict(
     namespace: MemoryNamespace,
-    server: MemoryServer,
     monkeypatch: pytest.MonkeyPatch,
     method: str,
-    operation: Any,
+    operation: str,
+    fields: dict[str, Any],
 ) -> None:
     make(namespace, pa.table({"a": [1]}))
 
     def overtaken(*_: Any) -> None:
-        lance.write_dataset(pa.table({"a": [2]}), place(server), mode="append")
+        lance.write_dataset(pa.table({"a": [2]}), place(namespace), mode="append")
         lance.write_dataset(misaligned_decimals(), "memory://")
 
     monkeypatch.setattr(lance.LanceDataset, method, overtaken)
-    calls: dict[str, Any] = {
-        "delete": namespace.delete_from_table,
-        "restore": namespace.restore_table,
-    }
     with pytest.raises(InternalError, match=f"'{NAME}'.*panicked"):
-        calls[method](operation)
+        Calls(namespace).call(operation, TABLE, **fields)
+
+
+@pytest.fixture
+def unstorable(monkeypatch: pytest.MonkeyPatch) -> pa.Table:
+    """Rows that pylance refuses while it writes, for they are not checked on the way to it."""
+    monkeypatch.setattr(request_rows, "check_types", lambda _: None)
+    monkeypatch.setattr(request_rows, "require_storable", lambda _: None)
+    return pa.table({"c": pa.array([{}, None], pa.struct([]))})
 
 
 def test_a_create_whose_rows_lance_refuses_leaves_no_entry(
-    namespace: MemoryNamespace, server: MemoryServer, monkeypatch: pytest.MonkeyPatch
+    namespace: MemoryNamespace, unstorable: pa.Table
 ) -> None:
-    monkeypatch.setattr(request_rows, "check_types", lambda _: None)
-    monkeypatch.setattr(request_rows, "require_storable", lambda _: None)
-    nulls = pa.table({"c": pa.array([{}, None], pa.struct([]))})
     with pytest.raises(InvalidInputError, match="field c is an empty struct"):
-        create(namespace, nulls)
-    assert not server.tables
+        create(namespace, unstorable)
+    assert not namespace.server.tables
 
 
 def test_a_create_whose_rows_are_refused_keeps_the_data_of_another_client(
-    namespace: MemoryNamespace, server: MemoryServer, monkeypatch: pytest.MonkeyPatch
+    namespace: MemoryNamespace, unstorable: pa.Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(request_rows, "check_types", lambda _: None)
-    monkeypatch.setattr(request_rows, "require_storable", lambda _: None)
     not_written = create_module.not_written
 
     def overtaken(*arguments: Any) -> Any:
@@ -141,8 +137,8 @@ def test_a_create_whose_rows_are_refused_keeps_the_data_of_another_client(
 
     monkeypatch.setattr(create_module, "not_written", overtaken)
     with pytest.raises(InvalidInputError, match="field c is an empty struct"):
-        create(namespace, pa.table({"c": pa.array([{}, None], pa.struct([]))}))
-    assert dataset(server).count_rows() == 1
+        create(namespace, unstorable)
+    assert dataset(namespace).count_rows() == 1
 
 
 def find_root(error: BaseException) -> BaseException:

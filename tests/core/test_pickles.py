@@ -62,13 +62,6 @@ def test_a_pickle_carries_no_secret_and_takes_them_from_the_environment(
     assert count_rows(other, TABLE) == 3
 
 
-def test_a_pickle_carries_secrets_when_asked_to(with_secrets: dict[str, str]) -> None:
-    namespace = MemoryNamespace(**with_secrets, **{"pickle.secrets": "true"})
-    other = pickle.loads(pickle.dumps(namespace))
-    assert other.connection.config.token.get_secret_value() == TOKEN
-    assert other.connection.config.storage["aws_secret_access_key"] == STORE_SECRET
-
-
 @pytest.mark.parametrize(
     "option", ["proxy_url", "google_service_account", "default_headers", "sas", "unheard_of"]
 )
@@ -80,21 +73,6 @@ def test_a_pickle_carries_no_storage_option_that_may_be_secret(
     content = pickle.dumps(namespace)
     assert value.encode() not in content
     assert pickle.loads(content).connection.config.storage == {"aws_access_key_id": "known"}
-
-
-def test_secrets_are_in_no_text_of_a_namespace(with_secrets: dict[str, str]) -> None:
-    namespace = MemoryNamespace(**with_secrets)
-    connection = namespace.connection
-    for text in (repr(namespace), str(namespace), namespace.namespace_id(), repr(connection)):
-        assert TOKEN not in text
-        assert STORE_SECRET not in text
-
-
-def test_a_root_with_a_password_is_refused_without_showing_it(server: MemoryServer) -> None:
-    assert not server.effects
-    with pytest.raises(errors.InvalidInputError) as caught:
-        MemoryNamespace(uri="x", root="s3://me:hunter2@bucket/root")
-    assert "hunter2" not in str(caught.value)
 
 
 # -- secrets that the other side lacks -----------------------------------------------------------

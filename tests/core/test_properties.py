@@ -112,15 +112,10 @@ def test_a_mark_may_be_repeated_but_means_lance(mark: str) -> None:
             check_properties({mark: other})
 
 
-def test_who_manages_a_table_may_be_said_as_it_is() -> None:
-    assert check_properties({"managed_by": "storage"}) == {}
-    assert check_properties({"managed_by": "Catalog"}) == {}
-    assert check_properties({"managed_by": "IMPL"}) == {}
+def test_who_manages_a_table_may_be_said_as_it_is_in_any_letter_case() -> None:
+    for value, manager in (("storage", "storage"), ("Catalog", "storage"), ("IMPL", "impl")):
+        assert check_properties({"managed_by": value}) == {}
+        assert manager_in({"Managed_By": value}) == manager
+    assert manager_in({"a": "b"}) is None
     with pytest.raises(InvalidInputError, match="managed_by"):
         check_properties({"managed_by": "me"})
-
-
-def test_who_is_to_manage_a_table_is_asked_in_any_letter_case() -> None:
-    assert manager_in({"a": "b"}) is None
-    assert manager_in({"managed_by": "Catalog"}) == "storage"
-    assert manager_in({"Managed_By": "Impl"}) == "impl"

@@ -1,4 +1,4 @@
-"""Queries that read rows: which rows, which columns, of which state of a table, in what form."""
+"""Queries that read rows: which, of which state of a table, and in what form and order."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import pyarrow as pa
 import pytest
 from lance_namespace import errors
 
+from lance_bridge.extended_requests import ColumnOrder, OrderedQuery, OrderedQueryPlan
 from lance_bridge.testing.calls import Calls
 
 from .building import TABLE, create
+from .evolving import build_index
 from .memory_catalog import MemoryNamespace
 from .querying import answer, ask, dataset, put, request, vectors
 
@@ -37,22 +39,22 @@ def filled(namespace: MemoryNamespace) -> MemoryNamespace:
 # -- rows ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("options", [{"k": -1}, {"offset": -1}])
-def test_a_negative_number_is_invalid_input(
-    filled: MemoryNamespace, options: dict[str, int]
-) -> None:
-    # The model refuses them; a caller may have made it without a check.
-    bad = request().model_copy(update=options)
-    with pytest.raises(errors.InvalidInputError, match="0 or more"):
-        filled.query_table(bad)
-
-
-@pytest.mark.parametrize("options", [{"k": 2**70}, {"offset": 2**70, "k": 2**70}])
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"k": -1}, "0 or more"),
+        ({"offset": -1}, "0 or more"),
+        ({"k": 2**70}, "does not fit"),
+        ({"offset": 2**70, "k": 2**70}, "does not fit"),
+    ],
+)
 def test_a_number_that_lance_cannot_take_is_invalid_input(
-    filled: MemoryNamespace, options: dict[str, Any]
+    filled: MemoryNamespace, options: dict[str, int], why: str
 ) -> None:
-    with pytest.raises(errors.InvalidInputError, match="does not fit"):
-        ask(filled, **options)
+    # The model refuses negative ones; a caller may have made it without a check.
+    bad = request().model_copy(update=options)
+    with pytest.raises(errors.InvalidInputError, match=why):
+        filled.query_table(bad)
 
 
 # -- versions and branches, and plans --------------------------------------------------------------
@@ -86,15 +88,6 @@ def test_a_query_and_a_count_see_the_version_and_the_branch(
 
 
 # -- columns ---------------------------------------------------------------------------------------
-
-
-def test_columns_come_in_the_order_of_their_names(filled: MemoryNamespace) -> None:
-    assert ask(filled, columns=["word", "id"]).schema.names == ["word", "id"]
-    assert ask(filled, columns=["inner.y"], k=2).to_pylist() == [
-        {"inner.y": "0"},
-        {"inner.y": "1"},
-    ]
-    assert ask(filled, columns=[], k=1).schema.names == ROWS.schema.names
 
 
 def test_an_alias_of_a_missing_column_is_column_not_found(filled: MemoryNamespace) -> None:
@@ -185,3 +178,96 @@ def test_answers_of_two_requests_are_alike_however_they_are_read(
 ) -> None:
     asked = request(k=5, filter="id > 3", with_row_id=True)
     assert filled.query_table_reader(asked).read_all() == answer(filled.query_table(asked))
+
+
+# -- the order of rows, which is beyond the specification ------------------------------------------
+
+UNORDERED = pa.table(
+    {
+        "id": range(4),
+        "rank": [2, None, 3, 1],
+        "word": ["a", "b", "a", "b"],
+        "inner": [{"a.b": i} for i in (1, 0, 3, 2)],
+        "text": ["red green", "green", "red", "red blue"],
+        "v": vectors([[i, 0.0] for i in range(4)]),
+        "w": vectors([[i, 0.0] for i in range(4)]),
+    }
+)
+
+
+@pytest.fixture
+def unordered(namespace: MemoryNamespace) -> MemoryNamespace:
+    put(namespace, UNORDERED)
+    return namespace
+
+
+def ordered(*order: ColumnOrder, **options: Any) -> OrderedQuery:
+    return OrderedQuery.model_validate({**request(**options).model_dump(), "order_by": order})
+
+
+def ids(ns: MemoryNamespace, *order: ColumnOrder, **options: Any) -> list[int]:
+    rows: list[int] = ns.query_table_reader(ordered(*order, **options)).read_all()["id"].to_pylist()
+    return rows
+
+
+RANK = ColumnOrder(column_name="rank")
+DESCENDING = ColumnOrder(column_name="rank", ascending=False, nulls_first=True)
+
+
+@pytest.mark.spec("server.md#sorting-and-replacing-indices")
+def test_rows_are_sorted_before_they_are_counted(unordered: MemoryNamespace) -> None:
+    assert ids(unordered, RANK, k=0) == [3, 0, 2, 1]
+    assert ids(unordered, DESCENDING, k=2, offset=1) == [2, 0]
+    assert ids(unordered, ColumnOrder(column_name="word"), DESCENDING, filter="id > 0") == [2, 1, 3]
+    assert ids(unordered, ColumnOrder(column_name="inner.`a.b`")) == [1, 0, 3, 2]
+
+
+@pytest.mark.parametrize("columns", [["id"], {"id": "id"}, ["id", "_rowid"]])
+def test_rows_are_sorted_by_a_column_that_is_not_returned(
+    unordered: MemoryNamespace, columns: Any
+) -> None:
+    rows = unordered.query_table_reader(ordered(RANK, columns=columns)).read_all()
+    assert rows["id"].to_pylist() == [3, 0, 2, 1]
+    assert rows.column_names == list(columns)
+
+
+def test_an_order_adds_no_column(unordered: MemoryNamespace) -> None:
+    reader = unordered.query_table_reader(ordered(RANK))
+    assert reader.schema.names == UNORDERED.column_names
+    with_id = unordered.query_table_reader(ordered(RANK, with_row_id=True)).read_all()
+    assert with_id["_rowid"].to_pylist() == [3, 0, 2, 1]
+
+
+def test_the_rows_of_a_search_are_sorted_after_they_were_found(unordered: MemoryNamespace) -> None:
+    by_vector = {"vector": [0.0, 0.0], "vector_column": "v"}
+    assert ids(unordered, RANK, k=3, **by_vector) == [0, 2, 1]
+    build_index(unordered, "text", "FTS")
+    assert ids(unordered, RANK, text="red", columns=["id"]) == [3, 0, 2]
+
+
+@pytest.mark.spec("server.md#sorting-and-replacing-indices")
+def test_a_plan_has_the_order(unordered: MemoryNamespace) -> None:
+    plan = OrderedQueryPlan(id=TABLE, query=ordered(RANK))
+    assert "SortExec" in unordered.explain_table_query_plan(plan)
+
+
+def test_an_order_by_a_missing_column_is_column_not_found(unordered: MemoryNamespace) -> None:
+    with pytest.raises(errors.TableColumnNotFoundError, match="nope"):
+        unordered.query_table_reader(ordered(ColumnOrder(column_name="nope")))
+
+
+@pytest.mark.spec("server.md#what-is-refused")
+@pytest.mark.parametrize(
+    "search", [{"vectors": [[0.0, 0.0], [1.0, 0.0]]}, {"vector": [0.0, 0.0], "text": "red"}]
+)
+def test_an_order_of_several_searches_is_unsupported(
+    unordered: MemoryNamespace, search: dict[str, Any]
+) -> None:
+    build_index(unordered, "text", "FTS")
+    with pytest.raises(errors.UnsupportedOperationError, match="order_by"):
+        unordered.query_table_reader(ordered(RANK, vector_column="v", **search))
+
+
+def test_the_request_of_the_specification_has_no_order(unordered: MemoryNamespace) -> None:
+    plain = api.QueryTableRequest.model_validate(ordered(RANK).model_dump())
+    assert unordered.query_table_reader(plain).read_all()["id"].to_pylist() == [0, 1, 2, 3]

@@ -6,7 +6,6 @@ when pylance changes its mind.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,12 +14,11 @@ import lance
 import lance_namespace as api
 import pyarrow as pa
 import pytest
-from lance.namespace import DirectoryNamespace
 from lance_namespace import errors
 
 from .memory_catalog import MemoryNamespace
 from .querying import ask, dataset, put, vectors
-from .writing import ipc
+from .writing import directory, ipc
 
 pytestmark = [
     pytest.mark.quick,
@@ -43,7 +41,7 @@ NEAR = [3.0, 5.0, 7.0]
 @dataclass(frozen=True)
 class Both:
     ours: MemoryNamespace
-    theirs: DirectoryNamespace
+    theirs: api.LanceNamespace
 
     def ask(self, **options: Any) -> tuple[pa.Table, pa.Table]:
         return ask(self.ours, **options), ask(self.theirs, TABLE, **options)
@@ -53,13 +51,12 @@ class Both:
 def both(namespace: MemoryNamespace, tmp_path: Path) -> Both:
     """The same rows and indices in both."""
     put(namespace, ROWS)
-    made: Callable[..., DirectoryNamespace] = DirectoryNamespace
-    directory = made(root=str(tmp_path / "directory"))
-    directory.create_table(api.CreateTableRequest(id=TABLE), ipc(ROWS))
+    theirs = directory(tmp_path / "directory")
+    theirs.create_table(api.CreateTableRequest(id=TABLE), ipc(ROWS))
     for opened in (dataset(namespace), lance.dataset(str(tmp_path / "directory" / "t.lance"))):
         opened.create_scalar_index("s", "INVERTED", with_position=True)
         opened.create_index("vector", "IVF_FLAT", num_partitions=1, metric="l2")
-    return Both(namespace, directory)
+    return Both(namespace, theirs)
 
 
 def match(terms: str, **options: Any) -> dict[str, Any]:

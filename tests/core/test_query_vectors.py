@@ -11,6 +11,8 @@ import pyarrow as pa
 import pytest
 from lance_namespace import errors
 
+from lance_bridge.testing.calls import Calls
+
 from .building import TABLE
 from .memory_catalog import MemoryNamespace
 from .querying import ask, dataset, put, request, vectors
@@ -121,19 +123,12 @@ def test_a_vector_that_does_not_fit_is_invalid_input(
         ask(filled, vectors=[NEAR, vector])
 
 
-def test_a_vector_without_numbers_among_several_is_invalid_input(
-    filled: MemoryNamespace,
-) -> None:
+def test_an_empty_vector_or_one_beside_several_is_invalid_input(filled: MemoryNamespace) -> None:
     with pytest.raises(errors.InvalidInputError, match="vector 1 has 0 numbers"):
         ask(filled, vectors=[NEAR, []])
-
-
-def test_one_vector_and_several_at_once_are_invalid_input(filled: MemoryNamespace) -> None:
     both = {"single_vector": NEAR, "multi_vector": [NEAR]}
     with pytest.raises(errors.InvalidInputError, match="together"):
-        filled.query_table(
-            api.QueryTableRequest.model_validate({"id": TABLE, "k": 1, "vector": both})
-        )
+        Calls(filled).call("query_table", TABLE, k=1, vector=both)
 
 
 def test_k_of_zero_finds_as_many_as_lance_does_by_default(filled: MemoryNamespace) -> None:
@@ -220,14 +215,15 @@ def test_a_filter_after_the_search_may_read_the_distance(filled: MemoryNamespace
         ask(filled, vector=NEAR, filter="_distance < 1", prefilter=True)
 
 
-def test_the_index_is_used_bypassed_or_used_alone(indexed: MemoryNamespace) -> None:
-    def plan(**options: Any) -> str:
-        query = request(vector=NEAR, **options)
-        return indexed.explain_table_query_plan(api.ExplainTableQueryPlanRequest(query=query))
+def plan(ns: MemoryNamespace, **options: Any) -> str:
+    query = request(vector=NEAR, **options)
+    return ns.explain_table_query_plan(api.ExplainTableQueryPlanRequest(query=query))
 
-    assert "ANN" in plan()
-    assert "ANN" not in plan(bypass_vector_index=True)
-    assert "LanceRead: uri" in plan(fast_search=True)
+
+def test_the_index_is_used_bypassed_or_used_alone(indexed: MemoryNamespace) -> None:
+    assert "ANN" in plan(indexed)
+    assert "ANN" not in plan(indexed, bypass_vector_index=True)
+    assert "LanceRead: uri" in plan(indexed, fast_search=True)
     late = set(range(300, 320))
     assert set(ids(ask(indexed, vector=NEAR))) <= late
     assert set(ids(ask(indexed, vector=NEAR, bypass_vector_index=True))) <= late
@@ -235,16 +231,13 @@ def test_the_index_is_used_bypassed_or_used_alone(indexed: MemoryNamespace) -> N
 
 
 def test_options_of_the_index_reach_it(indexed: MemoryNamespace) -> None:
-    def plan(**options: Any) -> str:
-        query = request(k=2, vector=NEAR, fast_search=True, **options)
-        return indexed.explain_table_query_plan(api.ExplainTableQueryPlanRequest(query=query))
-
+    of_two = {"k": 2, "fast_search": True}
     exact = ids(ask(indexed, k=9, vector=NEAR, filter="id < 300", prefilter=True, nprobes=2))
     assert ids(ask(indexed, k=9, vector=NEAR, nprobes=2, fast_search=True)) == exact
-    assert "minimum_nprobes=2, maximum_nprobes=Some(2)" in plan(nprobes=2)
-    both = plan(minimum_nprobes=1, maximum_nprobes=2, nprobes=9)
+    assert "minimum_nprobes=2, maximum_nprobes=Some(2)" in plan(indexed, nprobes=2, **of_two)
+    both = plan(indexed, minimum_nprobes=1, maximum_nprobes=2, nprobes=9, **of_two)
     assert "minimum_nprobes=1, maximum_nprobes=Some(2)" in both
-    assert "fetch=10" in plan(refine_factor=5)
+    assert "fetch=10" in plan(indexed, refine_factor=5, **of_two)
 
 
 def test_an_index_of_another_distance_is_not_used(indexed: MemoryNamespace) -> None:

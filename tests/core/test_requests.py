@@ -17,7 +17,8 @@ from lance_bridge.requests import CreateMode, DropBehavior, DropMode, RegisterMo
 from lance_bridge.testing.calls import request_model
 
 from .building import TABLE, create, raising, stream
-from .memory_catalog import MemoryNamespace, MemoryServer
+from .managing import another
+from .memory_catalog import MemoryNamespace
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("operations.md#requests-and-responses")]
 
@@ -153,10 +154,7 @@ def test_an_interruption_stays_one(
 
 @pytest.fixture
 def by_one_name(namespace: MemoryNamespace) -> MemoryNamespace:
-    uri = namespace._properties["uri"]
-    return MemoryNamespace(**{
-        "uri": uri, "root": namespace._properties["root"], "default-namespace": "eu.shop.sales",
-    })  # fmt: skip
+    return another(namespace, **{"default-namespace": "eu.shop.sales"})
 
 
 def test_one_name_is_a_table_of_the_default_namespace(
@@ -168,6 +166,8 @@ def test_one_name_is_a_table_of_the_default_namespace(
     assert by_one_name.list_namespaces(api.ListNamespacesRequest(id=[])).namespaces == ["eu"]
     dropped = by_one_name.drop_table(api.DropTableRequest(id=["Orders"]))
     assert dropped.id == TABLE
+    assert "default-namespace=eu.shop.sales" in by_one_name.namespace_id()
+    assert namespace.namespace_id() != by_one_name.namespace_id()
 
 
 def test_without_a_default_namespace_one_name_is_refused_with_the_property(
@@ -182,14 +182,7 @@ def test_a_default_namespace_that_cannot_be_is_refused_when_connecting(
     namespace: MemoryNamespace, name: str
 ) -> None:
     with pytest.raises(errors.InvalidInputError, match="'default-namespace'"):
-        MemoryNamespace(**{"uri": namespace._properties["uri"], "default-namespace": name})
-
-
-def test_the_default_namespace_distinguishes_two_connections(
-    namespace: MemoryNamespace, by_one_name: MemoryNamespace
-) -> None:
-    assert namespace.namespace_id() != by_one_name.namespace_id()
-    assert "default-namespace=eu.shop.sales" in by_one_name.namespace_id()
+        another(namespace, **{"default-namespace": name})
 
 
 # -- modes -----------------------------------------------------------------------------------------
@@ -237,13 +230,9 @@ TRAIT = sorted(
 
 
 @pytest.mark.spec("common.md#describetable")
-def test_the_list_of_operations_is_that_of_the_interface() -> None:
+def test_no_operation_is_left_to_the_interface() -> None:
     assert len(TRAIT) > 50
     assert set(UNSUPPORTED) < set(TRAIT)
-
-
-@pytest.mark.spec("common.md#describetable")
-def test_no_operation_is_left_to_the_interface() -> None:
     ours = {name: getattr(LanceBridgeNamespace, name) for name in TRAIT}
     assert [name for name in ours if ours[name] is getattr(api.LanceNamespace, name)] == []
 
@@ -252,14 +241,14 @@ def test_no_operation_is_left_to_the_interface() -> None:
 @pytest.mark.spec("common.md#unsupported-operations")
 @pytest.mark.parametrize("name", sorted(UNSUPPORTED))
 def test_an_operation_that_no_catalog_can_do_is_unsupported_by_name(
-    namespace: MemoryNamespace, server: MemoryServer, name: str
+    namespace: MemoryNamespace, name: str
 ) -> None:
     request = request_model(name).model_construct(id=TABLE)
     with pytest.raises(errors.UnsupportedOperationError, match=name) as caught:
         getattr(namespace, name)(request)
     assert engine.HOW in str(caught.value)
     assert caught.value.code == errors.ErrorCode.UNSUPPORTED
-    assert not server.effects
+    assert not namespace.server.effects
 
 
 @pytest.mark.spec("common.md#describetable")
@@ -273,17 +262,11 @@ def test_a_tag_or_branch_of_a_table_without_data_is_an_invalid_state(
 
 
 @pytest.mark.spec("common.md#describetable")
-def test_version_zero_is_invalid_input(namespace: MemoryNamespace) -> None:
-    create(namespace, TABLE)
-    with pytest.raises(errors.InvalidInputError, match="1 or more"):
-        namespace.describe_table(api.DescribeTableRequest(id=TABLE, version=0))
-
-
-@pytest.mark.spec("common.md#describetable")
 @pytest.mark.parametrize("version", [2, 2**63, 2**64, 2**70])
-def test_a_version_that_cannot_be_is_not_found(namespace: MemoryNamespace, version: int) -> None:
-    create(namespace, TABLE)
+def test_a_version_that_cannot_be_is_not_found(with_table: MemoryNamespace, version: int) -> None:
+    with pytest.raises(errors.InvalidInputError, match="1 or more"):
+        with_table.describe_table(api.DescribeTableRequest(id=TABLE, version=0))
     with pytest.raises(errors.TableVersionNotFoundError, match=str(version)):
-        namespace.describe_table(api.DescribeTableRequest(id=TABLE, version=version))
+        with_table.describe_table(api.DescribeTableRequest(id=TABLE, version=version))
     with pytest.raises(errors.TableVersionNotFoundError, match=str(version)):
-        namespace.count_table_rows(api.CountTableRowsRequest(id=TABLE, version=version))
+        with_table.count_table_rows(api.CountTableRowsRequest(id=TABLE, version=version))

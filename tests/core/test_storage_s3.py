@@ -7,26 +7,25 @@ import socket
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import replace
 
 import lance
 import lance_namespace as api
 import pyarrow as pa
 import pytest
-from lance_namespace.errors import (
-    InvalidInputError,
-    LanceNamespaceError,
-    ServiceUnavailableError,
-    UnauthenticatedError,
-)
+from lance_namespace import errors
 from servers.objectstore import SECRET_KEY, MotoServer
+from servers.processes import free_port
 
 from lance_bridge.storage.lance_files import RESERVED_FILE
 from lance_bridge.storage.store import TableStorage
+from lance_bridge.testing.calls import Calls
 
-from .building import BUCKET, DATASET, TABLE, at, count_rows, create
-from .memory_catalog import MemoryNamespace, MemoryServer
+from .building import BUCKET, DATASET, TABLE, at, count_rows, create, stream
+from .memory_catalog import CAPABILITIES, MemoryNamespace, MemoryServer, Moment
+
+pytestmark = pytest.mark.servers
 
 BOUND = 60.0
 """Seconds in which an answer must come, whatever the trouble: two of the store's own limits."""
@@ -55,7 +54,6 @@ def keys(moto: MotoServer, place: str) -> list[str]:
 # -- what is there ---------------------------------------------------------------------------------
 
 
-@pytest.mark.servers
 def test_a_dataset_is_seen_in_every_spelling(
     storage: TableStorage, moto: MotoServer, place: str
 ) -> None:
@@ -67,7 +65,6 @@ def test_a_dataset_is_seen_in_every_spelling(
     assert not storage.is_occupied(f"{place}/a")
 
 
-@pytest.mark.servers
 def test_a_reserved_prefix_is_taken_and_holds_no_dataset(
     storage: TableStorage, moto: MotoServer, place: str
 ) -> None:
@@ -77,34 +74,19 @@ def test_a_reserved_prefix_is_taken_and_holds_no_dataset(
     assert not storage.has_dataset(place)
 
 
-@pytest.mark.servers
-def test_foreign_objects_stay_and_are_logged(
-    storage: TableStorage, moto: MotoServer, place: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    write_table(moto, place)
-    prefix = place.removeprefix(f"s3://{BUCKET}/")
-    moto.put(BUCKET, f"{prefix}/README.md")
-    moto.put(BUCKET, f"{prefix}/inner.lance/data/x.lance")
-    with caplog.at_level(logging.WARNING):
-        storage.delete_table(place)
-    assert keys(moto, place) == ["README.md", "inner.lance/data/x.lance"]
-    assert "2 entries that are not Lance's were left" in caplog.text
-
-
-@pytest.mark.slow
+@pytest.mark.parametrize("objects", [pytest.param(1100, marks=pytest.mark.slow)])
 def test_a_table_of_more_objects_than_one_listing_shows_is_deleted_whole(
-    storage: TableStorage, moto: MotoServer, place: str
+    storage: TableStorage, moto: MotoServer, place: str, objects: int
 ) -> None:
     write_table(moto, place)
     prefix = place.removeprefix(f"s3://{BUCKET}/")
-    for number in range(1100):
+    for number in range(objects):
         moto.put(BUCKET, f"{prefix}/data/{number:024b}{number:026x}.lance")
     storage.delete_table(place)
     assert keys(moto, place) == []
 
 
 @pytest.mark.spec("common.md#files-that-are-deleted")
-@pytest.mark.servers
 def test_only_listed_objects_are_deleted_and_versions_since_are_named(
     storage: TableStorage, moto: MotoServer, place: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -120,7 +102,6 @@ def test_only_listed_objects_are_deleted_and_versions_since_are_named(
     assert manifest in caplog.text
 
 
-@pytest.mark.servers
 @pytest.mark.parametrize("endpoint", ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT"])
 def test_the_environment_alone_configures_a_store(
     moto: MotoServer, monkeypatch: pytest.MonkeyPatch, place: str, endpoint: str
@@ -137,7 +118,6 @@ def test_the_environment_alone_configures_a_store(
     assert TableStorage({"timeout": "20s"}).is_occupied(place)
 
 
-@pytest.mark.servers
 def test_options_that_are_lance_s_own_do_not_disturb_the_store(
     moto: MotoServer, place: str
 ) -> None:
@@ -160,10 +140,10 @@ def every_look(storage: TableStorage) -> list[Callable[[str], object]]:
     return [storage.has_dataset, storage.is_occupied, storage.reserve, storage.delete_table]
 
 
-def refused(look: Callable[[str], object], place: str) -> LanceNamespaceError:
+def refused(look: Callable[[str], object], place: str) -> errors.LanceNamespaceError:
     """Return the error of a look that must fail, within its time and without a secret."""
     start = time.monotonic()
-    with pytest.raises(LanceNamespaceError) as caught:
+    with pytest.raises(errors.LanceNamespaceError) as caught:
         look(place)
     assert time.monotonic() - start < BOUND
     assert place in str(caught.value)
@@ -172,11 +152,10 @@ def refused(look: Callable[[str], object], place: str) -> LanceNamespaceError:
     return caught.value
 
 
-@pytest.mark.servers
 def test_a_missing_bucket_is_never_absence(moto: MotoServer) -> None:
     for look in every_look(TableStorage(moto.storage_options)):
         error = refused(look, "s3://no-such-bucket/t.lance")
-        assert isinstance(error, ServiceUnavailableError)
+        assert isinstance(error, errors.ServiceUnavailableError)
         assert "check that it exists" in str(error)
 
 
@@ -185,15 +164,14 @@ def test_a_missing_bucket_is_never_absence(moto: MotoServer) -> None:
     "docs/how-to/s3.md#what-was-run",
     "operations.md#errors-of-every-operation",
 )
-@pytest.mark.servers
 def test_a_silent_endpoint_is_never_absence(
     moto: MotoServer, place: str, silent_endpoint: str
 ) -> None:
     options = {**moto.storage_options, "aws_endpoint": silent_endpoint, "timeout": "1s"}
-    assert isinstance(refused(TableStorage(options).has_dataset, place), ServiceUnavailableError)
+    error = refused(TableStorage(options).has_dataset, place)
+    assert isinstance(error, errors.ServiceUnavailableError)
 
 
-@pytest.mark.servers
 def test_missing_credentials_are_never_absence(
     moto: MotoServer, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -204,44 +182,193 @@ def test_missing_credentials_are_never_absence(
     # Without this, the store asks the address that cloud machines have for credentials.
     options["aws_metadata_endpoint"] = "http://127.0.0.1:9"
     error = refused(TableStorage(options).has_dataset, place)
-    assert isinstance(error, ServiceUnavailableError | UnauthenticatedError)
+    assert isinstance(error, errors.ServiceUnavailableError | errors.UnauthenticatedError)
 
 
-@pytest.mark.servers
 def test_an_option_that_cannot_be_read_is_an_error_with_a_code(
     moto: MotoServer, place: str
 ) -> None:
     for bad in ({"timeout": "soon"}, {"aws_skip_signature": "maybe"}, {"allow_http": "perhaps"}):
         error = refused(TableStorage({**moto.storage_options, **bad}).is_occupied, place)
-        assert isinstance(error, InvalidInputError)
+        assert isinstance(error, errors.InvalidInputError)
 
 
 # -- through a namespace ---------------------------------------------------------------------------
 
 
-@pytest.fixture
-def on_s3(
-    server: MemoryServer, moto: MotoServer, place: str, request: pytest.FixtureRequest
-) -> MemoryNamespace:
-    assert not server.effects
-    options = {f"storage.{key}": value for key, value in moto.storage_options.items()}
-    return MemoryNamespace(uri=request.node.nodeid, root=place, **options)
-
-
-@pytest.mark.servers
 def test_an_encoded_way_out_of_a_directory_is_not_followed_to_another_table(
-    on_s3: MemoryNamespace, moto: MotoServer, server: MemoryServer, place: str
+    on_s3: MemoryNamespace, moto: MotoServer
 ) -> None:
     victim = create(on_s3, TABLE).location or ""
     detour = victim.replace("/sales.db/", "/sales.db/x/%2e%2e/")
     request = api.RegisterTableRequest(id=[*DATASET, "detour"], location=detour)
-    with pytest.raises(LanceNamespaceError, match=r"'\.\.'"):
+    with pytest.raises(errors.LanceNamespaceError, match=r"'\.\.'"):
         on_s3.register_table(request)
-    server.tables[at("detour")] = replace(
-        server.tables[tuple(TABLE)], path=at("detour"), location=detour
+    on_s3.server.tables[at("detour")] = replace(
+        on_s3.server.tables[tuple(TABLE)], path=at("detour"), location=detour
     )
     for name in ("detour", "Orders"):
-        with pytest.raises(LanceNamespaceError):
+        with pytest.raises(errors.LanceNamespaceError):
             on_s3.drop_table(api.DropTableRequest(id=[*DATASET, name]))
     assert count_rows(on_s3, TABLE) == 3
-    assert keys(moto, place)
+    assert keys(moto, victim)
+
+
+# -- trouble in an operation: it says so, and nothing is changed -----------------------------------
+
+ROOT = f"s3://{BUCKET}/troubled"
+Connect = Callable[[dict[str, str]], Calls]
+Trouble = Callable[[], AbstractContextManager[None]]
+
+
+@pytest.fixture
+def connect(server: MemoryServer, request: pytest.FixtureRequest) -> Connect:
+    """Makes clients of the catalog in memory with these options of the storage."""
+    server.capabilities = replace(CAPABILITIES, no_alter="")
+
+    def connected(options: dict[str, str]) -> Calls:
+        storage = {f"storage.{key}": value for key, value in options.items()}
+        return Calls(MemoryNamespace(uri=request.node.nodeid, root=ROOT, **storage))
+
+    return connected
+
+
+@pytest.fixture
+def owner(connect: Connect, moto: MotoServer) -> Iterator[Calls]:
+    """A client that may write to the storage, and has made a table of three rows there."""
+    calls = connect(moto.storage_options)
+    calls.create_table(TABLE, stream())
+    yield calls
+    for key in moto.keys(BUCKET):
+        moto.client.delete_object(Bucket=BUCKET, Key=key)
+
+
+@pytest.fixture(scope="module")
+def powerless(moto: MotoServer) -> dict[str, str]:
+    """Options of a user whom the storage knows, and allows nothing."""
+    return moto.powerless_options()
+
+
+@pytest.fixture(
+    params=[
+        errors.ServiceUnavailableError,
+        errors.UnauthenticatedError,
+        errors.PermissionDeniedError,
+    ]
+)
+def expected(request: pytest.FixtureRequest) -> type[errors.LanceNamespaceError]:
+    """What the trouble comes out as."""
+    found: type[errors.LanceNamespaceError] = request.param
+    return found
+
+
+@pytest.fixture
+def troubled(
+    connect: Connect,
+    moto: MotoServer,
+    powerless: dict[str, str],
+    expected: type[errors.LanceNamespaceError],
+) -> tuple[Calls, Trouble]:
+    """A client, and what makes trouble in its storage."""
+    if expected is errors.ServiceUnavailableError:
+        dead = {"aws_endpoint": f"http://127.0.0.1:{free_port()}"}
+        return connect({**moto.storage_options, **dead}), nullcontext
+    known = expected is errors.PermissionDeniedError
+    return connect(powerless if known else moto.storage_options), moto.refusing_credentials
+
+
+NEEDS_STORAGE: dict[str, Callable[[Calls], object]] = {
+    "describe": lambda calls: calls.describe_table(TABLE, check_declared=True),
+    "count": lambda calls: calls.count(TABLE),
+    "create": lambda calls: calls.create_table([*DATASET, "new"], stream()),
+    "overwrite": lambda calls: calls.create_table(TABLE, stream(), mode="Overwrite"),
+    "drop": lambda calls: calls.drop_table(TABLE),
+}
+
+
+@pytest.mark.spec(
+    "common.md#createtable",
+    "common.md#droptable",
+    "common.md#errors-of-every-operation",
+    "docs/how-to/s3.md#what-was-run",
+    "hive.md#errors-of-every-operation",
+)
+@pytest.mark.parametrize("operation", NEEDS_STORAGE)
+def test_storage_that_fails_is_an_error_of_its_own_and_nothing_is_changed(
+    owner: Calls,
+    troubled: tuple[Calls, Trouble],
+    expected: type[errors.LanceNamespaceError],
+    operation: str,
+) -> None:
+    calls, trouble = troubled
+    with trouble(), pytest.raises(expected) as caught:
+        NEEDS_STORAGE[operation](calls)
+    assert SECRET_KEY not in "".join(traceback.format_exception(caught.value))
+    assert owner.all_tables(DATASET) == [TABLE[-1]]
+    assert owner.count(TABLE) == 3
+
+
+@pytest.mark.spec("common.md#declaretable")
+def test_a_declaration_whose_location_cannot_be_inspected_is_not_repeated(
+    owner: Calls, troubled: tuple[Calls, Trouble]
+) -> None:
+    calls, trouble = troubled
+    declared = [*DATASET, "declared"]
+    first = owner.declare_table(declared)
+    with trouble(), pytest.raises(errors.TableAlreadyExistsError, match="cannot be read"):
+        calls.declare_table(declared)
+    assert owner.describe_table(declared).location == first.location
+
+
+@contextmanager
+def after_the_entry_is_dropped(server: MemoryServer, trouble: Trouble) -> Iterator[None]:
+    """Make trouble in the storage from the moment on at which an entry is dropped."""
+    with ExitStack() as held:
+
+        def begin(change: str, moment: Moment) -> None:
+            if (change, moment) == ("drop_table", "after"):
+                held.enter_context(trouble())
+
+        server.fault = begin
+        yield
+
+
+@pytest.mark.spec("common.md#droptable")
+@pytest.mark.usefixtures("owner")
+def test_files_that_cannot_be_deleted_are_named(
+    server: MemoryServer,
+    connect: Connect,
+    moto: MotoServer,
+    powerless: dict[str, str],
+) -> None:
+    location = server.tables[tuple(TABLE)].location
+    with (
+        after_the_entry_is_dropped(server, moto.refusing_credentials),
+        pytest.raises(
+            errors.PermissionDeniedError, match=f"is dropped, but files are left at {location}"
+        ),
+    ):
+        connect(powerless).drop_table(TABLE)
+    assert server.tables == {}
+    assert moto.keys(BUCKET)
+
+
+@pytest.mark.spec("common.md#droptable")
+def test_files_on_storage_that_is_gone_are_named(server: MemoryServer, connect: Connect) -> None:
+    @contextmanager
+    def stopped() -> Iterator[None]:
+        mortal.stop()
+        yield
+
+    with MotoServer() as mortal:
+        mortal.make_bucket(BUCKET)
+        calls = connect(mortal.storage_options)
+        calls.create_table(TABLE, stream(1))
+        with (
+            after_the_entry_is_dropped(server, stopped),
+            pytest.raises(
+                errors.ServiceUnavailableError, match=f"is dropped, but files are left at {ROOT}"
+            ),
+        ):
+            calls.drop_table(TABLE)
+    assert server.tables == {}

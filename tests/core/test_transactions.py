@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from pathlib import Path
 from typing import Any
 
 import lance
@@ -11,7 +10,6 @@ import lance_namespace as api
 import pyarrow as pa
 import pytest
 from lance_namespace import errors
-from lance_namespace.errors import ServiceUnavailableError
 from lance_namespace_urllib3_client.models import AlterTransactionAction
 
 from lance_bridge.lance_datasets import find_commit
@@ -54,127 +52,113 @@ def uuid_of(ns: MemoryNamespace, version: int) -> str:
 
 @pytest.mark.spec("common.md#lost-replies")
 def test_a_change_whose_transaction_cannot_be_read_is_made(
-    namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    with_table: MemoryNamespace, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    build(namespace, 1)
     monkeypatch.setattr(lance.LanceDataset, "read_transaction", raising(OSError("broken")))
-    answer = namespace.update_table(api.UpdateTableRequest(id=TABLE, updates=[["a", "a + 1"]]))
+    answer = with_table.update_table(api.UpdateTableRequest(id=TABLE, updates=[["a", "a + 1"]]))
     assert (answer.version, answer.updated_rows, answer.transaction_id) == (2, 3, None)
     assert "The transaction of version 2 of table" in caplog.text
-    restored = namespace.restore_table(api.RestoreTableRequest(id=TABLE, version=1))
+    restored = with_table.restore_table(api.RestoreTableRequest(id=TABLE, version=1))
     assert restored.transaction_id is None
-    assert dataset(namespace).version == 3
+    assert dataset(with_table).version == 3
 
 
 # -- describe ------------------------------------------------------------------------------------
 
 
-def test_a_transaction_is_found_by_the_name_of_its_file(namespace: MemoryNamespace) -> None:
-    build(namespace, 3)
-    for file in sorted((directory(namespace) / "_transactions").iterdir()):
-        found = describe(namespace, file.name).properties or {}
+def test_a_transaction_is_found_by_the_name_of_its_file_or_without_it(
+    three_versions: MemoryNamespace,
+) -> None:
+    for file in sorted((directory(three_versions) / "_transactions").iterdir()):
+        found = describe(three_versions, file.name).properties or {}
         assert file.name == f"{found['read_version']}-{found['uuid']}.txn"
-        assert describe(namespace, file.stem).properties == found
-
-
-def test_a_transaction_without_a_file_is_found_in_its_version(namespace: MemoryNamespace) -> None:
-    build(namespace, 3)
-    wanted = uuid_of(namespace, 2)
-    for file in (directory(namespace) / "_transactions").iterdir():
+        assert describe(three_versions, file.stem).properties == found
         file.unlink()
-    assert (describe(namespace, wanted.upper()).properties or {})["version"] == "2"
+    wanted = uuid_of(three_versions, 2)
+    assert (describe(three_versions, wanted.upper()).properties or {})["version"] == "2"
 
 
-def test_properties_of_a_commit_are_described(namespace: MemoryNamespace) -> None:
-    build(namespace, 1)
+def test_properties_of_a_commit_are_described(with_table: MemoryNamespace) -> None:
     lance.write_dataset(
         pa.table({"a": [1]}),
-        str(directory(namespace)),
+        str(directory(with_table)),
         mode="append",
         transaction_properties={"job": "nightly", "version": "mine"},
     )
-    properties = describe(namespace, "2").properties or {}
+    properties = describe(with_table, "2").properties or {}
     assert properties["job"] == "nightly"
     assert properties["version"] == "2"
 
 
-def test_a_transaction_of_a_branch_is_found(namespace: MemoryNamespace) -> None:
-    build(namespace, 2)
-    branch = dataset(namespace).create_branch("dev/x", 1)
+def test_a_transaction_of_a_branch_is_found(two_versions: MemoryNamespace) -> None:
+    branch = dataset(two_versions).create_branch("dev/x", 1)
     first = branch.read_transaction(1)
     branch.delete("a = 1")
     second = branch.read_transaction(2)
     for version, read in (("1", first), ("2", second)):
         assert read is not None
-        properties = describe(namespace, read.uuid).properties or {}
+        properties = describe(two_versions, read.uuid).properties or {}
         assert (properties["branch"], properties["version"]) == ("dev/x", version)
-    assert (describe(namespace, "2").properties or {})["operation"] == "Append"
+    assert (describe(two_versions, "2").properties or {})["operation"] == "Append"
 
 
 def test_a_compaction_whose_record_pylance_cannot_read_is_described_by_its_version(
-    namespace: MemoryNamespace,
+    three_versions: MemoryNamespace,
 ) -> None:
-    build(namespace, 3)
-    opened = dataset(namespace)
+    opened = dataset(three_versions)
     opened.create_scalar_index("a", "BTREE")
     opened.optimize.compact_files()
-    made = dataset(namespace)
+    made = dataset(three_versions)
     last = made.version
     with pytest.raises(TypeError, match="RewrittenIndex"):
         made.read_transaction(last)
 
-    found = describe(namespace, str(last))
+    found = describe(three_versions, str(last))
     assert found.status == "Succeeded"
     properties = found.properties or {}
     assert properties["operation"] == "Rewrite"
     assert "uuid" not in properties
-    names = {each.name for each in (directory(namespace) / "_transactions").iterdir()}
-    known = {f"{v - 1}-{uuid_of(namespace, v)}.txn" for v in range(1, last)}
+    names = {each.name for each in (directory(three_versions) / "_transactions").iterdir()}
+    known = {f"{v - 1}-{uuid_of(three_versions, v)}.txn" for v in range(1, last)}
     (file,) = names - known
     with pytest.raises(errors.TransactionNotFoundError, match=f"may be .* version {last}"):
-        describe(namespace, file)
+        describe(three_versions, file)
 
 
-def test_a_transaction_that_was_rebased_is_found(namespace: MemoryNamespace) -> None:
-    build(namespace, 2)
-    old = dataset(namespace, version=1)
+def test_a_transaction_that_was_rebased_is_found(two_versions: MemoryNamespace) -> None:
+    old = dataset(two_versions, version=1)
     made = lance.write_dataset(pa.table({"a": [5]}), old, mode="append")
     assert made.version == 3
-    found = describe(namespace, uuid_of(namespace, 3)).properties or {}
+    found = describe(two_versions, uuid_of(two_versions, 3)).properties or {}
     assert found["version"] == "3"
 
 
-@pytest.mark.spec("operations.md#describetransaction")
-def test_a_missing_transaction_is_not_found(namespace: MemoryNamespace) -> None:
-    build(namespace, 2)
+@pytest.mark.spec("operations.md#altertransaction", "operations.md#describetransaction")
+def test_a_missing_transaction_is_not_found(two_versions: MemoryNamespace) -> None:
     for name in ("3", "0", str(2**70), "1" * 5000, str(uuid.uuid4()), f"1-{uuid.uuid4()}"):
         with pytest.raises(errors.TransactionNotFoundError, match=name[:60]):
-            describe(namespace, name)
+            describe(two_versions, name)
+    with pytest.raises(errors.TransactionNotFoundError):
+        alter(two_versions, "7", set_status("Succeeded"))
+
+
+NO_TRANSACTION = [[*TABLE, name] for name in ("", "x", "../1", "-1", "²", "1-x", "1.5")]
 
 
 @pytest.mark.spec("operations.md#describetransaction")
-@pytest.mark.parametrize("name", ["", "x", "../1", "-1", "²", "1-x", "1.5"])
-def test_what_is_no_transaction_s_name_is_refused(namespace: MemoryNamespace, name: str) -> None:
-    build(namespace, 1)
-    with pytest.raises(errors.InvalidInputError, match="not a transaction id"):
-        describe(namespace, name)
-
-
-@pytest.mark.spec("operations.md#describetransaction")
-@pytest.mark.parametrize("names", [None, [], ["1"], TABLE])
-def test_an_identifier_without_table_or_transaction_is_refused(
-    namespace: MemoryNamespace, names: list[str] | None
+@pytest.mark.parametrize("names", [None, [], ["1"], TABLE, *NO_TRANSACTION])
+def test_an_identifier_of_no_transaction_is_refused(
+    with_table: MemoryNamespace, names: list[str] | None
 ) -> None:
-    build(namespace, 1)
-    with pytest.raises(errors.InvalidInputError):
-        namespace.describe_transaction(api.DescribeTransactionRequest(id=names))
+    why = "not a transaction id" if names in NO_TRANSACTION else ""
+    with pytest.raises(errors.InvalidInputError, match=why):
+        with_table.describe_transaction(api.DescribeTransactionRequest(id=names))
 
 
-def test_one_that_no_version_has_yet_is_running(namespace: MemoryNamespace) -> None:
-    build(namespace, 2)
+def test_one_that_no_version_has_yet_is_running(two_versions: MemoryNamespace) -> None:
     pending = str(uuid.uuid4())
-    (directory(namespace) / "_transactions" / f"1-{pending}.txn").write_bytes(b"")
-    found = describe(namespace, pending)
+    (directory(two_versions) / "_transactions" / f"1-{pending}.txn").write_bytes(b"")
+    found = describe(two_versions, pending)
     assert found.status == "Running"
     assert found.properties == {"uuid": pending, "read_version": "1"}
 
@@ -194,10 +178,9 @@ def test_one_whose_version_may_be_deleted_is_not_called_running(
 # -- alter ---------------------------------------------------------------------------------------
 
 
-def test_what_holds_already_is_accepted(namespace: MemoryNamespace) -> None:
-    build(namespace, 1)
+def test_what_holds_already_is_accepted(with_table: MemoryNamespace) -> None:
     answer = alter(
-        namespace,
+        with_table,
         "1",
         set_status("SUCCEEDED"),
         set_property("version", "1"),
@@ -205,7 +188,7 @@ def test_what_holds_already_is_accepted(namespace: MemoryNamespace) -> None:
         unset_property("absent"),
     )
     assert answer.status == "Succeeded"
-    assert answer.properties == describe(namespace, "1").properties
+    assert answer.properties == describe(with_table, "1").properties
 
 
 @pytest.mark.spec("operations.md#altertransaction")
@@ -221,17 +204,17 @@ def test_what_holds_already_is_accepted(namespace: MemoryNamespace) -> None:
     ],
 )
 def test_what_would_change_a_transaction_is_unsupported(
-    namespace: MemoryNamespace, action: dict[str, Any]
+    with_table: MemoryNamespace, action: dict[str, Any]
 ) -> None:
-    build(namespace, 1)
     with pytest.raises(errors.UnsupportedOperationError, match="only its writer"):
-        alter(namespace, "1", set_status("succeeded"), action)
+        alter(with_table, "1", set_status("succeeded"), action)
 
 
 @pytest.mark.spec("operations.md#altertransaction")
 @pytest.mark.parametrize(
     ("action", "why"),
     [
+        (None, "must not be empty"),
         (set_status("done"), "'done'"),
         ({"setStatusAction": {}}, "Status"),
         ({}, "exactly one"),
@@ -244,57 +227,28 @@ def test_what_would_change_a_transaction_is_unsupported(
     ],
 )
 def test_a_bad_action_is_refused(
-    namespace: MemoryNamespace, action: dict[str, Any], why: str
+    with_table: MemoryNamespace, action: dict[str, Any] | None, why: str
 ) -> None:
-    build(namespace, 1)
     with pytest.raises(errors.InvalidInputError, match=why):
-        alter(namespace, "1", action)
-
-
-@pytest.mark.spec("operations.md#altertransaction")
-def test_actions_there_must_be(namespace: MemoryNamespace) -> None:
-    build(namespace, 1)
-    with pytest.raises(errors.InvalidInputError, match="must not be empty"):
-        alter(namespace, "1")
-
-
-@pytest.mark.spec("operations.md#altertransaction")
-def test_a_missing_transaction_is_not_altered(namespace: MemoryNamespace) -> None:
-    build(namespace, 1)
-    with pytest.raises(errors.TransactionNotFoundError):
-        alter(namespace, "7", set_status("Succeeded"))
+        alter(with_table, "1", *([] if action is None else [action]))
 
 
 # -- the version that a transaction made -----------------------------------------------------------
 
 
-@pytest.fixture
-def three(tmp_path: Path) -> lance.LanceDataset:
-    """A dataset of three versions."""
-    place = str(tmp_path / "t.lance")
-    for value in range(3):
-        made = lance.write_dataset(pa.table({"a": [value]}), place, mode="append")
-    return made
-
-
-def id_of(opened: lance.LanceDataset, version: int) -> str:
-    transaction = opened.read_transaction(version)
-    assert transaction is not None
-    return str(transaction.uuid)
-
-
 def test_the_version_of_a_transaction_is_found_after_the_one_it_read(
-    three: lance.LanceDataset,
+    three_versions: MemoryNamespace,
 ) -> None:
-    wanted = id_of(three, 2)
-    assert find_commit(three, lambda each: each.uuid == wanted, 1) == 2
-    assert find_commit(three, lambda each: each.uuid == wanted, 2) is None
-    assert find_commit(three.checkout_version(1), lambda each: each.uuid == wanted, 0) == 2
+    latest, wanted = dataset(three_versions), uuid_of(three_versions, 2)
+    assert find_commit(latest, lambda each: each.uuid == wanted, 1) == 2
+    assert find_commit(latest, lambda each: each.uuid == wanted, 2) is None
+    assert find_commit(latest.checkout_version(1), lambda each: each.uuid == wanted, 0) == 2
 
 
-def test_a_version_that_cannot_be_read_may_be_the_one(three: lance.LanceDataset) -> None:
-    wanted = id_of(three, 3)
-    manifests = sorted(Path(three.uri, "_versions").glob("*.manifest"))  # the latest first
+def test_a_version_that_cannot_be_read_may_be_the_one(three_versions: MemoryNamespace) -> None:
+    latest, wanted = dataset(three_versions), uuid_of(three_versions, 3)
+    # The latest is the first.
+    manifests = sorted((directory(three_versions) / "_versions").glob("*.manifest"))
     manifests[1].unlink()
-    with pytest.raises(ServiceUnavailableError, match="could not be read"):
-        find_commit(three, lambda each: each.uuid == wanted, 1)
+    with pytest.raises(errors.ServiceUnavailableError, match="could not be read"):
+        find_commit(latest, lambda each: each.uuid == wanted, 1)

@@ -1,4 +1,4 @@
-"""Configured vendors of credentials: which is asked, with which properties, and for how long."""
+"""Configured vendors of credentials: which is asked, for how long, and where they may reach."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import pickle
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -19,9 +19,11 @@ from lance_namespace import errors
 from servers.objectstore import MotoServer
 
 from lance_bridge.catalog import TableRecord
-from lance_bridge.credentials import EXPIRES_AT, REFRESH_OFFSET, CredentialCache
+from lance_bridge.credentials import EXPIRES_AT, REFRESH_OFFSET, Caller, CredentialCache, acting_for
+from lance_bridge.credentials.scope import StoragePrefix, parse_root, storage_prefix
+from lance_bridge.locations import default_below
 
-from .building import BUCKET, TABLE, raising
+from .building import BUCKET, TABLE, at, raising
 from .memory_catalog import MemoryCatalog, MemoryConfig, MemoryNamespace, MemoryServer
 from .vending import (
     ASKED,
@@ -33,9 +35,11 @@ from .vending import (
     described,
     put,
     vendor_properties,
-)  # fmt: skip
+)
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("common.md#rights-and-lifetime")]
+
+VendingWith = Callable[..., MemoryNamespace]
 
 # -- who is asked ----------------------------------------------------------------------------------
 
@@ -47,25 +51,16 @@ def test_a_table_gets_its_vendors_credentials_in_place_of_the_catalogs_own(
     options = described(vending)
     assert options["aws_access_key_id"] == "1-None-read"
     assert "own-secret" not in options.values()
-    [grant] = ASKED[log]
-    assert (grant.store, grant.bucket, grant.prefix) == ("s3", "lake", "tables/t.lance")
-    assert not grant.write
+    to_lance = vending.tables.load_by_id(TABLE).storage_options(write=True) or {}
+    assert to_lance["aws_access_key_id"] == "2-None-write"
+    assert "own-secret" not in to_lance.values()
+    reads, writes = ASKED[log]
+    assert (reads.store, reads.bucket, reads.prefix) == ("s3", "lake", "tables/t.lance")
+    assert (reads.write, writes.write) == (False, True)
 
 
-@pytest.mark.spec("common.md#storage-credentials")
-def test_lance_is_given_nothing_of_the_catalogs_own_beside_them(vending: MemoryNamespace) -> None:
-    table = vending.tables.load_by_id(TABLE)
-    options = table.storage_options(write=True)
-    assert options is not None
-    assert options["aws_access_key_id"] == "1-None-write"
-    assert "own-secret" not in options.values()
-
-
-def test_the_property_decides_whether_describe_answers_writers(
-    server: MemoryServer, request: pytest.FixtureRequest, log: str
-) -> None:
-    put(server, TABLE[-1], LOCATION)
-    writer = connect(request, **vendor_properties(log, **{"credentials.write": "true"}))
+def test_the_property_decides_whether_describe_answers_writers(vending_with: VendingWith) -> None:
+    writer = vending_with(**{"credentials.write": "true"})
     assert described(writer)["aws_access_key_id"] == "1-None-write"
 
 
@@ -84,7 +79,7 @@ def test_a_vendor_that_fails_leaves_the_table_describable_without(
 @pytest.mark.parametrize("more", [{"check_declared": True}, {"load_detailed_metadata": True}])
 def test_no_request_that_declines_needs_the_vendor(
     server: MemoryServer,
-    request: pytest.FixtureRequest,
+    vending_with: VendingWith,
     log: str,
     moto: MotoServer,
     more: dict[str, Any],
@@ -93,7 +88,7 @@ def test_no_request_that_declines_needs_the_vendor(
     location = f"s3://{BUCKET}/{next(iter(more))}/t.lance"
     own = {f"storage.{key}": value for key, value in moto.storage_options.items()}
     roots = {"credentials.allowed_roots": f"s3://{BUCKET}"}
-    namespace = connect(request, **{**vendor_properties(log), **roots, **own})
+    namespace = vending_with(**roots, **own)
     put(server, TABLE[-1], location)
     asked = api.DescribeTableRequest(id=TABLE, vend_credentials=False, **more)
     assert namespace.describe_table(asked).is_only_declared
@@ -169,12 +164,10 @@ def test_where_no_prefix_fits_the_catalog_is_asked(
 
 
 def test_a_store_that_the_vendor_is_not_for_is_refused(
-    server: MemoryServer, request: pytest.FixtureRequest, log: str
+    server: MemoryServer, vending_with: VendingWith
 ) -> None:
     put(server, TABLE[-1], "gs://lake/tables/t")
-    namespace = connect(
-        request, **vendor_properties(log, **{"credentials.allowed_roots": "gs://lake"})
-    )
+    namespace = vending_with(**{"credentials.allowed_roots": "gs://lake"})
     with pytest.raises(errors.InvalidInputError, match="is on gs://, for which no vendor"):
         described(namespace)
 
@@ -256,11 +249,10 @@ def test_options_of_unknown_vendors_are_secrets_and_others_are_pickled(
 
 @pytest.mark.spec("clients.md#several-principals-in-one-process")
 def test_namespaces_of_other_vendors_have_other_ids(
-    vending: MemoryNamespace, request: pytest.FixtureRequest, log: str
+    vending: MemoryNamespace, vending_with: VendingWith, log: str
 ) -> None:
     def same(**more: str) -> bool:
-        given = {**OWN, **vendor_properties(log, **more)}
-        return connect(request, **given).namespace_id() == vending.namespace_id()
+        return vending_with(**{**OWN, **more}).namespace_id() == vending.namespace_id()
 
     assert same()
     assert not same(**{"credentials.duration_seconds": "60"})
@@ -284,18 +276,12 @@ def test_they_say_when_to_renew_them(vending: MemoryNamespace) -> None:
 @pytest.mark.parametrize(
     ("clock", "seconds", "offset"), [(0, 8, {"1999", "2000"}), (600, 60, {"15000"})]
 )
-def test_short_lives_are_renewed_before_their_last_quarter(  # noqa: PLR0917  # three are fixtures
-    server: MemoryServer,
-    request: pytest.FixtureRequest,
-    log: str,
-    clock: int,
-    seconds: int,
-    offset: set[str],
+def test_short_lives_are_renewed_before_their_last_quarter(
+    vending_with: VendingWith, clock: int, seconds: int, offset: set[str]
 ) -> None:
     """By a clock that is behind, too, clients renew none before there are newer ones."""
-    put(server, TABLE[-1], LOCATION)
     short = {"credentials.duration_seconds": str(seconds), "credentials.clock": str(clock)}
-    options = described(connect(request, **vendor_properties(log, **short)))
+    options = described(vending_with(**short))
     assert options[REFRESH_OFFSET] in offset
 
 
@@ -320,12 +306,10 @@ def clocks(monkeypatch: pytest.MonkeyPatch) -> Clocks:
      (0, -3600, 1800)],
 )  # fmt: skip
 def test_a_clock_that_is_off_keeps_none_for_more_than_half_of_their_life(
-    server: MemoryServer, request: pytest.FixtureRequest, log: str, clocks: Clocks, *,
-    ahead: int, set_by: int, kept: int,
-) -> None:  # fmt: skip
+    vending_with: VendingWith, log: str, clocks: Clocks, *, ahead: int, set_by: int, kept: int
+) -> None:
     """The vendor's clock is ahead of this machine's or behind it, or this machine's is set back."""
-    put(server, TABLE[-1], LOCATION)
-    namespace = connect(request, **vendor_properties(log, **{"credentials.clock": str(ahead)}))
+    namespace = vending_with(**{"credentials.clock": str(ahead)})
     described(namespace)
     clocks.set_by = set_by
     clocks.passed = kept - 5
@@ -336,13 +320,10 @@ def test_a_clock_that_is_off_keeps_none_for_more_than_half_of_their_life(
     assert len(ASKED[log]) == 2
 
 
-def test_a_clock_that_is_behind_is_an_error_and_no_key(
-    server: MemoryServer, request: pytest.FixtureRequest, log: str
-) -> None:
-    put(server, TABLE[-1], LOCATION)
-    late = {"credentials.clock": "-3601"}
+def test_a_clock_that_is_behind_is_an_error_and_no_key(vending_with: VendingWith) -> None:
+    namespace = vending_with(**{"credentials.clock": "-3601"})
     with pytest.raises(errors.ServiceUnavailableError, match="clock"):
-        described(connect(request, **vendor_properties(log, **late)))
+        described(namespace)
 
 
 def test_64_threads_make_one_request_for_each_right(vending: MemoryNamespace, log: str) -> None:
@@ -420,10 +401,10 @@ def test_options_without_a_life_are_not_kept() -> None:
 
 
 def test_the_writers_of_a_governed_table_are_told_apart_from_this_process(
-    server: MemoryServer, request: pytest.FixtureRequest, log: str
+    server: MemoryServer, vending_with: VendingWith, log: str
 ) -> None:
     put(server, TABLE[-1], LOCATION, properties={"managed_by": "impl"})
-    namespace = connect(request, **vendor_properties(log, **{"credentials.write": "true"}))
+    namespace = vending_with(**{"credentials.write": "true"})
     described(namespace)
     namespace.tables.load_by_id(TABLE).storage_options(write=True)
     namespace.tables.load_by_id(TABLE).storage_options()
@@ -444,3 +425,188 @@ def test_no_secret_is_in_a_repr_or_a_log(
     assert options["aws_secret_access_key"] == vended["aws_secret_access_key"] == "hidden"
     assert "hidden" not in repr(vended) + repr(vending.connection) + caplog.text
     assert "hidden" not in repr(copy.copy(vending)) + json.dumps(str(vended))
+
+
+# -- where they may reach --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        "s3://lake/private/t", "s3://lake/tables", "s3://lake/tables2/t", "s3://lakes/tables/t",
+        "s3://lake/table", "s3://lake/tables%2F..%2Fprivate/t", "s3://lake/tables/../private/t",
+        "s3://lake/tables/%2e%2e/t", "gs://lake/tables/t", "s3://lake/Tables/t",
+        "s3://lake/tables/caf%E9/t", "s3://arn:aws:s3:eu-1:1:accesspoint/ap/tables/t",
+        "s3://lake-s3alias/tables/t",
+    ]
+)  # fmt: skip
+def test_a_location_outside_the_allowed_roots_gets_none(
+    vending: MemoryNamespace, log: str, location: str
+) -> None:
+    put(vending, "x", location)
+    with pytest.raises((errors.PermissionDeniedError, errors.InvalidInputError)):
+        described(vending, "x")
+    assert ASKED[log] == []
+
+
+@pytest.mark.spec("common.md#vending-rules")
+def test_a_location_that_was_changed_in_the_entry_is_checked_again(
+    vending: MemoryNamespace,
+) -> None:
+    described(vending)
+    put(vending, TABLE[-1], "s3://lake/private/t")
+    with pytest.raises(errors.PermissionDeniedError, match="inside no root"):
+        described(vending)
+
+
+@pytest.mark.parametrize(
+    ("location", "prefix"),
+    [
+        ("s3a://lake/tables/t/", "tables/t"),
+        ("s3://lake/tables/./t", "tables/t"),
+        ("s3://lake/tables/a%20b", "tables/a b"),
+        ("s3://lake/tables/a%2525b", "tables/a%25b"),
+        ("s3://lake/tables%2Ft", "tables/t"),
+        ("s3://lake/tables/${aws:username}*?".replace("?", "%3F"), "tables/${aws:username}*?"),
+        ("s3://lake/tables/ü😀", "tables/ü😀"),
+    ],
+)
+def test_a_prefix_is_what_lance_makes_of_the_location(
+    vending: MemoryNamespace, log: str, location: str, prefix: str
+) -> None:
+    put(vending, TABLE[-1], location)
+    described(vending)
+    assert ASKED[log][0].prefix == prefix
+
+
+@pytest.mark.spec("common.md#vending-rules")
+def test_an_account_of_azure_is_part_of_the_root() -> None:
+    root = parse_root("abfss://lake@one.dfs.core.windows.net/tables")
+    assert root == StoragePrefix("az", "lake", ("tables",), "one")
+    assert root.contains(storage_prefix("abfss://lake@one.dfs.core.windows.net/tables/t"))
+    assert not root.contains(storage_prefix("abfss://lake@two.dfs.core.windows.net/tables/t"))
+    assert not root.contains(storage_prefix("az://lake/tables/t"))
+
+
+# -- other entries ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "other",
+    [LOCATION, "s3://lake/tables/t.lance/data", "s3a://lake/tables/", "s3n://lake/tables/t.lance/"],
+)
+@pytest.mark.parametrize("table_type", ["lance", "iceberg"])
+def test_a_table_that_shares_its_location_gets_none(
+    vending: MemoryNamespace, log: str, other: str, table_type: str
+) -> None:
+    put(vending, "other", other, properties={"table_type": table_type})
+    with pytest.raises(errors.InvalidTableStateError, match=r"overlaps that of .*other"):
+        described(vending)
+    assert ASKED[log] == []
+
+
+@pytest.mark.parametrize("other", ["s3://lake/tables/t.lance2", "s3://lake/tables/t", "s3://x/y"])
+def test_a_neighbour_is_no_reason_to_refuse(vending: MemoryNamespace, other: str) -> None:
+    put(vending, "other", other)
+    assert described(vending)
+
+
+def test_an_entry_that_cannot_be_read_may_be_anywhere(vending: MemoryNamespace) -> None:
+    vending.server.tables[at("odd")] = TableRecord.unreadable(at("odd"))
+    with pytest.raises(errors.InvalidTableStateError, match=r"odd' cannot be read.*check-sharing"):
+        described(vending)
+
+
+@pytest.mark.spec("common.md#vending-rules")
+def test_hidden_entries_count(vending: MemoryNamespace) -> None:
+    vending.server.hidden.append(TableRecord(("elsewhere", "h"), LOCATION))
+    with pytest.raises(errors.InvalidTableStateError, match=r"overlaps that of 'elsewhere\.h'"):
+        described(vending)
+
+
+def test_only_the_tables_own_namespace_is_read_where_the_property_says_so(
+    server: MemoryServer, vending_with: VendingWith
+) -> None:
+    server.hidden.append(TableRecord(("elsewhere", "h"), LOCATION))
+    narrow = {"credentials.check-sharing": "namespace"}
+    assert described(vending_with(**narrow))
+    put(server, "b", f"{LOCATION}2")
+    put(server, "c", f"{LOCATION}2/x")
+    with pytest.raises(errors.InvalidTableStateError, match="overlaps"):
+        described(vending_with(**narrow), "b")
+
+
+@pytest.fixture
+def scans(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """The namespaces whose entries were read, in order."""
+    found: list[object] = []
+    scan = MemoryCatalog.scan_tables
+
+    def counted(self: MemoryCatalog, namespace: Any, **more: Any) -> Any:
+        found.append(namespace)
+        return scan(self, namespace, **more)
+
+    monkeypatch.setattr(MemoryCatalog, "scan_tables", counted)
+    return found
+
+
+def test_entries_are_read_once_for_many_tables(
+    vending: MemoryNamespace, scans: list[object]
+) -> None:
+    for number in range(20):
+        put(vending, f"t{number}", f"s3://lake/tables/n{number}")
+        assert described(vending, f"t{number}")
+    assert len(scans) == 1
+
+
+def test_an_entry_that_has_gone_or_moved_since_is_no_reason_to_refuse(
+    vending: MemoryNamespace,
+) -> None:
+    put(vending, "old", "s3://lake/tables/n")
+    put(vending, "older", "s3://lake/tables/n/x")
+    assert described(vending)
+    del vending.server.tables[at("old")]
+    put(vending, "older", "s3://lake/tables/m")
+    put(vending, "new", "s3://lake/tables/n")
+    assert described(vending, "new")
+
+
+@pytest.fixture
+def principal() -> Iterator[None]:
+    """Whom a server answers, and who may read and write the tables that it asks for."""
+    with acting_for(Caller("anna", lambda _: True)):
+        yield
+
+
+@pytest.mark.spec("common.md#vending-rules")
+@pytest.mark.usefixtures("principal")
+def test_a_location_that_was_chosen_since_is_compared_with_new_entries(
+    vending: MemoryNamespace, log: str
+) -> None:
+    described(vending)
+    put(vending, "new", "s3://lake/tables/new.lance")
+    put(vending, "inside", "s3://lake/tables/new.lance/data")
+    with pytest.raises(errors.InvalidTableStateError, match=r"overlaps that of .*new"):
+        described(vending, "inside")
+    put(vending, TABLE[-1], "s3://lake/tables/old.lance")
+    put(vending, "around", "s3://lake/tables/old.lance")
+    with pytest.raises(errors.InvalidTableStateError, match="overlaps"):
+        described(vending, TABLE[-1])
+    assert len(ASKED[log]) == 1
+
+
+@pytest.mark.usefixtures("principal")
+def test_entries_are_read_again_for_none_that_is_known_or_at_its_default_location(
+    server: MemoryServer, scans: list[object], vending_with: VendingWith
+) -> None:
+    namespace = vending_with(root="s3://lake/tables")
+    known, default, chosen = TABLE[-1], "default", "chosen"
+    put(server, known, "s3://lake/tables/known.lance")
+    assert described(namespace, known, vend_credentials=True)
+    put(server, default, default_below("s3://lake/tables", at(default)))
+    assert described(namespace, default)
+    assert described(namespace, known)
+    assert len(scans) == 1
+    put(server, chosen, "s3://lake/tables/chosen.lance")
+    assert described(namespace, chosen)
+    assert len(scans) == 2

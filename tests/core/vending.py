@@ -19,7 +19,7 @@ from lance_bridge.catalog import TableRecord
 from lance_bridge.credentials import Grant, Vendor, VendorOptions, expiring_options
 
 from .building import TABLE, at
-from .memory_catalog import MemoryNamespace, MemoryServer
+from .memory_catalog import Client, MemoryNamespace, server_of
 
 ASKED: dict[str, list[Grant]] = defaultdict(list)
 """The grants that vendors were asked for, by their option ``log``."""
@@ -77,10 +77,11 @@ def vendor_properties(log: str, **more: str) -> dict[str, str]:
     }
 
 
-def put(server: MemoryServer, name: str, location: str, **more: Any) -> None:
+def put(client: Client, name: str, location: str, **more: Any) -> None:
     """Have an entry at a location, as another client would."""
     properties = {"table_type": "lance", **more.pop("properties", {})}
-    server.tables[at(name)] = TableRecord(at(name), location, properties, identity=name, **more)
+    tables = server_of(client).tables
+    tables[at(name)] = TableRecord(at(name), location, properties, identity=name, **more)
 
 
 def connect(request: pytest.FixtureRequest, **properties: str) -> MemoryNamespace:

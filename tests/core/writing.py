@@ -13,7 +13,6 @@ import lance
 import lance_namespace as api
 import pyarrow as pa
 import pytest
-from lance.namespace import DirectoryNamespace
 from lance_namespace.errors import LanceNamespaceError
 
 from .building import TABLE
@@ -59,9 +58,7 @@ def place(client: Client) -> str:
 
 def directory(root: Path) -> api.LanceNamespace:
     """Return pylance's own namespace."""
-    untyped: Any = DirectoryNamespace
-    namespace: api.LanceNamespace = untyped(root=str(root))
-    return namespace
+    return api.connect("dir", {"root": str(root)})
 
 
 def dataset(client: Client, branch: str | None = None) -> lance.LanceDataset:

@@ -230,13 +230,13 @@ def test_a_withdrawn_key_is_no_longer_taken_after_an_hour(tmp_path: Path) -> Non
 def test_made_up_keys_do_not_flood_the_provider(tmp_path: Path) -> None:
     with served_at(tmp_path, "okta") as (provider, served, clock):
         assert ask(served, provider.token())[0] == 200
-        before = provider.requests()
+        before = provider.requests
         for step in range(40):
             clock.now = 100 + step
             token = provider.token(header={"kid": f"made-up-{step}"})
             assert ask(served, token)[:2] == (401, 16)
         # Two documents each at 100 and 130 seconds.
-        assert provider.requests() - before == 4
+        assert provider.requests - before == 4
 
 
 def test_known_keys_go_on_while_the_provider_is_down(tmp_path: Path) -> None:

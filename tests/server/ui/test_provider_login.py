@@ -1,4 +1,4 @@
-"""Signing in to the catalog page at an identity provider that runs in a process of its own."""
+"""Signing in to the catalog page at an identity provider."""
 
 from __future__ import annotations
 
@@ -241,11 +241,11 @@ def test_a_provider_that_fails_is_not_asked_again_for_each_login(
     with serving_settings(tmp_path, authentication=[login]) as served:
         browser = Browser(served.url)
         link = f"{served.url}{start(browser)}"
-        before = provider.requests()
+        before = provider.requests
         with ThreadPoolExecutor(5) as threads:
             statuses = list(threads.map(lambda _: httpx.get(link).status_code, range(10)))
         assert statuses == [503] * 10
-        assert provider.requests() == before + 1
+        assert provider.requests == before + 1
 
 
 def test_a_wrong_secret_is_refused(tmp_path: Path, provider: IdentityProvider) -> None:

@@ -1,4 +1,7 @@
-"""The installed program as a server that is killed and started again at the same address."""
+"""The installed program as a server that is killed and started again at the same address.
+
+``python -m server.gateway_process STEP serve …`` kills itself at a step of `managed.death`.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,10 @@ import sys
 from pathlib import Path
 
 from cli.running import PROGRAM
+from managed import death
 from servers.processes import free_port
+
+from lance_bridge_cli import main
 
 _TESTS = Path(__file__).parents[1]
 _SECONDS = 120.0
@@ -39,7 +45,9 @@ class GatewayProcess:
         Args:
             dies_at: A step of `managed.death` at which it kills itself.
         """
-        program = [sys.executable, "-m", "server.dying_gateway", dies_at] if dies_at else [PROGRAM]
+        program = (
+            [sys.executable, "-m", "server.gateway_process", dies_at] if dies_at else [PROGRAM]
+        )
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [*program, "serve", *self._arguments, "--port", str(self._port)],
@@ -77,3 +85,8 @@ class GatewayProcess:
 
     def __exit__(self, *_: object) -> None:
         self.kill()
+
+
+if __name__ == "__main__":
+    death.at(sys.argv.pop(1))
+    main()

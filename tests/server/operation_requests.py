@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from server.http_rows import ARROW, one_row
+from server.http_requests import ARROW, one_row
 
 from lance_bridge_server.operations import Body, Operation
 

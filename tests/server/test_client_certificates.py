@@ -14,6 +14,7 @@ import httpx
 import pytest
 from cryptography import x509
 from lance_namespace.errors import LanceNamespaceError
+from server.http_requests import dial
 
 from lance_bridge_server.configuration.settings import TlsSettings
 from lance_bridge_server.configuration.source import SettingsSource
@@ -23,7 +24,6 @@ from lance_bridge_server.process.listeners import tls_context
 
 from .authenticated import LIST, Served, children, serving_settings
 from .certificates import Authority, loopback, tls_client
-from .sockets import dial
 
 pytestmark = [
     pytest.mark.servers,

@@ -20,9 +20,19 @@ import lance
 import numpy as np
 import pyarrow as pa
 import pytest
-from server.http_requests import ROWS, done, refused, send_rows
+from server.http_requests import (
+    ROWS,
+    chunk,
+    dial,
+    done,
+    head,
+    read_answer,
+    refused,
+    require_refused,
+    reset,
+    send_rows,
+)
 from server.serving import serving
-from server.sockets import chunk, dial, head, read_answer, require_refused, reset
 from servers.processes import wait_until
 
 from lance_bridge.testing.build import ipc

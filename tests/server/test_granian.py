@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 import yaml
 from server.authenticated import connect
-from server.sockets import dial, head
+from server.http_requests import dial, head
 from servers.processes import free_port, wait_until
 
 pytestmark = [

@@ -17,9 +17,18 @@ import pyarrow as pa
 import pytest
 from lance_namespace.errors import InvalidInputError
 from server.authenticated import serve
-from server.http_requests import ARROW, ROWS, done, refused, send_rows
+from server.http_requests import (
+    ARROW,
+    ROWS,
+    chunk,
+    dial,
+    done,
+    head,
+    refused,
+    require_refused,
+    send_rows,
+)
 from server.serving import serving
-from server.sockets import chunk, dial, head, require_refused
 from servers.processes import memory, wait_until
 
 from lance_bridge.testing.build import ipc

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -88,7 +89,7 @@ def stream(batches: int, first: int, compression: str | None) -> Iterator[bytes]
     sink = Chunks()
     options = pa.ipc.IpcWriteOptions(compression=compression)
     random = np.random.default_rng(1)
-    with pa.ipc.new_stream(pa.PythonFile(sink, "w"), SCHEMA, options=options) as writer:
+    with pa.ipc.new_stream(sink, SCHEMA, options=options) as writer:
         for number in range(batches):
             start = first + number * _BATCH_ROWS
             values = random.random(_BATCH_ROWS * _DIMENSIONS, dtype=np.float32)
@@ -104,27 +105,14 @@ SCHEMA = pa.schema(
 )
 
 
-class Chunks:
+class Chunks(io.BytesIO):
     """A file whose content is taken out as it is written."""
 
-    closed = False
-
-    def __init__(self) -> None:
-        self._parts: list[bytes] = []
-
-    def write(self, data: Any) -> int:
-        self._parts.append(bytes(data))
-        return len(data)
-
     def take(self) -> bytes:
-        taken, self._parts = b"".join(self._parts), []
+        taken = self.getvalue()
+        self.seek(0)
+        self.truncate()
         return taken
-
-    def flush(self) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
 
 
 def count_rows(http: httpx.Client) -> int:
@@ -133,34 +121,26 @@ def count_rows(http: httpx.Client) -> int:
     headers = {"user-agent": "LanceDB-Test"}  # which takes a stream, and no file
     with http.stream("POST", "/query", json=query, headers=headers) as answer:
         assert answer.status_code == 200
-        with pa.ipc.open_stream(pa.PythonFile(Body(answer.iter_raw(1 << 20)), "r")) as reader:
+        body = io.BufferedReader(Body(answer.iter_raw(1 << 20)), 1 << 20)
+        with pa.ipc.open_stream(body) as reader:
             return sum(batch.num_rows for batch in reader)
 
 
-class Body:
+class Body(io.RawIOBase):
     """The parts of an answer as a file."""
-
-    closed = False
 
     def __init__(self, parts: Iterator[bytes]) -> None:
         self._parts = parts
         self._rest = b""
 
-    def read(self, size: int) -> bytes:
-        found = [self._rest]
-        missing = size - len(self._rest)
-        while missing > 0:
-            part = next(self._parts, b"")
-            if not part:
-                break
-            found.append(part)
-            missing -= len(part)
-        data = b"".join(found)
-        self._rest = data[size:]
-        return data[:size]
+    def readable(self) -> bool:
+        return True
 
-    def close(self) -> None:
-        pass
+    def readinto(self, buffer: Any) -> int:
+        data = self._rest or next(self._parts, b"")
+        count = min(len(buffer), len(data))
+        buffer[:count], self._rest = data[:count], data[count:]
+        return count
 
 
 def peak(gateway: GatewayProcess) -> int:

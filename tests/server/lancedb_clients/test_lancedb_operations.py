@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 import lance_namespace as api
 import lancedb
 import pytest
-from server.lancedb_clients.catalog_trials import CATALOG, CatalogScene
 from server.lancedb_clients.operations_table import (
     WORKS,
     documented_methods,
@@ -25,8 +24,17 @@ from server.lancedb_clients.operations_table import (
     render,
     require_written,
 )
-from server.lancedb_clients.table_trials import TABLE
-from server.lancedb_clients.trials import CONNECTION, COUNT, Scene, Trial, done, rows
+from server.lancedb_clients.trials import (
+    CATALOG,
+    CONNECTION,
+    COUNT,
+    TABLE,
+    CatalogScene,
+    Scene,
+    Trial,
+    done,
+    rows,
+)
 
 from lance_bridge_hive import HiveNamespace
 

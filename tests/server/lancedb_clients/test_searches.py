@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ import lancedb
 import pyarrow as pa
 import pytest
 from lancedb import index, query
+from lancedb.remote.errors import RetryError
+from server.lancedb_clients.trials import rows
 from server.serving import serving
 
 import lance_bridge
@@ -23,7 +26,7 @@ from lance_bridge_server.gateway import Gateway
 pytestmark = [
     pytest.mark.servers,
     pytest.mark.filterwarnings("ignore"),
-    pytest.mark.spec("server.md#what-is-refused"),
+    pytest.mark.spec("server.md#lancedb", "server.md#what-is-refused"),
 ]
 
 COUNT = 400
@@ -177,3 +180,41 @@ def test_all_rows_of_a_directorys_table_are_returned_without_a_limit(tmp_path: P
         )
         assert len(table.search().where("id > 1").to_list()) == 18
         assert len(asyncio.run(read(**options))) == 18
+
+
+# -- caches ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def indexed(url: str, hive: HiveNamespace) -> Any:
+    """A table with an index of its ids."""
+    hive.create_namespace(api.CreateNamespaceRequest(id=["prewarmed"]))
+    once = {"retry_config": {"retries": 0}}
+    options: Any = {"host_override": url, "client_config": once}
+    db = lancedb.connect("db://prewarmed", api_key="k", **options)
+    made = db.create_table("t", rows(400))
+    made.create_index("id", config=index.BTree())
+    return made
+
+
+@pytest.fixture
+def directory(indexed: Any, hive: HiveNamespace) -> Path:  # noqa: ARG001 - it must exist
+    found = hive.describe_table(api.DescribeTableRequest(id=["prewarmed", "t"])).location
+    assert found is not None
+    return Path(found.removeprefix("file:"))
+
+
+@pytest.mark.parametrize("part", ["_indices", "data"])
+def test_each_request_reads_the_files_again(indexed: Any, directory: Path, part: str) -> None:
+    query = indexed.search().where("id = 7").select(["title"])
+    assert "ScalarIndexQuery" in query.explain_plan()
+    assert query.to_list() == [{"title": "film number7"}]
+    files, elsewhere = directory / part, directory / f"{part}-elsewhere"
+    files.rename(elsewhere)
+    try:
+        with pytest.raises(RetryError) as caught:
+            query.to_list()
+        assert re.search(rf"Not found: \S+/t\.lance/{part}/", str(caught.value.__cause__))
+    finally:
+        elsewhere.rename(files)
+    assert query.to_list() == [{"title": "film number7"}]

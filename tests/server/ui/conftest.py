@@ -11,8 +11,8 @@ import pytest
 from lance_namespace import LanceNamespace
 from lance_namespace.errors import ServiceUnavailableError
 from server.policies import cedar, clients, declare, memory_namespace
+from server.ui.browsers import HtmlPage
 from server.ui.demo_tables import create_articles
-from server.ui.html_pages import HtmlPage
 
 from lance_bridge_federated import FederatedNamespace
 

@@ -11,7 +11,7 @@ import lance_namespace as api
 import pytest
 from core.memory_catalog import SERVERS
 from server.policies import cedar, clients, declare, memory_namespace
-from server.ui.html_pages import HtmlPage
+from server.ui.browsers import HtmlPage
 
 from lance_bridge.catalog import TableRecord
 from lance_bridge_federated import FederatedNamespace

@@ -13,9 +13,8 @@ import pytest
 from lance_namespace.errors import ServiceUnavailableError
 from server.policies import NamedByHeader, cedar, declare, memory_namespace
 from server.serving import serving
-from server.ui.browsers import Browser
+from server.ui.browsers import Browser, HtmlPage
 from server.ui.demo_tables import create_articles
-from server.ui.html_pages import HtmlPage
 
 import lance_bridge
 from lance_bridge_federated import FederatedNamespace

@@ -12,8 +12,7 @@ import httpx
 import pytest
 from lance_namespace.errors import InvalidInputError
 from server.authenticated import LIST, Clock, Served, serve, serving_settings, write_config
-from server.ui.browsers import Browser
-from server.ui.html_pages import HtmlPage
+from server.ui.browsers import Browser, HtmlPage
 
 from lance_bridge_server.authentication.api_keys import ApiKeys, principal_of
 from lance_bridge_server.authentication.key_file import ApiKeyFile

@@ -11,9 +11,9 @@ import lance_namespace as api
 import pyarrow as pa
 import pytest
 from server.policies import clients, declare, memory_namespace
+from server.ui.browsers import HtmlPage
 from server.ui.conftest import TABLES, DeadNamespace, GetPage
 from server.ui.demo_tables import DIMENSION
-from server.ui.html_pages import HtmlPage
 
 from lance_bridge_federated import FederatedNamespace
 from lance_bridge_server.authorization import AllowAll

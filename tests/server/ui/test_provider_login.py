@@ -12,8 +12,7 @@ import httpx
 import pytest
 from server.authenticated import LIST, Served, serving_settings
 from server.identity_provider import SHAPES, IdentityProvider, identity_provider
-from server.ui.browsers import Browser
-from server.ui.html_pages import HtmlPage
+from server.ui.browsers import Browser, HtmlPage
 
 pytestmark = [pytest.mark.servers, pytest.mark.spec("server.md#signing-in")]
 

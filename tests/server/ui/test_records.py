@@ -11,7 +11,7 @@ import pytest
 from server.policies import NamedByHeader, cedar, clients, declare, memory_namespace
 from server.serving import serving
 from server.ui.audit_lines import Lines
-from server.ui.html_pages import HtmlPage
+from server.ui.browsers import HtmlPage
 
 from lance_bridge.testing.build import ipc
 from lance_bridge_server.app import create_app

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 from server.policies import memory_namespace
 from server.serving import serving
+from server.ui.browsers import HtmlPage
 from server.ui.demo_tables import create_articles
-from server.ui.html_pages import HtmlPage
 
 from lance_bridge_federated import FederatedNamespace
 from lance_bridge_server.app import create_app

@@ -12,7 +12,7 @@ import lance_namespace as api
 import pytest
 from lance_namespace.errors import ServiceUnavailableError
 from server.policies import cedar, clients, declare, memory_namespace
-from server.ui.html_pages import HtmlPage
+from server.ui.browsers import HtmlPage
 
 from lance_bridge_federated import FederatedNamespace
 from lance_bridge_server.ui import table_names

@@ -1,4 +1,4 @@
-"""The names that a server without authentication answers for."""
+"""Web pages of other origins, and the names that a server without authentication answers for."""
 
 from __future__ import annotations
 
@@ -15,13 +15,60 @@ from server.serving import serving
 from starlette.types import Scope
 
 from lance_bridge_server.app import create_app
+from lance_bridge_server.configuration.settings import ServerSettings
 from lance_bridge_server.configuration.source import SettingsSource
+from lance_bridge_server.gateway import Gateway
 from lance_bridge_server.hosts import LocalHosts
 from lance_bridge_server.process.factory import gateway_from_source
 
-pytestmark = [pytest.mark.quick, pytest.mark.spec("server.md#serve")]
+pytestmark = [pytest.mark.quick, pytest.mark.spec("server.md#serve", "server.md#web-pages")]
+
+# -- other origins ---------------------------------------------------------------------------------
+
 
 LIST = "/v1/namespace/$/list"
+PAGE = "https://app.example.com"
+PREFLIGHT = {
+    "origin": PAGE,
+    "access-control-request-method": "GET",
+    "access-control-request-headers": "x-api-key",
+}
+
+
+def of_cors(answer: httpx.Response) -> dict[str, str]:
+    return {key: text for key, text in answer.headers.items() if key.startswith("access-control")}
+
+
+def test_browsers_are_allowed_nothing_by_default(http: httpx.Client) -> None:
+    answer = http.get(LIST, headers={"origin": PAGE})
+    done(answer)
+    preflight = http.request("OPTIONS", LIST, headers=PREFLIGHT)
+    refused(preflight, 405, 13)
+    assert of_cors(answer) == of_cors(preflight) == {}
+
+
+def test_configured_origins_are_allowed(namespace: Any) -> None:
+    content = {"catalogs": {"c": {}}, "cors": {"origins": [PAGE]}}
+    settings = ServerSettings.model_validate(content)
+    gateway = Gateway(namespace, cors=settings.cors)
+    with serving(create_app(gateway)) as url, httpx.Client(base_url=url) as client:
+        preflight = client.request("OPTIONS", LIST, headers=PREFLIGHT)
+        assert preflight.status_code == 200
+        assert of_cors(preflight)["access-control-allow-origin"] == PAGE
+        done(client.post("/v1/namespace/new/create", json={}, headers={"origin": PAGE}))
+        answer = client.get(LIST, headers={"origin": PAGE})
+        assert of_cors(answer)["access-control-allow-origin"] == PAGE
+        assert "x-request-id" in of_cors(answer)["access-control-expose-headers"]
+        assert "access-control-allow-credentials" not in of_cors(answer)
+        other = {**PREFLIGHT, "origin": "https://evil.example.com"}
+        assert client.request("OPTIONS", LIST, headers=other).status_code == 400
+        found = of_cors(client.get(LIST, headers={"origin": "https://evil.example.com"}))
+        assert "access-control-allow-origin" not in found
+
+
+# -- names of the server ---------------------------------------------------------------------------
+
+
 KEYS = {"authentication": [{"method": "proxy", "networks": ["127.0.0.1"], "header": "host"}]}
 
 

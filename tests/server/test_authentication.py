@@ -1,0 +1,368 @@
+"""API keys, several methods of authentication at once, anonymous requests and trusted proxies."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import lance
+import lance_namespace as api
+import lancedb
+import pyarrow as pa
+import pytest
+from cli.running import answer_of, run
+from lance_namespace.errors import InvalidInputError, UnauthenticatedError
+from server.authenticated import LIST, Served, children, connect, serving_settings
+from server.certificates import Authority, loopback, tls_client
+from server.http_requests import dial, head
+from server.identity_provider import AUDIENCE, identity_provider
+
+from lance_bridge_server.authentication.key_file import ApiKeyFile
+
+pytestmark = [
+    pytest.mark.servers,
+    pytest.mark.spec(
+        "cli.md#keys", "server.md#a-trusted-proxy", "server.md#api-keys", "server.md#authentication"
+    ),
+]
+
+# -- API keys --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> ApiKeyFile:
+    return ApiKeyFile(tmp_path / "keys.json")
+
+
+@pytest.fixture
+def served(tmp_path: Path, file: ApiKeyFile) -> Iterator[Served]:
+    file.add("first")
+    methods = [{"method": "api_keys", "file": str(file.path)}]
+    with serving_settings(tmp_path / "lake", authentication=methods) as found:
+        yield found
+
+
+def status(url: str, **headers: str) -> tuple[int, int | None]:
+    """Return the status of an answer, and the code in it if it is an error."""
+    answer = httpx.get(f"{url}{LIST}", headers={k.replace("_", "-"): v for k, v in headers.items()})
+    content = answer.json()
+    if answer.status_code == 401:
+        assert answer.headers["www-authenticate"] == "Bearer"
+    return answer.status_code, content.get("code")
+
+
+def test_the_command_makes_a_key_that_works_in_both_headers(
+    served: Served, file: ApiKeyFile
+) -> None:
+    made = answer_of("keys", "add", "ann", "-f", str(file.path), "-g", "x", "-g", "y")
+    assert children(served.url, **{"header.x-api-key": made["key"]}) == []
+    assert children(served.url, **{"header.Authorization": f"Bearer {made['key']}"}) == []
+    assert (served.last.name, set(served.last.groups)) == ("ann", {"x", "y"})
+    assert served.last.method == "api_key"
+
+
+def test_lancedb_works_with_its_api_key(served: Served, file: ApiKeyFile) -> None:
+    key, _ = file.add("bob")
+    client = connect(served.url, **{"header.x-api-key": key})
+    client.create_namespace(api.CreateNamespaceRequest(id=["films"]))
+    lance.write_dataset(pa.table({"id": [1, 2]}), namespace_client=client, table_id=["films", "t"])
+    db = lancedb.connect("db://films", api_key=key, host_override=served.url)
+    assert db.open_table("t").count_rows() == 2
+    assert served.last.name == "bob"
+
+
+def test_a_wrong_key_is_refused(served: Served, file: ApiKeyFile) -> None:
+    key, _ = file.add("ann")
+    other, _ = file.add("bob")
+    mixed = f"{key[:21]}{other[21:]}"
+    for wrong in (mixed, key[:-1], f"{key}x", "lbk_", "lbk_x_y", "none"):
+        assert status(served.url, x_api_key=wrong) == (401, 16), wrong
+        assert status(served.url, Authorization=f"Bearer {wrong}") == (401, 16), wrong
+    with pytest.raises(UnauthenticatedError, match="unknown, expired or revoked"):
+        children(served.url, **{"header.x-api-key": mixed})
+
+
+@pytest.mark.spec("server.md#authentication")
+@pytest.mark.parametrize("headers", [{}, {"x_api_key": ""}, {"Authorization": "Basic YTpi"}])
+def test_a_request_without_a_key_is_refused(served: Served, headers: dict[str, str]) -> None:
+    assert status(served.url, **headers) == (401, 16)
+
+
+@pytest.mark.spec("server.md#authentication")
+def test_a_wrong_key_beside_a_right_one_is_refused(served: Served, file: ApiKeyFile) -> None:
+    key, _ = file.add("ann")
+    assert status(served.url, x_api_key=key, Authorization=f"Bearer {key}") == (200, None)
+    assert status(served.url, x_api_key=key, Authorization="Bearer other") == (401, 16)
+
+
+def test_a_key_is_revoked_while_the_server_runs(served: Served, file: ApiKeyFile) -> None:
+    key, entry = file.add("ann")
+    assert status(served.url, x_api_key=key) == (200, None)
+    run("keys", "revoke", entry.id, "--file", str(file.path))
+    assert status(served.url, x_api_key=key) == (401, 16)
+
+
+def test_a_key_expires(served: Served, file: ApiKeyFile) -> None:
+    valid, entry = file.add("ann", lifetime=timedelta(hours=1))
+    expired, _ = file.add("ann", lifetime=timedelta(seconds=-1))
+    assert status(served.url, x_api_key=valid) == (200, None)
+    assert status(served.url, x_api_key=expired) == (401, 16)
+    assert entry.expires is not None
+    assert entry.expires - entry.created == timedelta(hours=1)
+    assert entry.model_copy(update={"expires": entry.created}).state() == "expired"
+
+
+def test_an_unreadable_file_is_a_server_that_is_unavailable(
+    served: Served, file: ApiKeyFile
+) -> None:
+    key, _ = file.add("ann")
+    file.path.write_text("{")
+    answer = httpx.get(f"{served.url}{LIST}", headers={"x-api-key": key})
+    assert (answer.status_code, answer.json()["code"]) == (503, 17)
+    assert str(file.path) not in answer.text
+    file.path.unlink()
+    assert status(served.url, x_api_key=key) == (503, 17)
+
+
+@pytest.mark.spec("server.md#authentication")
+def test_only_the_owner_can_read_the_file_and_it_has_no_key(file: ApiKeyFile) -> None:
+    key, entry = file.add("ann")
+    assert stat.S_IMODE(file.path.stat().st_mode) == 0o600
+    secret = key.split("_", 2)[2]
+    assert secret not in file.path.read_text()
+    assert entry.hash not in repr(entry)
+    assert entry.salt not in repr(entry)
+    assert file.find(key) == entry
+
+
+def test_a_change_keeps_the_owner_and_the_mode(file: ApiKeyFile) -> None:
+    _, entry = file.add("ann")
+    owner = 12345 if os.geteuid() == 0 else os.geteuid()  # only root can give files away
+    os.chown(file.path, owner, -1)
+    file.path.chmod(0o640)
+    file.revoke(entry.id)
+    found = file.path.stat()
+    assert (found.st_uid, stat.S_IMODE(found.st_mode)) == (owner, 0o640)
+    assert file.entries()[entry.id].revoked is not None
+
+
+def test_a_change_that_fails_leaves_no_file(
+    file: ApiKeyFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, entry = file.add("ann")
+
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(InvalidInputError, match="cannot be changed: No space left"):
+        file.revoke(entry.id)
+    assert list(file.path.parent.iterdir()) == [file.path]
+
+
+def test_a_file_that_others_can_write_is_refused(file: ApiKeyFile) -> None:
+    key, _ = file.add("ann")
+    for mode in (0o620, 0o602):
+        file.path.chmod(mode)
+        with pytest.raises(InvalidInputError, match="can be written by others: chmod 600"):
+            ApiKeyFile(file.path).find(key)
+    file.path.chmod(0o440)
+    assert ApiKeyFile(file.path).find(key) is not None
+
+
+def test_keys_that_are_added_at_the_same_time_are_all_kept(file: ApiKeyFile) -> None:
+    def add(number: int) -> str:
+        return ApiKeyFile(file.path).add(f"user{number}")[0]
+
+    with ThreadPoolExecutor(8) as pool:
+        keys = list(pool.map(add, range(32)))
+    assert [file.find(key) is not None for key in keys] == [True] * 32
+
+
+def test_the_list_has_the_state_of_each_key(file: ApiKeyFile) -> None:
+    file.add("ann", ["x", "y"])
+    file.add("bob", lifetime=timedelta(seconds=-1))
+    _, entry = file.add("eve")
+    file.revoke(entry.id)
+    rows = answer_of("keys", "list", "--file", str(file.path))
+    assert [(row["name"], row["groups"], row["state"]) for row in rows] == [
+        ("ann", "x,y", "valid"),
+        ("bob", "", "expired"),
+        ("eve", "", "revoked"),
+    ]
+    assert all("hash" not in row and "salt" not in row for row in rows)
+
+
+def test_names_and_identifiers_are_checked(file: ApiKeyFile) -> None:
+    for name in ("", "a b", "a\nb", "a,b", "x" * 201):
+        with pytest.raises(InvalidInputError, match="is not a valid name"):
+            file.add(name)
+        with pytest.raises(InvalidInputError, match="is not a valid name"):
+            file.add("ann", [name])
+    assert not file.path.exists()
+    done = run("keys", "revoke", "0123", "--file", str(file.path), code=1)
+    assert "has no key with the identifier '0123'" in done.output
+    done = run("keys", "add", "ann", "--expires", "soon", "--file", str(file.path), code=2)
+    assert "--expires must be a number and a unit" in done.output
+
+
+# -- trusted proxies, and several methods ----------------------------------------------------------
+
+
+LOCAL, OTHER = "127.0.0.0/8", "10.0.0.0/8"
+
+
+def proxy(*networks: str, **options: Any) -> dict[str, Any]:
+    return {"method": "proxy", "networks": list(networks), **options}
+
+
+def ask(served: Served, *headers: tuple[str, str]) -> tuple[int, str]:
+    """Return the status, and the name of the principal or the text of the error."""
+    answer = httpx.get(f"{served.url}{LIST}", headers=list(headers))
+    if answer.status_code != 200:
+        assert answer.json()["code"] == 16
+        return answer.status_code, answer.json()["error"]
+    return 200, served.last.name
+
+
+def test_a_proxy_names_the_user_and_the_groups(tmp_path: Path) -> None:
+    method = proxy(LOCAL, groups_header="x-forwarded-groups")
+    with serving_settings(tmp_path, authentication=[method]) as served:
+        user, groups = ("X-Forwarded-User", "ann"), ("X-Forwarded-Groups", "x, y,,")
+        assert ask(served, user, groups) == (200, "ann")
+        assert served.last.groups == {"x", "y"}
+        assert served.last.method == "proxy"
+        assert ask(served)[0] == 401
+        assert "several times" in ask(served, user, ("x-forwarded-user", "root"))[1]
+        assert "several times" in ask(served, user, groups, groups)[1]
+        for wrong in ("", "a" * 300, "a\tb"):
+            assert ask(served, ("x-forwarded-user", wrong))[0] == 401
+
+
+def test_no_header_names_groups_by_default(tmp_path: Path) -> None:
+    with serving_settings(tmp_path, authentication=[proxy(LOCAL)]) as served:
+        groups = ("X-Forwarded-Groups", "admins")
+        assert ask(served, ("X-Forwarded-User", "ann"), groups) == (200, "ann")
+        assert served.last.groups == frozenset()
+
+
+@pytest.mark.spec("server.md#keys-of-the-configuration")
+def test_the_header_means_nothing_from_other_addresses(tmp_path: Path) -> None:
+    with serving_settings(tmp_path, authentication=[proxy(OTHER, "unix")]) as served:
+        user = ("x-forwarded-user", "ann")
+        assert ask(served, user)[0] == 401
+        # What a client says of its own address does not make it a proxy.
+        for header in ("x-forwarded-for", "x-real-ip", "forwarded"):
+            assert ask(served, user, (header, "10.0.0.1"))[0] == 401
+    settings: dict[str, Any] = {"authentication": [proxy(OTHER)], "allow_anonymous": True}
+    with serving_settings(tmp_path, **settings) as served:
+        assert ask(served, user) == (200, "anonymous")
+
+
+@pytest.mark.spec("server.md#requests")
+def test_trailers_are_no_headers(tmp_path: Path) -> None:
+    """A proxy that removes a client's own headers may pass on its trailers."""
+    method = proxy(LOCAL, groups_header="x-forwarded-groups")
+    trailers = b"X-Forwarded-User: root\r\nX-Forwarded-Groups: admins\r\n"
+
+    def send(served: Served, *headers: str) -> bytes:
+        chunked = ("Transfer-Encoding: chunked", "Connection: close", *headers)
+        with dial(served.url) as connection:
+            connection.sendall(head(LIST, *chunked, method="GET") + b"0\r\n" + trailers + b"\r\n")
+            return b"".join(iter(lambda: connection.recv(1 << 16), b""))[:12]
+
+    with serving_settings(tmp_path, authentication=[method]) as served:
+        assert send(served) == b"HTTP/1.1 401"
+        assert send(served, "X-Forwarded-User: ann") == b"HTTP/1.1 200"
+        assert (served.last.name, served.last.groups) == ("ann", frozenset())
+
+
+def test_headers_of_other_names_are_configured(tmp_path: Path) -> None:
+    method = proxy(LOCAL, header="remote-user")
+    with serving_settings(tmp_path, authentication=[method]) as served:
+        groups = ("x-forwarded-groups", "x")
+        assert ask(served, ("remote-user", "ann"), groups) == (200, "ann")
+        assert served.last.groups == frozenset()
+        assert ask(served, ("x-forwarded-user", "ann"))[0] == 401
+
+
+def test_a_proxy_reaches_a_unix_socket(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    listeners = [{"socket": str(path), "mode": "0660"}]
+    with serving_settings(tmp_path, authentication=[proxy("unix")], listeners=listeners) as served:
+        assert served.url == f"unix:{path}"
+        assert path.stat().st_mode & 0o777 == 0o660
+        transport = httpx.HTTPTransport(uds=str(path))
+        with httpx.Client(transport=transport, headers={"x-forwarded-user": "ann"}) as client:
+            assert client.get(f"http://local{LIST}").status_code == 200
+        assert served.last.name == "ann"
+
+
+def test_all_methods_at_once(tmp_path: Path) -> None:
+    file = ApiKeyFile(tmp_path / "keys.json")
+    key, _ = file.add("of-the-key")
+    authority = Authority(tmp_path)
+    certificate, private = authority.issue("server", names=loopback())
+    tls = {"certificate": certificate, "key": private, "client_ca": authority.path}
+    with identity_provider("okta") as provider:
+        methods = [
+            {"method": "client_certificates"},
+            {"method": "api_keys", "file": str(file.path)},
+            {"method": "oidc", "issuer": provider.issuer, "audiences": [AUDIENCE]},
+            proxy(LOCAL),
+        ]
+        bearer = {"authorization": f"Bearer {provider.token(sub='of-the-token')}"}
+        with serving_settings(tmp_path / "lake", tls=tls, authentication=methods) as served:
+            pair = authority.issue("of-the-certificate")
+            cases: list[tuple[dict[str, str], Any, str]] = [
+                ({}, pair, "of-the-certificate"),
+                ({"x-api-key": key}, None, "of-the-key"),
+                (bearer, None, "of-the-token"),
+                ({"x-forwarded-user": "of-the-proxy"}, None, "of-the-proxy"),
+                ({"x-api-key": key, **bearer}, pair, "of-the-certificate"),
+                ({"x-api-key": key, **bearer}, None, "of-the-key"),
+                ({**bearer, "x-forwarded-user": "x"}, None, "of-the-token"),
+            ]
+            for headers, cert, name in cases:
+                with tls_client(authority, cert) as client:
+                    answer = client.get(f"{served.url}{LIST}", headers=headers)
+                assert (answer.status_code, served.last.name) == (200, name)
+            wrong = [
+                ({"x-api-key": key[:-1]}, pair),
+                ({"x-api-key": "none"}, pair),
+                ({"x-api-key": key, "authorization": "Bearer x"}, None),
+                ({"x-api-key": key, "authorization": f"{bearer['authorization']}x"}, None),
+                ({**bearer, "x-forwarded-user": ""}, None),
+            ]
+            for headers, cert in wrong:
+                with tls_client(authority, cert) as client:
+                    answer = client.get(f"{served.url}{LIST}", headers=headers)
+                assert (answer.status_code, answer.json()["code"]) == (401, 16), headers
+
+
+def test_a_wrong_credential_is_refused_where_none_is_needed(tmp_path: Path) -> None:
+    file = ApiKeyFile(tmp_path / "keys.json")
+    key, _ = file.add("ann")
+    methods = [{"method": "api_keys", "file": str(file.path)}]
+    settings: dict[str, Any] = {"authentication": methods, "allow_anonymous": True}
+    with serving_settings(tmp_path / "lake", **settings) as served:
+        assert ask(served) == (200, "anonymous")
+        assert ask(served, ("x-api-key", key)) == (200, "ann")
+        for wrong in (key[:-1], "none", "a.b.c"):
+            assert ask(served, ("x-api-key", wrong))[0] == 401
+            assert ask(served, ("authorization", f"Bearer {wrong}"))[0] == 401
+
+
+def test_a_server_that_reads_no_keys_takes_the_one_that_lancedb_must_send(tmp_path: Path) -> None:
+    with serving_settings(tmp_path) as served:
+        assert ask(served, ("x-api-key", "none")) == (200, "anonymous")
+    with serving_settings(tmp_path, authentication=[proxy(LOCAL)]) as served:
+        headers = ("x-api-key", "none"), ("x-forwarded-user", "ann")
+        assert ask(served, *headers) == (200, "ann")
+        assert ask(served, headers[0])[0] == 401

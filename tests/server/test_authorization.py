@@ -11,6 +11,7 @@ import lance_namespace as api
 import pytest
 from core.memory_catalog import MemoryNamespace
 from lance_namespace.errors import InvalidTableStateError
+from server.http_requests import ARROW, one_row
 from server.operation_requests import request_for
 from server.policies import cedar, clients, declare, memory_namespace
 
@@ -209,19 +210,24 @@ def test_every_entry_of_a_batch_is_checked(
     ]  # fmt: skip
 
 
+SECRET = "/data/secret.lance"
+IN_HEADER = {"Content-Type": ARROW, "x-lance-table-location": SECRET}
+
+
 @pytest.mark.parametrize(
-    ("path", "body"),
+    ("path", "sent"),
     [
-        ("table/open$new/declare", {"location": "/data/secret.lance"}),
-        ("table/open$new/register", {"location": "/data/secret.lance"}),
-        ("table/open$new/declare", {"properties": {"location": "/data/secret.lance"}}),
-        ("table/batch-commit", {"operations": [declared("open", "new", location="/data/s")]}),
+        ("open$new/declare", {"json": {"location": SECRET}}),
+        ("open$new/register", {"json": {"location": SECRET}}),
+        ("open$new/declare", {"json": {"properties": {"location": SECRET}}}),
+        ("open$new/create", {"content": one_row(), "headers": IN_HEADER}),
+        ("batch-commit", {"json": {"operations": [declared("open", "new", location=SECRET)]}}),
     ],
-)  # fmt: skip
+)
 def test_a_location_takes_a_right_of_its_own(
-    client_of: Any, path: str, body: dict[str, Any]
+    client_of: Any, path: str, sent: dict[str, Any]
 ) -> None:
-    response = client_of("keeper")("POST", f"/v1/{path}", json=body)
+    response = client_of("keeper")("POST", f"/v1/table/{path}", **sent)
     assert "is not allowed to perform set_location on 'open.new'" in response.json()["error"]
 
 

@@ -13,10 +13,6 @@ from lance_namespace.errors import ServiceUnavailableError
 from server.http_requests import ROWS, done, refused, send_rows
 
 from lance_bridge.testing.build import ipc
-from lance_bridge_server.authorization import AllowAll, Decision
-from lance_bridge_server.authorization.accesses import Names
-from lance_bridge_server.gateway import Gateway
-from lance_bridge_server.principals import Principal
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("server.md#requests")]
 
@@ -82,13 +78,25 @@ def test_the_delimiter_alone_is_the_root(
         "films$" + "t" * 5000,
         "films$a%252Fb",
         "films$%F0%9F%A6%86",
+        "films$.",
+        "films$..%2F..%2Fetc",
+        "films%24%2Fetc%2Fpasswd",
+        "films$a%5Cb",
+        "films$a%7Fb",
+        "films$%E2%80%AE",
+        "films$a$b$c$d",
+        "..%2F..",
+        "%2e%2e%2f%2e%2e",
     ],
 )
 def test_a_name_that_the_catalog_cannot_have_is_invalid_input(
-    http: httpx.Client, path: str
+    http: httpx.Client, tmp_path: Path, path: str
 ) -> None:
+    before = sorted(tmp_path.rglob("*"))
     for operation in ("describe", "drop", "exists", "declare", "count_rows", "tags/list"):
         refused(http.post(f"/v1/table/{path}/{operation}"), 400, 13)
+    refused(send_rows(http, f"/v1/table/{path}/create"), 400, 13)
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_a_name_that_is_not_utf_8_is_invalid_input(http: httpx.Client) -> None:
@@ -151,12 +159,8 @@ def test_a_body_is_read_where_older_clients_send_one(http: httpx.Client, namespa
 @pytest.mark.parametrize(
     "body",
     [
-        b"{",
         b"[]",
         b'"films"',
-        b'{"unknown": NaN}',
-        b'{"version": Infinity}',
-        b"\xff\xfe{\x00}\x00",
         b'{"version": "1"}',
         b'{"version": 1.5}',
         b'{"version": true}',
@@ -187,6 +191,7 @@ def test_a_change_needs_the_body_that_the_specification_has(http: httpx.Client) 
     create(http)
     for operation in ("deregister", "update", "delete", "tags/create", "schema_metadata/update"):
         assert "body is missing" in refused(http.post(f"{TABLE}/{operation}"), 400, 13)
+    assert "on" in refused(send_rows(http, f"{TABLE}/merge_insert"), 400, 13)
     done(http.post(f"{TABLE}/exists"))
 
 
@@ -245,23 +250,6 @@ def test_describe_takes_options_in_the_query_and_in_the_body(
         assert done(answer)["table_uri"]
     answer = http.post(f"{TABLE}/describe?version=1", json={"version": 2})
     assert "version" in refused(answer, 400, 13)
-
-
-def test_maps_are_json_in_the_query(http: httpx.Client, namespace: Any) -> None:
-    query = {"properties": json.dumps({"owner": "ada"})}
-    done(send_rows(http, f"{TABLE}/create", params=query))
-    request = namespace.requests[-1]
-    assert request.properties == {"owner": "ada"}
-
-
-def test_names_of_columns_to_merge_on_are_repeated(http: httpx.Client, namespace: Any) -> None:
-    create(http)
-    query = "?on=id&on=word&when_not_matched_insert_all=true&timeout=30s&use_index=false"
-    answer = done(send_rows(http, f"{TABLE}/merge_insert{query}"))
-    assert answer["num_inserted_rows"] == 0
-    request = namespace.requests[-1]
-    assert (request.on, request.timeout, request.use_index) == (["id", "word"], "30s", False)
-    assert "on" in refused(send_rows(http, f"{TABLE}/merge_insert"), 400, 13)
 
 
 @pytest.mark.parametrize(
@@ -414,27 +402,3 @@ def test_the_trace_and_the_request_id_are_passed_on(http: httpx.Client, namespac
         "header.tracestate": "a=b",
         "header.x-request-id": "r-1",
     }
-
-
-def test_a_location_needs_a_permission_of_its_own(
-    http: httpx.Client,
-    gateway: Gateway,
-    namespace: Any,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    class NoDeclarations(AllowAll):
-        def check(
-            self,
-            principal: Principal,  # noqa: ARG002
-            operation: str,
-            path: Names,  # noqa: ARG002
-            location: str | None = None,  # noqa: ARG002
-        ) -> Decision:
-            return Decision(operation != "set_location")
-
-    monkeypatch.setattr(gateway, "authorizer", NoDeclarations())
-    headers = {"x-lance-table-location": str(tmp_path / "t")}
-    refused(send_rows(http, f"{TABLE}/create", headers=headers), 403, 15)
-    assert not namespace.requests
-    create(http)

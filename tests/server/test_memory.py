@@ -1,10 +1,11 @@
-"""Memory of the server while rows go through it: a part of them, however many there are."""
+"""Memory of the server: while rows go through it, a part of them; and with idle connections."""
 
 from __future__ import annotations
 
 import io
 import shutil
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,14 @@ import lance_namespace as api
 import numpy as np
 import pyarrow as pa
 import pytest
+from server.authenticated import LIST, children, serve
 from server.gateway_process import GatewayProcess
-from server.http_requests import ARROW, done
+from server.http_requests import ARROW, dial, done, head
 from servers.metastores import Metastores
 from servers.processes import memory
 
 from lance_bridge_hive import HiveNamespace
+from lance_bridge_server.process.listening import raise_file_limit
 
 pytestmark = [pytest.mark.servers, pytest.mark.spec("server.md#memory-and-speed")]
 
@@ -148,3 +151,17 @@ def peak(gateway: GatewayProcess) -> int:
     found = memory(gateway.pid, peak=True)
     Path(f"/proc/{gateway.pid}/clear_refs").write_text("5")
     return found
+
+
+@pytest.mark.spec("server.md#request-limits")
+def test_a_thousand_idle_connections_keep_nobody_out(tmp_path: Path) -> None:
+    raise_file_limit()
+    with serve("-c", f"files=dir:root={tmp_path}", "--port", "0") as served, ExitStack() as stack:
+        pid = served.process.pid
+        assert children(served.url) == ["files"]
+        before = memory(pid)
+        for number in range(1000):
+            connection = stack.enter_context(dial(served.url))
+            connection.sendall(head(LIST)[: number % 20])
+        assert children(served.url) == ["files"]
+        assert memory(pid) - before < 100 << 20

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from core.memory_catalog import CAPABILITIES, SERVERS, MemoryNamespace, MemoryServer, rule
 from lance_namespace import CreateNamespaceRequest, LanceNamespace
+from server.policies import memory_namespace
 from server.serving import serving
 
 from lance_bridge_server.app import create_app
@@ -63,9 +62,7 @@ def recorder() -> Recorder:
 @pytest.fixture
 def namespace(recorder: Recorder, tmp_path: Path) -> Any:
     """Databases and tables in memory."""
-    able = replace(CAPABILITIES, namespace_levels=(rule("database"),), no_rename="", no_alter="")
-    SERVERS[str(tmp_path)] = MemoryServer(capabilities=able)
-    namespace = MemoryNamespace(uri=str(tmp_path), root=str(tmp_path / "root"))
+    namespace = memory_namespace(tmp_path)
     namespace.create_namespace(CreateNamespaceRequest(id=[DATABASE]))
     recorder.use(namespace)
     return recorder

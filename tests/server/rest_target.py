@@ -69,27 +69,19 @@ class Client(RestNamespace):
         answer = super().describe_table_version(request.model_dump())
         return api.DescribeTableVersionResponse.from_dict(answer)
 
-    def alter_transaction(
-        self, request: api.AlterTransactionRequest
-    ) -> api.AlterTransactionResponse:
+    def alter_transaction(self, request: Any) -> Any:
         with _translate_errors():
             return self._transactions.alter_transaction(_joined(request.id), request)
 
-    def batch_create_table_versions(
-        self, request: api.BatchCreateTableVersionsRequest
-    ) -> api.BatchCreateTableVersionsResponse:
+    def batch_create_table_versions(self, request: Any) -> Any:
         with _translate_errors():
             return self._generated.batch_create_table_versions(request)
 
-    def batch_commit_tables(
-        self, request: api.BatchCommitTablesRequest
-    ) -> api.BatchCommitTablesResponse:
+    def batch_commit_tables(self, request: Any) -> Any:
         with _translate_errors():
             return self._generated.batch_commit_tables(request)
 
-    def update_field_metadata(
-        self, request: api.UpdateFieldMetadataRequest
-    ) -> api.UpdateFieldMetadataResponse:
+    def update_field_metadata(self, request: Any) -> Any:
         with _translate_errors():
             return self._generated.update_field_metadata(_joined(request.id), request)
 

@@ -174,9 +174,14 @@ def late(
 
 
 @pytest.mark.spec("server.md#time-limits")
-def test_a_read_that_takes_too_long_has_changed_nothing(slow: Any) -> None:
-    with serving(create_app(Gateway(slow))) as url:
-        message = refused(late(url, "describe"), 503, 17)
+@pytest.mark.parametrize(
+    ("limits", "milliseconds"), [(Limits(), "500"), (Limits(operation_seconds=0.5), "30000")]
+)
+def test_a_read_that_takes_longer_than_client_or_server_allow_has_changed_nothing(
+    slow: Any, limits: Limits, milliseconds: str
+) -> None:
+    with serving(create_app(Gateway(slow, limits=limits))) as url:
+        message = refused(late(url, "describe", milliseconds), 503, 17)
     assert "describe_table did not respond within 0.5 s" in message
 
 
@@ -222,13 +227,6 @@ def test_a_request_that_is_ended_while_it_waits_is_not_carried_out() -> None:
 
     asyncio.run(end_one_of_two())
     assert done == ["third"]
-
-
-@pytest.mark.spec("server.md#time-limits")
-def test_the_server_has_a_limit_of_its_own(slow: Any) -> None:
-    limits = Limits(operation_seconds=0.05)
-    with serving(create_app(Gateway(slow, limits=limits))) as url:
-        refused(late(url, "describe", "30000"), 503, 17)
 
 
 @pytest.mark.spec("server.md#time-limits")

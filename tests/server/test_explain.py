@@ -16,7 +16,6 @@ from lance_bridge.catalog import NameRule
 from lance_bridge_server.authorization import AllowAll, authorizers
 from lance_bridge_server.authorization.authorizers import make_authorizer
 from lance_bridge_server.authorization.explain import explain, explain_request
-from lance_bridge_server.policies import CedarAuthorizer
 from lance_bridge_server.principals import Principal
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("server.md#policy-files")]
@@ -113,13 +112,6 @@ def test_a_batch_that_cannot_be_is_refused(tmp_path: Path, ids: str) -> None:
     namespace = memory_namespace(tmp_path)
     with pytest.raises(InvalidInputError):
         explain_request(AllowAll(), namespace, ANN, "batch_commit_tables", ids)
-
-
-def test_authorizers_have_names(tmp_path: Path) -> None:
-    file = tmp_path / "policies.cedar"
-    file.write_text(POLICIES)
-    assert isinstance(make_authorizer("none", {}), AllowAll)
-    assert isinstance(make_authorizer("cedar", {"policies": str(file)}), CedarAuthorizer)
 
 
 @pytest.mark.spec("server.md#other-authorizers")

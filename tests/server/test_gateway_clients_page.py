@@ -1,19 +1,20 @@
-"""The lines to paste of ``docs/gateway-clients.md``, for the clients that are always installed.
+"""The lines to paste of ``docs/gateway-clients.md``, also for clients that npm and Maven fetch.
 
-`test_gateway_clients_page_languages.py` has those for Node.js and Java, and
-`tests/clients/engines/test_gateway_page.py` those for engines.
+`tests/clients/engines/test_gateway_page.py` has those for engines.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from docs.gateway_pages import CLIENTS_PAGE, Block, Reader, blocks
+from clients.fetched import java_client, node_packages
+from docs.gateway_pages import CLIENTS_PAGE, REPOSITORY, Block, Reader, blocks
 from servers.metastores import Metastores
 
-from .gateway_page import reader_of_clients_page
+from .gateway_page import reader_after_python, reader_of_clients_page, section
 
 SECTIONS = {
     "curl": ["sh"],
@@ -26,11 +27,12 @@ SECTIONS = {
 ELSEWHERE = {"LanceDB for Node.js", "Java", "DuckDB", "lance-ray", "daft-lance"}
 NOT_TESTED = {"Not tested"}
 """The section that says what could not be run, and with which settings it would be."""
+POM = REPOSITORY / "tests" / "clients" / "java" / "pom.xml"
 
 
-@pytest.fixture(scope="module")
-def reader(tmp_path_factory: pytest.TempPathFactory, metastores: Metastores) -> Iterator[Reader]:
-    with reader_of_clients_page(tmp_path_factory.mktemp("page"), metastores) as found:
+@pytest.fixture
+def reader(tmp_path: Path, metastores: Metastores) -> Iterator[Reader]:
+    with reader_of_clients_page(tmp_path, metastores) as found:
         yield found
 
 
@@ -66,3 +68,40 @@ def test_no_line_works_without_a_key(reader: Reader) -> None:
     command = ["sh", "-c", reader.here(here()[0].text).replace("-fsS", "-sS")]
     answers = reader.run(command, LANCE_KEY=wrong).replace("}{", "}\n{").splitlines()
     assert [json.loads(each)["code"] for each in answers] == [16, 16]
+
+
+# -- Node.js and Java -----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def later_reader(
+    tmp_path_factory: pytest.TempPathFactory, metastores: Metastores
+) -> Iterator[Reader]:
+    with reader_after_python(tmp_path_factory.mktemp("page"), metastores) as found:
+        yield found
+
+
+@pytest.mark.documents
+def test_the_lines_for_node_run(later_reader: Reader) -> None:
+    [block] = section("LanceDB for Node.js")
+    script = later_reader.directory / "films.mjs"
+    script.write_text(later_reader.here(block.text), encoding="utf-8")
+    (later_reader.directory / "node_modules").symlink_to(node_packages() / "node_modules")
+    printed = later_reader.run(["node", "--preserve-symlinks", str(script)])
+    assert printed.splitlines() == block.printed
+    assert len(block.printed) == 2
+
+
+@pytest.mark.documents
+def test_the_lines_for_java_run(later_reader: Reader) -> None:
+    dependency, program = section("Java")
+    assert _joined(dependency.text) in _joined(POM.read_text(encoding="utf-8"))
+    source: Path = later_reader.directory / "Films.java"
+    source.write_text(later_reader.here(program.text), encoding="utf-8")
+    printed = later_reader.run(["java", "-cp", f"{java_client()}/*", str(source)])
+    assert printed.splitlines() == program.printed
+    assert len(program.printed) == 2
+
+
+def _joined(text: str) -> str:
+    return " ".join(text.split())

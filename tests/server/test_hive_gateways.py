@@ -18,7 +18,6 @@ import lancedb
 import pyarrow as pa
 import pytest
 from lance.fragment import write_fragments
-from lance.namespace import RestNamespace
 from lance_namespace.errors import LanceNamespaceError
 from lance_namespace_urllib3_client.models import Identity
 from server.authenticated import connect, one_api_key, serve
@@ -71,22 +70,18 @@ def url(
 @pytest.fixture
 def client(url: str, key: str) -> Any:
     """A client of the gateway."""
-    return client_of(url, **{"header.x-api-key": key})
-
-
-def client_of(url: str, **more: str) -> Any:
-    return RestNamespace(uri=url, **more)  # type: ignore[no-untyped-call]  # pylance has no types
+    return connect(url, **{"header.x-api-key": key})
 
 
 def test_a_client_without_the_key_is_unauthenticated(url: str, key: str, client: Any) -> None:
     request = api.ListNamespacesRequest(id=[])
-    for wrong in (client_of(url, **{"header.x-api-key": "s3cret"}), client_of(url)):
+    for wrong in (connect(url, **{"header.x-api-key": "s3cret"}), connect(url)):
         with pytest.raises(LanceNamespaceError) as caught:
             wrong.list_namespaces(request)
         assert caught.value.code == api.ErrorCode.UNAUTHENTICATED
         assert "s3cret" not in str(caught.value)
     own = api.ListNamespacesRequest(id=[], identity=Identity(api_key=key))
-    assert client_of(url).list_namespaces(own).namespaces
+    assert connect(url).list_namespaces(own).namespaces
     other = api.ListNamespacesRequest(id=[], identity=Identity(api_key="s3cret"))
     with pytest.raises(LanceNamespaceError):
         client.list_namespaces(other)

@@ -102,13 +102,18 @@ def test_a_server_lives_whatever_its_catalogs_do() -> None:
     assert (answer.status_code, answer.json()) == (200, {"status": "live"})
 
 
-@pytest.mark.spec("docs/how-to/monitor.md#tables")
-def test_the_catalogs_that_do_not_answer_are_named() -> None:
-    catalogs = {"one": Answering(), "two": Answering(DOWN), "three": Answering(ValueError())}
-    with server(catalogs) as client:
-        status, content = ready(client)
+@pytest.mark.parametrize(("all_catalogs", "status"), [(False, 200), (True, 503)])
+def test_the_catalogs_that_do_not_answer_are_named_and_the_log_says_why(
+    caplog: pytest.LogCaptureFixture, *, all_catalogs: bool, status: int
+) -> None:
+    catalogs = {"one": Answering(), "two": Answering(DOWN), "three": Answering(ValueError("no"))}
+    with server(catalogs, all_catalogs=all_catalogs) as client:
+        found, content = ready(client)
     states = {"one": "OK", "two": "SERVICE_UNAVAILABLE", "three": "INTERNAL"}
-    assert (status, content) == (200, {"status": "ready", "catalogs": states})
+    assert (found, content["catalogs"]) == (status, states)
+    assert "catalog 'two' does not respond: no answer from" in caplog.text
+    assert "catalog 'three' does not respond" in caplog.text
+    assert "ValueError: no" in caplog.text
 
 
 @pytest.mark.parametrize("names", [["one"], ["one", "two"]])
@@ -119,11 +124,6 @@ def test_a_server_without_catalogs_that_answer_is_not_ready(names: list[str]) ->
     assert SECRET not in answer.text
 
 
-def test_all_catalogs_may_be_needed() -> None:
-    with server({"one": Answering(), "two": Answering(DOWN)}, all_catalogs=True) as client:
-        assert ready(client)[0] == 503
-
-
 @pytest.mark.parametrize("error", [PermissionDeniedError("no"), UnsupportedOperationError("no")])
 def test_a_catalog_that_refuses_answers(error: Exception) -> None:
     with server({"one": Answering(error)}) as client:
@@ -131,15 +131,6 @@ def test_a_catalog_that_refuses_answers(error: Exception) -> None:
     settings = ServerSettings.model_validate({"catalogs": {"one": {}}})
     (row,) = check(settings, {"one": Answering(error)}, 30)
     assert row["problem"] == ""
-
-
-def test_the_log_says_why_a_catalog_does_not_answer(caplog: pytest.LogCaptureFixture) -> None:
-    catalogs = {"one": Answering(DOWN), "two": Answering(ZeroDivisionError("by zero"))}
-    with server(catalogs) as client:
-        ready(client)
-    assert "catalog 'one' does not respond: no answer from" in caplog.text
-    assert "catalog 'two' does not respond" in caplog.text
-    assert "ZeroDivisionError: by zero" in caplog.text
 
 
 def test_answers_are_kept() -> None:

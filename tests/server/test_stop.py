@@ -20,7 +20,7 @@ from typing import Any
 import httpx
 import pytest
 from server.authenticated import LIST, Program, children, serve, write_config
-from server.http_requests import done, refused, send_rows
+from server.http_requests import ARROW, dial, done, head, refused, send_rows
 from servers.processes import wait_until
 
 from lance_bridge_server.authentication.key_file import ApiKeyFile
@@ -93,12 +93,9 @@ def requests_in_flight(served: Program) -> float:
 @contextmanager
 def half_sent(url: str, user: str = "ann") -> Iterator[socket.socket]:
     """Begin a request, whose body does not arrive."""
-    host, _, port = url.removeprefix("http://").partition(":")
-    with socket.create_connection((host, int(port)), 10) as half:
-        half.sendall(b"POST /v1/table/files$t/insert HTTP/1.1\r\nHost: localhost\r\n")
-        half.sendall(f"X-Forwarded-User: {user}\r\n".encode())
-        half.sendall(b"Content-Type: application/vnd.apache.arrow.stream\r\n")
-        half.sendall(b"Content-Length: 100\r\n\r\nabc")
+    headers = (f"X-Forwarded-User: {user}", f"Content-Type: {ARROW}", "Content-Length: 100")
+    with dial(url) as half:
+        half.sendall(head("/v1/table/files$t/insert", *headers) + b"abc")
         yield half
 
 
@@ -319,25 +316,20 @@ def test_keys_policies_and_limits_are_reloaded(tmp_path: Path) -> None:
     policies = tmp_path / "p.cedar"
     policies.write_text("permit(principal, action, resource);")
     headers = {"x-api-key": key}
+    settings: dict[str, Any] = {
+        "authentication": [{"method": "api_keys", "file": str(keys.path)}],
+        "authorization": {"method": "cedar", "policies": str(policies)},
+    }
     with serve("--config", str(configured(tmp_path))) as served:
         url = f"{served.url}{LIST}"
         assert httpx.get(url).status_code == 200
-        configured(
-            tmp_path,
-            authentication=[{"method": "api_keys", "file": str(keys.path)}],
-            authorization={"method": "cedar", "policies": str(policies)},
-            limits={"rate": "5/hour"},
-        )
+        configured(tmp_path, **settings, limits={"rate": "5/hour"})
         served.process.send_signal(signal.SIGHUP)
         wait_until(lambda: httpx.get(url).status_code == 401)
         found = [httpx.get(url, headers=headers) for _ in range(6)]
         assert [each.status_code for each in found] == [200] * 5 + [429]
         policies.write_text("forbid(principal, action, resource);")
-        configured(
-            tmp_path,
-            authentication=[{"method": "api_keys", "file": str(keys.path)}],
-            authorization={"method": "cedar", "policies": str(policies)},
-        )
+        configured(tmp_path, **settings)
         served.process.send_signal(signal.SIGHUP)
         wait_until(lambda: httpx.get(url, headers=headers).status_code in (403, 404))
         assert served.stop()[0] == 0

@@ -77,14 +77,17 @@ def of(trials: dict[str, Trial], *names: str) -> Callable[[Trial], Trial]:
     return register
 
 
-def calls(name: str, *args: Any, **options: Any) -> Trial:
-    """Return a trial of a method that is refused, so that nothing is to be checked."""
+def only_call(
+    trials: dict[str, Trial], owner: str, *names: str, args: tuple[Any, ...] = (), **options: Any
+) -> None:
+    """Add trials that check nothing, of what is refused: methods of a connection or a table."""
+    for name in names:
 
-    async def call(owner: Any) -> None:
-        found = getattr(owner, name)
-        await done(found(*args, **options) if callable(found) else found)
+        async def call(scene: Scene, name: str = name) -> None:
+            found = getattr(getattr(scene, owner), name)
+            await done(found(*args, **options) if callable(found) else found)
 
-    return call
+        trials[name] = call
 
 
 # -- connections -----------------------------------------------------------------------------------
@@ -207,47 +210,22 @@ def _double(x: int) -> int:
     return 2 * x
 
 
-_VIEW = ("v", "SELECT * FROM t")
-_CLONE = ("copy", "/nonexistent")
-CONNECTION["clone_table"] = lambda scene: calls("clone_table", *_CLONE)(scene.db)
-_OTHER_METHODS: dict[str, tuple[Any, ...]] = {
-    "alter_secret": ("s", "x"),
-    "cancel_job": ("j",),
-    "create_function": (_double,),
-    "create_function_async": (_double,),
-    "create_secret": ("s", "x"),
-    "create_view": _VIEW,
-    "describe_query": (UUID(int=1),),
-    "describe_secret": ("s",),
-    "describe_view": ("v",),
-    "drop_materialized_view": ("v",),
-    "drop_secret": ("s",),
-    "drop_view": ("v",),
-    "drop_view_async": ("v",),
-    "get_read_consistency_interval": (),
-    "serialize": (),
-    "execute_query": ("SELECT 1",),
-    "execute_query_async": ("SELECT 1",),
-    "list_functions": (),
-    "list_jobs": (),
-    "list_materialized_views": (),
-    "list_secrets": (),
-    "list_views": (),
-    "open_job": ("j",),
-    "open_materialized_view": ("v",),
-    "pause_job": ("j",),
-    "resume_job": ("j",),
-}
-
-
-def _on_connection(name: str, args: tuple[Any, ...]) -> Trial:
-    return lambda scene: calls(name, *args)(scene.db)
-
-
-CONNECTION.update({name: _on_connection(name, args) for name, args in _OTHER_METHODS.items()})
-CONNECTION["close"] = _on_connection("close", ())
-for _name in ("drop_function", "drop_function_async", "get_function"):
-    CONNECTION[_name] = lambda scene, name=_name: calls(name, "f", version="1")(scene.db)  # type: ignore[misc]
+only_call(CONNECTION, "db", "clone_table", args=("copy", "/nonexistent"))
+only_call(CONNECTION, "db", "alter_secret", "create_secret", args=("s", "x"))
+only_call(CONNECTION, "db", "describe_secret", "drop_secret", args=("s",))
+only_call(CONNECTION, "db", "cancel_job", "open_job", "pause_job", "resume_job", args=("j",))
+only_call(CONNECTION, "db", "create_function", "create_function_async", args=(_double,))
+only_call(CONNECTION, "db", "create_view", args=("v", "SELECT * FROM t"))
+only_call(CONNECTION, "db", "describe_query", args=(UUID(int=1),))
+only_call(CONNECTION, "db", "execute_query", "execute_query_async", args=("SELECT 1",))
+_VIEWS = ("describe_view", "drop_view", "drop_view_async")
+_MATERIALIZED_VIEWS = ("drop_materialized_view", "open_materialized_view")
+only_call(CONNECTION, "db", *_VIEWS, *_MATERIALIZED_VIEWS, args=("v",))
+_LISTS = ("functions", "jobs", "materialized_views", "secrets", "views")
+only_call(CONNECTION, "db", *(f"list_{each}" for each in _LISTS))
+only_call(CONNECTION, "db", "close", "get_read_consistency_interval", "serialize")
+_FUNCTIONS = ("drop_function", "drop_function_async", "get_function")
+only_call(CONNECTION, "db", *_FUNCTIONS, args=("f",), version="1")
 
 
 # -- tables ----------------------------------------------------------------------------------------
@@ -411,30 +389,11 @@ async def _the_metadata_of_columns_is_changed(scene: Scene) -> None:
     assert (await value_of(scene.table, "schema")).field("id").metadata == {b"unit": b"m"}
 
 
-def _on_table(name: str, args: tuple[Any, ...] = (), **options: Any) -> Trial:
-    return lambda scene: calls(name, *args, **options)(scene.table)
-
-
-_OTHER_TABLE_METHODS: dict[str, tuple[Any, ...]] = {
-    "blob_columns": (),
-    "checkpoint_lsm": (),
-    "cleanup_old_versions": (),
-    "close": (),
-    "close_lsm_writers": (),
-    "compact_files": (),
-    "compact_lsm": (),
-    "flush_lsm": (),
-    "function_errors": (),
-    "get_lsm_stats": (),
-    "initial_storage_options": (),
-    "latest_storage_options": (),
-    "migrate_manifest_paths_v2": (),
-    "migrate_v2_manifest_paths": (),
-    "optimize": (),
-    "prewarm_data": (),
-    "uses_v2_manifest_paths": (),
-}
-TABLE.update({name: _on_table(name, args) for name, args in _OTHER_TABLE_METHODS.items()})
+_LSM = ("checkpoint_lsm", "close_lsm_writers", "compact_lsm", "flush_lsm", "get_lsm_stats")
+_MIGRATIONS = ("migrate_manifest_paths_v2", "migrate_v2_manifest_paths", "uses_v2_manifest_paths")
+_CLEANING = ("cleanup_old_versions", "compact_files", "optimize", "prewarm_data")
+_STATED = ("blob_columns", "function_errors", "initial_storage_options", "latest_storage_options")
+only_call(TABLE, "table", "close", *_LSM, *_MIGRATIONS, *_CLEANING, *_STATED)
 
 
 @of(TABLE, "to_arrow")

@@ -9,12 +9,13 @@ import httpx
 import pytest
 from server.policies import NamedByHeader, cedar, memory_namespace
 from server.serving import serving
-from server.ui.audit_lines import Lines
+from server.test_audit import lines_of
 from server.ui.browsers import Browser
 from server.ui.demo_tables import create_articles
 from servers.processes import wait_until
 
 from lance_bridge_server.app import create_app
+from lance_bridge_server.audit import open_audit_log
 from lance_bridge_server.gateway import Gateway
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("server.md#actions")]
@@ -27,13 +28,14 @@ TAG = "/ui/tag/sales/articles"
 
 
 @pytest.fixture(scope="module")
-def lines() -> Lines:
-    return Lines()
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file of the audit log."""
+    return tmp_path_factory.mktemp("actions") / "audit.jsonl"
 
 
 @pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory, lines: Lines) -> Iterator[str]:
-    directory: Path = tmp_path_factory.mktemp("actions")
+def url(log: Path) -> Iterator[str]:
+    directory = log.parent
     namespace = memory_namespace(directory / "lake")
     create_articles(namespace)
     authorizer = cedar(directory, POLICIES)
@@ -41,7 +43,7 @@ def url(tmp_path_factory: pytest.TempPathFactory, lines: Lines) -> Iterator[str]
         namespace,
         authenticator=NamedByHeader(),
         authorizer=authorizer,
-        audit=lines.log,
+        audit=open_audit_log(log),
         catalogs={"lake": namespace},
     )
     with serving(create_app(gateway)) as found:
@@ -60,7 +62,7 @@ def create(browser: Browser, name: str, version: str) -> httpx.Response:
 
 
 @pytest.mark.spec("docs/how-to/browse-a-catalog.md#use-it-elsewhere")
-def test_a_tag_is_created_when_that_was_confirmed(ann: Browser, lines: Lines) -> None:
+def test_a_tag_is_created_when_that_was_confirmed(ann: Browser, log: Path) -> None:
     form = ann.get(TAG)
     assert form.status_code == 200
     assert ">Continue<" in form.text
@@ -70,7 +72,7 @@ def test_a_tag_is_created_when_that_was_confirmed(ann: Browser, lines: Lines) ->
     done = ann.submit(question, TAG)
     assert done.url.path == "/ui/versions/sales/articles"
     assert "tag%3Agood" in done.text
-    written = [each for each in lines.lines if each["operation"] == "ui_tag"]
+    written = [each for each in lines_of(log) if each["operation"] == "ui_tag"]
     assert [(each["event"], each["principal"]) for each in written] == [
         ("decision", "ann"),
         ("commit", "ann"),
@@ -91,22 +93,22 @@ def test_what_cannot_be_tagged_is_said_on_the_form(ann: Browser) -> None:
         assert "tag-problem" in page.text
 
 
-def test_a_tag_without_a_version_is_no_failed_change(ann: Browser, lines: Lines) -> None:
-    before = len(lines.lines)
+def test_a_tag_without_a_version_is_no_failed_change(ann: Browser, log: Path) -> None:
+    before = len(lines_of(log))
     question = ann.http.get(f"{ann.url}{TAG}", params={"name": "z", "version": "abc"})
     assert ann.submit(question, TAG).status_code == 400
-    wait_until(lambda: any(each["operation"] == "ui_tag" for each in lines.lines[before:]))
-    written = [each for each in lines.lines[before:] if each["operation"] == "ui_tag"]
+    wait_until(lambda: any(each["operation"] == "ui_tag" for each in lines_of(log)[before:]))
+    written = [each for each in lines_of(log)[before:] if each["operation"] == "ui_tag"]
     assert {each["event"] for each in written} == {"decision"}
     assert "create_table_tag" not in {each["action"] for each in written}
     assert {each["code"] for each in written} == {13}
 
 
-def test_a_change_that_fails_names_only_its_own_objects(ann: Browser, lines: Lines) -> None:
-    before = len(lines.lines)
+def test_a_change_that_fails_names_only_its_own_objects(ann: Browser, log: Path) -> None:
+    before = len(lines_of(log))
     assert create(ann, "first", "2").status_code == 409
-    wait_until(lambda: lines.lines[-1]["event"] == "failure")
-    [failure] = [each for each in lines.lines[before:] if each["event"] == "failure"]
+    wait_until(lambda: lines_of(log)[-1]["event"] == "failure")
+    [failure] = [each for each in lines_of(log)[before:] if each["event"] == "failure"]
     assert failure["ids"] == [["sales", "articles"]]
 
 

@@ -1,22 +1,30 @@
-"""The catalog page over HTTP: from the catalogs to a table's rows."""
+"""The catalog page over HTTP: from the catalogs to a table's rows, and the lines to connect."""
 
 from __future__ import annotations
 
+import subprocess
 import threading
 from pathlib import Path
 from typing import Any
 
+import httpx
 import lance
 import lance_namespace as api
 import pyarrow as pa
 import pytest
 from server.policies import clients, declare, memory_namespace
+from server.serving import serving
 from server.ui.browsers import HtmlPage
 from server.ui.conftest import TABLES, DeadNamespace, GetPage
-from server.ui.demo_tables import DIMENSION
+from server.ui.demo_tables import DIMENSION, create_articles
 
 from lance_bridge_federated import FederatedNamespace
+from lance_bridge_server.app import create_app
 from lance_bridge_server.authorization import AllowAll
+from lance_bridge_server.gateway import Gateway
+from lance_bridge_server.lancedb import DatabasePaths
+from lance_bridge_server.login import Login
+from lance_bridge_server.ui.snippets import snippets_for
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("server.md#the-catalog-page")]
 
@@ -87,13 +95,6 @@ def test_a_page_says_that_it_is_not_of_the_latest_version(get: GetPage) -> None:
     for at in ("v1", "tag:first", "branch:trial"):
         assert text in get(f"/ui/table/{ARTICLES}?at={at}").text
     assert text not in get(f"/ui/table/{ARTICLES}").text
-
-
-def test_snippets_name_the_server_and_the_table(get: GetPage) -> None:
-    page = get(f"/ui/connect/{ARTICLES}")
-    assert 'table_id=["prod", "sales", "articles"]' in page.text
-    assert "db://prod.sales" in page.text
-    assert "/v1/table/prod$sales$articles/query" in page.text
 
 
 def test_many_tables_come_in_pages(get: GetPage) -> None:
@@ -287,3 +288,88 @@ def test_hostile_names_and_values_are_text(tmp_path: Path) -> None:
         response = client_of("eve")("GET", "/ui/table/db/%3Cscript%3Ealert(1)%3C%2Fscript%3E")
         assert response.status_code in (400, 404)
         assert_only_own_script(response.text)
+
+
+# -- the lines of the page Connect, run as they stand there ----------------------------------------
+
+
+@pytest.fixture
+def prod(tmp_path: Path) -> Any:
+    namespace = memory_namespace(tmp_path)
+    create_articles(namespace)
+    return namespace
+
+
+def test_the_lines_read_the_table(
+    prod: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serving(create_app(Gateway(FederatedNamespace({"prod": prod})))) as url:
+        page = HtmlPage.of(httpx.get(f"{url}/ui/connect/prod/sales/articles").text)
+        pylance, lancedb, _, curl = page.code  # Spark's: tests/spark/test_catalog_page.py
+        for lines in (pylance, lancedb):
+            exec(compile(lines, "page", "exec"), {})
+            assert "Black clock 5" in capsys.readouterr().out
+        subprocess.run(curl, shell=True, check=True, cwd=tmp_path, timeout=60)
+    assert pa.ipc.open_file(tmp_path / "rows.arrow").read_all().num_rows == 10
+
+
+@pytest.mark.parametrize(
+    ("databases", "name"),
+    [
+        (DatabasePaths(prefix=["prod"]), "sales"),
+        (DatabasePaths(names={"shop": ["prod", "sales"]}), "shop"),
+        (DatabasePaths(separator="-"), "prod-sales"),
+        (DatabasePaths(separator=None), "prod/sales"),
+    ],
+)
+def test_the_lines_of_lancedb_name_the_configured_database(
+    prod: Any, databases: DatabasePaths, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gateway = Gateway(FederatedNamespace({"prod": prod}), databases=databases)
+    with serving(create_app(gateway)) as url:
+        page = HtmlPage.of(httpx.get(f"{url}/ui/connect/prod/sales/articles").text)
+        lines = page.code[1]
+        assert f'"db://{name}"' in lines
+        exec(compile(lines, "page", "exec"), {})
+        assert "Black clock 5" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("databases", "path"),
+    [
+        (DatabasePaths(prefix=["prod"]), ["archive", "sales"]),
+        (DatabasePaths(prefix=["prod"]), ["prod"]),
+        (DatabasePaths(), []),
+        (DatabasePaths(), ["a.b"]),
+        (DatabasePaths(names={"sales": ["archive", "sales"]}), ["sales"]),
+    ],
+)
+def test_a_namespace_that_is_no_database_has_no_name(
+    databases: DatabasePaths, path: list[str]
+) -> None:
+    assert databases.name_of(path) is None
+    found = snippets_for("http://h", [*path, "t"], "/x", "", database=None, has_catalog=True)
+    assert [each.title for each in found] == ["pylance", "Spark", "curl"]
+
+
+def test_the_lines_have_the_address_in_browsers(prod: Any) -> None:
+    address = "https://lake.example.com"
+    gateway = Gateway(FederatedNamespace({"prod": prod}), login=Login(address=address))
+    with serving(create_app(gateway)) as url:
+        page = HtmlPage.of(httpx.get(f"{url}/ui/connect/prod/sales/articles").text)
+    pylance, lancedb, _, curl = page.code
+    assert all(address in each and url not in each for each in (pylance, lancedb, curl))
+
+
+def test_hostile_names_stay_within_their_quotes() -> None:
+    path = ["prod", 'a"b', "t'; rm -rf /; '"]
+    pylance, lancedb, spark, curl = snippets_for(
+        "http://h", path, '/x"); exit() #', "api_key", database='prod.a"b', has_catalog=True
+    )
+    for each in (pylance, lancedb, spark):
+        compile(each.text, each.title, "exec")
+    command = curl.text.replace("curl", "printf '%s\\n'", 1)
+    words = subprocess.run(command, shell=True, check=True, capture_output=True, text=True).stdout
+    assert "rm" not in words.split()
+    assert 'os.environ["LANCE_KEY"]' in pylance.text
+    assert "$LANCE_KEY" in curl.text

@@ -10,11 +10,12 @@ import pyarrow as pa
 import pytest
 from server.policies import NamedByHeader, cedar, clients, declare, memory_namespace
 from server.serving import serving
-from server.ui.audit_lines import Lines
+from server.test_audit import lines_of
 from server.ui.browsers import HtmlPage
 
 from lance_bridge.testing.build import ipc
 from lance_bridge_server.app import create_app
+from lance_bridge_server.audit import open_audit_log
 from lance_bridge_server.authorization import AllowAll
 from lance_bridge_server.gateway import Gateway
 from lance_bridge_server.limits import Limits
@@ -30,17 +31,17 @@ def namespace(tmp_path: Path) -> Any:
 
 
 def test_every_decision_for_a_page_is_in_the_audit_log(namespace: Any, tmp_path: Path) -> None:
-    kept = Lines()
+    log = tmp_path / "audit.jsonl"
     policies = 'permit(principal == User::"ann", action in Action::"see", resource);'
     authorizer = cedar(tmp_path, policies)
-    with clients(namespace, authorizer, audit=kept.log) as client_of:
+    with clients(namespace, authorizer, audit=open_audit_log(log)) as client_of:
         client_of("ann")("GET", "/ui/table/db/t")
         client_of("eve")("GET", "/ui/table/db/t")
         client_of("")("GET", "/ui/table/db/t")
-    assert {each["operation"] for each in kept.lines} == {"ui_table"}
+    lines = lines_of(log)
+    assert {each["operation"] for each in lines} == {"ui_table"}
     decisions = {
-        (each["principal"], each.get("action"), each["decision"], each["code"])
-        for each in kept.lines
+        (each["principal"], each.get("action"), each["decision"], each["code"]) for each in lines
     }
     assert ("ann", "describe_table", "allow", None) in decisions
     assert ("ann", "count_table_rows", "deny", None) in decisions

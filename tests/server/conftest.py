@@ -11,7 +11,7 @@ import httpx
 import pytest
 from lance_namespace import CreateNamespaceRequest, LanceNamespace
 from server.policies import memory_namespace
-from server.serving import serving
+from server.serving import serving, serving_namespace
 
 from lance_bridge_server.app import create_app
 from lance_bridge_server.gateway import Gateway
@@ -110,7 +110,7 @@ class Failing:
 def failure() -> Iterator[Callable[..., httpx.Response]]:
     """Returns how a gateway answers an error of its namespace, to a request with some headers."""
     namespace: Any = Failing()
-    with serving(create_app(Gateway(namespace))) as url:
+    with serving_namespace(namespace) as url:
 
         def failure(error: BaseException, **headers: str) -> httpx.Response:
             namespace.error = error

@@ -11,11 +11,9 @@ from typing import Any
 import httpx
 import lance_namespace as api
 from core.memory_catalog import CAPABILITIES, SERVERS, MemoryNamespace, MemoryServer, rule
-from server.serving import serving
+from server.serving import serving_namespace
 from starlette.requests import HTTPConnection
 
-from lance_bridge_server.app import create_app
-from lance_bridge_server.gateway import Gateway
 from lance_bridge_server.policies import CedarAuthorizer
 from lance_bridge_server.principals import Principal
 
@@ -58,8 +56,12 @@ def declare(namespace: Any, *tables: str) -> None:
 @contextmanager
 def clients(namespace: Any, authorizer: Any, **options: Any) -> Iterator[Any]:
     """Serve a namespace; yield a function that returns the HTTP client of a principal."""
-    gateway = Gateway(namespace, authenticator=NamedByHeader(), authorizer=authorizer, **options)
-    with serving(create_app(gateway)) as url, httpx.Client(base_url=url, timeout=60) as shared:
+    with (
+        serving_namespace(
+            namespace, authenticator=NamedByHeader(), authorizer=authorizer, **options
+        ) as url,
+        httpx.Client(base_url=url, timeout=60) as shared,
+    ):
 
         def client_of(name: str, groups: str = "") -> Any:
             headers = {"x-user": name, "x-groups": groups}

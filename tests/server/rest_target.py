@@ -13,11 +13,9 @@ from lance.namespace import RestNamespace
 from lance_namespace.errors import from_error_code
 from lance_namespace_urllib3_client import ApiClient, Configuration, TableApi, TransactionApi
 from lance_namespace_urllib3_client.exceptions import ApiException
-from server.serving import serving
+from server.serving import serving_namespace
 
 from lance_bridge.testing import Target
-from lance_bridge_server.app import create_app
-from lance_bridge_server.gateway import Gateway
 
 DEVIATIONS = {
     "test_a_pickled_client_answers_the_same": "pylance's client cannot be pickled",
@@ -109,7 +107,7 @@ def over_rest(target: Target, suite: type) -> Iterator[Target]:
         suite: The class of the cases that run.
     """
     namespace: Any = target.connect()
-    with serving(create_app(Gateway(namespace))) as url:
+    with serving_namespace(namespace) as url:
         target.features = replace(target.features, declare_again=False)
         target.connect = lambda: Client(url)  # type: ignore[method-assign]
         known = DEVIATIONS if target.parent else {**DEVIATIONS, **ONE_LEVEL}

@@ -1,4 +1,4 @@
-"""A gateway over a namespace, on a free port of this machine, in a thread of the test."""
+"""Gateways and other applications, on a free port of this machine, in a thread of the test."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Any
 import uvicorn
 from starlette.types import ASGIApp
 
+from lance_bridge_server.app import create_app
+from lance_bridge_server.gateway import Gateway
 from lance_bridge_server.process.listening import http_options
 
 
@@ -38,3 +40,10 @@ def serving(app: ASGIApp, connections: int | None = None) -> Iterator[str]:
     finally:
         server.should_exit = True
         thread.join(30)
+
+
+@contextmanager
+def serving_namespace(namespace: Any, **options: Any) -> Iterator[str]:
+    """Serve a namespace by a gateway with these options; yield its address."""
+    with serving(create_app(Gateway(namespace, **options))) as address:
+        yield address

@@ -18,17 +18,15 @@ from lance.namespace import RestNamespace
 from lance_namespace.errors import InvalidInputError, PermissionDeniedError, ServiceUnavailableError
 from server.http_requests import ARROW, one_row, refused
 from server.policies import cedar, clients, declare, memory_namespace
-from server.serving import serving
+from server.serving import serving_namespace
 from servers.processes import wait_until
 
 from lance_bridge.testing.build import ipc
 from lance_bridge.version_changes import VersionChange, VersionChanges
-from lance_bridge_server.app import create_app
 from lance_bridge_server.audit import AuditLog, AuditTrail, open_audit_log
 from lance_bridge_server.audit.log import LOGGER
 from lance_bridge_server.authorization.accesses import Access
 from lance_bridge_server.authorization.port import AllowAll, Decision
-from lance_bridge_server.gateway import Gateway
 from lance_bridge_server.operations import OPERATIONS, Operation
 from lance_bridge_server.principals import Principal
 
@@ -191,8 +189,7 @@ def test_versions_that_clients_write_have_those_before(tmp_path: Path) -> None:
     namespace = memory_namespace(tmp_path)
     declare(namespace, "db.t")
     namespace.manage_table(["db", "t"])
-    gateway = Gateway(namespace, audit=open_audit_log(file))
-    with serving(create_app(gateway)) as url:
+    with serving_namespace(namespace, audit=open_audit_log(file)) as url:
         client = RestNamespace(uri=url)  # type: ignore[no-untyped-call]  # pylance has no types
         for mode in ("overwrite", "append"):
             lance.write_dataset(

@@ -11,8 +11,7 @@ import lance_namespace as api
 import pytest
 from core.memory_catalog import MemoryNamespace
 from lance_namespace.errors import InvalidTableStateError
-from server.http_requests import ARROW, one_row
-from server.operation_requests import request_for
+from server.http_requests import ARROW, one_row, request_for
 from server.policies import cedar, clients, declare, memory_namespace
 
 import lance_bridge

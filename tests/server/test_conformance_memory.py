@@ -17,15 +17,13 @@ from conformance.memory_suite import MemoryTarget
 from lance_namespace import LanceNamespace
 from pydantic import BaseModel
 from server.rest_target import Client, over_rest
-from server.serving import serving
+from server.serving import serving_namespace
 
 from lance_bridge.testing import EntrySuite, RequestSuite, Target
 from lance_bridge.testing.build import ipc
 from lance_bridge.testing.calls import request_model
 from lance_bridge.testing.data_operations.every_operation import EveryOperationCases
 from lance_bridge.testing.requests import NAMESPACE_OPERATIONS, TABLE_OPERATIONS
-from lance_bridge_server.app import create_app
-from lance_bridge_server.gateway import Gateway
 
 pytestmark = pytest.mark.quick
 
@@ -122,7 +120,7 @@ def recorder() -> Recorder:
 @pytest.fixture(scope="module")
 def client(recorder: Recorder) -> Iterator[Client]:
     namespace: Any = recorder
-    with serving(create_app(Gateway(namespace))) as url:
+    with serving_namespace(namespace) as url:
         yield Client(url)
 
 

@@ -29,7 +29,7 @@ from server.http_requests import (
     reset,
     send_rows,
 )
-from server.serving import serving
+from server.serving import serving, serving_namespace
 from servers.processes import wait_until
 
 from lance_bridge.testing.build import ipc
@@ -211,7 +211,7 @@ def test_a_body_takes_no_longer_than_the_client_asked_for(namespace: Any, operat
     if operation == "describe":
         body, media_type = b"{", "Content-Type: application/json"
     headers = (media_type, CHUNKED, "Connection: close", "X-Request-Timeout-Ms: 300")
-    with serving(create_app(Gateway(namespace))) as url, dial(url) as connection:
+    with serving_namespace(namespace) as url, dial(url) as connection:
         connection.sendall(head(f"{TABLE}/{operation}", *headers) + chunk(body))
         status, answer = read_answer(connection)
     assert (status, answer["code"]) == (503, 17)

@@ -9,16 +9,14 @@ import httpx
 import pytest
 from lance_namespace.errors import InvalidInputError, LanceNamespaceError, ServiceUnavailableError
 from server.http_requests import refused
-from server.serving import serving
+from server.serving import serving_namespace
 from server.test_answers import Failure
 
 import lance_bridge
 from lance_bridge_federated import FederatedNamespace
 from lance_bridge_server import hidden_addresses, secret_values
-from lance_bridge_server.app import create_app
 from lance_bridge_server.catalogs import connect_catalogs
 from lance_bridge_server.configuration.settings import ServerSettings
-from lance_bridge_server.gateway import Gateway
 from lance_bridge_server.secret_values import SecretValues
 
 pytestmark = pytest.mark.spec("server.md#responses")
@@ -44,8 +42,7 @@ def test_catalogs_that_are_down_are_named_without_their_addresses(
         "rest": {"uri": http},
     }
     settings = ServerSettings.model_validate({"catalogs": catalogs})
-    gateway = Gateway(FederatedNamespace(connect_catalogs(settings, {})))
-    with serving(create_app(gateway)) as url:
+    with serving_namespace(FederatedNamespace(connect_catalogs(settings, {}))) as url:
         errors = {
             name: refused(httpx.get(f"{url}/v1/namespace/{name}/list", timeout=60), 503, 17)
             for name in catalogs

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from federated.recording import Broken
 from lance_namespace.errors import ServiceUnavailableError
-from server.operation_requests import request_for
+from server.http_requests import request_for
 from server.policies import cedar, clients, declare, memory_namespace
 
 from lance_bridge.paging import encode_token

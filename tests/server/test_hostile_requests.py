@@ -25,7 +25,7 @@ from server.http_requests import (
     require_refused,
     send_rows,
 )
-from server.serving import serving
+from server.serving import serving, serving_namespace
 from servers.processes import wait_until
 
 from lance_bridge_server import calls
@@ -237,14 +237,14 @@ def test_other_requests_do_not_wait_for_a_large_json_body(
 
     for module, name in ((calls, "from_json"), (gateway_module, "refuse_functions")):
         monkeypatch.setattr(module, name, watch(getattr(module, name)))
-    with serving(create_app(Gateway(namespace))) as address:
+    with serving_namespace(namespace) as address:
         body = {"properties": {"comment": "x" * size}, "mode": "exist_ok"}
         done(httpx.post(f"{address}/v1/namespace/films/create", json=body))
     assert loops == [is_in_loop] * 2
 
 
 def test_json_that_takes_long_to_parse_is_refused(namespace: Any) -> None:
-    with serving(create_app(Gateway(namespace))) as address:
+    with serving_namespace(namespace) as address:
         for part in ("[]", "{}"):
             body = f'{{"x": [{",".join([part] * 100_000)}]}}'
             headers = {"content-type": "application/json"}

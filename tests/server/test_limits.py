@@ -17,12 +17,12 @@ import pytest
 from lance_namespace.errors import ServiceUnavailableError
 from server.http_requests import done, refused
 from server.policies import NamedByHeader
-from server.serving import serving
+from server.serving import serving_namespace
 from server.test_answers import Slow
 from servers.processes import wait_until
 from starlette.types import Message, Receive, Scope, Send
 
-from lance_bridge_server.app import RequestCount, create_app
+from lance_bridge_server.app import RequestCount
 from lance_bridge_server.configuration.settings import ServerSettings
 from lance_bridge_server.gateway import Gateway
 from lance_bridge_server.limits import Slot
@@ -38,8 +38,10 @@ SOON = {"x-request-timeout-ms": "1000"}
 @contextmanager
 def limited(namespace: Any, **limits: Any) -> Iterator[httpx.Client]:
     settings = ServerSettings.model_validate({"catalogs": {"c": {}}, "limits": limits})
-    gateway = Gateway(namespace, authenticator=NamedByHeader(), limits=settings.limits)
-    with serving(create_app(gateway)) as url, httpx.Client(base_url=url, timeout=30) as client:
+    with (
+        serving_namespace(namespace, authenticator=NamedByHeader(), limits=settings.limits) as url,
+        httpx.Client(base_url=url, timeout=30) as client,
+    ):
         yield client
 
 

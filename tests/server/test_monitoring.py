@@ -24,7 +24,7 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, Tracer, TracerPro
 from prometheus_client.parser import text_string_to_metric_families
 from server.conftest import Recorder
 from server.http_requests import done, refused, send_rows
-from server.serving import serving
+from server.serving import serving, serving_namespace
 
 from lance_bridge_federated import FederatedNamespace
 from lance_bridge_server.app import create_app
@@ -190,7 +190,7 @@ def samples(http: httpx.Client) -> dict[tuple[str, ...], float]:
 
 
 def test_requests_are_counted_by_operation_and_code(namespace: Any) -> None:
-    with serving(create_app(Gateway(namespace))) as url, httpx.Client(base_url=url) as http:
+    with serving_namespace(namespace) as url, httpx.Client(base_url=url) as http:
         sent = send_rows(http, f"{TABLE}/create")
         done(sent)
         for _ in range(2):
@@ -219,10 +219,9 @@ def test_metrics_name_no_objects_and_no_principals(http: httpx.Client) -> None:
 
 def test_metrics_need_credentials_unless_they_are_anonymous(namespace: Any) -> None:
     for is_open in (False, True):
-        gateway = Gateway(
+        with serving_namespace(
             namespace, authenticator=AuthenticatorChain([]), anonymous_metrics=is_open
-        )
-        with serving(create_app(gateway)) as url:
+        ) as url:
             answer = httpx.get(f"{url}/metrics")
         if is_open:
             assert answer.headers["content-type"].startswith("text/plain")
@@ -395,7 +394,7 @@ def test_lines_of_the_log_have_the_request(namespace: Any) -> None:
     log = logging.getLogger("lance_bridge.test")
     log.addHandler(handler := Kept())
     service: Any = Logging()
-    with serving(create_app(Gateway(service))) as url:
+    with serving_namespace(service) as url:
         httpx.post(f"{url}{TABLE}/describe", headers={"x-request-id": "r-1"})
     log.removeHandler(handler)
     [line] = lines

@@ -15,10 +15,8 @@ from typing import Any
 
 import pytest
 from server.authenticated import one_api_key
-from server.serving import serving
+from server.serving import serving_namespace
 
-from lance_bridge_server.app import create_app
-from lance_bridge_server.gateway import Gateway
 from lance_bridge_server.limits import Limits
 
 pytestmark = pytest.mark.spec("server.md#clients", "server.md#responses")
@@ -49,8 +47,7 @@ def test_the_gateway_does_as_the_specification_says(
     namespace: Any, limits: Limits, tmp_path: Path, phases: str
 ) -> None:
     authenticator, key = one_api_key(tmp_path / "keys.json")
-    gateway = Gateway(namespace, authenticator, limits=limits)
-    with serving(create_app(gateway)) as url:
+    with serving_namespace(namespace, authenticator=authenticator, limits=limits) as url:
         environment = {
             "LANCE_BRIDGE_TEST_GATEWAY": url,
             "LANCE_BRIDGE_TEST_API_KEY": key,

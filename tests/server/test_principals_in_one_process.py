@@ -18,14 +18,12 @@ import pytest
 from adapters.vendors.building import BUCKET, TABLE, aws_properties, memory_namespace
 from lance.lance import _Session
 from server.policies import NamedByHeader, cedar
-from server.serving import serving
+from server.serving import serving_namespace
 from servers.glue_server import GlueServer
 from servers.http_proxy import HttpProxy
 from stores.short_lived import ShortLivedAws, key_of
 
 import lance_bridge
-from lance_bridge_server.app import create_app
-from lance_bridge_server.gateway import Gateway
 
 pytestmark = [
     pytest.mark.servers,
@@ -79,8 +77,9 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
         rows = pa.table({"id": range(4), "image": [bytes(1 << 17)] * 4})
         lance.write_dataset(rows, namespace_client=namespace, table_id=TABLE, max_rows_per_file=1)
         authorizer = cedar(Path(tmp_path_factory.mktemp("policies")), POLICIES)
-        gateway = Gateway(namespace, authenticator=NamedByHeader(), authorizer=authorizer)
-        with serving(create_app(gateway)) as url:
+        with serving_namespace(
+            namespace, authenticator=NamedByHeader(), authorizer=authorizer
+        ) as url:
             yield Lake(url, store)
 
 

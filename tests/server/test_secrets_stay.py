@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,6 +19,7 @@ from typing import Any
 import httpx
 import pytest
 from lance_namespace import LanceNamespace
+from server.http_requests import request_for
 from servers.glue_server import ROLE, GlueServer
 from servers.metastores import Metastores
 from servers.objectstore import REGION
@@ -33,9 +35,9 @@ from lance_bridge_server.configuration.settings import ServerSettings
 from lance_bridge_server.operations import OPERATIONS
 from lance_bridge_server.secret_values import SECRETS
 
-from .authenticated import serve, write_config
+from .authenticated import LIST, serve, write_config
 from .http_requests import ARROW, ROWS, done
-from .operation_requests import request_for
+from .identity_provider import AUDIENCE, identity_provider
 
 pytestmark = [pytest.mark.servers, pytest.mark.spec("server.md#storage-options-in-responses")]
 
@@ -173,11 +175,15 @@ class Everything:
         return done(self.send(method="POST", path=path, json=body or {}))
 
 
+@pytest.mark.spec("server.md#authentication", "server.md#keys-of-the-configuration")
 def test_no_secret_leaves_the_server(tmp_path: Path, metastores: Metastores) -> None:
     secrets = Secrets()
     keys = ApiKeyFile(tmp_path / "keys.json")
-    key, _ = keys.add("ann")
-    with catalogs(secrets, tmp_path, metastores) as configured:
+    key, entry = keys.add("ann")
+    with (
+        catalogs(secrets, tmp_path, metastores) as configured,
+        identity_provider("okta") as provider,
+    ):
         for impl in lance_bridge.catalogs():
             given = {name for each in configured.values() if each["impl"] == impl for name in each}
             assert secret_keys(impl) <= given, f"{impl} has a secret property without a value here"
@@ -185,11 +191,23 @@ def test_no_secret_leaves_the_server(tmp_path: Path, metastores: Metastores) -> 
             tmp_path,
             catalogs=configured,
             listeners=[{"port": 0}],
-            authentication=[{"method": "api_keys", "file": str(keys.path)}],
+            authentication=[
+                {"method": "api_keys", "file": str(keys.path)},
+                {"method": "oidc", "issuer": provider.issuer, "audiences": [AUDIENCE]},
+            ],
             audit={"to": str(tmp_path / "audit")},
             log={"level": "debug", "format": "json"},
         )
+        good, bad = provider.token(), provider.token(aud="other")
+        credentials = [key, f"{key[:-1]}_", good, bad, f"{good}x", "a-password"]
         with serve("--config", str(config)) as served:
+            with httpx.Client(base_url=served.url) as http:
+                tried = Everything(http)
+                statuses = [
+                    tried.send(method="GET", path=LIST, headers=headers).status_code
+                    for each in credentials
+                    for headers in ({"x-api-key": each}, {"authorization": f"Bearer {each}"})
+                ]
             headers = {"x-api-key": key}
             with httpx.Client(base_url=served.url, headers=headers, timeout=60) as http:
                 everything = Everything(http)
@@ -199,15 +217,20 @@ def test_no_secret_leaves_the_server(tmp_path: Path, metastores: Metastores) -> 
                         everything.send(**request_for(operation, [*_path(name), "t"]))
                 for path in ("/livez", "/readyz", "/metrics"):
                     everything.send(method="GET", path=path)
+                keys.path.write_text("{")
+                everything.send(method="GET", path=LIST)
             code, out, error = served.stop()
     assert code == 0, error
     assert everything.text.count("\n") > len(OPERATIONS) * len(configured)
     assert "DEBUG" in error or '"debug"' in error
     audit = (tmp_path / "audit").read_text()
-    printed = {"answers": everything.text, "output": out, "log": error, "audit": audit}
+    assert Counter(statuses) == {200: 4, 401: 8}
+    assert str(keys.path) in error
+    secret = [*secrets.values, *credentials, key.split("_", 2)[2], entry.hash, entry.salt]
+    answered = tried.text + everything.text
+    printed = {"answers": answered, "output": out, "log": error, "audit": audit}
     for where, text in printed.items():
-        assert [each for each in secrets.values if each in text] == [], where
-        assert key not in text, where
+        assert [each for each in secret if each in text] == [], where
     assert answers["unity"]["aws_secret_access_key"] == "vended-for-the-table"
     for name in ("glue", "role"):
         assert set(answers[name]) == {"aws_region", "aws_endpoint", "allow_http"}

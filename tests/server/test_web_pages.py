@@ -11,13 +11,12 @@ import anyio
 import httpx
 import pytest
 from server.http_requests import done, refused
-from server.serving import serving
+from server.serving import serving, serving_namespace
 from starlette.types import Scope
 
 from lance_bridge_server.app import create_app
 from lance_bridge_server.configuration.settings import ServerSettings
 from lance_bridge_server.configuration.source import SettingsSource
-from lance_bridge_server.gateway import Gateway
 from lance_bridge_server.hosts import LocalHosts
 from lance_bridge_server.process.factory import gateway_from_source
 
@@ -50,8 +49,10 @@ def test_browsers_are_allowed_nothing_by_default(http: httpx.Client) -> None:
 def test_configured_origins_are_allowed(namespace: Any) -> None:
     content = {"catalogs": {"c": {}}, "cors": {"origins": [PAGE]}}
     settings = ServerSettings.model_validate(content)
-    gateway = Gateway(namespace, cors=settings.cors)
-    with serving(create_app(gateway)) as url, httpx.Client(base_url=url) as client:
+    with (
+        serving_namespace(namespace, cors=settings.cors) as url,
+        httpx.Client(base_url=url) as client,
+    ):
         preflight = client.request("OPTIONS", LIST, headers=PREFLIGHT)
         assert preflight.status_code == 200
         assert of_cors(preflight)["access-control-allow-origin"] == PAGE

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from server.serving import serving
+from server.serving import serving_namespace
 from servers.metastores import Metastores
 
 from lance_bridge_hive import HiveNamespace
-from lance_bridge_server.app import create_app
-from lance_bridge_server.gateway import Gateway
 
 
 @pytest.fixture(scope="package")
@@ -24,5 +22,5 @@ def hive(
 
 @pytest.fixture(scope="package")
 def url(hive: HiveNamespace) -> Iterator[str]:
-    with serving(create_app(Gateway(hive))) as address:
+    with serving_namespace(hive) as address:
         yield address

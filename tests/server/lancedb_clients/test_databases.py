@@ -10,13 +10,11 @@ import pytest
 from lance_namespace.errors import InvalidInputError
 from server.lancedb_clients.operations_table import SPEC
 from server.lancedb_clients.trials import rows
-from server.serving import serving
+from server.serving import serving_namespace
 from starlette.requests import HTTPConnection
 
 from lance_bridge_federated import FederatedNamespace
 from lance_bridge_hive import HiveNamespace
-from lance_bridge_server.app import create_app
-from lance_bridge_server.gateway import Gateway
 from lance_bridge_server.lancedb import DatabasePaths, database_of, pages_by_name
 
 pytestmark = [pytest.mark.servers, pytest.mark.spec("server.md#databases")]
@@ -65,8 +63,9 @@ def test_pages_by_name_read_all_pages_of_the_namespace() -> None:
 
 
 def test_a_catalogs_databases_are_below_the_prefix(hive: HiveNamespace) -> None:
-    gateway = Gateway(FederatedNamespace({"prod": hive}), databases=DatabasePaths(prefix=["prod"]))
-    with serving(create_app(gateway)) as url:
+    with serving_namespace(
+        FederatedNamespace({"prod": hive}), databases=DatabasePaths(prefix=["prod"])
+    ) as url:
         catalog = lancedb.connect_catalog(url, api_key="k")
         catalog.create_database("prefixed").create_table("t", rows(3))
         assert hive.list_tables(api.ListTablesRequest(id=["prefixed"])).tables == ["t"]

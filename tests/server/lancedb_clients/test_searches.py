@@ -15,13 +15,11 @@ import pytest
 from lancedb import index, query
 from lancedb.remote.errors import RetryError
 from server.lancedb_clients.trials import rows
-from server.serving import serving
+from server.serving import serving_namespace
 
 import lance_bridge
 from lance_bridge_federated import FederatedNamespace
 from lance_bridge_hive import HiveNamespace
-from lance_bridge_server.app import create_app
-from lance_bridge_server.gateway import Gateway
 
 pytestmark = [
     pytest.mark.servers,
@@ -173,7 +171,7 @@ def test_all_rows_of_a_directorys_table_are_returned_without_a_limit(tmp_path: P
         found: list[Any] = await (await db.open_table("t")).query().where("id > 1").to_list()
         return found
 
-    with serving(create_app(Gateway(lake))) as url:
+    with serving_namespace(lake) as url:
         options = {"api_key": "k", "host_override": url}
         table = lancedb.connect("db://lake", **options).create_table(
             "t", [{"id": each} for each in range(20)]

@@ -11,8 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from playwright.sync_api import Browser
-from server.ui.chromium import DESKTOP, Tab, chromium
-from server.ui.signed_in_pages import signed_in_pages
+from server.ui.chromium import DESKTOP, Tab, chromium, signed_in_pages
 
 _ROUNDS = 5
 _ARTICLES = "prod/sales/articles"

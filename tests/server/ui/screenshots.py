@@ -10,8 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from playwright.sync_api import Page
-from server.ui.chromium import Tab, chromium
-from server.ui.signed_in_pages import signed_in_pages
+from server.ui.chromium import Tab, chromium, signed_in_pages
 
 ARTICLES = "prod/sales/articles"
 PAGES = {

@@ -7,8 +7,15 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, expect
-from server.ui.chromium import DESKTOP, PHONE, Tab, chromium
-from server.ui.signed_in_pages import HOSTILE, SignedInPages, signed_in_pages
+from server.ui.chromium import (
+    DESKTOP,
+    HOSTILE,
+    PHONE,
+    SignedInPages,
+    Tab,
+    chromium,
+    signed_in_pages,
+)
 
 pytestmark = pytest.mark.servers
 

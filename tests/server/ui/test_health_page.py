@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from lance_namespace.errors import ServiceUnavailableError
 from server.policies import NamedByHeader, cedar, declare, memory_namespace
-from server.serving import serving
+from server.serving import serving_namespace
 from server.ui.browsers import Browser, HtmlPage
 from server.ui.demo_tables import create_articles
 
@@ -27,9 +27,7 @@ from lance_bridge_migrate import (
     make_plan,
     migration_type,
 )
-from lance_bridge_server.app import create_app
 from lance_bridge_server.audit import open_audit_log
-from lance_bridge_server.gateway import Gateway
 from lance_bridge_server.public_answers import PublicAnswers
 from lance_bridge_server.ui import health_page, table_page
 from lance_bridge_server.ui.request_summary import quantile
@@ -58,14 +56,13 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     create_articles(bad)
     shutil.rmtree(directory / "bad" / "root" / "sales.db" / "articles.lance" / "_versions")
     catalogs = {"good": good, "bad": bad}
-    gateway = Gateway(
+    with serving_namespace(
         FederatedNamespace({**catalogs, "dead": _down}),  # type: ignore[dict-item]
         authenticator=NamedByHeader(),
         authorizer=cedar(directory, POLICIES),
         audit=open_audit_log(directory / "audit.log"),
         catalogs=catalogs,
-    )
-    with serving(create_app(gateway)) as found:
+    ) as found:
         yield found
 
 
@@ -139,7 +136,7 @@ def test_the_doctor_runs_where_the_principal_may(url: str) -> None:
 
 def test_the_doctor_is_not_offered_for_catalogs_that_it_does_not_know(tmp_path: Path) -> None:
     directory = lance_bridge.connect("dir", {"root": str(tmp_path)})
-    with serving(create_app(Gateway(PublicAnswers(directory, ())))) as url:
+    with serving_namespace(PublicAnswers(directory, ())) as url:
         browser = Browser(url)
         assert "Run the doctor" not in browser.get("/ui/health").text
         answer = browser.get("/ui/doctor")

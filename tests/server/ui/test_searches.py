@@ -141,6 +141,9 @@ def test_both_together_are_a_hybrid_search(get: GetPage) -> None:
         ({"near": "[1e999]"}, "near", "must be finite"),
         ({"near": "row:999999"}, "near", "Row 999999 does not exist"),
         ({"near": "row:7", "column": "title"}, "near", "title"),
+        ({"filter": "nope = 1"}, "filter", "nope"),
+        ({"filter": "id <"}, "filter", "not"),
+        ({"filter": "title = repeat('a', 1000000000)"}, "filter", "repeat is not available"),
         ({"sort": "nope"}, "sort", "nope"),
         ({"filter": "id < 5", "sort": "nope"}, "sort", "nope"),
         ({"filter": "id < 5", "near": "[1, 2]"}, "near", "2"),
@@ -151,8 +154,9 @@ def test_an_error_stands_at_the_field_that_it_is_about(
     get: GetPage, query: dict[str, str], field: str, message: str
 ) -> None:
     page = get(ROWS, **query)
-    invalid = [each["id"] for _, each in page.tags if "aria-invalid" in each]
-    assert invalid == [field]
+    [invalid] = [each for _, each in page.tags if "aria-invalid" in each]
+    assert (invalid["id"], invalid["aria-describedby"]) == (field, f"{field}-error")
+    assert invalid["value"] == query[field]
     assert message in page.text
 
 
@@ -163,6 +167,7 @@ def test_an_error_that_no_field_caused_stands_above_the_rows(
     page = get(ROWS, "carl", **query)
     assert [each["id"] for _, each in page.tags if "aria-invalid" in each] == []
     assert "carl is not allowed to perform query_table" in page.text
+    assert "Black clock" not in page.text
 
 
 # -- downloads -------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from server.policies import memory_namespace
 from server.serving import serving, serving_namespace
 
 from lance_bridge_server.app import create_app
+from lance_bridge_server.authentication.key_file import ApiKeyFile
 from lance_bridge_server.gateway import Gateway
 from lance_bridge_server.limits import Limits
 
@@ -51,6 +52,12 @@ def wait_for_answers() -> Iterator[None]:
         for each in ("connect", "read", "write", "pool"):
             patch.setattr(default, each, 60.0)
         yield
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> ApiKeyFile:
+    """A file for API keys, which is made with the first one."""
+    return ApiKeyFile(tmp_path / "keys.json")
 
 
 @pytest.fixture(scope="module")

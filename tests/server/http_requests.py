@@ -12,7 +12,7 @@ import httpx
 import pyarrow as pa
 
 from lance_bridge.testing.build import ipc
-from lance_bridge_server.operations import Body, Operation
+from lance_bridge_server.operations import OPERATIONS, Body, Operation
 
 ARROW = "application/vnd.apache.arrow.stream"
 SECONDS = 30.0
@@ -124,6 +124,11 @@ _BODIES: dict[str, Any] = {
     "create_materialized_view": {"kind": "query", "source_query": "q", "output_schema": "s"},
     "alter_transaction": {"actions": [{"set_status_action": {"status": "Succeeded"}}]},
 }
+
+
+def operation_named(name: str) -> Operation:
+    """Return an operation."""
+    return next(each for each in OPERATIONS if each.name == name)
 
 
 def request_for(operation: Operation, path: list[str]) -> dict[str, Any]:

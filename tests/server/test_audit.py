@@ -16,7 +16,7 @@ import pytest
 from core.memory_catalog import SERVERS
 from lance.namespace import RestNamespace
 from lance_namespace.errors import InvalidInputError, PermissionDeniedError, ServiceUnavailableError
-from server.http_requests import ARROW, one_row, refused
+from server.http_requests import ARROW, one_row, operation_named, refused
 from server.policies import cedar, clients, declare, memory_namespace
 from server.serving import serving_namespace
 from servers.processes import wait_until
@@ -27,7 +27,7 @@ from lance_bridge_server.audit import AuditLog, AuditTrail, open_audit_log
 from lance_bridge_server.audit.log import LOGGER
 from lance_bridge_server.authorization.accesses import Access
 from lance_bridge_server.authorization.port import AllowAll, Decision
-from lance_bridge_server.operations import OPERATIONS, Operation
+from lance_bridge_server.operations import Operation
 from lance_bridge_server.principals import Principal
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("server.md#the-audit-log")]
@@ -202,7 +202,7 @@ def test_versions_that_clients_write_have_those_before(tmp_path: Path) -> None:
 
 def test_each_table_of_a_batch_has_its_versions(tmp_path: Path) -> None:
     file = tmp_path / "audit.jsonl"
-    operation = next(each for each in OPERATIONS if each.name == "batch_commit_tables")
+    operation = operation_named("batch_commit_tables")
     trail = AuditTrail(open_audit_log(file), {"state": {"operation": operation}})
     created = [
         {"create_table_version": {"id": ["db", name], "version": 5, "manifest_path": "m"}}
@@ -219,7 +219,7 @@ def test_each_table_of_a_batch_has_its_versions(tmp_path: Path) -> None:
 
 def test_each_decision_of_a_page_has_one_line(tmp_path: Path) -> None:
     file = tmp_path / "audit.jsonl"
-    operation = next(each for each in OPERATIONS if each.name == "create_table_tag")
+    operation = operation_named("create_table_tag")
     trail = AuditTrail(open_audit_log(file), {"state": {"operation": operation}})
     for name in ("describe_table", "list_table_tags", "create_table_tag"):
         trail.record(Access(name, ("db", "t")), Decision(allowed=True))
@@ -471,7 +471,7 @@ def test_a_change_that_ends_before_its_response_is_written_has_one_result(tmp_pa
 
 def trail_of_change(log: AuditLog) -> tuple[AuditTrail, Operation]:
     """Return a trail with one decision, and its operation."""
-    operation = next(each for each in OPERATIONS if each.name == "drop_table")
+    operation = operation_named("drop_table")
     trail = AuditTrail(log, {"state": {"operation": operation}})
     trail.record(Access(operation.name, ("db", "t")), Decision(allowed=True))
     return trail, operation

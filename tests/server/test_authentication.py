@@ -32,14 +32,9 @@ pytestmark = [
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> ApiKeyFile:
-    return ApiKeyFile(tmp_path / "keys.json")
-
-
-@pytest.fixture
-def served(tmp_path: Path, file: ApiKeyFile) -> Iterator[Served]:
-    file.add("first")
-    methods = [{"method": "api_keys", "file": str(file.path)}]
+def served(tmp_path: Path, keys: ApiKeyFile) -> Iterator[Served]:
+    keys.add("first")
+    methods = [{"method": "api_keys", "file": str(keys.path)}]
     with serving_settings(tmp_path / "lake", authentication=methods) as found:
         yield found
 
@@ -54,18 +49,18 @@ def status(url: str, **headers: str) -> tuple[int, int | None]:
 
 
 def test_the_command_makes_a_key_that_works_in_both_headers(
-    served: Served, file: ApiKeyFile
+    served: Served, keys: ApiKeyFile
 ) -> None:
-    made = answer_of("keys", "add", "ann", "-f", str(file.path), "-g", "x", "-g", "y")
+    made = answer_of("keys", "add", "ann", "-f", str(keys.path), "-g", "x", "-g", "y")
     assert children(served.url, **{"header.x-api-key": made["key"]}) == []
     assert children(served.url, **{"header.Authorization": f"Bearer {made['key']}"}) == []
     assert (served.last.name, set(served.last.groups)) == ("ann", {"x", "y"})
     assert served.last.method == "api_key"
 
 
-def test_a_wrong_key_is_refused(served: Served, file: ApiKeyFile) -> None:
-    key, _ = file.add("ann")
-    other, _ = file.add("bob")
+def test_a_wrong_key_is_refused(served: Served, keys: ApiKeyFile) -> None:
+    key, _ = keys.add("ann")
+    other, _ = keys.add("bob")
     mixed = f"{key[:21]}{other[21:]}"
     for wrong in (mixed, key[:-1], f"{key}x", "lbk_", "lbk_x_y", "none"):
         assert status(served.url, x_api_key=wrong) == (401, 16), wrong
@@ -80,16 +75,16 @@ def test_a_request_without_a_key_is_refused(served: Served, headers: dict[str, s
     assert status(served.url, **headers) == (401, 16)
 
 
-def test_a_key_is_revoked_while_the_server_runs(served: Served, file: ApiKeyFile) -> None:
-    key, entry = file.add("ann")
+def test_a_key_is_revoked_while_the_server_runs(served: Served, keys: ApiKeyFile) -> None:
+    key, entry = keys.add("ann")
     assert status(served.url, x_api_key=key) == (200, None)
-    run("keys", "revoke", entry.id, "--file", str(file.path))
+    run("keys", "revoke", entry.id, "--file", str(keys.path))
     assert status(served.url, x_api_key=key) == (401, 16)
 
 
-def test_a_key_expires(served: Served, file: ApiKeyFile) -> None:
-    valid, entry = file.add("ann", lifetime=timedelta(hours=1))
-    expired, _ = file.add("ann", lifetime=timedelta(seconds=-1))
+def test_a_key_expires(served: Served, keys: ApiKeyFile) -> None:
+    valid, entry = keys.add("ann", lifetime=timedelta(hours=1))
+    expired, _ = keys.add("ann", lifetime=timedelta(seconds=-1))
     assert status(served.url, x_api_key=valid) == (200, None)
     assert status(served.url, x_api_key=expired) == (401, 16)
     assert entry.expires is not None
@@ -98,78 +93,78 @@ def test_a_key_expires(served: Served, file: ApiKeyFile) -> None:
 
 
 def test_an_unreadable_file_is_a_server_that_is_unavailable(
-    served: Served, file: ApiKeyFile
+    served: Served, keys: ApiKeyFile
 ) -> None:
-    key, _ = file.add("ann")
-    file.path.write_text("{")
+    key, _ = keys.add("ann")
+    keys.path.write_text("{")
     answer = httpx.get(f"{served.url}{LIST}", headers={"x-api-key": key})
     assert (answer.status_code, answer.json()["code"]) == (503, 17)
-    assert str(file.path) not in answer.text
-    file.path.unlink()
+    assert str(keys.path) not in answer.text
+    keys.path.unlink()
     assert status(served.url, x_api_key=key) == (503, 17)
 
 
 @pytest.mark.spec("server.md#authentication")
-def test_only_the_owner_can_read_the_file_and_it_has_no_key(file: ApiKeyFile) -> None:
-    key, entry = file.add("ann")
-    assert stat.S_IMODE(file.path.stat().st_mode) == 0o600
+def test_only_the_owner_can_read_the_file_and_it_has_no_key(keys: ApiKeyFile) -> None:
+    key, entry = keys.add("ann")
+    assert stat.S_IMODE(keys.path.stat().st_mode) == 0o600
     secret = key.split("_", 2)[2]
-    assert secret not in file.path.read_text()
+    assert secret not in keys.path.read_text()
     assert entry.hash not in repr(entry)
     assert entry.salt not in repr(entry)
-    assert file.find(key) == entry
+    assert keys.find(key) == entry
 
 
-def test_a_change_keeps_the_owner_and_the_mode(file: ApiKeyFile) -> None:
-    _, entry = file.add("ann")
+def test_a_change_keeps_the_owner_and_the_mode(keys: ApiKeyFile) -> None:
+    _, entry = keys.add("ann")
     owner = 12345 if os.geteuid() == 0 else os.geteuid()  # only root can give files away
-    os.chown(file.path, owner, -1)
-    file.path.chmod(0o640)
-    file.revoke(entry.id)
-    found = file.path.stat()
+    os.chown(keys.path, owner, -1)
+    keys.path.chmod(0o640)
+    keys.revoke(entry.id)
+    found = keys.path.stat()
     assert (found.st_uid, stat.S_IMODE(found.st_mode)) == (owner, 0o640)
-    assert file.entries()[entry.id].revoked is not None
+    assert keys.entries()[entry.id].revoked is not None
 
 
 def test_a_change_that_fails_leaves_no_file(
-    file: ApiKeyFile, monkeypatch: pytest.MonkeyPatch
+    keys: ApiKeyFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, entry = file.add("ann")
+    _, entry = keys.add("ann")
 
     def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(InvalidInputError, match="cannot be changed: No space left"):
-        file.revoke(entry.id)
-    assert list(file.path.parent.iterdir()) == [file.path]
+        keys.revoke(entry.id)
+    assert list(keys.path.parent.iterdir()) == [keys.path]
 
 
-def test_a_file_that_others_can_write_is_refused(file: ApiKeyFile) -> None:
-    key, _ = file.add("ann")
+def test_a_file_that_others_can_write_is_refused(keys: ApiKeyFile) -> None:
+    key, _ = keys.add("ann")
     for mode in (0o620, 0o602):
-        file.path.chmod(mode)
+        keys.path.chmod(mode)
         with pytest.raises(InvalidInputError, match="can be written by others: chmod 600"):
-            ApiKeyFile(file.path).find(key)
-    file.path.chmod(0o440)
-    assert ApiKeyFile(file.path).find(key) is not None
+            ApiKeyFile(keys.path).find(key)
+    keys.path.chmod(0o440)
+    assert ApiKeyFile(keys.path).find(key) is not None
 
 
-def test_keys_that_are_added_at_the_same_time_are_all_kept(file: ApiKeyFile) -> None:
+def test_keys_that_are_added_at_the_same_time_are_all_kept(keys: ApiKeyFile) -> None:
     def add(number: int) -> str:
-        return ApiKeyFile(file.path).add(f"user{number}")[0]
+        return ApiKeyFile(keys.path).add(f"user{number}")[0]
 
     with ThreadPoolExecutor(8) as pool:
-        keys = list(pool.map(add, range(32)))
-    assert [file.find(key) is not None for key in keys] == [True] * 32
+        added = list(pool.map(add, range(32)))
+    assert [keys.find(key) is not None for key in added] == [True] * 32
 
 
-def test_the_list_has_the_state_of_each_key(file: ApiKeyFile) -> None:
-    file.add("ann", ["x", "y"])
-    file.add("bob", lifetime=timedelta(seconds=-1))
-    _, entry = file.add("eve")
-    file.revoke(entry.id)
-    rows = answer_of("keys", "list", "--file", str(file.path))
+def test_the_list_has_the_state_of_each_key(keys: ApiKeyFile) -> None:
+    keys.add("ann", ["x", "y"])
+    keys.add("bob", lifetime=timedelta(seconds=-1))
+    _, entry = keys.add("eve")
+    keys.revoke(entry.id)
+    rows = answer_of("keys", "list", "--file", str(keys.path))
     assert [(row["name"], row["groups"], row["state"]) for row in rows] == [
         ("ann", "x,y", "valid"),
         ("bob", "", "expired"),
@@ -178,16 +173,16 @@ def test_the_list_has_the_state_of_each_key(file: ApiKeyFile) -> None:
     assert all("hash" not in row and "salt" not in row for row in rows)
 
 
-def test_names_and_identifiers_are_checked(file: ApiKeyFile) -> None:
+def test_names_and_identifiers_are_checked(keys: ApiKeyFile) -> None:
     for name in ("", "a b", "a\nb", "a,b", "x" * 201):
         with pytest.raises(InvalidInputError, match="is not a valid name"):
-            file.add(name)
+            keys.add(name)
         with pytest.raises(InvalidInputError, match="is not a valid name"):
-            file.add("ann", [name])
-    assert not file.path.exists()
-    done = run("keys", "revoke", "0123", "--file", str(file.path), code=1)
+            keys.add("ann", [name])
+    assert not keys.path.exists()
+    done = run("keys", "revoke", "0123", "--file", str(keys.path), code=1)
     assert "has no key with the identifier '0123'" in done.output
-    done = run("keys", "add", "ann", "--expires", "soon", "--file", str(file.path), code=2)
+    done = run("keys", "add", "ann", "--expires", "soon", "--file", str(keys.path), code=2)
     assert "--expires must be a number and a unit" in done.output
 
 
@@ -276,16 +271,15 @@ def test_a_proxy_reaches_a_unix_socket(tmp_path: Path) -> None:
         assert served.last.name == "ann"
 
 
-def test_all_methods_at_once(tmp_path: Path) -> None:
-    file = ApiKeyFile(tmp_path / "keys.json")
-    key, _ = file.add("of-the-key")
+def test_all_methods_at_once(tmp_path: Path, keys: ApiKeyFile) -> None:
+    key, _ = keys.add("of-the-key")
     authority = Authority(tmp_path)
     certificate, private = authority.issue("server", names=loopback())
     tls = {"certificate": certificate, "key": private, "client_ca": authority.path}
     with identity_provider("okta") as provider:
         methods = [
             {"method": "client_certificates"},
-            {"method": "api_keys", "file": str(file.path)},
+            {"method": "api_keys", "file": str(keys.path)},
             {"method": "oidc", "issuer": provider.issuer, "audiences": [AUDIENCE]},
             proxy(LOCAL),
         ]
@@ -319,10 +313,11 @@ def test_all_methods_at_once(tmp_path: Path) -> None:
                 assert (answer.status_code, answer.json()["code"]) == (401, 16), headers
 
 
-def test_a_wrong_credential_is_refused_where_none_is_needed(tmp_path: Path) -> None:
-    file = ApiKeyFile(tmp_path / "keys.json")
-    key, _ = file.add("ann")
-    methods = [{"method": "api_keys", "file": str(file.path)}]
+def test_a_wrong_credential_is_refused_where_none_is_needed(
+    tmp_path: Path, keys: ApiKeyFile
+) -> None:
+    key, _ = keys.add("ann")
+    methods = [{"method": "api_keys", "file": str(keys.path)}]
     settings: dict[str, Any] = {"authentication": methods, "allow_anonymous": True}
     with serving_settings(tmp_path / "lake", **settings) as served:
         assert ask(served) == (200, "anonymous")

@@ -11,7 +11,7 @@ import lance_namespace as api
 import pytest
 from core.memory_catalog import MemoryNamespace
 from lance_namespace.errors import InvalidTableStateError
-from server.http_requests import ARROW, one_row, request_for
+from server.http_requests import ARROW, one_row, operation_named, request_for
 from server.policies import cedar, clients, declare, memory_namespace
 
 import lance_bridge
@@ -133,7 +133,7 @@ def _without_names(response: Any, table: str) -> tuple[dict[str, str], bytes]:
 @pytest.mark.parametrize("table", ["open$hidden", "open$absent"])
 def test_creating_needs_to_see(client_of: Any, name: str, table: str) -> None:
     """The answer is the same whether something is there: that it exists would be its secret."""
-    operation = next(each for each in OPERATIONS if each.name == f"{name}_table")
+    operation = operation_named(f"{name}_table")
     response = client_of("maker")(**request_for(operation, table.split("$")))
     assert (response.status_code, code_of(response)) == (404, 1)
     response = client_of("half")(**request_for(operation, ["open", "hidden"]))
@@ -273,7 +273,7 @@ def test_a_location_of_a_namespace_takes_a_right_of_its_own(tmp_path: Path) -> N
 
 
 def test_overwriting_takes_the_right_to_write(client_of: Any) -> None:
-    create = next(each for each in OPERATIONS if each.name == "create_table")
+    create = operation_named("create_table")
     request = request_for(create, ["open", "shown"])
     response = client_of("keeper")(**{**request, "params": {"mode": "overwrite"}})
     assert "is not allowed to perform insert_into_table" in response.json()["error"]
@@ -308,7 +308,7 @@ LANCEDB = {"user-agent": "LanceDB-Python-Client"}
 def test_removing_rows_takes_the_right_to_delete_them(
     appending: Any, user: str, name: str, params: dict[str, str], denied: str | None
 ) -> None:
-    operation = next(each for each in OPERATIONS if each.name == name)
+    operation = operation_named(name)
     request = request_for(operation, ["open", "t"])
     request["params"] = {**request.get("params", {}), **params}
     for headers in ({}, LANCEDB):
@@ -333,7 +333,7 @@ def appending(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 def test_a_view_takes_the_right_to_read_everything(client_of: Any) -> None:
-    create = next(each for each in OPERATIONS if each.name == "create_materialized_view")
+    create = operation_named("create_materialized_view")
     response = client_of("keeper")(**request_for(create, ["open", "view"]))
     assert "is not allowed to perform query_table on the root namespace" in response.json()["error"]
 

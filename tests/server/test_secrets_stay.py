@@ -176,9 +176,10 @@ class Everything:
 
 
 @pytest.mark.spec("server.md#authentication", "server.md#keys-of-the-configuration")
-def test_no_secret_leaves_the_server(tmp_path: Path, metastores: Metastores) -> None:
+def test_no_secret_leaves_the_server(
+    tmp_path: Path, metastores: Metastores, keys: ApiKeyFile
+) -> None:
     secrets = Secrets()
-    keys = ApiKeyFile(tmp_path / "keys.json")
     key, entry = keys.add("ann")
     with (
         catalogs(secrets, tmp_path, metastores) as configured,

@@ -43,8 +43,7 @@ def test_a_catalog_is_the_root_or_a_child_of_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("server.md#keys-of-the-configuration")
-def test_several_processes_serve_a_file_and_a_socket(tmp_path: Path) -> None:
-    keys = ApiKeyFile(tmp_path / "keys.json")
+def test_several_processes_serve_a_file_and_a_socket(tmp_path: Path, keys: ApiKeyFile) -> None:
     key, _ = keys.add("ann")
     config = write_config(
         tmp_path,
@@ -69,13 +68,14 @@ def test_several_processes_serve_a_file_and_a_socket(tmp_path: Path) -> None:
         assert all(json.loads(line)["level"] for line in error.splitlines())
 
 
-def test_it_refuses_other_addresses_without_authentication(tmp_path: Path) -> None:
+def test_it_refuses_other_addresses_without_authentication(
+    tmp_path: Path, keys: ApiKeyFile
+) -> None:
     files = ["-c", f"files=dir:root={tmp_path}/lake", "--host", "0.0.0.0", "--port", "0"]
     done = run("serve", *files, code=2)
     assert "--allow-anonymous" in done.output
     allowed = answer_of("serve", "--check", *files, "--allow-anonymous")
     assert allowed["authentication"] == "anonymous"
-    keys = ApiKeyFile(tmp_path / "keys.json")
     key, _ = keys.add("ann")
     with serve(*files, "--api-keys", str(keys.path)) as served:
         url = served.url.replace("0.0.0.0", "127.0.0.1")

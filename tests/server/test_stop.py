@@ -310,8 +310,7 @@ def test_no_request_is_lost_by_a_reload_or_the_stop(tmp_path: Path, workers: int
         httpx.get(served.url)
 
 
-def test_keys_policies_and_limits_are_reloaded(tmp_path: Path) -> None:
-    keys = ApiKeyFile(tmp_path / "keys.json")
+def test_keys_policies_and_limits_are_reloaded(tmp_path: Path, keys: ApiKeyFile) -> None:
     key, _ = keys.add("ann")
     policies = tmp_path / "p.cedar"
     policies.write_text("permit(principal, action, resource);")

@@ -225,17 +225,3 @@ def test_the_keyboard_leads_past_the_navigation(ann: Tab) -> None:
     assert ann.page.evaluate("document.activeElement.id") == "main"
     ann.page.keyboard.press("Tab")
     assert ann.page.evaluate("document.querySelector('main').contains(document.activeElement)")
-
-
-def test_pages_are_read_without_script(
-    browser: Browser, served: SignedInPages, session: Any
-) -> None:
-    options = _options(java_script_enabled=False, storage_state=session)
-    with browser.new_context(**options) as context:
-        tab = Tab(context.new_page(), served.url)
-        assert tab.open("/ui") == 200
-        tab.page.get_by_role("main").get_by_role("link", name="prod").click()
-        tab.page.get_by_role("main").get_by_role("link", name="sales").click()
-        tab.page.get_by_role("main").get_by_role("link", name="articles").click()
-        tab.page.get_by_role("link", name="Rows").click()
-        expect(tab.page.get_by_role("cell", name="Black clock 5", exact=True)).to_be_visible()

@@ -23,11 +23,6 @@ pytestmark = [pytest.mark.servers, pytest.mark.spec("server.md#signing-in")]
 
 
 @pytest.fixture
-def keys(tmp_path: Path) -> ApiKeyFile:
-    return ApiKeyFile(tmp_path / "keys.json")
-
-
-@pytest.fixture
 def key(keys: ApiKeyFile) -> str:
     return keys.add("ann", ["analysts"])[0]
 

@@ -396,24 +396,17 @@ _STATED = ("blob_columns", "function_errors", "initial_storage_options", "latest
 only_call(TABLE, "table", "close", *_LSM, *_MIGRATIONS, *_CLEANING, *_STATED)
 
 
-@of(TABLE, "to_arrow")
-async def _all_rows_are_read(scene: Scene) -> None:
-    assert (await done(scene.table.to_arrow())).num_rows == COUNT
+def _all_rows_are_read(name: str, count: Callable[[Any], int]) -> Trial:
+    async def read(scene: Scene) -> None:
+        assert count(await done(getattr(scene.table, name)())) == COUNT
+
+    return read
 
 
-@of(TABLE, "to_pandas")
-async def _all_rows_are_read_by_pandas(scene: Scene) -> None:
-    assert len(await done(scene.table.to_pandas())) == COUNT
-
-
-@of(TABLE, "to_polars")
-async def _all_rows_are_read_by_polars(scene: Scene) -> None:
-    assert scene.table.to_polars().collect().height == COUNT
-
-
-@of(TABLE, "to_lance")
-async def _all_rows_are_read_by_pylance(scene: Scene) -> None:
-    assert (await done(scene.table.to_lance())).count_rows() == COUNT
+TABLE["to_arrow"] = _all_rows_are_read("to_arrow", lambda rows: rows.num_rows)
+TABLE["to_pandas"] = _all_rows_are_read("to_pandas", len)
+TABLE["to_polars"] = _all_rows_are_read("to_polars", lambda rows: rows.collect().height)
+TABLE["to_lance"] = _all_rows_are_read("to_lance", lambda rows: rows.count_rows())
 
 
 @of(TABLE, "infer_tokenizer_configs")

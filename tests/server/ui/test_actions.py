@@ -161,15 +161,6 @@ def test_every_decision_for_a_page_is_in_the_audit_log(namespace: Any, tmp_path:
     assert (None, None, "none", 16) in decisions
 
 
-def test_pages_are_counted_by_their_names_and_codes(namespace: Any) -> None:
-    with clients(namespace, AllowAll()) as client_of:
-        client_of("ann")("GET", "/ui/namespace/db")
-        client_of("ann")("GET", "/ui/namespace/absent")
-        metrics = client_of("ann")("GET", "/metrics").text
-    assert 'requests_total{code="OK",operation="ui_namespace"} 1.0' in metrics
-    assert 'requests_total{code="NAMESPACE_NOT_FOUND",operation="ui_namespace"} 1.0' in metrics
-
-
 def test_a_page_is_one_request_for_the_limits(namespace: Any) -> None:
     with clients(namespace, AllowAll(), limits=Limits(rate="2/hour")) as client_of:
         answers = [client_of("ann")("GET", "/ui/namespace/db") for _ in range(3)]

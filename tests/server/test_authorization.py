@@ -159,7 +159,7 @@ def test_an_identifier_adds_nothing_to_the_names_of_all_tables(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("namespace", "table", "code", "error"),
+    ("target", "table", "code", "error"),
     [
         ("closed", "secret", 1, "Namespace not found: closed."),
         ("closed", "new", 1, "Namespace not found: closed."),
@@ -168,9 +168,9 @@ def test_an_identifier_adds_nothing_to_the_names_of_all_tables(tmp_path: Path) -
     ],
 )
 def test_the_target_of_a_rename_is_checked(
-    client_of: Any, namespace: str, table: str, code: int, error: str
+    client_of: Any, target: str, table: str, code: int, error: str
 ) -> None:
-    body = {"new_table_name": table, "new_namespace_id": [namespace]}
+    body = {"new_table_name": table, "new_namespace_id": [target]}
     response = client_of("half")("POST", "/v1/table/open$shown/rename", json=body)
     assert code_of(response) == code
     assert error in response.json()["error"]

@@ -1,27 +1,33 @@
-"""How the gateway answers: statuses, bare values, errors and headers, over plain HTTP."""
+"""How the gateway answers: statuses, errors, what they hide, and headers, over plain HTTP."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from lance_namespace.errors import (
     ErrorCode,
+    InvalidInputError,
     LanceNamespaceError,
+    ServiceUnavailableError,
     TableNotFoundError,
     from_error_code,
 )
 from server.http_requests import done, refused, send_rows
 from server.serving import serving_namespace
 
+import lance_bridge
+from lance_bridge_server import hidden_addresses, secret_values
 from lance_bridge_server.errors import STATUS_BY_CODE
 from lance_bridge_server.limits import Limits
 from lance_bridge_server.operation_threads import OperationThreads, TimeLimit
 from lance_bridge_server.operations import OPERATIONS
+from lance_bridge_server.secret_values import SecretValues
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("server.md#responses")]
 
@@ -229,3 +235,54 @@ def test_a_request_that_is_ended_while_it_waits_is_not_carried_out() -> None:
 def test_a_limit_that_is_no_number_is_invalid_input(http: httpx.Client, text: str) -> None:
     answer = http.post(f"{TABLE}/describe", headers={"x-request-timeout-ms": text})
     refused(answer, 400, 13)
+
+
+# -- addresses of what is behind the server -------------------------------------------------------
+
+
+CONFIGURED = {"uri": "thrift://metastore:9083,thrift://hms.internal:9083"}
+NOTE = " (the server's log has the addresses)"
+
+
+@pytest.fixture
+def hosts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    known = SecretValues("[address]")
+    directory = lance_bridge.connect("dir", {"root": str(tmp_path)})
+    known.add(hidden_addresses.hosts_of(directory, CONFIGURED))
+    monkeypatch.setattr(hidden_addresses, "HOSTS", known)
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        ("thrift://[::1]:9083: timed out", "[address]: timed out" + NOTE),
+        ("call to 10.1.2.3 or [fe80::1]:90 failed", "call to [address] or [address] failed" + NOTE),
+        ("HTTPPool(host='m', port=80)", "HTTPPool(host='[address]', port=80)" + NOTE),
+        ("metastore:9083, a.b:443", "[address], [address]" + NOTE),
+        ("not 'hms.internal' or 'metastore'", "not '[address]' or [address]" + NOTE),
+        ("metastore: s3://lake/t.lance of db.t at 12:30:45", None),
+    ],
+)
+@pytest.mark.usefixtures("hosts")
+def test_addresses_are_hidden_and_other_texts_stay(
+    failure: Failure, error: str, text: str | None
+) -> None:
+    assert refused(failure(ServiceUnavailableError(error)), 503, 17) == (text or error)
+
+
+@pytest.mark.parametrize("known", ["thrift://x:9083", "hms.internal"])
+@pytest.mark.usefixtures("hosts")
+def test_what_the_client_has_sent_is_repeated(failure: Failure, known: str) -> None:
+    error: LanceNamespaceError = InvalidInputError("No store: http://mine.example.com:80/x")
+    assert "http://mine.example.com:80/x" in refused(failure(error), 400, 13)
+    assert known not in refused(failure(InvalidInputError(f"older: {known}")), 400, 13)
+
+
+def test_settings_of_credentials_are_words_of_answers_and_options_of_vendors_are_not() -> None:
+    vendor = {"vendor": "core.vending.NotedVendor", "log": "s3cr3t-of-a-vendor"}
+    given = {f"credentials.{key}": value for key, value in vendor.items()}
+    storage = {"storage.aws_secret_access_key": "s3cr3t-of-storage", "storage.aws_region": "moon-1"}
+    properties = {**given, **storage, "credentials.allowed_roots": "s3://lake/tables"}
+    namespace = lance_bridge.connect("hive", {"uri": "thrift://localhost:1", **properties})
+    secrets = set(secret_values.secrets_of(namespace, properties))
+    assert secrets == {"s3cr3t-of-a-vendor", "s3cr3t-of-storage"}

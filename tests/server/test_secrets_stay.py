@@ -1,4 +1,4 @@
-"""No credential of the server or of a catalog is in anything that the server answers or prints.
+"""No credential is in anything that the server answers or prints, and no address in an answer.
 
 Each secret property of each catalog has a value of its own, which is searched for in every answer
 of every operation, in headers, in the log, in the audit log and in metrics. Some catalogs are
@@ -8,6 +8,7 @@ servers that repeat what they were sent in their errors.
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -29,15 +30,19 @@ import lance_bridge
 from lance_bridge.namespace import LanceBridgeNamespace
 from lance_bridge.registry import implementation
 from lance_bridge.testing.build import ipc
+from lance_bridge_federated import FederatedNamespace
 from lance_bridge_server.authentication.key_file import ApiKeyFile
+from lance_bridge_server.catalogs import connect_catalogs
 from lance_bridge_server.check import check
 from lance_bridge_server.configuration.settings import ServerSettings
 from lance_bridge_server.operations import OPERATIONS
 from lance_bridge_server.secret_values import SECRETS
 
 from .authenticated import LIST, serve, write_config
-from .http_requests import ARROW, ROWS, done
+from .http_requests import ARROW, ROWS, done, refused
 from .identity_provider import AUDIENCE, identity_provider
+from .serving import serving_namespace
+from .test_answers import NOTE
 
 pytestmark = [pytest.mark.servers, pytest.mark.spec("server.md#storage-options-in-responses")]
 
@@ -280,3 +285,38 @@ def test_a_check_hides_the_secrets_of_its_catalogs() -> None:
     [found] = check(settings, {"prod": Failing()}, 5.0)
     assert "login failed with" in found["problem"]
     assert secret not in found["problem"]
+
+
+@pytest.mark.spec("server.md#responses")
+def test_catalogs_that_are_down_are_named_without_their_addresses(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    http = f"http://localhost:{port}"
+    keys = {"region": "eu-west-1", "access_key_id": "key", "secret_access_key": "x" * 20}
+    catalogs = {
+        "hive": {"uri": f"thrift://localhost:{port}", "client.retry-timeout": "0"},
+        "over_http": {"impl": "hive", "uri": f"{http}/hms", "client.retry-timeout": "0"},
+        "glue": {"endpoint": http, "max_retries": "0", **keys},
+        "unity": {"endpoint": http, "max_retries": "0"},
+        "rest": {"uri": http},
+    }
+    settings = ServerSettings.model_validate({"catalogs": catalogs})
+    with serving_namespace(FederatedNamespace(connect_catalogs(settings, {}))) as url:
+        errors = {
+            name: refused(httpx.get(f"{url}/v1/namespace/{name}/list", timeout=60), 503, 17)
+            for name in catalogs
+        }
+        left_out = httpx.get(f"{url}/v1/table", timeout=60).json()["context"]
+    assert left_out.keys() == {f"unavailable.{name}" for name in catalogs}
+    for name, text in errors.items():
+        assert f"(in {name}){NOTE}" in text
+        assert f"(in {name})" in left_out[f"unavailable.{name}"] or name == "rest"  # it is long
+    for text in (*errors.values(), *left_out.values()):
+        assert "[address]" in text
+        assert str(port) not in text
+        assert "localhost" not in text
+    logged = [each.getMessage() for each in caplog.records if each.name.endswith("server.errors")]
+    assert len(logged) == 2 * len(catalogs)
+    assert all(str(port) in each for each in logged)

@@ -12,7 +12,7 @@ from core.memory_catalog import CAPABILITIES, SERVERS, MemoryServer
 from lance_bridge.catalog import NamespaceRecord
 from lance_bridge_spark.addresses import CatalogAddress
 
-from .service_requests import CATALOG, NAMESPACE
+from .service_requests import CATALOG, NAMESPACE, Service
 
 
 @pytest.fixture
@@ -27,12 +27,11 @@ def server(request: pytest.FixtureRequest) -> Iterator[MemoryServer]:
 
 
 @pytest.fixture
-def catalog(server: MemoryServer, request: pytest.FixtureRequest, tmp_path: Path) -> CatalogAddress:
-    """Where the server is, as a session's settings say it."""
-    assert not server.effects
+def service(server: MemoryServer, request: pytest.FixtureRequest, tmp_path: Path) -> Service:
+    """The service of a session whose settings say where the server is."""
     properties = {
         "impl": "core.memory_catalog.MemoryNamespace",
         "uri": request.node.nodeid,
         "root": str(tmp_path / "lake"),
     }
-    return CatalogAddress(CATALOG, properties)
+    return Service(CatalogAddress(CATALOG, properties), server)

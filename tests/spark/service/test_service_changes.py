@@ -6,24 +6,11 @@ import json
 from typing import Any
 
 import pytest
-from core.memory_catalog import MemoryServer
 
 from lance_bridge.catalog import IMPLEMENTATION
 from lance_bridge.records import FOREIGN_COMMITS
-from lance_bridge_spark.addresses import CatalogAddress
 
-from .service_requests import (
-    ID,
-    NAME,
-    TABLE,
-    append,
-    ask,
-    create,
-    dataset,
-    fields_of,
-    ids_in,
-    refusal,
-)
+from .service_requests import ID, NAME, TABLE, Service, fields_of
 
 pytestmark = pytest.mark.quick
 
@@ -41,21 +28,21 @@ def on(name: str, kind: str, **more: Any) -> dict[str, Any]:
     return {"kind": kind, "field": name.split("."), **more}
 
 
-def alter(catalog: CatalogAddress, *changes: dict[str, Any]) -> dict[str, Any]:
-    return ask(catalog, "alter_table", table=TABLE, changes=list(changes))
+def alter(service: Service, *changes: dict[str, Any]) -> dict[str, Any]:
+    return service.ask("alter_table", table=TABLE, changes=list(changes))
 
 
-def refused(catalog: CatalogAddress, *changes: dict[str, Any]) -> tuple[int, str]:
-    before = dataset(catalog, TABLE).version
-    found = refusal(catalog, "alter_table", table=TABLE, changes=list(changes))
-    assert dataset(catalog, TABLE).version == before
+def refused(service: Service, *changes: dict[str, Any]) -> tuple[int, str]:
+    before = service.dataset(TABLE).version
+    found = service.refusal("alter_table", table=TABLE, changes=list(changes))
+    assert service.dataset(TABLE).version == before
     return found
 
 
 @pytest.mark.spec("spark.md#schema-evolution")
-def test_schema_evolution_widens_types_and_narrows_none(catalog: CatalogAddress) -> None:
-    create(catalog, TABLE)
-    alter(catalog, add("small", "integer"), add("amount", "decimal(5,2)"))
+def test_schema_evolution_widens_types_and_narrows_none(service: Service) -> None:
+    service.create(TABLE)
+    alter(service, add("small", "integer"), add("amount", "decimal(5,2)"))
 
     def evolve(*changes: dict[str, Any]) -> dict[str, Any]:
         return {"table": TABLE, "changes": list(changes), "evolves": True}
@@ -65,22 +52,22 @@ def test_schema_evolution_widens_types_and_narrows_none(catalog: CatalogAddress)
         on("small", "update_type", type='"long"'),
         on("amount", "update_type", type='"decimal(8,3)"'),
     )
-    fields = fields_of(ask(catalog, "alter_table", **wider))
+    fields = fields_of(service.ask("alter_table", **wider))
     assert (fields["small"]["type"], fields["amount"]["type"]) == ("long", "decimal(8,3)")
     assert "new" in fields
-    before = dataset(catalog, TABLE).version
+    before = service.dataset(TABLE).version
     for column, kind in (("small", "integer"), ("small", "string"), ("amount", "decimal(8,2)")):
         narrow = evolve(add("other"), on(column, "update_type", type=json.dumps(kind)))
-        code, message = refusal(catalog, "alter_table", **narrow)
+        code, message = service.refusal("alter_table", **narrow)
         assert (code, "CAST" in message) == (20, True), message
-    assert dataset(catalog, TABLE).version == before
+    assert service.dataset(TABLE).version == before
 
 
-def test_columns_are_added_together_with_comments(catalog: CatalogAddress) -> None:
-    create(catalog, TABLE)
-    append(catalog, TABLE, 1)
+def test_columns_are_added_together_with_comments(service: Service) -> None:
+    service.create(TABLE)
+    service.append(TABLE, 1)
     answer = alter(
-        catalog,
+        service,
         add("a", "integer", comment="An A"),
         add("b", {"type": "array", "elementType": "float", "containsNull": True}),
         add("c", "timestamp"),
@@ -94,19 +81,19 @@ def test_columns_are_added_together_with_comments(catalog: CatalogAddress) -> No
     assert answer["rows"] == 1
 
 
-def test_fields_are_added_to_structs(catalog: CatalogAddress) -> None:
-    create(catalog, TABLE, ID, PLACE)
-    answer = alter(catalog, add("place.zip", "integer"), add("place.street"), add("note"))
+def test_fields_are_added_to_structs(service: Service) -> None:
+    service.create(TABLE, ID, PLACE)
+    answer = alter(service, add("place.zip", "integer"), add("place.street"), add("note"))
     inner = fields_of(answer)["place"]["type"]["fields"]
     assert [each["name"] for each in inner] == ["name", "zip", "street"]
     assert list(fields_of(answer)) == ["id", "place", "note"]
 
 
-def test_columns_are_renamed_retyped_loosened_and_dropped(catalog: CatalogAddress) -> None:
+def test_columns_are_renamed_retyped_loosened_and_dropped(service: Service) -> None:
     number = {**NAME, "name": "n", "type": "integer", "nullable": False}
-    create(catalog, TABLE, ID, NAME, number, PLACE)
+    service.create(TABLE, ID, NAME, number, PLACE)
     answer = alter(
-        catalog,
+        service,
         on("name", "rename_column", to="title"),
         on("place.name", "rename_column", to="city"),
         on("n", "update_type", type='"long"'),
@@ -115,31 +102,31 @@ def test_columns_are_renamed_retyped_loosened_and_dropped(catalog: CatalogAddres
     assert list(fields) == ["id", "title", "n", "place"]
     assert fields["n"] == {**number, "type": "long"}
     assert fields["place"]["type"]["fields"][0]["name"] == "city"
-    answer = alter(catalog, on("n", "update_nullability", nullable=True))
+    answer = alter(service, on("n", "update_nullability", nullable=True))
     assert fields_of(answer)["n"]["nullable"]
-    answer = alter(catalog, on("title", "drop_column"), on("gone", "drop_column", if_exists=True))
+    answer = alter(service, on("title", "drop_column"), on("gone", "drop_column", if_exists=True))
     assert list(fields_of(answer)) == ["id", "n", "place"]
 
 
-def test_a_string_that_loses_its_length_is_a_plain_one(catalog: CatalogAddress) -> None:
-    create(catalog, TABLE, ID, {**NAME, "type": "varchar(5)"})
-    answer = alter(catalog, on("name", "update_type", type='"varchar(9)"'))
+def test_a_string_that_loses_its_length_is_a_plain_one(service: Service) -> None:
+    service.create(TABLE, ID, {**NAME, "type": "varchar(5)"})
+    answer = alter(service, on("name", "update_type", type='"varchar(9)"'))
     assert fields_of(answer)["name"]["metadata"] == {"__CHAR_VARCHAR_TYPE_STRING": "varchar(9)"}
-    answer = alter(catalog, on("name", "update_type", type='"string"'))
+    answer = alter(service, on("name", "update_type", type='"string"'))
     assert fields_of(answer)["name"]["metadata"] == {}
 
 
-def test_comments_of_columns_are_set_and_removed(catalog: CatalogAddress) -> None:
-    create(catalog, TABLE, ID, PLACE)
+def test_comments_of_columns_are_set_and_removed(service: Service) -> None:
+    service.create(TABLE, ID, PLACE)
     answer = alter(
-        catalog,
+        service,
         on("id", "update_comment", comment="the key"),
         on("place.name", "update_comment", comment="where"),
     )
     assert fields_of(answer)["id"]["metadata"] == {"comment": "the key"}
     assert fields_of(answer)["place"]["type"]["fields"][0]["metadata"] == {"comment": "where"}
     assert answer["version"] == 2
-    answer = alter(catalog, on("id", "update_comment", comment=None))
+    answer = alter(service, on("id", "update_comment", comment=None))
     assert fields_of(answer)["id"]["metadata"] == {}
 
 
@@ -170,64 +157,60 @@ def test_comments_of_columns_are_set_and_removed(catalog: CatalogAddress) -> Non
     ],
 )
 def test_a_change_that_cannot_be_is_refused_and_nothing_is_changed(
-    catalog: CatalogAddress, server: MemoryServer, change: dict[str, Any], code: int, word: str
+    service: Service, change: dict[str, Any], code: int, word: str
 ) -> None:
-    create(catalog, TABLE, ID, NAME, PLACE)
-    done = list(server.effects)
-    found = refused(catalog, change)
+    service.create(TABLE, ID, NAME, PLACE)
+    done = list(service.server.effects)
+    found = refused(service, change)
     assert found[0] == code, found
     assert word in found[1]
-    assert server.effects == done
+    assert service.server.effects == done
 
 
 def test_an_impossible_change_keeps_those_before_it_from_being_made(
-    catalog: CatalogAddress,
+    service: Service,
 ) -> None:
-    create(catalog, TABLE)
-    assert refused(catalog, add("x"), add("y", nullable=False))[0] == 13
-    assert refused(catalog, on("id", "drop_column"), on("name", "drop_column"))[0] == 13
+    service.create(TABLE)
+    assert refused(service, add("x"), add("y", nullable=False))[0] == 13
+    assert refused(service, on("id", "drop_column"), on("name", "drop_column"))[0] == 13
 
 
-def test_properties_and_the_comment_are_set_and_removed_in_one_change(
-    catalog: CatalogAddress, server: MemoryServer
-) -> None:
-    create(catalog, TABLE, k="1", l="2")
+def test_properties_and_the_comment_are_set_and_removed_in_one_change(service: Service) -> None:
+    service.create(TABLE, k="1", l="2")
     answer = alter(
-        catalog,
+        service,
         {"kind": "set_property", "key": "k", "value": "3"},
         {"kind": "remove_property", "key": "l"},
         {"kind": "set_property", "key": "comment", "value": "All orders"},
     )
     shown = {key: answer["properties"].get(key) for key in ("k", "l", "comment")}
     assert shown == {"k": "3", "l": None, "comment": "All orders"}
-    assert server.effects.count("alter_table") == 1
-    assert server.tables[tuple(TABLE)].properties["lance_bridge.id"]
+    assert service.server.effects.count("alter_table") == 1
+    assert service.server.tables[tuple(TABLE)].properties["lance_bridge.id"]
     assert answer["version"] == 1
 
 
 @pytest.mark.spec("managed.md#commits-that-bypass-the-catalog")
-def test_what_is_done_with_foreign_commits_is_set_and_unset(
-    catalog: CatalogAddress, server: MemoryServer
-) -> None:
-    create(catalog, TABLE)
+def test_what_is_done_with_foreign_commits_is_set_and_unset(service: Service) -> None:
+    service.create(TABLE)
     for kind, found in (("set_property", "adopt"), ("remove_property", "hide")):
-        alter(catalog, {"kind": kind, "key": FOREIGN_COMMITS, "value": "ADOPT"})
-        assert server.tables[tuple(TABLE)].properties[FOREIGN_COMMITS] == found
+        alter(service, {"kind": kind, "key": FOREIGN_COMMITS, "value": "ADOPT"})
+        assert service.server.tables[tuple(TABLE)].properties[FOREIGN_COMMITS] == found
 
 
 @pytest.mark.spec("spark.md#statements")
 def test_the_catalog_takes_over_the_versions_of_a_table_and_gives_them_back(
-    catalog: CatalogAddress, server: MemoryServer
+    service: Service,
 ) -> None:
-    create(catalog, TABLE)
-    append(catalog, TABLE, 1)
-    alter(catalog, {"kind": "set_property", "key": "managed_by", "value": IMPLEMENTATION})
-    assert server.tables[tuple(TABLE)].properties["managed_by"] == IMPLEMENTATION
-    answer = alter(catalog, add("a"), {"kind": "set_property", "key": "k", "value": "v"}, add("b"))
+    service.create(TABLE)
+    service.append(TABLE, 1)
+    alter(service, {"kind": "set_property", "key": "managed_by", "value": IMPLEMENTATION})
+    assert service.server.tables[tuple(TABLE)].properties["managed_by"] == IMPLEMENTATION
+    answer = alter(service, add("a"), {"kind": "set_property", "key": "k", "value": "v"}, add("b"))
     assert list(fields_of(answer)) == ["id", "name", "a", "b"]
     assert answer["version"] == 4
-    ask(catalog, "delete_where", table=TABLE, where="id = 1")
-    assert ask(catalog, "load_table", table=TABLE)["rows"] == 0
-    alter(catalog, {"kind": "set_property", "key": "managed_by", "value": "storage"})
-    assert server.tables[tuple(TABLE)].properties["managed_by"] == "storage"
-    assert ids_in(catalog, TABLE) == []
+    service.ask("delete_where", table=TABLE, where="id = 1")
+    assert service.ask("load_table", table=TABLE)["rows"] == 0
+    alter(service, {"kind": "set_property", "key": "managed_by", "value": "storage"})
+    assert service.server.tables[tuple(TABLE)].properties["managed_by"] == "storage"
+    assert service.ids_in(TABLE) == []

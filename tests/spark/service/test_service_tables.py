@@ -12,30 +12,14 @@ from typing import Any
 import lance
 import pyarrow as pa
 import pytest
-from core.memory_catalog import MemoryCatalog, MemoryServer
+from core.memory_catalog import MemoryCatalog
 
 from lance_bridge.catalog import TableRecord
-from lance_bridge_spark.addresses import CatalogAddress
 from lance_bridge_spark.source import requests
 from lance_bridge_spark.source.errors import LanceError
 
 from .. import source_helpers
-from .service_requests import (
-    ID,
-    NAME,
-    NAMESPACE,
-    TABLE,
-    VECTOR,
-    append,
-    ask,
-    create,
-    dataset,
-    fields_of,
-    ids_in,
-    refusal,
-    respond,
-    struct,
-)  # fmt: skip
+from .service_requests import ID, NAME, NAMESPACE, TABLE, VECTOR, Service, fields_of, struct
 
 pytestmark = pytest.mark.quick
 
@@ -43,13 +27,13 @@ pytestmark = pytest.mark.quick
 
 
 def test_a_created_table_is_described_with_columns_comments_and_properties(
-    catalog: CatalogAddress,
+    service: Service,
 ) -> None:
     key = {**ID, "nullable": False, "metadata": {"comment": "the key"}}
     inner = {**NAME, "name": "city", "metadata": {"comment": "where"}}
     place = {**NAME, "name": "place", "type": {"type": "struct", "fields": [inner]}}
-    create(catalog, TABLE, key, place, comment="All orders", team="sales", owner="spark")
-    answer = ask(catalog, "load_table", table=TABLE)
+    service.create(TABLE, key, place, comment="All orders", team="sales", owner="spark")
+    answer = service.ask("load_table", table=TABLE)
     fields = fields_of(answer)
     assert fields["id"] == key
     assert fields["place"]["type"]["fields"] == [inner]
@@ -63,26 +47,26 @@ def test_a_created_table_is_described_with_columns_comments_and_properties(
 
 
 def test_vectors_are_made_by_property_or_metadata_and_described_in_metadata(
-    catalog: CatalogAddress,
+    service: Service,
 ) -> None:
     by_metadata = {**VECTOR, "name": "w", "metadata": {"arrow.fixed-size-list.size": 3}}
-    answer = create(catalog, TABLE, ID, VECTOR, by_metadata, **{"vector.v": "16"})
-    schema = dataset(catalog, TABLE).schema
+    answer = service.create(TABLE, ID, VECTOR, by_metadata, **{"vector.v": "16"})
+    schema = service.dataset(TABLE).schema
     assert schema.field("v").type == pa.list_(pa.float32(), 16)
     assert schema.field("w").type == pa.list_(pa.float32(), 3)
     assert fields_of(answer)["v"]["metadata"] == {"arrow.fixed-size-list.size": 16}
     assert fields_of(answer)["v"]["type"]["type"] == "array"
 
 
-def test_lengths_of_strings_are_kept_for_spark_to_check(catalog: CatalogAddress) -> None:
-    answer = create(catalog, TABLE, {**NAME, "type": "varchar(10)"}, {**ID, "type": "char(3)"})
+def test_lengths_of_strings_are_kept_for_spark_to_check(service: Service) -> None:
+    answer = service.create(TABLE, {**NAME, "type": "varchar(10)"}, {**ID, "type": "char(3)"})
     fields = fields_of(answer).values()
     assert [each["type"] for each in fields] == ["string", "string"]
     assert [each["metadata"] for each in fields] == [
         {"__CHAR_VARCHAR_TYPE_STRING": "varchar(10)"},
         {"__CHAR_VARCHAR_TYPE_STRING": "char(3)"},
     ]
-    assert dataset(catalog, TABLE).schema.types == [pa.string(), pa.string()]
+    assert service.dataset(TABLE).schema.types == [pa.string(), pa.string()]
 
 
 @pytest.mark.spec("spark.md#unsupported-statements")
@@ -100,86 +84,84 @@ def test_lengths_of_strings_are_kept_for_spark_to_check(catalog: CatalogAddress)
     ],
 )
 def test_a_definition_that_cannot_be_is_refused_and_leaves_no_entry(
-    catalog: CatalogAddress, server: MemoryServer, properties: dict[str, str], code: int, word: str
+    service: Service, properties: dict[str, str], code: int, word: str
 ) -> None:
-    found = refusal(
-        catalog, "create_table", table=TABLE, schema=struct(ID, VECTOR), properties=properties
+    found = service.refusal(
+        "create_table", table=TABLE, schema=struct(ID, VECTOR), properties=properties
     )
     assert found[0] == code
     assert word in found[1]
-    assert not server.tables
+    assert not service.server.tables
 
 
 def test_describing_takes_one_call_to_the_catalog(
-    catalog: CatalogAddress, monkeypatch: pytest.MonkeyPatch
+    service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    create(catalog, TABLE)
+    service.create(TABLE)
     calls: list[str] = []
     for name in ("load_table", "load_namespace", "scan_tables", "list_namespaces"):
         monkeypatch.setattr(MemoryCatalog, name, _counted(calls, name))
-    ask(catalog, "load_table", table=TABLE)
+    service.ask("load_table", table=TABLE)
     assert calls == ["load_table"]
 
 
 @pytest.mark.spec("spark.md#commits")
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
 def test_a_statement_that_writes_loads_the_entry_to_resolve_its_table_and_to_commit(
-    catalog: CatalogAddress, monkeypatch: pytest.MonkeyPatch, mode: str
+    service: Service, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
-    create(catalog, TABLE, ID)
+    service.create(TABLE, ID)
     calls: list[str] = []
     monkeypatch.setattr(MemoryCatalog, "load_table", _counted(calls, "load_table"))
-    write(catalog, ask(catalog, "load_table", table=TABLE), 1, 2, mode=mode)
+    write(service, service.ask("load_table", table=TABLE), 1, 2, mode=mode)
     assert calls == ["load_table"] * 2
-    assert ids_in(catalog, TABLE) == [1, 2]
+    assert service.ids_in(TABLE) == [1, 2]
 
 
 @pytest.mark.spec("spark.md#commits")
 def test_a_statement_whose_table_was_moved_since_it_was_resolved_writes_where_it_is_now(
-    catalog: CatalogAddress, server: MemoryServer, tmp_path: Path
+    service: Service, tmp_path: Path
 ) -> None:
-    create(catalog, TABLE, ID)
-    loaded = ask(catalog, "load_table", table=TABLE)
-    record = server.tables[tuple(TABLE)]
+    service.create(TABLE, ID)
+    loaded = service.ask("load_table", table=TABLE)
+    record = service.server.tables[tuple(TABLE)]
     moved = Path(loaded["properties"]["location"]).rename(tmp_path / "moved.lance")
-    server.tables[tuple(TABLE)] = replace(record, location=str(moved))
-    write(catalog, loaded, 1)
-    assert ids_in(catalog, TABLE) == [1]
+    service.server.tables[tuple(TABLE)] = replace(record, location=str(moved))
+    write(service, loaded, 1)
+    assert service.ids_in(TABLE) == [1]
 
 
 @pytest.mark.spec("spark.md#commits")
 def test_a_statement_whose_table_was_dropped_or_made_again_since_it_was_resolved_fails(
-    catalog: CatalogAddress,
+    service: Service,
 ) -> None:
-    create(catalog, TABLE, ID)
-    loaded = ask(catalog, "load_table", table=TABLE)
-    ask(catalog, "drop_table", table=TABLE, purge=True)
+    service.create(TABLE, ID)
+    loaded = service.ask("load_table", table=TABLE)
+    service.ask("drop_table", table=TABLE, purge=True)
     with pytest.raises(LanceError, match="LANCE_TABLE_NOT_FOUND"):
-        write(catalog, loaded, 1)
-    create(catalog, TABLE, ID)
+        write(service, loaded, 1)
+    service.create(TABLE, ID)
     with pytest.raises(LanceError, match="was dropped: write again"):
-        write(catalog, loaded, 1)
-    assert ids_in(catalog, TABLE) == []
+        write(service, loaded, 1)
+    assert service.ids_in(TABLE) == []
 
 
 @pytest.mark.spec("spark.md#commits")
 def test_the_entry_of_a_table_that_its_catalog_manages_is_loaded_for_the_write(
-    catalog: CatalogAddress,
+    service: Service,
 ) -> None:
-    create(catalog, TABLE, ID, managed_by="impl")
-    loaded = ask(catalog, "load_table", table=TABLE)
+    service.create(TABLE, ID, managed_by="impl")
+    loaded = service.ask("load_table", table=TABLE)
     assert loaded["entry"] is None
-    write(catalog, loaded, 1)
-    write(catalog, loaded, 2)
-    assert ask(catalog, "load_table", table=TABLE)["rows"] == 2
+    write(service, loaded, 1)
+    write(service, loaded, 2)
+    assert service.ask("load_table", table=TABLE)["rows"] == 2
 
 
-def write(
-    catalog: CatalogAddress, loaded: Mapping[str, Any], *ids: int, mode: str = "append"
-) -> None:
+def write(service: Service, loaded: Mapping[str, Any], *ids: int, mode: str = "append") -> None:
     """Write rows to ``TABLE`` as a statement does that has loaded it."""
     options: dict[str, Any] = {
-        requests.CATALOG: {"name": catalog.name, "properties": dict(catalog.properties)},
+        requests.CATALOG: service.address,
         requests.TABLE: TABLE,
         requests.WRITE: {"mode": mode},
     }
@@ -198,100 +180,98 @@ def _counted(calls: list[str], name: str) -> Callable[..., Any]:
     return call
 
 
-def test_rows_and_bytes_are_those_of_the_version(catalog: CatalogAddress) -> None:
-    create(catalog, TABLE)
-    append(catalog, TABLE, 1, 2, 3)
-    answer = ask(catalog, "load_table", table=TABLE)
+def test_rows_and_bytes_are_those_of_the_version(service: Service) -> None:
+    service.create(TABLE)
+    service.append(TABLE, 1, 2, 3)
+    answer = service.ask("load_table", table=TABLE)
     assert (answer["rows"], answer["version"]) == (3, 2)
     assert answer["bytes"] > 0
-    assert ask(catalog, "load_table", table=TABLE, version="1")["rows"] == 0
+    assert service.ask("load_table", table=TABLE, version="1")["rows"] == 0
 
 
 # -- names ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.spec("spark.md#tables-of-other-formats")
-def test_tables_of_others_are_hidden_from_lists_and_named_when_asked_for(
-    catalog: CatalogAddress, server: MemoryServer
-) -> None:
-    create(catalog, TABLE)
-    server.tables["db", "hive"] = TableRecord(("db", "hive"), "/x", entry_type="MANAGED_TABLE")
-    assert ask(catalog, "list_tables", namespace=NAMESPACE) == {"tables": ["t"]}
+def test_tables_of_others_are_hidden_from_lists_and_named_when_asked_for(service: Service) -> None:
+    service.create(TABLE)
+    service.server.tables["db", "hive"] = TableRecord(
+        ("db", "hive"), "/x", entry_type="MANAGED_TABLE"
+    )
+    assert service.ask("list_tables", namespace=NAMESPACE) == {"tables": ["t"]}
     for op in ("load_table", "table_exists", "drop_table"):
-        code, message = refusal(catalog, op, table=["db", "hive"])
+        code, message = service.refusal(op, table=["db", "hive"])
         assert code == 13
         assert "'db.hive' is not a Lance table but an entry of type MANAGED_TABLE" in message
 
 
-def test_a_namespace_of_namespaces_holds_no_tables(catalog: CatalogAddress) -> None:
-    assert ask(catalog, "list_tables", namespace=[]) == {"tables": []}
-    assert refusal(catalog, "list_tables", namespace=["none"])[0] == 1
+def test_a_namespace_of_namespaces_holds_no_tables(service: Service) -> None:
+    assert service.ask("list_tables", namespace=[]) == {"tables": []}
+    assert service.refusal("list_tables", namespace=["none"])[0] == 1
 
 
-def test_missing_tables_and_namespaces_have_their_own_errors(catalog: CatalogAddress) -> None:
-    assert refusal(catalog, "load_table", table=["db", "none"])[0] == 4
-    assert refusal(catalog, "load_table", table=["none", "t"])[0] == 1
-    assert ask(catalog, "table_exists", table=["db", "none"]) == {"exists": False}
-    assert ask(catalog, "table_exists", table=["none", "t"]) == {"exists": False}
-    code, message = refusal(catalog, "load_table", table=["t"])
+def test_missing_tables_and_namespaces_have_their_own_errors(service: Service) -> None:
+    assert service.refusal("load_table", table=["db", "none"])[0] == 4
+    assert service.refusal("load_table", table=["none", "t"])[0] == 1
+    assert service.ask("table_exists", table=["db", "none"]) == {"exists": False}
+    assert service.ask("table_exists", table=["none", "t"]) == {"exists": False}
+    code, message = service.refusal("load_table", table=["t"])
     assert code == 13
     assert "has 1 name;" in message
 
 
 @pytest.mark.parametrize("to", [["u"], ["db", "u"], ["prod", "db", "u"]])
-def test_a_table_is_renamed_by_name_path_or_full_name(
-    catalog: CatalogAddress, to: list[str]
-) -> None:
-    create(catalog, TABLE)
-    append(catalog, TABLE, 7)
-    ask(catalog, "rename_table", table=TABLE, to=to)
-    assert ids_in(catalog, ["db", "u"]) == [7]
-    assert ask(catalog, "table_exists", table=TABLE) == {"exists": False}
-    create(catalog, TABLE)
-    assert refusal(catalog, "rename_table", table=TABLE, to=to)[0] == 5
+def test_a_table_is_renamed_by_name_path_or_full_name(service: Service, to: list[str]) -> None:
+    service.create(TABLE)
+    service.append(TABLE, 7)
+    service.ask("rename_table", table=TABLE, to=to)
+    assert service.ids_in(["db", "u"]) == [7]
+    assert service.ask("table_exists", table=TABLE) == {"exists": False}
+    service.create(TABLE)
+    assert service.refusal("rename_table", table=TABLE, to=to)[0] == 5
 
 
-def test_a_dropped_table_takes_its_data_along(catalog: CatalogAddress) -> None:
-    create(catalog, TABLE)
-    place = Path(ask(catalog, "load_table", table=TABLE)["properties"]["location"])
+def test_a_dropped_table_takes_its_data_along(service: Service) -> None:
+    service.create(TABLE)
+    place = Path(service.ask("load_table", table=TABLE)["properties"]["location"])
     assert place.exists()
-    ask(catalog, "drop_table", table=TABLE, purge=False)
+    service.ask("drop_table", table=TABLE, purge=False)
     assert not place.exists()
-    assert refusal(catalog, "drop_table", table=TABLE, purge=True)[0] == 4
+    assert service.refusal("drop_table", table=TABLE, purge=True)[0] == 4
 
 
 # -- locations -----------------------------------------------------------------------------------
 
 
 def test_a_table_is_made_at_a_given_location_and_not_on_data_that_is_there(
-    catalog: CatalogAddress, server: MemoryServer, tmp_path: Path
+    service: Service, tmp_path: Path
 ) -> None:
     place = str(tmp_path / "mine.lance")
-    assert create(catalog, TABLE, location=place)["properties"]["location"] == place
+    assert service.create(TABLE, location=place)["properties"]["location"] == place
     again = ["db", "again"]
-    code, message = refusal(
-        catalog, "create_table", table=again, schema=struct(ID), properties={"location": place}
+    code, message = service.refusal(
+        "create_table", table=again, schema=struct(ID), properties={"location": place}
     )
     assert code == 5
     assert place in message
-    assert list(server.tables) == [("db", "t")]
-    assert ask(catalog, "load_table", table=TABLE)["rows"] == 0
+    assert list(service.server.tables) == [("db", "t")]
+    assert service.ask("load_table", table=TABLE)["rows"] == 0
 
 
 @pytest.mark.spec("spark.md#statements")
 def test_without_columns_a_location_names_the_table_that_lies_there(
-    catalog: CatalogAddress, tmp_path: Path
+    service: Service, tmp_path: Path
 ) -> None:
     place = str(tmp_path / "there.lance")
     lance.write_dataset(pa.table({"id": [1, 2]}), place)
     nothing = struct()
-    answer = ask(
-        catalog, "create_table", table=TABLE, schema=nothing, properties={"location": place}
+    answer = service.ask(
+        "create_table", table=TABLE, schema=nothing, properties={"location": place}
     )
     assert answer["rows"] == 2
     for properties in ({"location": str(tmp_path / "none.lance")}, {}):
-        code, message = refusal(
-            catalog, "create_table", table=["db", "u"], schema=nothing, properties=properties
+        code, message = service.refusal(
+            "create_table", table=["db", "u"], schema=nothing, properties=properties
         )
         assert code == 13
         assert "no columns" in message
@@ -301,43 +281,43 @@ def test_without_columns_a_location_names_the_table_that_lies_there(
 
 
 @pytest.mark.spec("spark.md#time-travel")
-def test_versions_are_read_by_number_tag_and_branch(catalog: CatalogAddress) -> None:
-    create(catalog, TABLE)
-    append(catalog, TABLE, 1)
-    append(catalog, TABLE, 2)
-    there = dataset(catalog, TABLE)
+def test_versions_are_read_by_number_tag_and_branch(service: Service) -> None:
+    service.create(TABLE)
+    service.append(TABLE, 1)
+    service.append(TABLE, 2)
+    there = service.dataset(TABLE)
     there.tags.create("release", 2)
     there.create_branch("dev", 1)
     there.create_branch("release", 1)
-    assert ask(catalog, "load_table", table=TABLE, version="2")["version"] == 2
-    tagged = ask(catalog, "load_table", table=TABLE, version="release")
+    assert service.ask("load_table", table=TABLE, version="2")["version"] == 2
+    tagged = service.ask("load_table", table=TABLE, version="release")
     assert (tagged["version"], tagged["chosen"], "branch" in tagged) == (2, True, False)
-    branch = ask(catalog, "load_table", table=TABLE, version="dev")
+    branch = service.ask("load_table", table=TABLE, version="dev")
     assert (branch["branch"], branch["rows"], "chosen" in branch) == ("dev", 0, False)
-    assert refusal(catalog, "load_table", table=TABLE, version="9")[0] == 11
-    assert refusal(catalog, "load_table", table=TABLE, version="none")[0] == 8
-    assert refusal(catalog, "load_table", table=TABLE, version="0")[0] == 13
+    assert service.refusal("load_table", table=TABLE, version="9")[0] == 11
+    assert service.refusal("load_table", table=TABLE, version="none")[0] == 8
+    assert service.refusal("load_table", table=TABLE, version="0")[0] == 13
 
 
 @pytest.mark.spec("spark.md#time-travel")
-def test_options_of_a_relation_choose_a_version_too(catalog: CatalogAddress) -> None:
-    create(catalog, TABLE)
-    append(catalog, TABLE, 1)
-    there = dataset(catalog, TABLE)
+def test_options_of_a_relation_choose_a_version_too(service: Service) -> None:
+    service.create(TABLE)
+    service.append(TABLE, 1)
+    there = service.dataset(TABLE)
     there.tags.create("release", 1)
     there.create_branch("dev", 1)
     for options, rows in (({"version": "1"}, 0), ({"tag": "release"}, 0), ({"limit": "5"}, 1)):
-        assert ask(catalog, "load_table", table=TABLE, options=options)["rows"] == rows
-    answer = ask(catalog, "load_table", table=TABLE, options={"branch": "dev"})
+        assert service.ask("load_table", table=TABLE, options=options)["rows"] == rows
+    answer = service.ask("load_table", table=TABLE, options={"branch": "dev"})
     assert (answer["branch"], answer["rows"]) == ("dev", 0)
     moment = {"timestamp": "2001-01-01"}
-    assert refusal(catalog, "load_table", table=TABLE, options=moment)[0] == 11
-    assert refusal(catalog, "load_table", table=TABLE, options={"versoin": "1"})[0] == 13
+    assert service.refusal("load_table", table=TABLE, options=moment)[0] == 11
+    assert service.refusal("load_table", table=TABLE, options={"versoin": "1"})[0] == 13
 
 
 @pytest.mark.spec("spark.md#what-is-pushed-down")
 def test_the_answer_names_columns_whose_values_spark_does_not_have_as_stored(
-    catalog: CatalogAddress, tmp_path: Path
+    service: Service, tmp_path: Path
 ) -> None:
     same = {
         "i": pa.int32(), "f": pa.float64(), "s": pa.large_string(), "t": pa.timestamp("us", "UTC"),
@@ -351,31 +331,31 @@ def test_the_answer_names_columns_whose_values_spark_does_not_have_as_stored(
     place = str(tmp_path / "types.lance")
     lance.write_dataset(pa.schema({**same, **other}).empty_table(), place)
     args = {"table": TABLE, "schema": struct(), "properties": {"location": place}}
-    assert ask(catalog, "create_table", **args)["converted"] == list(other)
+    assert service.ask("create_table", **args)["converted"] == list(other)
 
 
 @pytest.mark.spec("spark.md#time-travel")
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
 def test_a_timestamp_means_the_last_version_at_or_before_it(
-    catalog: CatalogAddress, monkeypatch: pytest.MonkeyPatch, zone: str
+    service: Service, monkeypatch: pytest.MonkeyPatch, zone: str
 ) -> None:
     monkeypatch.setenv("TZ", zone)
     time.tzset()
     try:
         before = time.time_ns() // 1000 - 1
-        create(catalog, TABLE)
+        service.create(TABLE)
         first = time.time_ns() // 1000 + 1
-        append(catalog, TABLE, 1)
+        service.append(TABLE, 1)
         second = time.time_ns() // 1000 + 1
         versions = [
-            ask(catalog, "load_table", table=TABLE, timestamp_us=each)["version"]
+            service.ask("load_table", table=TABLE, timestamp_us=each)["version"]
             for each in (first, second, second + 10**12)
         ]
         assert versions == [1, 2, 2]
-        code, message = refusal(catalog, "load_table", table=TABLE, timestamp_us=before)
+        code, message = service.refusal("load_table", table=TABLE, timestamp_us=before)
         assert code == 11
         assert "no version at or before" in message
-        assert refusal(catalog, "load_table", table=TABLE, timestamp_us=-(10**17))[0] == 11
+        assert service.refusal("load_table", table=TABLE, timestamp_us=-(10**17))[0] == 11
     finally:
         monkeypatch.undo()
         time.tzset()
@@ -384,37 +364,37 @@ def test_a_timestamp_means_the_last_version_at_or_before_it(
 # -- rows ----------------------------------------------------------------------------------------
 
 
-def test_fragments_with_rows_are_found_at_a_version(catalog: CatalogAddress) -> None:
-    create(catalog, TABLE)
+def test_fragments_with_rows_are_found_at_a_version(service: Service) -> None:
+    service.create(TABLE)
     for ids in ((1, 2), (3, 4), (5, 6)):
-        append(catalog, TABLE, *ids)
+        service.append(TABLE, *ids)
     at = {"table": TABLE, "version": 4}
-    assert ask(catalog, "fragments", **at, filter=None) == {"fragments": [0, 1, 2]}
-    assert ask(catalog, "fragments", **at, filter="id in (2, 5, 6)") == {"fragments": [0, 2]}
-    assert ask(catalog, "fragments", **at, filter="id > 9") == {"fragments": []}
-    assert refusal(catalog, "fragments", table=TABLE, version=9, filter=None)[0] == 11
+    assert service.ask("fragments", **at, filter=None) == {"fragments": [0, 1, 2]}
+    assert service.ask("fragments", **at, filter="id in (2, 5, 6)") == {"fragments": [0, 2]}
+    assert service.ask("fragments", **at, filter="id > 9") == {"fragments": []}
+    assert service.refusal("fragments", table=TABLE, version=9, filter=None)[0] == 11
 
 
-def test_deleting_and_truncating_make_versions(catalog: CatalogAddress) -> None:
-    create(catalog, TABLE)
-    append(catalog, TABLE, 1, 2, 3)
-    assert ask(catalog, "delete_where", table=TABLE, where="id = 2") == {"version": 3}
-    assert ids_in(catalog, TABLE) == [1, 3]
-    assert ask(catalog, "truncate", table=TABLE) == {"version": 4}
-    assert ids_in(catalog, TABLE) == []
-    assert ask(catalog, "load_table", table=TABLE, version="3")["rows"] == 2
-    assert refusal(catalog, "delete_where", table=TABLE, where="none = 2")[0] == 12
+def test_deleting_and_truncating_make_versions(service: Service) -> None:
+    service.create(TABLE)
+    service.append(TABLE, 1, 2, 3)
+    assert service.ask("delete_where", table=TABLE, where="id = 2") == {"version": 3}
+    assert service.ids_in(TABLE) == [1, 3]
+    assert service.ask("truncate", table=TABLE) == {"version": 4}
+    assert service.ids_in(TABLE) == []
+    assert service.ask("load_table", table=TABLE, version="3")["rows"] == 2
+    assert service.refusal("delete_where", table=TABLE, where="none = 2")[0] == 12
 
 
 @pytest.mark.spec("spark.md#row-level-changes")
-def test_deletes_that_race_lose_none_of_each_other(catalog: CatalogAddress) -> None:
-    create(catalog, TABLE)
-    append(catalog, TABLE, *range(20))
+def test_deletes_that_race_lose_none_of_each_other(service: Service) -> None:
+    service.create(TABLE)
+    service.append(TABLE, *range(20))
     answers: list[dict[str, Any]] = []
 
     def delete(one: int) -> None:
         args = {"table": TABLE, "where": f"id = {one}"}
-        answers.append(respond(catalog, "delete_where", args))
+        answers.append(service.respond("delete_where", args))
 
     threads = [threading.Thread(target=delete, args=(one,)) for one in range(6)]
     for each in threads:
@@ -423,22 +403,23 @@ def test_deletes_that_race_lose_none_of_each_other(catalog: CatalogAddress) -> N
         each.join(60)
     assert len(answers) == 6
     assert not [each for each in answers if "error" in each]
-    assert ids_in(catalog, TABLE) == list(range(6, 20))
+    assert service.ids_in(TABLE) == list(range(6, 20))
 
 
 def test_rows_for_a_table_that_was_dropped_do_not_go_to_the_next_one_of_its_name(
-    catalog: CatalogAddress,
+    service: Service,
 ) -> None:
-    location = create(catalog, TABLE)["properties"]["location"]
-    answer = {"name": catalog.name, "properties": dict(catalog.properties)}
+    location = service.create(TABLE)["properties"]["location"]
     rows = pa.table({"id": pa.array([1], pa.int64()), "name": ["n1"]})
-    writer, messages = source_helpers.begun({requests.CATALOG: answer, requests.TABLE: TABLE}, rows)
-    ask(catalog, "drop_table", table=TABLE, purge=False)
-    assert create(catalog, TABLE)["properties"]["location"] == location
+    writer, messages = source_helpers.begun(
+        {requests.CATALOG: service.address, requests.TABLE: TABLE}, rows
+    )
+    service.ask("drop_table", table=TABLE, purge=False)
+    assert service.create(TABLE)["properties"]["location"] == location
     with pytest.raises(LanceError, match="was dropped"):
         writer.commit(messages)
-    assert ids_in(catalog, TABLE) == []
+    assert service.ids_in(TABLE) == []
 
 
-def test_an_unknown_operation_is_refused(catalog: CatalogAddress) -> None:
-    assert refusal(catalog, "vacuum", table=TABLE)[0] == 13
+def test_an_unknown_operation_is_refused(service: Service) -> None:
+    assert service.refusal("vacuum", table=TABLE)[0] == 13

@@ -1,4 +1,4 @@
-"""The Python process of an executor: what a task gets over its connection, whole or not."""
+"""The Python processes of the driver and of executors: what goes over their connections."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -19,10 +20,59 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from lance_bridge_spark.channel import Channel
 from lance_bridge_spark.source import scan_service
 from lance_bridge_spark.source.worker_calls import spark_call
+from lance_bridge_spark.sql import driver_service
 
-pytestmark = pytest.mark.spec("spark.md#the-python-process-of-an-executor")
+pytestmark = pytest.mark.spec(
+    "spark.md#the-python-process-of-an-executor", "spark.md#the-python-process-of-the-driver"
+)
+
+# -- the driver's ----------------------------------------------------------------------------------
+
 
 SECONDS = 60
+
+
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[socket.socket, Future[int]]]:
+    """The driver's end of a connection to the service, and the exit code that it will have."""
+    ours, theirs = socket.socketpair()
+    channel = Channel(theirs.makefile("rb"), theirs.makefile("wb"))
+    codes: list[int] = []
+    monkeypatch.setattr(driver_service, "open_standard_channel", lambda: channel)
+    # What it does to its whole process would be done to that of the tests.
+    monkeypatch.setattr(driver_service, "freeze_imports", lambda: None)
+    monkeypatch.setattr("os._exit", codes.append)
+
+    def main() -> int:
+        driver_service.main()
+        return codes.pop()
+
+    with theirs, ThreadPoolExecutor(1) as thread, ours:
+        yield ours, thread.submit(main)
+
+
+@pytest.mark.quick
+def test_calls_are_announced_and_answered_until_the_driver_ends(
+    service: tuple[socket.socket, Future[int]],
+) -> None:
+    driver, code = service
+    channel = Channel(driver.makefile("rb"), driver.makefile("wb"))
+    assert channel.read() == ({"ready": True}, [])
+    catalog = {"name": "c", "properties": {"impl": "no.such.Catalog"}}
+    for number in (1, 2):
+        channel.write({"id": number, "op": "list_tables", "args": {}, "catalog": catalog})
+        assert channel.read() == ({"id": number, "begun": True}, [])
+        answer, parts = channel.read()
+        assert answer["id"] == number
+        assert answer["error"]["code"] in (0, 13)
+        assert parts == []
+    driver.shutdown(socket.SHUT_WR)
+    assert code.result(SECONDS) == 0
+
+
+# -- an executor's ---------------------------------------------------------------------------------
+
+
 SCHEMA = StructType([StructField("id", LongType()), StructField("s", StringType())])
 ROWS = 3000
 ended = threading.Event()

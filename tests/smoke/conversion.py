@@ -5,20 +5,20 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any
 
 from migrate.sparking import Scene, failed, rows_of
+from spark.sql_helpers import Database
 
 from lance_bridge_migrate import State
 
 
-def check_a_table_is_converted_and_verified(spark: Any, catalog: str, namespace: str) -> None:
-    directory = mkdtemp()
-    scene = Scene(spark, spark.conf.get(f"spark.sql.catalog.{catalog}.uri"), directory)
+def check_a_table_is_converted_and_verified(db: Database) -> None:
+    spark, directory = db.spark, mkdtemp()
+    scene = Scene(spark, spark.conf.get(f"spark.sql.catalog.{db.catalog}.uri"), directory)
     database = scene.database()
     spark.sql(
         f"CREATE TABLE {database}.orders USING parquet PARTITIONED BY (part) AS "
-        f"SELECT id, concat('{namespace} ', id) AS name, id % 3 AS part FROM range(30)"
+        f"SELECT id, concat('{db.namespace} ', id) AS name, id % 3 AS part FROM range(30)"
     )
     expected = [row.asDict() for row in spark.table(f"{database}.orders").collect()]
     with scene.converting(database) as run:
@@ -31,6 +31,3 @@ def check_a_table_is_converted_and_verified(spark: Any, catalog: str, namespace:
     files = [path for path in Path(directory).rglob("*.lance") if path.is_file()]
     assert files, "the rows are in files of Lance"
     shutil.rmtree(directory)
-
-
-CHECKS = (check_a_table_is_converted_and_verified,)

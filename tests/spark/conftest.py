@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from .all_types import write_all_types
+from .catalogs import unity_catalog
 
 ROOT = Path(__file__).parents[2]
 
@@ -37,6 +38,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     )
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def catalog(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The name of a catalog that all tests share, with a namespace `db`."""
+    with unity_catalog(spark, "shared", tmp_path_factory.mktemp("shared")) as name:
+        yield name
 
 
 @pytest.fixture(scope="session")

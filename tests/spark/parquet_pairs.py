@@ -9,7 +9,7 @@ import lance
 from hypothesis import HealthCheck, Phase, settings
 
 from .all_types import COLUMNS
-from .sql_helpers import described, setting
+from .sql_helpers import Database, setting
 
 LOCAL_ROWS = "spark.lance_bridge.local.rows"
 ADAPTIVE = "spark.sql.adaptive.enabled"
@@ -67,7 +67,8 @@ class Pair:
 
 def dataset_of(spark: Any, table: str) -> lance.LanceDataset:
     """Open the data of a table of the session."""
-    return lance.dataset(described(spark, table)["Location"])
+    catalog, namespace, _ = table.split(".")
+    return lance.dataset(Database(spark, catalog, namespace).described(table)["Location"])
 
 
 def generated(examples: int) -> settings:

@@ -1,25 +1,17 @@
 """What the data source must do on every release and master.
 
-Functions of a session, a catalog and a namespace. They run in a process of their own
-(`servers.sparks`), and raise where something is wrong. Tables are made and dropped by name, in the
-catalog; what is exact is compared with Spark's own Parquet.
+See `sql_checks` for how they are called. What is exact is compared with Spark's own Parquet.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any
-
-from lance_namespace import DropTableRequest
-from lance_namespace.errors import TableNotFoundError
 
 from lance_bridge_spark.addresses import address_of
 from lance_bridge_spark.lookup import find_table
 
-from .sql_helpers import failure_of
+from .sql_helpers import Database, failure_of, stream_all
 
 ALL_TYPES = """
     SELECT CAST(id AS INT) % 3 = 0 AS truth, CAST(id AS TINYINT) AS i8, CAST(id AS SMALLINT) AS i16,
@@ -37,109 +29,87 @@ ALL_TYPES = """
 """
 
 
-@contextmanager
-def dropped(spark: Any, table: str) -> Iterator[str]:
-    """Lend a table's name, and drop what there is of it in the end."""
-    address = address_of(spark, table)
-    assert address.catalog is not None
-    try:
-        yield table
-    finally:
-        with suppress(TableNotFoundError):
-            address.catalog.connect().drop_table(DropTableRequest(id=list(address.path)))
-
-
 def write(frame: Any, table: str, mode: str = "append", **options: Any) -> None:
     """Write a DataFrame to a table by its name."""
     frame.write.format("lance").options(**options).mode(mode).save(table)
 
 
-def read(spark: Any, table: str, **options: Any) -> Any:
+def read(db: Database, table: str, **options: Any) -> Any:
     """Return a table as a DataFrame."""
-    return spark.read.format("lance").options(**options).load(table)
+    return db.spark.read.format("lance").options(**options).load(table)
 
 
-def every_type_comes_back_as_parquet_gives_it(spark: Any, catalog: str, namespace: str) -> None:
+def check_every_type_comes_back_as_parquet_gives_it(db: Database) -> None:
     """Values, nulls and types of all columns, and of rows where every column is null."""
-    with dropped(spark, f"{catalog}.{namespace}.types") as table:
-        frame = spark.sql(ALL_TYPES)
-        empty = frame.selectExpr(*[f"IF(false, {name}, NULL) AS {name}" for name in frame.columns])
-        rows = frame.unionByName(empty.limit(2))
-        with tempfile.TemporaryDirectory() as directory:
-            rows.write.parquet(f"{directory}/rows")
-            expected = spark.read.parquet(f"{directory}/rows")
-            write(rows, table)
-            found = read(spark, table)
-            assert found.dtypes == expected.dtypes, found.dtypes
-            require_same(found, expected)
+    table = db.fresh("types")
+    frame = db.sql(ALL_TYPES)
+    empty = frame.selectExpr(*[f"IF(false, {name}, NULL) AS {name}" for name in frame.columns])
+    rows = frame.unionByName(empty.limit(2))
+    with tempfile.TemporaryDirectory() as directory:
+        rows.write.parquet(f"{directory}/rows")
+        expected = db.spark.read.parquet(f"{directory}/rows")
+        write(rows, table)
+        found = read(db, table)
+        assert found.dtypes == expected.dtypes, found.dtypes
+        require_same(found, expected)
 
 
-def floats_become_vectors_by_option(spark: Any, catalog: str, namespace: str) -> None:
+def check_floats_become_vectors_by_option(db: Database) -> None:
     """A dimension makes a vector of a column, and a search finds the nearest."""
-    with dropped(spark, f"{catalog}.{namespace}.floats") as table:
-        frame = spark.sql("SELECT id, array(CAST(id AS FLOAT), 0F) AS v FROM range(100)")
-        write(frame.repartition(3), table, "append", **{"vector.v": 2})
-        search = {"nearest.column": "v", "nearest.query": "[41.2, 0]", "nearest.k": 3}
-        found = read(spark, table, **search).orderBy("_distance").collect()
-        assert [row.id for row in found] == [41, 42, 40], found
+    table = db.fresh("floats")
+    frame = db.sql("SELECT id, array(CAST(id AS FLOAT), 0F) AS v FROM range(100)")
+    write(frame.repartition(3), table, "append", **{"vector.v": 2})
+    search = {"nearest.column": "v", "nearest.query": "[41.2, 0]", "nearest.k": 3}
+    found = read(db, table, **search).orderBy("_distance").collect()
+    assert [row.id for row in found] == [41, 42, 40], found
 
 
-def columns_filter_and_version_are_honoured(spark: Any, catalog: str, namespace: str) -> None:
+def check_columns_filter_and_version_are_honoured(db: Database) -> None:
     """Options of a read, on a table with two versions of rows."""
-    with dropped(spark, f"{catalog}.{namespace}.options") as table:
-        write(spark.range(10).selectExpr("id", "concat('w', id) AS w"), table)
-        first = int(find_table(address_of(spark, table)).open().version)
-        write(spark.range(10, 15).selectExpr("concat('w', id) AS w", "id"), table)
-        found = read(spark, table, columns="w", filter="id > 7")
-        assert sorted(row.w for row in found.collect()) == sorted(f"w{n}" for n in range(8, 15))
-        assert found.columns == ["w"]
-        assert read(spark, table, version=first).count() == 10
-        assert len(read(spark, table, limit=4).collect()) == 4
-        frame = read(spark, table)
-        assert (frame.filter("id < 5").count(), frame.count()) == (5, 15)
-        assert frame.alias("a").join(frame.alias("b"), "id").count() == 15
+    table = db.fresh("options")
+    write(db.spark.range(10).selectExpr("id", "concat('w', id) AS w"), table)
+    first = int(find_table(address_of(db.spark, table)).open().version)
+    write(db.spark.range(10, 15).selectExpr("concat('w', id) AS w", "id"), table)
+    found = read(db, table, columns="w", filter="id > 7")
+    assert sorted(row.w for row in found.collect()) == sorted(f"w{n}" for n in range(8, 15))
+    assert found.columns == ["w"]
+    assert read(db, table, version=first).count() == 10
+    assert len(read(db, table, limit=4).collect()) == 4
+    frame = read(db, table)
+    assert (frame.filter("id < 5").count(), frame.count()) == (5, 15)
+    assert frame.alias("a").join(frame.alias("b"), "id").count() == 15
 
 
-def an_overwrite_leaves_the_new_rows_alone(spark: Any, catalog: str, namespace: str) -> None:
+def check_an_overwrite_leaves_the_new_rows_alone(db: Database) -> None:
     """Overwrites of all rows keep the columns."""
-    with dropped(spark, f"{catalog}.{namespace}.overwritten") as table:
-        write(spark.range(10), table)
-        write(spark.range(3), table, "overwrite")
-        assert sorted(row.id for row in read(spark, table).collect()) == [0, 1, 2]
+    table = db.fresh("overwritten")
+    write(db.spark.range(10), table)
+    write(db.spark.range(3), table, "overwrite")
+    assert sorted(row.id for row in read(db, table).collect()) == [0, 1, 2]
 
 
-def a_missing_table_and_a_wrong_option_are_named(spark: Any, catalog: str, namespace: str) -> None:
+def check_a_missing_table_and_a_wrong_option_are_named(db: Database) -> None:
     """Errors say what was expected."""
-    table = f"{catalog}.{namespace}.nowhere"
-    error = failure_of(lambda: read(spark, table).collect()) or ""
+    table = f"{db.name}.nowhere"
+    error = failure_of(lambda: read(db, table).collect()) or ""
     assert "nowhere" in error, error
-    error = failure_of(lambda: read(spark, table, colunms="x").collect()) or ""
+    error = failure_of(lambda: read(db, table, colunms="x").collect()) or ""
     assert "colunms" in error, error
     assert "columns" in error, error
 
 
-def a_stream_copies_a_table_once(spark: Any, catalog: str, namespace: str) -> None:
+def check_a_stream_copies_a_table_once(db: Database) -> None:
     """From a table into another, and after a restart only what is new."""
-    source, sink = (f"{catalog}.{namespace}.stream_{name}" for name in ("source", "sink"))
-    with dropped(spark, source), dropped(spark, sink), tempfile.TemporaryDirectory() as directory:
-        write(spark.range(10), source)
-        copy(spark, source, sink, Path(directory))
-        write(spark.range(10, 25), source)
-        copy(spark, source, sink, Path(directory))
-        copy(spark, source, sink, Path(directory))
-        assert sorted(row.id for row in read(spark, sink).collect()) == list(range(25))
-
-
-def copy(spark: Any, source: str, sink: str, checkpoint: Path) -> None:
-    """Stream what there is of one table into another."""
-    frame = spark.readStream.format("lance").load(source)
-    writer = frame.writeStream.format("lance").option("path", sink)
-    writer = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
-    query = writer.start()
-    try:
-        assert query.awaitTermination(60), "the stream did not end"
-    finally:
-        query.stop()
+    source, sink = db.fresh("stream_source"), db.fresh("stream_sink")
+    with tempfile.TemporaryDirectory() as directory:
+        write(db.spark.range(10), source)
+        rows = db.spark.readStream.format("lance").load(source)
+        writer = rows.writeStream.format("lance").option("path", sink)
+        stream_all(writer, directory)
+        write(db.spark.range(10, 25), source)
+        for _ in range(2):
+            stream_all(writer, directory)
+        assert sorted(row.id for row in read(db, sink).collect()) == list(range(25))
 
 
 def require_same(found: Any, expected: Any) -> None:
@@ -152,11 +122,3 @@ def require_same(found: Any, expected: Any) -> None:
 
 ONLY = "hive"
 """Catalogs differ by their entries, which `sql_checks` look at; these read and write rows."""
-CHECKS = (
-    every_type_comes_back_as_parquet_gives_it,
-    floats_become_vectors_by_option,
-    columns_filter_and_version_are_honoured,
-    an_overwrite_leaves_the_new_rows_alone,
-    a_missing_table_and_a_wrong_option_are_named,
-    a_stream_copies_a_table_once,
-)

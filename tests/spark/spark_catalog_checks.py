@@ -4,43 +4,41 @@ from __future__ import annotations
 
 from typing import Any
 
-from .sql_helpers import fails
+from .sql_helpers import Database
 
 
-def check_ordinary_tables_are_joined_with_and_never_touched(
-    spark: Any, catalog: str, namespace: str
-) -> None:
+def check_ordinary_tables_are_joined_with_and_never_touched(db: Database) -> None:
     """Both kinds in one database, through both catalogs."""
-    ordinary = f"spark_catalog.{namespace}.people"
-    ours = f"{catalog}.{namespace}.scores"
-    spark.sql(f"DROP TABLE IF EXISTS {ordinary}")
-    spark.sql(f"DROP TABLE IF EXISTS {ours}")
-    spark.sql(f"CREATE TABLE {ordinary} (id BIGINT, name STRING) USING parquet")
-    spark.sql(f"INSERT INTO {ordinary} VALUES (1, 'ada'), (2, 'bob'), (3, 'eve')")
-    before = spark.sql(f"DESCRIBE TABLE EXTENDED {ordinary}").collect()
-    spark.sql(f"CREATE TABLE {ours} AS SELECT id, id * 10 AS score FROM {ordinary}")
-    joined = spark.sql(
+    ordinary = f"spark_catalog.{db.namespace}.people"
+    ours = f"{db.name}.scores"
+    db.sql(f"DROP TABLE IF EXISTS {ordinary}")
+    db.sql(f"DROP TABLE IF EXISTS {ours}")
+    db.sql(f"CREATE TABLE {ordinary} (id BIGINT, name STRING) USING parquet")
+    db.sql(f"INSERT INTO {ordinary} VALUES (1, 'ada'), (2, 'bob'), (3, 'eve')")
+    before = db.sql(f"DESCRIBE TABLE EXTENDED {ordinary}").collect()
+    db.sql(f"CREATE TABLE {ours} AS SELECT id, id * 10 AS score FROM {ordinary}")
+    joined = db.sql(
         f"SELECT p.name, s.score FROM {ordinary} p JOIN {ours} s ON p.id = s.id ORDER BY p.id"
     )
     assert [tuple(row) for row in joined.collect()] == [("ada", 10), ("bob", 20), ("eve", 30)]
-    spark.sql(
+    db.sql(
         f"MERGE INTO {ours} t USING {ordinary} p ON t.id = p.id AND p.id > 2 "
         "WHEN MATCHED THEN UPDATE SET t.score = 0"
     )
-    assert spark.sql(f"SELECT sum(score) FROM {ours}").collect()[0][0] == 30
-    names = [row.tableName for row in spark.sql(f"SHOW TABLES IN {catalog}.{namespace}").collect()]
+    assert db.sql(f"SELECT sum(score) FROM {ours}").collect()[0][0] == 30
+    names = [row.tableName for row in db.sql(f"SHOW TABLES IN {db.name}").collect()]
     assert "scores" in names, names
     assert "people" not in names, names
-    in_hive = spark.sql(f"SHOW TABLES IN spark_catalog.{namespace}").collect()
+    in_hive = db.sql(f"SHOW TABLES IN spark_catalog.{db.namespace}").collect()
     assert "people" in [row.tableName for row in in_hive], in_hive
     for statement in ("SELECT * FROM", "DROP TABLE"):
-        theirs = f"{catalog}.{namespace}.people"
-        assert "people" in fails(spark, f"{statement} {theirs}", "not a Lance table")
-    spark.sql(f"INSERT INTO {ordinary} SELECT id + 10, 'copied' FROM {ours}")
-    assert spark.table(ordinary).count() == 6
-    spark.sql(f"DROP TABLE {ours}")
-    assert spark.table(ordinary).count() == 6
-    after = spark.sql(f"DESCRIBE TABLE EXTENDED {ordinary}").collect()
+        theirs = f"{db.name}.people"
+        assert "people" in db.fails(f"{statement} {theirs}", "not a Lance table")
+    db.sql(f"INSERT INTO {ordinary} SELECT id + 10, 'copied' FROM {ours}")
+    assert db.spark.table(ordinary).count() == 6
+    db.sql(f"DROP TABLE {ours}")
+    assert db.spark.table(ordinary).count() == 6
+    after = db.sql(f"DESCRIBE TABLE EXTENDED {ordinary}").collect()
     assert _lasting(after) == _lasting(before)
 
 
@@ -52,4 +50,3 @@ def _lasting(described: list[Any]) -> list[tuple[Any, ...]]:
 
 ONLY = "hive"
 """The one catalog that Spark has ordinary tables in by itself."""
-CHECKS = (check_ordinary_tables_are_joined_with_and_never_touched,)

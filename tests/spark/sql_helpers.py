@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -25,31 +27,6 @@ def setting(spark: Any, name: str, value: str) -> Iterator[None]:
             spark.conf.set(name, before)
 
 
-def fresh(spark: Any, catalog: str, namespace: str, name: str) -> str:
-    """Return the full name of a table that does not exist."""
-    table = f"{catalog}.{namespace}.{name}"
-    spark.sql(f"DROP TABLE IF EXISTS {table}")
-    return table
-
-
-def rows(spark: Any, query: str) -> list[tuple[Any, ...]]:
-    """Return the rows of a query, in its order."""
-    return [tuple(row) for row in spark.sql(query).collect()]
-
-
-def values(spark: Any, query: str) -> list[Any]:
-    """Return the first column of a query, in its order."""
-    return [row[0] for row in rows(spark, query)]
-
-
-def fails(spark: Any, statement: str, *words: str) -> str:
-    """Return the message of a statement that must fail with one of these words in it."""
-    message = failure_of(lambda: spark.sql(statement).collect())
-    assert message is not None, f"{statement!r} was done"
-    assert any(word in message for word in words), f"{statement!r}: no {words} in {message[:2000]}"
-    return message
-
-
 def failure_of(action: Callable[[], Any]) -> str | None:
     """Return what Spark says of an action that fails, or None."""
     try:
@@ -59,24 +36,81 @@ def failure_of(action: Callable[[], Any]) -> str | None:
     return None
 
 
-def columns(spark: Any, table: str) -> list[tuple[str, str, str | None]]:
-    """Return names, types and comments of columns, as DESCRIBE tells them."""
-    found = rows(spark, f"DESCRIBE TABLE {table}")
-    return [(row[0], row[1], row[2] or None) for row in found if not row[0].startswith("#")]
+def stream_all(writer: Any, checkpoint: str | Path, table: str = "") -> None:
+    """Write all that there is of a stream to a table by its name, or to where its options say."""
+    writer = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
+    query = writer.toTable(table) if table else writer.start()
+    try:
+        assert query.awaitTermination(120), "the stream did not end in time"
+    finally:
+        query.stop()
 
 
-def described(spark: Any, table: str) -> dict[str, str]:
-    """Return what DESCRIBE EXTENDED tells besides columns."""
-    found = rows(spark, f"DESCRIBE TABLE EXTENDED {table}")
-    start = next(at for at, row in enumerate(found) if row[0].startswith("# Detailed"))
-    return {row[0]: row[1] for row in found[start + 1 :]}
+@dataclass(frozen=True)
+class Database:
+    """A namespace of a catalog of a session, and statements there.
 
+    Attributes:
+        namespace: Its names joined with dots.
+    """
 
-def properties(spark: Any, table: str) -> dict[str, str]:
-    """Return what SHOW TBLPROPERTIES tells."""
-    return dict(rows(spark, f"SHOW TBLPROPERTIES {table}"))
+    spark: Any
+    catalog: str
+    namespace: str
 
+    @property
+    def name(self) -> str:
+        """Its name in a statement."""
+        return f"{self.catalog}.{self.namespace}"
 
-def alters(spark: Any, catalog: str) -> bool:
-    """Return whether the catalog can change what it has of a table."""
-    return not catalogs_of(spark)[catalog].connect().connection.capabilities.no_alter
+    def fresh(self, name: str) -> str:
+        """Return the full name of a table that does not exist."""
+        table = f"{self.name}.{name}"
+        self.sql(f"DROP TABLE IF EXISTS {table}")
+        return table
+
+    def made(self, name: str, how: str) -> str:
+        """Make a table anew by the rest of a CREATE TABLE, and return its full name."""
+        table = self.fresh(name)
+        self.sql(f"CREATE TABLE {table} {how}")
+        return table
+
+    def sql(self, statement: str) -> Any:
+        return self.spark.sql(statement)
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        """Return the rows of a query, in its order."""
+        return [tuple(row) for row in self.sql(query).collect()]
+
+    def values(self, query: str) -> list[Any]:
+        """Return the first column of a query, in its order."""
+        return [row[0] for row in self.rows(query)]
+
+    def fails(self, statement: str, *words: str) -> str:
+        """Return the message of a statement that must fail with one of these words in it."""
+        message = failure_of(lambda: self.sql(statement).collect())
+        assert message is not None, f"{statement!r} was done"
+        found = any(word in message for word in words)
+        assert found, f"{statement!r}: no {words} in {message[:2000]}"
+        return message
+
+    def columns(self, table: str) -> list[tuple[str, str, str | None]]:
+        """Return names, types and comments of columns, as DESCRIBE tells them."""
+        found = self.rows(f"DESCRIBE TABLE {table}")
+        return [(row[0], row[1], row[2] or None) for row in found if not row[0].startswith("#")]
+
+    def described(self, table: str) -> dict[str, str]:
+        """Return what DESCRIBE EXTENDED tells besides columns."""
+        found = self.rows(f"DESCRIBE TABLE EXTENDED {table}")
+        start = next(at for at, row in enumerate(found) if row[0].startswith("# Detailed"))
+        return {row[0]: row[1] for row in found[start + 1 :]}
+
+    def properties(self, table: str) -> dict[str, str]:
+        """Return what SHOW TBLPROPERTIES tells."""
+        return dict(self.rows(f"SHOW TBLPROPERTIES {table}"))
+
+    @property
+    def alters(self) -> bool:
+        """Whether the catalog can change what it has of a table."""
+        connected = catalogs_of(self.spark)[self.catalog].connect()
+        return not connected.connection.capabilities.no_alter

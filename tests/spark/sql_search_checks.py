@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from .sql_helpers import fails, fresh, rows, values
+from .sql_helpers import Database
 
 
-def _filled(spark: Any, catalog: str, namespace: str, name: str) -> str:
+def _filled(db: Database, name: str) -> str:
     """Make a table of texts and vectors, whose last row is of its last version."""
-    table = fresh(spark, catalog, namespace, name)
-    spark.sql(
-        f"CREATE TABLE {table} (id BIGINT, name STRING, v ARRAY<FLOAT>) "
-        "TBLPROPERTIES ('vector.v' = '2')"
+    table = db.made(
+        name, "(id BIGINT, name STRING, v ARRAY<FLOAT>) TBLPROPERTIES ('vector.v' = '2')"
     )
-    spark.sql(
+    db.sql(
         f"INSERT INTO {table} VALUES (1, 'red lamp', array(0f, 1f)), (2, 'shoe', array(1f, 0f)), "
         "(3, 'lamp and lamp', array(5f, 5f)), (4, NULL, NULL)"
     )
-    spark.sql(f"INSERT INTO {table} VALUES (5, 'shoe', array(1f, 0.25f))")
+    db.sql(f"INSERT INTO {table} VALUES (5, 'shoe', array(1f, 0.25f))")
     return table
 
 
-def check_vectors_are_searched_by_a_function(spark: Any, catalog: str, namespace: str) -> None:
-    table = _filled(spark, catalog, namespace, "searched_vectors")
+def check_vectors_are_searched_by_a_function(db: Database) -> None:
+    table = _filled(db, "searched_vectors")
     near = f"lance_search('{table}', vector => array(1.0, 0.0), k => 2)"
-    found = spark.sql(f"SELECT * FROM {near}")
+    found = db.sql(f"SELECT * FROM {near}")
     assert [(f.name, f.dataType.simpleString()) for f in found.schema.fields] == [
         ("id", "bigint"),
         ("name", "string"),
@@ -33,49 +29,47 @@ def check_vectors_are_searched_by_a_function(spark: Any, catalog: str, namespace
         ("_distance", "float"),
     ]
     assert [(row.id, row._distance) for row in found.collect()] == [(2, 0.0), (5, 0.0625)]
-    assert values(spark, f"SELECT id FROM {near} WHERE id > 2") == [5]
-    assert values(spark, f"SELECT count(*) FROM {near}") == [2]
+    assert db.values(f"SELECT id FROM {near} WHERE id > 2") == [5]
+    assert db.values(f"SELECT count(*) FROM {near}") == [2]
     before = f"lance_search('{table}', vector => array(1, 0), filter => 'id <> 2')"
-    assert rows(spark, f"SELECT id FROM {before} ORDER BY _distance LIMIT 2") == [(5,), (1,)]
+    assert db.rows(f"SELECT id FROM {before} ORDER BY _distance LIMIT 2") == [(5,), (1,)]
     old = f"lance_search('{table}', vector => array(1, 0), k => 2, version => 2)"
-    assert values(spark, f"SELECT id FROM {old}") == [2, 1]
+    assert db.values(f"SELECT id FROM {old}") == [2, 1]
     joined = f"SELECT t.name FROM {near} s JOIN {table} t ON s.id = t.id ORDER BY s._distance"
-    assert values(spark, joined) == ["shoe", "shoe"]
+    assert db.values(joined) == ["shoe", "shoe"]
     # Spark 4.2 takes all reads of one name in a statement for one.
     for first, second in ((near, table), (table, near)):
         counted = f"SELECT (SELECT count(*) FROM {first}), (SELECT count(*) FROM {second})"
-        assert sorted(rows(spark, counted)[0]) == [
+        assert sorted(db.rows(counted)[0]) == [
             2,
-            values(spark, f"SELECT count(*) FROM {table}")[0],
+            db.values(f"SELECT count(*) FROM {table}")[0],
         ]
-    given = spark.sql(
+    given = db.spark.sql(
         "SELECT id FROM lance_search(:table, vector => :vector, metric => 'cosine', k => 1)",
         {"table": table, "vector": [7.0, 7.0]},
     )
     assert [row.id for row in given.collect()] == [3]
-    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW near_ones AS SELECT * FROM {near}")
-    assert values(spark, "SELECT id FROM near_ones") == [2, 5]
+    db.sql(f"CREATE OR REPLACE TEMPORARY VIEW near_ones AS SELECT * FROM {near}")
+    assert db.values("SELECT id FROM near_ones") == [2, 5]
 
 
-def check_texts_are_searched_by_a_function(spark: Any, catalog: str, namespace: str) -> None:
-    table = _filled(spark, catalog, namespace, "searched_texts")
-    lamps = spark.sql(
-        f"SELECT * FROM lance_search('{table}', text => 'lamp', text_columns => 'name')"
-    )
+def check_texts_are_searched_by_a_function(db: Database) -> None:
+    table = _filled(db, "searched_texts")
+    lamps = db.sql(f"SELECT * FROM lance_search('{table}', text => 'lamp', text_columns => 'name')")
     assert lamps.columns == ["id", "name", "v", "_score"]
     found = lamps.collect()
     assert sorted(row.id for row in found) == [1, 3]
     assert found[0]._score >= found[1]._score > 0
-    quoted = spark.sql(
+    quoted = db.spark.sql(
         "SELECT id FROM lance_search(:table, text => :words, text_columns => array('name'))",
         {"table": table, "words": 'the "red" one\'s \\ or none'},
     )
     assert [row.id for row in quoted.collect()] == [1]
 
 
-def check_both_are_searched_by_a_function(spark: Any, catalog: str, namespace: str) -> None:
-    table = _filled(spark, catalog, namespace, "searched_both")
-    both = spark.sql(
+def check_both_are_searched_by_a_function(db: Database) -> None:
+    table = _filled(db, "searched_both")
+    both = db.sql(
         f"SELECT * FROM lance_search('{table}', vector => array(0, 1), text => 'lamp', "
         "text_columns => 'name', k => 3)"
     )
@@ -94,8 +88,8 @@ def check_both_are_searched_by_a_function(spark: Any, catalog: str, namespace: s
     assert 2 / 62 < scores[0] <= 2 / 60 + 1e-6
 
 
-def check_a_search_that_cannot_be_is_refused(spark: Any, catalog: str, namespace: str) -> None:
-    table = _filled(spark, catalog, namespace, "searched_wrongly")
+def check_a_search_that_cannot_be_is_refused(db: Database) -> None:
+    table = _filled(db, "searched_wrongly")
     for arguments, words in (
         ("", "needs the name of a table"),
         (f"'{table}'", "a vector, a text, or both"),
@@ -112,12 +106,4 @@ def check_a_search_that_cannot_be_is_refused(spark: Any, catalog: str, namespace
         (f"'{table}_none', vector => array(1, 2, 3)", "TABLE_OR_VIEW_NOT_FOUND"),
         ("'spark_catalog.default.t', vector => array(1)", "another"),
     ):
-        fails(spark, f"SELECT id FROM lance_search({arguments})", words)
-
-
-SEARCH_CHECKS = (
-    check_vectors_are_searched_by_a_function,
-    check_texts_are_searched_by_a_function,
-    check_both_are_searched_by_a_function,
-    check_a_search_that_cannot_be_is_refused,
-)
+        db.fails(f"SELECT id FROM lance_search({arguments})", words)

@@ -34,9 +34,10 @@ from .parquet_pairs import (
 from .python_processes import SCANS, await_end, kill, pids, the_pid
 from .sql_helpers import setting
 from .test_predicates import predicates
-from .test_types_read import table_of_all
+from .test_source_spark import table_of_all
 
 pytestmark = [
+    pytest.mark.servers,
     pytest.mark.spark,
     pytest.mark.timeout(900),
     pytest.mark.spec("spark.md#the-python-process-of-an-executor"),
@@ -107,22 +108,23 @@ def ways(spark: Any, all_types: str, tmp_path_factory: pytest.TempPathFactory) -
             yield Ways(spark, f"{table} {CUT}", "columnar_changed", rows, catalog)
 
 
-@pytest.mark.servers
-def test_queries_give_the_rows_of_parquet(ways: Ways) -> None:
-    for query in SOME_QUERIES:
+@pytest.mark.parametrize(
+    "queries",
+    [
+        pytest.param(SOME_QUERIES, id="some"),
+        pytest.param(MORE_QUERIES, id="more", marks=pytest.mark.slow),
+    ],
+)
+def test_queries_give_the_rows_of_parquet(ways: Ways, queries: list[str]) -> None:
+    for query in queries:
         ways.check(query)
 
 
-@pytest.mark.slow
-def test_more_queries_give_the_rows_of_parquet(ways: Ways) -> None:
-    for query in MORE_QUERIES:
-        ways.check(query)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_random_queries_give_the_rows_of_parquet(ways: Ways) -> None:
-    @generated(100)
+@pytest.mark.parametrize(
+    "examples", [pytest.param(3, id="some"), pytest.param(100, id="many", marks=pytest.mark.slow)]
+)
+def test_random_queries_give_the_rows_of_parquet(ways: Ways, examples: int) -> None:
+    @generated(examples)
     @given(predicates(), st.sets(st.sampled_from(sorted(COLUMNS)), min_size=1, max_size=4))
     def compare(predicate: str, columns: set[str]) -> None:
         names = ", ".join(sorted(columns))
@@ -131,7 +133,6 @@ def test_random_queries_give_the_rows_of_parquet(ways: Ways) -> None:
     compare()
 
 
-@pytest.mark.servers
 def test_types_of_lance_alone_come_as_by_row(ways: Ways, tmp_path: Path) -> None:
     table = f"{ways.catalog}.db.types"
     ways.spark.sql(f"CREATE TABLE {table} (id BIGINT)")
@@ -146,7 +147,6 @@ def test_types_of_lance_alone_come_as_by_row(ways: Ways, tmp_path: Path) -> None
             assert sorted(ways.rows(query, source)) == sorted(ways.rows_by_row(query, source))
 
 
-@pytest.mark.servers
 def test_versions_caches_and_counts_are_those_of_rows(ways: Ways) -> None:
     table = f"{ways.catalog}.db.t"
     assert ways.rows("SELECT id FROM {t} ORDER BY id", f"{table} VERSION AS OF 2") == ways.rows(
@@ -160,7 +160,6 @@ def test_versions_caches_and_counts_are_those_of_rows(ways: Ways) -> None:
         cached.unpersist()
 
 
-@pytest.mark.servers
 def test_a_limit_leaves_the_process_to_the_next_scan(ways: Ways) -> None:
     ways.rows("SELECT id FROM {t}")
     before = the_pid(ways.spark, SCANS)
@@ -171,7 +170,6 @@ def test_a_limit_leaves_the_process_to_the_next_scan(ways: Ways) -> None:
     assert the_pid(ways.spark, SCANS) == before
 
 
-@pytest.mark.servers
 def test_an_error_between_batches_is_that_of_lance(ways: Ways) -> None:
     table = f"{ways.catalog}.db.nanoseconds"
     ways.spark.sql(f"CREATE TABLE {table} (id BIGINT)")
@@ -184,7 +182,6 @@ def test_an_error_between_batches_is_that_of_lance(ways: Ways) -> None:
         ways.spark.sql(query).collect()
 
 
-@pytest.mark.servers
 def test_a_process_that_ended_is_replaced_and_a_scan_is_never_cut_short(ways: Ways) -> None:
     query = "SELECT id, s FROM {t} ORDER BY id"
     expected = ways.rows(query)
@@ -209,7 +206,6 @@ def test_a_process_that_ended_is_replaced_and_a_scan_is_never_cut_short(ways: Wa
     assert ways.rows(f"SELECT count(s) FROM {source} WHERE length(s) > 5") == ["Row(count(s)=800)"]
 
 
-@pytest.mark.servers
 def test_a_process_without_scans_ends(ways: Ways) -> None:
     with ways.setting(IDLE, "100ms"):
         ways.rows("SELECT id FROM {t}")
@@ -218,7 +214,6 @@ def test_a_process_without_scans_ends(ways: Ways) -> None:
     assert len(ways.rows("SELECT id FROM {t}")) > 0
 
 
-@pytest.mark.servers
 def test_the_setting_is_checked(ways: Ways) -> None:
     with (
         ways.setting(COLUMNAR, "columns"),
@@ -227,7 +222,6 @@ def test_the_setting_is_checked(ways: Ways) -> None:
         ways.rows("SELECT id FROM {t}")
 
 
-@pytest.mark.servers
 def test_moments_are_those_of_the_session_s_zone(ways: Ways) -> None:
     with ways.setting("spark.sql.session.timeZone", "America/New_York"):
         query = "SELECT id, ts, tn, hour(ts), CAST(ts AS STRING) FROM {t} ORDER BY id"

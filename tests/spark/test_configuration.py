@@ -43,6 +43,7 @@ print("by sql", spark.sql("SELECT sum(id) FROM prod.db.numbers").collect()[0][0]
 
 pytestmark = [
     pytest.mark.spark,
+    pytest.mark.timeout(2 * SECONDS),
     pytest.mark.spec(
         "docs/how-to/spark.md#what-was-run", "spark.md#configuration-without-register"
     ),
@@ -109,7 +110,6 @@ def run(command: str, *more: str, directory: Path, given: str = "") -> list[str]
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(2 * SECONDS)
 def test_spark_sql(catalog: dict[str, str], tmp_path: Path) -> None:
     statements = ["CREATE TABLE prod.db.t (id BIGINT, name STRING)", *STATEMENTS]
     given = [*arguments(catalog, tmp_path), "-e", "; ".join(statements)]
@@ -121,7 +121,6 @@ def test_spark_sql(catalog: dict[str, str], tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(2 * SECONDS)
 @pytest.mark.parametrize("command", ["spark-submit", "pyspark"])
 def test_a_program(command: str, catalog: dict[str, str], tmp_path: Path) -> None:
     program = tmp_path / "job.py"
@@ -135,7 +134,6 @@ def test_a_program(command: str, catalog: dict[str, str], tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(2 * SECONDS)
 def test_a_thrift_server(catalog: dict[str, str], tmp_path: Path) -> None:
     port = free_port()
     address = {"hive.server2.thrift.port": port, "hive.server2.thrift.bind.host": "127.0.0.1"}
@@ -160,7 +158,6 @@ def test_a_thrift_server(catalog: dict[str, str], tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(2 * SECONDS)
 def test_a_server_of_spark_connect(catalog: dict[str, str], tmp_path: Path) -> None:
     spark = Spark(conf=configured(catalog), environment=environment())
     with spark.connect(tmp_path, seconds=SECONDS) as remote:

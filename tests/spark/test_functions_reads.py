@@ -24,7 +24,6 @@ from lance_bridge_spark.functions import batch_search, col
 from lance_bridge_spark.functions.rows.snapshot import Snapshot
 from lance_bridge_spark.lookup import find_table
 
-from .catalogs import unity_catalog
 from .row_tables import numbered, version_of
 
 pytestmark = pytest.mark.spark
@@ -240,14 +239,13 @@ def test_queries_that_do_not_fit_are_refused(spark: SparkSession, vectors: str) 
 @pytest.mark.spec("spark.md#count", "spark.md#read")
 @pytest.mark.servers
 def test_a_table_of_a_catalog_is_written_changed_and_counted_by_name(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, catalog: str
 ) -> None:
     rows = spark.range(4).selectExpr("CAST(id AS DOUBLE) AS k", "id AS v")
-    with unity_catalog(spark, "functions", tmp_path) as catalog:
-        name = f"{catalog}.db.things"
-        F.write(rows, name, "error")
-        assert F.update(spark, name, {"v": "v * 2"}, "k > 1").updated == 2
-        merged = F.merge_into(rows.where("k = 0"), name, ["k"], when_matched_delete=True)
-        assert merged.deleted == 1
-        assert sorted(row.v for row in F.read(spark, name).collect()) == [1, 4, 6]
-        assert F.count(spark, name, "v > 3") == 2
+    name = f"{catalog}.db.things"
+    F.write(rows, name, "error")
+    assert F.update(spark, name, {"v": "v * 2"}, "k > 1").updated == 2
+    merged = F.merge_into(rows.where("k = 0"), name, ["k"], when_matched_delete=True)
+    assert merged.deleted == 1
+    assert sorted(row.v for row in F.read(spark, name).collect()) == [1, 4, 6]
+    assert F.count(spark, name, "v > 3") == 2

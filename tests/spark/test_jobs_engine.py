@@ -12,7 +12,7 @@ import lance
 import lance_namespace as api
 import pyarrow as pa
 import pytest
-from core.building import DATASET, TABLE, create
+from core.building import DATASET, TABLE
 from core.memory_catalog import CAPABILITIES, SERVERS, MemoryNamespace, MemoryServer
 from lance_namespace import errors
 from pyspark.sql import SparkSession
@@ -26,7 +26,6 @@ from lance_bridge_spark.jobs import (
     clean_up,
     compact,
     create_index,
-    refresh_materialized_view,
 )
 
 from .job_tables import append, make
@@ -246,9 +245,3 @@ def test_a_lost_reply_to_the_commit_of_a_managed_table_doubles_nothing(
     assert managing.state(server).version == done.version == before + 1
     found = lance.dataset(namespace_client=ns, table_id=TABLE).to_table()
     assert found.column("twice").to_pylist() == [2 * a for a in found.column("a").to_pylist()]
-
-
-def test_a_table_of_a_catalog_is_no_view(spark: SparkSession, ns: MemoryNamespace) -> None:
-    create(ns, TABLE, 3)
-    with pytest.raises(errors.InvalidInputError, match="is not a materialized view"):
-        refresh_materialized_view(spark, ".".join([CATALOG, *TABLE]))

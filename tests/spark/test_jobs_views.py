@@ -22,6 +22,10 @@ from lance_bridge_spark.jobs.sources import (
 
 from .job_tables import append, make
 
+pytestmark = pytest.mark.spec(
+    "spark.md#create_materialized_view", "spark.md#refresh_materialized_view"
+)
+
 
 def twice_of_even(place: str) -> list[int]:
     """Return what the view of the tests should hold, as pylance computes it."""
@@ -48,7 +52,7 @@ def view(spark: SparkSession, source: str, tmp_path: Path) -> str:
 
 
 @pytest.mark.servers
-@pytest.mark.spec("operations.md#unsupported-operations", "spark.md#refresh_materialized_view")
+@pytest.mark.spec("operations.md#unsupported-operations")
 def test_a_refresh_computes_added_rows_only_and_others_as_a_whole(
     spark: SparkSession, source: str, view: str
 ) -> None:
@@ -78,7 +82,6 @@ def test_a_refresh_computes_added_rows_only_and_others_as_a_whole(
 
 
 @pytest.mark.servers
-@pytest.mark.spec("spark.md#refresh_materialized_view")
 @pytest.mark.parametrize("stable", [False, True])
 def test_a_full_refresh_keeps_indices_and_they_find_no_rows_that_are_gone(
     spark: SparkSession, source: str, view: str, tmp_path: Path, stable: bool
@@ -110,7 +113,6 @@ def test_a_full_refresh_keeps_indices_and_they_find_no_rows_that_are_gone(
 
 
 @pytest.mark.servers
-@pytest.mark.spec("spark.md#refresh_materialized_view")
 def test_a_refresh_is_full_where_what_came_in_between_is_not_known(
     spark: SparkSession, source: str, view: str
 ) -> None:
@@ -125,7 +127,6 @@ def test_a_refresh_is_full_where_what_came_in_between_is_not_known(
     assert held(view) == twice_of_even(source)
 
 
-@pytest.mark.spec("spark.md#create_materialized_view")
 @pytest.mark.slow
 def test_a_view_of_an_aggregate_and_a_join_is_computed_as_a_whole(
     spark: SparkSession, source: str, tmp_path: Path
@@ -181,7 +182,7 @@ def test_a_refresh_sees_changes_of_tables_that_are_not_of_lance(
 
 
 @pytest.mark.servers
-@pytest.mark.spec("operations.md#unsupported-operations", "spark.md#refresh_materialized_view")
+@pytest.mark.spec("operations.md#unsupported-operations")
 def test_of_two_refreshes_of_one_state_one_adds_its_rows(
     spark: SparkSession, source: str, view: str
 ) -> None:
@@ -207,7 +208,6 @@ def test_of_two_refreshes_of_one_state_one_adds_its_rows(
 
 
 @pytest.mark.servers
-@pytest.mark.spec("spark.md#create_materialized_view")
 def test_what_is_no_view_or_no_query_is_refused(
     spark: SparkSession, source: str, view: str, tmp_path: Path
 ) -> None:

@@ -14,7 +14,11 @@ from .catalogs import unity_catalog
 from .parquet_pairs import CHANGED, EVERYTHING, LOCAL_ROWS, QUERIES, Pair, dataset_of, generated
 from .test_predicates import predicates
 
-pytestmark = [pytest.mark.spark, pytest.mark.spec("spark.md#what-is-pushed-down")]
+pytestmark = [
+    pytest.mark.servers,
+    pytest.mark.spark,
+    pytest.mark.spec("spark.md#what-is-pushed-down"),
+]
 
 LOCAL_BYTES = "spark.lance_bridge.local.bytes"
 
@@ -34,7 +38,6 @@ def pair(spark: Any, all_types: str, tmp_path_factory: pytest.TempPathFactory) -
         yield Pair(spark, table, "local_changed", dataset)
 
 
-@pytest.mark.servers
 def test_queries_give_the_rows_of_parquet(pair: Pair) -> None:
     for query in (EVERYTHING, *QUERIES):
         check_local(pair, query)
@@ -51,7 +54,6 @@ def estimate(pair: Pair, query: str) -> int:
     return int(str(plan.stats().sizeInBytes()))
 
 
-@pytest.mark.servers
 @pytest.mark.parametrize(
     "examples", [pytest.param(8, id="some"), pytest.param(150, id="many", marks=pytest.mark.slow)]
 )
@@ -64,7 +66,6 @@ def test_random_predicates_give_the_rows_of_parquet(pair: Pair, examples: int) -
     compare()
 
 
-@pytest.mark.servers
 def test_few_rows_by_an_index_or_a_limit_are_local_and_many_are_not(pair: Pair) -> None:
     spark, table = pair.spark, f"{pair.table}_indexed"
     spark.sql(f"CREATE TABLE {table} AS SELECT * FROM {pair.expected}")
@@ -93,7 +94,6 @@ def test_few_rows_by_an_index_or_a_limit_are_local_and_many_are_not(pair: Pair) 
         assert not indexed.is_local("SELECT id FROM {t} WHERE id = 5")
 
 
-@pytest.mark.servers
 def test_versions_branches_and_row_ids_are_those_of_tasks(pair: Pair) -> None:
     pair.dataset.create_branch("b", reference=1)
     queries = [
@@ -111,7 +111,6 @@ def test_versions_branches_and_row_ids_are_those_of_tasks(pair: Pair) -> None:
     assert len(pair.rows("SELECT id FROM {t} VERSION AS OF 1")) == ROWS
 
 
-@pytest.mark.servers
 def test_searches_are_those_of_tasks(pair: Pair) -> None:
     table = f"{pair.table}_searched"
     pair.spark.sql(

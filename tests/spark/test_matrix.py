@@ -1,30 +1,51 @@
-"""The SQL catalog and the data source on every release of Spark, on a cluster, and remotely.
+"""The SQL catalog, the data source and jobs on every catalog and release of Spark, and remotely.
 
-Each way is one process that runs checks of `sql_checks` and `source_checks` on the same real Hive
-Metastore, in a database of its own. Release 4.3 on threads is what `test_catalogs` runs them on,
-for all three catalogs.
+Each way is one process that runs checks of `sql_checks` and `source_checks`. Release 4.3 on threads
+runs them on all three catalogs; the other releases, a cluster and a remote server on the same real
+Hive Metastore, each in a database of its own.
 """
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+from servers.glue_server import GlueServer
 from servers.metastores import Metastores
-from servers.sparks import CLUSTER, LOCAL, Spark
+from servers.sparks import CLUSTER, LOCAL, Remote, Spark
+from servers.unity import UnityServer
 
 pytestmark = [
     pytest.mark.matrix,
     pytest.mark.spark,
     pytest.mark.timeout(1000),
-    pytest.mark.spec("spark.md#spark-connect", "spark.md#versions"),
+    pytest.mark.spec(
+        "docs/how-to/spark.md#what-was-run",
+        "spark.md#create-and-replace-with-a-query",
+        "spark.md#errors",
+        "spark.md#limits-and-known-weaknesses",
+        "spark.md#register",
+        "spark.md#schema-evolution",
+        "spark.md#searches-in-sql",
+        "spark.md#spark-connect",
+        "spark.md#statements",
+        "spark.md#streams",
+        "spark.md#tables-of-other-formats",
+        "spark.md#time-travel",
+        "spark.md#unsupported-statements",
+        "spark.md#versions",
+        "spark.md#what-is-pushed-down",
+        "spark.md#write-order",
+    ),
 ]
 
 SECONDS = 900.0
-"""A minute or two on a machine that does nothing else."""
+"""Three minutes on a machine that does nothing else."""
 ALL, SOURCE = "spark.sql_checks", "spark.source_checks"
-ROWS = "spark.sql_row_checks:ROW_CHECKS"
+ROWS = "spark.sql_row_checks"
 REMOTE = "a remote server"
 WAYS = [
     ("4.1", LOCAL, [ALL, SOURCE]),  # these two in CI, too
@@ -38,22 +59,105 @@ WAYS = [
 _MARKED = [pytest.param(*way, marks=[pytest.mark.releases][: way[1] == LOCAL]) for way in WAYS]
 
 
+def require_all(
+    spark: Spark, directory: Path, modules: list[str], catalogs: Mapping[str, list[str]]
+) -> None:
+    """Run the checks of modules in a session, in namespaces of its catalogs."""
+    wrong = spark.run(
+        "spark.check_runner:checks", directory, seconds=SECONDS, modules=modules, catalogs=catalogs
+    )
+    assert wrong == {}, "\n\n".join(f"{name}:\n{trace}" for name, trace in wrong.items())
+
+
 @pytest.mark.parametrize(("release", "master", "checks"), _MARKED)
 def test_sql_and_the_data_source_do_what_they_must_on(
     release: str, master: str, checks: list[str], metastores: Metastores, tmp_path: Path
 ) -> None:
-    metastore = metastores.get("2.3")
-    settings = {"spark.sql.catalog.hive.impl": "hive", "spark.sql.catalog.hive.uri": metastore.uri}
+    uri = metastores.get("2.3").uri
+    settings = {"spark.sql.catalog.hive.impl": "hive", "spark.sql.catalog.hive.uri": uri}
     database = f"matrix_{release}_{WAYS.index((release, master, checks))}".replace(".", "_")
     with ExitStack() as stack:
         spark = Spark(release, LOCAL if master == REMOTE else master, settings)
         if master == REMOTE:
             spark = stack.enter_context(spark.connect(tmp_path))
-        wrong = spark.run(
-            "spark.check_runner:checks",
-            tmp_path,
-            seconds=SECONDS,
-            modules=checks,
-            catalogs={"hive": [database]},
+        require_all(spark, tmp_path, checks, {"hive": [database]})
+
+
+# -- catalogs --------------------------------------------------------------------------------------
+
+
+DATABASE = "spark_catalogs"
+NAMESPACES = {"hive": [DATABASE], "glue": [DATABASE], "unity": ["c", DATABASE]}
+
+
+@contextmanager
+def properties_of(catalog: str, metastore: str, root: Path) -> Iterator[dict[str, str]]:
+    """Run the server of a catalog, but for the metastore that is there; give its properties."""
+    if catalog == "hive":
+        yield {"impl": "hive", "uri": metastore}
+    elif catalog == "glue":
+        with GlueServer() as glue:
+            yield {"impl": "glue", "root": str(root), **glue.properties}
+    else:
+        with UnityServer() as unity:
+            unity.add_catalog("c")
+            yield {"impl": "unity", "host": unity.url, "root": str(root)}
+
+
+@pytest.mark.parametrize("catalog", NAMESPACES)
+def test_all_statements_work_on(catalog: str, metastores: Metastores, tmp_path: Path) -> None:
+    """Beside ordinary tables, where Spark has them."""
+    uri = metastores.get("2.3").uri
+    with properties_of(catalog, uri, tmp_path / catalog) as properties:
+        spark = Spark(
+            conf={
+                "spark.sql.catalogImplementation": "hive",
+                "spark.hadoop.hive.metastore.uris": uri,
+                **{f"spark.sql.catalog.{catalog}.{key}": each for key, each in properties.items()},
+            }
         )
-    assert wrong == {}, "\n\n".join(f"{name}:\n{trace}" for name, trace in wrong.items())
+        modules = ["spark.spark_catalog_checks", ALL, SOURCE]
+        require_all(spark, tmp_path, modules, {catalog: NAMESPACES[catalog]})
+
+
+# -- a client of Spark Connect, which has no JVM ---------------------------------------------------
+
+
+EXPECTED: dict[str, dict[str, Any]] = {
+    "functions": {
+        "count": 10,
+        "read": [0, 1, 2],
+        "update": 2,
+        "delete": 1,
+        "merge": [2, 2],
+        "rows": list(range(1, 12)),
+        "versions": 5,
+        "take": [2, 1],
+        "restored": 10,
+    },
+    "searches": {"nearest": [0], "full_text": [3], "batch": [9]},
+    "jobs": {
+        "compact": 1,
+        "index": "id_idx",
+        "backfill": [2 * i for i in range(10)],
+        "refresh": False,
+        "view": [8, 9, 90],
+        "clean_up": 0,
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Remote]:
+    with Spark().connect(tmp_path_factory.mktemp("connect")) as found:
+        yield found
+
+
+@pytest.mark.parametrize("what", EXPECTED)
+def test_a_client_of_spark_connect_does_all_that_a_session_does(
+    remote: Remote, tmp_path: Path, what: str
+) -> None:
+    found = remote.run(
+        f"spark.connect_jobs:{what}", tmp_path, seconds=500.0, directory=str(tmp_path)
+    )
+    assert found == EXPECTED[what]

@@ -7,7 +7,6 @@ import os
 import shutil
 import sys
 import venv
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -39,12 +38,6 @@ from .sql_helpers import setting
 pytestmark = [pytest.mark.spark, pytest.mark.spec("spark.md#register")]
 
 FUNCTIONS = "org.lancebridge.spark.LanceFunctions"
-
-
-@pytest.fixture(scope="module")
-def catalog(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with unity_catalog(spark, "registered", tmp_path_factory.mktemp("registered")) as name:
-        yield name
 
 
 @pytest.mark.spec("docs/how-to/spark.md#what-was-run")

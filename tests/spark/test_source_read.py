@@ -18,7 +18,12 @@ from lance_bridge_spark.source.errors import LanceError, LanceValueError
 
 from .source_helpers import ids_in, numbers, parts_of, read, source
 
-pytestmark = pytest.mark.quick
+pytestmark = [
+    pytest.mark.quick,
+    pytest.mark.spec(
+        "spark.md#choosing-a-table", "spark.md#read-options", "spark.md#search-options"
+    ),
+]
 
 
 @pytest.fixture
@@ -32,7 +37,6 @@ def place(tmp_path: Path) -> str:
     return path
 
 
-@pytest.mark.spec("spark.md#choosing-a-table")
 @pytest.mark.parametrize("key", ["path", "location", "table"])
 def test_a_location_is_given_by_any_of_three_options_and_read_at_its_latest_version(
     place: str, key: str
@@ -40,7 +44,6 @@ def test_a_location_is_given_by_any_of_three_options_and_read_at_its_latest_vers
     assert ids_in(read({key: place})) == list(range(19))
 
 
-@pytest.mark.spec("spark.md#read-options")
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
@@ -55,7 +58,6 @@ def test_rows_are_chosen_by_options(place: str, options: dict[str, str], expecte
     assert ids_in(read({"path": place, **options})) == list(expected)
 
 
-@pytest.mark.spec("spark.md#read-options")
 def test_a_timestamp_chooses_the_version_of_that_moment(place: str) -> None:
     made: Any = lance.dataset(place).versions()[0]["timestamp"]
     first = made.astimezone(timezone.utc)
@@ -66,7 +68,6 @@ def test_a_timestamp_chooses_the_version_of_that_moment(place: str) -> None:
         read({"path": place, "timestamp": "2001-01-01 00:00:00"})
 
 
-@pytest.mark.spec("spark.md#read-options")
 def test_a_branch_is_read(place: str) -> None:
     branch = lance.dataset(place).create_branch("side")
     lance.write_dataset(numbers(100), branch, mode="append")
@@ -74,7 +75,6 @@ def test_a_branch_is_read(place: str) -> None:
     assert 100 not in ids_in(read({"path": place}))
 
 
-@pytest.mark.spec("spark.md#read-options")
 @pytest.mark.parametrize("limit", [0, 1, 5, 7, 18, 19, 100])
 @pytest.mark.parametrize("where", [None, "id >= 0"])
 def test_a_limit_is_kept_by_all_tasks_together(place: str, limit: int, where: str | None) -> None:
@@ -84,13 +84,11 @@ def test_a_limit_is_kept_by_all_tasks_together(place: str, limit: int, where: st
     assert read(options).num_rows == min(limit, 19)
 
 
-@pytest.mark.spec("spark.md#read-options")
 @pytest.mark.parametrize("columns", ["word,id", '["word", "id"]', " word , id "])
 def test_columns_are_read_in_the_order_asked_for(place: str, columns: str) -> None:
     assert read({"path": place, "columns": columns}).column_names == ["word", "id"]
 
 
-@pytest.mark.spec("spark.md#read-options")
 def test_a_schema_prunes_columns_too(place: str) -> None:
     schema = StructType().add("word", StringType()).add("_rowid", LongType())
     found = read({"path": place}, schema)
@@ -108,7 +106,6 @@ def test_row_ids_are_read_where_asked_for(place: str) -> None:
     assert sorted(found["_rowid"].to_pylist()) == sorted(by_id["_rowid"].to_pylist())
 
 
-@pytest.mark.spec("spark.md#read-options")
 def test_a_read_stays_at_the_version_of_its_schema(place: str) -> None:
     made = source({"path": place})
     schema = made.schema()
@@ -178,7 +175,7 @@ def test_columns_of_text_and_filters_have_batches_of_a_set_size(
 # -- what is refused -------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("spark.md#choosing-a-table", "spark.md#errors")
+@pytest.mark.spec("spark.md#errors")
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -231,7 +228,6 @@ def test_a_catalog_of_the_session_is_known_by_its_name() -> None:
     assert "thrift" not in repr(address)
 
 
-@pytest.mark.spec("spark.md#choosing-a-table")
 def test_properties_of_an_impl_are_options_beside_it() -> None:
     options = {"impl": "hive", "uri": "thrift://x:1", "path": "db.t", "storage.aws_region": "eu"}
     address = source(options)._options().address()
@@ -244,7 +240,6 @@ def test_properties_of_an_impl_are_options_beside_it() -> None:
     assert address.path == ("db", "t")
 
 
-@pytest.mark.spec("spark.md#choosing-a-table")
 def test_storage_options_go_with_a_location() -> None:
     address = source({"path": "s3://b/t", "storage.aws_region": "eu"})._options().address()
     assert address.storage == {"aws_region": "eu"}
@@ -265,7 +260,6 @@ def vectors(tmp_path: Path) -> str:
     return path
 
 
-@pytest.mark.spec("spark.md#search-options")
 def test_the_nearest_rows_of_all_fragments_are_found(vectors: str) -> None:
     found = read({"path": vectors, "nearest.query": "[4.1, 0]", "nearest.k": 3, "rows_per_task": 4})
     assert ids_in(found) == [3, 4, 5]
@@ -273,7 +267,6 @@ def test_the_nearest_rows_of_all_fragments_are_found(vectors: str) -> None:
     assert min(found["_distance"].to_pylist()) == pytest.approx(0.01, abs=1e-4)
 
 
-@pytest.mark.spec("spark.md#search-options")
 def test_a_filter_goes_before_the_search_or_after_it(vectors: str) -> None:
     options = {"path": vectors, "nearest.query": "[4, 0]", "nearest.k": 3, "filter": "id > 5"}
     assert ids_in(read(options)) == [6, 7, 8]
@@ -286,7 +279,6 @@ def test_a_search_without_its_distance_is_pruned(vectors: str) -> None:
     assert read(options, StructType()).num_rows == 2
 
 
-@pytest.mark.spec("spark.md#search-options")
 def test_text_is_searched_with_a_score(vectors: str) -> None:
     found = read({"path": vectors, "full_text.query": "fox", "full_text.columns": "text"})
     assert ids_in(found) == [1, 3, 5, 7, 9]
@@ -294,7 +286,6 @@ def test_text_is_searched_with_a_score(vectors: str) -> None:
     assert read({"path": vectors, "full_text.query": "fox", "full_text.k": 2}).num_rows == 2
 
 
-@pytest.mark.spec("spark.md#search-options")
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -15,7 +15,7 @@ from lance_bridge_spark.source.errors import LanceError, LanceValueError
 
 from .source_helpers import ids_in, numbers, parts_of, read
 
-pytestmark = pytest.mark.quick
+pytestmark = [pytest.mark.quick, pytest.mark.spec("spark.md#what-is-pushed-down")]
 
 VALUES = {
     "id": [1, 2, 3, 4, 5, 6],
@@ -59,7 +59,6 @@ def test_a_limit_of_a_scan_is_for_each_task(place: str) -> None:
     assert read(options, IDS).num_rows == 3
 
 
-@pytest.mark.spec("spark.md#what-is-pushed-down")
 @pytest.mark.parametrize("limit", [None, 0, 1, 3, 10])
 def test_an_offset_and_its_limit_are_for_all_tasks_together(place: str, limit: int | None) -> None:
     lance.dataset(place).delete("id = 3")
@@ -72,7 +71,6 @@ def test_an_offset_and_its_limit_are_for_all_tasks_together(place: str, limit: i
         assert len(parts_of(options, IDS)) <= max(len(expected), 1)
 
 
-@pytest.mark.spec("spark.md#what-is-pushed-down")
 def test_each_task_gives_the_first_rows_of_an_order(place: str) -> None:
     keys = [{"column": "n", "descending": True}, {"column": "x", "nulls_first": True}]
     schema = StructType().add("id", LongType()).add("_rowaddr", LongType())
@@ -87,7 +85,6 @@ def test_each_task_gives_the_first_rows_of_an_order(place: str) -> None:
     assert first(3, fragments=[0]) == [(1, 0), (2, 1)]
 
 
-@pytest.mark.spec("spark.md#what-is-pushed-down")
 def test_only_the_first_rows_of_an_order_are_read_with_all_columns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,7 +189,6 @@ def grouped() -> StructType:
     return StructType().add("group_0", IntegerType()).add("agg_0", LongType())
 
 
-@pytest.mark.spec("spark.md#what-is-pushed-down")
 def test_each_task_aggregates_by_group(place: str) -> None:
     schema = grouped().add("agg_1", DoubleType()).add("agg_2", LongType())
     aggregate = [ALL[0], ALL[5], {"function": "count", "column": "x"}]
@@ -218,7 +214,6 @@ def test_groups_without_an_aggregate_are_their_values(place: str) -> None:
     assert {value for (value,) in found} == {None, -3, 7, 2**31 - 1}
 
 
-@pytest.mark.spec("spark.md#what-is-pushed-down")
 def test_a_group_comes_once_for_so_many_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

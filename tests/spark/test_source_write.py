@@ -11,17 +11,21 @@ import pyarrow as pa
 import pytest
 from lance.commit import CommitConflictError
 from lance.fragment import FragmentMetadata
-from lance_namespace.errors import ConcurrentModificationError
+from lance_namespace.errors import ConcurrentModificationError, InvalidInputError
 
 from lance_bridge_spark.addresses import TableAddress
 from lance_bridge_spark.lookup import find_table
+from lance_bridge_spark.source import arrays
 from lance_bridge_spark.source.commit import commit_once
 from lance_bridge_spark.source.errors import LanceError, LanceValueError
 from lance_bridge_spark.source.writer import LanceWriter, fragments_of
 
 from .source_helpers import begun, ids_in, numbers, read, sent, source, struct_of, write
 
-pytestmark = pytest.mark.quick
+pytestmark = [
+    pytest.mark.quick,
+    pytest.mark.spec("spark.md#commits", "spark.md#save-modes", "spark.md#write-options"),
+]
 
 
 @pytest.fixture
@@ -47,7 +51,6 @@ def fragments_at(place: str) -> list[int]:
 # -- modes -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("spark.md#save-modes")
 def test_the_first_rows_make_the_table_and_others_are_appended_or_put_in_their_place(
     place: str,
 ) -> None:
@@ -65,7 +68,6 @@ def test_the_first_rows_make_the_table_and_others_are_appended_or_put_in_their_p
     assert found == [(1, [1, 2, 3, 4, 5, 6, 7]), (2, [4, 5, 6]), (3, [])]
 
 
-@pytest.mark.spec("spark.md#write-options")
 @pytest.mark.parametrize("mode", [None, "append", "overwrite"])
 def test_a_branch_is_written_to_by_location_and_by_name(place: str, mode: str | None) -> None:
     write({"path": place}, numbers(1))
@@ -112,7 +114,6 @@ def test_rows_of_replaced_fragments_have_new_ids(place: str) -> None:
     assert (after[3], after[4]) == (before[3], before[4])
 
 
-@pytest.mark.spec("spark.md#write-options")
 def test_files_are_as_options_say(place: str) -> None:
     options = {"path": place, "max_rows_per_file": 2, "data_storage_version": "2.1"}
     rows = pa.table({"id": range(6), "word": ["w"] * 6})
@@ -126,7 +127,6 @@ def test_files_are_as_options_say(place: str) -> None:
 # -- columns ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("spark.md#save-modes")
 def test_columns_are_taken_by_name_in_any_order_and_case(place: str) -> None:
     write({"path": place}, numbers(1))
     again = pa.table({"WORD": ["x"], "id": pa.array([2], pa.int32())})
@@ -142,7 +142,6 @@ def test_a_column_is_not_written_to_two_that_differ_in_case(place: str) -> None:
         write({"path": place}, pa.table({"word": ["x"]}))
 
 
-@pytest.mark.spec("spark.md#save-modes")
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
@@ -162,7 +161,6 @@ def test_columns_that_do_not_fit_are_refused_before_any_task(
         source({"path": place}).writer(struct_of(pa.table(columns)), overwrite)
 
 
-@pytest.mark.spec("spark.md#write-options")
 def test_the_schema_is_changed_where_an_overwrite_says_so(place: str) -> None:
     write({"path": place}, numbers(1))
     rows = pa.table({"other": [1.5]})
@@ -190,7 +188,6 @@ def test_null_in_a_column_that_forbids_it_ends_the_task(place: str) -> None:
 # -- commits ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("spark.md#commits")
 def test_a_commit_that_is_repeated_appends_once(place: str) -> None:
     write({"path": place}, numbers(1))
     writer, messages = begun({"path": place}, numbers(2, 3))
@@ -218,7 +215,6 @@ def test_appends_that_begin_together_are_all_there(place: str, there: tuple[int,
     assert ids_at(place) == [*there, 2, 3, 4]
 
 
-@pytest.mark.spec("spark.md#commits")
 def test_an_append_goes_with_a_compaction_that_moves_an_index(place: str) -> None:
     write({"path": place}, numbers(1, 2, 3, 4))
     write({"path": place}, numbers(5, 6))
@@ -248,7 +244,6 @@ def test_an_overwrite_fails_after_others_where_it_has_read_the_table(
     assert ids_at(place) == [1, 2, 90]
 
 
-@pytest.mark.spec("spark.md#commits")
 def test_an_append_after_an_overwrite_conflicts(place: str) -> None:
     write({"path": place}, numbers(1))
     late = begun({"path": place}, numbers(2))
@@ -314,7 +309,6 @@ def test_of_two_guarded_changes_lance_itself_commits_one(
     assert ids_at(place) == [*there, 10]
 
 
-@pytest.mark.spec("spark.md#commits")
 def test_rows_are_not_committed_to_a_table_created_again_elsewhere(place: str) -> None:
     write({"path": place}, numbers(1))
     late = begun({"path": place}, numbers(2))
@@ -342,3 +336,108 @@ def test_a_transaction_whose_reply_was_lost_is_recognised(place: str) -> None:
 def test_nothing_of_a_writer_shows_its_secrets() -> None:
     options = {"path": "/p/t", "storage.aws_secret_access_key": "hidden-key"}
     assert "hidden-key" not in repr(source(options)._options().address())
+
+
+# -- arrays ----------------------------------------------------------------------------------------
+
+
+VECTOR = pa.list_(pa.float32(), 2)
+LISTS = pa.list_(pa.float32())
+
+
+def batch(values: list[Any], kind: pa.DataType) -> pa.RecordBatch:
+    return pa.record_batch({"v": pa.array(values, kind)})
+
+
+def stored(values: list[Any], given: pa.DataType, kind: pa.DataType) -> list[Any]:
+    """Return values as a table keeps them that has a column of ``kind``."""
+    schema = pa.schema([pa.field("v", kind)])
+    [made] = arrays.ToLance(iter([batch(values, given)]), schema, {"v": "v"})
+    made.validate(full=True)
+    assert made.schema == schema
+    found: list[Any] = made.column(0).to_pylist()
+    return found
+
+
+def test_vectors_go_both_ways_without_a_copy() -> None:
+    values = pa.array([1.0, 2.0, 3.0, 4.0], pa.float32())
+    fixed = pa.FixedSizeListArray.from_arrays(values, type=VECTOR)
+    lists = arrays.to_spark(pa.record_batch({"v": fixed}), pa.schema([("v", LISTS)])).column(0)
+    assert lists.values.buffers()[1].address == values.buffers()[1].address
+    schema = pa.schema([("v", VECTOR)])
+    [made] = arrays.ToLance(iter([pa.record_batch({"v": lists})]), schema, {"v": "v"})
+    assert made.column(0).values.buffers()[1].address == values.buffers()[1].address
+
+
+def test_a_slice_of_vectors_is_read_from_where_it_begins() -> None:
+    fixed = pa.array([[1, 2], [3, 4], [5, 6]], VECTOR).slice(1)
+    found = arrays.to_spark(pa.record_batch({"v": fixed}), pa.schema([("v", LISTS)]))
+    assert found.column(0).to_pylist() == [[3, 4], [5, 6]]
+
+
+def test_a_slice_of_lists_is_stored_from_where_it_begins() -> None:
+    lists = pa.array([[1.0, 2.0], None, [3.0, 4.0], [5.0, 6.0]], LISTS).slice(1)
+    schema = pa.schema([("v", VECTOR)])
+    [made] = arrays.ToLance(iter([pa.record_batch({"v": lists})]), schema, {"v": "v"})
+    assert made.column(0).to_pylist() == [None, [3.0, 4.0], [5.0, 6.0]]
+
+
+@pytest.mark.parametrize("values", [[None], [None, None], [[1.0, 2.0]], [None, [1.0, 2.0]]])
+def test_nulls_among_vectors_stay(values: list[Any]) -> None:
+    assert stored(values, LISTS, VECTOR) == values
+
+
+def test_vectors_inside_of_structs_and_lists_are_stored() -> None:
+    inside = [{"a": [1.0, 2.0]}, None, {"a": None}]
+    given, kind = pa.struct([("a", LISTS)]), pa.struct([("a", VECTOR)])
+    assert stored(inside, given, kind) == inside
+    several = [[[1.0, 2.0], [3.0, 4.0]], [], None, [None]]
+    assert stored(several, pa.list_(LISTS), pa.list_(VECTOR)) == several
+
+
+def test_parts_of_a_struct_are_stored_by_name() -> None:
+    given = pa.struct([("b", pa.string()), ("a", pa.int32())])
+    kind = pa.struct([("a", pa.int64()), ("b", pa.large_string())])
+    assert stored([{"b": "x", "a": 1}], given, kind) == [{"a": 1, "b": "x"}]
+
+
+def test_a_value_that_the_column_cannot_hold_is_refused() -> None:
+    with pytest.raises(InvalidInputError, match="Column 'v' cannot be stored"):
+        stored([256], pa.int16(), pa.uint8())
+
+
+def test_null_in_a_column_that_must_not_be_null_is_refused() -> None:
+    schema = pa.schema([pa.field("v", pa.int64(), nullable=False)])
+    rows = arrays.ToLance(iter([batch([1, None], pa.int64())]), schema, {"v": "v"})
+    with pytest.raises(InvalidInputError, match="Column 'v' must not be null"):
+        next(rows)
+
+
+def test_decimals_are_copied_to_where_lance_can_read_them() -> None:
+    kind = pa.decimal128(10, 2)
+    buffer = pa.py_buffer(b"\x00" * 8 + b"\x01" + b"\x00" * 15 + b"\x00" * 8)
+    unaligned = pa.Array.from_buffers(kind, 1, [None, buffer.slice(8, 16)])
+    if unaligned.buffers()[1].address % 16 == 0:
+        unaligned = pa.Array.from_buffers(kind, 1, [None, buffer.slice(0, 16)])
+    assert unaligned.buffers()[1].address % 16
+    schema = pa.schema([("v", kind)])
+    [made] = arrays.ToLance(iter([pa.record_batch({"v": unaligned})]), schema, {"v": "v"})
+    assert made.column(0).buffers()[1].address % 16 == 0
+
+
+def test_lists_that_are_all_empty_get_the_offsets_that_lance_reads() -> None:
+    # As Spark 4.1 hands them over: a list's texts without any have no offsets at all.
+    texts = pa.Array.from_buffers(pa.string(), 0, [None, pa.py_buffer(b""), pa.py_buffer(b"")])
+    offsets = pa.py_buffer(b"\x00" * 12)
+    kind = pa.list_(pa.string())
+    lists = pa.Array.from_buffers(kind, 2, [None, offsets], children=[texts])
+    schema = pa.schema([("v", kind)])
+    [made] = arrays.ToLance(iter([pa.record_batch({"v": lists})]), schema, {"v": "v"})
+    assert made.column(0).to_pylist() == [[], []]
+    assert made.column(0).values.buffers()[1].size >= 4
+
+
+def test_batches_without_rows_are_left_out() -> None:
+    schema = pa.schema([("v", pa.string())])
+    given = [batch([], pa.string()), batch(["x"], pa.string()), batch([], pa.string())]
+    assert [b.num_rows for b in arrays.ToLance(iter(given), schema, {"v": "v"})] == [1]

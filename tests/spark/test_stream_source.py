@@ -28,7 +28,7 @@ from lance_bridge_spark.source.table_changes import FAIL, Added, TableChanges
 
 from .source_helpers import ids_in, numbers, sent, source
 
-pytestmark = [pytest.mark.quick, pytest.mark.spec("spark.md#streams")]
+pytestmark = [pytest.mark.quick, pytest.mark.spec("spark.md#stream-options", "spark.md#streams")]
 
 EVERYTHING = ReadAllAvailable()
 
@@ -141,7 +141,6 @@ def test_batches_are_no_larger_than_admitted(
     assert batches_of(reader_of(place, **options), limit) == expected
 
 
-@pytest.mark.spec("spark.md#stream-options")
 @pytest.mark.parametrize(
     ("options", "limit"),
     [
@@ -154,7 +153,6 @@ def test_an_option_says_how_much_to_admit(place: str, options: dict[str, Any], l
     assert reader_of(place, **options).getDefaultReadLimit() == limit
 
 
-@pytest.mark.spec("spark.md#stream-options")
 def test_a_stream_begins_at_a_version(place: str) -> None:
     append(place, 9)
     assert batches_of(reader_of(place, start_version=2)) == [[5, 6, 7, 8, 9]]
@@ -224,7 +222,6 @@ def test_a_compaction_that_moves_an_index_adds_no_rows(place: str) -> None:
     assert added(reader, end) == [9]
 
 
-@pytest.mark.spec("spark.md#stream-options")
 @pytest.mark.parametrize(
     "change",
     ["delete", "overwrite", "update", "restore", "backfill", "backfill of nulls", "new type"],
@@ -284,7 +281,6 @@ def clean_up(place: str) -> None:
     assert len(lance.dataset(place).versions()) == 1
 
 
-@pytest.mark.spec("spark.md#stream-options")
 def test_a_filter_is_applied_to_a_stream(place: str) -> None:
     assert batches_of(reader_of(place, filter="id > 6")) == [[7, 8]]
 
@@ -345,7 +341,6 @@ def test_a_stream_can_begin_at_a_version_that_does_not_exist_yet(place: str) -> 
     assert added(reader, start) == [10]
 
 
-@pytest.mark.spec("spark.md#stream-options")
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -1,0 +1,223 @@
+"""Writes by SQL: their order and files, and overwrites that lose nothing and are of all rows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import lance
+import pyarrow as pa
+import pytest
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import functions as F
+
+from lance_bridge_spark.addresses import TableAddress, address_of
+from lance_bridge_spark.lookup import create_table, find_table
+
+from .sql_helpers import Database, failure_of, setting, stream_all
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.timeout(600),
+    pytest.mark.spec("spark.md#create-and-replace-with-a-query", "spark.md#write-order"),
+]
+
+# -- the order of rows -----------------------------------------------------------------------------
+
+
+ROWS = "SELECT id, concat('w', pmod(id * 7, 13)) AS word FROM range(0, 400, 1, 4)"
+
+
+@pytest.fixture
+def db(spark: Any, catalog: str) -> Iterator[Database]:
+    """A namespace, in a session whose tasks are not joined for being small."""
+    with setting(spark, "spark.sql.adaptive.enabled", "false"):
+        yield Database(spark, catalog, "db")
+
+
+def fragments(db: Database, table: str) -> list[list[dict[str, Any]]]:
+    """Return the rows of each fragment of a table, as they are stored."""
+    dataset = lance.dataset(db.described(table)["Location"])
+    found = [each.to_table().to_pylist() for each in dataset.get_fragments()]
+    assert sum(map(len, found)) == 400
+    return found
+
+
+@pytest.mark.servers
+def test_tasks_write_ranges_of_the_order_and_sort_them(db: Database) -> None:
+    properties = "TBLPROPERTIES ('write.order_by' = '`word` DESC, id')"
+    db.sql(f"CREATE TABLE {db.name}.sorted (id BIGINT, word STRING) {properties}")
+    db.sql(f"INSERT INTO {db.name}.sorted {ROWS}")
+    db.sql(f"CREATE TABLE {db.name}.made {properties} AS {ROWS}")
+    db.sql(f"INSERT OVERWRITE {db.name}.made {ROWS}")
+    for table in (f"{db.name}.sorted", f"{db.name}.made"):
+        written = fragments(db, table)
+        assert len(written) == 2
+        for rows in written:
+            assert rows == sorted(
+                sorted(rows, key=lambda row: row["id"]), key=lambda row: row["word"], reverse=True
+            )
+        # Which range is committed first depends on the tasks.
+        ranges = sorted((rows[-1]["word"], rows[0]["word"]) for rows in written)
+        assert ranges[0][1] <= ranges[1][0]
+
+
+@pytest.mark.servers
+def test_rows_with_the_same_values_are_written_by_one_task(db: Database) -> None:
+    db.sql(
+        f"CREATE TABLE {db.name}.clustered (id BIGINT, word STRING) "
+        "TBLPROPERTIES ('write.distribute_by' = 'word', 'write.order_by' = 'id DESC')"
+    )
+    db.sql(f"INSERT INTO {db.name}.clustered {ROWS}")
+    one, other = fragments(db, f"{db.name}.clustered")
+    assert not {row["word"] for row in one} & {row["word"] for row in other}
+    for rows in (one, other):
+        ids = [row["id"] for row in rows]
+        assert ids == sorted(ids, reverse=True)
+
+
+@pytest.mark.slow
+def test_a_stream_sorts_each_batch(db: Database, tmp_path: Path) -> None:
+    db.sql(ROWS).write.parquet(str(tmp_path / "rows"))
+    db.sql(
+        f"CREATE TABLE {db.name}.streamed (id BIGINT, word STRING) "
+        "TBLPROPERTIES ('write.order_by' = 'word, id DESC')"
+    )
+    rows = db.spark.readStream.schema("id BIGINT, word STRING").parquet(str(tmp_path / "rows"))
+    stream_all(rows.writeStream.format("lance"), tmp_path / "checkpoint", f"{db.name}.streamed")
+    for rows in fragments(db, f"{db.name}.streamed"):
+        assert rows == sorted(rows, key=lambda row: (row["word"], -row["id"]))
+
+
+@pytest.mark.servers
+@pytest.mark.parametrize(
+    ("order", "message"),
+    [
+        ("size", "names size, which is no column at the top level"),
+        ("st.x", "names st.x, which is no column at the top level"),
+        ("m", "names column m, whose values have no order"),
+        ("id,", "must be columns with commas between, as after ORDER BY, not 'id,'"),
+        ("id LIMIT 1", "must be columns with commas between"),
+        ("id + 1", "must be columns with commas between"),
+        ("", "must be columns with commas between"),
+    ],
+)
+def test_what_is_no_order_of_the_table_is_refused(db: Database, order: str, message: str) -> None:
+    columns = "(id BIGINT, st STRUCT<x: INT>, m MAP<STRING, INT>)"
+    for name in ("write.order_by", "write.distribute_by"):
+        refused = f"CREATE TABLE {db.name}.refused {columns} TBLPROPERTIES ('{name}' = '{order}')"
+        assert name in db.fails(refused, message)
+    assert not db.spark.catalog.tableExists(f"{db.name}.refused")
+
+
+@pytest.mark.servers
+def test_a_column_that_is_dropped_is_named_by_the_next_write(db: Database) -> None:
+    table = f"{db.name}.narrower"
+    db.sql(
+        f"CREATE TABLE {table} (id BIGINT, word STRING) TBLPROPERTIES ('write.order_by' = 'word')"
+    )
+    db.sql(f"ALTER TABLE {table} DROP COLUMN word")
+    db.fails(f"INSERT INTO {table} VALUES (1)", "names word, which is no column")
+    db.sql(f"ALTER TABLE {table} ADD COLUMN word STRING")
+    db.sql(f"INSERT INTO {table} VALUES (1, 'a')")
+    assert db.spark.table(table).count() == 1
+
+
+# -- overwrites ------------------------------------------------------------------------------------
+
+
+SCHEMA = pa.schema([("id", pa.int64())])
+
+
+@pytest.fixture
+def table(spark: Any, catalog: str, request: pytest.FixtureRequest) -> TableAddress:
+    """A table with the ids 1 to 3 in its second version."""
+    found = address_of(spark, f"{catalog}.db.t{abs(hash(request.node.name))}")
+    create_table(found, SCHEMA)
+    append(found, 1, 2, 3)
+    return found
+
+
+@pytest.fixture
+def meddle(spark: Any, table: TableAddress, tmp_path: Path) -> None:
+    """Let the function `meddle` of SQL append the id 90, as another writer; it returns its own."""
+    place, done = find_table(table).record.location, tmp_path / "done"
+
+    def of_row(number: int) -> int:
+        import lance  # noqa: PLC0415 - runs in a worker
+        import pyarrow as pa  # noqa: PLC0415
+
+        try:
+            os.close(os.open(done, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return number
+        lance.write_dataset(pa.table({"id": [90]}), place, mode="append")
+        return number
+
+    spark.udf.register("meddle", F.udf(of_row, "bigint").asNondeterministic())
+
+
+def append(table: TableAddress, *ids: int) -> None:
+    rows = pa.table({"id": ids}, schema=SCHEMA)
+    lance.write_dataset(rows, find_table(table).open(write=True), mode="append")
+
+
+def ids(table: TableAddress) -> list[int]:
+    return sorted(find_table(table).open().to_table()["id"].to_pylist())
+
+
+@pytest.mark.servers
+@pytest.mark.usefixtures("meddle")
+@pytest.mark.parametrize(
+    "query",
+    [
+        pytest.param("SELECT meddle(id) + 10 FROM {}", marks=pytest.mark.slow),
+        "SELECT meddle(id) FROM range(2) WHERE id < (SELECT count(*) FROM {})",
+    ],
+)
+def test_an_overwrite_by_rows_of_the_table_itself_loses_none_of_others(
+    spark: Any, table: TableAddress, query: str
+) -> None:
+    with pytest.raises(PySparkException, match="LANCE_CONCURRENT_MODIFICATION"):
+        spark.sql(f"INSERT OVERWRITE {table.name} {query.format(table.name)}")
+    assert ids(table) == [1, 2, 3, 90]
+
+
+@pytest.mark.servers
+@pytest.mark.usefixtures("meddle")
+def test_an_overwrite_by_other_rows_takes_the_place_of_all(spark: Any, table: TableAddress) -> None:
+    spark.sql(f"INSERT OVERWRITE {table.name} SELECT meddle(id) FROM range(2)")
+    assert ids(table) == [0, 1]
+
+
+@pytest.mark.servers
+@pytest.mark.usefixtures("meddle")
+def test_an_overwrite_by_an_old_version_takes_the_place_of_all(
+    spark: Any, table: TableAddress
+) -> None:
+    spark.sql(f"INSERT OVERWRITE {table.name} SELECT meddle(id) FROM {table.name} VERSION AS OF 2")
+    assert ids(table) == [1, 2, 3]
+
+
+@pytest.mark.servers
+def test_a_dataframe_that_was_made_before_loses_no_rows_either(
+    spark: Any, table: TableAddress
+) -> None:
+    rows = spark.table(table.name)
+    append(table, 90)
+    refused = failure_of(lambda: rows.writeTo(table.name).overwrite(F.lit(True)))
+    assert refused is None or "LANCE_CONCURRENT_MODIFICATION" in refused
+    assert ids(table) == [1, 2, 3, 90]
+
+
+@pytest.mark.servers
+@pytest.mark.spec("spark.md#unsupported-statements")
+def test_an_overwrite_of_some_rows_is_refused_with_advice(spark: Any, table: TableAddress) -> None:
+    with pytest.raises(AnalysisException, match=r"overwritten as a whole only.*MERGE") as caught:
+        spark.sql(f"INSERT INTO {table.name} REPLACE WHERE id > 1 SELECT 5L AS id")
+    assert caught.value.getCondition() == "LANCE_UNSUPPORTED_OPERATION"
+    with pytest.raises(AnalysisException, match="LANCE_UNSUPPORTED_OPERATION"):
+        spark.table(table.name).writeTo(table.name).overwrite(F.col("id") == 1)
+    assert ids(table) == [1, 2, 3]

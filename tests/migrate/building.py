@@ -27,6 +27,7 @@ from lance_bridge_migrate import (
     migration_type,
     undo,
 )
+from lance_bridge_migrate.journal import Failure
 from lance_bridge_migrate.migration import MigrationType
 
 
@@ -43,25 +44,40 @@ def write(directory: Path, *names: str, count: int = 3) -> None:
         lance.write_dataset(rows(count), str(directory / f"{name}.lance"))
 
 
-def register_rows(place: Place, name: str, location: Path, database: str = "") -> tuple[str, ...]:
-    """Write a table at a location, and register it in a catalog."""
+def register_rows(
+    place: Place, name: str, location: Path | None = None, database: str = ""
+) -> tuple[str, ...]:
+    """Write a table at a location, by default in the lake, and register it in a catalog."""
+    location = location or place.lake / f"{name}.lance"
     lance.write_dataset(rows(), str(location))
+    place.make_namespace(database)
     table = place.table(name, database)
     with place.connect() as namespace:
         namespace.register_table(api.RegisterTableRequest(id=list(table), location=str(location)))
     return table
 
 
-def make_theirs(hive: Place, lake: Path, *marks: str) -> tuple[str, ...]:
+def make_theirs(hive: Place, *marks: str) -> tuple[str, ...]:
     """Make a table ``theirs`` in Hive as another implementation does."""
-    place = lake / "theirs.lance"
+    place = hive.lake / "theirs.lance"
     lance.write_dataset(rows(), str(place))
+    hive.make_namespace()
     entry = raw_table(hive.prefix, "theirs", str(place))
     for mark in marks:
         MARKS[mark](entry)
     with raw_client(hive.port) as client:
         client.create_table(entry)
     return hive.table("theirs")
+
+
+def set_parameter(hive: Place, name: str, key: str, value: str | None) -> None:
+    """Change a parameter of an entry as another client does; None removes it."""
+    with raw_client(hive.port) as client:
+        entry = client.get_table(hive.prefix, name)
+        entry.parameters.pop(key, None)
+        if value is not None:
+            entry.parameters[key] = value
+        client.alter_table(hive.prefix, name, entry)
 
 
 def make_managing(place: Place) -> None:
@@ -102,12 +118,24 @@ class Run:
         self.endpoints = endpoints
         self.migrations = migrations
         self.migration: Migration
+        self.options: dict[str, Any] = {}
 
     def plan(self, **options: Any) -> Plan:
         """Plan it, and keep the plan."""
+        self.options = options
         plan = make_plan(self.type, self.endpoints, options)
         self.migration = self.migrations.add(plan)
         return plan
+
+    def plan_again(self, **more: Any) -> Plan:
+        """Plan it with the options of before, and more."""
+        return self.plan(**{**self.options, **more})
+
+    def another(self, **options: Any) -> Run:
+        """Return one more migration of the same kind, which is planned."""
+        run = Run(self.type.name, self.endpoints, self.migrations)
+        run.plan(**options)
+        return run
 
     def execute(self, **options: Any) -> Record:
         chosen = RunOptions.model_validate(options) if options else None
@@ -128,17 +156,37 @@ def planned(
         yield run
 
 
-def registering(
-    directory: Path, target: Place, migrations: Migrations
-) -> AbstractContextManager[Run]:
-    """Return `planned` for a directory's tables, which go into the test's own database."""
-    endpoints = from_directory(directory, target)
-    return planned("register", endpoints, migrations, namespace=target.namespace())
+def registering(target: Place, **options: Any) -> AbstractContextManager[Run]:
+    """Return `planned` for the lake's tables, which go into the test's own database."""
+    given = {"namespace": target.namespace(), **options}
+    return planned("register", from_directory(target.lake, target), target.migrations, **given)
+
+
+def select(place: Place, **options: Any) -> dict[str, Any]:
+    """Return options, and that for all tables of the test's own databases."""
+    return {"include": [".".join((*place.outer, f"{place.prefix}*"))], **options}
+
+
+def in_place(name: str, place: Place, **options: Any) -> AbstractContextManager[Run]:
+    """Return `planned` for the test's own tables, within their catalog."""
+    return planned(name, within(place), place.migrations, **select(place, **options))
+
+
+def plan_in_place(name: str, place: Place, **options: Any) -> Plan:
+    with in_place(name, place, **options) as run:
+        return run.migration.plan()
 
 
 def counts_of(record: Record) -> Mapping[str, int]:
     """Return how many items stand where, by the words for it."""
     return {state.value: count for state, count in record.counts.items()}
+
+
+def error_of(record: Record, key: str) -> Failure:
+    """Return why an item of a record has failed."""
+    error = record.items[key].error
+    assert error is not None, record.items[key]
+    return error
 
 
 def read_by_name(place: Place, table: tuple[str, ...]) -> pa.Table:

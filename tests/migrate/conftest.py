@@ -49,7 +49,7 @@ def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
 def lake(tmp_path: Path) -> Path:
     """A directory for tables."""
     place = tmp_path / "lake"
-    place.mkdir()
+    place.mkdir(exist_ok=True)
     return place
 
 
@@ -58,11 +58,11 @@ def _prefix() -> str:
 
 
 @pytest.fixture
-def hive(metastores: Metastores) -> Iterator[Place]:
+def hive(metastores: Metastores, tmp_path: Path) -> Iterator[Place]:
     """The metastore 2.3 that tests share."""
     metastore, prefix = metastores.get("2.3"), _prefix()
     reader = hive_reader(metastore.port)
-    yield Place("hive", {"uri": metastore.uri}, (), prefix, reader)
+    yield Place("hive", {"uri": metastore.uri}, (), prefix, reader, tmp_path)
     drop_in_hive(metastore.port, prefix)
 
 
@@ -101,16 +101,17 @@ def glue_server() -> Iterator[GlueServer]:
 
 
 @pytest.fixture
-def glue(glue_server: GlueServer) -> Place:
+def glue(glue_server: GlueServer, tmp_path: Path) -> Place:
     """The Glue that tests share; each has its own databases."""
-    return Place("glue", glue_server.properties, (), _prefix(), glue_reader(glue_server))
+    reader = glue_reader(glue_server)
+    return Place("glue", glue_server.properties, (), _prefix(), reader, tmp_path)
 
 
 @pytest.fixture
-def unity() -> Iterator[Place]:
+def unity(tmp_path: Path) -> Iterator[Place]:
     """An open-source Unity Catalog with a catalog ``main``."""
     with UnityServer() as server:
         server.add_catalog(CATALOG)
         properties = {"host": server.url, "retry_timeout": "5"}
         reader = unity_reader(server.url, CATALOG)
-        yield Place("unity", properties, (CATALOG,), _prefix(), reader)
+        yield Place("unity", properties, (CATALOG,), _prefix(), reader, tmp_path)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import lance
@@ -18,15 +20,17 @@ AT_COMMIT = 2
 ROW = "concat('row ', id) AS name, id DIV 10 AS part"
 
 
-def converted(scene: Scene, run: Run, *, rows: int = 20) -> str:
-    """Make a table ``t`` of Spark's and of it one of Lance, ``t_new``; return its database."""
-    database = scene.database()
-    scene.spark.sql(
-        f"CREATE TABLE {database}.t USING parquet PARTITIONED BY (part) AS "
-        f"SELECT /*+ COALESCE(1) */ id, {ROW} FROM range({rows})"
-    )
-    convert(scene, run, database)
-    return database
+@contextmanager
+def converted(scene: Scene, *, rows: int = 20) -> Iterator[tuple[Run, str]]:
+    """Make a table ``t`` of Spark's and of it one of Lance, ``t_new``; yield both."""
+    with scene.run("convert") as run:
+        database = scene.database()
+        scene.sql(
+            f"CREATE TABLE {database}.t USING parquet PARTITIONED BY (part) AS "
+            f"SELECT /*+ COALESCE(1) */ id, {ROW} FROM range({rows})"
+        )
+        convert(scene, run, database)
+        yield run, database
 
 
 def convert(scene: Scene, run: Run, database: str, **options: Any) -> None:
@@ -81,7 +85,7 @@ def back_to(run: Run, plan: Plan) -> None:
 
 
 def add(scene: Scene, database: str, start: int, end: int) -> None:
-    scene.spark.sql(
+    scene.sql(
         f"INSERT INTO {database}.t SELECT /*+ COALESCE(1) */ id, {ROW} FROM range({start}, {end})"
     )
 

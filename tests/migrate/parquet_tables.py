@@ -1,4 +1,4 @@
-"""A table of Parquet in a metastore, as Hive itself would have it, and rows that come into it."""
+"""Tables of Parquet in a metastore, as Hive itself would have them, and rows that are added."""
 
 from __future__ import annotations
 
@@ -45,6 +45,23 @@ def external_table(database: str, name: str, place: Path, **parameters: str) -> 
 
 def add_rows(place: Path, start: int, stop: int) -> None:
     """Add a file with the rows of some ids."""
+    pq.write_table(_rows(start, stop), place / f"part-{start:05}.parquet")
+
+
+def make_many_tables(port: int, database: str, directory: Path, count: int) -> None:
+    """Make external tables of one file with ten rows each, with statistics as Hive keeps them."""
+    directory.mkdir(parents=True)
+    with raw_client(port) as client:
+        client.create_database(hive.Database(name=database, locationUri=f"file://{directory}"))
+        for number in range(count):
+            place = directory / f"t{number:04}"
+            place.mkdir()
+            add_rows(place, 0, 10)
+            size = (place / "part-00000.parquet").stat().st_size
+            sizes = {"numRows": "10", "totalSize": str(size)}
+            client.create_table(external_table(database, place.name, place, **sizes))
+
+
+def _rows(start: int, stop: int) -> pa.Table:
     ids = range(start, stop)
-    rows = pa.table({"id": pa.array(ids, pa.int64()), "name": [f"row {each}" for each in ids]})
-    pq.write_table(rows, place / f"part-{start:05}.parquet")
+    return pa.table({"id": pa.array(ids, pa.int64()), "name": [f"row {each}" for each in ids]})

@@ -6,7 +6,7 @@ import hashlib
 import json
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ from servers.hive_raw import raw_client
 
 import lance_bridge
 from lance_bridge import LanceBridgeNamespace
+from lance_bridge_migrate import Migrations
 
 Entries = dict[str, dict[str, Any]]
 """Namespaces and tables by their names joined with dots."""
@@ -38,6 +39,7 @@ class Place:
         outer: The names above a database or schema.
         prefix: What the names of the test's own databases begin with.
         raw: Reads what they hold, with a client that knows nothing of what is under test.
+        directory: For the files and the state of the test.
     """
 
     impl: str
@@ -45,6 +47,19 @@ class Place:
     outer: tuple[str, ...]
     prefix: str
     raw: Callable[[str], Entries]
+    directory: Path
+
+    @property
+    def lake(self) -> Path:
+        """A directory for tables."""
+        place = self.directory / "lake"
+        place.mkdir(exist_ok=True)
+        return place
+
+    @property
+    def migrations(self) -> Migrations:
+        """The migrations of a state directory of the test's own."""
+        return Migrations(self.directory / "state")
 
     @property
     def port(self) -> int:
@@ -67,7 +82,8 @@ class Place:
 
     def make_namespace(self, name: str = "") -> tuple[str, ...]:
         with self.connect() as namespace:
-            namespace.create_namespace(api.CreateNamespaceRequest(id=list(self.namespace(name))))
+            request = api.CreateNamespaceRequest(id=list(self.namespace(name)), mode="exist_ok")
+            namespace.create_namespace(request)
         return self.namespace(name)
 
     def entries(self) -> Entries:
@@ -105,49 +121,48 @@ def files(directory: Path) -> dict[str, str]:
     }
 
 
+def _entry(type: str | None, location: str, parameters: dict[str, str] | None) -> dict[str, Any]:
+    return {"type": type, "location": location, "parameters": parameters or {}}
+
+
 def hive_reader(port: int) -> Callable[[str], Entries]:
     def read(prefix: str) -> Entries:
         found: Entries = {}
         with raw_client(port) as client:
-            for name in client.get_all_databases():
-                if not name.startswith(prefix):
-                    continue
+            for name in _own(client.get_all_databases(), prefix):
                 found[name] = {"parameters": client.get_database(name).parameters or {}}
-                for table in map(lambda t: client.get_table(name, t), client.get_all_tables(name)):  # noqa: C417
-                    found[f"{name}.{table.tableName}"] = {
-                        "type": table.tableType,
-                        "location": table.sd.location,
-                        "parameters": table.parameters,
-                    }
+                for each in client.get_all_tables(name):
+                    table = client.get_table(name, each)
+                    entry = _entry(table.tableType, table.sd.location, table.parameters)
+                    found[f"{name}.{each}"] = entry
         return found
 
     return read
 
 
+def _own(names: Iterable[str], prefix: str) -> list[str]:
+    return [name for name in names if name.startswith(prefix)]
+
+
 def drop_in_hive(port: int, prefix: str) -> None:
     """Drop the databases of a test, and no file."""
     with raw_client(port) as client:
-        for name in client.get_all_databases():
-            if name.startswith(prefix):
-                for table in client.get_all_tables(name):
-                    client.drop_table(name, table, False)
-                client.drop_database(name, False, False)
+        for name in _own(client.get_all_databases(), prefix):
+            for table in client.get_all_tables(name):
+                client.drop_table(name, table, False)
+            client.drop_database(name, False, False)
 
 
 def glue_reader(server: GlueServer) -> Callable[[str], Entries]:
     def read(prefix: str) -> Entries:
         found: Entries = {}
-        for database in server.glue.get_databases()["DatabaseList"]:
-            name = database["Name"]
-            if not name.startswith(prefix):
-                continue
-            found[name] = {"parameters": database.get("Parameters", {})}
+        databases = {each["Name"]: each for each in server.glue.get_databases()["DatabaseList"]}
+        for name in _own(databases, prefix):
+            found[name] = {"parameters": databases[name].get("Parameters", {})}
             for table in server.glue.get_tables(DatabaseName=name)["TableList"]:
-                found[f"{name}.{table['Name']}"] = {
-                    "type": table.get("TableType"),
-                    "location": table["StorageDescriptor"]["Location"],
-                    "parameters": table["Parameters"],
-                }
+                location = table["StorageDescriptor"]["Location"]
+                entry = _entry(table.get("TableType"), location, table["Parameters"])
+                found[f"{name}.{table['Name']}"] = entry
         return found
 
     return read
@@ -162,17 +177,13 @@ def unity_reader(url: str, catalog: str) -> Callable[[str], Entries]:
 
     def read(prefix: str) -> Entries:
         found: Entries = {}
-        for schema in ask("schemas", catalog_name=catalog):
-            name = schema["name"]
-            if not name.startswith(prefix):
-                continue
-            found[name] = {"parameters": schema.get("properties") or {}}
+        schemas = {each["name"]: each for each in ask("schemas", catalog_name=catalog)}
+        for name in _own(schemas, prefix):
+            found[name] = {"parameters": schemas[name].get("properties") or {}}
             for table in ask("tables", catalog_name=catalog, schema_name=name):
-                found[f"{name}.{table['name']}"] = {
-                    "type": table["table_type"],
-                    "location": table["storage_location"],
-                    "parameters": table.get("properties") or {},
-                }
+                location = table["storage_location"]
+                entry = _entry(table["table_type"], location, table.get("properties"))
+                found[f"{name}.{table['name']}"] = entry
         return found
 
     return read

@@ -27,7 +27,7 @@ from spark.sql_helpers import setting
 
 from lance_bridge.storage.store import TableStorage
 from lance_bridge_hive.catalog import HiveCatalog
-from lance_bridge_migrate import Endpoints, Migrations, Record, address_of
+from lance_bridge_migrate import Endpoints, Record, address_of
 from lance_bridge_migrate.journal import Event, Journal
 from lance_bridge_migrate.migrations import loading
 from lance_bridge_migrate.plan import new_id
@@ -47,14 +47,17 @@ class Scene:
         self.prefix = f"m_{uuid.uuid4().hex[:10]}"
         properties = {"uri": uri, "root": str(self.directory / "lance")}
         port = int(uri.rsplit(":", 1)[1])
-        self.place = Place("hive", properties, (), self.prefix, hive_reader(port))
-        self.migrations = Migrations(self.directory / "state")
+        self.place = Place("hive", properties, (), self.prefix, hive_reader(port), self.directory)
+        self.migrations = self.place.migrations
 
     def database(self, name: str = "raw") -> str:
         """Make a database of Spark's, and return its name."""
         full = f"{self.prefix}_{name}"
         self.spark.sql(f"CREATE DATABASE {full} LOCATION '{self.directory / name}'")
         return full
+
+    def sql(self, statement: str) -> Any:
+        return self.spark.sql(statement)
 
     @property
     def target(self) -> str:

@@ -98,8 +98,7 @@ def test_a_cutover_that_died_between_two_entries_is_finished(glue: Place, lake: 
 
 @pytest.mark.servers
 def test_rows_with_greater_values_are_added_up_to_those_of_the_plan(scene: Scene) -> None:
-    with scene.run("convert") as run:
-        database = converted(scene, run)
+    with converted(scene) as (run, database):
         plan = plan_next(run, by="column", column="id")
         assert "There are no new rows" in only_item(plan).nothing_to_do
         add(scene, database, 20, 35)
@@ -119,7 +118,7 @@ def test_tables_with_renamed_columns_are_caught_up_with(scene: Scene) -> None:
     """By the names of the table, in which two names have changed places."""
     with scene.run("convert") as run:
         database = scene.database()
-        scene.spark.sql(
+        scene.sql(
             f"CREATE TABLE {database}.t USING parquet PARTITIONED BY (part) AS "
             f"SELECT id, {ROW} FROM range(20)"
         )
@@ -128,7 +127,7 @@ def test_tables_with_renamed_columns_are_caught_up_with(scene: Scene) -> None:
         plan = plan_next(run, by="column", column="number")
         assert only_item(plan).rows == 5
         done(run)
-        scene.spark.sql(f"INSERT OVERWRITE {database}.t SELECT id, 'new', 9 AS part FROM range(3)")
+        scene.sql(f"INSERT OVERWRITE {database}.t SELECT id, 'new', 9 AS part FROM range(3)")
         add(scene, database, 90, 95)
         plan = plan_next(run, by="partition", key=["number"])
         assert only_item(plan).blockers == []
@@ -145,8 +144,8 @@ def test_tables_with_renamed_columns_are_caught_up_with(scene: Scene) -> None:
 def test_rows_that_changed_later_are_updated_by_key(scene: Scene) -> None:
     database = scene.database()
     rows = "SELECT id, 'row' AS name, timestamp_seconds(id) AS changed, map('a', id) AS tags"
-    scene.spark.sql(f"CREATE TABLE {database}.t USING parquet AS {rows} FROM range(5)")
-    scene.spark.sql(
+    scene.sql(f"CREATE TABLE {database}.t USING parquet AS {rows} FROM range(5)")
+    scene.sql(
         f"CREATE TABLE {database}.u USING parquet AS SELECT * EXCEPT (tags) FROM {database}.t"
     )
     # Row 1 was changed within the last second that is known, in which row 9 came, too.
@@ -162,8 +161,8 @@ def test_rows_that_changed_later_are_updated_by_key(scene: Scene) -> None:
         mapped, plain = plan_next(run, **options).items
         assert "There are no new rows" in plain.nothing_to_do
         assert mapped.rows == 1, "Spark does not compare maps: the last row is merged again"
-        scene.spark.sql(now)
-        scene.spark.sql(f"INSERT OVERWRITE {database}.u SELECT * EXCEPT (tags) FROM {database}.t")
+        scene.sql(now)
+        scene.sql(f"INSERT OVERWRITE {database}.u SELECT * EXCEPT (tags) FROM {database}.t")
         mapped, plain = plan_next(run, **options).items
         assert (mapped.rows, plain.rows) == (4, 3)
         done(run)
@@ -179,8 +178,8 @@ def test_rows_that_changed_later_are_updated_by_key(scene: Scene) -> None:
 @pytest.mark.servers
 def test_rows_that_a_column_does_not_show_are_reported(scene: Scene) -> None:
     database = scene.database()
-    scene.spark.sql(f"CREATE TABLE {database}.t (id BIGINT, x DOUBLE) USING parquet")
-    scene.spark.sql(f"INSERT INTO {database}.t VALUES (1, 1.0), (2, 2.0), (3, NULL)")
+    scene.sql(f"CREATE TABLE {database}.t (id BIGINT, x DOUBLE) USING parquet")
+    scene.sql(f"INSERT INTO {database}.t VALUES (1, 1.0), (2, 2.0), (3, NULL)")
     options: dict[str, Any] = {"by": "column", "column": "x", "key": ["id"]}
 
     def problems() -> list[str]:
@@ -192,20 +191,20 @@ def test_rows_that_a_column_does_not_show_are_reported(scene: Scene) -> None:
         item = only_item(plan_next(run, **options))
         assert "There are no new rows" in item.nothing_to_do, "the null was converted"
         plan_next(run, after=first, **options, switch_to="t")
-        scene.spark.sql(f"INSERT OVERWRITE {database}.t VALUES (1, 1.0), (2, NULL), (3, NULL)")
+        scene.sql(f"INSERT OVERWRITE {database}.t VALUES (1, 1.0), (2, NULL), (3, NULL)")
         [problem] = failed(run.execute(at_once=1))
         assert "'x' is null in 2 rows, and in 1 of the table" in problem
         # Row 2 has a greater value now: no row of the table's is missing.
-        scene.spark.sql(f"INSERT OVERWRITE {database}.t VALUES (1, 1.0), (2, 5.0), (3, NULL)")
+        scene.sql(f"INSERT OVERWRITE {database}.t VALUES (1, 1.0), (2, 5.0), (3, NULL)")
         run.migration = first
         assert problems() == []
-        scene.spark.sql(f"INSERT INTO {database}.t VALUES (4, 0.5), (5, NULL), (6, 6.0)")
+        scene.sql(f"INSERT INTO {database}.t VALUES (4, 0.5), (5, NULL), (6, 6.0)")
         run.migration = first
         counted, null = sorted(problems())[::-1]
         assert "6 rows, and the table would have 4: some were deleted, or arrived late" in counted
         assert "'x' is null in 2 rows of the source, and in 1 of the table" in null
         assert run.execute(at_once=1, verify="counts").state is State.DIFFERS
-        scene.spark.sql(f"INSERT OVERWRITE {database}.t VALUES (1, 1.0), (2, double('NaN'))")
+        scene.sql(f"INSERT OVERWRITE {database}.t VALUES (1, 1.0), (2, double('NaN'))")
         counted, null = sorted(problems())[::-1]
         assert "2 rows, and the table would have 4" in counted
         assert "'x' is null in 0 rows of the source, and in 1 of the table" in null
@@ -228,7 +227,7 @@ def test_new_rows_are_found_by_columns_of_all_types(scene: Scene) -> None:
         "bytes": "unhex(concat('ff00', lpad(hex(id), 2, '0')))",
     }
     shown = ", ".join(f"{value} AS {name}" for name, value in columns.items())
-    source = scene.spark.sql(f"SELECT id, {shown} FROM range(0, 11, 1, 1)")
+    source = scene.sql(f"SELECT id, {shown} FROM range(0, 11, 1, 1)")
     for column in columns:
         found = changes.column_range(source, source.where("id < 8"), column)
         assert (found.rows, found.source, found.target) == (3, 11, 8), column
@@ -245,10 +244,10 @@ def test_new_rows_are_found_by_columns_of_all_types(scene: Scene) -> None:
 def test_times_are_the_same_in_another_zone(scene: Scene) -> None:
     database = scene.database()
     rows = "SELECT id, timestamp_seconds(1700000000 + id) AS stamp"
-    scene.spark.sql(f"CREATE TABLE {database}.t USING parquet AS {rows} FROM range(3)")
+    scene.sql(f"CREATE TABLE {database}.t USING parquet AS {rows} FROM range(3)")
     with scene.run("convert") as run:
         convert(scene, run, database)
-        scene.spark.sql(f"INSERT INTO {database}.t {rows} FROM range(3, 6)")
+        scene.sql(f"INSERT INTO {database}.t {rows} FROM range(3, 6)")
         plan_next(run, by="column", column="stamp")
         with setting(scene.spark, "spark.sql.session.timeZone", "Asia/Tokyo"):
             done(run)
@@ -260,8 +259,7 @@ def test_times_are_the_same_in_another_zone(scene: Scene) -> None:
 
 @pytest.mark.servers
 def test_partitions_that_are_new_are_added(scene: Scene) -> None:
-    with scene.run("convert") as run:
-        database = converted(scene, run)
+    with converted(scene) as (run, database):
         add(scene, database, 20, 40)
         plan = plan_next(run, by="partition")
         assert only_item(plan).rows == 20
@@ -308,12 +306,9 @@ def test_partitions_that_changed_are_merged_by_key(scene: Scene) -> None:
 @pytest.mark.spec("migration.md#convert")
 @pytest.mark.servers
 def test_what_cannot_be_caught_up_with_is_in_the_plan(scene: Scene) -> None:
-    with scene.run("convert") as run:
-        database = converted(scene, run)
+    with converted(scene) as (run, database):
         first = run.migration
-        scene.spark.sql(
-            f"INSERT INTO {database}.t VALUES (20, 'a', 2), (20, 'b', 2), (NULL, 'c', 2)"
-        )
+        scene.sql(f"INSERT INTO {database}.t VALUES (20, 'a', 2), (20, 'b', 2), (NULL, 'c', 2)")
         for options, text in (
             ({"by": "column", "column": "none"}, "There is no column 'none'"),
             ({"by": "snapshot"}, "parquet has no snapshots"),
@@ -333,7 +328,7 @@ def test_what_cannot_be_caught_up_with_is_in_the_plan(scene: Scene) -> None:
             again(run)
             assert f"{key}=true" in failed(run.execute())[0]
         run.migration = planned
-        scene.spark.sql(f"ALTER TABLE {database}.t ADD COLUMNS (more INT)")
+        scene.sql(f"ALTER TABLE {database}.t ADD COLUMNS (more INT)")
         with pytest.raises(ConcurrentModificationError, match="plan again"):
             run.execute()
         assert "columns of the source changed" in blocked(plan_next(run, by="column", column="id"))
@@ -341,8 +336,7 @@ def test_what_cannot_be_caught_up_with_is_in_the_plan(scene: Scene) -> None:
 
 @pytest.mark.servers
 def test_rows_of_others_block_the_next_increment(scene: Scene) -> None:
-    with scene.run("convert") as run:
-        database = converted(scene, run)
+    with converted(scene) as (run, database):
         first = run.migration
         add(scene, database, 20, 30)
         plan_next(run, by="column", column="id")
@@ -370,8 +364,7 @@ def test_rows_of_others_block_the_next_increment(scene: Scene) -> None:
 
 @pytest.mark.servers
 def test_a_table_of_the_same_name_is_left_alone(scene: Scene) -> None:
-    with scene.run("convert") as run:
-        database = converted(scene, run)
+    with converted(scene) as (run, database):
         first = run.migration
         add(scene, database, 20, 30)
         plan_next(run, by="column", column="id", switch_to="t")

@@ -167,7 +167,6 @@ def test_a_run_says_what_it_does_keeps_the_stacks_of_failures_and_says_how_to_co
     planned = run("migrate", "register", str(lake), "prod", "-n", prod.prefix)
     assert "planning register" in planned.stderr
     [id] = state.ids()
-    prod.make_namespace()
     register_rows(prod, "a", tmp_path / "other.lance")
     failed = run("migrate", "resume", id, "--stop-on-error", "--at-once", "1", code=1)
     assert "comparing 2 sources with the plan" in failed.stderr
@@ -182,39 +181,36 @@ def test_a_run_says_what_it_does_keeps_the_stacks_of_failures_and_says_how_to_co
 
 
 @pytest.mark.spec("migration.md#plan")
-def test_a_plan_shows_what_it_knows(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plan_shows_what_it_knows_and_problems_with_their_columns(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     item = Item(
         source=("db", "t"),
         target=("db", "new"),
         facts={"source": {"format": "parquet"}},
         rows=1_234_567,
         bytes=400_000_000,
+        problems=(
+            warning("char(3) becomes a string without a limit to its length", "code"),
+            warning("It has no files"),
+        ),
     )
-    address = Address(name="hive")
-    plan = Plan(id=ID, type="convert", created=now(), source=address, target=address, items=(item,))
+    bad = Item(
+        source=("s",),
+        target=("db", "s"),
+        problems=(blocker("Column 'bad' has the type void", "bad"),),
+    )
+    where = Address(name="hive")
+    items = (item, bad)
+    plan = Plan(id=ID, type="convert", created=now(), source=where, target=where, items=items)
     print_plan(plan, Output.TEXT)
     shown = capsys.readouterr().out
     assert re.search(r"db.t +db.new +parquet +1,234,567 +400.0 MB +to do", shown)
     assert re.search(r"estimated time +about 0:00:21", shown)
-
-
-@pytest.mark.spec("migration.md#plan")
-def test_problems_of_a_plan_name_their_column(capsys: pytest.CaptureFixture[str]) -> None:
-    problems = (
-        warning("char(3) becomes a string without a limit to its length", "code"),
-        blocker("Column 'bad' has the type void", "bad"),
-        warning("It has no files"),
-    )
-    item = Item(source=("db", "t"), target=("db", "new"), problems=problems)
-    address = Address(name="hive")
-    plan = Plan(id=ID, type="convert", created=now(), source=address, target=address, items=(item,))
-    print_plan(plan, Output.TEXT)
-    shown = capsys.readouterr().out.splitlines()
-    lines = [line for line in shown if line.startswith(("warning", "blocker"))]
-    assert lines == [
+    assert [line for line in shown.splitlines() if line.startswith(("warning", "blocker"))] == [
         "warning: db.new, column 'code': char(3) becomes a string without a limit to its length",
-        "blocker: db.new: Column 'bad' has the type void",
         "warning: db.new: It has no files",
+        "blocker: db.s: Column 'bad' has the type void",
     ]
 
 
@@ -232,7 +228,6 @@ def test_what_differs_ends_with_3_and_what_failed_with_1(
     run("migrate", "undo", id)
     run(*command)
     [planned] = set(state.ids()) - {id}
-    prod.make_namespace()
     register_rows(prod, "a", tmp_path / "other.lance")
     failed = run("migrate", "resume", planned, code=1)
     assert "after the plan was made" in failed.stdout
@@ -331,11 +326,10 @@ def _add_catalog(tmp_path: Path, glue: Place) -> None:
 
 
 @pytest.fixture
-def two_catalogs(prod: Place, glue: Place, lake: Path, tmp_path: Path) -> None:
+def two_catalogs(prod: Place, glue: Place, tmp_path: Path) -> None:
     """The catalogs that the examples name, and tables that they are about."""
-    prod.make_namespace()
-    register_rows(prod, "orders", lake / "orders.lance")
-    make_theirs(prod, lake, "upper_case_type")
+    register_rows(prod, "orders")
+    make_theirs(prod, "upper_case_type")
     _add_catalog(tmp_path, glue)
 
 

@@ -17,7 +17,12 @@ from spark.sql_helpers import setting
 
 from lance_bridge_migrate import Level, State, verify
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300), pytest.mark.spec("migration.md#convert")]
+pytestmark = [
+    pytest.mark.servers,
+    pytest.mark.spark,
+    pytest.mark.timeout(300),
+    pytest.mark.spec("migration.md#convert"),
+]
 
 
 ROWS = (
@@ -29,14 +34,13 @@ ROWS = (
 def orders(scene: Scene) -> str:
     """Make a partitioned table of 30 orders in a database of Spark's; return that."""
     database = scene.database()
-    scene.spark.sql(f"CREATE TABLE {database}.orders USING parquet PARTITIONED BY (part) AS {ROWS}")
+    scene.sql(f"CREATE TABLE {database}.orders USING parquet PARTITIONED BY (part) AS {ROWS}")
     return database
 
 
-@pytest.mark.servers
 def test_a_table_is_converted_verified_and_undone(scene: Scene) -> None:
     database = orders(scene)
-    before = scene.spark.sql(f"DESCRIBE TABLE EXTENDED {database}.orders").collect()
+    before = scene.sql(f"DESCRIBE TABLE EXTENDED {database}.orders").collect()
     with scene.run("convert") as run:
         plan = run.plan(
             include=[f"{database}.*"],
@@ -67,14 +71,13 @@ def test_a_table_is_converted_verified_and_undone(scene: Scene) -> None:
         assert run.undo().state is State.UNDONE
     assert scene.tables() == []
     assert scene.files() == []
-    after = scene.spark.sql(f"DESCRIBE TABLE EXTENDED {database}.orders").collect()
+    after = scene.sql(f"DESCRIBE TABLE EXTENDED {database}.orders").collect()
     assert [r for r in after if r.col_name != "Last Access"] == [
         r for r in before if r.col_name != "Last Access"
     ]
 
 
 @pytest.mark.spec("docs/how-to/migrate.md#other-formats-into-lance")
-@pytest.mark.servers
 @pytest.mark.parametrize(
     ("of_spark", "of_hive"),
     [
@@ -90,13 +93,11 @@ def test_tables_of_all_formats_are_converted(
     plain = "SELECT id, concat('row ', id) AS name FROM range(5)"
     expected = {f"t_{each}": each for each in of_spark} | {f"h_{each}": each for each in of_hive}
     for using in of_spark:
-        scene.spark.sql(f"CREATE TABLE {database}.t_{using} USING {using} AS {plain}")
+        scene.sql(f"CREATE TABLE {database}.t_{using} USING {using} AS {plain}")
     for stored in of_hive:
-        scene.spark.sql(
-            f"CREATE TABLE {database}.h_{stored} (id BIGINT, name STRING) STORED AS {stored}"
-        )
-        scene.spark.sql(f"INSERT INTO {database}.h_{stored} {plain}")
-    scene.spark.sql(f"CREATE VIEW {database}.a_view AS SELECT 1 AS one")
+        scene.sql(f"CREATE TABLE {database}.h_{stored} (id BIGINT, name STRING) STORED AS {stored}")
+        scene.sql(f"INSERT INTO {database}.h_{stored} {plain}")
+    scene.sql(f"CREATE VIEW {database}.a_view AS SELECT 1 AS one")
     with scene.run("convert") as run:
         plan = run.plan(include=[f"{database}.*"], namespace=[scene.target], name="{table}_lance")
         assert len(plan.to_do) == 1 + len(expected)
@@ -111,10 +112,9 @@ def test_tables_of_all_formats_are_converted(
 
 
 @pytest.mark.spec("docs/how-to/migrate.md#other-formats-into-lance")
-@pytest.mark.servers
 def test_directories_and_files_are_converted(scene: Scene) -> None:
     place = scene.directory / "files"
-    frame = scene.spark.sql("SELECT id, concat('row ', id) AS name FROM range(5)")
+    frame = scene.sql("SELECT id, concat('row ', id) AS name FROM range(5)")
     for format in ("parquet", "csv", "json", "orc"):
         frame.write.format(format).options(header="true").save(str(place / format))
     paths: list[dict[str, Any]] = [
@@ -139,29 +139,24 @@ def test_directories_and_files_are_converted(scene: Scene) -> None:
     assert rows_of(scene.dataset("csv").to_table())[1] == {"id": 1, "name": "row 1"}
 
 
-@pytest.mark.servers
 def test_what_does_not_fit_is_in_the_plan(scene: Scene) -> None:
     database = scene.database()
-    scene.spark.sql(
+    scene.sql(
         f"CREATE TABLE {database}.bad USING parquet AS SELECT id, INTERVAL '1' MONTH AS months, "
         "array(CAST(1 AS FLOAT), CAST(id AS FLOAT)) AS lists FROM range(3)"
     )
-    scene.spark.sql(
-        f"INSERT INTO {database}.bad VALUES (9, INTERVAL '2' MONTH, array(CAST(1 AS FLOAT)))"
-    )
-    scene.spark.sql(f"CREATE TABLE {database}.limited (name VARCHAR(3)) USING parquet")
+    scene.sql(f"INSERT INTO {database}.bad VALUES (9, INTERVAL '2' MONTH, array(CAST(1 AS FLOAT)))")
+    scene.sql(f"CREATE TABLE {database}.limited (name VARCHAR(3)) USING parquet")
     collated = "STRING COLLATE UTF8_LCASE"
-    scene.spark.sql(
+    scene.sql(
         f"CREATE TABLE {database}.collated USING parquet AS SELECT CAST('Anna' AS {collated}) AS "
         f"name, array(CAST('Anna' AS {collated})) AS names, 'Anna' AS plain"
     )
-    scene.spark.sql(f"CREATE TABLE {database}.taken USING parquet AS SELECT 1 AS id")
-    scene.spark.sql(
-        f"CREATE TABLE {database}.named USING parquet AS SELECT 1 AS `a.b`, 2 AS `c``d`"
-    )
-    scene.spark.sql(f"CREATE TABLE {database}.typed (id INT) USING parquet")
-    scene.spark.sql(f"INSERT INTO {database}.typed VALUES (1)")
-    scene.spark.sql(
+    scene.sql(f"CREATE TABLE {database}.taken USING parquet AS SELECT 1 AS id")
+    scene.sql(f"CREATE TABLE {database}.named USING parquet AS SELECT 1 AS `a.b`, 2 AS `c``d`")
+    scene.sql(f"CREATE TABLE {database}.typed (id INT) USING parquet")
+    scene.sql(f"INSERT INTO {database}.typed VALUES (1)")
+    scene.sql(
         f"CREATE TABLE {database}.mistyped (id STRING) USING parquet "
         f"LOCATION '{scene.directory / 'raw' / 'typed'}'"
     )
@@ -203,14 +198,13 @@ def test_what_does_not_fit_is_in_the_plan(scene: Scene) -> None:
         assert todo == {"collated", "limited", "taken", "typed"}
         plan = run.plan(include=[f"{database}.bad"], casts={"months": "string"}, name="{table}_3")
         assert plan.notes == ()
-        scene.spark.sql(f"CREATE TABLE {database}.v USING parquet AS SELECT array(1.5F, 2F) AS v")
+        scene.sql(f"CREATE TABLE {database}.v USING parquet AS SELECT array(1.5F, 2F) AS v")
         [hint] = run.plan(include=[f"{database}.v"], name="{table}_3").notes
         assert f"Column 'v' of '{database}.v' seems to hold vectors of 2: --vector v=2" in hint
     assert scene.dataset("bad").schema.field("months").type == pa.string()
     assert scene.dataset("collated").schema.field("names").type == pa.list_(pa.string())
 
 
-@pytest.mark.servers
 def test_tables_that_spark_misreads_without_a_word_are_blocked(scene: Scene) -> None:
     database = scene.database()
     spark = scene.spark
@@ -243,14 +237,13 @@ def test_tables_that_spark_misreads_without_a_word_are_blocked(scene: Scene) -> 
 def _make_hudi_table(scene: Scene, database: str) -> None:
     """Make an entry as Hudi's sync does for engines that are not Spark."""
     port = scene.place.port
-    scene.spark.sql(f"CREATE TABLE {database}.of_hudi (id BIGINT) STORED AS PARQUET")
+    scene.sql(f"CREATE TABLE {database}.of_hudi (id BIGINT) STORED AS PARQUET")
     with raw_client(port) as client:
         table = client.get_table(database, "of_hudi")
         table.sd.inputFormat = "org.apache.hudi.hadoop.HoodieParquetInputFormat"
         client.alter_table(database, "of_hudi", table)
 
 
-@pytest.mark.servers
 def test_files_that_spark_leaves_out_are_reported(scene: Scene) -> None:
     database = scene.database()
     spark = scene.spark
@@ -311,16 +304,13 @@ def _add_partition_elsewhere(scene: Scene, database: str) -> None:
     shutil.copytree(scene.directory / "raw" / "parts" / "part=0", place)
     shutil.copytree(place, place / "HIVE_UNION_SUBDIR_1")
     name = f"{database}.elsewhere"
-    scene.spark.sql(
-        f"CREATE TABLE {name} (id BIGINT) PARTITIONED BY (part BIGINT) STORED AS PARQUET"
-    )
-    scene.spark.sql(f"ALTER TABLE {name} ADD PARTITION (part = 0) LOCATION '{place}'")
+    scene.sql(f"CREATE TABLE {name} (id BIGINT) PARTITIONED BY (part BIGINT) STORED AS PARQUET")
+    scene.sql(f"ALTER TABLE {name} ADD PARTITION (part = 0) LOCATION '{place}'")
 
 
-@pytest.mark.servers
 def test_values_that_are_hard_to_compare_are_the_same(scene: Scene) -> None:
     database = scene.database()
-    scene.spark.sql(
+    scene.sql(
         f"CREATE TABLE {database}.odd USING parquet AS SELECT * FROM VALUES "
         "(1, double('NaN'), map('a', 1, 'b', NULL), named_struct('x', 1, 'y', NULL), "
         "array('a', NULL)),"
@@ -337,12 +327,11 @@ def test_values_that_are_hard_to_compare_are_the_same(scene: Scene) -> None:
     assert found[0]["s"] == {"x": 1, "y": None}
 
 
-@pytest.mark.servers
 def test_differences_are_found(scene: Scene) -> None:
     database = orders(scene)
     with scene.converting(database) as run:
         assert failed(run.execute()) == []
-        scene.spark.sql(
+        scene.sql(
             f"INSERT OVERWRITE {database}.orders SELECT * FROM "
             f"(SELECT id + 1, number, name, vector, part FROM ({ROWS}))"
         )
@@ -354,14 +343,13 @@ def test_differences_are_found(scene: Scene) -> None:
         assert [c.name for c in record.items[f"{database}/orders"].checks if not c.ok] == ["sample"]
 
 
-@pytest.mark.servers
 def test_order_indices_properties_and_files_are_as_asked_for(scene: Scene) -> None:
     database = scene.database()
-    scene.spark.sql(
+    scene.sql(
         f"CREATE TABLE {database}.t USING parquet AS SELECT /*+ REPARTITION(4) */ "
         "(id * 7) % 50 AS ID, id % 3 AS part, map('a', id) AS m FROM range(50)"
     )
-    scene.spark.sql(f"CREATE TABLE {database}.empty (id BIGINT) USING parquet")
+    scene.sql(f"CREATE TABLE {database}.empty (id BIGINT) USING parquet")
     options: dict[str, Any] = {
         "include": [f"{database}.*"],
         "namespace": [scene.target],
@@ -398,7 +386,6 @@ def test_order_indices_properties_and_files_are_as_asked_for(scene: Scene) -> No
     assert scene.dataset("empty").schema.names == ["id"]
 
 
-@pytest.mark.servers
 def test_the_catalog_holds_the_versions_where_it_is_to(scene: Scene) -> None:
     database = orders(scene)
     with scene.run("convert") as run, scene.place.connect() as namespace:
@@ -415,12 +402,11 @@ def test_the_catalog_holds_the_versions_where_it_is_to(scene: Scene) -> None:
     assert scene.files() == []
 
 
-@pytest.mark.servers
 def test_tables_have_settings_of_their_own(scene: Scene) -> None:
     database = scene.database()
     rows = "SELECT id, id * 2 AS `a.b`, array(1F, 2F) AS v FROM range(30)"
     for name in ("one", "other"):
-        scene.spark.sql(f"CREATE TABLE {database}.{name} USING parquet AS {rows}")
+        scene.sql(f"CREATE TABLE {database}.{name} USING parquet AS {rows}")
     with scene.run("convert") as run:
         plan = run.plan(
             include=[f"{database}.*"],

@@ -18,7 +18,7 @@ from lance_namespace.errors import (
     InvalidTableStateError,
     ServiceUnavailableError,
 )
-from migrate.building import counts_of
+from migrate.building import counts_of, error_of
 from migrate.places import files
 from migrate.sparking import (
     Died,
@@ -47,7 +47,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(300), pytest.mark.spec("mig
 def test_killed_at_any_moment_and_run_again_each_row_exists_once(scene: Scene, every: int) -> None:
     """A conversion is resumed or undone; at each moment, where ``every`` is 1, both."""
     database = scene.database()
-    scene.spark.sql(
+    scene.sql(
         f"CREATE TABLE {database}.orders USING parquet AS "
         "SELECT id, concat('row ', id) AS name FROM range(0, 5, 1, 1)"
     )
@@ -134,7 +134,7 @@ def test_a_source_that_changed_while_a_run_was_cut_off_is_refused(scene: Scene) 
                 run.execute(at_once=1)
             if "load" in run.migration.record().items[f"{database}/orders"].steps:
                 break
-        scene.spark.sql(f"ALTER TABLE {database}.orders ADD COLUMNS (more INT)")
+        scene.sql(f"ALTER TABLE {database}.orders ADD COLUMNS (more INT)")
         [refused] = failed(run.execute())
         assert "plan again" in refused
         assert run.undo().state is State.UNDONE
@@ -147,8 +147,8 @@ def test_sources_that_are_away_fail_their_verification_and_are_verified_again(
 ) -> None:
     database, raw = scene.database(), scene.directory / "raw"
     for stored in ("rcfile", "textfile", "parquet"):
-        scene.spark.sql(f"CREATE TABLE {database}.h_{stored} (id BIGINT) STORED AS {stored}")
-        scene.spark.sql(f"INSERT INTO {database}.h_{stored} SELECT id FROM range(5)")
+        scene.sql(f"CREATE TABLE {database}.h_{stored} (id BIGINT) STORED AS {stored}")
+        scene.sql(f"INSERT INTO {database}.h_{stored} SELECT id FROM range(5)")
     with scene.run("convert") as run:
         run.plan(include=[f"{database}.*"], namespace=[scene.target])
         assert failed(run.execute(verify="none")) == []
@@ -165,11 +165,11 @@ def test_sources_that_are_away_fail_their_verification_and_are_verified_again(
 def test_a_source_that_changed_since_the_plan_is_refused(scene: Scene) -> None:
     database = orders(scene)
     with scene.converting(database) as run:
-        scene.spark.sql(f"ALTER TABLE {database}.orders ADD COLUMNS (more INT)")
+        scene.sql(f"ALTER TABLE {database}.orders ADD COLUMNS (more INT)")
         with pytest.raises(ConcurrentModificationError, match="plan again"):
             run.execute()
         run.plan(include=[f"{database}.*"], namespace=[scene.target])
-        scene.spark.sql(f"DROP TABLE {database}.orders")
+        scene.sql(f"DROP TABLE {database}.orders")
         with pytest.raises(ConcurrentModificationError, match="plan again"):
             run.execute()
     assert scene.tables() == []
@@ -180,7 +180,7 @@ def test_of_several_at_once_one_fails_and_the_others_are_done(scene: Scene) -> N
     database = scene.database()
     for name in "abcde":
         lists = "array(1.5F, 2.5F, 3.5F)" if name == "c" else "array(1.5F, CAST(id AS FLOAT))"
-        scene.spark.sql(
+        scene.sql(
             f"CREATE TABLE {database}.{name} USING parquet AS "
             f"SELECT id, '{name}' AS name, {lists} AS vector FROM range(0, 20, 1, 2)"
         )
@@ -188,8 +188,7 @@ def test_of_several_at_once_one_fails_and_the_others_are_done(scene: Scene) -> N
         for _ in range(2):  # the next run tries it again
             record = run.execute(at_once=4)
             assert counts_of(record) == {"done": 5, "failed": 1}
-            wrong = record.items[f"{database}/c"].error
-            assert wrong is not None
+            wrong = error_of(record, f"{database}/c")
             assert wrong.code == int(ErrorCode.INVALID_INPUT)
             assert "length is not 2" in wrong.message
         for name in "abde":
@@ -204,7 +203,7 @@ def test_of_several_at_once_one_fails_and_the_others_are_done(scene: Scene) -> N
 @pytest.mark.slow
 def test_ctrl_c_cancels_the_jobs_of_spark_and_the_next_run_continues(scene: Scene) -> None:
     database, files_of_source = scene.database(), 40
-    scene.spark.sql(
+    scene.sql(
         f"CREATE TABLE {database}.t USING parquet AS "
         f"SELECT id FROM range(0, 80, 1, {files_of_source})"
     )
@@ -272,7 +271,7 @@ def test_a_table_that_others_write_to_before_the_load_is_not_touched(scene: Scen
 @pytest.mark.servers
 def test_files_of_failed_tasks_are_named_with_the_command_for_them(scene: Scene) -> None:
     database = scene.database()
-    scene.spark.sql(f"CREATE TABLE {database}.t USING parquet AS SELECT id FROM range(5)")
+    scene.sql(f"CREATE TABLE {database}.t USING parquet AS SELECT id FROM range(5)")
 
     def leaving_a_file(append: Any) -> Any:
         def leave_and_append(*arguments: Any, **more: Any) -> Any:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import lance
 import pytest
@@ -15,29 +16,30 @@ from migrate.building import (
     Run,
     between,
     counts_of,
+    error_of,
     make_managing,
     planned,
     read_by_name,
     register_rows,
     rows,
+    select,
 )
 from migrate.places import Place, files
 from migrate.sparking import Died, dying_before, moments
 from servers.glue_server import ACCOUNT, GlueServer
 from servers.hive_raw import raw_client
 
-from lance_bridge_migrate import Migrations, State
+from lance_bridge_migrate import State
 from lance_bridge_migrate.migrations.copy import files_of
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.spec("migration.md#copy")]
 
 
 @pytest.fixture
-def source(hive: Place, lake: Path) -> Place:
+def source(hive: Place) -> Place:
     """A metastore with a table of three versions, a tag and an index."""
-    hive.make_namespace()
-    register_rows(hive, "a", lake / "a.lance")
-    place = str(lake / "a.lance")
+    register_rows(hive, "a")
+    place = str(hive.lake / "a.lance")
     lance.write_dataset(rows(300, 3), place, mode="append")
     dataset = lance.dataset(place)
     dataset.tags.create("first", 1)
@@ -48,8 +50,7 @@ def source(hive: Place, lake: Path) -> Place:
 @pytest.fixture
 def target(glue: Place, tmp_path: Path) -> Place:
     """Glue, with a root for new tables."""
-    properties = {**glue.properties, "root": str(tmp_path / "copies")}
-    return Place(glue.impl, properties, glue.outer, glue.prefix, glue.raw)
+    return replace(glue, properties={**glue.properties, "root": str(tmp_path / "copies")})
 
 
 @pytest.fixture
@@ -59,29 +60,27 @@ def copy(target: Place, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def run(source: Place, target: Place, migrations: Migrations) -> Iterator[Run]:
+def run(source: Place, target: Place) -> Iterator[Run]:
     """A migration of that table, which is planned."""
-    options = _options(source, target)
-    with planned("copy", between(source, target), migrations, **options) as planned_run:
+    with copying(source, target) as planned_run:
         yield planned_run
 
 
-def _options(source: Place, target: Place) -> dict[str, Any]:
-    return {"include": [f"{source.prefix}*"], "namespace": [target.prefix]}
+def copying(source: Place, target: Place) -> AbstractContextManager[Run]:
+    options = select(source, namespace=[target.prefix])
+    return planned("copy", between(source, target), source.migrations, **options)
 
 
 @pytest.mark.servers
 def test_all_versions_tags_and_indices_are_copied_and_undone(
-    source: Place, target: Place, lake: Path, copy: Path, migrations: Migrations
+    source: Place, target: Place, copy: Path
 ) -> None:
     entries = source.entries()
-    with between(source, target) as endpoints:
-        run = Run("copy", endpoints, migrations)
-        plan = run.plan(**_options(source, target))
-        assert [item.rows for item in plan.to_do] == [None, 303]
-        version = lance.dataset(str(lake / "a.lance")).version
-        lance.write_dataset(rows(1, 900), str(lake / "a.lance"), mode="append")
-        before = files(lake)
+    with copying(source, target) as run:
+        assert [item.rows for item in run.migration.plan().to_do] == [None, 303]
+        version = lance.dataset(str(source.lake / "a.lance")).version
+        lance.write_dataset(rows(1, 900), str(source.lake / "a.lance"), mode="append")
+        before = files(source.lake)
         record = run.execute(verify="checksums")
         assert counts_of(record) == {"done": 2}, record.items
         made = lance.dataset(str(copy))
@@ -93,7 +92,7 @@ def test_all_versions_tags_and_indices_are_copied_and_undone(
         assert run.undo().state is State.UNDONE
     assert target.entries() == {}
     assert files(copy.parents[1]) == {}
-    assert files(lake) == before
+    assert files(source.lake) == before
     assert source.entries() == entries
 
 
@@ -111,14 +110,13 @@ def test_tags_of_versions_after_the_plan_are_not_copied(run: Run, lake: Path, co
 
 @pytest.mark.servers
 def test_a_table_that_got_a_branch_after_the_plan_fails_and_the_branch_is_not_copied(
-    source: Place, run: Run, lake: Path, copy: Path
+    source: Place, run: Run, copy: Path
 ) -> None:
-    origin = lance.dataset(str(lake / "a.lance"))
+    origin = lance.dataset(str(source.lake / "a.lance"))
     branch = origin.create_branch("dev", origin.version)
     origin.tags.create("of_branch", ("dev", branch.version))
     record = run.execute()
-    error = record.items[f"{source.prefix}/a"].error
-    assert error is not None
+    error = error_of(record, f"{source.prefix}/a")
     assert (error.code, "branches" in error.message) == (14, True)
     assert not any("dev" in path or path.startswith("tree") for path in files(copy))
     with source.connect() as namespace:
@@ -136,17 +134,17 @@ def test_a_table_that_got_a_branch_after_the_plan_fails_and_the_branch_is_not_co
 
 @pytest.mark.slow
 def test_killed_at_every_moment_and_run_again_it_is_the_same_copy(
-    source: Place, target: Place, run: Run, lake: Path, tmp_path: Path
+    source: Place, target: Place, run: Run, tmp_path: Path
 ) -> None:
     copies = tmp_path / "copies"
     with moments() as passed:
         run.execute(at_once=1)
     expected = files(copies)
-    copied = {v for k, v in files(lake).items() if not k.endswith("hint.json")}
+    copied = {v for k, v in files(source.lake).items() if not k.endswith("hint.json")}
     assert copied == set(expected.values())
     run.undo()
     for moment in range(passed()):
-        run.plan(**_options(source, target))
+        run.plan_again()
         with pytest.raises(Died), moments(moment):
             run.execute(at_once=1)
         if moment % 3:
@@ -160,10 +158,10 @@ def test_killed_at_every_moment_and_run_again_it_is_the_same_copy(
 @pytest.mark.spec("migration.md#undoing")
 @pytest.mark.servers
 def test_killed_while_the_catalog_begins_to_manage_a_copy_it_can_be_undone(
-    source: Place, target: Place, tmp_path: Path, migrations: Migrations
+    source: Place, target: Place, tmp_path: Path
 ) -> None:
     make_managing(target)
-    with planned("copy", between(source, target), migrations, **_options(source, target)) as run:
+    with copying(source, target) as run:
         with pytest.raises(Died), dying_before("done", "manage"):
             run.execute()
         assert target.entries()[f"{target.prefix}.a"]["parameters"]["managed_by"] == "impl"
@@ -204,39 +202,38 @@ def test_a_table_that_others_made_in_the_declared_entry_is_neither_overwritten_n
 
 @pytest.mark.servers
 def test_tables_with_branches_are_refused_and_those_that_got_one_are_not_undone(
-    source: Place, target: Place, run: Run, lake: Path, copy: Path
+    source: Place, target: Place, run: Run, copy: Path
 ) -> None:
     assert counts_of(run.execute()) == {"done": 2}
     made = lance.dataset(str(copy))
     made.create_branch("theirs", made.version)
     with pytest.raises(InvalidTableStateError, match="branch theirs"):
         run.undo()
-    origin = lance.dataset(str(lake / "a.lance"))
+    origin = lance.dataset(str(source.lake / "a.lance"))
     origin.create_branch("dev", origin.version)
-    other = {**_options(source, target), "namespace": [f"{target.prefix}_2"]}
-    [item] = run.plan(**other).blocked
+    [item] = run.plan_again(namespace=[f"{target.prefix}_2"]).blocked
     assert "branches" in item.blockers[0].text
 
 
 @pytest.mark.servers
 def test_tables_whose_versions_the_catalog_holds_and_changed_entries_are_refused(
-    source: Place, target: Place, run: Run
+    source: Place, run: Run
 ) -> None:
     with source.connect() as namespace:
         namespace.manage_table(source.table("a"))
     with pytest.raises(ConcurrentModificationError, match="plan again"):
         run.execute()
-    plan = run.plan(**_options(source, target))
+    plan = run.plan_again()
     assert "The source catalog manages its versions" in plan.blocked[0].blockers[0].text
 
 
 @pytest.mark.spec("migration.md#plan")
 @pytest.mark.servers
 def test_an_entry_that_is_no_longer_a_lance_table_fails_alone_in_a_later_run(
-    source: Place, target: Place, lake: Path, migrations: Migrations
+    source: Place, target: Place
 ) -> None:
-    register_rows(source, "b", lake / "b.lance")
-    with planned("copy", between(source, target), migrations, **_options(source, target)) as run:
+    register_rows(source, "b")
+    with copying(source, target) as run:
         with pytest.raises(Died), dying_before("started", "entry"):
             run.execute(at_once=1)
         with raw_client(source.port) as client:
@@ -245,17 +242,16 @@ def test_an_entry_that_is_no_longer_a_lance_table_fails_alone_in_a_later_run(
             client.alter_table(source.prefix, "b", entry)
         record = run.execute()
         assert counts_of(record) == {"done": 2, "failed": 1}
-        error = record.items[f"{source.prefix}/b"].error
-        assert error is not None
+        error = error_of(record, f"{source.prefix}/b")
         assert (error.code, "plan again" in error.message) == (14, True)
 
 
 @pytest.mark.servers
 def test_files_of_others_are_neither_copied_nor_deleted(
-    source: Place, target: Place, lake: Path, copy: Path, migrations: Migrations
+    source: Place, target: Place, copy: Path
 ) -> None:
-    (lake / "a.lance" / "data" / "notes.parquet").write_text("theirs")
-    with planned("copy", between(source, target), migrations, **_options(source, target)) as run:
+    (source.lake / "a.lance" / "data" / "notes.parquet").write_text("theirs")
+    with copying(source, target) as run:
         assert counts_of(run.execute()) == {"done": 2}
         assert not (copy / "data" / "notes.parquet").exists()
         (copy / "data" / "mine.parquet").write_text("kept")
@@ -277,18 +273,16 @@ def test_a_copy_that_an_entry_of_the_source_is_for_is_not_undone(
 
 @pytest.mark.servers
 def test_what_a_link_is_for_is_copied_with_a_warning(
-    glue: Place, glue_server: GlueServer, hive: Place, migrations: Migrations, tmp_path: Path
+    glue: Place, glue_server: GlueServer, hive: Place, tmp_path: Path
 ) -> None:
-    glue.make_namespace()
     register_rows(glue, "a", tmp_path / "a.lance")
     linked = {"CatalogId": ACCOUNT, "DatabaseName": glue.prefix, "Name": "a"}
     glue_server.glue.create_table(
         DatabaseName=glue.prefix, TableInput={"Name": "l", "TargetTable": linked}
     )
-    properties = {**hive.properties, "root": str(tmp_path / "copies")}
-    target = Place(hive.impl, properties, hive.outer, hive.prefix, hive.raw)
-    with planned("copy", between(glue, target), migrations, **_options(glue, target)) as run:
-        link = run.plan(**_options(glue, target)).to_do[-1]
+    target = replace(hive, properties={**hive.properties, "root": str(tmp_path / "copies")})
+    with copying(glue, target) as run:
+        link = run.migration.plan().to_do[-1]
         assert (link.source[-1], link.rows) == ("l", 3)
         assert "It is a link to" in link.problems[0].text
         assert counts_of(run.execute()) == {"done": 3}

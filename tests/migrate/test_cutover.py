@@ -8,7 +8,7 @@ from typing import Any
 import lance
 import pytest
 from lance_namespace.errors import ConcurrentModificationError, InvalidTableStateError
-from migrate.building import Run, register_rows
+from migrate.building import Run, error_of, register_rows
 from migrate.increments import (
     AT_COMMIT,
     ROW,
@@ -44,14 +44,12 @@ _CHANGES = (*CHANGES, (HiveCatalog, "rename_table"), (lance.LanceDataset, "resto
 
 @pytest.mark.servers
 def test_the_table_gets_its_final_name_once_nothing_is_missing(scene: Scene) -> None:
-    with scene.run("convert") as run:
-        database = converted(scene, run)
+    with converted(scene) as (run, database):
         add(scene, database, 20, 25)
         plan_next(run, by="column", column="id", switch_to="{table}")
         add(scene, database, 25, 26)
         record = run.execute()
-        error = record.items[f"{database}/t"].error
-        assert error is not None
+        error = error_of(record, f"{database}/t")
         assert error.code == ConcurrentModificationError.code
         assert "1 rows have a greater value" in error.message
         assert scene.tables() == ["t_new"]
@@ -80,8 +78,7 @@ def test_the_table_gets_its_final_name_once_nothing_is_missing(scene: Scene) -> 
 
 @pytest.mark.slow
 def test_partitions_that_changed_keep_the_table_from_its_final_name(scene: Scene) -> None:
-    with scene.run("convert") as run:
-        database = converted(scene, run)
+    with converted(scene) as (run, database):
         plan = plan_next(run, by="partition", switch_to="t")
         assert only_item(plan).rows == 0
         add(scene, database, 20, 21)
@@ -99,7 +96,7 @@ def test_partitions_that_changed_keep_the_table_from_its_final_name(scene: Scene
 def test_a_table_whose_partition_column_was_renamed_gets_its_final_name(scene: Scene) -> None:
     with scene.run("convert") as run:
         database = scene.database()
-        scene.spark.sql(
+        scene.sql(
             f"CREATE TABLE {database}.t USING parquet PARTITIONED BY (part) AS "
             f"SELECT id, {ROW} FROM range(5)"
         )
@@ -113,8 +110,7 @@ def test_a_table_whose_partition_column_was_renamed_gets_its_final_name(scene: S
 @pytest.mark.servers
 def test_a_session_that_skips_files_does_not_rename_a_table(scene: Scene) -> None:
     key = "spark.sql.files.ignoreCorruptFiles"
-    with scene.run("convert") as run:
-        converted(scene, run)
+    with converted(scene) as (run, _):
         plan_next(run, by="column", column="id", switch_to="t")
         with setting(scene.spark, key, "true"):
             [problem] = failed(run.execute(verify="none"))
@@ -126,8 +122,7 @@ def test_a_session_that_skips_files_does_not_rename_a_table(scene: Scene) -> Non
 
 @pytest.mark.servers
 def test_a_final_name_that_is_taken_is_left_alone(scene: Scene) -> None:
-    with scene.run("convert") as run:
-        database = converted(scene, run)
+    with converted(scene) as (run, database):
         plan_next(run, by="column", column="id", switch_to="t")
         register_rows(scene.place, "t", scene.directory / "other", "_lance")
         [problem] = failed(run.execute())
@@ -139,8 +134,7 @@ def test_a_final_name_that_is_taken_is_left_alone(scene: Scene) -> None:
 
 @pytest.mark.slow
 def test_with_concurrent_writers_no_row_is_lost_or_duplicated(scene: Scene) -> None:
-    with scene.run("convert") as run:
-        database = converted(scene, run)
+    with converted(scene) as (run, database):
         stopping, written = threading.Event(), [20]
 
         def write() -> None:
@@ -220,16 +214,15 @@ def _killed(scene: Scene, run: Run, table: str) -> None:
 def test_rows_are_added_or_merged_once_whenever_it_is_killed(
     scene: Scene, options: dict[str, Any], table: str
 ) -> None:
-    with scene.run("convert") as run:
-        add(scene, converted(scene, run), 20, 25)
+    with converted(scene) as (run, database):
+        add(scene, database, 20, 25)
         plan_next(run, **options)
         _killed(scene, run, table)
 
 
 @pytest.mark.slow
 def test_increments_are_undone_one_by_one_and_rows_of_others_are_kept(scene: Scene) -> None:
-    with scene.run("convert") as run:
-        database = converted(scene, run)
+    with converted(scene) as (run, database):
         add(scene, database, 20, 30)
         plan_next(run, by="column", column="id")
         done(run, "none")
@@ -256,8 +249,7 @@ def test_increments_are_undone_one_by_one_and_rows_of_others_are_kept(scene: Sce
 
 @pytest.mark.slow
 def test_rows_that_others_write_while_it_is_cut_off_stay(scene: Scene) -> None:
-    with scene.run("convert") as run:
-        database = converted(scene, run)
+    with converted(scene) as (run, database):
         add(scene, database, 20, 30)
         first = run.migration
         for options in ({"by": "column", "column": "id"}, {"by": "partition", "key": ["id"]}):
@@ -267,8 +259,7 @@ def test_rows_that_others_write_while_it_is_cut_off_stay(scene: Scene) -> None:
             before, others = scene.dataset("t_new"), scene.dataset("t_new")
             others.delete("id = 1")
             record = run.execute(at_once=1)
-            error = record.items[f"{database}/t"].error
-            assert error is not None
+            error = error_of(record, f"{database}/t")
             assert error.code == ConcurrentModificationError.code, error
             assert run.undo().state is State.UNDONE, "there is nothing to undo"
             assert ids(scene) == [0, *range(2, 20)]
@@ -279,11 +270,11 @@ def test_rows_that_others_write_while_it_is_cut_off_stay(scene: Scene) -> None:
 def test_tables_that_an_increment_leaves_out_are_in_the_next(scene: Scene) -> None:
     database = scene.database()
     for table in "ab":
-        scene.spark.sql(f"CREATE TABLE {database}.{table} USING parquet AS SELECT 1L AS id")
+        scene.sql(f"CREATE TABLE {database}.{table} USING parquet AS SELECT 1L AS id")
     with scene.run("convert") as run:
         convert(scene, run, database)
-        scene.spark.sql(f"INSERT INTO {database}.a VALUES (2)")
-        scene.spark.sql(f"ALTER TABLE {database}.b ADD COLUMNS (more INT)")
+        scene.sql(f"INSERT INTO {database}.a VALUES (2)")
+        scene.sql(f"ALTER TABLE {database}.b ADD COLUMNS (more INT)")
         plan = plan_next(run, by="column", column="id")
         assert [item.source[-1] for item in plan.blocked] == ["b"]
         assert failed(run.execute(skip_blocked=True)) == []
@@ -296,10 +287,9 @@ def test_tables_that_an_increment_leaves_out_are_in_the_next(scene: Scene) -> No
 
 @pytest.mark.slow
 def test_rows_that_the_source_deleted_are_named_with_a_way_out(scene: Scene) -> None:
-    with scene.run("convert") as run:
-        database = converted(scene, run)
+    with converted(scene) as (run, database):
         first = run.migration
-        scene.spark.sql(
+        scene.sql(
             f"INSERT OVERWRITE {database}.t SELECT id, name, part FROM "
             f"(SELECT id, concat('row ', id) AS name, id DIV 10 AS part FROM range(1, 20))"
         )

@@ -204,11 +204,11 @@ def test_files_and_tables_of_others_are_left_alone(scene: Scene) -> None:
         (place / "theirs").unlink()
         place.rmdir()
         run.plan(**options)
-        scene.spark.sql(f"CREATE TABLE {database}.t USING parquet AS SELECT 1 AS theirs")
+        scene.sql(f"CREATE TABLE {database}.t USING parquet AS SELECT 1 AS theirs")
         assert "already exists" in failed(run.execute())[0]
         with pytest.raises(InvalidTableStateError, match="not the one that migration"):
             run.undo()
-        scene.spark.sql(f"DROP TABLE {database}.t")
+        scene.sql(f"DROP TABLE {database}.t")
         assert failed(run.execute()) == []
         (place / "theirs").write_text("x")
         with pytest.raises(InvalidTableStateError, match="they were changed since"):

@@ -16,6 +16,7 @@ from lance_namespace.errors import (
     ThrottlingError,
     UnauthenticatedError,
 )
+from migrate.building import error_of
 
 from lance_bridge.errors import LanceNamespaceError
 from lance_bridge_migrate import (
@@ -117,6 +118,11 @@ def migration(migrations: Migrations) -> Migration:
     return migrations.add(plan)
 
 
+def failing(error: LanceNamespaceError, numbers: range = range(TABLES)) -> dict[str, Any]:
+    """Return that tables of some numbers fail."""
+    return {f"t{number:02}": error for number in numbers}
+
+
 def run(migration: Migration, touch: Touch, **options: Any) -> Record:
     return execute(touch, ENDPOINTS, migration, RunOptions(verify=Level.NONE, **options))
 
@@ -131,8 +137,7 @@ def exit_code_of(record: Record) -> int:
 
 
 def test_a_run_ends_after_a_few_tables_where_nothing_answers(migration: Migration) -> None:
-    gone = {f"t{number:02}": ServiceUnavailableError("no answer") for number in range(TABLES)}
-    touch = Touch(gone)
+    touch = Touch(failing(ServiceUnavailableError("no answer")))
     record = run(migration, touch, at_once=2)
     assert 5 <= len(touch.started) <= 7
     assert record.counts[State.PLANNED] == TABLES - len(touch.started)
@@ -144,17 +149,15 @@ def test_a_run_ends_after_a_few_tables_where_nothing_answers(migration: Migratio
 
 
 def test_tables_that_fail_one_by_one_do_not_end_a_run(migration: Migration) -> None:
-    bad: dict[str, LanceNamespaceError | Stopped] = {
-        f"t{number:02}": ServiceUnavailableError("broken") for number in range(0, TABLES, 2)
-    }
-    bad |= {f"t{number:02}": InvalidInputError("wrong") for number in range(30, TABLES)}
+    bad = failing(ServiceUnavailableError("broken"), range(0, TABLES, 2))
+    bad |= failing(InvalidInputError("wrong"), range(30, TABLES))
     record = run(migration, Touch(bad), at_once=1)
     assert record.runs[-1].stop_reason == ""
     assert record.counts == {State.FAILED: len(bad), State.DONE: TABLES - len(bad)}
 
 
 def test_tables_that_ended_a_run_do_not_keep_the_next_from_the_others(migration: Migration) -> None:
-    broken = {f"t{number:02}": ServiceUnavailableError("broken") for number in range(5)}
+    broken = failing(ServiceUnavailableError("broken"), range(5))
     assert run(migration, Touch(broken), at_once=1).counts[State.PLANNED] == TABLES - 5
     record = run(migration, Touch(broken), at_once=1)
     assert record.counts == {State.FAILED: 5, State.DONE: TABLES - 5}
@@ -183,9 +186,7 @@ class Announced(NullProgress):
 @pytest.mark.spec("migration.md#verifying")
 def test_tables_that_fail_one_by_one_do_not_end_a_verification(migration: Migration) -> None:
     touch = Touch({})
-    touch.verify_errors = {
-        f"t{number:02}": ServiceUnavailableError("broken") for number in range(0, TABLES, 2)
-    }
+    touch.verify_errors = failing(ServiceUnavailableError("broken"), range(0, TABLES, 2))
     record = execute(touch, ENDPOINTS, migration, RunOptions(at_once=1))
     half = TABLES // 2
     assert record.runs[-1].stop_reason == ""
@@ -200,9 +201,7 @@ def test_tables_that_fail_one_by_one_do_not_end_a_verification(migration: Migrat
 def test_a_verification_that_ends_where_nothing_answers_says_so(migration: Migration) -> None:
     touch, announced = Touch({}), Announced()
     run(migration, touch)
-    touch.verify_errors = {
-        f"t{number:02}": ServiceUnavailableError("no answer") for number in range(TABLES)
-    }
+    touch.verify_errors = failing(ServiceUnavailableError("no answer"))
     record = verify(touch, ENDPOINTS, migration, at_once=1, progress=announced)
     assert record.counts == {State.FAILED: 5, State.DONE: TABLES - 5}
     [text] = announced.texts
@@ -265,8 +264,7 @@ def test_a_run_ends_where_the_source_does_not_respond(
 def test_a_step_whose_spark_job_others_cancel_fails(migration: Migration) -> None:
     touch = Touch({"t03": Stopped("The rows of 'db.t03' are not written")})
     record = run(migration, touch)
-    error = record.items["db/t03"].error
-    assert error is not None
+    error = error_of(record, "db/t03")
     assert error.message == "The rows of 'db.t03' are not written: its Spark job was cancelled"
     assert record.counts == {State.FAILED: 1, State.DONE: TABLES - 1}
     assert exit_code_of(record) == 1

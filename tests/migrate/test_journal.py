@@ -1,4 +1,4 @@
-"""The journal: on disk before it counts, whole but for its end after a crash, for one runner."""
+"""The journal: on disk before it counts, whole but for its end after a crash; plans and records."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import threading
 from pathlib import Path
 
 import pytest
+import typer
 from hypothesis import given
 from hypothesis import strategies as st
 from lance_namespace.errors import (
@@ -23,11 +24,12 @@ from typer.testing import CliRunner
 from lance_bridge.user_files import STATE_VARIABLE, default_directory
 from lance_bridge_cli.app import app
 from lance_bridge_migrate import Address, Item, Migrations, Plan, State, migration_type
+from lance_bridge_migrate.commands.planning import _with_settings
 from lance_bridge_migrate.journal import Event, Failure, Journal, read
 from lance_bridge_migrate.plan import blocker, new_id, now, warning, without_clashes
 from lance_bridge_migrate.record import Record
 
-pytestmark = [pytest.mark.quick, pytest.mark.spec("migration.md#journal")]
+pytestmark = [pytest.mark.quick, pytest.mark.spec("migration.md#journal", "migration.md#plan")]
 
 EVENTS = [
     Event(event="run", facts={"at_once": 1}),
@@ -167,7 +169,6 @@ def test_a_journal_that_cannot_be_written_says_so_when_it_is_closed(tmp_path: Pa
 # -- plans ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("migration.md#plan")
 def test_a_plan_round_trips_through_json() -> None:
     item = Item(
         source=("db", "a"),
@@ -182,7 +183,6 @@ def test_a_plan_round_trips_through_json() -> None:
     assert Plan.from_json(made.to_json()) == made
 
 
-@pytest.mark.spec("migration.md#plan")
 @pytest.mark.parametrize(
     "text", ["", "[]", "{}", '{"format": 2}', plan().to_json().replace('"type"', '"types"')]
 )
@@ -191,7 +191,6 @@ def test_what_is_no_plan_is_refused(text: str) -> None:
         Plan.from_json(text)
 
 
-@pytest.mark.spec("migration.md#plan")
 def test_items_of_one_target_block_each_other() -> None:
     items = [Item(source=(name,), target=("db", name.lower())) for name in ("A", "a", "b")]
     found = without_clashes(items)
@@ -211,7 +210,6 @@ def test_marks_are_unique_to_items_and_migrations() -> None:
     assert all(len(mark) <= 255 for mark in marks)
 
 
-@pytest.mark.spec("migration.md#plan")
 def test_a_location_with_a_password_is_refused_without_repeating_it() -> None:
     path = "https://user:hunter2@host/files"
     given = {"path": path, "format": "csv", "table": "t"}
@@ -319,3 +317,37 @@ def test_a_record_follows_from_its_events() -> None:
         events = [each for each, _ in steps[: number + 1]]
         assert Record.of(made, events) == record
     assert record.items["a"].facts["after"] == {"ä": [1, None]}
+
+
+# -- settings of a conversion ----------------------------------------------------------------------
+
+
+GIVEN = {"name": "{table}_new", "casts": {}, "count_rows": True, "vectors": {"v": 3}}
+
+
+@pytest.mark.spec("migration.md#convert")
+def test_a_settings_file_gives_options_and_the_command_goes_before_it(tmp_path: Path) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text(
+        "name: '{table}_file'\ncasts: {a: string}\ncount_rows: false\n"
+        "tables: {sales.orders: {renames: {x: y}}}\n"
+    )
+    assert _with_settings(GIVEN, file) == {
+        "name": "{table}_new",
+        "casts": {"a": "string"},
+        "count_rows": False,
+        "vectors": {"v": 3},
+        "tables": {"sales.orders": {"renames": {"x": "y"}}},
+    }
+    assert _with_settings(GIVEN, None) == GIVEN
+
+
+@pytest.mark.spec("migration.md#convert")
+@pytest.mark.parametrize("text", ["- a\n", "a: [\n", ""])
+def test_a_settings_file_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text(text)
+    with pytest.raises(typer.Exit):
+        _with_settings(GIVEN, file)
+    with pytest.raises(typer.Exit):
+        _with_settings(GIVEN, tmp_path / "none.yaml")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 from lance_namespace.errors import ConcurrentModificationError
 from migrate.building import Run
 from migrate.increments import back_to, blocked, done, only_item, plan_next
-from migrate.lakes import DELTA, ICE, ICEBERG, Lake
 from migrate.sessions import Checker, beside, checker
 from migrate.sparking import Scene, failed, rows_of
 from servers.metastores import Metastores
@@ -38,6 +38,53 @@ PACKAGES = (
 EXTENSIONS = (
     "io.delta.sql.DeltaSparkSessionExtension",
     "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+)
+
+ICE = "ice"
+"""The session's catalog of Iceberg's tables."""
+
+
+@dataclass(frozen=True)
+class Lake:
+    """How tables of one format are made.
+
+    Attributes:
+        catalog: Spark's name of the catalog that they are in.
+        properties: Of a table whose rows are deleted without their files being written again, and
+            whose columns can be renamed.
+        maintenance: SQL that rewrites the files of ``{table}``, and changes no row.
+        forget: SQL after which older snapshots of ``{table}`` cannot be read.
+    """
+
+    format: str
+    catalog: str
+    properties: str
+    maintenance: str
+    forget: tuple[str, ...]
+
+
+DELTA = Lake(
+    "delta",
+    "spark_catalog",
+    "'delta.enableDeletionVectors' = 'true', 'delta.columnMapping.mode' = 'name'",
+    "OPTIMIZE {table}",
+    ("OPTIMIZE {table}", "REORG TABLE {table} APPLY (PURGE)", "VACUUM {table} RETAIN 0 HOURS"),
+)
+_REWRITE = (
+    f"CALL {ICE}.system.rewrite_data_files(table => '{{table}}', "
+    "options => map('rewrite-all', 'true'))"
+)
+ICEBERG = Lake(
+    "iceberg",
+    ICE,
+    "'format-version' = '2', 'write.delete.mode' = 'merge-on-read', "
+    "'write.update.mode' = 'merge-on-read', 'write.merge.mode' = 'merge-on-read'",
+    _REWRITE,
+    (
+        _REWRITE,
+        f"CALL {ICE}.system.expire_snapshots(table => '{{table}}', "
+        "older_than => now(), retain_last => 1)",
+    ),
 )
 
 
@@ -93,14 +140,14 @@ def _made(scene: Scene, lake: Lake, partitions: str = "part", database: str = "r
 
 
 def _create(scene: Scene, lake: Lake, table: str, partitions: str = "part") -> None:
-    scene.spark.sql(
+    scene.sql(
         f"CREATE TABLE {table} ({_COLUMNS}) USING {lake.format} "
         f"PARTITIONED BY ({partitions}) TBLPROPERTIES ({lake.properties})"
     )
 
 
 def _add(scene: Scene, table: str, start: int, end: int) -> None:
-    scene.spark.sql(
+    scene.sql(
         f"INSERT INTO {table} SELECT id, concat('row ', id), id DIV 5, array('a', NULL) "
         f"FROM range({start}, {end}, 1, 1)"
     )
@@ -108,7 +155,7 @@ def _add(scene: Scene, table: str, start: int, end: int) -> None:
 
 def _sql(scene: Scene, table: str, *statements: str) -> None:
     for each in statements:
-        scene.spark.sql(each.format(table=table))
+        scene.sql(each.format(table=table))
 
 
 def _rows(scene: Scene, table: str) -> list[dict[str, Any]]:
@@ -124,6 +171,22 @@ def _plan(run: Run, scene: Scene, lake: Lake, table: str, name: str = "t_new") -
         namespace=[scene.target],
         name=name.replace("t", "{table}", 1),
     )
+
+
+@contextmanager
+def _planned(scene: Scene, lake: Lake, **how: str) -> Iterator[tuple[Run, str]]:
+    """Make a table, and plan its conversion; yield that and the table's name in Spark."""
+    table = _made(scene, lake, **how)
+    with scene.run("convert") as run:
+        _plan(run, scene, lake, table)
+        yield run, table
+
+
+@contextmanager
+def _converted(scene: Scene, lake: Lake, **how: str) -> Iterator[tuple[Run, str]]:
+    with _planned(scene, lake, **how) as (run, table):
+        done(run)
+        yield run, table
 
 
 def _state(run: Run) -> ItemState:
@@ -177,10 +240,7 @@ def test_a_table_is_converted_as_it_was_planned_while_it_changes(scene: Scene, n
 @every_lake
 def test_a_table_is_caught_up_with_by_its_snapshots(scene: Scene, name: str) -> None:
     lake = LAKES[name]
-    table = _made(scene, lake)
-    with scene.run("convert") as run:
-        _plan(run, scene, lake, table)
-        done(run)
+    with _converted(scene, lake) as (run, table):
         assert "There are no new rows" in only_item(plan_next(run, by="snapshot")).nothing_to_do
         _sql(scene, table, lake.maintenance)
         assert "There are no new rows" in only_item(plan_next(run, by="snapshot")).nothing_to_do
@@ -219,10 +279,7 @@ def test_a_table_is_caught_up_with_by_its_snapshots(scene: Scene, name: str) -> 
 @every_lake
 def test_a_name_is_switched_to_an_unchanged_table(scene: Scene, name: str) -> None:
     lake = LAKES[name]
-    table = _made(scene, lake)
-    with scene.run("convert") as run:
-        _plan(run, scene, lake, table)
-        done(run)
+    with _converted(scene, lake) as (run, table):
         plan_next(run, by="snapshot", switch_to="t")
         done(run)
         assert rows_of(scene.dataset("t").to_table()) == _rows(scene, table)
@@ -270,10 +327,7 @@ def _difference(scene: Scene, source: SourceTable) -> Difference:
 @every_lake
 def test_a_table_is_caught_up_with_by_partition_and_by_a_column(scene: Scene, name: str) -> None:
     lake = LAKES[name]
-    table = _made(scene, lake)
-    with scene.run("convert") as run:
-        _plan(run, scene, lake, table)
-        done(run)
+    with _converted(scene, lake) as (run, table):
         _add(scene, table, 10, 15)
         plan = plan_next(run, by="partition")
         assert only_item(plan).rows == 5
@@ -290,9 +344,7 @@ def test_a_table_is_caught_up_with_by_partition_and_by_a_column(scene: Scene, na
 @every_lake
 def test_a_snapshot_that_is_gone_must_be_planned_again(scene: Scene, name: str) -> None:
     lake = LAKES[name]
-    table = _made(scene, lake)
-    with scene.run("convert") as run:
-        _plan(run, scene, lake, table)
+    with _planned(scene, lake) as (run, table):
         _sql(scene, table, "DELETE FROM {table} WHERE id IN (1, 7)", *lake.forget)
         problems = _refusal(run).lower()
         assert "plan again" in problems, problems
@@ -317,10 +369,7 @@ def _refusal(run: Run) -> str:
 @every_lake
 def test_a_recreated_table_is_not_caught_up_with(scene: Scene, name: str) -> None:
     lake = LAKES[name]
-    table = _made(scene, lake)
-    with scene.run("convert") as run:
-        _plan(run, scene, lake, table)
-        done(run)
+    with _converted(scene, lake) as (run, table):
         first = run.migration
         _add(scene, table, 10, 11)
         plan_next(run, by="snapshot")
@@ -346,7 +395,7 @@ def test_directories_of_delta_and_iceberg_have_snapshots_too(scene: Scene) -> No
         f"{files}.db.t": ("iceberg", warehouse / "db" / "t"),
     }
     for table, (format, place) in places.items():
-        scene.spark.sql(f"CREATE TABLE {table} ({_COLUMNS}) USING {format}")
+        scene.sql(f"CREATE TABLE {table} ({_COLUMNS}) USING {format}")
         _add(scene, table, 0, 10)
         path = {"path": str(place), "format": format, "table": format}
         with scene.run("convert") as run:
@@ -382,10 +431,7 @@ def test_what_others_wrote_to_iceberg_is_seen(scene: Scene) -> None:
 
 
 def test_partitions_of_iceberg_that_are_not_columns_are_reported(scene: Scene) -> None:
-    table = _made(scene, ICEBERG, "bucket(2, id), part")
-    with scene.run("convert") as run:
-        _plan(run, scene, ICEBERG, table)
-        done(run)
+    with _converted(scene, ICEBERG, partitions="bucket(2, id), part") as (run, table):
         _add(scene, table, 10, 12)
         assert "bucket(2, id)" in blocked(plan_next(run, by="partition"))
 
@@ -393,7 +439,7 @@ def test_partitions_of_iceberg_that_are_not_columns_are_reported(scene: Scene) -
 @pytest.mark.spec("migration.md#convert")
 def test_a_table_of_iceberg_without_a_snapshot_has_no_rows(scene: Scene) -> None:
     table = f"{ICE}.{scene.database()}.t"
-    scene.spark.sql(f"CREATE TABLE {table} ({_COLUMNS}) USING iceberg")
+    scene.sql(f"CREATE TABLE {table} ({_COLUMNS}) USING iceberg")
     with scene.run("convert") as run:
         _plan(run, scene, ICEBERG, table)
         _add(scene, table, 0, 3)

@@ -1,23 +1,32 @@
-"""What a plan of tables for Spark finds out, and with how many calls of the metastore."""
+"""What a plan of a conversion finds out, of tables, files and paths, and by how many calls."""
 
 from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-import hmsclient.genthrift.hive_metastore.ttypes as hive
 import pytest
 from cli.running import program
-from migrate.many_tables import make_tables
+from lance_namespace.errors import InvalidInputError
+from migrate.building import Run
+from migrate.increments import only_item, plan_next
+from migrate.parquet_tables import external_table, make_many_tables
 from migrate.places import Place
-from migrate.sparking import Scene, replaced
+from migrate.sparking import Scene, failed, replaced, rows_of
 from servers.hive_raw import raw_client
 from servers.proxy import ThriftProxy
+from spark.sql_helpers import setting
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300), pytest.mark.spec("migration.md#convert")]
+from lance_bridge_migrate import Level, State, verify
+from lance_bridge_migrate.plan import Severity
+from lance_bridge_migrate.spark import completeness, sources
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600), pytest.mark.spec("migration.md#convert")]
 
 TABLES = 150
 
@@ -25,7 +34,7 @@ TABLES = 150
 @pytest.mark.slow
 def test_a_plan_asks_the_metastore_for_each_table_once(hive: Place, tmp_path: Path) -> None:
     port = hive.port
-    make_tables(port, hive.prefix, tmp_path / "raw", TABLES)
+    make_many_tables(port, hive.prefix, tmp_path / "raw", TABLES)
     with ThriftProxy("127.0.0.1", port) as proxy:
         where = ["-p", f"uri={proxy.uri}", "-p", f"root={tmp_path / 'lance'}"]
         what = ["--include", f"{hive.prefix}.*", "--namespace", f"{hive.prefix}_lance"]
@@ -44,7 +53,7 @@ def test_a_plan_asks_the_metastore_for_each_table_once(hive: Place, tmp_path: Pa
 @pytest.mark.servers
 def test_the_zone_of_the_session_is_in_the_plan(scene: Scene) -> None:
     database, key = scene.database(), "spark.sql.session.timeZone"
-    scene.spark.sql(f"CREATE TABLE {database}.t USING parquet AS SELECT 1 AS id")
+    scene.sql(f"CREATE TABLE {database}.t USING parquet AS SELECT 1 AS id")
     before = scene.spark.conf.get(key)
     scene.spark.conf.unset(key)
     try:
@@ -60,15 +69,15 @@ def test_types_of_later_files_are_in_the_plan(scene: Scene) -> None:
     database, raw = scene.database(), scene.directory / "raw"
     for form in ("parquet", "orc"):
         name = f"later_{form}"
-        scene.spark.sql(f"CREATE TABLE {database}.{name} (id STRING, n BIGINT) USING {form}")
-        scene.spark.sql(f"INSERT INTO {database}.{name} VALUES ('a', 1)")
-        other = scene.spark.sql("SELECT id, CAST(id AS INT) AS n FROM range(3)").coalesce(1)
+        scene.sql(f"CREATE TABLE {database}.{name} (id STRING, n BIGINT) USING {form}")
+        scene.sql(f"INSERT INTO {database}.{name} VALUES ('a', 1)")
+        other = scene.sql("SELECT id, CAST(id AS INT) AS n FROM range(3)").coalesce(1)
         other.write.format(form).save(str(scene.directory / form))
         for number, file in enumerate((scene.directory / form).glob(f"part-*.{form}")):
             shutil.copy(file, raw / name / f"zzz-{number}.{form}")
     # Spark reads INT32 as BIGINT.
-    scene.spark.sql(f"CREATE TABLE {database}.wider (n BIGINT) USING parquet")
-    scene.spark.sql("SELECT CAST(id AS INT) AS n FROM range(3)").write.mode("append").parquet(
+    scene.sql(f"CREATE TABLE {database}.wider (n BIGINT) USING parquet")
+    scene.sql("SELECT CAST(id AS INT) AS n FROM range(3)").write.mode("append").parquet(
         str(raw / "wider")
     )
     with scene.run("convert") as run:
@@ -85,9 +94,7 @@ def test_types_of_later_files_are_in_the_plan(scene: Scene) -> None:
 @pytest.mark.servers
 def test_rows_of_many_files_are_counted_and_some_types_compared(scene: Scene) -> None:
     database = scene.database()
-    scene.spark.sql(
-        f"CREATE TABLE {database}.many USING parquet AS SELECT id FROM range(0, 360, 1, 120)"
-    )
+    scene.sql(f"CREATE TABLE {database}.many USING parquet AS SELECT id FROM range(0, 360, 1, 120)")
     with scene.run("convert") as run:
         plan = run.plan(include=[f"{database}.*"], namespace=[scene.target])
         [_, many] = plan.items
@@ -109,7 +116,7 @@ def _always(usage: _Usage, _: Any) -> Any:
 @pytest.mark.servers
 def test_space_that_is_not_free_is_in_the_plan(scene: Scene) -> None:
     database = scene.database()
-    scene.spark.sql(f"CREATE TABLE {database}.t USING parquet AS SELECT id FROM range(100)")
+    scene.sql(f"CREATE TABLE {database}.t USING parquet AS SELECT id FROM range(100)")
     options: dict[str, Any] = {"include": [f"{database}.*"], "namespace": [scene.target]}
     with scene.run("convert") as run:
         [size] = [item.bytes for item in run.plan(**options).items if item.bytes]
@@ -125,14 +132,14 @@ def test_space_that_is_not_free_is_in_the_plan(scene: Scene) -> None:
 def test_a_session_without_a_package_names_it(scene: Scene) -> None:
     """Entries as Delta and Iceberg make them, in a session that has neither."""
     database = scene.database()
-    port = scene.place.port
     kinds = {
         "a_delta": {"spark.sql.sources.provider": "delta"},
         "an_iceberg": {"table_type": "ICEBERG", "metadata_location": "file:/nowhere/v1.json"},
     }
-    with raw_client(port) as client:
+    with raw_client(scene.place.port) as client:
         for name, parameters in kinds.items():
-            client.create_table(_entry(scene, database, name, parameters))
+            place = scene.directory / "raw" / name
+            client.create_table(external_table(database, name, place, **parameters))
     with scene.run("convert") as run:
         plan = run.plan(include=[f"{database}.*"], namespace=[scene.target])
         texts = {item.source[-1]: item.blockers[0].text for item in plan.blocked}
@@ -140,28 +147,266 @@ def test_a_session_without_a_package_names_it(scene: Scene) -> None:
     assert "org.apache.iceberg:iceberg-spark-runtime" in texts["an_iceberg"], texts
 
 
-def _entry(scene: Scene, database: str, name: str, parameters: dict[str, str]) -> Any:
-    place = scene.directory / "raw" / name
-    place.mkdir(parents=True)
-    serde = hive.SerDeInfo(
-        serializationLib="org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe", parameters={}
+# -- files that are gone ---------------------------------------------------------------------------
+
+
+@pytest.mark.servers
+def test_a_table_without_rows_whose_files_cannot_be_seen_is_blocked() -> None:
+    hidden = completeness.Inventory(is_hidden=True)
+    [problem] = completeness.problems_of(None, None, hidden, 0)
+    assert problem.severity is Severity.BLOCKER
+    assert completeness.problems_of(None, None, hidden, 3) == []
+    assert completeness.problems_of(None, None, hidden, 0, ignore_statistics=True) == []
+
+
+ROWS = "SELECT /*+ REPARTITION(2) */ id, id % 2 AS part FROM range(40)"
+
+
+def make_tables(scene: Scene, *names: str) -> tuple[str, Path]:
+    """Make tables of two files each, ``parts…`` with two partitions; return where they are."""
+    database = scene.database()
+    for name in names:
+        by = "PARTITIONED BY (part)" if name.startswith("parts") else ""
+        scene.sql(f"CREATE TABLE {database}.{name} USING parquet {by} AS {ROWS}")
+    return database, scene.directory / "raw"
+
+
+def remove_one_file(place: Path) -> None:
+    next(place.rglob("part-*.parquet")).unlink()
+
+
+def remove_files(place: Path) -> None:
+    for file in place.rglob("part-*.parquet"):
+        file.unlink()
+
+
+@pytest.mark.servers
+def test_missing_files_block_the_plan(scene: Scene) -> None:
+    names = ("whole", "gone", "emptied", "less", "parts", "parts_gone", "parts_less")
+    database, raw = make_tables(scene, *names)
+    scene.sql(f"CREATE TABLE {database}.empty (id BIGINT) USING parquet")
+    scene.sql(
+        f"CREATE TABLE {database}.unregistered (id BIGINT) PARTITIONED BY (part BIGINT) "
+        f"STORED AS PARQUET LOCATION '{raw / 'parts'}'"
     )
-    storage = hive.StorageDescriptor(
-        cols=[hive.FieldSchema("id", "bigint", None)],
-        location=place.as_uri(),
-        inputFormat="org.apache.hadoop.mapred.FileInputFormat",
-        outputFormat="org.apache.hadoop.mapred.FileOutputFormat",
-        serdeInfo=serde,
-        parameters={"path": place.as_uri()},
-        bucketCols=[],
-        sortCols=[],
-    )
-    return hive.Table(
-        dbName=database,
-        tableName=name,
-        owner="somebody",
-        sd=storage,
-        partitionKeys=[],
-        parameters={"EXTERNAL": "TRUE", **parameters},
-        tableType="EXTERNAL_TABLE",
-    )
+    shutil.rmtree(raw / "gone")
+    shutil.rmtree(raw / "parts_gone" / "part=1")
+    remove_files(raw / "emptied")
+    remove_one_file(raw / "less")
+    remove_one_file(raw / "parts_less")
+    options = {"include": [f"{database}.*"], "namespace": [scene.target]}
+    with scene.run("convert") as run:
+        plan = run.plan(**options)
+        texts = {item.source[-1]: item.blockers[0].text for item in plan.blocked}
+        assert set(texts) == {
+            "gone", "emptied", "less", "parts_gone", "parts_less", "unregistered",
+        }  # fmt: skip
+        assert "1 of its 1 directories do not exist" in texts["gone"]
+        assert f"{raw}/parts_gone/part=1" in texts["parts_gone"]
+        assert "its files are gone" in texts["emptied"]
+        assert "no file is newer than the statistics" in texts["less"]
+        assert f"{raw}/parts_less/part=" in texts["parts_less"]
+        assert "MSCK REPAIR TABLE" in texts["unregistered"]
+        todo = {item.source[-1]: item for item in plan.to_do[1:]}
+        assert set(todo) == {"whole", "parts", "empty"}
+        assert todo["whole"].problems == todo["parts"].problems == ()
+        assert "It has no files" in todo["empty"].problems[0].text
+        plan = run.plan(**options, ignore_statistics=True)
+        assert {item.source[-1] for item in plan.blocked} == set(texts) - {"less", "parts_less"}
+        # Without counting rows, there is nothing that says so later.
+        plan = run.plan(**options, count_rows=False)
+        assert {item.source[-1] for item in plan.blocked} == set(texts)
+        key = "spark.sql.files.ignoreMissingFiles"
+        refused = pytest.raises(InvalidInputError, match=f"{key}=true")
+        with setting(scene.spark, key, "true"), refused:
+            run.plan(**options)
+
+
+@pytest.mark.servers
+@pytest.mark.parametrize(
+    "key", ["spark.files.ignoreCorruptFiles", "spark.files.ignoreMissingFiles"]
+)
+def test_sessions_that_skip_files_of_hive_are_refused(key: str) -> None:
+    """They cannot be set while a session runs."""
+    settings = {key: "true"}
+    session = SimpleNamespace(conf=settings)
+    with pytest.raises(InvalidInputError, match=f"{key}=true"):
+        completeness.require_no_skipped_files(session)
+    settings[key] = "false"
+    completeness.require_no_skipped_files(session)
+
+
+@pytest.mark.servers
+def test_options_that_skip_files_are_refused(scene: Scene) -> None:
+    with pytest.raises(InvalidInputError, match="IgnoreCorruptFiles"):
+        sources.at_path(scene.spark, "/data/t", "parquet", {"IgnoreCorruptFiles": "true"})
+    database = scene.database()
+    for name, value in (("skips", "true"), ("fails", "false")):
+        scene.sql(
+            f"CREATE TABLE {database}.{name} USING parquet OPTIONS (ignoreMissingFiles = {value}) "
+            "AS SELECT 1 AS id"
+        )
+    with scene.run("convert") as run:
+        plan = run.plan(include=[f"{database}.*"], namespace=[scene.target])
+        [item] = plan.blocked
+        assert item.source[-1] == "skips"
+        assert "ignoremissingfiles=true" in item.blockers[0].text
+
+
+@pytest.mark.slow
+def test_files_that_vanish_before_the_run_fail_their_tables(scene: Scene) -> None:
+    database, raw = make_tables(scene, "whole", "gone", "less", "parts", "added")
+    with scene.converting(database) as run:
+        for name in ("gone", "less", "parts"):
+            shutil.copytree(raw / name, scene.directory / "kept" / name)
+        shutil.rmtree(raw / "gone")
+        remove_one_file(raw / "less")
+        shutil.rmtree(raw / "parts" / "part=0")
+        scene.sql(f"INSERT INTO {database}.added SELECT 100, 1")
+        record = run.execute(verify="checksums")
+        errors = {k.split("/")[1]: e.error.message for k, e in record.items.items() if e.error}
+        assert set(errors) == {"gone", "less", "parts"}
+        assert "do not exist" in errors["gone"]
+        assert "part=0" in errors["parts"]
+        assert "missing" in errors["less"]
+        assert scene.dataset("whole").count_rows() == 40
+        assert scene.dataset("added").count_rows() == 41
+        for name in ("gone", "less", "parts"):
+            shutil.rmtree(raw / name, ignore_errors=True)
+            shutil.copytree(scene.directory / "kept" / name, raw / name)
+        record = run.execute(verify="checksums")
+        assert record.state is State.DONE, failed(record)
+        assert scene.dataset("less").count_rows() == 40
+        shutil.rmtree(raw / "gone")
+        record = verify(run.type, run.endpoints, run.migration, Level.COUNTS)
+        checks = record.items[f"{database}/gone"].checks
+        assert {c.name for c in checks if not c.ok} == {"missing files", "rows"}
+
+
+# -- paths -----------------------------------------------------------------------------------------
+
+
+HEADER = {"header": "true", "inferSchema": "true"}
+
+
+def write(file: Path, *lines: str) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("".join(f"{line}\n" for line in lines))
+
+
+def plan_csv(run: Run, scene: Scene, path: Path, **options: Any) -> Any:
+    """Plan one directory of CSV, and return its item."""
+    read_options = {**HEADER, **options.pop("read_options", {})}
+    source = {"path": str(path), "format": "csv", "table": "t", "read_options": read_options}
+    plan = run.plan(paths=[source], namespace=[scene.target], **options)
+    return plan.items[-1]
+
+
+def blocked(item: Any) -> str:
+    [found] = item.blockers
+    return str(found.text)
+
+
+@pytest.mark.servers
+def test_directories_of_other_formats_are_not_read_as_plain_files(scene: Scene) -> None:
+    names = {
+        "delta": "_delta_log/00000000000000000000.json",
+        "hudi": ".hoodie/hoodie.properties",
+        "iceberg": "metadata/v1.metadata.json",
+        "plain": "metadata/notes.txt",
+    }
+    paths: dict[str, Path] = {}
+    for name, sign in names.items():
+        paths[name] = scene.directory / "files" / name
+        scene.spark.range(3).write.parquet(str(paths[name]))
+        write(paths[name] / sign, "{}")
+    paths["partition"] = paths["delta"] / "part=1"
+    scene.spark.range(3).write.parquet(str(paths["partition"]))
+    paths["pattern"] = scene.directory / "files" / "h*di"
+    paths["files"] = paths["iceberg"] / "data"
+    scene.spark.range(3).write.parquet(str(paths["files"]))
+    given = [
+        {"path": str(path), "format": "parquet", "table": name} for name, path in paths.items()
+    ]
+    with scene.run("convert") as run:
+        plan = run.plan(paths=given, namespace=[scene.target])
+    texts = {item.target[-1]: blocked(item) for item in plan.blocked}
+    assert set(texts) == set(paths) - {"plain"}
+    assert "format delta" in texts["delta"]
+    assert "format delta" in texts["partition"]
+    assert "Hudi" in texts["hudi"]
+    assert "Hudi" in texts["pattern"]
+    assert "Iceberg" in texts["iceberg"]
+    assert "Iceberg" in texts["files"]
+
+
+@pytest.mark.servers
+def test_files_beside_partition_directories_are_blocked(scene: Scene) -> None:
+    place = scene.directory / "events"
+    write(place / "day=2024-01-01" / "new.csv", "id", "1")
+    write(place / "old.csv", "id", "2")
+    with scene.run("convert") as run:
+        text = blocked(plan_csv(run, scene, place))
+        assert f"{place}/old.csv" in text
+        assert "pathGlobFilter" in text
+        for options in ({"pathGlobFilter": "new*"}, {"recursiveFileLookup": "true"}):
+            assert plan_csv(run, scene, place, read_options=options).blockers == []
+        (place / "old.csv").rename(place / "_old.csv")
+        item = plan_csv(run, scene, place)
+        assert (item.rows, item.problems) == (1, ())
+        assert failed(run.execute()) == []
+        (place / "_old.csv").rename(place / "late.csv")
+        item = only_item(plan_next(run, by="column", column="id"))
+        assert f"{place}/late.csv" in blocked(item)
+
+
+@pytest.mark.servers
+def test_texts_of_partition_directories_that_spark_would_change_are_blocked(scene: Scene) -> None:
+    place, key = scene.directory / "shops", "spark.sql.sources.partitionColumnTypeInference.enabled"
+    for name in ("01234", "98765", "__HIVE_DEFAULT_PARTITION__"):
+        write(place / "day=2024-01-01" / f"zip={name}" / "a.csv", "id", "1")
+    with scene.run("convert") as run:
+        for casts in ({}, {"zip": "string"}):
+            item = plan_csv(run, scene, place, casts=casts)
+            assert f"'zip=01234' would become 1234: set {key}=false" in blocked(item)
+            assert item.blockers[0].column == "zip"
+        assert plan_csv(run, scene, place, casts={"zip": "int"}).problems == ()
+        with setting(scene.spark, key, "false"):
+            assert plan_csv(run, scene, place).problems == ()
+            assert failed(run.execute(verify="checksums")) == []
+    found = {row["zip"] for row in rows_of(scene.dataset("t").to_table())}
+    assert found == {"01234", "98765", None}
+
+
+@pytest.mark.servers
+@pytest.mark.parametrize(
+    ("format", "option"),
+    [
+        ("delta", "versionAsOf"),
+        ("delta", "TIMESTAMPASOF"),
+        ("delta", "readChangeFeed"),
+        ("iceberg", "snapshot-id"),
+        ("iceberg", "as-of-timestamp"),
+        ("iceberg", "branch"),
+        ("iceberg", "tag"),
+    ],
+)
+def test_options_that_select_a_snapshot_are_refused(format: str, option: str) -> None:
+    with pytest.raises(InvalidInputError, match=f"{option}.*latest snapshot"):
+        sources.at_path(None, "/data/t", format, {option: "3"})
+
+
+@pytest.mark.servers
+def test_csv_files_with_other_headers_are_blocked(scene: Scene) -> None:
+    place = scene.directory / "people"
+    write(place / "a.csv", "first,last", "Ada,Lovelace")
+    write(place / "b.csv", "last,first", "Turing,Alan")
+    with scene.run("convert") as run:
+        for options in ({"count_rows": True}, {"count_rows": False}):
+            assert "enforceSchema" in blocked(plan_csv(run, scene, place, **options))
+        given: Mapping[str, str] = {"enforceSchema": "true"}
+        assert plan_csv(run, scene, place, read_options=given).rows == 2
+        write(place / "b.csv", "first,last", "Alan,Turing")
+        assert plan_csv(run, scene, place).problems == ()
+        assert failed(run.execute(verify="checksums")) == []
+    assert scene.dataset("t").count_rows() == 2

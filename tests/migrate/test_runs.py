@@ -1,10 +1,12 @@
-"""Running: one runner at a time, failures that do not stop others, Ctrl-C, and what is kept."""
+"""Running: one runner at a time, failures and Ctrl-C, and runs that are killed at every moment."""
 
 from __future__ import annotations
 
 import signal
 import threading
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,23 +17,34 @@ from lance_namespace.errors import (
     InvalidInputError,
     InvalidTableStateError,
 )
-from migrate.building import Run, counts_of, registering, write
-from migrate.places import Place
-from migrate.running import Runner, job_of
+from migrate.building import (
+    Run,
+    between,
+    counts_of,
+    in_place,
+    make_theirs,
+    planned,
+    register_rows,
+    registering,
+    select,
+    write,
+)
+from migrate.places import Entries, Place, files
+from migrate.runner import Job
+from migrate.running import Runner, job_of, secrets_of
 
-from lance_bridge_migrate import Item, Level, Migrations, RunOptions, State, execute, verify
+from lance_bridge_migrate import Item, Level, RunOptions, State, execute, verify
 from lance_bridge_migrate.endpoints import address_of, catalog_at
 from lance_bridge_migrate.migration import NullProgress
 
-pytestmark = pytest.mark.servers
 
-
+@pytest.mark.servers
 @pytest.mark.spec("migration.md#journal")
 def test_two_runners_at_once_are_refused_and_a_killed_one_gives_way(
-    hive: Place, lake: Path, migrations: Migrations, runner: Runner, tmp_path: Path
+    hive: Place, runner: Runner, tmp_path: Path
 ) -> None:
-    write(lake, "a", "b")
-    with registering(lake, hive, migrations) as run:
+    write(hive.lake, "a", "b")
+    with registering(hive) as run:
         reached = str(tmp_path / "reached")
         with runner.paused(job_of(run.migration, waits_at=6, reached=reached)):
             assert run.migration.is_running
@@ -60,12 +73,11 @@ class Interrupting(NullProgress):
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
 
+@pytest.mark.servers
 @pytest.mark.spec("migration.md#running")
-def test_ctrl_c_ends_after_the_current_steps_and_notes_the_state(
-    hive: Place, lake: Path, migrations: Migrations
-) -> None:
-    write(lake, *"abcdef")
-    with registering(lake, hive, migrations) as run:
+def test_ctrl_c_ends_after_the_current_steps_and_notes_the_state(hive: Place) -> None:
+    write(hive.lake, *"abcdef")
+    with registering(hive) as run:
         with pytest.raises(KeyboardInterrupt):
             execute(
                 run.type, run.endpoints, run.migration, RunOptions(at_once=1), Interrupting("b")
@@ -80,29 +92,25 @@ def test_ctrl_c_ends_after_the_current_steps_and_notes_the_state(
         assert counts_of(run.execute()) == {"done": 7}
 
 
+@pytest.mark.servers
 @pytest.mark.spec("migration.md#running")
-def test_what_is_done_is_not_done_again(hive: Place, lake: Path, migrations: Migrations) -> None:
-    write(lake, "a")
-    with registering(lake, hive, migrations) as run:
+def test_what_is_done_is_not_done_again(hive: Place) -> None:
+    write(hive.lake, "a")
+    with registering(hive) as run:
         run.execute()
         before = hive.entries()
         again = run.execute()
         assert again.state is State.DONE
         assert hive.entries() == before
-        events = [line for line in _journal(run) if '"started"' in line]
-        assert len(events) == 2
+        journal = (run.migration.directory / "journal.jsonl").read_text().splitlines()
+        assert len([line for line in journal if '"started"' in line]) == 2
 
 
-def _journal(run: Run) -> list[str]:
-    return (run.migration.directory / "journal.jsonl").read_text().splitlines()
-
-
+@pytest.mark.servers
 @pytest.mark.spec("migration.md#undoing")
-def test_a_migration_that_was_undone_is_not_run_again(
-    hive: Place, lake: Path, migrations: Migrations
-) -> None:
-    write(lake, "a")
-    with registering(lake, hive, migrations) as run:
+def test_a_migration_that_was_undone_is_not_run_again(hive: Place) -> None:
+    write(hive.lake, "a")
+    with registering(hive) as run:
         run.execute()
         run.undo()
         assert run.undo().state is State.UNDONE
@@ -113,12 +121,11 @@ def test_a_migration_that_was_undone_is_not_run_again(
     assert hive.entries() == {}
 
 
+@pytest.mark.servers
 @pytest.mark.spec("migration.md#undoing")
-def test_a_namespace_that_others_use_stays_when_it_is_undone(
-    hive: Place, lake: Path, migrations: Migrations, tmp_path: Path
-) -> None:
-    write(lake, "a")
-    with registering(lake, hive, migrations) as run, hive.connect() as namespace:
+def test_a_namespace_that_others_use_stays_when_it_is_undone(hive: Place, tmp_path: Path) -> None:
+    write(hive.lake, "a")
+    with registering(hive) as run, hive.connect() as namespace:
         run.execute()
         request = api.DeclareTableRequest(
             id=list(hive.table("others")), location=str(tmp_path / "others.lance")
@@ -128,13 +135,12 @@ def test_a_namespace_that_others_use_stays_when_it_is_undone(
     assert set(hive.entries()) == {hive.prefix, f"{hive.prefix}.others"}
 
 
+@pytest.mark.servers
 @pytest.mark.spec("migration.md#verifying")
-def test_what_differed_is_verified_again_by_the_next_run(
-    hive: Place, lake: Path, migrations: Migrations
-) -> None:
-    write(lake, "a", "b")
+def test_what_differed_is_verified_again_by_the_next_run(hive: Place) -> None:
+    write(hive.lake, "a", "b")
     own, away = hive.table("a"), hive.table("away")
-    with registering(lake, hive, migrations) as run, hive.connect() as namespace:
+    with registering(hive) as run, hive.connect() as namespace:
 
         def rename(one: Sequence[str], other: Sequence[str]) -> None:
             request = api.RenameTableRequest(id=list(one), new_table_name=other[-1])
@@ -150,6 +156,7 @@ def test_what_differed_is_verified_again_by_the_next_run(
         assert counts_of(run.execute(verify="checksums")) == {"done": 3}
 
 
+@pytest.mark.servers
 @pytest.mark.spec("migration.md#plan")
 def test_a_plan_is_not_carried_out_on_another_catalog(hive: Place, tmp_path: Path) -> None:
     with hive.connect() as namespace:
@@ -157,3 +164,104 @@ def test_a_plan_is_not_carried_out_on_another_catalog(hive: Place, tmp_path: Pat
     other: dict[str, Any] = {"root": str(tmp_path)}
     with pytest.raises(InvalidInputError, match="plan again"), catalog_at(address, other):
         raise AssertionError("not reached")
+
+
+# -- deaths ----------------------------------------------------------------------------------------
+
+
+@dataclass
+class Case:
+    """One migration to be killed.
+
+    Attributes:
+        planned: The migration.
+        target: What it changes, and `prefix` is of the namespaces that appear there.
+        source: The place whose entries must not change, where that is another one than the target.
+    """
+
+    planned: AbstractContextManager[Run]
+    target: Place
+    prefix: str
+    source: Place | None = None
+    secrets: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    def state(self) -> Entries:
+        """Return what the target holds, without values that are others each time."""
+        found = replace(self.target, prefix=self.prefix).state()
+        for entry in found.values():
+            entry["parameters"].pop("lance_bridge.revision", None)
+            entry["parameters"].pop("transient_lastDdlTime", None)
+        return found
+
+    def job(self, run: Run, action: str = "execute", dies_at: int = -1) -> Job:
+        return job_of(run.migration, action, dies_at=dies_at, **self.secrets)
+
+
+@pytest.fixture(
+    params=[
+        "register in hive", "entries to glue", "register in unity", "marks in hive",
+        "to the catalog in hive", "to the storage in glue",
+    ]
+)  # fmt: skip
+def case(request: pytest.FixtureRequest) -> Case:
+    what: str = request.param
+    place: Place = request.getfixturevalue(what.rsplit(" ", 1)[1])
+    own = secrets_of(place)
+    if what.startswith("register"):
+        write(place.lake, "a", "b")
+        return Case(registering(place), place, place.prefix)
+    if what == "entries to glue":
+        hive: Place = request.getfixturevalue("hive")
+        register_rows(hive, "a")
+        entries = planned("entries", between(hive, place), place.migrations, **select(hive))
+        return Case(entries, place, hive.prefix, hive, {"target": own})
+    if what == "marks in hive":
+        make_theirs(place, "upper_case_type", "stored_as_managed_table")
+        return Case(in_place("properties", place), place, place.prefix)
+    table = register_rows(place, "a")
+    if what.startswith("to the storage"):
+        with place.connect() as namespace:
+            namespace.manage_table(table)
+    managing = in_place("management", place, to=what.split(" ")[2])
+    return Case(managing, place, place.prefix, secrets={"source": own, "target": own})
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_and_run_again_it_ends_as_if_it_had_not_been(
+    case: Case, runner: Runner
+) -> None:
+    source = case.source.entries() if case.source else None
+    before, data = case.state(), files(case.target.lake)
+    with case.planned as run:
+        moments = runner.moments_of(case.job(run))
+        done = case.state()
+        assert done != before
+        assert run.undo().state is State.UNDONE
+        assert case.state() == before
+        for moment in range(moments):
+            run.plan_again()
+            runner.kill(case.job(run, dies_at=moment))
+            record = run.execute()
+            assert record.state is State.DONE, moment
+            assert case.state() == done, moment
+            assert run.undo().state is State.UNDONE, moment
+            assert case.state() == before, moment
+    if case.source:
+        assert case.source.entries() == source
+    assert files(case.target.lake) == data
+
+
+@pytest.mark.slow
+def test_undoing_that_is_killed_at_any_moment_is_resumed(case: Case, runner: Runner) -> None:
+    before, data = case.state(), files(case.target.lake)
+    with case.planned as run:
+        run.execute()
+        moments = runner.moments_of(case.job(run, "undo"))
+        assert case.state() == before
+        for moment in range(moments):
+            run.plan_again()
+            run.execute()
+            runner.kill(case.job(run, "undo", dies_at=moment))
+            assert run.undo().state is State.UNDONE, moment
+            assert case.state() == before, moment
+    assert files(case.target.lake) == data

@@ -1,4 +1,4 @@
-"""Tables that were converted get the rows that their sources have received since."""
+"""Converted tables get the rows that their sources have received since, and their final names."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import lance
 import pytest
-from lance_namespace.errors import ConcurrentModificationError, InvalidInputError
-from migrate.building import register_rows
+from lance_namespace import errors
+from migrate.building import error_of, register_rows
 from migrate.increments import (
     AT_COMMIT,
     ROW,
@@ -29,7 +30,7 @@ from migrate.sparking import Died, Scene, again, failed, moments, rows_of
 from pydantic import TypeAdapter
 from spark.sql_helpers import setting
 
-from lance_bridge_migrate import Endpoints, Plan, State, address_of, targets
+from lance_bridge_migrate import Endpoints, Plan, State, address_of, targets, verify
 from lance_bridge_migrate.migration import Work
 from lance_bridge_migrate.migrations import cutover
 from lance_bridge_migrate.migrations.incremental import CatchUpFacts, CatchUpOptions
@@ -41,13 +42,13 @@ from lance_bridge_spark.source.commit import Commit
 
 SPARK = Address(name="spark")
 pytestmark = [
+    pytest.mark.servers,
     pytest.mark.spark,
     pytest.mark.timeout(300),
     pytest.mark.spec("migration.md#catch-up"),
 ]
 
 
-@pytest.mark.servers
 def test_a_cutover_that_died_between_two_entries_is_finished(glue: Place, lake: Path) -> None:
     """Glue renames by a copy: an earlier run may have died before it dropped the old entry."""
     glue.make_namespace()
@@ -96,7 +97,6 @@ def test_a_cutover_that_died_between_two_entries_is_finished(glue: Place, lake: 
 # -- by a column -----------------------------------------------------------------------------------
 
 
-@pytest.mark.servers
 def test_rows_with_greater_values_are_added_up_to_those_of_the_plan(scene: Scene) -> None:
     with converted(scene) as (run, database):
         plan = plan_next(run, by="column", column="id")
@@ -113,34 +113,6 @@ def test_rows_with_greater_values_are_added_up_to_those_of_the_plan(scene: Scene
         assert rows_of(scene.dataset("t_new").to_table()) == rows_in_spark(scene, f"{database}.t")
 
 
-@pytest.mark.slow
-def test_tables_with_renamed_columns_are_caught_up_with(scene: Scene) -> None:
-    """By the names of the table, in which two names have changed places."""
-    with scene.run("convert") as run:
-        database = scene.database()
-        scene.sql(
-            f"CREATE TABLE {database}.t USING parquet PARTITIONED BY (part) AS "
-            f"SELECT id, {ROW} FROM range(20)"
-        )
-        convert(scene, run, database, renames={"ID": "number", "part": "id", "name": "part"})
-        add(scene, database, 20, 25)
-        plan = plan_next(run, by="column", column="number")
-        assert only_item(plan).rows == 5
-        done(run)
-        scene.sql(f"INSERT OVERWRITE {database}.t SELECT id, 'new', 9 AS part FROM range(3)")
-        add(scene, database, 90, 95)
-        plan = plan_next(run, by="partition", key=["number"])
-        assert only_item(plan).blockers == []
-        done(run)
-        found = scene.dataset("t_new").to_table().to_pylist()
-        expected = [
-            {"number": row["id"], "part": row["name"], "id": row["part"]}
-            for row in rows_in_spark(scene, f"{database}.t")
-        ]
-        assert sorted(found, key=str) == sorted(expected, key=str)
-
-
-@pytest.mark.servers
 def test_rows_that_changed_later_are_updated_by_key(scene: Scene) -> None:
     database = scene.database()
     rows = "SELECT id, 'row' AS name, timestamp_seconds(id) AS changed, map('a', id) AS tags"
@@ -175,7 +147,6 @@ def test_rows_that_changed_later_are_updated_by_key(scene: Scene) -> None:
         assert "There are no new rows" in plan_next(run, **options).items[1].nothing_to_do
 
 
-@pytest.mark.servers
 def test_rows_that_a_column_does_not_show_are_reported(scene: Scene) -> None:
     database = scene.database()
     scene.sql(f"CREATE TABLE {database}.t (id BIGINT, x DOUBLE) USING parquet")
@@ -213,7 +184,6 @@ def test_rows_that_a_column_does_not_show_are_reported(scene: Scene) -> None:
         assert "is NaN" in blocked(plan_next(run, by="column", column="x"))
 
 
-@pytest.mark.servers
 def test_new_rows_are_found_by_columns_of_all_types(scene: Scene) -> None:
     """The greatest value goes through JSON as text, and is the same value then."""
     columns = {
@@ -240,7 +210,6 @@ def test_new_rows_are_found_by_columns_of_all_types(scene: Scene) -> None:
         assert sorted(row["id"] for row in rows) == [8, 9, 10], column
 
 
-@pytest.mark.servers
 def test_times_are_the_same_in_another_zone(scene: Scene) -> None:
     database = scene.database()
     rows = "SELECT id, timestamp_seconds(1700000000 + id) AS stamp"
@@ -257,7 +226,6 @@ def test_times_are_the_same_in_another_zone(scene: Scene) -> None:
 # -- by partition ----------------------------------------------------------------------------------
 
 
-@pytest.mark.servers
 def test_partitions_that_are_new_are_added(scene: Scene) -> None:
     with converted(scene) as (run, database):
         add(scene, database, 20, 40)
@@ -271,40 +239,10 @@ def test_partitions_that_are_new_are_added(scene: Scene) -> None:
         assert "(0): give a key" in blocked(plan)
 
 
-@pytest.mark.slow
-def test_partitions_that_changed_are_merged_by_key(scene: Scene) -> None:
-    database = scene.database()
-    sql = scene.spark.sql
-    sql(
-        f"CREATE TABLE {database}.t (id BIGINT, name STRING, day DATE, place STRING) USING parquet "
-        "PARTITIONED BY (day, place)"
-    )
-    rows = "(1,'a',DATE'2024-01-01','x'),(2,'b',DATE'2024-01-01','x'),(3,'c',DATE'2024-01-02',NULL)"
-    sql(f"INSERT INTO {database}.t VALUES {rows},(4,'d',DATE'2024-01-03','y')")
-    with scene.run("convert") as run:
-        convert(scene, run, database)
-        # One partition has another row and a changed one, one has lost a row, one is gone, and a
-        # row has gone to a new one.
-        sql(f"INSERT OVERWRITE {database}.t PARTITION (day = DATE'2024-01-02', place = NULL) "
-            "VALUES (3, 'changed'), (5, 'e')")  # fmt: skip
-        sql(f"INSERT OVERWRITE {database}.t PARTITION (day = DATE'2024-01-01', place = 'x') "
-            "VALUES (1, 'a')")  # fmt: skip
-        sql(f"ALTER TABLE {database}.t DROP PARTITION (day = DATE'2024-01-03', place = 'y')")
-        sql(f"INSERT INTO {database}.t VALUES (2, 'b', DATE'2024-01-04', 'x')")
-        plan = plan_next(run, by="partition", key=["id"])
-        assert only_item(plan).rows == 5, "four that exist, and one that is gone"
-        record = done(run)
-        assert record.items[f"{database}/t"].facts["rows_deleted"] == 1
-        assert rows_of(scene.dataset("t_new").to_table()) == rows_in_spark(scene, f"{database}.t")
-        plan = plan_next(run, by="partition", key=["id"])
-        assert "There are no new rows" in only_item(plan).nothing_to_do
-
-
 # -- what blocks an increment ---------------------------------------------------------------------
 
 
 @pytest.mark.spec("migration.md#convert")
-@pytest.mark.servers
 def test_what_cannot_be_caught_up_with_is_in_the_plan(scene: Scene) -> None:
     with converted(scene) as (run, database):
         first = run.migration
@@ -317,24 +255,23 @@ def test_what_cannot_be_caught_up_with_is_in_the_plan(scene: Scene) -> None:
             ({"by": "partition", "switch_to": "t_new"}, "already has the name 't_new'"),
         ):
             assert text in blocked(plan_next(run, after=first, **options)), options
-        with pytest.raises(InvalidInputError, match="is needed with by=column"):
+        with pytest.raises(errors.InvalidInputError, match="is needed with by=column"):
             plan_next(run, after=first, by="column")
         plan_next(run, after=first, by="column", column="id")
         planned = run.migration
         key = "spark.sql.files.ignoreCorruptFiles"
         with setting(scene.spark, key, "true"):
-            with pytest.raises(InvalidInputError, match=f"{key}=true"):
+            with pytest.raises(errors.InvalidInputError, match=f"{key}=true"):
                 plan_next(run, by="column", column="id")
             again(run)
             assert f"{key}=true" in failed(run.execute())[0]
         run.migration = planned
         scene.sql(f"ALTER TABLE {database}.t ADD COLUMNS (more INT)")
-        with pytest.raises(ConcurrentModificationError, match="plan again"):
+        with pytest.raises(errors.ConcurrentModificationError, match="plan again"):
             run.execute()
         assert "columns of the source changed" in blocked(plan_next(run, by="column", column="id"))
 
 
-@pytest.mark.servers
 def test_rows_of_others_block_the_next_increment(scene: Scene) -> None:
     with converted(scene) as (run, database):
         first = run.migration
@@ -355,14 +292,13 @@ def test_rows_of_others_block_the_next_increment(scene: Scene) -> None:
         run.migration = second
         plan_next(run, by="column", column="id")
         scene.dataset("t_new").delete("id = 1")
-        with pytest.raises(ConcurrentModificationError):
+        with pytest.raises(errors.ConcurrentModificationError):
             run.execute()
         assert "The last increment did not make version" in blocked(
             plan_next(run, by="column", column="id")
         )
 
 
-@pytest.mark.servers
 def test_a_table_of_the_same_name_is_left_alone(scene: Scene) -> None:
     with converted(scene) as (run, database):
         first = run.migration
@@ -385,8 +321,99 @@ def test_a_table_of_the_same_name_is_left_alone(scene: Scene) -> None:
             assert "not the table that was converted" in blocked(
                 plan_next(run, after=first, **options)
             )
-            with pytest.raises(InvalidInputError, match="are blocked"):
+            with pytest.raises(errors.InvalidInputError, match="are blocked"):
                 run.execute()
         assert scene.tables() == ["t_new"]
         assert scene.dataset("t_new").version == version
         assert ids(scene) == [0, 1]
+
+
+# -- the cutover -----------------------------------------------------------------------------------
+
+
+def test_the_table_gets_its_final_name_once_nothing_is_missing(scene: Scene) -> None:
+    with converted(scene) as (run, database):
+        add(scene, database, 20, 25)
+        plan_next(run, by="column", column="id", switch_to="{table}")
+        add(scene, database, 25, 26)
+        record = run.execute()
+        error = error_of(record, f"{database}/t")
+        assert error.code == errors.ConcurrentModificationError.code
+        assert "1 rows have a greater value" in error.message
+        assert scene.tables() == ["t_new"]
+        assert ids(scene) == list(range(25)), "the increment's rows are in"
+        # Run again, it checks again; another increment takes what is missing.
+        assert run.execute().state is State.FAILED
+        plan_next(run, by="column", column="id", switch_to="{table}")
+        done(run, "counts")
+        assert scene.tables() == ["t"]
+        assert rows_of(scene.dataset("t").to_table()) == rows_in_spark(scene, f"{database}.t")
+        # If others write to it by its new name, undoing is refused before anything is done.
+        version = scene.dataset("t").version
+        scene.dataset("t").delete("id = 0")
+        with pytest.raises(errors.InvalidTableStateError, match="did not write"):
+            run.undo()
+        assert scene.tables() == ["t"]
+        uri = scene.dataset("t").uri
+        lance.dataset(uri, version=version).restore()  # type: ignore[no-untyped-call]  # pylance's
+        assert run.undo().state is State.UNDONE
+        assert scene.tables() == ["t_new"]
+        assert ids(scene) == list(range(25))
+        plan_next(run, by="column", column="id", switch_to="{table}")
+        done(run, "none")
+        assert scene.tables() == ["t"]
+
+
+def test_a_table_whose_partition_column_was_renamed_gets_its_final_name(scene: Scene) -> None:
+    with scene.run("convert") as run:
+        database = scene.database()
+        scene.sql(
+            f"CREATE TABLE {database}.t USING parquet PARTITIONED BY (part) AS "
+            f"SELECT id, {ROW} FROM range(5)"
+        )
+        convert(scene, run, database, renames={"part": "p"})
+        add(scene, database, 20, 22)
+        plan_next(run, by="partition", switch_to="t")
+        done(run, "counts")
+        assert ids(scene, "t") == [0, 1, 2, 3, 4, 20, 21]
+
+
+def test_a_session_that_skips_files_does_not_rename_a_table(scene: Scene) -> None:
+    key = "spark.sql.files.ignoreCorruptFiles"
+    with converted(scene) as (run, _):
+        plan_next(run, by="column", column="id", switch_to="t")
+        with setting(scene.spark, key, "true"):
+            [problem] = failed(run.execute(verify="none"))
+        assert f"The session has {key}=true" in problem
+        assert scene.tables() == ["t_new"]
+        done(run, "none")
+        assert scene.tables() == ["t"]
+
+
+def test_a_final_name_that_is_taken_is_left_alone(scene: Scene) -> None:
+    with converted(scene) as (run, database):
+        plan_next(run, by="column", column="id", switch_to="t")
+        register_rows(scene.place, "t", scene.directory / "other", "_lance")
+        [problem] = failed(run.execute())
+        assert "already exists" in problem
+        assert run.undo().state is State.UNDONE
+        add(scene, database, 20, 21)
+        assert "already exists" in blocked(plan_next(run, by="column", column="id", switch_to="t"))
+
+
+def test_tables_that_an_increment_leaves_out_are_in_the_next(scene: Scene) -> None:
+    database = scene.database()
+    for table in "ab":
+        scene.sql(f"CREATE TABLE {database}.{table} USING parquet AS SELECT 1L AS id")
+    with scene.run("convert") as run:
+        convert(scene, run, database)
+        scene.sql(f"INSERT INTO {database}.a VALUES (2)")
+        scene.sql(f"ALTER TABLE {database}.b ADD COLUMNS (more INT)")
+        plan = plan_next(run, by="column", column="id")
+        assert [item.source[-1] for item in plan.blocked] == ["b"]
+        assert failed(run.execute(skip_blocked=True)) == []
+        plan = plan_next(run, by="column", column="id")
+        assert [item.source[-1] for item in plan.items] == ["a", "b"]
+        assert "There are no new rows" in plan.items[0].nothing_to_do
+    record = verify(run.type, run.endpoints, run.migrations.get(plan.follows or ""))
+    assert record.state is State.DONE

@@ -78,18 +78,9 @@ def test_a_table_is_converted_verified_and_undone(scene: Scene) -> None:
 
 
 @pytest.mark.spec("docs/how-to/migrate.md#other-formats-into-lance")
-@pytest.mark.parametrize(
-    ("of_spark", "of_hive"),
-    [
-        (["csv"], ["avro", "orc"]),  # other tests have Parquet
-        pytest.param(["orc", "json"], ["parquet"], marks=pytest.mark.slow),
-    ],
-)
-def test_tables_of_all_formats_are_converted(
-    scene: Scene, of_spark: list[str], of_hive: list[str]
-) -> None:
-    """Some that Spark stores, and some that Hive stores."""
-    database = scene.database()
+def test_tables_of_other_formats_are_converted(scene: Scene) -> None:
+    """Some that Spark stores, and some that Hive stores; `test_forty_tables` has all."""
+    database, of_spark, of_hive = scene.database(), ["csv"], ["avro", "orc"]
     plain = "SELECT id, concat('row ', id) AS name FROM range(5)"
     expected = {f"t_{each}": each for each in of_spark} | {f"h_{each}": each for each in of_hive}
     for using in of_spark:

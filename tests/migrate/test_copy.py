@@ -32,7 +32,7 @@ from servers.hive_raw import raw_client
 from lance_bridge_migrate import State
 from lance_bridge_migrate.migrations.copy import files_of
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.spec("migration.md#copy")]
+pytestmark = [pytest.mark.servers, pytest.mark.timeout(600), pytest.mark.spec("migration.md#copy")]
 
 
 @pytest.fixture
@@ -71,7 +71,6 @@ def copying(source: Place, target: Place) -> AbstractContextManager[Run]:
     return planned("copy", between(source, target), source.migrations, **options)
 
 
-@pytest.mark.servers
 def test_all_versions_tags_and_indices_are_copied_and_undone(
     source: Place, target: Place, copy: Path
 ) -> None:
@@ -96,7 +95,6 @@ def test_all_versions_tags_and_indices_are_copied_and_undone(
     assert source.entries() == entries
 
 
-@pytest.mark.servers
 def test_tags_of_versions_after_the_plan_are_not_copied(run: Run, lake: Path, copy: Path) -> None:
     origin = lance.write_dataset(rows(1, 900), str(lake / "a.lance"), mode="append")
     origin.tags.create("late", origin.version)
@@ -108,7 +106,6 @@ def test_tags_of_versions_after_the_plan_are_not_copied(run: Run, lake: Path, co
     }  # fmt: skip
 
 
-@pytest.mark.servers
 def test_a_table_that_got_a_branch_after_the_plan_fails_and_the_branch_is_not_copied(
     source: Place, run: Run, copy: Path
 ) -> None:
@@ -132,9 +129,9 @@ def test_a_table_that_got_a_branch_after_the_plan_fails_and_the_branch_is_not_co
     assert files(copy) == {}
 
 
-@pytest.mark.slow
-def test_killed_at_every_moment_and_run_again_it_is_the_same_copy(
-    source: Place, target: Place, run: Run, tmp_path: Path
+@pytest.mark.parametrize("every", [9, pytest.param(1, marks=pytest.mark.slow)])
+def test_killed_at_any_moment_and_run_again_it_is_the_same_copy(
+    source: Place, target: Place, run: Run, tmp_path: Path, every: int
 ) -> None:
     copies = tmp_path / "copies"
     with moments() as passed:
@@ -143,11 +140,11 @@ def test_killed_at_every_moment_and_run_again_it_is_the_same_copy(
     copied = {v for k, v in files(source.lake).items() if not k.endswith("hint.json")}
     assert copied == set(expected.values())
     run.undo()
-    for moment in range(passed()):
+    for moment in range(0, passed(), every):
         run.plan_again()
         with pytest.raises(Died), moments(moment):
             run.execute(at_once=1)
-        if moment % 3:
+        if moment % 3 or every > 1:
             assert run.execute(verify="checksums").state is State.DONE, moment
             assert files(copies) == expected, moment
         assert run.undo().state is State.UNDONE, moment
@@ -156,7 +153,6 @@ def test_killed_at_every_moment_and_run_again_it_is_the_same_copy(
 
 
 @pytest.mark.spec("migration.md#undoing")
-@pytest.mark.servers
 def test_killed_while_the_catalog_begins_to_manage_a_copy_it_can_be_undone(
     source: Place, target: Place, tmp_path: Path
 ) -> None:
@@ -170,7 +166,6 @@ def test_killed_while_the_catalog_begins_to_manage_a_copy_it_can_be_undone(
     assert files(tmp_path / "copies") == {}
 
 
-@pytest.mark.servers
 def test_what_others_wrote_to_a_copy_is_not_undone(run: Run, copy: Path) -> None:
     run.execute()
     place = str(copy)
@@ -180,7 +175,6 @@ def test_what_others_wrote_to_a_copy_is_not_undone(run: Run, copy: Path) -> None
     assert lance.dataset(place).count_rows() == 304
 
 
-@pytest.mark.servers
 def test_a_table_that_others_made_in_the_declared_entry_is_neither_overwritten_nor_deleted(
     source: Place, target: Place, run: Run, copy: Path
 ) -> None:
@@ -200,7 +194,6 @@ def test_a_table_that_others_made_in_the_declared_entry_is_neither_overwritten_n
     assert lance.dataset(place).to_table()["id"].to_pylist() == rows(4, 500)["id"].to_pylist()
 
 
-@pytest.mark.servers
 def test_tables_with_branches_are_refused_and_those_that_got_one_are_not_undone(
     source: Place, target: Place, run: Run, copy: Path
 ) -> None:
@@ -215,7 +208,6 @@ def test_tables_with_branches_are_refused_and_those_that_got_one_are_not_undone(
     assert "branches" in item.blockers[0].text
 
 
-@pytest.mark.servers
 def test_tables_whose_versions_the_catalog_holds_and_changed_entries_are_refused(
     source: Place, run: Run
 ) -> None:
@@ -228,7 +220,6 @@ def test_tables_whose_versions_the_catalog_holds_and_changed_entries_are_refused
 
 
 @pytest.mark.spec("migration.md#plan")
-@pytest.mark.servers
 def test_an_entry_that_is_no_longer_a_lance_table_fails_alone_in_a_later_run(
     source: Place, target: Place
 ) -> None:
@@ -246,7 +237,6 @@ def test_an_entry_that_is_no_longer_a_lance_table_fails_alone_in_a_later_run(
         assert (error.code, "plan again" in error.message) == (14, True)
 
 
-@pytest.mark.servers
 def test_files_of_others_are_neither_copied_nor_deleted(
     source: Place, target: Place, copy: Path
 ) -> None:
@@ -259,7 +249,6 @@ def test_files_of_others_are_neither_copied_nor_deleted(
     assert list(files(copy)) == ["data/mine.parquet"]
 
 
-@pytest.mark.servers
 def test_a_copy_that_an_entry_of_the_source_is_for_is_not_undone(
     source: Place, run: Run, copy: Path
 ) -> None:
@@ -271,7 +260,6 @@ def test_a_copy_that_an_entry_of_the_source_is_for_is_not_undone(
     assert lance.dataset(copy).count_rows() == 303
 
 
-@pytest.mark.servers
 def test_what_a_link_is_for_is_copied_with_a_warning(
     glue: Place, glue_server: GlueServer, hive: Place, tmp_path: Path
 ) -> None:

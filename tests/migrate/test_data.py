@@ -109,7 +109,6 @@ def test_a_copy_that_is_stopped_shows_no_version(table: Path, tmp_path: Path) ->
 
 # -- comparisons -----------------------------------------------------------------------------------
 
-
 MANY = 5000
 
 

@@ -15,11 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from lance_namespace.errors import (
-    ConcurrentModificationError,
-    InvalidInputError,
-    InvalidTableStateError,
-)
+from lance_namespace import errors
 from migrate.building import Run, counts_of
 from migrate.places import files as files_below
 from migrate.sparking import (
@@ -138,12 +134,12 @@ def test_the_version_of_the_plan_is_exported_or_nothing(scene: Scene) -> None:
         run.plan(**options)
         lance.write_dataset(_rows(3), str(place), mode="append")
         lance.dataset(str(place)).cleanup_old_versions(retain_versions=1)
-        with pytest.raises(ConcurrentModificationError, match="plan again"):
+        with pytest.raises(errors.ConcurrentModificationError, match="plan again"):
             run.execute()
         run.plan(**options)
         with scene.place.connect() as namespace:
             namespace.deregister_table(api.DeregisterTableRequest(id=[scene.target, "u"]))
-            with pytest.raises(ConcurrentModificationError, match="plan again"):
+            with pytest.raises(errors.ConcurrentModificationError, match="plan again"):
                 run.execute()
     assert not (out / scene.target / "u").exists()
 
@@ -155,7 +151,7 @@ def test_what_cannot_be_exported_is_in_the_plan(scene: Scene) -> None:
     out = str(scene.directory / "parquet")
     options = {"include": [f"{scene.target}.*"], "directory": out}
     with exporting(scene) as run:
-        with pytest.raises(InvalidInputError, match="relative"):
+        with pytest.raises(errors.InvalidInputError, match="relative"):
             run.plan(include=["*"], directory="parquet")
         plan = run.plan(**options)
         assert [(i.source[-1], i.blockers[0].column) for i in plan.blocked] == [("n", "nothing")]
@@ -206,12 +202,12 @@ def test_files_and_tables_of_others_are_left_alone(scene: Scene) -> None:
         run.plan(**options)
         scene.sql(f"CREATE TABLE {database}.t USING parquet AS SELECT 1 AS theirs")
         assert "already exists" in failed(run.execute())[0]
-        with pytest.raises(InvalidTableStateError, match="not the one that migration"):
+        with pytest.raises(errors.InvalidTableStateError, match="not the one that migration"):
             run.undo()
         scene.sql(f"DROP TABLE {database}.t")
         assert failed(run.execute()) == []
         (place / "theirs").write_text("x")
-        with pytest.raises(InvalidTableStateError, match="they were changed since"):
+        with pytest.raises(errors.InvalidTableStateError, match="they were changed since"):
             run.undo()
         assert (place / "theirs").exists()
         assert scene.spark.table(f"{database}.t").count() == 20

@@ -13,12 +13,7 @@ import pytest
 import typer
 from hypothesis import given
 from hypothesis import strategies as st
-from lance_namespace.errors import (
-    ConcurrentModificationError,
-    InvalidInputError,
-    InvalidTableStateError,
-    ServiceUnavailableError,
-)
+from lance_namespace import errors
 from typer.testing import CliRunner
 
 from lance_bridge.user_files import STATE_VARIABLE, default_directory
@@ -148,9 +143,9 @@ def test_damage_before_the_end_is_refused_and_nothing_is_cut_off(tmp_path: Path)
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(lines[0] + b"\0" * 20 + b"\n" + lines[2])
     before = path.read_bytes()
-    with pytest.raises(InvalidTableStateError, match="Line 2"):
+    with pytest.raises(errors.InvalidTableStateError, match="Line 2"):
         read(path)
-    with pytest.raises(InvalidTableStateError, match="Line 2"):
+    with pytest.raises(errors.InvalidTableStateError, match="Line 2"):
         Journal(path)
     assert path.read_bytes() == before
 
@@ -160,9 +155,9 @@ def test_a_journal_that_cannot_be_written_says_so_when_it_is_closed(tmp_path: Pa
     journal.append(Event(event="run"))
     journal._file.close()
     journal._file = Path("/dev/full").open("ab")  # noqa: SIM115 - closed by what is tested
-    with pytest.raises(ServiceUnavailableError, match="cannot be used"):
+    with pytest.raises(errors.ServiceUnavailableError, match="cannot be used"):
         journal.append(Event(event="ended"))
-    with pytest.raises(ServiceUnavailableError, match="cannot be used"):
+    with pytest.raises(errors.ServiceUnavailableError, match="cannot be used"):
         journal.close()
 
 
@@ -187,7 +182,7 @@ def test_a_plan_round_trips_through_json() -> None:
     "text", ["", "[]", "{}", '{"format": 2}', plan().to_json().replace('"type"', '"types"')]
 )
 def test_what_is_no_plan_is_refused(text: str) -> None:
-    with pytest.raises(InvalidInputError, match="plan"):
+    with pytest.raises(errors.InvalidInputError, match="plan"):
         Plan.from_json(text)
 
 
@@ -199,7 +194,7 @@ def test_items_of_one_target_block_each_other() -> None:
 
 def test_one_source_twice_is_refused() -> None:
     items = [Item(source=("a",), target=("db", name)) for name in ("a", "b")]
-    with pytest.raises(InvalidInputError, match="2 times"):
+    with pytest.raises(errors.InvalidInputError, match="2 times"):
         without_clashes(items)
 
 
@@ -213,10 +208,10 @@ def test_marks_are_unique_to_items_and_migrations() -> None:
 def test_a_location_with_a_password_is_refused_without_repeating_it() -> None:
     path = "https://user:hunter2@host/files"
     given = {"path": path, "format": "csv", "table": "t"}
-    with pytest.raises(InvalidInputError, match="no plan keeps a password") as refused:
+    with pytest.raises(errors.InvalidInputError, match="no plan keeps a password") as refused:
         migration_type("convert").parse_options({"paths": [given], "namespace": ["db"]})
     assert "hunter2" not in str(refused.value)
-    with pytest.raises(InvalidInputError, match="no plan keeps a password"):
+    with pytest.raises(errors.InvalidInputError, match="no plan keeps a password"):
         migration_type("export").parse_options({"directory": path})
 
 
@@ -227,7 +222,7 @@ def test_one_process_runs_a_migration_at_a_time(tmp_path: Path) -> None:
     migration = Migrations(tmp_path).add(plan())
     with migration.journal():
         assert migration.is_running
-        again = pytest.raises(ConcurrentModificationError, match="another process")
+        again = pytest.raises(errors.ConcurrentModificationError, match="another process")
         with again, migration.journal():
             raise AssertionError("not reached")
     assert not migration.is_running
@@ -256,19 +251,19 @@ def test_migrations_are_listed_and_others_are_not_found(tmp_path: Path) -> None:
     assert kept.get(made[0].id).plan() == made[0]
     assert stat.S_IMODE(kept.get(made[0].id).directory.stat().st_mode) == 0o700
     for wrong in ("other", "../x", "", "a/b"):
-        with pytest.raises(InvalidInputError, match="migration"):
+        with pytest.raises(errors.InvalidInputError, match="migration"):
             kept.get(wrong)
     directory = kept.get(made[0].id).directory
     shutil.copytree(directory, directory.with_name(f"{directory.name}.bak"))
     assert kept.ids() == sorted(each.id for each in made), "the name of the copy is no identifier"
     (directory / "plan.json").write_text('{"format": 2}')
-    with pytest.raises(InvalidInputError, match=f"^{directory}/plan.json: "):
+    with pytest.raises(errors.InvalidInputError, match=f"^{directory}/plan.json: "):
         kept.get(made[0].id).plan()
 
 
 def test_a_directory_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     (tmp_path / "migrations").write_text("a file")
-    with pytest.raises(ServiceUnavailableError, match=STATE_VARIABLE):
+    with pytest.raises(errors.ServiceUnavailableError, match=STATE_VARIABLE):
         Migrations(tmp_path).add(plan())
 
 
@@ -320,7 +315,6 @@ def test_a_record_follows_from_its_events() -> None:
 
 
 # -- settings of a conversion ----------------------------------------------------------------------
-
 
 GIVEN = {"name": "{table}_new", "casts": {}, "count_rows": True, "vectors": {"v": 3}}
 

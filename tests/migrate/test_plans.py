@@ -285,7 +285,6 @@ def test_files_that_vanish_before_the_run_fail_their_tables(scene: Scene) -> Non
 
 # -- paths -----------------------------------------------------------------------------------------
 
-
 HEADER = {"header": "true", "inferSchema": "true"}
 
 

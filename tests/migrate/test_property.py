@@ -29,6 +29,7 @@ pytestmark = [
 Table = tuple[spark.StructType, list[tuple[Any, ...]]]
 Kind = tuple[spark.DataType, st.SearchStrategy[Any]]
 
+EXAMPLES = 20
 _DAY = timedelta(days=20_000)
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -121,13 +122,12 @@ _HARD: Table = (
 )
 
 
-@pytest.mark.parametrize("examples", [2, 20])
-def test_random_tables_are_the_same_row_by_row_both_ways(scene: Scene, examples: int) -> None:
+def test_random_tables_are_the_same_row_by_row_both_ways(scene: Scene) -> None:
     """So many tables, each a dozen jobs of Spark's, beside those that are hard."""
     done = 0
 
     @settings(
-        max_examples=examples,
+        max_examples=EXAMPLES,
         deadline=None,  # as in the profile of pytest's process
         phases=[Phase.explicit, Phase.generate],
         suppress_health_check=list(HealthCheck),
@@ -144,7 +144,7 @@ def test_random_tables_are_the_same_row_by_row_both_ways(scene: Scene, examples:
 
     scene.database()
     there_and_back()
-    assert done >= examples
+    assert done >= EXAMPLES
 
 
 def _there_and_back(scene: Scene, name: str, table: Table) -> None:

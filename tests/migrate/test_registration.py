@@ -11,12 +11,7 @@ import lance
 import lance_namespace as api
 import pytest
 from lance_namespace import connect as connect_lance
-from lance_namespace.errors import (
-    ConcurrentModificationError,
-    InvalidInputError,
-    InvalidTableStateError,
-    PermissionDeniedError,
-)
+from lance_namespace import errors
 from migrate.building import (
     Run,
     between,
@@ -125,7 +120,7 @@ def test_a_table_that_may_not_be_read_is_blocked_alone(
 
     def refuse_one(directory: Directory, location: str) -> Any:
         if "closed" in location:
-            raise PermissionDeniedError(f"{location} may not be read")
+            raise errors.PermissionDeniedError(f"{location} may not be read")
         return children(directory, location)
 
     # Its mode would not stop root, who may run the tests.
@@ -176,7 +171,7 @@ def test_deep_namespaces_are_blocked_unless_they_are_flattened(hive: Place) -> N
         plan = run.migration.plan()
         [blocked] = plan.blocked
         assert "flatten" in blocked.blockers[0].text
-        with pytest.raises(InvalidInputError, match="blocked"):
+        with pytest.raises(errors.InvalidInputError, match="blocked"):
             run.execute()
         plan = run.plan_again(flatten=True)
         assert [item.target for item in plan.to_do] == [hive.namespace(), hive.table("a_b_t")]
@@ -193,7 +188,7 @@ def test_what_is_blocked_keeps_the_rest_from_running_unless_it_is_left_out(
         assert set(problems) == {"Same", "same", "bad name", "taken"}
         assert "same target" in problems["same"]
         assert "already used by a Lance table" in problems["taken"]
-        with pytest.raises(InvalidInputError, match="4 of 5 items"):
+        with pytest.raises(errors.InvalidInputError, match="4 of 5 items"):
             run.execute()
         assert [name for name in hive.entries() if name.endswith("good")] == []
         record = run.execute(skip_blocked=True)
@@ -216,7 +211,7 @@ def test_a_plan_whose_source_is_gone_is_refused_before_the_first_change(hive: Pl
     write(hive.lake, "a", "b")
     with registering(hive) as run:
         (hive.lake / "b.lance").rename(hive.lake / "elsewhere")
-        with pytest.raises(ConcurrentModificationError, match="plan again"):
+        with pytest.raises(errors.ConcurrentModificationError, match="plan again"):
             run.execute()
         assert hive.entries() == {}
         assert run.migration.record().state is State.PLANNED
@@ -261,7 +256,7 @@ def test_killed_while_the_catalog_begins_to_manage_a_table_it_can_be_undone(hive
             run.execute()
         assert hive.entries()[table]["parameters"]["managed_by"] == "impl"
         set_parameter(hive, "a", "by", "others")
-        with pytest.raises(InvalidTableStateError, match="was changed since"):
+        with pytest.raises(errors.InvalidTableStateError, match="was changed since"):
             run.undo()
         set_parameter(hive, "a", "by", None)
         assert run.undo().state is State.UNDONE
@@ -271,7 +266,7 @@ def test_killed_while_the_catalog_begins_to_manage_a_table_it_can_be_undone(hive
             run.execute()
         assert counts_of(run.execute()) == {"done": 1}
         namespace.release_table(hive.table("a"))
-        with pytest.raises(InvalidTableStateError, match="was changed since"):
+        with pytest.raises(errors.InvalidTableStateError, match="was changed since"):
             run.undo()
 
 
@@ -287,7 +282,7 @@ def test_what_others_changed_since_is_not_undone_unless_it_is_left_alone(target:
         )
         namespace.deregister_table(api.DeregisterTableRequest(id=list(target.table("c"))))
         before = target.entries()
-        with pytest.raises(InvalidTableStateError, match="it was created since"):
+        with pytest.raises(errors.InvalidTableStateError, match="it was created since"):
             run.undo()
         assert target.entries() == before
         record = run.undo(skip_changed=True)
@@ -302,7 +297,7 @@ def test_a_table_that_was_renamed_since_is_named_and_not_undone(hive: Place) -> 
         run.execute()
         renamed = api.RenameTableRequest(id=list(hive.table("a")), new_table_name="b")
         namespace.rename_table(renamed)
-        with pytest.raises(InvalidTableStateError, match=r"was renamed to '.*\.b'"):
+        with pytest.raises(errors.InvalidTableStateError, match=r"was renamed to '.*\.b'"):
             run.undo()
         back = api.RenameTableRequest(id=list(hive.table("b")), new_table_name="a")
         namespace.rename_table(back)
@@ -390,7 +385,7 @@ def test_a_source_that_changed_since_the_plan_is_refused(hive: Place, glue: Plac
         lance.write_dataset(rows(), str(hive.lake / "other.lance"))
         request = api.RegisterTableRequest(id=list(table), location=str(hive.lake / "other.lance"))
         namespace.register_table(request)
-        with pytest.raises(ConcurrentModificationError, match="changed since the plan"):
+        with pytest.raises(errors.ConcurrentModificationError, match="changed since the plan"):
             run.execute()
     assert glue.raw(hive.prefix) == {}
 
@@ -403,7 +398,7 @@ def test_rows_that_are_added_since_the_plan_do_not_make_it_wrong(hive: Place, gl
 
 
 def test_the_same_catalog_twice_is_refused(hive: Place) -> None:
-    with pytest.raises(InvalidInputError, match="same catalog"), in_place("entries", hive):
+    with pytest.raises(errors.InvalidInputError, match="same catalog"), in_place("entries", hive):
         raise AssertionError("not reached")
 
 

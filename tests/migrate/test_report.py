@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from cli.running import answer_of, run, run_without
-from hatchling.builders.wheel import WheelBuilder
 from migrate import reported
 from migrate.building import Run, from_directory, write
 from migrate.pages import page_of_report, plots_on, read, require_self_contained
@@ -119,13 +118,6 @@ def test_without_the_extra_all_else_works_and_the_error_names_it(tmp_path: Path)
     assert (failed.code, failed.stdout) == (1, "")
     assert "pip install 'lance-bridge[report]'" in failed.stderr
     assert "Traceback" not in failed.stderr
-
-
-@pytest.mark.quick
-def test_the_wheel_has_the_template() -> None:
-    builder = WheelBuilder(str(REPOSITORY))
-    found = {each.distribution_path for each in builder.recurse_included_files()}
-    assert "lance_bridge_migrate/report/templates/page.html.j2" in found
 
 
 # -- states --------------------------------------------------------------------------------------

@@ -12,11 +12,7 @@ from typing import Any
 
 import lance_namespace as api
 import pytest
-from lance_namespace.errors import (
-    ConcurrentModificationError,
-    InvalidInputError,
-    InvalidTableStateError,
-)
+from lance_namespace import errors
 from migrate.building import (
     Run,
     between,
@@ -49,7 +45,7 @@ def test_two_runners_at_once_are_refused_and_a_killed_one_gives_way(
         with runner.paused(job_of(run.migration, waits_at=6, reached=reached)):
             assert run.migration.is_running
             before = hive.entries()
-            refused = pytest.raises(ConcurrentModificationError, match="another process")
+            refused = pytest.raises(errors.ConcurrentModificationError, match="another process")
             with refused:
                 run.execute()
             with refused:
@@ -114,9 +110,9 @@ def test_a_migration_that_was_undone_is_not_run_again(hive: Place) -> None:
         run.execute()
         run.undo()
         assert run.undo().state is State.UNDONE
-        with pytest.raises(InvalidInputError, match="was undone"):
+        with pytest.raises(errors.InvalidInputError, match="was undone"):
             run.execute()
-        with pytest.raises(InvalidTableStateError, match="nothing to verify"):
+        with pytest.raises(errors.InvalidTableStateError, match="nothing to verify"):
             verify(run.type, run.endpoints, run.migration)
     assert hive.entries() == {}
 
@@ -162,7 +158,7 @@ def test_a_plan_is_not_carried_out_on_another_catalog(hive: Place, tmp_path: Pat
     with hive.connect() as namespace:
         address = address_of(namespace)
     other: dict[str, Any] = {"root": str(tmp_path)}
-    with pytest.raises(InvalidInputError, match="plan again"), catalog_at(address, other):
+    with pytest.raises(errors.InvalidInputError, match="plan again"), catalog_at(address, other):
         raise AssertionError("not reached")
 
 

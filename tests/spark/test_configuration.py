@@ -1,10 +1,8 @@
-"""Sessions that know their catalogs by configuration alone: no program calls `register`."""
+"""Sessions in processes of their own: what they know by their settings, and what they leave."""
 
 from __future__ import annotations
 
-import json
 import os
-import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -13,13 +11,17 @@ from typing import Any
 import pyspark
 import pytest
 from lance_namespace import CreateNamespaceRequest
+from lance_namespace.errors import UnsupportedOperationError
+from pyspark.errors import AnalysisException
 from servers.processes import free_port, inherited_owners
 from servers.sparks import LOCAL, ROOT, SHORT_JVM, LoggedProcess, Spark
+from servers.unity import UnityServer
+from spark.python_processes import await_end, is_running, the_pid
 
 import lance_bridge
 from lance_bridge_spark.addresses import CATALOG_CLASS
 from lance_bridge_spark.jvm import jar
-from lance_bridge_spark.source.datasource import with_settings
+from lance_bridge_spark.registration import register, settings
 
 EXAMPLE = ROOT / "examples" / "sqlite-catalog" / "src"
 BIN = Path(pyspark.__file__).parent / "bin"
@@ -42,6 +44,7 @@ print("by sql", spark.sql("SELECT sum(id) FROM prod.db.numbers").collect()[0][0]
 """
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.spark,
     pytest.mark.timeout(2 * SECONDS),
     pytest.mark.spec(
@@ -72,10 +75,10 @@ def configured(catalog: dict[str, str]) -> dict[str, str]:
 
 def arguments(catalog: dict[str, str], directory: Path) -> list[str]:
     """Return the same as arguments of Spark's commands, with what tests need."""
-    settings = Spark(conf=configured(catalog)).settings(directory)
-    settings["spark.sql.catalogImplementation"] = "in-memory"
-    jars = settings.pop("spark.jars")
-    pairs = [part for key, value in settings.items() for part in ("--conf", f"{key}={value}")]
+    given = Spark(conf=configured(catalog)).settings(directory)
+    given["spark.sql.catalogImplementation"] = "in-memory"
+    jars = given.pop("spark.jars")
+    pairs = [part for key, value in given.items() for part in ("--conf", f"{key}={value}")]
     return ["--master", LOCAL, "--jars", jars, *pairs]
 
 
@@ -109,7 +112,6 @@ def run(command: str, *more: str, directory: Path, given: str = "") -> list[str]
     return done.stdout.splitlines()
 
 
-@pytest.mark.slow
 def test_spark_sql(catalog: dict[str, str], tmp_path: Path) -> None:
     statements = ["CREATE TABLE prod.db.t (id BIGINT, name STRING)", *STATEMENTS]
     given = [*arguments(catalog, tmp_path), "-e", "; ".join(statements)]
@@ -120,7 +122,6 @@ def test_spark_sql(catalog: dict[str, str], tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("command", ["spark-submit", "pyspark"])
 def test_a_program(command: str, catalog: dict[str, str], tmp_path: Path) -> None:
     program = tmp_path / "job.py"
@@ -133,7 +134,6 @@ def test_a_program(command: str, catalog: dict[str, str], tmp_path: Path) -> Non
     assert [line for line in printed if line.startswith("by ")] == ["by name 3", "by sql 3"]
 
 
-@pytest.mark.slow
 def test_a_thrift_server(catalog: dict[str, str], tmp_path: Path) -> None:
     port = free_port()
     address = {"hive.server2.thrift.port": port, "hive.server2.thrift.bind.host": "127.0.0.1"}
@@ -157,12 +157,11 @@ def test_a_thrift_server(catalog: dict[str, str], tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.slow
 def test_a_server_of_spark_connect(catalog: dict[str, str], tmp_path: Path) -> None:
     spark = Spark(conf=configured(catalog), environment=environment())
     with spark.connect(tmp_path, seconds=SECONDS) as remote:
         found = remote.run(
-            "spark.registration_job:write_and_read",
+            "spark.test_configuration:write_and_read",
             tmp_path,
             seconds=SECONDS,
             table="prod.db.n",
@@ -170,47 +169,64 @@ def test_a_server_of_spark_connect(catalog: dict[str, str], tmp_path: Path) -> N
     assert found == [3, 3]
 
 
-@pytest.mark.servers
-def test_the_extension_has_the_source_know_the_catalogs_of_the_settings(
-    spark: Any, catalog: dict[str, str]
-) -> None:
-    """As Spark does: it calls the rule with each plan before it looks for a data source."""
-    for key, value in catalog.items():
-        spark.conf.set(f"spark.sql.catalog.by_setting.{key}", value)
+def write_and_read(spark: Any, table: str) -> list[int]:
+    """Append three rows to a table by its name; return how many there are, and their sum."""
+    spark.range(3).write.format("lance").mode("append").save(table)
+    rows = spark.read.format("lance").load(table).count()
+    return [rows, spark.sql(f"SELECT sum(id) FROM {table}").collect()[0][0]]
+
+
+# -- sessions that programs start ------------------------------------------------------------------
+
+
+@pytest.mark.spec("spark.md#register")
+def test_a_session_that_was_started_with_another_python_is_refused(tmp_path: Path) -> None:
+    missing = str(tmp_path / "python3")
+    started = Spark(environment={"PYSPARK_PYTHON": missing})
+    message = started.run("spark.test_configuration:refusal", tmp_path)
+    assert f"{missing}, which does not exist" in message
+    assert "(PYSPARK_PYTHON): set PYSPARK_PYTHON to" in message
+
+
+def refusal(spark: Any) -> str:
+    """Register a catalog; return why that is refused."""
     try:
-        plan = spark.range(1)._jdf.queryExecution().analyzed()
-        assert rule(spark).apply(plan) == plan
-        names = spark._jsparkSession.sessionState().dataSourceManager()
-        command = names.lookupDataSource("lance").dataSourceCls().command().mkString(",")
-        source = pickle.loads(bytes(int(each) & 255 for each in command.split(",")))
-        assert source.catalogs["by_setting"].properties == catalog
-    finally:
-        for key in catalog:
-            spark.conf.unset(f"spark.sql.catalog.by_setting.{key}")
+        register(spark, {"prod": {"impl": "hive", "uri": "thrift://localhost:1"}})
+    except UnsupportedOperationError as error:
+        return str(error)
+    return ""
 
 
-@pytest.mark.servers
-def test_settings_of_other_catalogs_are_none_of_the_sources() -> None:
-    settings = {
-        "spark.sql.catalog.prod.impl": "hive",
-        "spark.sql.catalog.prod.uri": "thrift://h:1",
-        "spark.sql.catalog.ice": "org.example.Catalog",
-        "spark.sql.catalog.ice.impl": "hive",
-    }
-    [(name, address)] = with_settings(json.dumps(settings)).catalogs.items()
-    assert (name, address.properties) == ("prod", {"impl": "hive", "uri": "thrift://h:1"})
+@pytest.mark.spec("spark.md#searches-in-sql")
+def test_every_session_knows_the_search_function(tmp_path: Path) -> None:
+    spark = Spark(conf=settings())
+    started = spark.run("spark.test_configuration:failure_of_search", tmp_path, seconds=600)
+    assert "lance_search needs the name" in started
 
 
-def rule(spark: Any) -> Any:
-    """Return the rule that the extension adds to a session."""
-    jvm, gateway = spark._jvm, spark._sc._gateway
-    urls = gateway.new_array(jvm.java.net.URL, 1)
-    urls[0] = jvm.java.io.File(str(jar.path())).toURI().toURL()
-    loader = jvm.java.net.URLClassLoader(
-        urls, jvm.java.lang.Thread.currentThread().getContextClassLoader()
-    )
-    extensions = jvm.org.apache.spark.sql.SparkSessionExtensions()
-    made = loader.loadClass("org.lancebridge.spark.LanceExtensions")
-    make = made.getDeclaredConstructor(gateway.new_array(jvm.java.lang.Class, 0))
-    make.newInstance(gateway.new_array(jvm.java.lang.Object, 0)).apply(extensions)
-    return extensions.buildHintResolutionRules(spark._jsparkSession).head()
+def failure_of_search(spark: Any) -> str:
+    """Return what a session says of a search without arguments."""
+    try:
+        spark.sql("SELECT * FROM lance_search()")
+    except AnalysisException as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.spec("spark.md#the-python-process-of-the-driver")
+def test_the_process_ends_with_the_application(tmp_path: Path) -> None:
+    with UnityServer() as server:
+        server.add_catalog("main")
+        properties = {"impl": "unity", "host": server.url, "catalog": "main"}
+        conf = {f"spark.sql.catalog.ended.{key}": value for key, value in properties.items()}
+        Spark(conf=conf).run("spark.test_configuration:end_application", tmp_path, catalog="ended")
+
+
+def end_application(spark: Any, catalog: str) -> None:
+    """Stop a session while its JVM goes on."""
+    register(spark)
+    spark.sql(f"SHOW NAMESPACES IN {catalog}").collect()
+    pid = the_pid(spark)
+    spark.stop()
+    await_end(pid)
+    assert not is_running(pid)

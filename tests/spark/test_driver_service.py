@@ -11,19 +11,19 @@ from typing import Any
 import pytest
 from pyspark.errors import PySparkException
 from servers.http_proxy import Fault, HttpProxy, Request
-from servers.sparks import Spark
-from servers.unity import UnityServer
 
 from lance_bridge_spark.addresses import catalogs_of
-from lance_bridge_spark.registration import register
 from lance_bridge_spark.source import with_catalogs
 
-from . import python_processes
 from .catalogs import TOKEN, proxied_catalog, unity_catalog
 from .python_processes import arguments, await_end, kill, pids, the_pid
 from .sql_helpers import setting
 
-pytestmark = [pytest.mark.spark, pytest.mark.spec("spark.md#the-python-process-of-the-driver")]
+pytestmark = [
+    pytest.mark.servers,
+    pytest.mark.spark,
+    pytest.mark.spec("spark.md#the-python-process-of-the-driver"),
+]
 
 IDLE = "spark.lance_bridge.service.idle"
 TIMEOUT = "spark.lance_bridge.service.timeout"
@@ -41,7 +41,6 @@ def names(spark: Any, catalog: str) -> list[str]:
     return sorted(row.tableName for row in spark.sql(f"SHOW TABLES IN {catalog}.db").collect())
 
 
-@pytest.mark.servers
 def test_one_process_answers_all_and_shows_no_secret(spark: Any, catalog: str) -> None:
     found = spark.table(f"{catalog}.db.t").collect()
     assert sorted(tuple(row) for row in found) == [(1, "a"), (2, "b"), (3, None)]
@@ -52,7 +51,6 @@ def test_one_process_answers_all_and_shows_no_secret(spark: Any, catalog: str) -
     assert TOKEN not in arguments(the_pid(spark))
 
 
-@pytest.mark.servers
 def test_a_process_that_died_is_replaced(spark: Any, catalog: str) -> None:
     names(spark, catalog)
     before = the_pid(spark)
@@ -61,7 +59,6 @@ def test_a_process_that_died_is_replaced(spark: Any, catalog: str) -> None:
     assert the_pid(spark) != before
 
 
-@pytest.mark.servers
 def test_a_call_that_changes_nothing_is_repeated_and_another_is_not(
     spark: Any, tmp_path: Path
 ) -> None:
@@ -81,7 +78,6 @@ def test_a_call_that_changes_nothing_is_repeated_and_another_is_not(
                 assert "its outcome is unknown" in error
 
 
-@pytest.mark.servers
 def test_a_commit_without_a_response_names_its_transaction(spark: Any, tmp_path: Path) -> None:
     """Repeated, the statement would make another transaction, and could insert the rows twice."""
     with proxied_catalog(spark, "cut", tmp_path, _method) as proxy:
@@ -125,7 +121,6 @@ def _killed_at(spark: Any, proxy: HttpProxy, method: str, statement: str) -> str
     return None
 
 
-@pytest.mark.servers
 def test_concurrent_statements_get_their_own_answers(spark: Any, catalog: str) -> None:
     names(spark, catalog)
     before = the_pid(spark)
@@ -141,7 +136,6 @@ def test_concurrent_statements_get_their_own_answers(spark: Any, catalog: str) -
     assert the_pid(spark) == before
 
 
-@pytest.mark.servers
 def test_sessions_of_one_jvm_have_catalogs_of_their_own(
     spark: Any, catalog: str, tmp_path: Path
 ) -> None:
@@ -153,7 +147,6 @@ def test_sessions_of_one_jvm_have_catalogs_of_their_own(
         assert len(pids(spark)) == 1
 
 
-@pytest.mark.servers
 def test_a_process_without_calls_ends(spark: Any, catalog: str) -> None:
     with setting(spark, IDLE, "100ms"):
         names(spark, catalog)
@@ -162,7 +155,6 @@ def test_a_process_without_calls_ends(spark: Any, catalog: str) -> None:
     assert names(spark, catalog) == ["t"]
 
 
-@pytest.mark.servers
 def test_a_call_takes_no_longer_than_the_session_allows(spark: Any, catalog: str) -> None:
     timeout = pytest.raises(PySparkException, match=r"service\.timeout")
     with setting(spark, TIMEOUT, "1ms"), timeout:
@@ -170,7 +162,6 @@ def test_a_call_takes_no_longer_than_the_session_allows(spark: Any, catalog: str
     assert names(spark, catalog) == ["t"]
 
 
-@pytest.mark.servers
 @pytest.mark.parametrize(
     ("executable", "problem"),
     [("/no/such/python3", "cannot be started"), ("false", "exited on start")],
@@ -188,27 +179,6 @@ def test_a_python_that_cannot_answer_is_named(
     finally:
         spark.dataSource.register(source)
     assert names(spark, catalog) == ["t"]
-
-
-@pytest.mark.slow
-def test_the_process_ends_with_the_application(tmp_path: Path) -> None:
-    with UnityServer() as server:
-        server.add_catalog("main")
-        properties = {"impl": "unity", "host": server.url, "catalog": "main"}
-        settings = {f"spark.sql.catalog.ended.{key}": value for key, value in properties.items()}
-        Spark(conf=settings).run(
-            "spark.test_driver_service:end_application", tmp_path, catalog="ended"
-        )
-
-
-def end_application(spark: Any, catalog: str) -> None:
-    """Stop a session while its JVM goes on."""
-    register(spark)
-    spark.sql(f"SHOW NAMESPACES IN {catalog}").collect()
-    pid = the_pid(spark)
-    spark.stop()
-    await_end(pid)
-    assert not python_processes.is_running(pid)
 
 
 def _method(request: Request) -> str:

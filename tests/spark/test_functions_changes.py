@@ -258,7 +258,6 @@ def test_an_index_finds_updated_rows_of_stable_ids_by_their_new_values_only(
 
 # -- MERGE -----------------------------------------------------------------------------------------
 
-
 KEYS = st.sampled_from([None, float("nan"), 0.0, -0.0, 1.0, 2.0, 3.0, 4.0, 5.0])
 ROWS = st.lists(
     st.fixed_dictionaries(

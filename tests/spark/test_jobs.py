@@ -94,7 +94,6 @@ def test_what_cannot_be_compacted_is_refused_before_any_task(tmp_path: Path) -> 
 
 # -- indices ---------------------------------------------------------------------------------------
 
-
 QUERIES = np.random.default_rng(7).random((10, DIMENSION), dtype=np.float32)
 
 

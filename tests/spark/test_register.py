@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
+import pickle
 import shutil
 import sys
 import venv
@@ -17,7 +19,6 @@ from lance_namespace.errors import InvalidInputError, UnsupportedOperationError
 from pyspark import SparkFiles
 from pyspark.errors import PySparkException
 from servers.http_proxy import Request
-from servers.sparks import Spark
 
 from lance_bridge_spark import redaction
 from lance_bridge_spark.addresses import (
@@ -28,20 +29,19 @@ from lance_bridge_spark.addresses import (
 )
 from lance_bridge_spark.jvm import jar
 from lance_bridge_spark.registration import register, settings
+from lance_bridge_spark.source.datasource import with_settings
 from lance_bridge_spark.worker_python import _find_problem, check_python
 
 from .catalogs import TOKEN, proxied_catalog, unity_catalog
 from .parquet_pairs import LOCAL_ROWS
-from .registration_job import failure_of_search
 from .sql_helpers import setting
 
-pytestmark = [pytest.mark.spark, pytest.mark.spec("spark.md#register")]
+pytestmark = [pytest.mark.servers, pytest.mark.spark, pytest.mark.spec("spark.md#register")]
 
 FUNCTIONS = "org.lancebridge.spark.LanceFunctions"
 
 
 @pytest.mark.spec("docs/how-to/spark.md#what-was-run")
-@pytest.mark.servers
 def test_a_registered_catalog_works_in_sql_and_by_option(spark: Any, catalog: str) -> None:
     spark.sql(f"CREATE TABLE {catalog}.db.t AS SELECT id, CAST(id AS STRING) AS s FROM range(5)")
 
@@ -51,7 +51,6 @@ def test_a_registered_catalog_works_in_sql_and_by_option(spark: Any, catalog: st
 
 
 @pytest.mark.spec("spark.md#commits")
-@pytest.mark.servers
 def test_a_statement_that_inserts_asks_the_catalog_twice(spark: Any, tmp_path: Path) -> None:
     """Once to resolve its table, and once more to commit."""
     with proxied_catalog(spark, "counted", tmp_path, _named) as proxy:
@@ -63,7 +62,6 @@ def test_a_statement_that_inserts_asks_the_catalog_twice(spark: Any, tmp_path: P
 
 
 @pytest.mark.spec("spark.md#speed")
-@pytest.mark.servers
 def test_a_query_asks_the_catalog_when_it_is_analysed_and_when_it_runs(
     spark: Any, tmp_path: Path
 ) -> None:
@@ -83,7 +81,6 @@ def _named(request: Request) -> str:
     return f"{request.method} {request.path}"
 
 
-@pytest.mark.servers
 def test_a_jar_is_added_whatever_its_directory_is_called(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,7 +93,6 @@ def test_a_jar_is_added_whatever_its_directory_is_called(
     assert any(each.endswith("another.jar") for each in listed)
 
 
-@pytest.mark.servers
 def test_every_thread_knows_a_catalog_that_one_has_registered(spark: Any, tmp_path: Path) -> None:
     def namespaces() -> list[str]:
         jvm = spark._jvm.org.apache.spark.sql.classic
@@ -107,7 +103,6 @@ def test_every_thread_knows_a_catalog_that_one_has_registered(spark: Any, tmp_pa
         assert pool.submit(namespaces).result(60) == ["db"]
 
 
-@pytest.mark.servers
 def test_catalogs_of_the_settings_get_the_class_and_others_keep_theirs(spark: Any) -> None:
     spark.conf.set("spark.sql.catalog.found.impl", "hive")
     spark.conf.set("spark.sql.catalog.foreign", "org.example.Catalog")
@@ -123,7 +118,6 @@ def test_catalogs_of_the_settings_get_the_class_and_others_keep_theirs(spark: An
             spark.conf.unset(f"spark.sql.catalog.{name}")
 
 
-@pytest.mark.servers
 def test_a_catalog_of_another_connector_gets_no_properties(spark: Any) -> None:
     with setting(spark, "spark.sql.catalog.foreign", "org.example.Catalog"):
         with pytest.raises(InvalidInputError, match=r"'foreign' .* org\.example\.Catalog"):
@@ -132,7 +126,6 @@ def test_a_catalog_of_another_connector_gets_no_properties(spark: Any) -> None:
 
 
 @pytest.mark.spec("spark.md#the-jar")
-@pytest.mark.servers
 def test_without_the_jar_sql_is_refused_and_nothing_is_set(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,7 +138,6 @@ def test_without_the_jar_sql_is_refused_and_nothing_is_set(
 
 
 @pytest.mark.spec("spark.md#the-jar")
-@pytest.mark.servers
 def test_without_sql_all_else_is_registered_without_the_jar(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,7 +165,6 @@ def refusal(spark: Any, executable: str, monkeypatch: pytest.MonkeyPatch) -> str
     return line
 
 
-@pytest.mark.servers
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
@@ -194,7 +185,6 @@ def test_a_python_of_workers_that_cannot_do_tasks_is_refused(
     assert said in line
 
 
-@pytest.mark.servers
 def test_a_python_of_workers_without_the_package_is_refused(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -205,7 +195,6 @@ def test_a_python_of_workers_without_the_package_is_refused(
     assert f"{bare}, which lacks lance_bridge, lance, pyarrow" in line
 
 
-@pytest.mark.servers
 def test_a_python_that_may_be_in_an_archive_of_a_cluster_is_logged(
     spark: Any,
     tmp_path: Path,
@@ -219,7 +208,6 @@ def test_a_python_that_may_be_in_an_archive_of_a_cluster_is_logged(
     assert "which does not exist" in caplog.text
 
 
-@pytest.mark.servers
 def test_packages_that_are_added_to_the_session_are_found(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -239,17 +227,7 @@ def test_packages_that_are_added_to_the_session_are_found(
         check_python(spark)
 
 
-@pytest.mark.slow
-def test_a_session_that_was_started_with_another_python_is_refused(tmp_path: Path) -> None:
-    missing = str(tmp_path / "python3")
-    started = Spark(environment={"PYSPARK_PYTHON": missing})
-    message = started.run("spark.registration_job:refusal", tmp_path)
-    assert f"{missing}, which does not exist" in message
-    assert "(PYSPARK_PYTHON): set PYSPARK_PYTHON to" in message
-
-
 @pytest.mark.spec("spark.md#searches-in-sql", "spark.md#settings")
-@pytest.mark.servers
 def test_settings_add_the_jar_to_jars_that_are_there(tmp_path: Path) -> None:
     base = {"spark.jars": f"{tmp_path}{os.sep}other.jar", "spark.app.name": "x"}
     merged = settings({"prod": {"impl": "hive", "uri": "thrift://h:1"}}, base)
@@ -267,22 +245,6 @@ def test_settings_add_the_jar_to_jars_that_are_there(tmp_path: Path) -> None:
     assert again["spark.sql.extensions"] == f"a.B,{FUNCTIONS}"
 
 
-@pytest.mark.spec("spark.md#searches-in-sql")
-@pytest.mark.servers
-@pytest.mark.usefixtures("catalog")
-def test_a_registered_session_knows_the_search_function(spark: Any) -> None:
-    assert "lance_search needs the name" in failure_of_search(spark)
-
-
-@pytest.mark.spec("spark.md#searches-in-sql")
-@pytest.mark.slow
-@pytest.mark.timeout(700)
-def test_every_session_knows_the_search_function(tmp_path: Path) -> None:
-    spark = Spark(conf=settings())
-    started = spark.run("spark.registration_job:failure_of_search", tmp_path, seconds=600)
-    assert "lance_search needs the name" in started
-
-
 @pytest.fixture(scope="module")
 def java(spark: Any) -> Any:
     """A loader of the jar's classes: the versions check is no public one."""
@@ -293,17 +255,12 @@ def java(spark: Any) -> Any:
 
 
 @pytest.mark.spec("spark.md#versions")
-@pytest.mark.servers
 @pytest.mark.parametrize("version", ["4.0.2", "4.4.0", "3.5.8", "5", "41.1.0"])
 def test_other_versions_of_spark_are_refused_by_name(spark: Any, java: Any, version: str) -> None:
     with pytest.raises(Exception, match=rf"runs on Spark 4\.1, 4\.2 and 4\.3.*{version}"):
         _check_version(spark, java, version)
-
-
-@pytest.mark.servers
-@pytest.mark.parametrize("version", ["4.1.0", "4.2.1", "4.3.0", "4.3.0-SNAPSHOT"])
-def test_tested_versions_of_spark_are_taken(spark: Any, java: Any, version: str) -> None:
-    assert _check_version(spark, java, version) is None
+    for tested in ("4.1.0", "4.2.1", "4.3.0", "4.3.0-SNAPSHOT"):
+        assert _check_version(spark, java, tested) is None
 
 
 def _check_version(spark: Any, java: Any, version: str) -> Any:
@@ -323,7 +280,6 @@ def _check_version(spark: Any, java: Any, version: str) -> Any:
 
 
 @pytest.mark.spec("spark.md#sql-catalog")
-@pytest.mark.servers
 def test_lance_cannot_be_the_session_catalog(spark: Any, java: Any) -> None:
     gateway, lang = spark._sc._gateway, spark._jvm.java.lang
     maker = java.loadClass(CATALOG_CLASS).getDeclaredConstructor(gateway.new_array(lang.Class, 0))
@@ -334,8 +290,49 @@ def test_lance_cannot_be_the_session_catalog(spark: Any, java: Any) -> None:
         catalog.initialize("spark_catalog", empty)
 
 
+@pytest.mark.spec("spark.md#configuration-without-register")
+def test_the_extension_has_the_source_know_the_catalogs_of_the_settings(
+    spark: Any, java: Any
+) -> None:
+    """As Spark does: it calls the rule with each plan before it looks for a data source."""
+    catalog = {"impl": "hive", "uri": "thrift://localhost:1"}
+    for key, value in catalog.items():
+        spark.conf.set(f"spark.sql.catalog.by_setting.{key}", value)
+    try:
+        plan = spark.range(1)._jdf.queryExecution().analyzed()
+        assert _rule(spark, java).apply(plan) == plan
+        names = spark._jsparkSession.sessionState().dataSourceManager()
+        command = names.lookupDataSource("lance").dataSourceCls().command().mkString(",")
+        source = pickle.loads(bytes(int(each) & 255 for each in command.split(",")))
+        assert source.catalogs["by_setting"].properties == catalog
+    finally:
+        for key in catalog:
+            spark.conf.unset(f"spark.sql.catalog.by_setting.{key}")
+
+
+def _rule(spark: Any, java: Any) -> Any:
+    """Return the rule that the extension adds to a session."""
+    gateway, lang = spark._sc._gateway, spark._jvm.java.lang
+    extensions = spark._jvm.org.apache.spark.sql.SparkSessionExtensions()
+    made = java.loadClass("org.lancebridge.spark.LanceExtensions")
+    make = made.getDeclaredConstructor(gateway.new_array(lang.Class, 0))
+    make.newInstance(gateway.new_array(lang.Object, 0)).apply(extensions)
+    return extensions.buildHintResolutionRules(spark._jsparkSession).head()
+
+
+@pytest.mark.spec("spark.md#configuration-without-register")
+def test_settings_of_other_catalogs_are_none_of_the_sources() -> None:
+    settings = {
+        "spark.sql.catalog.prod.impl": "hive",
+        "spark.sql.catalog.prod.uri": "thrift://h:1",
+        "spark.sql.catalog.ice": "org.example.Catalog",
+        "spark.sql.catalog.ice.impl": "hive",
+    }
+    [(name, address)] = with_settings(json.dumps(settings)).catalogs.items()
+    assert (name, address.properties) == ("prod", {"impl": "hive", "uri": "thrift://h:1"})
+
+
 @pytest.mark.spec("spark.md#credentials")
-@pytest.mark.servers
 def test_no_plan_and_no_error_shows_the_catalogs_secrets(spark: Any, catalog: str) -> None:
     spark.sql(f"CREATE TABLE {catalog}.db.plain AS SELECT id FROM range(5)")
     with setting(spark, LOCAL_ROWS, "0"):
@@ -355,7 +352,6 @@ def test_no_plan_and_no_error_shows_the_catalogs_secrets(spark: Any, catalog: st
 
 
 @pytest.mark.spec("spark.md#credentials")
-@pytest.mark.servers
 def test_secrets_among_the_settings_are_a_warning_that_names_them(
     spark: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -402,7 +398,6 @@ HIDING = [
 
 
 @pytest.mark.spec("spark.md#credentials")
-@pytest.mark.servers
 def test_spark_hides_secrets_whose_names_its_own_pattern_does_not_know(
     spark: Any, catalog: str
 ) -> None:
@@ -421,7 +416,6 @@ def test_spark_hides_secrets_whose_names_its_own_pattern_does_not_know(
 
 
 @pytest.mark.spec("spark.md#credentials")
-@pytest.mark.servers
 def test_a_session_connects_with_secrets_of_a_file_and_of_its_catalogs_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -81,7 +81,6 @@ def test_an_error_names_what_to_do_in_sparks_style(spark: SparkSession, place: s
 
 # -- types that are read ---------------------------------------------------------------------------
 
-
 DAY = dt.date(2024, 2, 29)
 NOON = dt.datetime(2024, 2, 29, 12, 30, 15, 123456)
 UTC = dt.timezone.utc

@@ -340,7 +340,6 @@ def test_nothing_of_a_writer_shows_its_secrets() -> None:
 
 # -- arrays ----------------------------------------------------------------------------------------
 
-
 VECTOR = pa.list_(pa.float32(), 2)
 LISTS = pa.list_(pa.float32())
 
@@ -404,13 +403,6 @@ def test_parts_of_a_struct_are_stored_by_name() -> None:
 def test_a_value_that_the_column_cannot_hold_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="Column 'v' cannot be stored"):
         stored([256], pa.int16(), pa.uint8())
-
-
-def test_null_in_a_column_that_must_not_be_null_is_refused() -> None:
-    schema = pa.schema([pa.field("v", pa.int64(), nullable=False)])
-    rows = arrays.ToLance(iter([batch([1, None], pa.int64())]), schema, {"v": "v"})
-    with pytest.raises(InvalidInputError, match="Column 'v' must not be null"):
-        next(rows)
 
 
 def test_decimals_are_copied_to_where_lance_can_read_them() -> None:

@@ -16,16 +16,16 @@ from pyspark.sql import functions as F
 from lance_bridge_spark.addresses import TableAddress, address_of
 from lance_bridge_spark.lookup import create_table, find_table
 
-from .sql_helpers import Database, failure_of, setting, stream_all
+from .sql_helpers import Database, failure_of, setting
 
 pytestmark = [
+    pytest.mark.servers,
     pytest.mark.spark,
     pytest.mark.timeout(600),
     pytest.mark.spec("spark.md#create-and-replace-with-a-query", "spark.md#write-order"),
 ]
 
 # -- the order of rows -----------------------------------------------------------------------------
-
 
 ROWS = "SELECT id, concat('w', pmod(id * 7, 13)) AS word FROM range(0, 400, 1, 4)"
 
@@ -45,7 +45,6 @@ def fragments(db: Database, table: str) -> list[list[dict[str, Any]]]:
     return found
 
 
-@pytest.mark.servers
 def test_tasks_write_ranges_of_the_order_and_sort_them(db: Database) -> None:
     properties = "TBLPROPERTIES ('write.order_by' = '`word` DESC, id')"
     db.sql(f"CREATE TABLE {db.name}.sorted (id BIGINT, word STRING) {properties}")
@@ -64,7 +63,6 @@ def test_tasks_write_ranges_of_the_order_and_sort_them(db: Database) -> None:
         assert ranges[0][1] <= ranges[1][0]
 
 
-@pytest.mark.servers
 def test_rows_with_the_same_values_are_written_by_one_task(db: Database) -> None:
     db.sql(
         f"CREATE TABLE {db.name}.clustered (id BIGINT, word STRING) "
@@ -78,20 +76,6 @@ def test_rows_with_the_same_values_are_written_by_one_task(db: Database) -> None
         assert ids == sorted(ids, reverse=True)
 
 
-@pytest.mark.slow
-def test_a_stream_sorts_each_batch(db: Database, tmp_path: Path) -> None:
-    db.sql(ROWS).write.parquet(str(tmp_path / "rows"))
-    db.sql(
-        f"CREATE TABLE {db.name}.streamed (id BIGINT, word STRING) "
-        "TBLPROPERTIES ('write.order_by' = 'word, id DESC')"
-    )
-    rows = db.spark.readStream.schema("id BIGINT, word STRING").parquet(str(tmp_path / "rows"))
-    stream_all(rows.writeStream.format("lance"), tmp_path / "checkpoint", f"{db.name}.streamed")
-    for rows in fragments(db, f"{db.name}.streamed"):
-        assert rows == sorted(rows, key=lambda row: (row["word"], -row["id"]))
-
-
-@pytest.mark.servers
 @pytest.mark.parametrize(
     ("order", "message"),
     [
@@ -112,7 +96,6 @@ def test_what_is_no_order_of_the_table_is_refused(db: Database, order: str, mess
     assert not db.spark.catalog.tableExists(f"{db.name}.refused")
 
 
-@pytest.mark.servers
 def test_a_column_that_is_dropped_is_named_by_the_next_write(db: Database) -> None:
     table = f"{db.name}.narrower"
     db.sql(
@@ -126,7 +109,6 @@ def test_a_column_that_is_dropped_is_named_by_the_next_write(db: Database) -> No
 
 
 # -- overwrites ------------------------------------------------------------------------------------
-
 
 SCHEMA = pa.schema([("id", pa.int64())])
 
@@ -168,7 +150,6 @@ def ids(table: TableAddress) -> list[int]:
     return sorted(find_table(table).open().to_table()["id"].to_pylist())
 
 
-@pytest.mark.servers
 @pytest.mark.usefixtures("meddle")
 @pytest.mark.parametrize(
     "query",
@@ -185,14 +166,12 @@ def test_an_overwrite_by_rows_of_the_table_itself_loses_none_of_others(
     assert ids(table) == [1, 2, 3, 90]
 
 
-@pytest.mark.servers
 @pytest.mark.usefixtures("meddle")
 def test_an_overwrite_by_other_rows_takes_the_place_of_all(spark: Any, table: TableAddress) -> None:
     spark.sql(f"INSERT OVERWRITE {table.name} SELECT meddle(id) FROM range(2)")
     assert ids(table) == [0, 1]
 
 
-@pytest.mark.servers
 @pytest.mark.usefixtures("meddle")
 def test_an_overwrite_by_an_old_version_takes_the_place_of_all(
     spark: Any, table: TableAddress
@@ -201,7 +180,6 @@ def test_an_overwrite_by_an_old_version_takes_the_place_of_all(
     assert ids(table) == [1, 2, 3]
 
 
-@pytest.mark.servers
 def test_a_dataframe_that_was_made_before_loses_no_rows_either(
     spark: Any, table: TableAddress
 ) -> None:
@@ -212,7 +190,6 @@ def test_a_dataframe_that_was_made_before_loses_no_rows_either(
     assert ids(table) == [1, 2, 3, 90]
 
 
-@pytest.mark.servers
 @pytest.mark.spec("spark.md#unsupported-statements")
 def test_an_overwrite_of_some_rows_is_refused_with_advice(spark: Any, table: TableAddress) -> None:
     with pytest.raises(AnalysisException, match=r"overwritten as a whole only.*MERGE") as caught:

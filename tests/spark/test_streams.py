@@ -23,7 +23,7 @@ from lance_bridge_spark.source.stream_writer import BATCH, QUERY
 from .job_tables import ids, make
 from .parquet_pairs import dataset_of
 from .source_helpers import ids_in, numbers
-from .sql_helpers import stream_all
+from .sql_helpers import setting, stream_all
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600), pytest.mark.spec("spark.md#streams")]
 
@@ -117,6 +117,26 @@ def test_another_query_writes_its_own_batches(pipe: Pipe) -> None:
     pipe.checkpoint = pipe.checkpoint.with_name("another")
     pipe.run()
     assert pipe.ids() == [1, 1, 2, 2, 3, 3, 4, 4]
+
+
+@pytest.mark.slow
+@pytest.mark.spec("spark.md#write-order")
+def test_a_stream_sorts_each_batch(spark: Any, catalog: str, tmp_path: Path) -> None:
+    table, place = f"{catalog}.db.sorted_stream", str(tmp_path / "rows")
+    given = "SELECT id, concat('w', pmod(id * 7, 13)) AS word FROM range(0, 400, 1, 4)"
+    spark.sql(given).write.parquet(place)
+    spark.sql(
+        f"CREATE TABLE {table} (id BIGINT, word STRING) "
+        "TBLPROPERTIES ('write.order_by' = 'word, id DESC')"
+    )
+    rows = spark.readStream.schema("id BIGINT, word STRING").parquet(place)
+    with setting(spark, "spark.sql.adaptive.enabled", "false"):
+        stream_all(rows.writeStream.format("lance"), tmp_path / "checkpoint", table)
+    written = dataset_of(spark, table)
+    assert written.count_rows() == 400
+    for each in written.get_fragments():
+        found = each.to_table().to_pylist()
+        assert found == sorted(found, key=lambda row: (row["word"], -row["id"]))
 
 
 # -- maintenance -----------------------------------------------------------------------------------

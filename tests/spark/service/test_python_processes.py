@@ -28,7 +28,6 @@ pytestmark = pytest.mark.spec(
 
 # -- the driver's ----------------------------------------------------------------------------------
 
-
 SECONDS = 60
 
 
@@ -71,7 +70,6 @@ def test_calls_are_announced_and_answered_until_the_driver_ends(
 
 
 # -- an executor's ---------------------------------------------------------------------------------
-
 
 SCHEMA = StructType([StructField("id", LongType()), StructField("s", StringType())])
 ROWS = 3000

@@ -81,14 +81,6 @@ def test_columns_are_added_together_with_comments(service: Service) -> None:
     assert answer["rows"] == 1
 
 
-def test_fields_are_added_to_structs(service: Service) -> None:
-    service.create(TABLE, ID, PLACE)
-    answer = alter(service, add("place.zip", "integer"), add("place.street"), add("note"))
-    inner = fields_of(answer)["place"]["type"]["fields"]
-    assert [each["name"] for each in inner] == ["name", "zip", "street"]
-    assert list(fields_of(answer)) == ["id", "place", "note"]
-
-
 def test_columns_are_renamed_retyped_loosened_and_dropped(service: Service) -> None:
     number = {**NAME, "name": "n", "type": "integer", "nullable": False}
     service.create(TABLE, ID, NAME, number, PLACE)

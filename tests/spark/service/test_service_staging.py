@@ -79,13 +79,6 @@ def test_the_answer_has_the_columns_as_they_will_be(service: Service) -> None:
     assert staged["properties"] == {"k": "v"}
 
 
-def test_a_query_without_rows_makes_an_empty_table(service: Service) -> None:
-    staged = stage(service)
-    service.write_staged(staged)
-    commit(service, staged)
-    assert service.ids_in(TABLE) == []
-
-
 def test_of_many_that_create_at_once_exactly_one_wins(service: Service) -> None:
     stages = [stage(service) for _ in range(4)]
     for number, staged in enumerate(stages):

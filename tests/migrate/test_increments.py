@@ -1,4 +1,4 @@
-"""The cutover of converted tables, increments that are killed, and undoing them."""
+"""Increments that take long: with concurrent writers, killed at any moment, undone, and merged."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import lance
 import pytest
 from lance_namespace.errors import ConcurrentModificationError, InvalidTableStateError
-from migrate.building import Run, error_of, register_rows
+from migrate.building import Run, error_of
 from migrate.increments import (
     AT_COMMIT,
     ROW,
@@ -24,13 +24,13 @@ from migrate.increments import (
     rows_in_spark,
 )
 from migrate.sparking import CHANGES, Died, Scene, failed, moments, rows_of
-from spark.sql_helpers import setting
 
 from lance_bridge_hive.catalog import HiveCatalog
-from lance_bridge_migrate import State, verify
+from lance_bridge_migrate import State
 from lance_bridge_spark.source.commit import Commit
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.spark,
     pytest.mark.timeout(300),
     pytest.mark.spec("migration.md#catch-up"),
@@ -39,44 +39,6 @@ pytestmark = [
 _CHANGES = (*CHANGES, (HiveCatalog, "rename_table"), (lance.LanceDataset, "restore"))
 
 
-# -- the cutover -----------------------------------------------------------------------------------
-
-
-@pytest.mark.servers
-def test_the_table_gets_its_final_name_once_nothing_is_missing(scene: Scene) -> None:
-    with converted(scene) as (run, database):
-        add(scene, database, 20, 25)
-        plan_next(run, by="column", column="id", switch_to="{table}")
-        add(scene, database, 25, 26)
-        record = run.execute()
-        error = error_of(record, f"{database}/t")
-        assert error.code == ConcurrentModificationError.code
-        assert "1 rows have a greater value" in error.message
-        assert scene.tables() == ["t_new"]
-        assert ids(scene) == list(range(25)), "the increment's rows are in"
-        # Run again, it checks again; another increment takes what is missing.
-        assert run.execute().state is State.FAILED
-        plan_next(run, by="column", column="id", switch_to="{table}")
-        done(run, "counts")
-        assert scene.tables() == ["t"]
-        assert rows_of(scene.dataset("t").to_table()) == rows_in_spark(scene, f"{database}.t")
-        # If others write to it by its new name, undoing is refused before anything is done.
-        version = scene.dataset("t").version
-        scene.dataset("t").delete("id = 0")
-        with pytest.raises(InvalidTableStateError, match="did not write"):
-            run.undo()
-        assert scene.tables() == ["t"]
-        uri = scene.dataset("t").uri
-        lance.dataset(uri, version=version).restore()  # type: ignore[no-untyped-call]  # pylance's
-        assert run.undo().state is State.UNDONE
-        assert scene.tables() == ["t_new"]
-        assert ids(scene) == list(range(25))
-        plan_next(run, by="column", column="id", switch_to="{table}")
-        done(run, "none")
-        assert scene.tables() == ["t"]
-
-
-@pytest.mark.slow
 def test_partitions_that_changed_keep_the_table_from_its_final_name(scene: Scene) -> None:
     with converted(scene) as (run, database):
         plan = plan_next(run, by="partition", switch_to="t")
@@ -92,47 +54,6 @@ def test_partitions_that_changed_keep_the_table_from_its_final_name(scene: Scene
         assert "already has the name 't'" in blocked(plan)
 
 
-@pytest.mark.servers
-def test_a_table_whose_partition_column_was_renamed_gets_its_final_name(scene: Scene) -> None:
-    with scene.run("convert") as run:
-        database = scene.database()
-        scene.sql(
-            f"CREATE TABLE {database}.t USING parquet PARTITIONED BY (part) AS "
-            f"SELECT id, {ROW} FROM range(5)"
-        )
-        convert(scene, run, database, renames={"part": "p"})
-        add(scene, database, 20, 22)
-        plan_next(run, by="partition", switch_to="t")
-        done(run, "counts")
-        assert ids(scene, "t") == [0, 1, 2, 3, 4, 20, 21]
-
-
-@pytest.mark.servers
-def test_a_session_that_skips_files_does_not_rename_a_table(scene: Scene) -> None:
-    key = "spark.sql.files.ignoreCorruptFiles"
-    with converted(scene) as (run, _):
-        plan_next(run, by="column", column="id", switch_to="t")
-        with setting(scene.spark, key, "true"):
-            [problem] = failed(run.execute(verify="none"))
-        assert f"The session has {key}=true" in problem
-        assert scene.tables() == ["t_new"]
-        done(run, "none")
-        assert scene.tables() == ["t"]
-
-
-@pytest.mark.servers
-def test_a_final_name_that_is_taken_is_left_alone(scene: Scene) -> None:
-    with converted(scene) as (run, database):
-        plan_next(run, by="column", column="id", switch_to="t")
-        register_rows(scene.place, "t", scene.directory / "other", "_lance")
-        [problem] = failed(run.execute())
-        assert "already exists" in problem
-        assert run.undo().state is State.UNDONE
-        add(scene, database, 20, 21)
-        assert "already exists" in blocked(plan_next(run, by="column", column="id", switch_to="t"))
-
-
-@pytest.mark.slow
 def test_with_concurrent_writers_no_row_is_lost_or_duplicated(scene: Scene) -> None:
     with converted(scene) as (run, database):
         stopping, written = threading.Event(), [20]
@@ -203,7 +124,6 @@ def _killed(scene: Scene, run: Run, table: str) -> None:
         assert scene.dataset("t_new").version == before + 2, "restored once"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "table"),
     [
@@ -220,7 +140,6 @@ def test_rows_are_added_or_merged_once_whenever_it_is_killed(
         _killed(scene, run, table)
 
 
-@pytest.mark.slow
 def test_increments_are_undone_one_by_one_and_rows_of_others_are_kept(scene: Scene) -> None:
     with converted(scene) as (run, database):
         add(scene, database, 20, 30)
@@ -247,7 +166,6 @@ def test_increments_are_undone_one_by_one_and_rows_of_others_are_kept(scene: Sce
     assert len(ids(scene)) == 30
 
 
-@pytest.mark.slow
 def test_rows_that_others_write_while_it_is_cut_off_stay(scene: Scene) -> None:
     with converted(scene) as (run, database):
         add(scene, database, 20, 30)
@@ -266,26 +184,6 @@ def test_rows_that_others_write_while_it_is_cut_off_stay(scene: Scene) -> None:
             before.restore()  # type: ignore[no-untyped-call]  # pylance's
 
 
-@pytest.mark.servers
-def test_tables_that_an_increment_leaves_out_are_in_the_next(scene: Scene) -> None:
-    database = scene.database()
-    for table in "ab":
-        scene.sql(f"CREATE TABLE {database}.{table} USING parquet AS SELECT 1L AS id")
-    with scene.run("convert") as run:
-        convert(scene, run, database)
-        scene.sql(f"INSERT INTO {database}.a VALUES (2)")
-        scene.sql(f"ALTER TABLE {database}.b ADD COLUMNS (more INT)")
-        plan = plan_next(run, by="column", column="id")
-        assert [item.source[-1] for item in plan.blocked] == ["b"]
-        assert failed(run.execute(skip_blocked=True)) == []
-        plan = plan_next(run, by="column", column="id")
-        assert [item.source[-1] for item in plan.items] == ["a", "b"]
-        assert "There are no new rows" in plan.items[0].nothing_to_do
-    record = verify(run.type, run.endpoints, run.migrations.get(plan.follows or ""))
-    assert record.state is State.DONE
-
-
-@pytest.mark.slow
 def test_rows_that_the_source_deleted_are_named_with_a_way_out(scene: Scene) -> None:
     with converted(scene) as (run, database):
         first = run.migration
@@ -310,3 +208,57 @@ def test_rows_that_the_source_deleted_are_named_with_a_way_out(scene: Scene) -> 
         plan_next(run, after=first, by="partition", key=["id"], switch_to="t")
         done(run)
         assert ids(scene, "t") == list(range(1, 20))
+
+
+def test_tables_with_renamed_columns_are_caught_up_with(scene: Scene) -> None:
+    """By the names of the table, in which two names have changed places."""
+    with scene.run("convert") as run:
+        database = scene.database()
+        scene.sql(
+            f"CREATE TABLE {database}.t USING parquet PARTITIONED BY (part) AS "
+            f"SELECT id, {ROW} FROM range(20)"
+        )
+        convert(scene, run, database, renames={"ID": "number", "part": "id", "name": "part"})
+        add(scene, database, 20, 25)
+        plan = plan_next(run, by="column", column="number")
+        assert only_item(plan).rows == 5
+        done(run)
+        scene.sql(f"INSERT OVERWRITE {database}.t SELECT id, 'new', 9 AS part FROM range(3)")
+        add(scene, database, 90, 95)
+        plan = plan_next(run, by="partition", key=["number"])
+        assert only_item(plan).blockers == []
+        done(run)
+        found = scene.dataset("t_new").to_table().to_pylist()
+        expected = [
+            {"number": row["id"], "part": row["name"], "id": row["part"]}
+            for row in rows_in_spark(scene, f"{database}.t")
+        ]
+        assert sorted(found, key=str) == sorted(expected, key=str)
+
+
+def test_partitions_that_changed_are_merged_by_key(scene: Scene) -> None:
+    database = scene.database()
+    sql = scene.spark.sql
+    sql(
+        f"CREATE TABLE {database}.t (id BIGINT, name STRING, day DATE, place STRING) USING parquet "
+        "PARTITIONED BY (day, place)"
+    )
+    rows = "(1,'a',DATE'2024-01-01','x'),(2,'b',DATE'2024-01-01','x'),(3,'c',DATE'2024-01-02',NULL)"
+    sql(f"INSERT INTO {database}.t VALUES {rows},(4,'d',DATE'2024-01-03','y')")
+    with scene.run("convert") as run:
+        convert(scene, run, database)
+        # One partition has another row and a changed one, one has lost a row, one is gone, and a
+        # row has gone to a new one.
+        sql(f"INSERT OVERWRITE {database}.t PARTITION (day = DATE'2024-01-02', place = NULL) "
+            "VALUES (3, 'changed'), (5, 'e')")  # fmt: skip
+        sql(f"INSERT OVERWRITE {database}.t PARTITION (day = DATE'2024-01-01', place = 'x') "
+            "VALUES (1, 'a')")  # fmt: skip
+        sql(f"ALTER TABLE {database}.t DROP PARTITION (day = DATE'2024-01-03', place = 'y')")
+        sql(f"INSERT INTO {database}.t VALUES (2, 'b', DATE'2024-01-04', 'x')")
+        plan = plan_next(run, by="partition", key=["id"])
+        assert only_item(plan).rows == 5, "four that exist, and one that is gone"
+        record = done(run)
+        assert record.items[f"{database}/t"].facts["rows_deleted"] == 1
+        assert rows_of(scene.dataset("t_new").to_table()) == rows_in_spark(scene, f"{database}.t")
+        plan = plan_next(run, by="partition", key=["id"])
+        assert "There are no new rows" in only_item(plan).nothing_to_do

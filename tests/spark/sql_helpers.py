@@ -41,7 +41,7 @@ def stream_all(writer: Any, checkpoint: str | Path, table: str = "") -> None:
     writer = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
     query = writer.toTable(table) if table else writer.start()
     try:
-        assert query.awaitTermination(120), "the stream did not end in time"
+        assert query.awaitTermination(300), "the stream did not end in time"
     finally:
         query.stop()
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import lance.namespace
 import lance_namespace as api
-import lancedb
 import pytest
 from core.memory_catalog import MemoryNamespace
 from lance_namespace.errors import InvalidInputError, LanceNamespaceError
@@ -67,14 +66,6 @@ def test_it_is_found_by_its_name_and_by_its_class_path() -> None:
             assert isinstance(namespace.child("prod"), HiveNamespace)
 
 
-def test_lancedb_finds_it(directory: Any, tmp_path: Path) -> None:
-    add_tables(directory, "db.t")
-    files = {"catalog.files.impl": "dir", "catalog.files.root": str(tmp_path / "directory")}
-    db = lancedb.connect_namespace("federated", files)
-    assert db.list_namespaces().namespaces == ["files"]
-    assert db.open_table("t", namespace_path=["files", "db"]).count_rows() == 2
-
-
 def test_no_catalog_is_called_and_one_of_pylance_s_is_not_even_made() -> None:
     """A directory is read when it is made; this one cannot be."""
     s3 = {
@@ -114,9 +105,6 @@ def test_bad_properties_are_invalid_input(properties: dict[str, str], problem: s
         connect(**properties)
     assert problem in str(caught.value)
     assert SECRET not in "".join(traceback.format_exception(caught.value))
-
-
-def test_it_needs_a_catalog() -> None:
     with pytest.raises(InvalidInputError, match="it has no catalogs: set `catalogs`"):
         lance_bridge.connect("federated", {})
 
@@ -143,6 +131,7 @@ def test_a_catalog_takes_properties_of_its_name_from_the_environment(
 # -- the configuration file ------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("yaml_file")
 @pytest.mark.parametrize(
     ("name", "catalogs"),
     [
@@ -152,20 +141,17 @@ def test_a_catalog_takes_properties_of_its_name_from_the_environment(
         ("federated", ["files", "prod"]),
     ],
 )
-def test_catalogs_of_the_file_are_named_or_all(
-    name: str, catalogs: list[str], yaml_file: Path
-) -> None:
-    assert yaml_file.exists()
+def test_catalogs_of_the_file_are_named_or_all(name: str, catalogs: list[str]) -> None:
     namespace = lance_bridge.connect(name)
     assert isinstance(namespace, FederatedNamespace)
     assert namespace.catalogs == catalogs
     assert memory_of(namespace, "prod").uri == "in-file"
 
 
+@pytest.mark.usefixtures("yaml_file")
 def test_a_listed_catalog_takes_its_environment_and_others_may_be_added(
-    yaml_file: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert yaml_file.exists()
     monkeypatch.setenv("LANCE_BRIDGE_PROD_URI", "in-environment")
     more = {"catalog.aws.impl": "dir", "catalog.aws.root": "/x"}
     namespace = lance_bridge.connect("federated", {"catalogs": "prod", **more})
@@ -174,6 +160,7 @@ def test_a_listed_catalog_takes_its_environment_and_others_may_be_added(
     assert memory_of(namespace, "prod").uri == "in-environment"
 
 
+@pytest.mark.usefixtures("yaml_file")
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
@@ -183,10 +170,7 @@ def test_a_listed_catalog_takes_its_environment_and_others_may_be_added(
         ({"catalogs": "both"}, "cannot be a catalog of another one"),
     ],
 )
-def test_a_wrong_list_is_invalid_input(
-    given: dict[str, str], problem: str, yaml_file: Path
-) -> None:
-    assert yaml_file.exists()
+def test_a_wrong_list_is_invalid_input(given: dict[str, str], problem: str) -> None:
     with pytest.raises(InvalidInputError) as caught:
         lance_bridge.connect("federated", given)
     assert problem in str(caught.value)

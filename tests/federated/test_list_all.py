@@ -57,13 +57,11 @@ def list_all(namespace: api.LanceNamespace, limit: int | None = None, **more: An
     return collect(Calls(namespace).list_all_tables, "tables", limit, **more)
 
 
-def test_all_tables_of_all_catalogs_are_listed(both: FederatedNamespace) -> None:
+def test_all_tables_of_all_catalogs_are_listed_at_once_and_in_pages_of_any_size(
+    both: FederatedNamespace,
+) -> None:
     answer = both.list_all_tables(api.ListTablesRequest())
-    assert answer.tables == ALL
-    assert answer.context is None
-
-
-def test_pages_of_any_size_are_the_whole(both: FederatedNamespace) -> None:
+    assert (answer.tables, answer.context) == (ALL, None)
     for limit in range(1, len(ALL) + 2):
         assert list_all(both, limit) == ALL
 
@@ -114,40 +112,30 @@ def test_a_catalog_that_is_down_is_named_on_every_page_from_then_on(
     assert [catalogs["aws"].asked, catalogs["lake"].asked] == [1, 1]  # type: ignore[attr-defined]
 
 
-def test_a_catalog_that_answers_again_is_listed_again(
-    prod: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    namespace = FederatedNamespace({"prod": prod})
-    with monkeypatch.context() as patch:
-        patch.setattr(prod, "list_all_tables", Broken(DOWN).list_all_tables)
-        assert namespace.list_all_tables(api.ListTablesRequest()).context
-    answer = namespace.list_all_tables(api.ListTablesRequest())
-    assert (answer.tables, answer.context) == (ALL[5:], None)
-
-
-def test_the_reason_has_the_code_and_no_secret(caplog: pytest.LogCaptureFixture) -> None:
-    namespace = FederatedNamespace({"aws": Broken(DOWN)})
-    with caplog.at_level(logging.WARNING):
-        answer = namespace.list_all_tables(api.ListTablesRequest())
-    assert answer.tables == []
-    [reason] = (answer.context or {}).values()
-    assert reason.startswith("SERVICE_UNAVAILABLE (17): connection refused")
-    assert "'aws'" in caplog.text
-    assert "hush" not in reason + caplog.text
-
-
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
+        (DOWN, "SERVICE_UNAVAILABLE (17): connection refused"),
         (PermissionDeniedError("no"), "PERMISSION_DENIED (15): no (in aws)"),
         (NamespaceNotFoundError("no root"), "NAMESPACE_NOT_FOUND (1)"),
         (RuntimeError("odd"), "INTERNAL (18): list_all_tables failed with RuntimeError: odd"),
     ],
 )
-def test_any_failure_of_a_catalog_is_named(error: Exception, reason: str) -> None:
-    namespace = FederatedNamespace({"aws": Broken(error)})
+def test_any_failure_of_a_catalog_is_named_with_its_code_and_no_secret_until_it_answers_again(
+    error: Exception, reason: str, prod: MemoryNamespace, caplog: pytest.LogCaptureFixture
+) -> None:
+    namespace = FederatedNamespace({"aws": prod})
+    with pytest.MonkeyPatch.context() as patch, caplog.at_level(logging.WARNING):
+        patch.setattr(prod, "list_all_tables", Broken(error).list_all_tables)
+        answer = namespace.list_all_tables(api.ListTablesRequest())
+    assert answer.tables == []
+    [(key, given)] = (answer.context or {}).items()
+    assert key == "unavailable.aws"
+    assert given.startswith(reason)
+    assert "'aws'" in caplog.text
+    assert "hush" not in given + caplog.text
     answer = namespace.list_all_tables(api.ListTablesRequest())
-    assert (answer.context or {})["unavailable.aws"].startswith(reason)
+    assert (len(answer.tables), answer.context) == (len(IN_MEMORY), None)
 
 
 def test_a_catalog_that_fails_half_way_keeps_what_it_gave(files: api.LanceNamespace) -> None:
@@ -231,12 +219,12 @@ def test_a_token_that_this_listing_did_not_give_is_invalid_input(
             listing(limit=1, page_token=bad)
 
 
-@pytest.mark.parametrize("limit", [0, -1])
-def test_a_bad_limit_is_invalid_input(limit: int, prod: MemoryNamespace) -> None:
-    with pytest.raises(InvalidInputError, match="limit"):
-        FederatedNamespace({"prod": prod}).list_all_tables(api.ListTablesRequest(limit=limit))
-
-
-def test_it_is_not_a_listing_of_one_catalog(prod: MemoryNamespace) -> None:
-    with pytest.raises(InvalidInputError, match="use ListTables"):
-        FederatedNamespace({"prod": prod}).list_all_tables(api.ListTablesRequest(id=["prod"]))
+@pytest.mark.parametrize(
+    ("request_", "problem"),
+    [({"limit": 0}, "limit"), ({"limit": -1}, "limit"), ({"id": ["prod"]}, "use ListTables")],
+)
+def test_a_bad_limit_and_an_identifier_are_invalid_input(
+    request_: dict[str, Any], problem: str, prod: MemoryNamespace
+) -> None:
+    with pytest.raises(InvalidInputError, match=problem):
+        FederatedNamespace({"prod": prod}).list_all_tables(api.ListTablesRequest(**request_))

@@ -90,13 +90,16 @@ def test_a_catalog_itself_can_be_reached(namespace: FederatedNamespace) -> None:
 
 
 @pytest.mark.spec("federated.md#connecting")
-def test_a_federation_of_nothing_or_with_a_bad_name_is_refused() -> None:
+def test_a_federation_of_nothing_of_a_bad_name_or_of_what_is_no_namespace_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="at least one catalog"):
         FederatedNamespace({})
     with pytest.raises(InvalidInputError, match="Catalog name 'a/b'"):
         FederatedNamespace({"a/b": Recorder()})
     with pytest.raises(InvalidInputError, match="not both"):
         FederatedNamespace({"a": Recorder()}, catalogs="b")
+    wrong: Any = lambda: "hive"  # noqa: E731 - the type is what is tested
+    with pytest.raises(InvalidInputError, match="'prod' is a str, not a LanceNamespace"):
+        FederatedNamespace({"prod": wrong}).child("prod")
 
 
 # -- errors ----------------------------------------------------------------------------------------
@@ -167,7 +170,7 @@ def test_what_the_caller_s_own_rows_raise_is_not_replaced() -> None:
 
 
 @pytest.mark.spec("federated.md#errors")
-def test_an_error_of_both_names_of_a_rename_has_the_catalog() -> None:
+def test_an_error_about_the_new_name_of_a_rename_has_the_catalog() -> None:
     namespace = FederatedNamespace({"prod": Broken(table_already_exists(["archive", "old"]))})
     request = api.RenameTableRequest(
         id=TABLE, new_table_name="old", new_namespace_id=["prod", "archive"]
@@ -198,14 +201,6 @@ def test_a_catalog_that_cannot_be_connected_fails_its_own_requests_only() -> Non
     namespace.describe_table(request)  # it is tried again
     namespace.describe_table(request)
     assert len(attempts) == 2
-
-
-@pytest.mark.spec("federated.md#connecting")
-def test_what_is_no_namespace_is_refused_when_it_is_used() -> None:
-    wrong: Any = lambda: "hive"  # noqa: E731 - the type is what is tested
-    namespace = FederatedNamespace({"prod": wrong})
-    with pytest.raises(InvalidInputError, match="'prod' is a str, not a LanceNamespace"):
-        namespace.describe_table(api.DescribeTableRequest(id=TABLE))
 
 
 def test_threads_share_one_connection() -> None:

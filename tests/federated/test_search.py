@@ -92,21 +92,20 @@ def test_one_catalog_is_searched_under_its_name(catalogs: FederatedNamespace) ->
     ]
 
 
-def test_a_catalog_that_is_down_is_named_and_the_rest_is_searched(
-    catalogs: FederatedNamespace,
+@pytest.mark.parametrize("is_connected", [False, True])
+def test_a_catalog_that_is_down_is_named_once_and_the_rest_is_searched(
+    catalogs: FederatedNamespace, *, is_connected: bool
 ) -> None:
-    down = Broken(ServiceUnavailableError("no route"))
-    search = Search({"aws": lambda: down, "files": lambda: catalogs.child("files")}, "tiles")
-    assert found(search) == [("files.maps.tiles", "name", "maps.tiles")]
-    assert search.unavailable == {"aws": "SERVICE_UNAVAILABLE (17): no route (in aws)"}
+    error = ServiceUnavailableError("no route")
 
-
-def test_a_catalog_that_cannot_be_connected_is_named_once_in_the_reason() -> None:
     def connect() -> api.LanceNamespace:
-        raise ServiceUnavailableError("no route")
+        if is_connected:
+            return Broken(error)
+        raise error
 
-    search = Search.of(FederatedNamespace({"aws": connect}), "all", "tiles", EVERYWHERE)
-    assert found(search) == []
+    both = FederatedNamespace({"aws": connect, "files": catalogs.child("files")})
+    search = Search.of(both, "all", "tiles", EVERYWHERE)
+    assert found(search) == [("files.maps.tiles", "name", "maps.tiles")]
     assert search.unavailable == {"aws": "SERVICE_UNAVAILABLE (17): no route (in aws)"}
 
 
@@ -160,7 +159,7 @@ class FirstOnly(api.LanceNamespace):
 
 
 @pytest.fixture
-def config(tmp_path: Path, directory: api.LanceNamespace, monkeypatch: pytest.MonkeyPatch) -> Path:
+def _config(tmp_path: Path, directory: api.LanceNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     """A configuration file with a directory and a catalog that does not answer."""
     add_tables(directory, "maps.tiles", "db.words")
     path = tmp_path / "catalogs.yaml"
@@ -171,11 +170,10 @@ def config(tmp_path: Path, directory: api.LanceNamespace, monkeypatch: pytest.Mo
         "  all: {impl: federated, catalogs: [far, files]}\n"
     )
     monkeypatch.setenv("LANCE_BRIDGE_CONFIG", str(path))
-    return path
 
 
-def test_the_command_prints_a_line_for_each_match(config: Path) -> None:
-    assert config.exists()
+@pytest.mark.usefixtures("_config")
+def test_the_command_prints_a_line_for_each_match() -> None:
     done = run("search", "files", "tiles")
     assert done.stdout == "files.maps.tiles  name  maps.tiles\n"
     assert run("search", "files", "nowhere").stdout == "(no matches)\n"
@@ -186,18 +184,18 @@ def test_the_command_prints_a_line_for_each_match(config: Path) -> None:
     ]
 
 
+@pytest.mark.usefixtures("_config")
 @pytest.mark.parametrize("catalog", ["all", "federated"])
 def test_the_command_searches_the_rest_and_fails_where_a_catalog_does_not_answer(
-    catalog: str, config: Path
+    catalog: str,
 ) -> None:
-    assert config.exists()
     done = run("search", catalog, "tiles", code=FAILED)
     assert done.stdout == "files.maps.tiles  name  maps.tiles\n"
     assert "the catalog 'far' could not be searched: SERVICE_UNAVAILABLE (17)" in done.stderr
 
 
-def test_the_command_answers_programs_with_one_object(config: Path) -> None:
-    assert config.exists()
+@pytest.mark.usefixtures("_config")
+def test_the_command_answers_programs_with_one_object() -> None:
     answer = answer_of("search", "all", "tiles", code=FAILED)
     row = {"catalog": "files", "table": "maps.tiles", "in": "name", "text": "maps.tiles"}
     assert answer["matches"] == [row]
@@ -206,14 +204,17 @@ def test_the_command_answers_programs_with_one_object(config: Path) -> None:
     assert json.loads(run("search", "files", "i", "-o", "json").stdout)["unavailable"] == {}
 
 
-def test_the_command_refuses_wrong_arguments(config: Path) -> None:
-    assert config.exists()
-    assert (
-        "--in is one of name, column, property"
-        in run("search", "files", "x", "--in", "rows", code=MISUSED).stderr
-    )
-    assert "WORD must not be empty" in run("search", "files", "", code=MISUSED).stderr
-    assert "There is no catalog 'filse'" in run("search", "filse", "x", code=FAILED).stderr
+@pytest.mark.usefixtures("_config")
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["files", "x", "--in", "rows"], MISUSED, "--in is one of name, column, property"),
+        (["files", ""], MISUSED, "WORD must not be empty"),
+        (["filse", "x"], FAILED, "There is no catalog 'filse'"),
+    ],
+)
+def test_the_command_refuses_wrong_arguments(arguments: list[str], code: int, message: str) -> None:
+    assert message in run("search", *arguments, code=code).stderr
 
 
 def test_no_character_of_a_catalog_acts_on_the_terminal(

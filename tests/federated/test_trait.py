@@ -127,19 +127,18 @@ def test_a_table_needs_an_identifier(
         getattr(namespace, operation)(request(operation, id), *rows_of(operation))
 
 
-def test_a_request_may_be_a_mapping(namespace: FederatedNamespace, prod: Recorder) -> None:
+@pytest.mark.spec("federated.md#operations")
+def test_a_request_may_be_a_mapping_or_a_keyword(
+    namespace: FederatedNamespace, prod: Recorder
+) -> None:
+    namespace.insert_into_table(request=api.InsertIntoTableRequest(id=FULL_ID), request_data=ROWS)
+    assert prod.calls.pop().rows == (ROWS,)
     given: Any = {"id": FULL_ID, "version": 3, "field_of_a_later_release": 1}
     namespace.describe_table(given)
     [call] = prod.calls
     assert call.request == api.DescribeTableRequest(id=OWN_ID, version=3)
     with pytest.raises(InvalidInputError, match="new_table_name"):
         namespace.rename_table(typing.cast("Any", {"id": FULL_ID}))
-
-
-@pytest.mark.spec("federated.md#operations")
-def test_a_request_and_rows_may_be_keywords(namespace: FederatedNamespace, prod: Recorder) -> None:
-    namespace.insert_into_table(request=api.InsertIntoTableRequest(id=FULL_ID), request_data=ROWS)
-    assert prod.calls[0].rows == (ROWS,)
 
 
 def test_a_nested_query_has_no_catalog_either(
@@ -171,31 +170,22 @@ def test_an_order_of_rows_is_refused_where_the_catalog_would_ignore_it(
 
 
 @pytest.mark.spec("federated.md#requests-with-several-identifiers")
-def test_a_table_is_renamed_within_its_catalog(
+def test_a_table_is_renamed_within_its_catalog_and_into_no_other(
     namespace: FederatedNamespace, prod: Recorder
 ) -> None:
-    for new, passed in ((["prod", "archive"], ["archive"]), (None, None)):
+    def rename(new: list[str] | None) -> None:
         namespace.rename_table(
             api.RenameTableRequest(id=FULL_ID, new_table_name="new", new_namespace_id=new)
         )
-        assert prod.calls[-1].request.new_namespace_id == passed
 
-
-@pytest.mark.spec("federated.md#requests-with-several-identifiers")
-@pytest.mark.parametrize(
-    ("new", "problem"),
-    [
-        (["other", "sales"], "'prod.sales.orders', 'other.sales' are in different ones"),
-        ([], "root namespace"),
-    ],
-)
-def test_a_table_is_not_renamed_into_another_catalog(
-    new: list[str], problem: str, namespace: FederatedNamespace, prod: Recorder
-) -> None:
-    request = api.RenameTableRequest(id=FULL_ID, new_table_name="new", new_namespace_id=new)
-    with pytest.raises(InvalidInputError, match=problem):
-        namespace.rename_table(request)
+    with pytest.raises(InvalidInputError, match=r"'other\.sales' are in different ones"):
+        rename(["other", "sales"])
+    with pytest.raises(InvalidInputError, match="root namespace"):
+        rename([])
     assert prod.calls == []
+    for new, passed in ((["prod", "archive"], ["archive"]), (None, None)):
+        rename(new)
+        assert prod.calls[-1].request.new_namespace_id == passed
 
 
 def commit(*catalogs: str) -> api.BatchCommitTablesRequest:
@@ -219,19 +209,7 @@ def versions(*catalogs: str) -> api.BatchCreateTableVersionsRequest:
 
 
 @pytest.mark.spec("federated.md#requests-with-several-identifiers")
-def test_a_batch_of_one_catalog_is_answered_by_it(
-    namespace: FederatedNamespace, prod: Recorder
-) -> None:
-    namespace.batch_commit_tables(commit("prod", "prod"))
-    namespace.batch_create_table_versions(versions("prod"))
-    first, second = (call.request for call in prod.calls)
-    ids = [each.deregister_table.id for each in first.operations]
-    assert ids == [["sales", "0"], ["sales", "1"]]
-    assert [each.id for each in second.entries] == [["sales", "t"]]
-
-
-@pytest.mark.spec("federated.md#requests-with-several-identifiers")
-def test_a_batch_of_several_catalogs_is_invalid_input(
+def test_a_batch_is_answered_by_its_catalog_and_must_have_one(
     namespace: FederatedNamespace, prod: Recorder
 ) -> None:
     with pytest.raises(InvalidInputError, match="One request works in one catalog"):
@@ -239,6 +217,12 @@ def test_a_batch_of_several_catalogs_is_invalid_input(
     with pytest.raises(InvalidInputError, match="One request works in one catalog"):
         namespace.batch_create_table_versions(versions("other", "prod"))
     assert prod.calls == []
+    namespace.batch_commit_tables(commit("prod", "prod"))
+    namespace.batch_create_table_versions(versions("prod"))
+    first, second = (call.request for call in prod.calls)
+    ids = [each.deregister_table.id for each in first.operations]
+    assert ids == [["sales", "0"], ["sales", "1"]]
+    assert [each.id for each in second.entries] == [["sales", "t"]]
 
 
 def test_the_identifiers_in_the_answer_of_a_batch_have_the_catalog(
@@ -255,6 +239,7 @@ def test_the_identifiers_in_the_answer_of_a_batch_have_the_catalog(
 # -- page tokens -----------------------------------------------------------------------------------
 
 LISTINGS = [name for name in ONE_ID if "page_token" in request_type(name).model_fields]
+assert {"list_namespaces", "list_tables", "list_table_versions"} <= {*LISTINGS}
 
 
 @pytest.mark.parametrize("operation", LISTINGS)
@@ -269,7 +254,3 @@ def test_a_token_returns_to_its_catalog_and_to_no_other(
     for id, bad in ((["other", *OWN_ID], token), (FULL_ID, TOKEN), (FULL_ID, token[:-4])):
         with pytest.raises(InvalidInputError, match="page_token"):
             call(request_type(operation)(id=id, page_token=bad))
-
-
-def test_there_are_listings() -> None:
-    assert {"list_namespaces", "list_tables", "list_table_versions"} <= set(LISTINGS)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import cpu_budget
 import pytest
 from ci_skips import parse_allow_list
+from clients.conftest import pytest_ignore_collect
 from distribution import FIRST, unit_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -109,6 +112,15 @@ def test_a_quick_test_that_uses_a_server_fails_at_collection(pytester: pytest.Py
     pytester.makepyfile(test_suite=f"import pytest\n{fixture}{test}")
     result = run(pytester, "tiers")
     result.stdout.fnmatch_lines(["test_suite.py::test_a is quick, but uses spark: *"])
+
+
+@pytest.mark.parametrize(("tiers", "ignored"), [("engines,quick", None), ("slow", True)])
+def test_clients_are_imported_where_their_tier_runs_and_so_are_installed(
+    tiers: str, ignored: bool | None
+) -> None:
+    config: Any = SimpleNamespace(args=[], getoption=lambda _: tiers)
+    directory = REPOSITORY / "tests" / "clients" / "engines"
+    assert pytest_ignore_collect(directory, config) is ignored
 
 
 def test_an_unknown_tier_is_wrong_usage(pytester: pytest.Pytester) -> None:

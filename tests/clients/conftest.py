@@ -16,21 +16,20 @@ from servers.environment import remove_settings
 from servers.glue_server import GlueServer
 from servers.metastores import Metastores
 from servers.unity import UnityServer
+from tiers import selected
 
 RELEASE = "2.3"
 RAY_ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0"}
-INSTALLED_BY = {
-    Path(__file__).parent / "installed": {"clients"},
-    Path(__file__).parent / "engines": {"clients", "engines"},
-}
-"""Tests of clients that are installed by `make test-clients`, and by `make test-engines`."""
+HERE = Path(__file__).parent
+TIERS = {HERE / "installed": "clients", HERE / "engines": "engines"}
+"""Of tests of clients that `make test-clients` and `make test-engines` install."""
 UNITY_CATALOG = "lake"
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out tests that import what is not installed, unless they are asked for."""
-    asked = INSTALLED_BY.get(collection_path, {config.option.markexpr})
-    return None if config.option.markexpr in asked else True
+    """Leave out tests that import what is not installed, unless their tier is run."""
+    tier = TIERS.get(collection_path)
+    return None if tier is None or tier in selected(config) else True
 
 
 @pytest.fixture(scope="package", autouse=True)

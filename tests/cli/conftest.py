@@ -85,8 +85,6 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def lake(own_metastore: Metastore, tmp_path: Path, config: Path) -> Iterator[Lake]:
     """A catalog ``prod`` with a database; entries are dropped afterwards, and no file."""
-    if not own_metastore.is_running:
-        own_metastore.start()
     root = tmp_path / "lake"
     with HiveNamespace(uri=own_metastore.uri, root=str(root)) as namespace:
         made = Lake(own_metastore, root, config, f"db_{uuid.uuid4().hex[:8]}", namespace)
@@ -97,8 +95,6 @@ def lake(own_metastore: Metastore, tmp_path: Path, config: Path) -> Iterator[Lak
             api.CreateNamespaceRequest(id=[made.database], properties=properties)
         )
         yield made
-        if not own_metastore.is_running:
-            own_metastore.start()
         _clear(own_metastore, made.databases)
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 import sys
 from typing import Any
 
+from commands import run_command
 from servers.hive_raw import raw_client
 from typer.testing import CliRunner
 
@@ -20,11 +20,17 @@ from .running import pasted
 NOW = ["--idle", "0m"]
 
 
-def findings(*more: str) -> list[dict[str, Any]]:
-    """What the doctor finds; its exit code says whether."""
+def diagnosis(*more: str) -> dict[str, Any]:
+    """What the doctor answers; its exit code says whether it found something."""
     done = CliRunner().invoke(app, ["doctor", "prod", *NOW, *more, "--output", "json"])
-    found: list[dict[str, Any]] = json.loads(done.stdout)["findings"]
-    assert done.exit_code == (3 if found else 0), done.stderr
+    answer: dict[str, Any] = json.loads(done.stdout)
+    assert done.exit_code == (3 if answer["findings"] else 0), done.stderr
+    return answer
+
+
+def findings() -> list[dict[str, Any]]:
+    """What the doctor finds."""
+    found: list[dict[str, Any]] = diagnosis()["findings"]
     return found
 
 
@@ -60,9 +66,8 @@ with HiveNamespace(uri=uri, root=root) as namespace:
 def die_at(lake: Lake, step: str) -> None:
     """Create a table in a process that is killed at a step."""
     arguments = [lake.metastore.uri, str(lake.root), lake.database]
-    command = [sys.executable, "-c", DYING.format(step=step), *arguments]
-    died = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert died.returncode == -signal.SIGKILL, died.stderr
+    program = DYING.format(step=step)
+    run_command(sys.executable, "-c", program, *arguments, code=-signal.SIGKILL)
 
 
 def mark(lake: Lake, table: str, entry_type: str | None = None, **properties: str) -> None:

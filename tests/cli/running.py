@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
+from commands import run_command
 from typer import rich_utils
 from typer.testing import CliRunner, Result
 
@@ -50,6 +52,29 @@ def run(*arguments: str, code: int = 0, answer: str | None = None) -> Result:
     return done
 
 
+def said(error: str) -> str:
+    """Return the one line of an error output that has no other."""
+    [line] = error.splitlines()
+    return line
+
+
+def completion(*words: str) -> dict[str, str]:
+    """Return what bash gives to the program, to complete the last word."""
+    return {
+        "_LANCE_BRIDGE_COMPLETE": "complete_bash",
+        "COMP_WORDS": " ".join(["lance-bridge", *words]),
+        "COMP_CWORD": str(len(words)),
+    }
+
+
+def offered(*words: str) -> list[str]:
+    """Return what bash is offered for the last word, by this process."""
+    done = CliRunner().invoke(app, [], env=completion(*words), prog_name="lance-bridge")
+    assert done.exit_code == 0, done.output
+    assert done.stderr == ""
+    return done.stdout.split()
+
+
 def answer_of(*arguments: str, code: int = 0) -> Any:
     """Run a command for a program, and return what it answered."""
     return json.loads(run(*arguments, "--output", "json", code=code).stdout)
@@ -62,15 +87,8 @@ def program(
     seconds: float = _SECONDS,
 ) -> subprocess.CompletedProcess[str]:
     """Run the installed program to its end."""
-    return subprocess.run(
-        [PROGRAM, *arguments],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=seconds,
-        env={**os.environ, **(environment or {})},
-    )
+    given = {**os.environ, **(environment or {})}
+    return run_command(PROGRAM, *arguments, code=None, seconds=seconds, input=stdin, env=given)
 
 
 class Terminal(io.StringIO):
@@ -91,9 +109,7 @@ class Done:
 
 def run_without(packages: Sequence[str], *commands: Sequence[str]) -> list[Done]:
     """Run commands one after the other, in one process where packages cannot be imported."""
-    arguments = [sys.executable, "-c", _WITHOUT, json.dumps([packages, commands])]
-    done = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=_SECONDS)
-    assert done.returncode == 0, done.stderr
+    done = run_command(sys.executable, "-c", _WITHOUT, json.dumps([packages, commands]))
     return [Done(*json.loads(line)) for line in done.stdout.splitlines()]
 
 
@@ -111,6 +127,20 @@ def pasted(command: str, answer: str = "") -> Result:
         words = words[end + 1 :]
         if done.exit_code or not words:
             return done
+
+
+def commands(group: Any, *names: str) -> Iterator[tuple[str, ...]]:
+    """Yield every command below a group, as its words; those of migrations have their own spec."""
+    context = typer.Context(group)
+    for name in sorted(group.list_commands(context)):
+        command = group.get_command(context, name)
+        if not hasattr(command, "commands"):
+            yield (*names, name)
+        elif name != "migrate":
+            yield from commands(command, *names, name)
+
+
+COMMANDS = list(commands(typer.main.get_command(app)))
 
 
 def examples(*words: str) -> list[str]:

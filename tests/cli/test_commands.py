@@ -10,12 +10,12 @@ import lance
 import lance_namespace as api
 import pyarrow as pa
 import pytest
+import yaml
 
 from lance_bridge_cli.app import app
-from lance_bridge_cli.output import to_json
 
 from .conftest import ORDERS, Lake
-from .running import Terminal, answer_of, at_terminal, program, run
+from .running import Terminal, answer_of, at_terminal, program, run, said
 
 pytestmark = [pytest.mark.servers, pytest.mark.spec("cli.md#table")]
 
@@ -189,6 +189,19 @@ def test_a_drop_is_confirmed_refused_or_interrupted(
     assert "Drop table" in shown
 
 
+@pytest.mark.spec("cli.md#config")
+def test_a_typed_value_is_not_echoed(config: Path) -> None:
+    run("config", "set", "prod", "impl=hive", "uri=http://localhost:10001/metastore")
+    before = config.read_text()
+    command = ["config", "set", "prod", "http.token"]
+    assert at_terminal(command, "\x03")[0] == 130
+    assert config.read_text() == before
+    code, shown = at_terminal(command, "hunter2\n")
+    assert code == 0
+    assert "hunter2" not in shown
+    assert yaml.safe_load(config.read_text())["catalogs"]["prod"]["http.token"] == "hunter2"
+
+
 # -- names and properties --------------------------------------------------------------------------
 
 
@@ -212,12 +225,6 @@ def test_properties_override_the_configuration_file(lake: Lake) -> None:
     assert run("table", "count", "prod", name, "-p", "uri", code=2).stderr.count("key=value") == 1
 
 
-@pytest.mark.spec("cli.md#exit-codes")
-def test_unknown_commands_and_options_are_usage_errors() -> None:
-    run("table", "explode", "prod", code=2)
-    run("table", "list", "prod", "--nope", code=2)
-
-
 # -- what goes where -------------------------------------------------------------------------------
 
 
@@ -234,31 +241,23 @@ def test_standard_output_has_only_the_answer(lake: Lake) -> None:
     assert "Traceback" not in failed.stderr
 
 
-@pytest.mark.spec("cli.md#output")
-def test_without_a_terminal_there_is_no_bar_and_nothing_is_cut(lake: Lake) -> None:
-    name = lake.create("orders", pa.table({"text": ["x" * 50] * 2, "more": ["y" * 50] * 2}))
-    done = run("table", "head", "prod", name)
-    assert done.stderr == ""
-    assert f"{'x' * 50}   {'y' * 50}" in done.stdout
-    assert "\x1b" not in done.stdout
+@pytest.mark.spec("cli.md#table")
+def test_a_missing_column_error_lists_the_columns(lake: Lake) -> None:
+    name = lake.create("orders")
+    for command in ("query", "count"):
+        error = said(run("table", command, "prod", name, "--where", "prize > 2", code=1).stderr)
+        assert error.endswith("there is no column prize; its columns are id, price, vector")
 
 
-@pytest.mark.spec("cli.md#output")
-def test_types_that_json_lacks_are_converted() -> None:
-    rows = pa.table(
-        {
-            "float": [float("nan"), float("-inf")],
-            "bytes": [b"\x00\xff", None],
-            "time": pa.array([0, 1], pa.timestamp("us", "UTC")),
-            "decimal": pa.array([1, 2], pa.decimal128(5, 2)),
-        }
-    ).to_pylist()
-    assert json.loads(to_json(rows)) == [
-        {"float": "NaN", "bytes": "AP8=", "time": "1970-01-01T00:00:00+00:00", "decimal": "1.00"},
-        {
-            "float": "-Infinity",
-            "bytes": None,
-            "time": "1970-01-01T00:00:00.000001+00:00",
-            "decimal": "2.00",
-        },
-    ]
+@pytest.mark.spec("cli.md#table")
+def test_registering_a_location_without_a_table_says_so(lake: Lake, tmp_path: Path) -> None:
+    location = str(tmp_path / "typo.lance")
+    done = run("table", "register", "prod", lake.name("typo"), location)
+    assert done.stdout == f"{lake.name('typo')}: registered at {location}\n"
+    error = said(done.stderr)
+    assert f"{location} has no Lance table" in error
+    run(*error.rpartition("lance-bridge ")[2].split())
+    assert lake.tables() == []
+    lance.write_dataset(ORDERS, location)
+    assert run("table", "register", "prod", lake.name("right"), location).stderr == ""
+    assert answer_of("table", "count", "prod", lake.name("right"))["rows"] == 5

@@ -10,13 +10,11 @@ import lance
 import pytest
 from lance_namespace.errors import InvalidInputError
 from servers.hive_raw import raw_client
-from typer.testing import CliRunner
 
-from lance_bridge_cli.app import app
 from lance_bridge_doctor import Diagnosis, Kind, diagnose
 
 from .conftest import ORDERS, Lake
-from .findings import NOW, findings, fix, the_only
+from .findings import NOW, diagnosis, findings, fix, the_only
 from .running import answer_of, pasted, run, run_without
 
 pytestmark = [pytest.mark.servers, pytest.mark.spec("cli.md#doctor", "cli.md#findings")]
@@ -33,9 +31,7 @@ def test_a_healthy_catalog_has_no_findings(lake: Lake) -> None:
 # -- the connection --------------------------------------------------------------------------------
 
 
-def test_a_wrong_address_is_unreachable_until_it_is_set(
-    lake: Lake,
-) -> None:
+def test_a_wrong_address_is_unreachable_until_it_is_set(lake: Lake) -> None:
     properties = {"root": str(lake.root), "client.retry-timeout": "0"}
     lake.set("prod", impl="hive", uri="thrift://127.0.0.1:1", **properties)
     found = the_only(Kind.UNREACHABLE)
@@ -43,22 +39,9 @@ def test_a_wrong_address_is_unreachable_until_it_is_set(
     fix(found, f"{lake.metastore.uri}\n")
 
 
-def test_a_stopped_metastore_is_unreachable_until_it_runs_again(lake: Lake) -> None:
-    lake.create("orders")
-    lake.set("prod", impl="hive", uri=lake.metastore.uri, **{"client.retry-timeout": "0"})
-    lake.metastore.stop()
-    assert the_only(Kind.UNREACHABLE)["subject"] == "prod"
-    lake.metastore.start()
-    assert findings() == []
-
-
-def test_a_catalog_named_by_implementation_is_fixed_with_another_address(
-    lake: Lake,
-) -> None:
-    answer = answer_of(
-        "doctor", "hive", "-p", "uri=thrift://127.0.0.1:1", "-p", "client.retry-timeout=0", code=3
-    )
-    [found] = answer["findings"]
+def test_a_catalog_named_by_implementation_is_fixed_with_another_address(lake: Lake) -> None:
+    given = ("-p", "uri=thrift://127.0.0.1:1", "-p", "client.retry-timeout=0")
+    [found] = answer_of("doctor", "hive", *given, code=3)["findings"]
     command = found["command"].replace("<uri>", lake.metastore.uri)
     assert command != found["command"]
     assert pasted(command).exit_code == 0
@@ -144,12 +127,8 @@ def test_a_diagnosis_in_pages_finds_everything(lake: Lake) -> None:
     token, pages = "", 0
     while pages == 0 or token:
         more = ["--page-token", token] if token else []
-        done = CliRunner().invoke(
-            app, ["doctor", "prod", *NOW, "--limit", "2", *more, "--output", "json"]
-        )
-        answer = json.loads(done.stdout)
         # A page may have none but directories that other tests have left, in which nothing is.
-        assert done.exit_code == (3 if answer["findings"] else 0)
+        answer = diagnosis("--limit", "2", *more)
         assert answer["tables"] + answer["directories"] <= 2
         found += [each["subject"].rpartition("/")[2] for each in answer["findings"]]
         token, pages = answer["page_token"] or "", pages + 1

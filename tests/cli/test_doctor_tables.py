@@ -56,9 +56,7 @@ def test_a_declared_table_without_files_is_dropped_unless_it_is_recent(lake: Lak
     assert not place.exists()
 
 
-def test_a_declared_table_with_uncommitted_files_is_dropped_with_them(
-    lake: Lake,
-) -> None:
+def test_a_declared_table_with_uncommitted_files_is_dropped_with_them(lake: Lake) -> None:
     lake.namespace.declare_table(DeclareTableRequest(id=[lake.database, "t"]))
     data = lake.place("t") / "data"
     data.mkdir(parents=True)

@@ -1,61 +1,26 @@
-"""Every command has an example in its help, and every example runs as it stands."""
+"""Every example in the help of a command runs as it stands."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import lance
 import lance_namespace as api
 import pytest
-import typer
 
-from lance_bridge_cli.app import app
 from lance_bridge_server.authentication.key_file import ApiKeyFile
 
 from .conftest import ORDERS, Lake
-from .running import examples, pasted, run, started
+from .running import COMMANDS, examples, pasted, run, started
 
-pytestmark = pytest.mark.spec("cli.md#commands")
+pytestmark = [pytest.mark.servers, pytest.mark.spec("cli.md#commands")]
 
-
-OTHERS = ("migrate",)
-"""Groups whose examples have tests of their own."""
 KEY = "0123456789abcdef"
 URI, DATA = "thrift://metastore:9083", "/data/"
 EXITS = {"managed check": 3}
 """Commands whose examples find something."""
-
-
-def commands(group: Any, *names: str) -> Iterator[tuple[str, ...]]:
-    """Every command below a group, as its words."""
-    context = typer.Context(group)
-    for name in sorted(group.list_commands(context)):
-        command = group.get_command(context, name)
-        if hasattr(command, "commands"):
-            if name not in OTHERS:
-                yield from commands(command, *names, name)
-        else:
-            yield (*names, name)
-
-
-COMMANDS = list(commands(typer.main.get_command(app)))
-
-
-@pytest.mark.quick
-def test_commands_are_found() -> None:
-    assert len(COMMANDS) > 28
-    assert {("doctor",), ("table", "drop"), ("metastore", "start")} <= set(COMMANDS)
-
-
-@pytest.mark.quick
-def test_every_command_has_an_example_of_itself() -> None:
-    for words in COMMANDS:
-        found = examples(*words)
-        assert found, words
-        assert all(each.startswith(f"lance-bridge {' '.join(words)}") for each in found), words
 
 
 @pytest.fixture
@@ -111,13 +76,11 @@ BEFORE: dict[str, Callable[[Lake], None]] = {
 """What some examples need besides."""
 
 
-@pytest.mark.servers
 @pytest.mark.parametrize("words", [each for each in COMMANDS if each[0] == "managed"], ids=" ".join)
 def test_every_example_of_managed_tables_runs(sales: Lake, words: tuple[str, ...]) -> None:
     require_examples(sales, words)
 
 
-@pytest.mark.servers
 def test_every_other_example_runs(sales: Lake) -> None:
     for words in COMMANDS:
         if words != ("metastore", "start") and words[0] != "managed":
@@ -135,7 +98,6 @@ def require_examples(sales: Lake, words: tuple[str, ...]) -> None:
 
 
 @pytest.mark.spec("cli.md#metastore")
-@pytest.mark.servers
 def test_the_example_of_the_metastore_runs() -> None:
     for example in examples("metastore", "start"):
         with started(*shlex.split(example)[1:]) as running:

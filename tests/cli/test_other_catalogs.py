@@ -127,30 +127,24 @@ def test_a_name_with_two_entries_is_a_finding(unity: UnityServer) -> None:
     assert pasted(found["command"]).exit_code == 0
 
 
-def test_refused_credentials_are_a_finding(glue: GlueServer) -> None:
-    create("sales", "orders")
-    with glue.known_keys_only():
-        run("config", "set", "prod", "access_key_id=AKIAWRONGWRONGWRONG0")
-        [found] = answer_of("doctor", "prod", code=3)["findings"]
-        assert found["kind"] == Kind.REFUSED.value
-        assert found["command"] == "lance-bridge config set prod access_key_id secret_access_key"
-        right = glue.properties
-        answer = f"{right['access_key_id']}\n{right['secret_access_key']}\n"
-        assert pasted(found["command"], answer).exit_code == 0
-        assert answer_of("doctor", "prod")["findings"] == []
-
-
-def test_refused_storage_credentials_are_a_finding(
-    glue: GlueServer,
+@pytest.mark.parametrize(
+    ("prefix", "kind", "subject"),
+    [("", Kind.REFUSED, "prod"), ("storage.aws_", Kind.STORAGE, "sales.orders")],
+    ids=["of the catalog", "of the storage"],
+)
+def test_refused_credentials_are_a_finding(
+    glue: GlueServer, prefix: str, kind: Kind, subject: str
 ) -> None:
     create("sales", "orders")
+    key, secret = f"{prefix}access_key_id", f"{prefix}secret_access_key"
     with glue.known_keys_only():
-        run("config", "set", "prod", "storage.aws_access_key_id=AKIAWRONGWRONGWRONG0")
+        run("config", "set", "prod", f"{key}=AKIAWRONGWRONGWRONG0")
         found = answer_of("doctor", "prod", "--idle", "0m", code=3)["findings"]
-        assert {each["kind"] for each in found} == {Kind.STORAGE.value}
-        assert "sales.orders" in {each["subject"] for each in found}
-        right = glue.storage_options
-        answer = f"{right['aws_access_key_id']}\n{right['aws_secret_access_key']}\n"
+        assert {each["kind"] for each in found} == {kind.value}
+        assert subject in {each["subject"] for each in found}
+        assert found[0]["command"] == f"lance-bridge config set prod {key} {secret}"
+        right = glue.properties
+        answer = f"{right['access_key_id']}\n{right['secret_access_key']}\n"
         assert pasted(found[0]["command"], answer).exit_code == 0
         assert answer_of("doctor", "prod", "--idle", "0m")["findings"] == []
 
@@ -183,14 +177,6 @@ def test_a_server_whose_clock_is_wrong_is_found(
     assert words in found["message"]
     assert found["command"] == "sudo timedatectl set-ntp true"
     monkeypatch.undo()
-
-
-@pytest.mark.usefixtures("unity")
-def test_data_without_an_entry_is_registered_with_three_levels(tmp_path: Path) -> None:
-    lance.write_dataset(ORDERS, str(tmp_path / "root" / "lake" / "sales.db" / "found.lance"))
-    [found] = answer_of("doctor", "prod", "--idle", "0m", code=3)["findings"]
-    assert pasted(found["command"]).exit_code == 0
-    assert run("table", "count", "prod", "lake.sales.found").stdout == "5\n"
 
 
 def test_an_unreadable_namespace_is_a_finding_and_no_data_is_called_orphaned(

@@ -1,9 +1,10 @@
-"""What a catalog says does not act on the terminal that it is shown on."""
+"""What a catalog says does not act on the terminal, and a log file has no secret."""
 
 from __future__ import annotations
 
 import json
 import logging
+from pathlib import Path
 
 import pytest
 from rich.table import Table
@@ -20,6 +21,7 @@ from lance_bridge_cli.output import (
     to_json,
 )
 from lance_bridge_cli.rows import RowsOutput, print_data
+from lance_bridge_migrate.commands.progress import log_file
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("cli.md#output")]
 
@@ -66,3 +68,26 @@ def test_json_keeps_text_and_escapes_what_acts_on_a_terminal(hostile: str) -> No
 def test_other_text_is_printed_unchanged() -> None:
     for text in ("sales.orders", "été 日本 🎉 שלום", "two\nlines\tand a tab", "C:\\x1b"):
         assert printable(text) == text
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "jdbc:mysql://ann:hunter2@db/x",
+        "token=hunter2",
+        "Authorization: Bearer hunter2hunter2",
+        "dapi0123456789abcdef0123456789abcdef",
+    ],
+)
+def test_no_secret_of_a_failure_is_in_the_log_file(tmp_path: Path, secret: str) -> None:
+    logger = logging.getLogger("lance_bridge_migrate.run")
+    with log_file(tmp_path) as path:
+        try:
+            raise ValueError(secret)
+        except ValueError:
+            logger.exception("table sales.orders failed: %s", secret)
+    text = path.read_text()
+    assert "ValueError" in text
+    assert "sales.orders" in text
+    assert secret not in text
+    assert "hunter2" not in text

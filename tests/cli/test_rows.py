@@ -7,6 +7,7 @@ import io
 import json
 from collections.abc import Callable
 from contextlib import redirect_stdout
+from datetime import datetime, timezone
 from decimal import Decimal
 from typing import Any
 
@@ -17,7 +18,7 @@ from typer.testing import CliRunner
 
 from lance_bridge_cli.app import app
 from lance_bridge_cli.arrow_rows import batch_to_rows
-from lance_bridge_cli.output import Output, make_table, print_parts
+from lance_bridge_cli.output import Output, make_table, print_parts, to_json
 from lance_bridge_cli.rows import RowsOutput, format_cell, print_data, print_list, print_page
 from lance_bridge_cli.sql_types import sql_type
 
@@ -71,7 +72,7 @@ def test_a_row_is_always_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
-    rows = [{"id": number, "a": "x" * 200, "b": "y " * 100} for number in range(3)]
+    rows = [{"id": number, "a": "x" * 200, "b": "y \n" * 100} for number in range(3)]
 
     shown = shown_at_terminal(lambda: print_data(RowsOutput.TEXT, ["id", "a", "b"], rows))
 
@@ -142,12 +143,6 @@ def test_cells_shorten_vectors_images_and_long_text(value: Any, shown: str) -> N
     assert format_cell(value) == shown
 
 
-def test_lists_escape_line_ends(capsys: pytest.CaptureFixture[str]) -> None:
-    print_parts(Output.TEXT, {}, [make_table(["a"], [{"a": "one\ntwo"}])])
-
-    assert "one\\ntwo" in capsys.readouterr().out
-
-
 # -- for programs ----------------------------------------------------------------------------------
 
 
@@ -164,6 +159,21 @@ def test_csv_round_trips(capsys: pytest.CaptureFixture[str]) -> None:
         {"id": "1", "text": rows[0]["text"], "vector": "[0.5, 1.0]", "none": ""},
         {"id": "2", "text": "é", "vector": "[]", "none": "AQ=="},
     ]
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        (float("nan"), "NaN"),
+        (float("-inf"), "-Infinity"),
+        (b"\x00\xff", "AP8="),
+        (datetime(1970, 1, 1, 0, 0, 0, 1, timezone.utc), "1970-01-01T00:00:00.000001+00:00"),
+        (Decimal("1.00"), "1.00"),
+    ],
+    ids=str,
+)
+def test_types_that_json_lacks_are_converted(value: Any, written: str) -> None:
+    assert json.loads(to_json({"a": value})) == {"a": written}
 
 
 def test_times_that_python_lacks_are_printed_as_text(capsys: pytest.CaptureFixture[str]) -> None:
@@ -215,16 +225,12 @@ def test_other_values_that_python_lacks_are_an_error_that_names_the_column(
 
 @pytest.mark.spec("cli.md#pages")
 def test_lists_print_the_page_token_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
-    print_page(RowsOutput.TEXT, "tables", ["table"], [{"table": "a.b"}], "next")
-    shown = capsys.readouterr()
-    assert "a.b" in shown.out
-    assert "--page-token" not in shown.out
-    assert "--page-token next" in shown.err
-    print_page(RowsOutput.CSV, "tables", ["table"], [{"table": "a.b"}], "next")
-
-    shown = capsys.readouterr()
-    assert shown.out == "table\na.b\n"
-    assert "--page-token next" in shown.err
+    for output, written in ((RowsOutput.TEXT, "a.b"), (RowsOutput.CSV, "table\na.b\n")):
+        print_page(output, "tables", ["table"], [{"table": "a.b"}], "next")
+        shown = capsys.readouterr()
+        assert written in shown.out
+        assert "--page-token" not in shown.out
+        assert "--page-token next" in shown.err
 
 
 def test_commands_without_rows_have_no_csv() -> None:

@@ -1,8 +1,10 @@
-"""One process of the gateway, with pylance and LanceDB through it to a metastore."""
+"""The quickstart; and one process of the gateway, with pylance and LanceDB on a metastore."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import lance
@@ -10,6 +12,8 @@ import lance_namespace as api
 import lancedb
 import pyarrow as pa
 import pytest
+from cli.running import run
+from commands import run_command
 from lance_namespace.errors import UnauthenticatedError
 from server.authenticated import connect, serve
 from servers.metastores import Metastores
@@ -66,3 +70,15 @@ def test_lancedb_writes_what_pylance_reads_and_drops_it(gateway: tuple[str, str]
 def test_nobody_is_let_in_without_a_key(gateway: tuple[str, str]) -> None:
     with pytest.raises(UnauthenticatedError):
         connect(gateway[0]).list_namespaces(api.ListNamespacesRequest(id=[]))
+
+
+@pytest.mark.spec("cli.md#quickstart")
+def test_the_quickstart_runs_the_program_that_it_shows(tmp_path: Path) -> None:
+    shown = run("quickstart", str(tmp_path / "lake")).stdout
+    program, printed = shown.split("Output:\n")
+    assert printed.splitlines()[1:3] == ["[{'title': 'M'}, {'title': 'Faust'}]", "['M']"]
+    assert str(tmp_path / "lake") in program
+    assert lance.dataset(str(tmp_path / "lake" / "films.lance")).count_rows() == 3
+    code = program.partition("\n\n")[2].replace(str(tmp_path), f"{tmp_path}/again")
+    done = run_command(sys.executable, "-c", code)
+    assert done.stdout.splitlines() == printed.splitlines()[1:3]

@@ -18,6 +18,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from cli.running import pasted
+from commands import run_command
 
 REPOSITORY = Path(__file__).parents[2]
 CLIENTS_PAGE = REPOSITORY / "docs" / "gateway-clients.md"
@@ -30,7 +31,6 @@ _BLOCK = re.compile(
 _PRINTED = re.compile(
     r"^ *(?:print|console\.log|System\.out\.println)\(.*\);?  ?(?:#|//) (.*)$", re.MULTILINE
 )
-_SECONDS = 300.0
 
 
 @dataclass(frozen=True)
@@ -110,17 +110,8 @@ class Reader:
 
     def run(self, command: Sequence[str], **more: str) -> str:
         """Run a program to its end; return what it printed."""
-        done = subprocess.run(
-            command,
-            cwd=self.directory,
-            env={**self.variables, **more},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=_SECONDS,
-            check=False,
-        )
-        assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr[-5000:]}"
+        given = {**self.variables, **more}
+        done = run_command(*command, cwd=self.directory, env=given, stdin=subprocess.DEVNULL)
         return done.stdout
 
     @property

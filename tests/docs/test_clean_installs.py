@@ -7,13 +7,13 @@ run in the environment of the tests.
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import uuid
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from commands import run_command
 from install.environments import INSTALL_SECONDS, Environment, build_wheel
 from servers.glue_server import GlueServer
 from servers.metastores import Metastores
@@ -90,8 +90,7 @@ def test_an_extra_is_installed_from_wheels_alone(
     command += ["--only-binary", ":all:", str(wanted), "--output-file", str(tmp_path / "found.txt")]
     for each in sources:
         command += ["--no-binary", each]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
-    assert done.returncode == 0, done.stderr
+    run_command(*command, seconds=600)
     assert "pylance==" in (tmp_path / "found.txt").read_text()
 
 

@@ -72,16 +72,13 @@ def test_every_public_method_of_lancedb_is_in_the_document(name: str) -> None:
 
 
 @every_table
-def test_what_works_is_called_by_a_test_of_its_section(name: str) -> None:
+def test_what_works_is_called_by_a_test_of_its_section_and_other_rows_have_a_reason(
+    name: str,
+) -> None:
     used: dict[bool, set[str]] = {False: set(), True: set()}
     for file, names in names_used_for(SECTIONS[name]).items():
         used["async" in file.name] |= names
     for row in rows_of(name):
         for answer, is_async in zip(row.answers, (False, True), strict=True):
             assert answer != WORKS or row.method in used[is_async], f"no test uses {row.method}"
-
-
-@every_table
-def test_what_does_not_work_has_its_reason(name: str) -> None:
-    for row in rows_of(name):
         assert NO not in row.answers or len(row.reason.strip(" :,")) > 10, row.method

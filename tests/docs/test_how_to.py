@@ -11,6 +11,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import kubernetes_validate
 import lance
 import lance_namespace as api
 import pyarrow as pa
@@ -23,9 +24,12 @@ from server.certificates import Authority
 
 import lance_bridge
 from lance_bridge import LanceBridgeNamespace
+from lance_bridge.registry import implementation
 from lance_bridge_cli.app import app
 from lance_bridge_server.configuration.settings import ServerSettings
 from lance_bridge_server.process.factory import login_from_settings
+from lance_bridge_spark.addresses import CATALOG_CLASS, catalogs_in
+from lance_bridge_spark.jvm.compiling import SOURCES
 
 from .gateway_pages import REPOSITORY, Block, Reader, blocks
 
@@ -42,12 +46,12 @@ _YAML = [
 OF_SERVER = "authentication:"
 """How the configuration of a server begins; others are those of catalogs."""
 MANIFEST = "apiVersion:"
-"""How a manifest of Kubernetes begins, which `test_spark_pages` checks."""
+"""How a manifest of Kubernetes begins, whose form is checked."""
 CONFIGURATIONS = [each for each in _YAML if not each[1].startswith((OF_SERVER, MANIFEST))]
 NOT_RUN = ("pip install ", "apt install ", "kinit ", "python -m venv ", "environment/", "PYSPARK_")
 """How commands begin that install packages, or belong to a cluster; their pages say so."""
 NOT_EXECUTED = {path for path in PAGES if path.startswith("spark")} | {"migrate"}
-"""They have tests of their own: `tests/spark`, `test_spark_pages` and `test_readme_in_order`."""
+"""They have tests of their own: `tests/spark`, the last ones here and `test_readme_in_order`."""
 FINDS = ("lance-bridge doctor prod --idle 0m", "lance-bridge managed check ")
 """Commands whose exit code is 3, as there is something to find."""
 MIGRATION = re.compile(r"\d{8}-\d{6}-[a-z-]+-[0-9a-f]{6}")
@@ -199,3 +203,46 @@ def test_commands_in_texts_exist() -> None:
 @pytest.mark.parametrize("command", ["migrate conver prod", "ns create prod x --property a=b --no"])
 def test_a_command_that_does_not_exist_is_a_mistake(command: str) -> None:
     assert mistake_in(command)
+
+
+# -- Spark on platforms that are not run here ------------------------------------------------------
+
+
+SPARK_PAGES = [name for name in PAGES if name.startswith("spark")]
+RELEASES = ("1.30", "1.37")
+_SETTING = re.compile(
+    r"(?<![\w.])(spark\.(?:sql|emr|yarn|kubernetes|executor|master|jars)[\w.-]*)[=\s]+(\S+)"
+)
+
+
+def settings_of(page: Path) -> dict[str, str]:
+    """Return the settings that a page's snippets give, by name."""
+    text = "\n".join(block.text for block in blocks(page) if block.language != "python")
+    return dict(_SETTING.findall(text))
+
+
+@pytest.mark.parametrize("name", SPARK_PAGES)
+def test_settings_of_the_pages_name_what_exists(name: str) -> None:
+    settings = settings_of(PAGES[name])
+    [address] = catalogs_in(settings).values()
+    assert settings[f"spark.sql.catalog.{address.name}"] == CATALOG_CLASS
+    extension = settings["spark.sql.extensions"].replace(".", "/")
+    assert (SOURCES / f"{extension}.java").is_file()
+    kind = implementation(address.properties["impl"])
+    assert issubclass(kind, LanceBridgeNamespace)
+    known = {each.key for each in kind.config_type.declared()}
+    assert {*address.properties} - {"impl"} <= known
+
+
+def manifests() -> list[dict[str, object]]:
+    """Return what the page about Kubernetes has the reader apply."""
+    texts = [text for name, text in _YAML if name == "spark-kubernetes"]
+    return [each for text in texts for each in yaml.safe_load_all(text)]
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_manifests_are_what_kubernetes_knows(release: str) -> None:
+    kinds = {each["kind"] for each in manifests()}
+    assert kinds == {"ServiceAccount", "Role", "RoleBinding", "Secret", "Pod"}
+    for each in manifests():
+        kubernetes_validate.validate(each, release, strict=True)

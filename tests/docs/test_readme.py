@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from importlib import metadata
 from pathlib import Path
 
 import pytest
+from commands import run_command
 from lance_namespace import (
     CreateNamespaceRequest,
     DeclareTableRequest,
@@ -62,10 +62,7 @@ def test_every_make_target_that_is_named_exists() -> None:
     targets = set(re.findall(r"(?:^ *|`)make ([a-z-]+)", text, re.MULTILINE))
     assert {"demo", "test", "check", "bench"} <= targets
     for target in targets:
-        done = subprocess.run(
-            ["make", "--dry-run", target], cwd=REPOSITORY, capture_output=True, check=False
-        )
-        assert done.returncode == 0, done.stderr
+        run_command("make", "--dry-run", target, cwd=REPOSITORY)
 
 
 @pytest.mark.checks

@@ -17,15 +17,12 @@ from website.reference import GENERATED, commands, properties
 from website.rest import routes
 
 from .gateway_pages import REPOSITORY
-from .test_cli_spec import first_cells
+from .test_specs_of_apps import first_cells
 
 CONFIGURATION = (REPOSITORY / "website" / "zensical.toml").read_text(encoding="utf-8")
 
 ENVIRONMENT = REPOSITORY / ".cache" / "docs"
-PYTHON = str(ENVIRONMENT / "bin" / "python")
-needs_zensical = pytest.mark.skipif(
-    not (ENVIRONMENT / ".complete").exists(), reason="make docs has not set up its environment"
-)
+"""`make docs` makes it. That builds the site, and fails on a warning."""
 
 
 @pytest.mark.checks
@@ -35,7 +32,9 @@ def test_every_page_is_in_the_navigation_once() -> None:
 
 
 @pytest.mark.checks
-def test_links_lead_to_pages_and_others_become_text(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_links_lead_to_pages_and_others_become_text_or_lead_to_sources(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(pages, "_source_address", lambda: "")
     guide, architecture = render("docs/write-a-catalog.md"), render("docs/architecture.md")
     assert "](reference/managed.md)" in guide
@@ -44,10 +43,6 @@ def test_links_lead_to_pages_and_others_become_text(monkeypatch: pytest.MonkeyPa
     assert "](overview.svg)" in render("README.md")
     assert "1. `namespace.py`: `LanceBridgeNamespace`" in architecture
     assert not re.search(r"\]\(\.\./(?:core|adapters|apps|tests)/", guide + architecture)
-
-
-@pytest.mark.checks
-def test_with_an_address_other_links_lead_to_sources(monkeypatch: pytest.MonkeyPatch) -> None:
     address = "https://example.com/lance-bridge/blob/main"
     monkeypatch.setattr(pages, "_source_address", lambda: address)
     text = render("docs/architecture.md")
@@ -55,14 +50,11 @@ def test_with_an_address_other_links_lead_to_sources(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.checks
-def test_contents_and_names_of_tests_are_left_out() -> None:
+def test_pages_leave_out_contents_and_names_of_tests_and_show_sources_of_the_example() -> None:
     text = "".join(map(render, PAGES))
     assert "<!--" not in re.sub(r"```.*?```|`[^`]*`", "", text, flags=re.DOTALL)
     assert "def test_" not in render("docs/write-a-catalog.md")
 
-
-@pytest.mark.checks
-def test_the_example_is_shown_with_its_sources() -> None:
     page = render("examples/sqlite-catalog/README.md")
     assert "## src/lance_catalog_sqlite/catalog.py\n\n```python\n" in page
     assert "class SqliteCatalog(Catalog):" in page
@@ -122,19 +114,11 @@ def test_what_is_loaded_from_another_site_is_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@needs_zensical
-def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
-    assert site.build(tmp_path / "site", PYTHON) == []
-    built = list((tmp_path / "site" / "html").rglob("index.html"))
-    assert len(built) == len(PAGES) + len(GENERATED)
-
-
-@pytest.mark.slow
-@needs_zensical
+@pytest.mark.skipif(not (ENVIRONMENT / ".complete").exists(), reason="make docs has not run")
 def test_a_page_with_a_broken_link_fails_the_build(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(site, "GENERATED", {"bad.md": lambda: "# Bad\n\n[link](start.md#no)\n"})
     monkeypatch.setattr(site, "PAGES", {"docs/start.md": "start.md"})
-    [complaint] = site.build(tmp_path / "site", PYTHON)
+    [complaint] = site.build(tmp_path / "site", str(ENVIRONMENT / "bin" / "python"))
     assert "bad.md" in complaint

@@ -8,7 +8,6 @@ from __future__ import annotations
 import inspect
 import re
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import lance_namespace.errors as lance_errors
@@ -177,13 +176,6 @@ def snippets(text: str, uri: str) -> list[list[str]]:
     return [[kind, code.replace(URI, uri).replace("sales", DATABASE)] for kind, code in found]
 
 
-def in_spark(test: Callable[..., None]) -> Callable[..., None]:
-    """Mark a test that waits for a metastore and for Spark."""
-    for mark in (pytest.mark.spark, pytest.mark.timeout(600)):
-        test = mark(test)
-    return test
-
-
 DATABASE = "spark_docs"
 TABLES = {
     "articles": pa.table({"id": [1, 2, 3], "title": ["a", "b", "c"]}),
@@ -223,7 +215,8 @@ def printed(
 
 @pytest.mark.spec("spark.md#searches-in-sql")
 @pytest.mark.documents
-@in_spark
+@pytest.mark.spark
+@pytest.mark.timeout(600)
 def test_every_snippet_of_the_spec_runs(printed: list[tuple[str, str]]) -> None:
     require_said(printed)
 

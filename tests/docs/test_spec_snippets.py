@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import lance_namespace as api
 import pyarrow as pa
@@ -12,10 +13,12 @@ from core.memory_catalog import SERVERS
 
 import lance_bridge
 from lance_bridge import LanceBridgeNamespace
+from lance_bridge_federated import FederatedNamespace
+from lance_bridge_hive import HiveNamespace
 from lance_bridge_unity import sql
 
 from .operation_samples import TABLE, new_namespace
-from .spec_facts import COMMON_SPEC, OPERATIONS_SPEC, SPECS
+from .spec_facts import COMMON_SPEC, DOCUMENTS, OPERATIONS_SPEC, SPECS
 from .spec_reader import Spec
 
 pytestmark = pytest.mark.checks
@@ -40,13 +43,18 @@ def test_the_python_of_the_operations_runs(tmp_path: Path, monkeypatch: pytest.M
         del SERVERS[name]
 
 
+def configure(text: str, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make a text the configuration file."""
+    (directory / "config.yaml").write_text(text, encoding="utf-8")
+    monkeypatch.setenv("LANCE_BRIDGE_CONFIG", str(directory / "config.yaml"))
+
+
 @pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
 def test_the_configuration_file_of_a_spec_is_read(
     spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     snippets = spec.snippets("yaml")
-    (tmp_path / "config.yaml").write_text("".join(snippets), encoding="utf-8")
-    monkeypatch.setenv("LANCE_BRIDGE_CONFIG", str(tmp_path / "config.yaml"))
+    configure("".join(snippets), tmp_path, monkeypatch)
 
     assert snippets
     for name in yaml.safe_load(snippets[0])["catalogs"]:
@@ -61,8 +69,7 @@ def test_the_vendors_of_the_common_spec_are_configured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     [snippet] = COMMON_SPEC.snippets("yaml")
-    (tmp_path / "config.yaml").write_text(snippet, encoding="utf-8")
-    monkeypatch.setenv("LANCE_BRIDGE_CONFIG", str(tmp_path / "config.yaml"))
+    configure(snippet, tmp_path, monkeypatch)
 
     names = yaml.safe_load(snippet)["catalogs"]
     assert len(names) == 5
@@ -86,3 +93,30 @@ def test_the_statements_that_unitys_spec_shows_are_those_that_are_sent() -> None
 
     sent = [statement.replace(r"\u2026", some) for statement in made]
     assert shown.replace(", …)", ")").splitlines() == sent
+
+
+# -- specs/federated.md ----------------------------------------------------------------------------
+
+
+SPEC = DOCUMENTS["federated"]
+
+
+@pytest.mark.spec("federated.md#connecting")
+def test_the_configuration_file_connects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    [text] = SPEC.snippets("yaml")
+    configure(text, tmp_path, monkeypatch)
+    for name in ("all", "federated"):
+        namespace = lance_bridge.connect(name)
+        assert isinstance(namespace, FederatedNamespace)
+        assert namespace.catalogs == ["files", "prod"]
+
+
+@pytest.mark.spec("federated.md#connecting")
+def test_the_python_of_federations_runs(tmp_path: Path) -> None:
+    [text] = SPEC.snippets("python")
+    found: dict[str, Any] = {}
+    code = text.replace("/srv/tables", str(tmp_path))
+    exec(compile(code, SPEC.path.name, "exec"), found)
+    assert str(tmp_path) in code
+    assert isinstance(found["hive"], HiveNamespace)
+    assert found["ns"].child("files").namespace_id()

@@ -27,14 +27,7 @@ from .spec_facts import (
     operations,
     operations_inside,
 )
-from .spec_reader import (
-    ErrorParagraph,
-    Operation,
-    Spec,
-    anchor_of,
-    error_paragraphs,
-    paragraphs,
-)
+from .spec_reader import ErrorParagraph, Operation, Spec, anchor_of, error_paragraphs, paragraphs
 
 pytestmark = pytest.mark.checks
 

@@ -1,17 +1,21 @@
-"""``docs/write-a-catalog.md`` shows parts of the example, which is used, and passes the kit."""
+"""``docs/write-a-catalog.md`` shows parts of the example, which is used, and passes the kit.
+
+copier makes a package of ``examples/catalog-template`` whose methods are to be written.
+"""
 
 from __future__ import annotations
 
 import os
 import re
 import shlex
-import subprocess
 import sys
 from configparser import ConfigParser
 from importlib import import_module
 from pathlib import Path
 
 import pytest
+from commands import run_command
+from copier import run_copy
 
 from lance_bridge import Catalog, registry
 
@@ -33,17 +37,9 @@ def run(
 ) -> str:
     """Run Python where the example can be imported, and a package here; return what it printed."""
     places = [directory, directory / "src", EXAMPLE / "src", *sys.path]
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        cwd=directory,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, places)), **variables},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=seconds,
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    return done.stdout
+    given = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, places)), **variables}
+    words = [sys.executable, *arguments]
+    return run_command(*words, code=code, seconds=seconds, cwd=directory, env=given).stdout
 
 
 @pytest.fixture(scope="module")
@@ -51,8 +47,8 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory of packages in which the example is installed."""
     target = tmp_path_factory.mktemp("installed")
     options = ["--quiet", "--no-deps", "--no-build-isolation", "--disable-pip-version-check"]
-    command = [sys.executable, "-m", "pip", "install", *options, "--target", str(target)]
-    subprocess.run([*command, str(EXAMPLE)], check=True)
+    command = [sys.executable, "-m", "pip", "install", *options, "--target", target]
+    run_command(*command, EXAMPLE)
     return target
 
 
@@ -129,3 +125,88 @@ def test_every_method_of_the_port_says_what_it_guarantees() -> None:
     named = [line for line in raised if re.match(r" {12}\w", line)]
     assert len(named) > 30
     assert [line for line in named if not re.match(r" {12}\w+Error: \(\d+\)", line)] == []
+
+
+# -- the template ----------------------------------------------------------------------------------
+
+
+TEMPLATE = REPOSITORY / "examples" / "catalog-template"
+WRITTEN = '''"""The methods of the example."""
+
+from lance_catalog_sqlite import SqliteCatalog
+from lance_catalog_sqlite.database import Database
+
+
+class DemoCatalog(SqliteCatalog):
+    def __init__(self, uri: str, timeout: float) -> None:
+        super().__init__(Database(uri, timeout))
+'''
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the command of the guide makes."""
+    [command] = [line for line in COMMANDS if line.startswith("copier copy")]
+    _, _, defaults, _, data, template, name = shlex.split(command)
+    assert (defaults, data) == ("--defaults", "catalog=demo")
+    target = tmp_path_factory.mktemp("template") / name
+    run_copy(str(REPOSITORY / template), target, {"catalog": "demo"}, quiet=True, defaults=True)
+    return target
+
+
+@pytest.mark.checks
+def test_nothing_of_the_template_is_left(package: Path) -> None:
+    files = [path for path in package.rglob("*") if path.is_file()]
+    assert len(files) == 7
+    texts = "".join(f"{path}\n{path.read_text(encoding='utf-8')}" for path in files)
+    assert not re.search(r"\{\{|\{%|\.jinja", texts)
+
+
+@pytest.mark.checks
+def test_every_method_of_the_port_without_a_default_is_to_be_written(package: Path) -> None:
+    source = (package / "src" / "lance_catalog_demo" / "catalog.py").read_text(encoding="utf-8")
+    unwritten = set(re.findall(r'raise _unwritten\("(\w+)"\)', source))
+    written = {"capabilities", "describe_connection"}
+    promised = {"commit_guard", "rename_table"}
+    assert unwritten == Catalog.__abstractmethods__ - written | promised
+    assert [name for name in written if f"def {name}(" not in source] == []
+
+
+@pytest.mark.checks
+def test_it_passes_its_own_checks(package: Path) -> None:
+    run(package, "-m", "ruff", "check", "--no-cache", ".")
+    run(package, "-m", "ruff", "format", "--no-cache", "--check", ".")
+    run(package, "-m", "mypy", "--cache-dir", os.devnull, "src", "tests")
+
+
+@pytest.mark.spec("docs/write-a-catalog.md#the-package")
+@pytest.mark.checks
+def test_the_first_failure_names_the_method_to_write(package: Path) -> None:
+    assert "pytest -x" in COMMANDS
+    printed = run(package, "-m", "pytest", "-x", "-p", "no:cacheprovider", code=1)
+    assert (
+        "NotImplementedError: Write DemoCatalog.create_namespace: lance_bridge.Catalog" in printed
+    )
+
+
+@pytest.mark.spec("docs/write-a-catalog.md#the-package")
+@pytest.mark.documents
+@pytest.mark.timeout(900)
+def test_with_its_methods_written_the_package_passes_its_own_tests(
+    package: Path, tmp_path: Path
+) -> None:
+    catalog = package / "src" / "lance_catalog_demo" / "catalog.py"
+    empty = catalog.read_text(encoding="utf-8")
+    catalog.write_text(WRITTEN, encoding="utf-8")
+    options = ("-m", "pytest", "-p", "no:cacheprovider")
+    printed = run(package, *options, seconds=800, DEMO_URI=f"{tmp_path}/catalog.db")
+    catalog.write_text(empty, encoding="utf-8")
+    assert int(re.findall(r"(\d+) passed", printed)[-1]) > 100
+
+
+@pytest.mark.checks
+@pytest.mark.parametrize("name", ["Demo", "1st", "a-b", ""])
+def test_a_name_that_cannot_be_a_package_is_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="catalog"):
+        run_copy(str(TEMPLATE), tmp_path / "x", {"catalog": name}, quiet=True, defaults=True)
+    assert not (tmp_path / "x" / "pyproject.toml").exists()

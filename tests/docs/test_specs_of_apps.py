@@ -1,0 +1,252 @@
+"""The specs of apps and ``docs/errors.md`` say what the code does: names and defaults are compared.
+
+Those are commands, exit codes, findings, errors, migrations, and keys of the configuration.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+import lance
+import pyarrow as pa
+import pytest
+from cli.running import COMMANDS
+from lance_namespace.errors import ErrorCode
+from pydantic import BaseModel
+
+from lance_bridge import exit_codes
+from lance_bridge_doctor import Kind
+from lance_bridge_federated import config as federation
+from lance_bridge_migrate import Level, migration_type
+from lance_bridge_migrate.migration import MIGRATION_TYPES
+from lance_bridge_migrate.run import RunOptions
+from lance_bridge_migrate.selection import Selection
+from lance_bridge_server.configuration.authentication import (
+    CertificateSettings,
+    OidcSettings,
+    ProxySettings,
+)
+from lance_bridge_server.configuration.login import ProviderLoginSettings
+from lance_bridge_server.configuration.settings import ServerSettings
+from lance_bridge_server.configuration.source import SettingsSource
+from lance_bridge_server.errors import STATUS_BY_CODE
+from lance_bridge_server.policies import CedarAuthorizer
+from lance_bridge_server.policies.schema import GROUPS
+from lance_bridge_server.principals import Principal
+
+from .operation_samples import new_namespace
+from .spec_facts import DOCUMENTS, REPOSITORY
+from .spec_links import names_used_for
+from .spec_reader import Spec
+
+pytestmark = pytest.mark.checks
+
+CLI_SPEC = DOCUMENTS["cli"]
+MIGRATION_SPEC = DOCUMENTS["migration"]
+SERVER_SPEC = DOCUMENTS["server"]
+
+
+def first_cells(title: str, first: str, spec: Spec = CLI_SPEC) -> list[str]:
+    return [row[0].strip("`") for row in spec.rows(title, first)]
+
+
+@pytest.mark.spec("cli.md#commands")
+def test_every_command_is_documented() -> None:
+    listed = first_cells("Commands", "command")
+
+    assert sorted(listed) == sorted(map(" ".join, COMMANDS))
+    assert len(listed) > 28
+
+
+@pytest.mark.spec("cli.md#exit-codes")
+def test_exit_codes_are_those_of_the_code() -> None:
+    codes = (exit_codes.FAILED, exit_codes.MISUSED, exit_codes.FOUND, exit_codes.INTERRUPTED)
+    assert first_cells("Exit Codes", "code") == [str(code) for code in (0, *codes)]
+
+
+@pytest.mark.spec("cli.md#findings")
+def test_every_kind_of_finding_is_documented_and_tested() -> None:
+    assert first_cells("Findings", "finding") == [kind.value for kind in Kind]
+    used = {name for names in names_used_for("cli.md#findings").values() for name in names}
+    assert [kind for kind in Kind if not used & {kind.name, kind.value}] == []
+
+
+# -- docs/errors.md --------------------------------------------------------------------------------
+
+
+ROWS = Spec(REPOSITORY / "docs" / "errors.md").rows("Errors", "code")
+
+
+def test_every_code_has_a_row_with_its_name_and_status() -> None:
+    shown = [(int(code), name, int(status)) for code, name, status, *_ in ROWS]
+    names = {code: code.name.title().replace("_", "") for code in ErrorCode}
+    assert shown == [(int(code), names[code], STATUS_BY_CODE[code]) for code in ErrorCode]
+
+
+def test_every_row_says_what_to_do() -> None:
+    assert [
+        row[0] for row in ROWS if len(row) != 5 or not all(cell.endswith(".") for cell in row[3:])
+    ] == []
+
+
+def test_commands_that_help_exist() -> None:
+    known = {" ".join(words) for words in COMMANDS}
+    named = re.findall(r"`lance-bridge ([a-z ]+?) CATALOG", " ".join(row[4] for row in ROWS))
+    assert len(named) > 5
+    assert [each for each in named if each not in known] == []
+
+
+# -- specs/migration.md ----------------------------------------------------------------------------
+
+
+def stated(title: str) -> dict[str, str]:
+    """Return the options of a section's table, with their defaults."""
+    rows = MIGRATION_SPEC.rows(title, "option")
+    return {row[0].strip("`"): row[1].strip("`") for row in rows}
+
+
+def shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return ", ".join(value) or "none"
+    return str(value) if value else "none"
+
+
+def declared(options: Any) -> dict[str, str]:
+    """Return the options of a model, with their defaults as a spec shows them."""
+    return {
+        name: "needed"
+        if field.is_required()
+        else shown(field.get_default(call_default_factory=True))
+        for name, field in options.model_fields.items()
+    }
+
+
+def test_every_type_has_a_section_and_every_section_a_type() -> None:
+    assert sorted(MIGRATION_SPEC.below("Types")) == sorted(MIGRATION_TYPES)
+
+
+@pytest.mark.spec("migration.md#selecting-tables")
+def test_the_options_of_every_kind_are_those_of_the_code() -> None:
+    assert stated("Selecting Tables") == declared(Selection)
+    for kind in MIGRATION_TYPES:
+        options = migration_type(kind).options_type
+        common = Selection.model_fields if issubclass(options, Selection) else {}
+        own = {name: each for name, each in declared(options).items() if name not in common}
+        assert stated(kind) == own, kind
+
+
+def test_the_levels_and_the_defaults_of_a_run_are_those_of_the_code() -> None:
+    assert first_cells("Verifying", "level", MIGRATION_SPEC) == [each.value for each in Level]
+    default = RunOptions()
+    text = MIGRATION_SPEC.path.read_text(encoding="utf-8")
+    assert f"at the same time ({default.at_once})" in text
+    [row] = [r for r in MIGRATION_SPEC.rows("Verifying", "level") if "default" in r[1]]
+    assert row[0] == f"`{default.verify.value}`"
+
+
+def test_the_python_that_it_shows_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LANCE_BRIDGE_STATE", str(tmp_path / "state"))
+    tables = tmp_path / "tables"
+    lance.write_dataset(pa.table({"a": [1]}), str(tables / "t.lance"))
+    namespace, server = new_namespace(tmp_path / "lake")
+    [snippet] = MIGRATION_SPEC.snippets("python")
+    inner = next(path for path in server.namespaces if len(path) == 3)
+    snippet = snippet.replace("/data/tables", str(tables)).replace('["sales"]', repr(list(inner)))
+    known: dict[str, Any] = {"ns": namespace}
+    exec(compile(snippet, MIGRATION_SPEC.path.name, "exec"), known)
+    assert known["record"].state.value == "done"
+    assert server.effects[-2:] == ["create_table", "drop_table"]
+
+
+# -- specs/server.md -------------------------------------------------------------------------------
+
+
+def keys(model: Any, prefix: str = "") -> Iterator[str]:
+    """Yield the keys of settings; those of a method of authentication are listed by themselves."""
+    if not hasattr(model, "model_fields"):
+        yield from (f"{prefix}{name}" for name in model.__dataclass_fields__)
+        return
+    for name, field in model.model_fields.items():
+        if name == "authentication":
+            yield f"{name}[]"
+            continue
+        types = [field.annotation, *get_args(field.annotation)]
+        inner = [each for each in types if isinstance(each, type) and _has_fields(each)]
+        part = f"{name}[]" if inner and get_args(field.annotation)[:1] == (inner[0],) else name
+        part = name if type(None) in get_args(field.annotation) else part
+        yield from keys(inner[0], f"{prefix}{part}.") if inner else [f"{prefix}{name}"]
+
+
+def _has_fields(type_: type) -> bool:
+    return issubclass(type_, BaseModel) or hasattr(type_, "__dataclass_fields__")
+
+
+@pytest.mark.spec("server.md#keys-of-the-configuration")
+def test_every_key_of_the_configuration_is_documented() -> None:
+    documented = first_cells("Keys of the Configuration", "key", SERVER_SPEC)
+    assert documented == list(keys(ServerSettings))
+    assert len(documented) > 20
+
+
+@pytest.mark.spec(
+    "server.md#a-trusted-proxy",
+    "server.md#client-certificates",
+    "server.md#openid-connect",
+    "server.md#signing-in",
+)
+@pytest.mark.parametrize(
+    ("title", "first", "settings"),
+    [
+        ("OpenID Connect", "key", OidcSettings),
+        ("Client Certificates", "key", CertificateSettings),
+        ("A Trusted Proxy", "key", ProxySettings),
+        ("Signing In", "key of `login`", ProviderLoginSettings),
+    ],
+)
+def test_every_key_of_a_method_is_documented(
+    title: str, first: str, settings: type[BaseModel]
+) -> None:
+    expected = [name for name in settings.model_fields if name != "method"]
+    assert first_cells(title, first, SERVER_SPEC) == expected
+
+
+@pytest.mark.spec("server.md#databases", "server.md#the-configuration-file")
+def test_the_configuration_of_the_spec_is_read(tmp_path: Path) -> None:
+    [text] = SERVER_SPEC.snippets("yaml")
+    path = tmp_path / "server.yaml"
+    path.write_text(text)
+    settings = SettingsSource(path).read()
+    assert sorted(settings.catalogs) == ["aws", "prod"]
+    assert settings.databases("sales") == ["prod", "sales"]
+    assert settings.databases("archive") == ["aws", "sales_2020"]
+
+
+@pytest.mark.spec("server.md#authorization")
+def test_the_policies_of_the_spec_decide(tmp_path: Path) -> None:
+    [text] = SERVER_SPEC.snippets("cedar")
+    path = tmp_path / "policies.cedar"
+    path.write_text(text)
+    authorizer = CedarAuthorizer(path)
+    analyst = Principal("ann", frozenset({"analysts"}))
+    assert authorizer.check(analyst, "query_table", ("prod", "sales", "orders")).allowed
+    pay = authorizer.check(analyst, "query_table", ("prod", "pay", "t"))
+    assert (pay.allowed, pay.reasons) == (False, ("nobody-reads-pay",))
+    loader = Principal("loader")
+    assert authorizer.check(loader, "insert_into_table", ("prod", "sales", "orders")).allowed
+
+
+@pytest.mark.spec("server.md#authorization")
+def test_the_groups_of_actions_are_documented() -> None:
+    assert tuple(first_cells("Authorization", "group", SERVER_SPEC)) == GROUPS
+
+
+@pytest.mark.spec("federated.md#connecting")
+def test_the_properties_of_a_federation_are_documented() -> None:
+    listed = first_cells("Connecting", "property", DOCUMENTS["federated"])
+    prefix = f"{federation.PREFIX}<name>"
+    assert listed == [federation.CATALOGS, f"{prefix}.impl", f"{prefix}.<property>"]

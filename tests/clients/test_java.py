@@ -5,7 +5,6 @@ Needs Maven, which fetches the client, and a JDK of release 11 or later.
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import lance_namespace as api
@@ -13,6 +12,7 @@ import pyarrow as pa
 import pytest
 from clients.catalogs import Backend
 from clients.fetched import java_client
+from commands import run_command
 from server.serving import serving
 
 from lance_bridge_server.app import create_app
@@ -27,13 +27,8 @@ ROWS = pa.table({"id": [0, 1, 2], "word": ["a", "b", "c"]})
 def classpath(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The client's jars, and the compiled program."""
     jars, target = f"{java_client()}/*", tmp_path_factory.mktemp("java")
-    _run("javac", "-cp", jars, "-d", str(target), str(SOURCES / "Life.java"))
+    run_command("javac", "-cp", jars, "-d", target, SOURCES / "Life.java")
     return f"{target}:{jars}"
-
-
-def _run(*command: str) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_a_table_lives_its_life(hive: Backend, classpath: str, tmp_path: Path) -> None:
@@ -42,8 +37,7 @@ def test_a_table_lives_its_life(hive: Backend, classpath: str, tmp_path: Path) -
         writer.write_table(ROWS)
     database = f"java_{tmp_path.name}".lower()
     with hive.connect() as namespace, serving(create_app(Gateway(namespace))) as url:
-        given = [url, database, str(rows), str(location), str(answer)]
-        _run("java", "-cp", classpath, "Life", *given)
+        run_command("java", "-cp", classpath, "Life", url, database, rows, location, answer)
         assert database not in namespace.list_namespaces(api.ListNamespacesRequest()).namespaces
     assert pa.ipc.open_file(answer.read_bytes()).read_all()["id"].to_pylist() == [1, 2, 1, 2]
     assert not location.exists()

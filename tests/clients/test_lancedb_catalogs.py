@@ -50,16 +50,6 @@ def test_the_main_path_works_on_every_catalog(database: Database) -> None:
     assert not db.namespace_exists(database.path)
 
 
-@asynchronous
-async def test_the_main_path_works_asynchronously_on_every_catalog(database: Database) -> None:
-    db = lancedb.connect_namespace_async(database.impl, database.properties)
-    table = await db.create_table("t", rows(20), namespace_path=database.path)
-    await table.add(rows(10, 20))
-    assert ids_of(await table.vector_search([25.0] * 8).limit(1).to_list()) == [25]
-    await db.drop_table("t", namespace_path=database.path)
-    assert (await db.list_tables(database.path)).tables == []
-
-
 PUSHED: dict[str, Any] = {"namespace_client_pushdown_operations": ["QueryTable"]}
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import subprocess
-from pathlib import Path
 from typing import Any
 
 
 def run_command(
-    *command: str | Path, code: int | None = 0, seconds: float = 300.0, **options: Any
+    *command: object, code: int | None = 0, seconds: float = 300.0, **options: Any
 ) -> subprocess.CompletedProcess[str]:
     """Run a program, and check its exit code.
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from commands import run_command
 
 REPOSITORY = Path(__file__).parents[2]
 CHART = REPOSITORY / "deploy" / "helm" / "lance-bridge"
@@ -35,15 +36,12 @@ def merged(base: Any, other: Any) -> Any:
     return {**base, **{key: merged(base.get(key), value) for key, value in other.items()}}
 
 
-def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
+def helm(*arguments: str | Path, code: int = 0) -> subprocess.CompletedProcess[str]:
     """Run Helm, with a home of its own that is never written."""
-    return subprocess.run(
-        [str(HELM), *arguments], cwd=CHART.parent, capture_output=True, text=True, check=False
-    )
+    return run_command(HELM, *arguments, code=code, cwd=CHART.parent)
 
 
 def render(values: Path, *options: str) -> list[dict[str, Any]]:
     """Return the objects of a release."""
-    done = helm("template", "gw", CHART.name, "--namespace", "data", "-f", str(values), *options)
-    assert done.returncode == 0, done.stderr
+    done = helm("template", "gw", CHART.name, "--namespace", "data", "-f", values, *options)
     return [each for each in yaml.safe_load_all(done.stdout) if each]

@@ -22,16 +22,10 @@ pytestmark = pytest.mark.quick
 SCHEMA = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
 DEFAULTS = load(CHART / "values.yaml")
 
-every_file = pytest.mark.parametrize("file", VALUES, ids=lambda path: path.name)
-
 
 def problems(values: Any) -> list[str]:
     validator = jsonschema.validators.validator_for(SCHEMA)(SCHEMA)
     return [error.message for error in validator.iter_errors(values)]
-
-
-def test_there_are_values_to_try() -> None:
-    assert [path.name for path in VALUES] == ["small-values.yaml", "whole-values.yaml"]
 
 
 def test_every_value_is_in_the_schema() -> None:
@@ -41,28 +35,22 @@ def test_every_value_is_in_the_schema() -> None:
             assert {*DEFAULTS[name]} == {*known["properties"]}, name
 
 
-@every_file
+@pytest.mark.parametrize("name", ["small-values.yaml", "whole-values.yaml", "of the page"])
 def test_the_schema_takes_values_and_the_server_their_configuration(
-    file: Path, tmp_path: Path
+    name: str, tmp_path: Path
 ) -> None:
-    check_values(load(file), tmp_path)
-
-
-def test_so_it_does_those_of_the_page(tmp_path: Path) -> None:
-    check_values(yaml.safe_load(values_of_page()), tmp_path)
-
-
-def check_values(given: Any, tmp_path: Path) -> None:
-    values = merged(DEFAULTS, given)
+    texts = {path.name: path.read_text(encoding="utf-8") for path in VALUES}
+    text = {**texts, "of the page": values_of_page()}[name]
+    values = merged(DEFAULTS, yaml.safe_load(text))
     assert problems(values) == []
     path = tmp_path / "server.yaml"
     path.write_text(yaml.safe_dump(values["config"]), encoding="utf-8")
     settings = SettingsSource(path).read()
     assert settings.listeners[0].host == "0.0.0.0"
     assert settings.authentication
-    for name, text in values["policies"].items():
-        (tmp_path / name).write_text(text, encoding="utf-8")
-        CedarAuthorizer(tmp_path / name)
+    for file, policies in values["policies"].items():
+        (tmp_path / file).write_text(policies, encoding="utf-8")
+        CedarAuthorizer(tmp_path / file)
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 from collections import defaultdict
 from pathlib import Path
 
 import pytest
 import yaml
 from cli.running import run
+from commands import run_command
 
 from lance_bridge_server.configuration.settings import ServerSettings
 
@@ -35,26 +35,21 @@ def settings() -> dict[str, list[str]]:
     return found
 
 
-def analyze(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        ["systemd-analyze", *arguments], capture_output=True, text=True, check=False
-    )
-
-
 @needs_systemd
 def test_systemd_takes_every_setting(tmp_path: Path) -> None:
     text = UNIT.read_text(encoding="utf-8")
     unit = tmp_path / UNIT.name
     unit.write_text(text.replace("/opt/lance-bridge/bin/lance-bridge", shutil.which("true") or ""))
-    done = analyze("verify", str(unit))
-    assert (done.returncode, done.stderr) == (0, "")
+    assert run_command("systemd-analyze", "verify", unit).stderr == ""
     unit.write_text(text.replace("ProtectSystem=strict", "ProtectSystem=mostly"))
-    assert "Failed to parse protect system" in analyze("verify", str(unit)).stderr
+    done = run_command("systemd-analyze", "verify", unit, code=None)
+    assert "Failed to parse protect system" in done.stderr
 
 
 @needs_systemd
 def test_the_service_is_hardly_exposed() -> None:
-    done = analyze("security", "--offline=true", "--no-pager", str(UNIT))
+    options = ("--offline=true", "--no-pager")
+    done = run_command("systemd-analyze", "security", *options, UNIT, code=None)
     [level] = re.findall(r"Overall exposure level for \S+: (\d+\.\d+)", done.stdout)
     assert float(level) < MOST_EXPOSURE
 

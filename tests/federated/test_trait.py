@@ -128,26 +128,20 @@ def test_a_table_needs_an_identifier(
 
 
 @pytest.mark.spec("federated.md#operations")
-def test_a_request_may_be_a_mapping_or_a_keyword(
+def test_a_request_may_be_a_mapping_or_a_keyword_and_a_nested_query_has_no_catalog_either(
     namespace: FederatedNamespace, prod: Recorder
 ) -> None:
     namespace.insert_into_table(request=api.InsertIntoTableRequest(id=FULL_ID), request_data=ROWS)
     assert prod.calls.pop().rows == (ROWS,)
+    query: Any = {"id": FULL_ID, "query": {"id": FULL_ID, "k": 1, "vector": {}}}
+    namespace.explain_table_query_plan(query)
+    assert prod.calls.pop().request.query.id == OWN_ID
     given: Any = {"id": FULL_ID, "version": 3, "field_of_a_later_release": 1}
     namespace.describe_table(given)
     [call] = prod.calls
     assert call.request == api.DescribeTableRequest(id=OWN_ID, version=3)
     with pytest.raises(InvalidInputError, match="new_table_name"):
         namespace.rename_table(typing.cast("Any", {"id": FULL_ID}))
-
-
-def test_a_nested_query_has_no_catalog_either(
-    namespace: FederatedNamespace, prod: Recorder
-) -> None:
-    query = {"id": FULL_ID, "k": 1, "vector": {}}
-    given: Any = {"id": FULL_ID, "query": query}
-    namespace.explain_table_query_plan(given)
-    assert prod.calls[0].request.query.id == OWN_ID
 
 
 @pytest.mark.spec("server.md#what-is-refused")

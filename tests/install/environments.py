@@ -8,6 +8,8 @@ import sys
 import venv
 from pathlib import Path
 
+from commands import run_command
+
 REPOSITORY = Path(__file__).parents[2]
 INSTALL_SECONDS = 900.0
 RUN_SECONDS = 300.0
@@ -38,22 +40,9 @@ class Environment:
     def run(
         self, program: str, *arguments: str, code: int | None = 0, seconds: float = RUN_SECONDS
     ) -> subprocess.CompletedProcess[str]:
-        """Run a program of it, and check the exit code.
-
-        Args:
-            code: The one that it must end with; any where it is None.
-        """
-        done = subprocess.run(
-            [str(self.bin / program), *arguments],
-            cwd=self.directory,
-            env=self.variables,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=seconds,
-        )
-        assert code in (None, done.returncode), f"{arguments}\n{done.stdout}\n{done.stderr[-5000:]}"
-        return done
+        """Run a program of it, and check its exit code; any is good where it is None."""
+        command, given = [self.bin / program, *arguments], self.variables
+        return run_command(*command, code=code, seconds=seconds, cwd=self.directory, env=given)
 
     def python(self, script: str, *arguments: str) -> str:
         """Run a script of Python; return what it printed."""
@@ -63,6 +52,6 @@ class Environment:
 def build_wheel(target: Path) -> Path:
     """Build the wheel into a directory; return its path."""
     command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel"]
-    subprocess.run([*command, "--directory", str(target)], cwd=REPOSITORY, check=True)
+    run_command(*command, "--directory", target, cwd=REPOSITORY)
     [built] = target.glob("*.whl")
     return built

@@ -6,7 +6,6 @@ The dependencies are those of the environment that runs the tests; lance-bridge 
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import sysconfig
 import venv
@@ -15,10 +14,11 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
+from commands import run_command
+from install.environments import REPOSITORY, build_wheel
 
 pytestmark = pytest.mark.slow
 
-REPOSITORY = Path(__file__).parents[2]
 HOOK = "lance_bridge_names.pth"
 
 CONNECT = """
@@ -64,22 +64,15 @@ class Environment:
         (self.packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
 
     def pip(self, *arguments: str | Path) -> None:
-        pip = [sys.executable, "-m", "pip", "--quiet", "--python"]
-        command = [*pip, self.python, *arguments]
-        subprocess.run(command, env=_environment(), check=True, timeout=300)
+        pip = [sys.executable, "-m", "pip", "--quiet", "--python", self.python]
+        run_command(*pip, *arguments, env=_environment())
 
     def run(self, script: str, *options: str, **variables: str | Path) -> list[str]:
         """Run a script, which must print no error, and return the words that it prints."""
-        done = subprocess.run(
-            [self.python, *options, "-c", dedent(script)],
-            env=_environment(**{name: str(value) for name, value in variables.items()}),
-            cwd=self.packages.parent,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        assert (done.returncode, done.stderr) == (0, "")
+        given = _environment(**{name: str(value) for name, value in variables.items()})
+        command = [self.python, *options, "-c", dedent(script)]
+        done = run_command(*command, env=given, cwd=self.packages.parent)
+        assert done.stderr == ""
         return done.stdout.split()
 
 
@@ -90,11 +83,7 @@ def _environment(**variables: str) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "build", "--no-isolation", "--wheel", "--outdir"]
-    subprocess.run([*command, directory, REPOSITORY], check=True, capture_output=True, timeout=300)
-    [built] = directory.glob("*.whl")
-    return built
+    return build_wheel(tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture
@@ -139,9 +128,7 @@ def test_names_are_known_to_processes_and_interpreters_that_python_starts(
         )
     )
     assert installed.run(f"import runpy; runpy.run_path({str(script)!r})") == []
-    done = subprocess.run(
-        [installed.python, script], env=_environment(), capture_output=True, text=True, check=True
-    )
+    done = run_command(installed.python, script, env=_environment())
     assert done.stdout.split() == 3 * ["HiveNamespace"]
 
 
@@ -163,9 +150,7 @@ def test_without_site_nothing_is_hooked(installed: Environment) -> None:
     assert installed.run(script, "-S") == ["[]"]
 
 
-def test_an_uninstall_leaves_nothing_and_half_of_one_breaks_nothing(
-    installed: Environment,
-) -> None:
+def test_an_uninstall_leaves_nothing_and_half_of_one_breaks_nothing(installed: Environment) -> None:
     hook = installed.packages / HOOK
     content = hook.read_text()
     installed.pip("uninstall", "--yes", "lance-bridge")

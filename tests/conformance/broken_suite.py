@@ -22,7 +22,11 @@ from .test_directory import DirectoryTarget
 pytestmark = pytest.mark.slow
 
 
-class MixesUpThreads(DirectoryNamespace):
+class BrokenDirectory(DirectoryNamespace):
+    """A directory, of which each subclass breaks one thing."""
+
+
+class MixesUpThreads(BrokenDirectory):
     """Keeps its question on the object, where another thread may replace it."""
 
     _asked: Any = None
@@ -34,14 +38,14 @@ class MixesUpThreads(DirectoryNamespace):
         return super().describe_table(self._asked)
 
 
-class ForgetsTheToken(DirectoryNamespace):
+class ForgetsTheToken(BrokenDirectory):
     """Begins at the first page again, without end."""
 
     def list_tables(self, request: api.ListTablesRequest) -> api.ListTablesResponse:
         return super().list_tables(request.model_copy(update={"page_token": None}))
 
 
-class RepeatsTheLastName(DirectoryNamespace):
+class RepeatsTheLastName(BrokenDirectory):
     """Begins each page with the last name of the page before."""
 
     def list_tables(self, request: api.ListTablesRequest) -> api.ListTablesResponse:
@@ -51,7 +55,7 @@ class RepeatsTheLastName(DirectoryNamespace):
         return answer
 
 
-class HidesTables(DirectoryNamespace):
+class HidesTables(BrokenDirectory):
     """Lists five tables at most, and gives no token."""
 
     def list_tables(self, request: api.ListTablesRequest) -> api.ListTablesResponse:
@@ -62,7 +66,7 @@ class HidesTables(DirectoryNamespace):
         return answer
 
 
-class DeletesOnDeregister(DirectoryNamespace):
+class DeletesOnDeregister(BrokenDirectory):
     """Takes the files with the entry."""
 
     def deregister_table(self, request: api.DeregisterTableRequest) -> api.DeregisterTableResponse:
@@ -71,7 +75,7 @@ class DeletesOnDeregister(DirectoryNamespace):
         return answer
 
 
-class LeavesFilesOnDrop(DirectoryNamespace):
+class LeavesFilesOnDrop(BrokenDirectory):
     """Drops the entry only."""
 
     def drop_table(self, request: api.DropTableRequest) -> api.DropTableResponse:
@@ -79,7 +83,7 @@ class LeavesFilesOnDrop(DirectoryNamespace):
         return api.DropTableResponse(location=answer.location)
 
 
-class OverwritesOnExistOk(DirectoryNamespace):
+class OverwritesOnExistOk(BrokenDirectory):
     """Takes ExistOk for Overwrite."""
 
     def create_table(
@@ -90,7 +94,7 @@ class OverwritesOnExistOk(DirectoryNamespace):
         return super().create_table(request, request_data)
 
 
-class TakesTroubleForAbsence(DirectoryNamespace):
+class TakesTroubleForAbsence(BrokenDirectory):
     """Says that the namespace is missing when only the table is."""
 
     def describe_table(self, request: api.DescribeTableRequest) -> api.DescribeTableResponse:
@@ -100,7 +104,7 @@ class TakesTroubleForAbsence(DirectoryNamespace):
             raise api.NamespaceNotFoundError(str(error)) from error
 
 
-class SaysNothing(DirectoryNamespace):
+class SaysNothing(BrokenDirectory):
     """Raises the right error with a message that names nothing."""
 
     def drop_table(self, request: api.DropTableRequest) -> api.DropTableResponse:
@@ -110,7 +114,7 @@ class SaysNothing(DirectoryNamespace):
             raise api.TableNotFoundError("not found") from error
 
 
-class TakesOneAbsenceForTrouble(DirectoryNamespace):
+class TakesOneAbsenceForTrouble(BrokenDirectory):
     """Says the right thing of a table that is missing, but for one operation of many."""
 
     def count_table_rows(self, request: api.CountTableRowsRequest) -> api.CountTableRowsResponse:
@@ -120,7 +124,7 @@ class TakesOneAbsenceForTrouble(DirectoryNamespace):
             raise api.InvalidInputError(str(error)) from error
 
 
-class MiscountsRows(DirectoryNamespace):
+class MiscountsRows(BrokenDirectory):
     """Counts one row too few in tables with more than three."""
 
     def count_table_rows(self, request: api.CountTableRowsRequest) -> api.CountTableRowsResponse:
@@ -129,7 +133,7 @@ class MiscountsRows(DirectoryNamespace):
         return api.CountTableRowsResponse(count=count - (count > 3))
 
 
-class AppendsOnOverwrite(DirectoryNamespace):
+class AppendsOnOverwrite(BrokenDirectory):
     """Takes no notice of the mode of an insert."""
 
     def insert_into_table(
@@ -138,14 +142,14 @@ class AppendsOnOverwrite(DirectoryNamespace):
         return super().insert_into_table(request.model_copy(update={"mode": None}), request_data)
 
 
-class UpdatesEveryRow(DirectoryNamespace):
+class UpdatesEveryRow(BrokenDirectory):
     """Takes no notice of the predicate of an update."""
 
     def update_table(self, request: api.UpdateTableRequest) -> api.UpdateTableResponse:
         return super().update_table(request.model_copy(update={"predicate": None}))
 
 
-class SearchesOtherwise(DirectoryNamespace):
+class SearchesOtherwise(BrokenDirectory):
     """Measures by another distance than the request says."""
 
     def query_table(self, request: api.QueryTableRequest) -> api.QueryTableResponse:
@@ -153,7 +157,7 @@ class SearchesOtherwise(DirectoryNamespace):
         return super().query_table(request.model_copy(update=wrong))
 
 
-class WritesBeforeItRefuses(DirectoryNamespace):
+class WritesBeforeItRefuses(BrokenDirectory):
     """Refuses an unknown type of index after it has tagged the table."""
 
     def create_table_index(
@@ -165,7 +169,7 @@ class WritesBeforeItRefuses(DirectoryNamespace):
         return super().create_table_index(request)
 
 
-class DropsMoreColumns(DirectoryNamespace):
+class DropsMoreColumns(BrokenDirectory):
     """Drops the column ``n`` with any other."""
 
     def alter_table_drop_columns(
@@ -175,7 +179,7 @@ class DropsMoreColumns(DirectoryNamespace):
         return super().alter_table_drop_columns(request.model_copy(update={"columns": columns}))
 
 
-class ForgetsTheVersion(DirectoryNamespace):
+class ForgetsTheVersion(BrokenDirectory):
     """Makes tags and branches of the first version, whatever the request says."""
 
     def create_table_tag(self, request: api.CreateTableTagRequest) -> api.CreateTableTagResponse:
@@ -213,30 +217,14 @@ class Broken(ConformanceSuite):
         return target
 
 
+KINDS = BrokenDirectory.__subclasses__()
+
+
 def _suite(kind: type[DirectoryNamespace]) -> type[Broken]:
     return type(f"Test{kind.__name__}", (Broken,), {"kind": kind, "__test__": True})
 
 
-KINDS = (
-    MixesUpThreads,
-    ForgetsTheToken,
-    RepeatsTheLastName,
-    HidesTables,
-    DeletesOnDeregister,
-    LeavesFilesOnDrop,
-    OverwritesOnExistOk,
-    TakesTroubleForAbsence,
-    SaysNothing,
-    TakesOneAbsenceForTrouble,
-    MiscountsRows,
-    AppendsOnOverwrite,
-    UpdatesEveryRow,
-    SearchesOtherwise,
-    WritesBeforeItRefuses,
-    DropsMoreColumns,
-    ForgetsTheVersion,
-)
-globals().update({f"Test{kind.__name__}": _suite(kind) for kind in KINDS})
+globals().update({f"Test{each.__name__}": _suite(each) for each in KINDS})
 
 
 class TestSound(Broken):

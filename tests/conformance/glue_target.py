@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -20,124 +20,75 @@ from lance_bridge.testing.features import from_capabilities, inherited_operation
 from lance_bridge_glue import GlueNamespace
 from lance_bridge_glue.capabilities import capabilities
 
-from .http_faulty import HttpFaults
+from .faulty_servers import HttpFaults
 
-Entry = dict[str, Any]
+_LANCE = {"table_type": "lance", "managed_by": "storage"}
 
-MARKS: dict[str, Callable[[Entry], None]] = {}
-"""Lance entries that other implementations make, by name."""
+MARKS: Mapping[str, Mapping[str, Any]] = {
+    "lance_namespace_impls_in_java": {
+        "TableType": None,
+        "StorageDescriptor": {"Columns": None, "Parameters": _LANCE},
+    },
+    "lance_namespace_impls_in_python": {
+        "Parameters": {"table_type": "LANCE", "empty_table": "true"},
+        "StorageDescriptor": {
+            "Columns": [{"Name": "__placeholder_id", "Type": "bigint", "Comment": "Placeholder"}],
+            "InputFormat": "org.apache.hadoop.mapred.TextInputFormat",
+            "OutputFormat": "org.apache.hadoop.hive.ql.io.HiveIgnoreKeyTextOutputFormat",
+            "SerdeInfo": {
+                "SerializationLibrary": "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe",
+            },
+        },
+    },
+    "marks_in_upper_case": {"Parameters": {"table_type": "LANCE", "managed_by": "STORAGE"}},
+    "without_managed_by": {"Parameters": {"managed_by": None}},
+    "looking_managed": {"TableType": "MANAGED_TABLE", "Parameters": {"managed_by": "catalog"}},
+    "with_fields_of_crawlers_and_athena": {
+        **{"Owner": "hadoop", "Retention": 0, "PartitionKeys": [], "Description": "a table"},
+        "Parameters": {"EXTERNAL": "TRUE", "transient_lastDdlTime": "1700000000"},
+        "StorageDescriptor": {
+            "Columns": [{"Name": "id", "Type": "bigint"}, {"Name": "v", "Type": "array<float>"}],
+            **{"Compressed": False, "NumberOfBuckets": -1, "StoredAsSubDirectories": False},
+        },
+    },
+    "location_with_slash_at_the_end": {"StorageDescriptor": {"Location": "{location}/"}},
+    "location_spelled_for_hadoop": {"StorageDescriptor": {"Location": "{spelled_for_hadoop}"}},
+}
+"""Lance entries that other implementations make, by name: what they have in place of ours."""
 
-BROKEN_MARKS: dict[str, Callable[[Entry], None]] = {}
+BROKEN_MARKS: Mapping[str, Mapping[str, Any]] = {
+    "without_storage_descriptor": {"StorageDescriptor": None},
+    "without_location": {"StorageDescriptor": {"Location": None}},
+    "with_empty_location": {"StorageDescriptor": {"Location": ""}},
+    "link_to_a_table_that_is_gone": {
+        "StorageDescriptor": None,
+        "TargetTable": {"CatalogId": "210987654321", "DatabaseName": "gone", "Name": "gone"},
+    },
+}
 """Entries marked as Lance's that no table can be behind."""
 
 
-def entry_type(
-    entry_types: dict[str, Callable[[Entry], None]],
-) -> Callable[..., Callable[[Entry], None]]:
-    """Add a function that changes an ordinary Lance entry into one of this type."""
+def lance_entry(name: str, location: str, changes: Mapping[str, Any] | None = None) -> Any:
+    """Return an external Lance entry, as a TableInput, with changes to it; None removes a field."""
+    scheme = "file:{0}" if location.startswith("/") else "{0}"
+    hadoop = scheme.format(location.replace("s3://", "s3a://", 1))
 
-    def add(function: Callable[[Entry], None]) -> Callable[[Entry], None]:
-        entry_types[function.__name__] = function
-        return function
+    def changed(entry: Any, changes: Any) -> Any:
+        if isinstance(changes, str):
+            return changes.format(location=location, spelled_for_hadoop=hadoop)
+        if not isinstance(changes, Mapping):
+            return changes
+        found = entry if isinstance(entry, Mapping) else {}
+        merged = {**found, **{k: changed(found.get(k), v) for k, v in changes.items()}}
+        return {key: value for key, value in merged.items() if value is not None}
 
-    return add
-
-
-def lance_entry(name: str, location: str) -> Entry:
-    """Return an external Lance entry, as a TableInput."""
-    return {
+    entry = {
         "Name": name,
         "TableType": "EXTERNAL_TABLE",
-        "Parameters": {"table_type": "lance", "managed_by": "storage"},
+        "Parameters": _LANCE,
         "StorageDescriptor": {"Location": location, "Columns": []},
     }
-
-
-@entry_type(MARKS)
-def lance_namespace_impls_in_java(entry: Entry) -> None:
-    del entry["TableType"]
-    del entry["StorageDescriptor"]["Columns"]
-    entry["StorageDescriptor"]["Parameters"] = dict(entry["Parameters"])
-
-
-@entry_type(MARKS)
-def lance_namespace_impls_in_python(entry: Entry) -> None:
-    entry["Parameters"] = {"table_type": "LANCE", "managed_by": "storage", "empty_table": "true"}
-    entry["StorageDescriptor"].update(
-        Columns=[{"Name": "__placeholder_id", "Type": "bigint", "Comment": "Placeholder"}],
-        InputFormat="org.apache.hadoop.mapred.TextInputFormat",
-        OutputFormat="org.apache.hadoop.hive.ql.io.HiveIgnoreKeyTextOutputFormat",
-        SerdeInfo={
-            "SerializationLibrary": "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe",
-        },
-    )
-
-
-@entry_type(MARKS)
-def marks_in_upper_case(entry: Entry) -> None:
-    entry["Parameters"] = {"table_type": "LANCE", "managed_by": "STORAGE"}
-
-
-@entry_type(MARKS)
-def without_managed_by(entry: Entry) -> None:
-    del entry["Parameters"]["managed_by"]
-
-
-@entry_type(MARKS)
-def looking_managed(entry: Entry) -> None:
-    entry["TableType"] = "MANAGED_TABLE"
-    entry["Parameters"]["managed_by"] = "catalog"
-
-
-@entry_type(MARKS)
-def with_fields_of_crawlers_and_athena(entry: Entry) -> None:
-    entry.update(Owner="hadoop", Retention=0, PartitionKeys=[], Description="a table")
-    entry["Parameters"].update(EXTERNAL="TRUE", transient_lastDdlTime="1700000000")
-    entry["StorageDescriptor"].update(
-        Columns=[{"Name": "id", "Type": "bigint"}, {"Name": "vector", "Type": "array<float>"}],
-        Compressed=False,
-        NumberOfBuckets=-1,
-        StoredAsSubDirectories=False,
-    )
-
-
-@entry_type(MARKS)
-def location_with_slash_at_the_end(entry: Entry) -> None:
-    entry["StorageDescriptor"]["Location"] += "/"
-
-
-@entry_type(MARKS)
-def location_spelled_for_hadoop(entry: Entry) -> None:
-    location = entry["StorageDescriptor"]["Location"]
-    spelled = location.replace("s3://", "s3a://", 1)
-    entry["StorageDescriptor"]["Location"] = (
-        f"file:{location}" if location.startswith("/") else spelled
-    )
-
-
-@entry_type(BROKEN_MARKS)
-def without_storage_descriptor(entry: Entry) -> None:
-    del entry["StorageDescriptor"]
-
-
-@entry_type(BROKEN_MARKS)
-def without_location(entry: Entry) -> None:
-    del entry["StorageDescriptor"]["Location"]
-
-
-@entry_type(BROKEN_MARKS)
-def with_empty_location(entry: Entry) -> None:
-    entry["StorageDescriptor"]["Location"] = ""
-
-
-@entry_type(BROKEN_MARKS)
-def link_to_a_table_that_is_gone(entry: Entry) -> None:
-    del entry["StorageDescriptor"]
-    entry["TargetTable"] = {
-        "CatalogId": "210987654321",
-        "DatabaseName": "gone",
-        "Name": "gone",
-    }
+    return changed(entry, changes or {})
 
 
 class GlueTarget(Target):
@@ -174,16 +125,15 @@ class GlueTarget(Target):
         return GlueNamespace(**self._properties)
 
     def make_foreign_table(self, namespace_id: Sequence[str], name: str, location: str) -> None:
-        entry = lance_entry(name, location)
+        columns = {"Columns": [{"Name": "id", "Type": "int"}]}
+        entry = lance_entry(name, location, {"StorageDescriptor": columns})
         entry["Parameters"] = {"classification": "parquet"}
-        entry["StorageDescriptor"]["Columns"] = [{"Name": "id", "Type": "int"}]
         self._server.glue.create_table(DatabaseName=namespace_id[-1], TableInput=entry)
 
     def make_entry(
         self, namespace_id: Sequence[str], name: str, location: str, entry_type: str
     ) -> None:
-        entry = lance_entry(name, location)
-        {**MARKS, **BROKEN_MARKS}[entry_type](entry)
+        entry = lance_entry(name, location, {**MARKS, **BROKEN_MARKS}[entry_type])
         self._server.glue.create_table(DatabaseName=namespace_id[-1], TableInput=entry)
 
     def make_partitioned_table(

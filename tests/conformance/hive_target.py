@@ -7,7 +7,7 @@ import os
 import re
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +37,12 @@ from lance_bridge_hive import HiveNamespace
 from lance_bridge_hive.capabilities import capabilities, database_argument
 from lance_bridge_metastore import Metastore
 
+from .faulty_servers import AnsweredFaults
+
 _STARTS = ("create_", "alter_", "drop_")
 _CHANGES = tuple(f"{start}*" for start in _STARTS)
 _PROBE = b"lance_bridge_probe"
 """In calls that only find out what the metastore can do, and change nothing."""
-_BROKEN = Refusal("java.lang.RuntimeException: out of order")
 
 FEATURES = from_capabilities(
     capabilities(catalog_levels=False),
@@ -188,36 +189,24 @@ class HiveWithOtherCatalogsTarget(HiveTarget):
             namespace.drop_namespace(DropNamespaceRequest(id=path[:1], behavior="Cascade"))
 
 
-class HiveFaults(Faults):
+class HiveFaults(AnsweredFaults):
     """Trouble on the wire to a metastore."""
 
-    def __init__(self, proxy: ThriftProxy, catalog: Catalog) -> None:
-        self._proxy = proxy
-        self._catalog = catalog
+    refusal = Refusal("AccessControlException: Permission denied: user=somebody")
+    busy = Fault.DROP_REQUEST
+    failure = Refusal("java.lang.RuntimeException: out of order")
 
-    @property
-    def catalog(self) -> Catalog:
-        return self._catalog
+    def __init__(self, proxy: ThriftProxy, catalog: Catalog) -> None:
+        super().__init__(catalog)
+        self._proxy = proxy
 
     @contextmanager
-    def _all(self, how: Fault | Refusal, passing: int = 0) -> Iterator[None]:
-        self._proxy.fail_next("*", how, times=float("inf"), passing=passing)
+    def answered(self, answer: Fault | Refusal, passing: int = 0) -> Iterator[None]:
+        self._proxy.fail_next("*", answer, times=float("inf"), passing=passing)
         try:
             yield
         finally:
             self._proxy.reset()
-
-    def refuse(self) -> AbstractContextManager[None]:
-        return self._all(Refusal("AccessControlException: Permission denied: user=somebody"))
-
-    def be_busy(self) -> AbstractContextManager[None]:
-        return self._all(Fault.DROP_REQUEST)
-
-    def be_broken(self) -> AbstractContextManager[None]:
-        return self._all(_BROKEN)
-
-    def break_listing(self) -> AbstractContextManager[None]:
-        return self._all(_BROKEN, passing=1)
 
     @contextmanager
     def lose_next_reply(self) -> Iterator[None]:

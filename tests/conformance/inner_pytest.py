@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
+from commands import run_command
+
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parents[1]
 
@@ -22,14 +24,8 @@ def run_pytest(
     command += ["--rootdir", str(REPOSITORY), "--import-mode=importlib", "-p", "no:cacheprovider"]
     command += ["--tier", "slow"]
     paths = [str(REPOSITORY / name) for name in ("core", "adapters", "apps", "tests")]
-    return subprocess.run(
-        [*command, *arguments],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=seconds,
-    )
+    given = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), **environment}
+    return run_command(*command, *arguments, code=None, seconds=seconds, env=given)
 
 
 def read_report(report: Path) -> dict[str, dict[str, str]]:

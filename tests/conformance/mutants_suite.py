@@ -1,7 +1,7 @@
 """The kit's suite of catalogs on a correct adapter, and on wrong ones.
 
-Not collected by itself: most of what is here fails, and must. `test_mutants` runs it, with the
-names of the mutants in the environment variable `CHOSEN`.
+Not collected by itself: most of what is here fails, and must. `test_kit_can_fail` runs it, with
+the names of the mutants in the environment variable `CHOSEN`.
 """
 
 from __future__ import annotations

@@ -1,13 +1,20 @@
-"""The kit finds what is broken: chosen cases fail on namespaces that are broken on purpose."""
+"""The kit finds what is broken: namespaces and adapters that are wrong on purpose fail.
+
+The adapters are in `tiny.mutants`: a correct one passes, and each mutant of it fails.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import pytest
 
+from lance_bridge.testing import CatalogSuite, ConformanceSuite
+
 from .inner_pytest import HERE, read_report, run_pytest
+from .tiny.mutants import GROUPS, all_mutants
 
 STATEFUL = "test_random_sequences_of_operations_agree_with_the_model"
 
@@ -83,3 +90,45 @@ def test_random_sequences_find_broken_namespaces(tmp_path: Path) -> None:
     outcomes = run_cases({name: [STATEFUL] for name in MODEL_FINDS}, tmp_path)
     found = {name: outcomes[name][STATEFUL] for name in ["Sound", *MODEL_FINDS]}
     assert found == {"Sound": "passed", **dict.fromkeys(MODEL_FINDS, "failed")}
+
+
+# -- adapters --------------------------------------------------------------------------------------
+
+
+CHOSEN = "LANCE_BRIDGE_TEST_MUTANTS"
+"""As in `mutants_suite`, which is imported in the other process only."""
+CONTROL = "TinyCatalog"
+SMALLEST = "namespaces"
+"""The group that is tried before each push, with the correct adapter; the others are slow."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "group", [pytest.param(SMALLEST, marks=pytest.mark.servers), *sorted({*GROUPS} - {SMALLEST})]
+)
+def test_every_wrong_adapter_fails_and_the_correct_one_passes(tmp_path: Path, group: str) -> None:
+    own = {n: kind for n, kind in all_mutants().items() if kind.__module__.endswith(f".{group}")}
+    # Not every case is for these adapters: skips are no failures.
+    environment, report = {CHOSEN: ",".join(own), "CI": ""}, tmp_path / "report.xml"
+    options = ("--tb=no", f"--junitxml={report}")
+    run = run_pytest([HERE / "mutants_suite.py"], *options, environment=environment, seconds=280)
+    assert report.exists(), run.stdout + run.stderr
+    outcomes = read_report(report)
+    control = Counter(outcomes[CONTROL].values())
+    assert (control["failed"], control["passed"] > 120) == (0, True)
+    missed = [name for name in own if "failed" not in outcomes[name].values()]
+    assert missed == [], [f"{name}: {own[name].__doc__}" for name in missed]
+
+
+@pytest.mark.servers
+def test_there_are_mutants_enough() -> None:
+    assert len(all_mutants()) >= 90
+
+
+@pytest.mark.servers
+@pytest.mark.parametrize("suite", [CatalogSuite, ConformanceSuite])
+def test_no_group_of_cases_hides_a_case_of_another(suite: type) -> None:
+    defined = Counter(
+        name for kind in suite.__mro__ for name in vars(kind) if name.startswith("test_")
+    )
+    assert [name for name, times in defined.items() if times > 1] == []

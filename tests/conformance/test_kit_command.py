@@ -2,40 +2,55 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterable
+import socket
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import pytest
+from core.memory_catalog import CAPABILITIES, SERVERS, MemoryNamespace, MemoryServer
+from lance_namespace.errors import PermissionDeniedError
 
 from lance_bridge import kit_options
+from lance_bridge.catalog import NamespaceRecord
 from lance_bridge.testing import command, concurrency
 from lance_bridge.testing.catalog.workspace import skip_if
-from lance_bridge.testing.concurrency import THREADS, race
+from lance_bridge.testing.concurrency import race
 from lance_bridge.testing.features import Features, without
 from lance_bridge.testing.results import Results
 
-pytestmark = pytest.mark.spec("cli.md#check")
+pytestmark = [pytest.mark.quick, pytest.mark.spec("cli.md#check")]
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Runs of pytest, which are not made but noted here."""
+    runs: list[object] = []
+
+    def run(arguments: object, _plugins: object) -> int:
+        runs.append(arguments)
+        return 0
+
+    monkeypatch.setattr(pytest, "main", run)
+    return runs
+
+
+IN_DIRECTORY = ["dir", "-p", "root={path}/root"]
+DEAD = "127.0.0.1:9"
 
 
 def in_directory(path: Path) -> list[str]:
     return ["dir", "-p", f"root={path}"]
 
 
-IN_DIRECTORY = ["dir", "-p", "root={path}/root"]
-DEAD = "127.0.0.1:9"
 NOT_A_ROOT = "--data-root must be an absolute path or a URI"
 
 
-@pytest.mark.quick
 @pytest.mark.parametrize(
     ("code", "arguments", "said"),
     [
@@ -76,61 +91,19 @@ def test_what_cannot_be_tested_is_reported_before_any_case_runs(
     assert runs == []
 
 
-@pytest.mark.quick
 @pytest.mark.parametrize("prefix", ["", "file://"])
-def test_a_good_place_is_left_as_it_was(runs: list[object], tmp_path: Path, prefix: str) -> None:
-    place = tmp_path / "data"
+def test_a_good_place_and_the_handling_of_signals_are_left_as_they_were(
+    runs: list[object], tmp_path: Path, prefix: str
+) -> None:
+    place, before = tmp_path / "data", signal.getsignal(signal.SIGTERM)
     place.mkdir()
     given = [*in_directory(tmp_path / "root"), "--data-root", f"{prefix}{place}"]
     assert command.main(given) == 0
     assert len(runs) == 1
     assert list(place.iterdir()) == []
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
-STOPPED_IN_A_CASE = """
-import sys, time
-from pathlib import Path
-from lance_bridge.testing import command, concurrency
-
-def race(call):
-    Path(sys.argv[1]).touch()
-    time.sleep(60)
-
-concurrency.race = race
-sys.exit(command.main(sys.argv[2:]))
-"""
-
-
-@pytest.mark.servers
-def test_sigterm_cleans_up_as_ctrl_c_does(tmp_path: Path) -> None:
-    temporary, root, reached = (tmp_path / name for name in ("temporary", "root", "reached"))
-    temporary.mkdir()
-    running = subprocess.Popen(
-        [
-            *(sys.executable, "-u", "-c", STOPPED_IN_A_CASE, str(reached), *in_directory(root)),
-            *("-k", "answered_about_its_own_table"),  # it has made tables when it starts threads
-        ],
-        env={
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(sys.path),
-            "TMPDIR": str(temporary),
-        },
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
-    while not reached.exists():
-        assert running.poll() is None
-        time.sleep(0.01)
-    assert len(list(root.rglob("*lbkit_*"))) >= THREADS
-    running.send_signal(signal.SIGTERM)
-    rest, _ = running.communicate(timeout=60)
-    assert running.returncode == 130, rest
-    assert b"KeyboardInterrupt" in rest
-    assert list(temporary.iterdir()) == []
-    assert [path.name for path in root.rglob("*lbkit_*")] == []
-
-
-@pytest.mark.quick
 @pytest.mark.timeout(30)
 def test_an_interrupt_while_threads_start_does_not_wait_for_the_others(
     monkeypatch: pytest.MonkeyPatch,
@@ -145,17 +118,6 @@ def test_an_interrupt_while_threads_start_does_not_wait_for_the_others(
         race(lambda number: number)
 
 
-@pytest.mark.quick
-def test_the_command_leaves_the_handling_of_signals_as_it_was(
-    runs: list[object], tmp_path: Path
-) -> None:
-    before = signal.getsignal(signal.SIGTERM)
-    assert command.main(in_directory(tmp_path)) == 0
-    assert len(runs) == 1
-    assert signal.getsignal(signal.SIGTERM) is before
-
-
-@pytest.mark.quick
 def test_without_a_feature_the_cases_of_the_adapter_skip_too() -> None:
     target = command.ConfiguredTarget("hive", {})
     target.features = without(Features(), "rename")
@@ -170,7 +132,6 @@ def test_without_a_feature_the_cases_of_the_adapter_skip_too() -> None:
 # -- the outcome -----------------------------------------------------------------------------------
 
 
-@pytest.mark.quick
 @pytest.mark.parametrize(
     ("of_pytest", "of_the_kit"),
     [
@@ -189,7 +150,6 @@ def test_the_exit_code_is_that_of_all_commands(
     assert command.main([*in_directory(tmp_path), "-k", "rename"]) == of_the_kit
 
 
-@pytest.mark.quick
 def test_ctrl_c_has_an_exit_code_of_its_own(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -205,7 +165,6 @@ def test_ctrl_c_has_an_exit_code_of_its_own(
     assert command.main(in_directory(tmp_path)) == 130
 
 
-@pytest.mark.quick
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -224,7 +183,6 @@ def test_a_command_that_is_given_wrongly_is_refused(
     assert (refused.value.code, runs) == (2, [])
 
 
-@pytest.mark.quick
 def test_an_adapter_that_cannot_be_made_is_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], runs: list[object]
 ) -> None:
@@ -239,7 +197,6 @@ def test_an_adapter_that_cannot_be_made_is_one_line(
     assert runs == []
 
 
-@pytest.mark.quick
 def test_groups_are_listed_without_a_catalog(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["--list-groups"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -248,35 +205,6 @@ def test_groups_are_listed_without_a_catalog(capsys: pytest.CaptureFixture[str])
     assert all(int(line.split()[1]) > 0 and len(line.split()) > 2 for line in lines)
 
 
-@pytest.mark.servers
-def test_cases_are_selected_by_group_and_counted_with_the_reasons_of_what_is_skipped(
-    tmp_path: Path,
-) -> None:
-    # No case has "declarations" in its own name.
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "lance_bridge.testing", *in_directory(tmp_path / "root")),
-            *("-k", "declarations or (rename and under_the_old_name)", "--without", "rename"),
-            *("--output", "json"),
-        ],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=100,
-    )
-    assert done.returncode == 0, done.stderr
-    outcome = json.loads(done.stdout)
-    assert (outcome["passed"], outcome["failed"]) == (1, [])
-    reasons = outcome["skipped_by_reason"]
-    assert set(reasons) == {
-        "--without rename",
-        "ConfiguredTarget has no lance_bridge.Catalog to test",
-    }
-    assert sum(reasons.values()) == outcome["skipped"]
-
-
-@pytest.mark.quick
 def test_the_text_output_has_the_reasons_of_skips() -> None:
     results = Results("prod")
     results.passed, results.failed = 3, ["test_a"]
@@ -288,10 +216,162 @@ def test_the_text_output_has_the_reasons_of_skips() -> None:
     ]
 
 
-@pytest.mark.quick
 def test_features_are_missing_for_the_reasons_that_the_catalog_gives() -> None:
     target = command._target(kit_options.parse(["unity", "-p", "host=http://127.0.0.1:9"]))
     assert "no call that changes a table" in target.lacks("alter")
     assert "within their schema" in target.lacks("rename_across")
     assert "a Target of your own" in target.lacks("stop_server")
     assert target.lacks("register") == ""
+
+
+# -- what is tried before the first case, of which nothing is left behind --------------------------
+
+
+MEMORY = f"{MemoryNamespace.__module__}.MemoryNamespace"
+PARENT = ("eu", "shop")
+CLOSED = "http://127.0.0.1:9"
+
+
+@pytest.fixture
+def server() -> Iterator[MemoryServer]:
+    """A catalog of three levels, and namespaces in it that have no location."""
+    server = SERVERS["preflight"] = MemoryServer()
+    for path in (PARENT[:1], PARENT):
+        server.namespaces[path] = NamespaceRecord(path)
+    yield server
+    del SERVERS["preflight"]
+
+
+def in_memory(*more: str) -> int:
+    return command.main([MEMORY, "-p", "uri=preflight", "--parent", "eu.shop", *more])
+
+
+def left_in(path: Path) -> list[str]:
+    """Return what is left: any file, and directories that the kit has named."""
+    found = [each for each in path.rglob("*") if each.is_file() or "lbkit" in each.name]
+    return sorted(str(each.relative_to(path)) for each in found)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["unity", "-p", f"host={CLOSED}"], "--parent CATALOG"),
+        (["unity", "-p", f"host={CLOSED}", "--parent", "c.s"], "not --parent c.s"),
+        (["unity", "-p", f"host={CLOSED}", "-p", "catalog=c", "--parent", "s"], "leave out"),
+        (["hive", "-p", "uri=thrift://127.0.0.1:9", "-p", "catalog_levels=true"], "--parent"),
+        (["hive", "-p", "uri=thrift://127.0.0.1:9", "--parent", "db"], "leave out --parent"),
+        ([MEMORY, "-p", "uri=preflight", "--parent", "eu"], "--parent REGION.PROJECT"),
+    ],
+)
+def test_a_parent_of_another_level_is_refused_without_a_call(
+    runs: list[object],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    said: str,
+) -> None:
+    called: list[object] = []
+    monkeypatch.setattr(socket.socket, "connect", lambda _, address: called.append(address))
+    assert command.main(arguments) == 2
+    assert called == []
+    assert said in capsys.readouterr().err
+    assert runs == []
+
+
+def refuse(server: MemoryServer, change: str) -> None:
+    """Have the server refuse changes whose names begin so."""
+
+    def fault(name: str, _moment: str) -> None:
+        if name.startswith(change):
+            raise PermissionDeniedError("not here")
+
+    server.fault = fault
+
+
+@pytest.mark.parametrize(
+    ("owner", "refused", "root", "said"),
+    [
+        ("its owner makes them", "", "lake", ["its owner makes them"]),
+        ("", "create_namespace", "lake", ["no namespace can be made under eu.shop: not here"]),
+        ("", "", None, ["without a location", "-p root="]),
+        ("", "", "file", ["a table cannot be made"]),
+    ],
+    ids=["no changes of namespaces", "no right", "no place", "a place that cannot be written"],
+)
+def test_a_catalog_in_which_no_table_can_be_made_is_refused_and_left_as_it_was(
+    runs: list[object],
+    server: MemoryServer,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    *,
+    owner: str,
+    refused: str,
+    root: str | None,
+    said: list[str],
+) -> None:
+    (tmp_path / "file").touch()
+    before = dict(server.namespaces)
+    server.capabilities = replace(CAPABILITIES, no_namespace_changes=owner)
+    if refused:
+        refuse(server, refused)
+    assert in_memory(*(["-p", f"root={tmp_path / root}"] if root else [])) == 1
+    message = capsys.readouterr().err
+    assert all(each in message for each in said), message
+    assert (server.namespaces, server.tables, runs) == (before, {}, [])
+    assert left_in(tmp_path) == ["file"]
+
+
+@pytest.mark.usefixtures("runs")
+def test_a_place_that_lance_cannot_write_is_refused(
+    server: MemoryServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = "hdfs://nameservice/warehouse/db"
+    monkeypatch.setattr(
+        "core.memory_catalog.MemoryCatalog.location_for_tables", lambda _self, _namespace: place
+    )
+    assert in_memory() == 1
+    assert place in capsys.readouterr().err
+    assert server.tables == {}
+
+
+def test_a_good_catalog_is_left_as_it_was(
+    runs: list[object], server: MemoryServer, tmp_path: Path
+) -> None:
+    before = dict(server.namespaces)
+    place = tmp_path / "new" / "data"
+    assert in_memory("-p", f"root={tmp_path / 'lake'}", "--data-root", str(place)) == 0
+    assert len(runs) == 1
+    assert "create_table" in server.effects
+    assert (server.namespaces, server.tables) == (before, {})
+    assert left_in(tmp_path) == []
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_catalog_that_removes_nothing_is_refused_with_the_names_of_what_is_left(
+    runs: list[object], server: MemoryServer, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    refuse(server, "drop")
+    assert in_memory("-p", f"root={tmp_path / 'lake'}") == 1
+    message = capsys.readouterr().err
+    assert "could not be removed" in message
+    [left] = [path for path in server.namespaces if path[:2] == PARENT and len(path) == 3]
+    assert ".".join(left) in message
+    assert runs == []
+
+
+@pytest.mark.usefixtures("runs")
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("change", ["create_namespace", "create_table", "drop_table"])
+def test_ctrl_c_before_the_first_case_leaves_nothing(
+    server: MemoryServer, tmp_path: Path, change: str, moment: str
+) -> None:
+    def interrupt(name: str, at: str) -> None:
+        if (name, at) == (change, moment):
+            server.fault = None
+            raise KeyboardInterrupt
+
+    server.fault = interrupt
+    before = dict(server.namespaces)
+    assert in_memory("-p", f"root={tmp_path / 'lake'}") == 130
+    assert (server.namespaces, server.tables) == (before, {})
+    assert left_in(tmp_path) == []

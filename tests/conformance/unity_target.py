@@ -21,7 +21,7 @@ from lance_bridge.testing.features import from_capabilities, inherited_operation
 from lance_bridge_unity import UnityNamespace
 from lance_bridge_unity.capabilities import capabilities
 
-from .http_faulty import HttpFaults
+from .faulty_servers import HttpFaults
 
 CATALOG = "lance_kit"
 _BASE = Features(

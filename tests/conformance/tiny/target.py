@@ -14,6 +14,7 @@ from lance_bridge.catalog import Catalog, Path
 from lance_bridge.config import load
 from lance_bridge.testing import Faults, HeldChange, RawEntry, Target
 
+from ..faulty_servers import AnsweredFaults
 from .adapter import SERVERS, TinyConfig, TinyNamespace
 from .server import CHANGES, PAGE, ConnectionLost, Json, NoAnswerInTime, ServerError, TinyServer
 
@@ -55,7 +56,7 @@ class TinyTarget(Target):
             table=path[1],
             location=entry.location,
             options=dict(entry.properties),
-            entry_type="EXTERNAL" if entry.is_external else "MANAGED",
+            kind="EXTERNAL" if entry.is_external else "MANAGED",
         )
 
     def make_entry(
@@ -76,7 +77,7 @@ class TinyTarget(Target):
             table=name,
             location=location,
             options={},
-            entry_type="EXTERNAL",
+            kind="EXTERNAL",
             partitions=list(partitions),
         )
 
@@ -109,16 +110,16 @@ class PurgingServer(TinyServer):
         return answer
 
 
-class TinyFaults(Faults):
-    """Faults of the server."""
+class TinyFaults(AnsweredFaults):
+    """Faults of the server: the status and the code of each."""
+
+    refusal = (403, "FORBIDDEN")
+    busy = (503, "BUSY")
+    failure = (500, "INTERNAL")
 
     def __init__(self, server: TinyServer, catalog: Catalog) -> None:
+        super().__init__(catalog)
         self._server = server
-        self._catalog = catalog
-
-    @property
-    def catalog(self) -> Catalog:
-        return self._catalog
 
     @contextmanager
     def _requests(self, treat: Request) -> Iterator[None]:
@@ -129,32 +130,20 @@ class TinyFaults(Faults):
             self._server.on_request = None
 
     @contextmanager
-    def _answered(self, status: int, code: str, passing: int = 0) -> Iterator[None]:
+    def answered(self, answer: tuple[int, str], passing: int = 0) -> Iterator[None]:
         left = passing
 
         def treat(_: str, __: Json) -> None:
             nonlocal left
             left -= 1
             if left < 0:
-                raise ServerError(status, code)
+                raise ServerError(*answer)
 
         with self._requests(treat):
             yield
 
-    def refuse(self) -> AbstractContextManager[None]:
-        return self._answered(403, "FORBIDDEN")
-
-    def be_busy(self) -> AbstractContextManager[None]:
-        return self._answered(503, "BUSY")
-
-    def be_broken(self) -> AbstractContextManager[None]:
-        return self._answered(500, "INTERNAL")
-
-    def break_listing(self) -> AbstractContextManager[None]:
-        return self._answered(500, "INTERNAL", passing=1)
-
     def reject(self) -> AbstractContextManager[None]:
-        return self._answered(401, "WHO_ARE_YOU")
+        return self.answered((401, "WHO_ARE_YOU"))
 
     def lose_next_reply(self) -> AbstractContextManager[None]:
         return self._after_a_change(ConnectionLost())

@@ -7,36 +7,45 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from lance_namespace.errors import (
-    ServiceUnavailableError,
-)
+from lance_namespace.errors import ServiceUnavailableError
 
-from lance_bridge import Capabilities, TableRecord
+from lance_bridge import TableRecord
 from lance_bridge.catalog import Path
 
-from ..adapter import TinyCatalog
 from ..server import Json
-from . import mutant
+from . import Mutant, wrong_answers, wrong_arguments
+
+wrong_answers(__name__, "describe_connection", {
+    "Describes every connection alike.": lambda _: "tiny",
+})  # fmt: skip
+wrong_answers(__name__, "capabilities", {
+    "Declares that the server folds names, which it does not.": lambda found: replace(
+        found, folds_case=True
+    ),
+    "Declares that entries cannot change, and changes them.": lambda found: replace(
+        found, no_alter="it has no call for that"
+    ),
+})  # fmt: skip
+wrong_answers(__name__, "vend_credentials", {
+    "Gives the end of credentials in seconds.": lambda options, _: {
+        **options, "expires_at_millis": options["expires_at_millis"][:-3]
+    },
+})  # fmt: skip
+wrong_arguments(__name__, "vend_credentials", {
+    "Vends credentials for another table of the same schema.": lambda self, record: [
+        next(iter(self.scan_tables(record.path[:-1])), record)
+    ],
+})  # fmt: skip
 
 
-@mutant
-class OneConnection(TinyCatalog):
-    """Describes every connection alike."""
-
-    def describe_connection(self) -> str:
-        return "tiny"
-
-
-@mutant
-class DescribesItself(TinyCatalog):
+class DescribesItself(Mutant):
     """Describes the object, and not what it is connected to."""
 
     def describe_connection(self) -> str:
         return f"{super().describe_connection()} at {id(self)}"
 
 
-@mutant
-class ShowsTheToken(TinyCatalog):
+class ShowsTheToken(Mutant):
     """Shows the token in the description."""
 
     def describe_connection(self) -> str:
@@ -44,8 +53,7 @@ class ShowsTheToken(TinyCatalog):
         return f"{super().describe_connection()}, token={token and token.get_secret_value()}"
 
 
-@mutant
-class ClosesForGood(TinyCatalog):
+class ClosesForGood(Mutant):
     """Cannot be used after it was closed."""
 
     _closed = False
@@ -59,8 +67,7 @@ class ClosesForGood(TinyCatalog):
         return super().send(operation, path, **body)
 
 
-@mutant
-class CachesEntries(TinyCatalog):
+class CachesEntries(Mutant):
     """Remembers entries, and does not hear of changes by others."""
 
     def __init__(self, config: Any) -> None:
@@ -85,8 +92,7 @@ class CachesEntries(TinyCatalog):
         super().rename_table(record, new_path)
 
 
-@mutant
-class MixesUpThreads(TinyCatalog):
+class MixesUpThreads(Mutant):
     """Keeps what it was asked for on the object."""
 
     _asked: Path = ()
@@ -97,45 +103,8 @@ class MixesUpThreads(TinyCatalog):
         return super().load_table(self._asked)
 
 
-@mutant
-class CredentialsOfTheSchema(TinyCatalog):
-    """Vends credentials for another table of the same schema."""
-
-    def vend_credentials(self, record: TableRecord, *, write: bool) -> Mapping[str, str] | None:
-        first = next(iter(self.scan_tables(record.path[:-1])), record)
-        return super().vend_credentials(first, write=write)
-
-
-@mutant
-class CredentialsToWrite(TinyCatalog):
+class CredentialsToWrite(Mutant):
     """Vends credentials to write to readers."""
 
     def vend_credentials(self, record: TableRecord, *, write: bool) -> Mapping[str, str] | None:
         return super().vend_credentials(record, write=write or True)
-
-
-@mutant
-class CredentialsInSeconds(TinyCatalog):
-    """Gives the end of credentials in seconds."""
-
-    def vend_credentials(self, record: TableRecord, *, write: bool) -> Mapping[str, str] | None:
-        options = dict(super().vend_credentials(record, write=write) or {})
-        return {**options, "expires_at_millis": str(int(options["expires_at_millis"]) // 1000)}
-
-
-@mutant
-class FoldsCaseByDeclaration(TinyCatalog):
-    """Declares that the server folds names, which it does not."""
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return replace(super().capabilities, folds_case=True)
-
-
-@mutant
-class CannotAlterByDeclaration(TinyCatalog):
-    """Declares that entries cannot change, and changes them."""
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return replace(super().capabilities, no_alter="it has no call for that")

@@ -1,43 +1,51 @@
-"""Adapters that create, describe or drop entries wrongly."""
+"""Adapters that create, describe, rename or drop entries wrongly."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
-from lance_namespace.errors import (
-    LanceNamespaceError,
-)
+from lance_namespace.errors import LanceNamespaceError
 
 from lance_bridge import NamespaceRecord, TableRecord
-from lance_bridge.catalog import Path
+from lance_bridge.catalog import GUARD, Path
 from lance_bridge.errors import (
+    concurrent_modification,
+    table_already_exists,
     table_not_found,
 )
 
-from ..adapter import TinyCatalog
 from ..server import Json, ServerError
-from . import mutant
+from . import Mutant, wrong_answers, wrong_arguments
+
+wrong_answers(__name__, "record", {
+    "Calls every entry external.": lambda found, *_: replace(found, is_external=True),
+    "Calls no entry external.": lambda found, *_: replace(found, is_external=False),
+    "Loses the slash with which a local location begins.": lambda found, *_: replace(
+        found, location=(found.location or "").lstrip("/")
+    ),
+    "Gives every table one identity.": lambda found, *_: replace(found, identity="table"),
+    "Takes the name for the identity.": lambda found, *_: replace(found, identity=str(found.path)),
+    "Takes what changes with each change for the identity.": lambda found, _, row: replace(
+        found, identity=row["etag"]
+    ),
+    "Gives no identity, as if no table existed yet.": lambda found, *_: replace(
+        found, identity=None
+    ),
+})  # fmt: skip
+wrong_answers(__name__, "fields", {
+    "Decodes %20 in locations.": lambda fields, _: {
+        **fields, "location": fields["location"].replace("%20", " ")
+    },
+})  # fmt: skip
+wrong_arguments(__name__, "rename_table", {
+    "Renames within the old schema, whatever the new path says.": lambda _, record, new: (
+        record, (record.path[0], new[1])
+    ),
+})  # fmt: skip
 
 
-@mutant
-class AlwaysExternal(TinyCatalog):
-    """Calls every entry external."""
-
-    def record(self, namespace: Path, row: Json) -> TableRecord:
-        return replace(super().record(namespace, row), is_external=True)
-
-
-@mutant
-class NeverExternal(TinyCatalog):
-    """Calls no entry external."""
-
-    def record(self, namespace: Path, row: Json) -> TableRecord:
-        return replace(super().record(namespace, row), is_external=False)
-
-
-@mutant
-class MakesManagedEntries(TinyCatalog):
+class MakesManagedEntries(Mutant):
     """Lets the server own the files of new tables, and says that it does not."""
 
     def send(self, operation: str, path: Path, **body: Any) -> Json:
@@ -49,58 +57,7 @@ class MakesManagedEntries(TinyCatalog):
         return replace(super().record(namespace, row), is_external=True)
 
 
-@mutant
-class CutsTheSlash(TinyCatalog):
-    """Loses the slash with which a local location begins."""
-
-    def record(self, namespace: Path, row: Json) -> TableRecord:
-        found = super().record(namespace, row)
-        return replace(found, location=(found.location or "").lstrip("/"))
-
-
-@mutant
-class DecodesLocations(TinyCatalog):
-    """Decodes %20 in locations."""
-
-    def fields(self, record: TableRecord) -> Json:
-        fields = super().fields(record)
-        return {**fields, "location": fields["location"].replace("%20", " ")}
-
-
-@mutant
-class OneIdentity(TinyCatalog):
-    """Gives every table one identity."""
-
-    def record(self, namespace: Path, row: Json) -> TableRecord:
-        return replace(super().record(namespace, row), identity="table")
-
-
-@mutant
-class IdentityIsTheName(TinyCatalog):
-    """Takes the name for the identity."""
-
-    def record(self, namespace: Path, row: Json) -> TableRecord:
-        return replace(super().record(namespace, row), identity=f"{namespace[0]}.{row['name']}")
-
-
-@mutant
-class IdentityIsTheRevision(TinyCatalog):
-    """Takes what changes with each change for the identity."""
-
-    def record(self, namespace: Path, row: Json) -> TableRecord:
-        return replace(super().record(namespace, row), identity=row["etag"])
-
-
-@mutant
-class NoIdentity(TinyCatalog):
-    """Gives no identity, as if no table existed yet."""
-
-    def record(self, namespace: Path, row: Json) -> TableRecord:
-        return replace(super().record(namespace, row), identity=None)
-
-
-@mutant
-class CreateReplaces(TinyCatalog):
+class CreateReplaces(Mutant):
     """Creates over an entry that exists."""
 
     def create_table(self, record: TableRecord) -> TableRecord:
@@ -113,8 +70,7 @@ class CreateReplaces(TinyCatalog):
             return self.load_table(record.path)
 
 
-@mutant
-class CreateExisting(TinyCatalog):
+class CreateExisting(Mutant):
     """Says that it created what exists, and leaves it as it is."""
 
     def create_table(self, record: TableRecord) -> TableRecord:
@@ -126,8 +82,7 @@ class CreateExisting(TinyCatalog):
             return self.load_table(record.path)
 
 
-@mutant
-class CreatesTheSchema(TinyCatalog):
+class CreatesTheSchema(Mutant):
     """Creates a schema that is missing for a table."""
 
     def create_table(self, record: TableRecord) -> TableRecord:
@@ -136,8 +91,7 @@ class CreatesTheSchema(TinyCatalog):
         return super().create_table(record)
 
 
-@mutant
-class DropDeletesFiles(TinyCatalog):
+class DropDeletesFiles(Mutant):
     """Has the server delete a table's files."""
 
     def drop_table(self, record: TableRecord) -> None:
@@ -145,8 +99,7 @@ class DropDeletesFiles(TinyCatalog):
         self.send("delete", record.path, schema=schema, table=table, purge=True)
 
 
-@mutant
-class DropOfMissingSucceeds(TinyCatalog):
+class DropOfMissingSucceeds(Mutant):
     """Says nothing where there is no table to drop."""
 
     def drop_table(self, record: TableRecord) -> None:
@@ -154,8 +107,7 @@ class DropOfMissingSucceeds(TinyCatalog):
             super().drop_table(record)
 
 
-@mutant
-class FoldsNames(TinyCatalog):
+class FoldsNames(Mutant):
     """Keeps names in lower case on a server that does not, and does not declare it."""
 
     def create_table(self, record: TableRecord) -> TableRecord:
@@ -166,8 +118,7 @@ class FoldsNames(TinyCatalog):
         return super().load_table((path[0], path[1].lower()))
 
 
-@mutant
-class FindsBeginnings(TinyCatalog):
+class FindsBeginnings(Mutant):
     """Finds a table by the beginning of its name."""
 
     def load_table(self, path: Path) -> TableRecord:
@@ -175,3 +126,41 @@ class FindsBeginnings(TinyCatalog):
             if row["name"].startswith(path[1]):
                 return self.record(path[:-1], row)
         raise table_not_found(path)
+
+
+# -- renames ---------------------------------------------------------------------------------------
+
+
+class RenameOverwrites(Mutant):
+    """Renames over an entry that exists."""
+
+    def rename_table(self, record: TableRecord, new_path: Path) -> None:
+        schema, table = record.path
+        guard = record.revision if GUARD in record.properties else None
+        self.send(
+            "move", record.path, schema=schema, table=table, to=tuple(new_path), if_match=guard,
+            force=True,
+        )  # fmt: skip
+
+
+class RenamesByCreateAndDrop(Mutant):
+    """Makes a new table of the new name, and drops the old one."""
+
+    def rename_table(self, record: TableRecord, new_path: Path) -> None:
+        found = self.load_table(record.path)
+        if GUARD in record.properties and found.revision != record.revision:
+            raise concurrent_modification(record.path)
+        self.create_table(replace(found, path=new_path))
+        self.drop_table(found)
+
+
+class RenameBlamesTheOldName(Mutant):
+    """Says of the old name that it exists, where the new one is taken."""
+
+    def rename_table(self, record: TableRecord, new_path: Path) -> None:
+        try:
+            super().rename_table(record, new_path)
+        except LanceNamespaceError as error:
+            if isinstance(error.__context__, ServerError) or error.code == 5:
+                raise table_already_exists(record.path) from error
+            raise

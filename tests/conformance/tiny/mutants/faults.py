@@ -20,13 +20,30 @@ from lance_bridge.errors import (
     table_not_found,
 )
 
-from ..adapter import TinyCatalog
 from ..server import ConnectionLost, Json, NoAnswerInTime, ServerError
-from . import mutant
+from . import Mutant, wrong_answers
+
+wrong_answers(__name__, "meaning", {
+    "Takes a refusal for absence.": lambda found, error, _, path: (
+        found if error.status != 403
+        else table_not_found(path) if len(path) > 1 else namespace_not_found(path)
+    ),
+    "Takes a token that is not valid for a missing right.": lambda found, error, *_: (
+        PermissionDeniedError(str(error)) if error.status == 401 else found
+    ),
+    "Reports a busy server as a broken one.": lambda found, error, *_: (
+        InternalError(str(error)) if error.status == 503 else found
+    ),
+})  # fmt: skip
+wrong_answers(__name__, "unknown", {
+    "Says of a change that was not answered in time that the server cannot be reached.": (
+        lambda found, error, *_: ServiceUnavailableError(str(error))
+        if isinstance(error, NoAnswerInTime) else found
+    ),
+})  # fmt: skip
 
 
-@mutant
-class BusyIsMissing(TinyCatalog):
+class BusyIsMissing(Mutant):
     """Says that a table does not exist where the server is busy."""
 
     def load_table(self, path: Path) -> TableRecord:
@@ -36,8 +53,7 @@ class BusyIsMissing(TinyCatalog):
             raise table_not_found(path) from error
 
 
-@mutant
-class ErrorIsMissing(TinyCatalog):
+class ErrorIsMissing(Mutant):
     """Takes every error on reading a schema for its absence."""
 
     def load_namespace(self, path: Path) -> NamespaceRecord:
@@ -47,18 +63,7 @@ class ErrorIsMissing(TinyCatalog):
             raise namespace_not_found(path) from error
 
 
-@mutant
-class RefusedIsMissing(TinyCatalog):
-    """Takes a refusal for absence."""
-
-    def meaning(self, error: ServerError, operation: str, path: Path) -> LanceNamespaceError:
-        if error.status == 403:
-            return table_not_found(path) if len(path) > 1 else namespace_not_found(path)
-        return super().meaning(error, operation, path)
-
-
-@mutant
-class BrokenListingIsEmpty(TinyCatalog):
+class BrokenListingIsEmpty(Mutant):
     """Lists no schema where the server is broken."""
 
     def list_namespaces(self, parent: Path) -> Iterable[str]:
@@ -68,8 +73,7 @@ class BrokenListingIsEmpty(TinyCatalog):
             return []
 
 
-@mutant
-class LostIsMade(TinyCatalog):
+class LostIsMade(Mutant):
     """Takes a change whose reply was lost for made."""
 
     def send(self, operation: str, path: Path, **body: Any) -> Json:
@@ -81,8 +85,7 @@ class LostIsMade(TinyCatalog):
             return {}
 
 
-@mutant
-class LostIsUnavailable(TinyCatalog):
+class LostIsUnavailable(Mutant):
     """Says of a change whose reply was lost that the server cannot be reached."""
 
     def send(self, operation: str, path: Path, **body: Any) -> Json:
@@ -92,8 +95,7 @@ class LostIsUnavailable(TinyCatalog):
             raise ServiceUnavailableError(str(error)) from error
 
 
-@mutant
-class RepeatsChanges(TinyCatalog):
+class RepeatsChanges(Mutant):
     """Sends a change again where its reply was lost."""
 
     def send(self, operation: str, path: Path, **body: Any) -> Json:
@@ -103,8 +105,7 @@ class RepeatsChanges(TinyCatalog):
             return super().send(operation, path, **body)
 
 
-@mutant
-class RepeatsAndSaysSo(TinyCatalog):
+class RepeatsAndSaysSo(Mutant):
     """Sends a change again where its reply was lost, and then says that it is unknown."""
 
     def send(self, operation: str, path: Path, **body: Any) -> Json:
@@ -118,8 +119,7 @@ class RepeatsAndSaysSo(TinyCatalog):
             raise
 
 
-@mutant
-class RaisesOtherErrors(TinyCatalog):
+class RaisesOtherErrors(Mutant):
     """Lets an error of its client out of the library."""
 
     def send(self, operation: str, path: Path, **body: Any) -> Json:
@@ -131,41 +131,10 @@ class RaisesOtherErrors(TinyCatalog):
             raise cause from None
 
 
-@mutant
-class StalledIsUnavailable(TinyCatalog):
-    """Says of a change that was not answered in time that the server cannot be reached."""
-
-    def unknown(self, error: Exception, operation: str, path: Path) -> LanceNamespaceError:
-        if isinstance(error, NoAnswerInTime):
-            return ServiceUnavailableError(str(error))
-        return super().unknown(error, operation, path)
-
-
-@mutant
-class FailedIsNotMade(TinyCatalog):
+class FailedIsNotMade(Mutant):
     """Takes a failure of the server after a change for one before it."""
 
     def unknown(self, error: Exception, operation: str, path: Path) -> LanceNamespaceError:
         if isinstance(error, ServerError):
             return self.meaning(error, operation, path)
         return super().unknown(error, operation, path)
-
-
-@mutant
-class RejectedIsRefused(TinyCatalog):
-    """Takes a token that is not valid for a missing right."""
-
-    def meaning(self, error: ServerError, operation: str, path: Path) -> LanceNamespaceError:
-        if error.status == 401:
-            return PermissionDeniedError(str(error))
-        return super().meaning(error, operation, path)
-
-
-@mutant
-class BusyIsBroken(TinyCatalog):
-    """Reports a busy server as a broken one."""
-
-    def meaning(self, error: ServerError, operation: str, path: Path) -> LanceNamespaceError:
-        if error.status == 503:
-            return InternalError(str(error))
-        return super().meaning(error, operation, path)

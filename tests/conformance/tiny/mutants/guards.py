@@ -7,31 +7,36 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar
 
-from lance_namespace.errors import (
-    LanceNamespaceError,
-)
+from lance_namespace.errors import LanceNamespaceError
 
 from lance_bridge import Catalog, TableRecord
 from lance_bridge.catalog import GUARD, Path
-from lance_bridge.errors import (
-    concurrent_modification,
-)
+from lance_bridge.errors import concurrent_modification, invalid
 
-from ..adapter import TinyCatalog
-from ..server import ServerError
-from . import mutant
+from . import Mutant, wrong_answers, wrong_arguments
+
+wrong_arguments(__name__, "alter_table", {
+    "Says that it compares, and does not.": lambda _, record: [replace(record, revision=None)],
+    "Compares where the record has the guard, whatever the entry has.": lambda _, record: [
+        record if GUARD in record.properties else replace(record, revision=None)
+    ],
+})  # fmt: skip
+wrong_arguments(__name__, "rename_table", {
+    "Renames an entry that others have changed since.": lambda _, record, new: (
+        replace(record, revision=None), new
+    ),
+    "Renames where the record lacks the guard, whatever the entry has.": lambda self, record, new: (
+        record if GUARD in record.properties else self.load_table(record.path), new
+    ),
+})  # fmt: skip
+wrong_answers(__name__, "meaning", {
+    "Reports a change that lost as a wrong request.": lambda found, error, *_: (
+        invalid(str(found)) if error.status == 412 else found
+    ),
+})  # fmt: skip
 
 
-@mutant
-class NeverCompares(TinyCatalog):
-    """Says that it compares, and does not."""
-
-    def alter_table(self, record: TableRecord) -> None:
-        super().alter_table(replace(record, revision=None))
-
-
-@mutant
-class ComparesInTheClient(TinyCatalog):
+class ComparesInTheClient(Mutant):
     """Compares the revision before it sends the change, and the server compares nothing."""
 
     _turn = threading.Lock()
@@ -52,8 +57,7 @@ class ComparesInTheClient(TinyCatalog):
         super().alter_table(replace(record, revision=None))
 
 
-@mutant
-class ComparesValues(TinyCatalog):
+class ComparesValues(Mutant):
     """Compares what an entry holds, and not its revision."""
 
     _seen: ClassVar[dict[tuple[Path, str], Mapping[str, str]]] = {}
@@ -73,8 +77,7 @@ class ComparesValues(TinyCatalog):
             super().alter_table(replace(record, revision=found.revision))
 
 
-@mutant
-class RetriesAConflict(TinyCatalog):
+class RetriesAConflict(Mutant):
     """Loads the entry again and repeats the change where another caller was faster."""
 
     def alter_table(self, record: TableRecord) -> None:
@@ -86,17 +89,7 @@ class RetriesAConflict(TinyCatalog):
             super().alter_table(replace(record, revision=self.load_table(record.path).revision))
 
 
-@mutant
-class ComparesGuardedRecordsOnly(TinyCatalog):
-    """Compares where the record has the guard, whatever the entry has."""
-
-    def alter_table(self, record: TableRecord) -> None:
-        guarded = GUARD in record.properties
-        super().alter_table(record if guarded else replace(record, revision=None))
-
-
-@mutant
-class AcceptsAnyGuard(TinyCatalog):
+class AcceptsAnyGuard(Mutant):
     """Writes a guard that it does not know."""
 
     def alter_table(self, record: TableRecord) -> None:
@@ -105,19 +98,7 @@ class AcceptsAnyGuard(TinyCatalog):
         self.send("update", record.path, schema=schema, table=table, **body)
 
 
-@mutant
-class ConflictIsInvalidInput(TinyCatalog):
-    """Reports a change that lost as a wrong request."""
-
-    def meaning(self, error: ServerError, operation: str, path: Path) -> LanceNamespaceError:
-        if error.status == 412:
-            error = ServerError(400, error.code)
-            error.code = "ETAG"
-        return super().meaning(error, operation, path)
-
-
-@mutant
-class WritesTheGuardAtOnce(TinyCatalog):
+class WritesTheGuardAtOnce(Mutant):
     """Writes the guard when asked which one there is."""
 
     def commit_guard(self, record: TableRecord) -> str:
@@ -126,33 +107,13 @@ class WritesTheGuardAtOnce(TinyCatalog):
         return "etag"
 
 
-@mutant
-class GuardWithoutImplementation(TinyCatalog):
+class GuardWithoutImplementation(Mutant):
     """Declares managed tables, and inherits commit_guard."""
 
     commit_guard = Catalog.commit_guard
 
 
-@mutant
-class RenameIgnoresTheGuard(TinyCatalog):
-    """Renames an entry that others have changed since."""
-
-    def rename_table(self, record: TableRecord, new_path: Path) -> None:
-        super().rename_table(replace(record, revision=None), new_path)
-
-
-@mutant
-class RenameTrustsTheRecordsGuard(TinyCatalog):
-    """Compares where the record has the guard, whatever the entry has, when it renames."""
-
-    def rename_table(self, record: TableRecord, new_path: Path) -> None:
-        guarded = GUARD in record.properties
-        now = self.load_table(record.path)
-        super().rename_table(record if guarded else now, new_path)
-
-
-@mutant
-class RenameDemandsTheRevision(TinyCatalog):
+class RenameDemandsTheRevision(Mutant):
     """Refuses to rename an entry without a guard that others have changed."""
 
     def rename_table(self, record: TableRecord, new_path: Path) -> None:

@@ -1,50 +1,69 @@
-"""Adapters that list wrongly."""
+"""Adapters that list wrongly, or keep from core what else needs the files at a location."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
 from lance_namespace.errors import (
     InternalError,
     LanceNamespaceError,
+    PermissionDeniedError,
 )
 
 from lance_bridge import TableRecord
 from lance_bridge.catalog import Path
 
-from ..adapter import SERVERS, TinyCatalog
-from ..server import Json, ServerError
-from . import mutant
+from ..adapter import SERVERS
+from ..server import PAGE, Json, ServerError
+from . import Mutant, wrong_answers
+
+wrong_answers(__name__, "list_tables", {
+    "Lists ten names at most; everything else reads all pages.": lambda found, _: found[:10],
+    "Sorts names as some databases do.": lambda found, _: sorted(
+        found, key=lambda name: name.replace("_", "")
+    ),
+})  # fmt: skip
+wrong_answers(__name__, "entries", {
+    "Scans as if an entry that cannot be read did not exist.": lambda found, _: (
+        record for record in found if record.is_readable
+    ),
+})  # fmt: skip
+wrong_answers(__name__, "partition_locations", {
+    "Returns the partitions on the first page.": lambda found, _: islice(found, PAGE),
+})  # fmt: skip
+wrong_answers(__name__, "scan_hidden_tables", {
+    "Returns the hidden tables on the first page.": lambda found: islice(found, PAGE),
+})  # fmt: skip
+wrong_answers(__name__, "record", {
+    "Says of no entry that it has partitions.": lambda found, *_: replace(
+        found, is_partitioned=False
+    ),
+})  # fmt: skip
+wrong_answers(__name__, "capabilities", {
+    "Has scan_hidden_tables, and does not declare it: no case would be run.": lambda found: replace(
+        found, hides_tables=False
+    ),
+})  # fmt: skip
 
 
-@mutant
-class FirstPageOnly(TinyCatalog):
+class FirstPageOnly(Mutant):
     """Takes no notice of the token for the next page."""
 
     def pages(self, operation: str, path: Path, **body: Any) -> Iterator[Json]:
         yield from self.send(operation, path, **body, after="")["rows"]
 
 
-@mutant
-class TenTables(TinyCatalog):
-    """Lists ten names at most; everything else reads all pages."""
-
-    def list_tables(self, namespace: Path, *, lance_only: bool = False) -> Iterable[str]:
-        return list(islice(super().list_tables(namespace, lance_only=lance_only), 10))
-
-
-@mutant
-class FirstPageOfSchemas(TinyCatalog):
+class FirstPageOfSchemas(Mutant):
     """Reads all pages of tables, and one of schemas."""
 
     def list_namespaces(self, parent: Path) -> Iterable[str]:
         return [row["name"] for row in self.send("list_schemas", parent)["rows"]]
 
 
-@mutant
-class RepeatsAcrossPages(TinyCatalog):
+class RepeatsAcrossPages(Mutant):
     """Begins each page with the last row of the page before."""
 
     def list_tables(self, namespace: Path, *, lance_only: bool = False) -> Iterable[str]:
@@ -56,8 +75,7 @@ class RepeatsAcrossPages(TinyCatalog):
         return names
 
 
-@mutant
-class EndsWhereItBreaks(TinyCatalog):
+class EndsWhereItBreaks(Mutant):
     """Takes an error on a later page for the end of the listing."""
 
     def pages(self, operation: str, path: Path, **body: Any) -> Iterator[Json]:
@@ -72,8 +90,7 @@ class EndsWhereItBreaks(TinyCatalog):
                 raise
 
 
-@mutant
-class StopsAtABrokenEntry(TinyCatalog):
+class StopsAtABrokenEntry(Mutant):
     """Fails the whole listing over one entry that cannot be read."""
 
     def entries(self, namespace: Path) -> Iterator[TableRecord]:
@@ -81,8 +98,7 @@ class StopsAtABrokenEntry(TinyCatalog):
             yield self.record(namespace, row)
 
 
-@mutant
-class HidesBrokenEntries(TinyCatalog):
+class HidesBrokenEntries(Mutant):
     """Leaves entries that cannot be read out of the names, so that a schema looks empty."""
 
     def list_tables(self, namespace: Path, *, lance_only: bool = False) -> Iterable[str]:
@@ -90,8 +106,7 @@ class HidesBrokenEntries(TinyCatalog):
         return [record.path[-1] for record in records if record.is_readable]
 
 
-@mutant
-class UnsortedScan(TinyCatalog):
+class UnsortedScan(Mutant):
     """Returns Lance tables in the opposite order."""
 
     def scan_tables(
@@ -101,8 +116,7 @@ class UnsortedScan(TinyCatalog):
         return found[::-1] if lance_only else found
 
 
-@mutant
-class ScanIncludesTheMarker(TinyCatalog):
+class ScanIncludesTheMarker(Mutant):
     """Begins a scan at the name after which it should begin."""
 
     def scan_tables(
@@ -112,8 +126,7 @@ class ScanIncludesTheMarker(TinyCatalog):
         return [r for r in found if after is None or r.path[-1] >= after]
 
 
-@mutant
-class LowerCaseMarkOnly(TinyCatalog):
+class LowerCaseMarkOnly(Mutant):
     """Knows Lance tables by table_type=lance in lower case alone."""
 
     def list_tables(self, namespace: Path, *, lance_only: bool = False) -> Iterable[str]:
@@ -123,8 +136,7 @@ class LowerCaseMarkOnly(TinyCatalog):
         return [r.path[-1] for r in records if r.properties.get("table_type") == "lance"]
 
 
-@mutant
-class ListsEverySchema(TinyCatalog):
+class ListsEverySchema(Mutant):
     """Lists the tables of all schemas whose names begin alike."""
 
     def list_tables(self, namespace: Path, *, lance_only: bool = False) -> Iterable[str]:
@@ -135,8 +147,7 @@ class ListsEverySchema(TinyCatalog):
         return sorted(names)
 
 
-@mutant
-class EmptyInsteadOfMissing(TinyCatalog):
+class EmptyInsteadOfMissing(Mutant):
     """Lists a schema that does not exist as an empty one."""
 
     def pages(self, operation: str, path: Path, **body: Any) -> Iterator[Json]:
@@ -147,18 +158,11 @@ class EmptyInsteadOfMissing(TinyCatalog):
                 raise
 
 
-@mutant
-class SortsWithoutUnderscores(TinyCatalog):
-    """Sorts names as some databases do."""
+class RefusedPartitionsAreNone(Mutant):
+    """Takes partitions that may not be read for none."""
 
-    def list_tables(self, namespace: Path, *, lance_only: bool = False) -> Iterable[str]:
-        found = super().list_tables(namespace, lance_only=lance_only)
-        return sorted(found, key=lambda name: name.replace("_", ""))
-
-
-@mutant
-class LeavesOutTheUnreadable(TinyCatalog):
-    """Scans as if an entry that cannot be read did not exist."""
-
-    def entries(self, namespace: Path) -> Iterator[TableRecord]:
-        return (record for record in super().entries(namespace) if record.is_readable)
+    def partition_locations(self, record: TableRecord) -> Iterable[str]:
+        try:
+            yield from super().partition_locations(record)
+        except PermissionDeniedError:
+            return

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from lance_namespace.errors import (
-    LanceNamespaceError,
-)
+from lance_namespace.errors import LanceNamespaceError
 
 from lance_bridge import NamespaceRecord
 from lance_bridge.catalog import Path
@@ -15,13 +11,25 @@ from lance_bridge.errors import (
     table_not_found,
 )
 
-from ..adapter import TinyCatalog
-from ..server import ServerError
-from . import mutant
+from . import Mutant, wrong_answers, wrong_arguments
+
+wrong_answers(__name__, "meaning", {
+    "Says of a missing schema that a table does not exist.": lambda found, error, _, path: (
+        table_not_found(path) if error.code == "NO_SUCH_SCHEMA" else found
+    ),
+    "Says of a missing table that its schema does not exist.": lambda found, error, _, path: (
+        namespace_not_found(path) if error.code == "NO_SUCH_TABLE" else found
+    ),
+})  # fmt: skip
+wrong_answers(__name__, "list_namespaces", {
+    "Lists namespaces in another order.": lambda found, _: sorted(found, reverse=True),
+})  # fmt: skip
+wrong_arguments(__name__, "create_namespace", {
+    "Creates schemas without their properties.": lambda _, record: [NamespaceRecord(record.path)],
+})  # fmt: skip
 
 
-@mutant
-class EveryNamespaceExists(TinyCatalog):
+class EveryNamespaceExists(Mutant):
     """Makes up a schema where there is none."""
 
     def load_namespace(self, path: Path) -> NamespaceRecord:
@@ -33,54 +41,16 @@ class EveryNamespaceExists(TinyCatalog):
             return NamespaceRecord(path)
 
 
-@mutant
-class MissingSchemaIsAMissingTable(TinyCatalog):
-    """Says of a missing schema that a table does not exist."""
-
-    def meaning(self, error: ServerError, operation: str, path: Path) -> LanceNamespaceError:
-        if error.code == "NO_SUCH_SCHEMA":
-            return table_not_found(path)
-        return super().meaning(error, operation, path)
-
-
-@mutant
-class MissingTableIsAMissingSchema(TinyCatalog):
-    """Says of a missing table that its schema does not exist."""
-
-    def meaning(self, error: ServerError, operation: str, path: Path) -> LanceNamespaceError:
-        if error.code == "NO_SUCH_TABLE":
-            return namespace_not_found(path)
-        return super().meaning(error, operation, path)
-
-
-@mutant
-class DropsWithTables(TinyCatalog):
+class DropsWithTables(Mutant):
     """Drops a schema with all that is in it, and declares that the server does not."""
 
     def drop_namespace(self, path: Path) -> None:
         self.send("delete_schema", path, schema=path[0], cascade=True)
 
 
-@mutant
-class CreatesExistingNamespaces(TinyCatalog):
+class CreatesExistingNamespaces(Mutant):
     """Says that it created a schema that exists."""
 
     def create_namespace(self, record: NamespaceRecord) -> None:
         if record.path[0] not in list(self.list_namespaces(())):
             super().create_namespace(record)
-
-
-@mutant
-class LosesNamespaceProperties(TinyCatalog):
-    """Creates schemas without their properties."""
-
-    def create_namespace(self, record: NamespaceRecord) -> None:
-        super().create_namespace(NamespaceRecord(record.path))
-
-
-@mutant
-class SortsNamespacesBackwards(TinyCatalog):
-    """Lists namespaces in another order."""
-
-    def list_namespaces(self, parent: Path) -> Iterable[str]:
-        return sorted(super().list_namespaces(parent), reverse=True)

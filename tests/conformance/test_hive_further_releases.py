@@ -1,4 +1,7 @@
-"""The kit on Hive 3.1, the first release with catalogs: by ``make test-slow``."""
+"""The kit on Hive 3.1, 4.0 and 4.1: by ``make test-slow``.
+
+3.1 is the first release with catalogs. 4.0 and 4.1 compare entries as 4.2 does.
+"""
 
 from __future__ import annotations
 
@@ -34,3 +37,17 @@ class TestHiveWithCatalogs(SmokeCases, ManagedCases, NamespaceCases, RenameCases
     @classmethod
     def target(cls, metastores: Metastores, tmp_path_factory: pytest.TempPathFactory) -> Target:
         return HiveCatalogTarget(metastores.get(RELEASE), tmp_path_factory.mktemp("data"))
+
+
+class TestHive4(ServerSuite):
+    """Two levels, on releases that `test_hive_4_2` tries with three."""
+
+    @pytest.fixture(scope="class", params=["4.0", "4.1"])
+    @classmethod
+    def target(
+        cls,
+        request: pytest.FixtureRequest,
+        metastores: Metastores,
+        tmp_path_factory: pytest.TempPathFactory,
+    ) -> Target:
+        return hive_target(request.param, metastores, tmp_path_factory.mktemp("data"))

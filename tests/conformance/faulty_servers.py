@@ -1,10 +1,11 @@
-"""Faults of a server that is reached through an `HttpProxy`."""
+"""Faults of servers: what all have in common, and those that are reached through an `HttpProxy`."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
 from servers.http_faults import Answer, Delay, Fault, Request
 from servers.http_proxy import HttpProxy
@@ -15,17 +16,45 @@ from lance_bridge.testing import Faults, HeldChange
 _ALWAYS = float("inf")
 
 
-class HttpFaults(Faults):
+class AnsweredFaults(Faults):
+    """Faults of a server that can be made to answer all requests alike."""
+
+    refusal: Any
+    busy: Any
+    failure: Any
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+
+    @property
+    def catalog(self) -> Catalog:
+        return self._catalog
+
+    @abstractmethod
+    def answered(self, answer: Any, passing: int = 0) -> AbstractContextManager[None]:
+        """Answer all requests like this, but for so many at first."""
+
+    def refuse(self) -> AbstractContextManager[None]:
+        return self.answered(self.refusal)
+
+    def be_busy(self) -> AbstractContextManager[None]:
+        return self.answered(self.busy)
+
+    def be_broken(self) -> AbstractContextManager[None]:
+        return self.answered(self.failure)
+
+    def break_listing(self) -> AbstractContextManager[None]:
+        return self.answered(self.failure, passing=1)
+
+
+class HttpFaults(AnsweredFaults):
     """What all such servers have in common; a subclass knows their answers and their changes."""
 
-    refusal: Answer
-    busy: Answer
-    failure: Answer
     rejection: Answer
 
     def __init__(self, proxy: HttpProxy, catalog: Catalog) -> None:
+        super().__init__(catalog)
         self._proxy = proxy
-        self._catalog = catalog
 
     @abstractmethod
     def concerns(self, request: Request) -> bool:
@@ -35,12 +64,8 @@ class HttpFaults(Faults):
     def is_change(self, request: Request) -> bool:
         """Return whether a request changes something."""
 
-    @property
-    def catalog(self) -> Catalog:
-        return self._catalog
-
     @contextmanager
-    def _answered(self, answer: Answer, passing: int = 0) -> Iterator[None]:
+    def answered(self, answer: Answer, passing: int = 0) -> Iterator[None]:
         left = passing
 
         def fits(request: Request) -> bool:
@@ -54,20 +79,8 @@ class HttpFaults(Faults):
         finally:
             self._proxy.reset()
 
-    def refuse(self) -> AbstractContextManager[None]:
-        return self._answered(self.refusal)
-
-    def be_busy(self) -> AbstractContextManager[None]:
-        return self._answered(self.busy)
-
     def reject(self) -> AbstractContextManager[None]:
-        return self._answered(self.rejection)
-
-    def be_broken(self) -> AbstractContextManager[None]:
-        return self._answered(self.failure)
-
-    def break_listing(self) -> AbstractContextManager[None]:
-        return self._answered(self.failure, passing=1)
+        return self.answered(self.rejection)
 
     @contextmanager
     def lose_next_reply(self) -> Iterator[None]:

@@ -146,12 +146,4 @@ def described(reports: Sequence[Report]) -> str:
     seconds = max(report.seconds for report in reports)
     beaten = sum(report.beaten for report in reports)
     unsure = sum((Counter(report.unsure) for report in reports), Counter[str]())
-    return json.dumps(
-        {
-            "commits": commits,
-            "seconds": round(seconds, 1),
-            "per second": round(commits / seconds, 1),
-            "beaten": beaten,
-            "unsure": unsure,
-        }
-    )
+    return f"{commits} commits in {seconds:.1f} s, {beaten} beaten, unsure: {json.dumps(unsure)}"

@@ -13,14 +13,7 @@ import lance_namespace as api
 import pytest
 from lance_namespace.errors import ConcurrentModificationError, InvalidTableStateError
 from managed import death
-from managed.building import (
-    FIRST,
-    Table,
-    location_of,
-    require_exactly,
-    rows_of,
-    staged_in,
-)
+from managed.building import FIRST, Table, location_of, require_exactly, rows_of, staged_in
 from managed.conftest import GLUE, NewTable
 from managed.writer import row
 from managed.writers import Writers

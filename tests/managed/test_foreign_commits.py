@@ -1,12 +1,15 @@
-"""The property `managed.foreign_commits` on real catalogs, with pylance's and LanceDB's own writes.
+"""Commits that bypass the catalog, and the property `managed.foreign_commits`, on real catalogs.
 
-In the races, four processes commit through the catalog while a client writes past it.
+The writes are pylance's and LanceDB's own, by name. In the races, four processes commit through the
+catalog while a client writes past it.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import lance
@@ -16,6 +19,7 @@ from lance_namespace import errors
 from lancedb.namespace import LanceNamespaceDBConnection
 from managed.building import (
     FIRST,
+    Rows,
     Table,
     all_rows,
     described,
@@ -28,10 +32,15 @@ from managed.conftest import GLUE, NewTable
 from managed.writer import row
 from managed.writers import Writers
 
+from lance_bridge import LanceBridgeNamespace
 from lance_bridge.records import FOREIGN_COMMITS
 from lance_bridge.testing.build import ipc
 
-pytestmark = pytest.mark.spec("clients.md#lancedb", "managed.md#commits-that-bypass-the-catalog")
+pytestmark = pytest.mark.spec(
+    "clients.md#lancedb",
+    "managed.md#commits-that-bypass-the-catalog",
+    "managed.md#out-of-band-versions",
+)
 
 
 CATALOGS = [GLUE, pytest.param("2.3", marks=pytest.mark.slow)]
@@ -52,6 +61,15 @@ def write_past_the_catalog(location: str, sequence: int = 0) -> None:
     lance.write_dataset(row(FOREIGN, sequence), location, mode="append")
 
 
+def dataset(namespace: Any, table: Table) -> lance.LanceDataset:
+    return lance.dataset(namespace_client=namespace, table_id=table.id)
+
+
+def lancedb_table(namespace: Any, table: Table) -> Any:
+    connection = LanceNamespaceDBConnection(namespace)
+    return connection.open_table(table.id[-1], namespace_path=table.id[:-1])
+
+
 @pytest.mark.servers
 @pytest.mark.parametrize("catalog", CATALOGS)
 def test_what_was_open_before_commits_at_once_on_top_of_what_is_adopted(
@@ -61,15 +79,12 @@ def test_what_was_open_before_commits_at_once_on_top_of_what_is_adopted(
     with table.connect() as namespace:
         set_policy(namespace, table, "adopt")
         location = location_of(namespace, table)
-        dataset = lance.dataset(namespace_client=namespace, table_id=table.id)
-        opened = LanceNamespaceDBConnection(namespace).open_table(
-            table.id[-1], namespace_path=table.id[:-1]
-        )
+        ours, lancedbs = dataset(namespace, table), lancedb_table(namespace, table)
         expected = [FIRST]
-        for sequence, write in enumerate([dataset.insert, opened.add, dataset.insert]):
+        for sequence, commit in enumerate([ours.insert, lancedbs.add, ours.insert]):
             write_past_the_catalog(location, sequence)
             started = time.monotonic()
-            write(row(1, sequence))
+            commit(row(1, sequence))
             assert time.monotonic() - started < LONGEST_SECONDS
             expected += [(FOREIGN, sequence), (1, sequence)]
         assert rows_of(namespace, table) == expected
@@ -153,3 +168,97 @@ def race(namespace: Any, table: Table, writers: Writers, *vanishing: type[Except
     assert sorted(own) == sorted(wanted), difference(own, wanted)
     require_true_reports(rows, reports)
     return written
+
+
+# -- the first write through the catalog after one past it -----------------------------------------
+
+
+OWN, SECOND = (1, 0), (1, 1)
+Write = Callable[[LanceBridgeNamespace, Table], object]
+
+
+def write(mode: str, namespace: Any, table: Table, own: tuple[int, int] = OWN) -> object:
+    at: dict[str, Any] = {"namespace_client": namespace, "table_id": table.id}
+    return lance.write_dataset(row(*own), mode=mode, **at)
+
+
+def merge(target: Any) -> Any:
+    return target.merge_insert(["writer", "sequence"]).when_not_matched_insert_all()
+
+
+DONE: dict[str, tuple[Write, Rows]] = {
+    "append": (partial(write, "append"), [FIRST, SECOND, OWN]),
+    "overwrite": (partial(write, "overwrite"), [OWN]),
+    "insert": (lambda ns, t: dataset(ns, t).insert(row(*OWN)), [FIRST, SECOND, OWN]),
+    "delete": (lambda ns, t: dataset(ns, t).delete("writer = -1"), [SECOND]),
+    "update": (
+        lambda ns, t: dataset(ns, t).update({"sequence": "7"}, where="writer = -1"),
+        [SECOND, (-1, 7)],
+    ),
+    "merge": (lambda ns, t: merge(dataset(ns, t)).execute(row(*OWN)), [FIRST, SECOND, OWN]),
+    "tag": (lambda ns, t: dataset(ns, t).tags.create("one", 1), [FIRST, SECOND]),
+    "compaction": (lambda ns, t: dataset(ns, t).optimize.compact_files(), [FIRST, SECOND]),
+    "column": (
+        lambda ns, t: dataset(ns, t).add_columns({"both": "writer + sequence"}),
+        [FIRST, SECOND],
+    ),
+    "index": (lambda ns, t: dataset(ns, t).create_scalar_index("writer", "BTREE"), [FIRST, SECOND]),
+    "lancedb add": (lambda ns, t: lancedb_table(ns, t).add(row(*OWN)), [FIRST, SECOND, OWN]),
+    "lancedb delete": (lambda ns, t: lancedb_table(ns, t).delete("writer = -1"), [SECOND]),
+    "lancedb merge": (
+        lambda ns, t: merge(lancedb_table(ns, t)).execute(row(*OWN)),
+        [FIRST, SECOND, OWN],
+    ),
+}
+"""Each write, and the rows that are there after it."""
+VERSIONS_MADE = {"tag": 0, "compaction": 2}
+"""Versions that a write makes, unless that is one. A compaction reserves its fragments first."""
+
+
+on_every_catalog = pytest.mark.parametrize("catalog", ["2.3", "3.1", "4.2", GLUE])
+
+
+@pytest.mark.slow
+@on_every_catalog
+def test_the_first_write_after_one_past_the_catalog_is_taken_at_once(
+    catalog: str, new_table: NewTable
+) -> None:
+    table = new_table(catalog)
+    slowest = 0.0
+    with table.connect() as namespace:
+        for name, (do, expected) in DONE.items():
+            restart(namespace, table)
+            before = table.state().version
+            write_past_the_catalog(location_of(namespace, table))
+            started = time.monotonic()
+            do(namespace, table)
+            took = time.monotonic() - started
+            assert sorted(rows_of(namespace, table)) == sorted(expected), name
+            assert table.state().version == before + VERSIONS_MADE.get(name, 1), name
+            assert took < LONGEST_SECONDS, name
+            slowest = max(slowest, took)
+    print(catalog, f"slowest {slowest:.2f} s")
+
+
+def restart(namespace: Any, table: Table) -> None:
+    """Leave two rows in the table, in a fragment each."""
+    for mode, each in (("overwrite", FIRST), ("append", SECOND)):
+        write(mode, namespace, table, each)
+
+
+@pytest.mark.slow
+@on_every_catalog
+def test_a_dataset_that_was_open_before_fails_once_and_is_then_taken(
+    catalog: str, new_table: NewTable
+) -> None:
+    table = new_table(catalog)
+    with table.connect() as namespace:
+        opened = dataset(namespace, table)
+        write_past_the_catalog(location_of(namespace, table))
+        with pytest.raises(OSError, match="Commit result for version 3 is unknown"):
+            opened.insert(row(*OWN))
+        started = time.monotonic()
+        opened.insert(row(*OWN))
+        assert time.monotonic() - started < LONGEST_SECONDS
+        assert rows_of(namespace, table) == [FIRST, OWN]
+        assert table.state().version == 2

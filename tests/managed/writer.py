@@ -14,7 +14,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, TextIO
 
@@ -23,7 +23,6 @@ import lance_namespace as api
 import pyarrow as pa
 from lance_namespace.errors import (
     ConcurrentModificationError,
-    LanceNamespaceError,
     ServiceUnavailableError,
 )
 from managed import death
@@ -119,7 +118,7 @@ class Writer:
                     self.report.false.append(sequence)
                     return None
             except (ServiceUnavailableError, OSError) as error:
-                kind = _kind(error)
+                kind = f"{type(error).__name__}: {str(error)[:160]}"
                 self.report.unsure[kind] = self.report.unsure.get(kind, 0) + 1
                 if self._exists(sequence):
                     return None
@@ -150,24 +149,12 @@ class Writer:
                 time.sleep(_PAUSE)
 
 
-def _kind(error: Exception) -> str:
-    """Return what tells one failure from another of a different kind."""
-    if isinstance(error, LanceNamespaceError):
-        return f"{type(error).__name__}: {str(error)[:160]}"
-    return f"{type(error).__name__}: {str(error)[:300]}"
-
-
-def run(job: Job) -> Report:
-    """Do one job."""
-    return Writer(job).run()
-
-
-def main(do: Callable[[Job], Report] = run) -> None:
+def main() -> None:
     """Do jobs until there are no more."""
     answers = _own_output()
     _say(answers, {"ready": os.getpid()})
     for line in sys.stdin:
-        _say(answers, asdict(do(Job(**json.loads(line)))))
+        _say(answers, asdict(Writer(Job(**json.loads(line))).run()))
 
 
 def _own_output() -> TextIO:

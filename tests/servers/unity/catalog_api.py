@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pydantic import BaseModel
@@ -35,6 +35,8 @@ class CatalogApi:
         self.others = Others()
         self.empty_pages = self.dialect.databricks
         """A listing begins with a page that has no rows and carries a token."""
+        self.lists: Callable[[Request, Entry], bool] = lambda _request, _entry: True
+        """Whether a page shows an object to who asks; it is then shorter."""
 
     def routes(self) -> list[Route]:
         """Return the operations."""
@@ -136,7 +138,8 @@ class CatalogApi:
         omit = {
             key: request.query.get(key) == "true" for key in ("omit_columns", "omit_properties")
         }
-        return self._list_answer(field, model, [row.json(**omit) for row in rows], following)
+        shown = [row.json(**omit) for row in rows if self.lists(request, row)]
+        return self._list_answer(field, model, shown, following)
 
     def _list_answer(
         self, field: str, model: type[BaseModel], rows: list[bytes], token: str | None

@@ -13,6 +13,7 @@ from .catalog_api import CatalogApi
 from .credentials import Bucket, Credentials
 from .databricks import DatabricksApi
 from .dialects import OPEN_SOURCE_0_6, Dialect, ErrorKind, Level
+from .grants import Grants
 from .http import HOST, Listener
 from .messages import Answer, ApiError, Request, ServerFault, error_answer
 from .open_source import OpenSourceApi
@@ -56,6 +57,8 @@ class UnityServer:
             self.api = DatabricksApi(self.state, self.credentials)
         else:
             self.api = OpenSourceApi(self.state, self.credentials)
+        self.grants = Grants(self.state)
+        self.api.lists = self.grants.lists
         self.token: str | None = None
         """Open source: the only token that is let in; None lets everybody in."""
         self.requests: list[Request] = []
@@ -214,7 +217,10 @@ class UnityServer:
         try:
             self._require_allowed(route, request)
             with self.state.lock:
-                return route.handler(request)
+                self.grants.require(request)
+                answer = route.handler(request)
+                self.grants.note_owner(request, answer)
+                return answer
         except ApiError as error:
             return error_answer(error.kind, error.message, delta=route.delta)
         except ServerFault as error:

@@ -1,0 +1,97 @@
+"""The double's users: what lists and reads show for rights, as the real server was seen to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from .unity import UnityServer
+from .unity.raw import Raw, table
+
+pytestmark = pytest.mark.quick
+
+SEES = (True, 200)
+READS = (False, 200)
+NOTHING = (False, 403)
+
+
+@pytest.fixture
+def server() -> Iterator[UnityServer]:
+    with UnityServer() as running:
+        raw = Raw.with_schema(running.url)
+        raw.post("/tables", table())
+        raw.close()
+        yield running
+
+
+@pytest.fixture
+def mia(server: UnityServer) -> Iterator[Raw]:
+    raw = Raw(server.url, server.grants.add_user("mia"))
+    yield raw
+    raw.close()
+
+
+def seen(raw: Raw, schema: str = "s") -> list[tuple[bool, int]]:
+    """Whether a catalog, a schema and a table are listed, and what a read by name answers."""
+    answers = []
+    for collection, name, parent in (
+        ("catalogs", "c", {}),
+        ("schemas", f"c.{schema}", {"catalog_name": "c"}),
+        ("tables", f"c.{schema}.t", {"catalog_name": "c", "schema_name": schema}),
+    ):
+        listed = [row["name"] for row in raw.get(f"/{collection}", **parent)[collection]]
+        status = raw.send("GET", f"/{collection}/{name}").status_code
+        answers.append((name.rpartition(".")[2] in listed, status))
+    return answers
+
+
+def test_rights_show_catalog_schema_and_table_one_after_the_other(
+    server: UnityServer, mia: Raw
+) -> None:
+    assert seen(mia) == [NOTHING, NOTHING, NOTHING]
+    for name, right, expected in (
+        ("c", "USE CATALOG", [SEES, NOTHING, NOTHING]),
+        ("c.s", "CREATE TABLE", [SEES, NOTHING, NOTHING]),
+        ("c.s.t", "SELECT", [SEES, NOTHING, NOTHING]),
+        ("c.s", "USE SCHEMA", [SEES, SEES, SEES]),
+    ):
+        server.grants.grant("mia", name, right)
+        assert seen(mia) == expected, right
+    assert mia.send("POST", "/tables", table("n")).status_code == 200
+
+
+def test_a_schema_of_her_own_is_in_no_list_until_its_use_is_granted(
+    server: UnityServer, mia: Raw
+) -> None:
+    server.grants.grant("mia", "c", "USE CATALOG", "CREATE SCHEMA")
+    mia.post("/schemas", {"name": "o", "catalog_name": "c"})
+    mia.post("/tables", table(schema_name="o"))
+    assert seen(mia, "o") == [SEES, READS, SEES]
+    server.grants.grant("mia", "c.o", "USE SCHEMA")
+    assert seen(mia, "o") == [SEES, SEES, SEES]
+    assert mia.send("DELETE", "/tables/c.o.t").status_code == 200
+
+
+def test_a_catalog_of_her_own_shows_all_that_is_in_it(mia: Raw) -> None:
+    mia.post("/catalogs", {"name": "m"})
+    mia.post("/schemas", {"name": "s", "catalog_name": "m"})
+    mia.post("/tables", table(catalog_name="m"))
+    assert [row["name"] for row in mia.get("/catalogs")["catalogs"]] == ["m"]
+    assert [row["name"] for row in mia.get("/schemas", catalog_name="m")["schemas"]] == ["s"]
+    assert mia.send("GET", "/tables/m.s.t").status_code == 200
+
+
+def test_what_is_not_hers_is_refused_and_what_does_not_exist_is_not_found(
+    server: UnityServer, mia: Raw
+) -> None:
+    server.grants.grant("mia", "c", "USE CATALOG")
+    for method, path, body in (
+        ("DELETE", "/tables/c.s.t", None),
+        ("DELETE", "/schemas/c.s", None),
+        ("POST", "/schemas", {"name": "o", "catalog_name": "c"}),
+        ("POST", "/tables", table("n")),
+    ):
+        assert mia.error(method, path, body) == (403, "PERMISSION_DENIED"), path
+    assert mia.error("GET", "/tables/c.s.missing") == (404, "TABLE_NOT_FOUND")
+    assert mia.error("GET", "/tables/c.missing.t") == (404, "SCHEMA_NOT_FOUND")

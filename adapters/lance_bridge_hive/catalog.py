@@ -348,8 +348,7 @@ class HiveCatalog(SharedLocations):
         with suppress(LanceNamespaceError):  # the records stay
             if self._has_table(record):
                 return
-            others = (
-                each for path in innermost_namespaces(self) for each in self.scan_tables(path)
-            )
+            namespaces = innermost_namespaces(self, named=[record.path[:-1]])
+            others = (each for path in namespaces for each in self.scan_tables(path))
             if all(each.is_readable and each.properties.get(RECORDS) != records for each in others):
                 self._records.drop(record.path, records)

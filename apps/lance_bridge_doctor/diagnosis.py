@@ -22,7 +22,7 @@ from lance_bridge.registry import connect, is_implementation, require_lance_brid
 
 from . import clock_skew, reachability
 from .findings import Commands, Finding, Kind
-from .orphans import Candidate, OccupiedLocations, Orphans
+from .orphans import Candidate, OccupiedLocations, Orphans, UnlistedNamespaces
 from .tables import TableChecks
 
 MIN_IDLE = timedelta(hours=1)
@@ -268,7 +268,8 @@ class _Page:
 
     def _orphans(self) -> Orphans:
         occupied = OccupiedLocations.read(self._tables)
-        return Orphans(self._tables, self._commands, self._idle, occupied)
+        unlisted = UnlistedNamespaces(self._tables)
+        return Orphans(self._tables, self._commands, self._idle, occupied, unlisted)
 
     def _after(self, candidates: list[Candidate]) -> Iterator[tuple[Key, Candidate]]:
         for each in candidates:
@@ -282,5 +283,6 @@ def _recheck(found: list[Finding], orphans: Orphans) -> Iterator[Finding]:
     candidates, _ = orphans.candidates()
     present = {each.location for each in candidates}
     for finding in found:
-        if finding.kind is not Kind.ORPHANED_DATA or finding.subject in present:
+        is_of_data = finding.kind in (Kind.ORPHANED_DATA, Kind.UNKNOWN_DATA)
+        if not is_of_data or finding.subject in present:
             yield finding

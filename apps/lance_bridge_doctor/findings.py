@@ -26,6 +26,7 @@ class Kind(str, Enum):
     INCONSISTENT_ENTRY = "inconsistent-entry"
     OUT_OF_BAND = "out-of-band"
     ORPHANED_DATA = "orphaned-data"
+    UNKNOWN_DATA = "unknown-data"
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,16 @@
-"""Lance tables in storage that have no entry in the catalog."""
+"""Lance tables in storage that have no entry in the catalog.
+
+What the catalog lists is not all that it has: it may leave out what the user has no right to list.
+So before data counts as orphaned, the entry is asked for that its directory names.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -14,17 +19,20 @@ from lance_namespace.errors import (
     InvalidTableStateError,
     LanceNamespaceError,
     NamespaceNotFoundError,
+    PermissionDeniedError,
 )
 
 from lance_bridge import locations
 from lance_bridge.catalog import NameRule, Path
 from lance_bridge.entry import TableEntry
 from lance_bridge.names import written
+from lance_bridge.scan import entries_named_by
 from lance_bridge.storage import TableFiles, TableStorage, VersionDirectory, store_errors
 from lance_bridge.tables import Tables
 
 from .findings import Commands, Finding, Kind
 from .reachability import storage_finding
+from .tables import TableChecks
 
 _ENDING, _NAMESPACE_ENDING = ".lance", ".db"
 _PROBE = "lance_bridge_doctor"
@@ -59,10 +67,11 @@ class OccupiedLocations:
         Raises:
             LanceNamespaceError: some of them cannot be read.
         """
-        namespaces = list(tables.namespaces())
+        named = list(tables.namespaces())
         with ThreadPoolExecutor(_THREADS) as threads:
-            pages = list(threads.map(lambda each: _scan(tables, each), namespaces))
-        entries = [entry for page in pages for entry in page]
+            pages = list(threads.map(lambda each: _scan(tables, each), named))
+        found = {path: page for path, page in zip(named, pages, strict=True) if page is not None}
+        entries = [entry for page in found.values() for entry in page]
         unreadable = [entry.name for entry in entries if not entry.record.is_readable]
         if unreadable:
             raise InvalidTableStateError(f"These entries cannot be read: {', '.join(unreadable)}")
@@ -70,7 +79,7 @@ class OccupiedLocations:
             each for entry in entries for each in entry.record.all_locations
         )
         return cls(
-            frozenset(namespaces),
+            frozenset(found),
             frozenset(entry.path for entry in entries),
             frozenset(occupied),
             frozenset(key[:end] for key in occupied for end in range(1, len(key))),
@@ -81,11 +90,50 @@ class OccupiedLocations:
         return any(key[:end] in self.locations for end in range(1, len(key) + 1))
 
 
-def _scan(tables: Tables, namespace: Path) -> list[TableEntry]:
+def _scan(tables: Tables, namespace: Path) -> list[TableEntry] | None:
+    """Return the entries of a namespace; None if it does not exist, or no longer."""
     try:
         return list(tables.scan(namespace))
-    except NamespaceNotFoundError:  # dropped concurrently
-        return []
+    except NamespaceNotFoundError:
+        return None
+
+
+@dataclass(frozen=True)
+class UnlistedNamespaces:
+    """The entries of namespaces that no listing shows, each read once."""
+
+    tables: Tables
+    _known: dict[Path, list[TableEntry] | LanceNamespaceError | None] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def entries(self, namespace: Path) -> list[TableEntry] | None:
+        """Return the entries of a namespace; None if it does not exist.
+
+        Raises:
+            LanceNamespaceError: it cannot be read, or one of its entries.
+        """
+        with self._lock:
+            if namespace not in self._known:
+                try:
+                    self._known[namespace] = self._read(namespace)
+                except LanceNamespaceError as error:
+                    self._known[namespace] = error
+            found = self._known[namespace]
+        if isinstance(found, LanceNamespaceError):
+            raise found
+        return found
+
+    def _read(self, namespace: Path) -> list[TableEntry] | None:
+        try:
+            # A listing of a namespace that the user may not see can be empty.
+            self.tables.connection.catalog.load_namespace(namespace)
+        except NamespaceNotFoundError:
+            return None
+        found = _scan(self.tables, namespace) or []
+        unreadable = [entry.name for entry in found if not entry.record.is_readable]
+        if unreadable:
+            raise InvalidTableStateError(f"These entries cannot be read: {', '.join(unreadable)}")
+        return found
 
 
 @dataclass(frozen=True)
@@ -128,6 +176,7 @@ class Orphans:
     commands: Commands
     idle: float
     occupied: OccupiedLocations
+    unlisted: UnlistedNamespaces
 
     def candidates(self) -> tuple[list[Candidate], list[Finding]]:
         """Return the directories without an entry, sorted, and findings for failed listings."""
@@ -185,28 +234,70 @@ class Orphans:
             return [storage_finding(error, location, location, self.commands)]
         if latest is None or time.time() - latest.timestamp_millis / 1000 < self.idle:
             return []
-        path = self._choose_name(candidate)
-        message = (
-            f"It is a Lance table with version {latest.version} and has no entry in the catalog: "
-            "register it, or delete its directory"
-        )
-        return [
-            Finding(Kind.ORPHANED_DATA, location, message, self._register_command(path, location))
-        ]
+        return self._judge(candidate, f"It is a Lance table with version {latest.version}")
 
-    def _register_command(self, path: Path, location: str) -> str:
+    def _judge(self, candidate: Candidate, what: str) -> list[Finding]:
+        """Return a finding unless the catalog has an entry that it does not list.
+
+        An entry that may not be read exists. The problems of one that can be read are returned.
+        """
+        connection = self.tables.connection
+        paths = entries_named_by(
+            candidate.location,
+            candidate.parent.namespace or (),
+            connection.capabilities,
+            connection.config.root,
+        )
+        found: list[TableEntry] = []
+        existing: set[Path] = set()
+        try:
+            for path in paths:
+                try:
+                    entry = self.tables.find(path)
+                except PermissionDeniedError:
+                    return []
+                found += [entry] if entry is not None else []
+            for namespace in {path[:-1] for path in paths} - self.occupied.namespaces:
+                entries = self.unlisted.entries(namespace)
+                if entries is not None:
+                    existing.add(namespace)
+                    found += entries
+        except LanceNamespaceError as error:
+            return [self._unknown(candidate, what, error)]
+        for entry in found:
+            places = locations.keys_of(entry.record.all_locations)
+            if any(locations.overlap(candidate.key, place) for place in places):
+                checks = TableChecks(self.tables, self.commands, self.idle)
+                return checks.check([entry]) if entry.record.is_lance else []
+        path = self._choose_name(candidate, self.occupied.names | {each.path for each in found})
+        message = (
+            f"{what}, and no entry that the catalog shows to this user is for it: register it, or "
+            "delete its directory if no other user needs it"
+        )
+        command = self._register_command(path, candidate.location, existing)
+        return [Finding(Kind.ORPHANED_DATA, candidate.location, message, command)]
+
+    def _unknown(self, candidate: Candidate, what: str, error: LanceNamespaceError) -> Finding:
+        message = (
+            f"{what}, and whether the catalog has an entry for it is unknown: {error}. Check it as "
+            "a user who may see all entries, and leave it where it is until then"
+        )
+        again = self.commands.on_catalog(["doctor"])
+        return Finding(Kind.UNKNOWN_DATA, candidate.location, message, again)
+
+    def _register_command(self, path: Path, location: str, existing: Collection[Path]) -> str:
         register = self.commands.on_table("register", written(path), location)
-        namespace = path[:-1]
-        if namespace in self.occupied.namespaces:
+        namespace, namespaces = path[:-1], self.occupied.namespaces.union(existing)
+        if namespace in namespaces:
             return register
         create = [
             self.commands.on_catalog(["ns", "create"], written(namespace[:end]), "--exist-ok")
             for end in range(1, len(namespace) + 1)
-            if not any(known[:end] == namespace[:end] for known in self.occupied.namespaces)
+            if not any(known[:end] == namespace[:end] for known in namespaces)
         ]
         return " && ".join([*create, register])
 
-    def _choose_name(self, candidate: Candidate) -> Path:
+    def _choose_name(self, candidate: Candidate, taken: Collection[Path]) -> Path:
         """Return a free table name, as close to the directory's name as the catalog allows."""
         capabilities = self.tables.connection.capabilities
         *outer, last = candidate.names
@@ -217,7 +308,7 @@ class Orphans:
             namespace = tuple(map(self._valid_name, names, capabilities.namespace_levels))
         table = self._valid_name(last.removesuffix(_ENDING), capabilities.table_rule)
         free, number = table, 1
-        while (*namespace, free) in self.occupied.names:
+        while (*namespace, free) in taken:
             number += 1
             free = f"{table}_{number}"
         return (*namespace, free)

@@ -9,6 +9,7 @@ from lance_namespace.errors import (
     NamespaceAlreadyExistsError,
     NamespaceNotEmptyError,
     NamespaceNotFoundError,
+    PermissionDeniedError,
 )
 
 from lance_bridge.catalog import NamespaceRecord, Path
@@ -35,6 +36,8 @@ def _exists(connection: Connection, path: Path) -> bool:
         connection.catalog.load_namespace(path)
     except NamespaceNotFoundError:
         return False
+    except PermissionDeniedError:
+        return True  # it exists, and may not be seen
     return True
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from fnmatch import fnmatchcase
 
+from lance_namespace.errors import NamespaceNotFoundError
 from pydantic import Field
 
-from lance_bridge.catalog import Path
+from lance_bridge.catalog import Capabilities, Path
 from lance_bridge.entry import TableEntry
 from lance_bridge.errors import display
 from lance_bridge.tables import Tables
@@ -42,13 +44,32 @@ def entries_of(
 ) -> Iterator[TableEntry]:
     """Yield the selected entries of a catalog, by namespace and name.
 
+    A namespace that a pattern names is read even if the catalog does not list it.
+
     Args:
         lance_only: Whether to leave out entries that are not Lance tables.
     """
-    for namespace in tables.namespaces():
+    named = named_namespaces(selection, tables.connection.capabilities)
+    for namespace in tables.namespaces(named=named):
         if may_match(namespace, selection):
-            entries = tables.scan(namespace, lance_only=lance_only)
-            yield from (each for each in entries if selection.selects(each.path))
+            with suppress(NamespaceNotFoundError):
+                entries = tables.scan(namespace, lance_only=lance_only)
+                yield from (each for each in entries if selection.selects(each.path))
+
+
+def named_namespaces(selection: Selection, capabilities: Capabilities) -> list[Path]:
+    """Return the namespaces that patterns name without a wildcard, such as ``sales.*``."""
+    levels = capabilities.levels
+    names = (tuple(pattern.split(".")) for pattern in selection.include)
+    return [
+        tuple(name.lower() for name in each[:levels]) if capabilities.folds_case else each[:levels]
+        for each in names
+        if len(each) == levels + 1
+        and all(
+            rule.pattern.fullmatch(name)
+            for rule, name in zip(capabilities.namespace_levels, each, strict=False)
+        )
+    ]
 
 
 def may_match(namespace: Path, selection: Selection) -> bool:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 from lance_namespace.errors import (
     InvalidTableStateError,
     NamespaceNotFoundError,
+    PermissionDeniedError,
     TableAlreadyExistsError,
 )
 
@@ -30,6 +32,7 @@ from lance_bridge.entry import TableEntry
 from lance_bridge.errors import concurrent_modification, table_already_exists
 from lance_bridge.lost_replies import retry_after_readback
 from lance_bridge.records import ENTRY_ID, FOREIGN_COMMITS
+from lance_bridge.scan import read_entry
 from lance_bridge.table import Table
 from lance_bridge.tables import Tables
 
@@ -46,6 +49,7 @@ MANAGING = "managing"
 until it is done. A run that died then may or may not have changed the entry."""
 _OF_MANAGEMENT = (MANAGED_BY, GUARD, FOREIGN_COMMITS)
 """Properties that such a step sets, beside `LATEST`."""
+_THREADS = 8
 _DROPPED = "dropped"
 """The fact with the location whose entry undo is about to drop."""
 _VOLATILE = (ENTRY_ID, LATEST, RESERVED_PREFIX + "revision", RESERVED_PREFIX + "declared_at")
@@ -57,20 +61,31 @@ _VOLATILE = (ENTRY_ID, LATEST, RESERVED_PREFIX + "revision", RESERVED_PREFIX + "
 def find_entries(tables: Tables, items: Iterable[Item]) -> dict[str, TableEntry]:
     """Return the current entries of a plan's tables in the target, by item key.
 
-    Each namespace is listed once.
+    Each namespace is listed once, and what is not listed is read by its name.
     """
     keys = {item.target: item.key for item in items if item.type is ItemType.TABLE}
-    found = entries_in(tables, {path[:-1] for path in keys})
+    found = entries_of_names(tables, keys)
     return {key: found[path] for path, key in keys.items() if path in found}
 
 
-def entries_in(tables: Tables, namespaces: Iterable[Path]) -> dict[Path, TableEntry]:
-    """Return all entries of namespaces, Lance tables or not. Missing namespaces are skipped."""
+def entries_of_names(tables: Tables, paths: Collection[Path]) -> dict[Path, TableEntry]:
+    """Return the entries that have these names or are in their namespaces.
+
+    A listing may leave out an entry that the user has no right to list, and a namespace may refuse
+    to be listed: an entry is then read by its name. One that exists and may not be read is returned
+    as unreadable.
+    """
     found: dict[Path, TableEntry] = {}
-    for namespace in sorted(namespaces):
-        with suppress(NamespaceNotFoundError):
+    for namespace in sorted({path[:-1] for path in paths}):
+        with suppress(NamespaceNotFoundError, PermissionDeniedError):
             found.update({each.path: each for each in tables.scan(namespace)})
-    return found
+    catalog = tables.connection.catalog
+    with ThreadPoolExecutor(_THREADS) as threads:
+        unlisted = threads.map(
+            lambda path: read_entry(catalog, path), [path for path in paths if path not in found]
+        )
+        records = [each for each in unlisted if each is not None]
+    return {**found, **{each.path: TableEntry(tables.connection, each) for each in records}}
 
 
 def find_own_table(work: Work) -> Table | None:

@@ -103,7 +103,8 @@ class CatalogConfig(BaseModel):
         examples=["sales"],
         description="Namespace of tables whose identifier is a table name alone, as in LanceDB "
         "without a `namespace_path`: names joined with dots, such as `sales`. ListTables of the "
-        "root lists its tables. It is not created.",
+        "root lists its tables. It is not created. It is read even if the catalog does not list "
+        "it.",
     )
     declare_grace: SecondsOrZero = Field(
         default=60.0,

@@ -49,6 +49,11 @@ class Connection:
         except InvalidInputError as error:
             raise invalid(f"Property 'default-namespace': {error}") from error
 
+    @property
+    def named_namespaces(self) -> tuple[Path, ...]:
+        """The namespaces to read even if the catalog does not list them: the default one."""
+        return (self.default_namespace,) if self.default_namespace else ()
+
     def table_namespace_path(self, parts: Sequence[str] | None) -> Path:
         """Return the path of the namespace whose tables a request names. Raises InvalidInput."""
         return parse_table_namespace(parts, self.capabilities, self.default_namespace)
@@ -80,7 +85,7 @@ class Connection:
 
     @cached_property
     def credentials(self) -> VendedCredentials:
-        return VendedCredentials(self.catalog, self.config)
+        return VendedCredentials(self.catalog, self.config, self.named_namespaces)
 
     @cached_property
     def base_locations(self) -> BaseLocations:

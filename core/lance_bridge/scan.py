@@ -2,12 +2,18 @@
 
 A namespace that cannot be read is a result like others: what reads the catalog decides whether to
 go on without it, or to refuse because of what it may hold. See `errors.OF_ONE_OBJECT`.
+
+A listing is not the whole truth: servers leave out what the caller has no right to list, though it
+may exist, and the caller may even be its owner. So whatever a caller can name is read by its name,
+in addition to what is listed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import NoReturn
 
 from lance_namespace.errors import (
@@ -15,20 +21,28 @@ from lance_namespace.errors import (
     LanceNamespaceError,
     NamespaceNotFoundError,
     PermissionDeniedError,
+    TableNotFoundError,
 )
 
-from .catalog import Catalog, Path, TableRecord
+from . import locations
+from .catalog import Capabilities, Catalog, Path, TableRecord
 from .errors import OF_ONE_OBJECT, display, marking_other_entries
 
 _THREADS = 8
 """Namespaces that are read at once."""
+_ENDING, _NAMESPACE_ENDING = ".lance", ".db"
+_SUFFIX = re.compile(r"-[0-9a-f]{8}$")
+"""What a default location ends with if the location without it was occupied."""
 
 Unreadable = Callable[[Path, LanceNamespaceError], None]
 """Called with a namespace that cannot be read, and why; it may raise."""
 
 
 def innermost_namespaces(
-    catalog: Catalog, parent: Path = (), unreadable: Unreadable | None = None
+    catalog: Catalog,
+    parent: Path = (),
+    unreadable: Unreadable | None = None,
+    named: Collection[Path] = (),
 ) -> Iterator[Path]:
     """Yield the sorted paths of all namespaces that can hold tables, except those just dropped.
 
@@ -36,35 +50,133 @@ def innermost_namespaces(
         parent: The namespace to begin at.
         unreadable: Called for a namespace below it whose own namespaces cannot be listed. By
             default the error is raised.
+        named: Namespaces that are yielded even if the catalog does not list them. They need not
+            exist.
     """
     if len(parent) == catalog.capabilities.levels:
         yield parent
         return
+    below = [path for path in named if path[: len(parent)] == parent]
+    children = {path[len(parent)] for path in below}
     try:
-        children = list(catalog.list_namespaces(parent))
+        children.update(catalog.list_namespaces(parent))
     except NamespaceNotFoundError:
         if not parent:
             raise
-        return
     except OF_ONE_OBJECT as error:
         if not parent or unreadable is None:
             raise
         unreadable(parent, error)
-        return
-    for child in children:
-        yield from innermost_namespaces(catalog, (*parent, child), unreadable)
+    for child in sorted(children):
+        yield from innermost_namespaces(catalog, (*parent, child), unreadable, below)
+
+
+@dataclass(frozen=True)
+class Named:
+    """What a check knows by name, and reads whatever the catalog lists. It need not exist."""
+
+    namespaces: frozenset[Path] = frozenset()
+    """The namespaces whose entries are read."""
+    entries: frozenset[Path] = frozenset()
+    """Entries that are read by name if no listing has them."""
+
+    @classmethod
+    def of(cls, record: TableRecord, capabilities: Capabilities, root: str | None) -> Named:
+        """Return what a table's entry and its location name, without the entry itself.
+
+        Args:
+            root: The directory of default locations, if one is configured.
+        """
+        namespace = record.path[:-1]
+        suggested = entries_named_by(record.location or "", namespace, capabilities, root)
+        entries = frozenset(
+            path for path in suggested if path not in (record.path, record.link_path)
+        )
+        of_link = () if record.link_path is None else (record.link_path[:-1],)
+        return cls(frozenset({namespace, *of_link, *(path[:-1] for path in entries)}), entries)
+
+    def within(self, namespaces: Collection[Path]) -> Named:
+        """Return the part of this that is in some namespaces."""
+        return Named(
+            frozenset(path for path in self.namespaces if path in namespaces),
+            frozenset(path for path in self.entries if path[:-1] in namespaces),
+        )
+
+    @classmethod
+    def union(cls, parts: Iterable[Named]) -> Named:
+        """Return all that the parts name."""
+        parts = list(parts)
+        return cls(
+            frozenset(path for part in parts for path in part.namespaces),
+            frozenset(path for part in parts for path in part.entries),
+        )
+
+
+def entries_named_by(
+    location: str, namespace: Path, capabilities: Capabilities, root: str | None
+) -> list[Path]:
+    """Return the tables whose default location, with or without a suffix, this may be.
+
+    Args:
+        namespace: The namespace of a location that is not below the root.
+        root: The directory of default locations, if one is configured.
+    """
+    key = locations.key(location) if location else ()
+    name = key[-1].removesuffix(_ENDING) if key else ""
+    start = locations.key(root) if root is not None else None
+    if start is not None and key[: len(start)] == start:
+        *outer, innermost = key[len(start) : -1] or ("",)
+        namespace = (*outer, innermost.removesuffix(_NAMESPACE_ENDING))
+    paths = [(*namespace, each) for each in dict.fromkeys([name, _SUFFIX.sub("", name)])]
+    if capabilities.folds_case:
+        paths = [tuple(each.lower() for each in path) for path in paths]
+    return [path for path in paths if _is_valid(path, capabilities)]
+
+
+def _is_valid(path: Path, capabilities: Capabilities) -> bool:
+    rules = (*capabilities.namespace_levels, capabilities.table_rule)
+    return len(path) == len(rules) and all(
+        rule.pattern.fullmatch(name) and len(name) <= rule.max_length
+        for name, rule in zip(path, rules, strict=True)
+    )
+
+
+def read_entry(catalog: Catalog, path: Path) -> TableRecord | None:
+    """Return an entry by its name; None if the catalog reports that there is none.
+
+    An entry that exists and may not be read is `TableRecord.unreadable`, and so is one of which it
+    cannot be known.
+    """
+    try:
+        return catalog.load_table(path)
+    except (TableNotFoundError, NamespaceNotFoundError):
+        return None
+    except OF_ONE_OBJECT:
+        return TableRecord.unreadable(path)
+
+
+@dataclass(frozen=True)
+class Scan:
+    """The entries that have locations or cannot be read, and the namespaces that were read."""
+
+    records: list[tuple[TableRecord, bool]]
+    """Each with whether the catalog can load it."""
+    namespaces: frozenset[Path]
 
 
 def scan_locations(
     catalog: Catalog,
-    namespaces: Iterable[Path] | None,
+    named: Named,
     explain: Callable[[str, LanceNamespaceError], str],
-) -> Iterator[tuple[TableRecord, bool]]:
-    """Yield the entries that have locations or cannot be read, and whether the catalog lists them.
+    *,
+    everywhere: bool,
+) -> Scan:
+    """Read the entries that have locations or cannot be read.
 
     Args:
-        namespaces: The namespaces to read; None for the whole catalog and the server's entries that
-            it does not list. A namespace that does not exist has no entries.
+        named: What is read whatever the catalog lists. What does not exist has no entries.
+        everywhere: Whether to read the whole catalog, too, and the server's entries that it does
+            not list.
         explain: Returns the message of an error from what cannot be read, and why.
 
     Raises:
@@ -73,14 +185,16 @@ def scan_locations(
         LanceNamespaceError: Like these two, it is marked by `marking_other_entries`.
     """
     with marking_other_entries():
-        yield from _scan(catalog, namespaces, explain)
+        return _scan(catalog, named, explain, everywhere=everywhere)
 
 
 def _scan(
     catalog: Catalog,
-    namespaces: Iterable[Path] | None,
+    named: Named,
     explain: Callable[[str, LanceNamespaceError], str],
-) -> Iterator[tuple[TableRecord, bool]]:
+    *,
+    everywhere: bool,
+) -> Scan:
     def refuse(what: str, error: LanceNamespaceError) -> NoReturn:
         denied = isinstance(error, PermissionDeniedError)
         error_type = PermissionDeniedError if denied else InvalidTableStateError
@@ -88,23 +202,38 @@ def _scan(
 
     def read(namespace: Path) -> list[TableRecord]:
         try:
-            records = catalog.scan_tables(namespace)
-            return [each for each in records if each.all_locations or not each.is_readable]
+            return _kept(catalog.scan_tables(namespace))
         except NamespaceNotFoundError:
             return []
         except OF_ONE_OBJECT as error:
             refuse(f"'{display(namespace)}'", error)
 
-    scope = namespaces
-    if scope is None:
+    scope: Iterable[Path] = named.namespaces
+    if everywhere:
         scope = innermost_namespaces(
-            catalog, unreadable=lambda path, error: refuse(f"'{display(path)}'", error)
+            catalog,
+            unreadable=lambda path, error: refuse(f"'{display(path)}'", error),
+            named=named.namespaces,
         )
+    namespaces: list[Path] = []
+
+    def noted() -> Iterator[Path]:
+        for each in scope:
+            namespaces.append(each)
+            yield each
+
     with ThreadPoolExecutor(_THREADS) as threads:
-        for records in threads.map(read, scope):
-            yield from ((each, True) for each in records)
-    if namespaces is None:
+        found = [(each, True) for records in threads.map(read, noted()) for each in records]
+        unlisted = sorted(named.entries - {each.path for each, _ in found})
+        entries = threads.map(lambda path: read_entry(catalog, path), unlisted)
+        found += [(each, True) for each in _kept(each for each in entries if each is not None)]
+    if everywhere:
         try:
-            yield from ((each, False) for each in catalog.scan_hidden_tables())
+            found += [(each, False) for each in _kept(catalog.scan_hidden_tables())]
         except OF_ONE_OBJECT as error:
             refuse("another catalog of the server", error)
+    return Scan(found, frozenset(namespaces))
+
+
+def _kept(records: Iterable[TableRecord]) -> list[TableRecord]:
+    return [each for each in records if each.all_locations or not each.is_readable]

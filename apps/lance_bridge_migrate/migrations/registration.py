@@ -27,7 +27,7 @@ from ..targets import (
     AFTER,
     MANAGING,
     create_entry,
-    entries_in,
+    entries_of_names,
     entry_facts,
     load_own_table,
     require_unchanged,
@@ -88,7 +88,7 @@ def plan_items(
     missing = missing_namespaces(tables.connection, wanted)
     absent = {item.target for item in missing}
     parents = {path[:-1] for path in wanted} - absent
-    existing = entries_in(tables, parents)
+    existing = entries_of_names(tables, {path for path in wanted if path[:-1] in parents})
     managing = {path for path in parents if _manages_versions(tables, path)}
     if not make_namespaces:
         planned = [_require_namespace(item, absent) for item in planned]
@@ -156,6 +156,10 @@ def _compare_with_entry(item: Item, entry: TableEntry | None) -> Item:
     """Return the item, blocked or with nothing to do if its name already has an entry."""
     if entry is None or not item.is_to_do:
         return item
+    if not entry.record.is_readable:
+        return item.with_problems(
+            blocker("The name is already used by an entry that exists and cannot be read")
+        )
     location = item.facts["location"] and locations.key(item.facts["location"])
     is_lance = entry.record.is_lance
     if is_lance and entry.location and locations.key(entry.location) == location:

@@ -6,6 +6,8 @@ a scan of the catalog, so the result is kept for a minute, or for twenty times t
 scan if that is longer. An entry that seems to share a location is loaded again before anything is
 refused.
 
+What the table's entry and its location name is read by its name, if no listing has it.
+
 The scan misses entries that are added or moved later. Before a principal of a server gets
 credentials for such an entry, the catalog is read again, so that the entry is compared with all
 older ones; except for an entry at its default location, which no user has chosen.
@@ -16,7 +18,7 @@ from __future__ import annotations
 import threading
 import time
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from lance_namespace.errors import (
@@ -31,10 +33,12 @@ from ..catalog import Catalog, Path, TableRecord
 from ..errors import display, marking_other_entries
 from ..forks import restart_in_children
 from ..records import ENTRY_ID
-from ..scan import scan_locations
+from ..scan import Named, Scan, scan_locations
 
 _KEPT_SECONDS = 60.0
 _KEPT_TIMES = 20
+_MOST_KEPT = 4096
+"""Of results, before those that have expired are removed."""
 _HINT = "With credentials.check-sharing=namespace, only the table's own namespace is read"
 
 Key = tuple[str, ...]
@@ -53,13 +57,16 @@ class _Owner:
 class _Index:
     """The entries that one scan found, by location."""
 
-    def __init__(self, records: Iterable[tuple[TableRecord, bool]]) -> None:
-        self.begun = time.monotonic()
+    def __init__(self, scan: Scan, begun: float) -> None:
+        self.begun = begun
         """When the scan began; each entry was read at that time or later."""
+        self.namespaces = scan.namespaces
+        """The namespaces that were read."""
+        self.paths = frozenset(record.path for record, _ in scan.records)
         self.unreadable: list[Path] = []
         found: list[tuple[Key, _Owner]] = []
         self._anywhere: list[tuple[Key, _Owner]] = []
-        for record, can_load in records:
+        for record, can_load in scan.records:
             path = record.link_path or record.path
             if not record.is_readable:
                 self.unreadable.append(path)
@@ -94,17 +101,26 @@ class _Index:
 class SharingCheck:
     """Finds the entries that share a table's location. Safe to share between threads."""
 
-    def __init__(self, catalog: Catalog, *, everywhere: bool, root: str | None) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        *,
+        everywhere: bool,
+        root: str | None,
+        named: Collection[Path] = (),
+    ) -> None:
         """Create a check for a catalog.
 
         Args:
             everywhere: Whether to read the whole catalog, or the table's own namespace.
             root: The directory of default locations, if one is configured.
+            named: Namespaces of the whole catalog to read even if it does not list them.
         """
         self._catalog = catalog
         self._everywhere = everywhere
         self._root = root
-        self._kept: dict[Path, tuple[_Index, float]] = {}
+        self._named = Named(frozenset(named if everywhere else ()))
+        self._kept: dict[Named | None, tuple[_Index, float]] = {}
         self.restart_in_child()
         restart_in_children(self)
 
@@ -126,26 +142,42 @@ class SharingCheck:
             LanceNamespaceError: Like these two, it is marked by `marking_other_entries`.
         """
         asked = time.monotonic()
-        namespace = () if self._everywhere else record.path[:-1]
         own_path = record.link_path or record.path
         own, entry_id = locations.key(record.location or "/"), record.properties.get(ENTRY_ID)
-        index = self._index(namespace)
-        if chosen and not index.has(own_path, own) and not self._is_default(record.path, own):
-            index = self._index(namespace, begun_after=asked)
+        indexes = self._indexes(record)
+        is_known = any(index.has(own_path, own) for index in indexes)
+        if chosen and not is_known and not self._is_default(record.path, own):
+            indexes = self._indexes(record, begun_after=asked)
         what = f"No credentials for table '{display(record.path)}'"
-        for path in index.unreadable:
+        for path in (path for index in indexes for path in index.unreadable):
             if path != own_path:
                 raise InvalidTableStateError(
                     f"{what}: the entry '{display(path)}' cannot be read, and may be for the same "
                     f"location. {_HINT}"
                 )
-        for owner in index.overlapping(own):
+        for owner in (owner for index in indexes for owner in index.overlapping(own)):
             is_same = owner.path == own_path or (entry_id and owner.entry_id == entry_id)
             if not is_same and (not owner.can_load or self._overlaps_now(owner, own)):
                 raise InvalidTableStateError(
                     f"{what}: its location {record.location} overlaps that of "
                     f"'{display(owner.path)}'. Move one of them"
                 )
+
+    def _indexes(self, record: TableRecord, begun_after: float | None = None) -> list[_Index]:
+        """Return the catalog's entries, and then what the record names and no listing has."""
+        named = Named.of(record, self._catalog.capabilities, self._root)
+        known: list[_Index] = []
+        if self._everywhere:
+            known.append(self._index(None, begun_after))
+        else:
+            named = named.within([record.path[:-1]])
+        for path in sorted(named.namespaces):
+            if not any(path in index.namespaces for index in known):
+                known.append(self._index(Named(frozenset([path])), begun_after))
+        for path in sorted(named.entries):
+            if not any(path in index.paths for index in known):
+                known.append(self._index(Named(entries=frozenset([path])), begun_after))
+        return known
 
     def _overlaps_now(self, owner: _Owner, own: Key) -> bool:
         try:
@@ -159,18 +191,23 @@ class SharingCheck:
             return False
         return own == locations.key(locations.default_below(self._root, path))
 
-    def _index(self, namespace: Path, begun_after: float | None = None) -> _Index:
+    def _index(self, named: Named | None, begun_after: float | None = None) -> _Index:
+        """Return the entries that are named, or those of the whole catalog, read lately."""
         with self._lock:
-            index, until = self._kept.get(namespace, (None, 0.0))
+            index, until = self._kept.get(named, (None, 0.0))
             if index is not None and (
                 time.monotonic() < until if begun_after is None else index.begun > begun_after
             ):
                 return index
-            namespaces = None if self._everywhere else [namespace]
-            index = _Index(scan_locations(self._catalog, namespaces, _explain))
-            end = time.monotonic()
-            until = end + max(_KEPT_SECONDS, _KEPT_TIMES * (end - index.begun))
-            self._kept[namespace] = index, until
+            begun = time.monotonic()
+            scan = scan_locations(
+                self._catalog, named or self._named, _explain, everywhere=named is None
+            )
+            index, end = _Index(scan, begun), time.monotonic()
+            until = end + max(_KEPT_SECONDS, _KEPT_TIMES * (end - begun))
+            if len(self._kept) > _MOST_KEPT:
+                self._kept = {key: kept for key, kept in self._kept.items() if kept[1] > end}
+            self._kept[named] = index, until
             return index
 
 

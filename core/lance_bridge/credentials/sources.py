@@ -6,7 +6,7 @@ import difflib
 import hashlib
 import json
 import time
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
@@ -18,7 +18,7 @@ from lance_namespace.errors import (
 from pydantic import ValidationError
 
 from .. import locations
-from ..catalog import Catalog, TableRecord
+from ..catalog import Catalog, Path, TableRecord
 from ..config import VENDOR_PREFIX, CatalogConfig, problems_of
 from ..errors import display, invalid
 from ..storage_options import authentication
@@ -52,8 +52,13 @@ class VendedCredentials:
     Safe to share between threads.
     """
 
-    def __init__(self, catalog: Catalog, config: CatalogConfig) -> None:
+    def __init__(
+        self, catalog: Catalog, config: CatalogConfig, named: Collection[Path] = ()
+    ) -> None:
         """Check the properties ``credentials.*``. Makes no call.
+
+        Args:
+            named: Namespaces to read even if the catalog does not list them.
 
         Raises:
             InvalidInputError: (13) one is missing, unknown or wrong.
@@ -63,7 +68,10 @@ class VendedCredentials:
         # Cached by location: an operation needs it several times, and it never changes.
         self._source = lru_cache(_MOST_LOCATIONS)(partial(_find_source, _create_sources(config)))
         self._sharing = SharingCheck(
-            catalog, everywhere=config.credentials_check == "catalog", root=config.root
+            catalog,
+            everywhere=config.credentials_check == "catalog",
+            root=config.root,
+            named=named,
         )
         self._cache = CredentialCache()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..catalog import Column, Path, TableRecord
@@ -94,14 +94,19 @@ class Tables:
         for record in catalog.scan_tables(namespace, lance_only=lance_only, after=after):
             yield TableEntry(self.connection, record)
 
-    def namespaces(self, unreadable: Unreadable | None = None) -> Iterator[Path]:
+    def namespaces(
+        self, unreadable: Unreadable | None = None, named: Iterable[Path] = ()
+    ) -> Iterator[Path]:
         """Yield the paths of all namespaces that can hold tables, sorted.
 
         Args:
             unreadable: Called for a namespace that cannot be listed. By default its error is
                 raised.
+            named: Namespaces to yield even if the catalog does not list them, in addition to the
+                property `default-namespace`. They need not exist.
         """
-        return innermost_namespaces(self.connection.catalog, unreadable=unreadable)
+        named = (*self.connection.named_namespaces, *named)
+        return innermost_namespaces(self.connection.catalog, unreadable=unreadable, named=named)
 
     # -- new tables --------------------------------------------------------------------------------
 
@@ -213,18 +218,19 @@ class Tables:
         Raises:
             InvalidTableStateError: (19) as `dropping.require_droppable`.
         """
-        dropping.require_droppable(table, overlap.LocationIndex(self.connection, [table.path[:-1]]))
+        dropping.require_droppable(table, overlap.LocationIndex(self.connection, [table.record]))
 
     def require_unshared(self, table: TableEntry, namespace: Path) -> None:
         """Check that no entry of this catalog overlaps the location of one of another catalog.
 
         Args:
-            namespace: The namespace to read if `drop.check-sharing` restricts the check to one.
+            namespace: The namespace that is read in any case, and alone if `drop.check-sharing`
+                restricts the check to one.
 
         Raises:
             InvalidTableStateError: (19) one does, or cannot be read.
         """
-        index = overlap.LocationIndex(self.connection, [namespace])
+        index = overlap.LocationIndex(self.connection, [table.record], namespace)
         index.refuse_shared(table.record, of_another_catalog=True)
 
     def drop_with_data(self, table: TableEntry) -> None:

@@ -33,7 +33,7 @@ def drop(table: TableEntry) -> None:
             "that: drop it there, or deregister it"
         )
     try:
-        files = require_droppable(table, LocationIndex(table.connection, [namespace]))
+        files = require_droppable(table, LocationIndex(table.connection, [table.record]))
     except LanceNamespaceError:
         load_entry(table.connection, table.path)  # a concurrent drop may have removed the entry
         raise
@@ -97,7 +97,7 @@ def drop_with_data(table: TableEntry, files: LocationFiles | None = None) -> Non
 def _require_not_renamed(table: TableEntry) -> None:
     """Check that no other entry is the table, which is missing under its name."""
     try:
-        index = LocationIndex(table.connection, [table.path[:-1]])
+        index = LocationIndex(table.connection, [table.record])
     except LanceNamespaceError as error:
         raise type(error)(
             f"Table '{table.name}' was dropped or renamed, and its files are left at "

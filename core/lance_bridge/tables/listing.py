@@ -51,7 +51,8 @@ def list_all_tables(
 ) -> tuple[list[Path], str | None]:
     """Return one page of the paths of all Lance tables, by namespace. Source: ListAllTables.
 
-    Only the namespaces that the page needs are read. Namespaces that are dropped concurrently are
+    Only the namespaces that the page needs are read: those that the catalog lists, and the property
+    `default-namespace`. Namespaces that are dropped concurrently are
     omitted, and so are those that cannot be read, or that the caller may not list, as catalogs do.
 
     Raises:
@@ -70,7 +71,10 @@ def _all_tables(
         unread.append(error)
 
     has_read = page.after is not None
-    for namespace in innermost_namespaces(connection.catalog, unreadable=leave_out):
+    namespaces = innermost_namespaces(
+        connection.catalog, unreadable=leave_out, named=connection.named_namespaces
+    )
+    for namespace in namespaces:
         if page.after is not None and namespace < page.after[:-1]:
             continue
         within = PageRequest(page.scope, None, _after_in_namespace(page.after, namespace))

@@ -248,7 +248,7 @@ def _require_cascade(
             connection.catalog.load_table(
                 name
             )  # raises, and says why it can be neither read nor dropped
-    index = LocationIndex(connection, [record.path[:-1] for record in records])
+    index = LocationIndex(connection, records)
     for record in records:
         dropping.require_droppable(TableEntry(connection, record), index)
     # The namespaces that are not empty: from this one to those of the tables.

@@ -17,7 +17,7 @@ from ..connection import Connection
 from ..entry import TableEntry
 from ..errors import concurrent_modification, display, marking_other_entries
 from ..records import ENTRY_ID
-from ..scan import scan_locations
+from ..scan import Named, scan_locations
 from ..storage.lance_files import LocationFiles
 
 _THREADS = 8
@@ -30,12 +30,31 @@ _HINTS = f"With drop.check-sharing=entries, partitions and clones are not looked
 class LocationIndex:
     """The entries whose files DropTable must keep, read once."""
 
-    def __init__(self, connection: Connection, namespaces: Iterable[Path]) -> None:
-        """Read the whole catalog, or only ``namespaces``, as `drop.check-sharing` says."""
+    def __init__(
+        self, connection: Connection, tables: Iterable[TableRecord], namespace: Path | None = None
+    ) -> None:
+        """Read the whole catalog, or only the tables' namespaces, as `drop.check-sharing` says.
+
+        The namespaces of the tables, and the entries that their locations name, are read whatever
+        the catalog lists.
+
+        Args:
+            tables: The entries of the tables to check.
+            namespace: The namespace to read instead of their own, if they are in another catalog.
+        """
         self._connection = connection
         everywhere = connection.config.drop_check != "namespace"
-        scope = None if everywhere else set(namespaces)
-        records = [each for each, _ in scan_locations(connection.catalog, scope, _explain)]
+        if namespace is not None:
+            tables = [TableRecord((*namespace, ""), each.location) for each in tables]
+        tables = list(tables)
+        root, capabilities = connection.config.root, connection.capabilities
+        named = Named.union(Named.of(each, capabilities, root) for each in tables)
+        if everywhere:
+            named = Named.union([named, Named(frozenset(connection.named_namespaces))])
+        else:
+            named = named.within({each.path[:-1] for each in tables})
+        scan = scan_locations(connection.catalog, named, _explain, everywhere=everywhere)
+        records = [each for each, _ in scan.records]
         self._entries = records
         self._locations = [
             (_owner(each), key, each.properties.get(ENTRY_ID))

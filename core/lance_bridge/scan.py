@@ -68,7 +68,7 @@ def innermost_namespaces(
             raise
         unreadable(parent, error)
     for child in sorted(children):
-        yield from innermost_namespaces(catalog, (*parent, child), unreadable, below)
+        yield from innermost_namespaces(catalog, (*parent, child), unreadable, named=below)
 
 
 @dataclass(frozen=True)

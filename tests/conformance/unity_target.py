@@ -137,6 +137,12 @@ class UnityTarget(Target):
             yield UnityFaults(proxy, namespace.catalog)
             namespace.close()
 
+    def second_user(self) -> LanceNamespace:
+        """She owns the schemas that she creates, without USE SCHEMA: no list has them."""
+        token = self.server.grants.add_user("second")
+        self.server.grants.grant("second", CATALOG, "USE CATALOG", "CREATE SCHEMA")
+        return UnityNamespace(**{**self.properties(), "token": token})
+
     def stop_server(self) -> None:
         self.server.stop()
 
@@ -164,6 +170,7 @@ class DatabricksTarget(UnityTarget):
     """Databricks with a SQL warehouse, logged in by OAuth, machine to machine."""
 
     secrets = ("double-secret",)
+    second_user = Target.second_user  # what its listings omit was not seen
 
     def __init__(self, server: UnityServer, data_root: str) -> None:
         assert server.dialect is DATABRICKS

@@ -34,6 +34,10 @@ kind can run a part of it:
 - `RequestSuite`: the cases that depend on the kind of catalog: identifiers, requests, and whole
   tables of data. It is for another configuration, such as one more level of namespaces.
 
+Optional methods of the target add cases: ``make_foreign_table`` and ``make_entry`` those of other
+tools' entries, ``stop_server`` those of restarts, ``second_user`` those of a user whose listings do
+not show all that she may use. Without them, these cases are skipped with that reason.
+
 The author of a ``lance_bridge.Catalog`` runs `CatalogSuite` as well. It calls the catalog's own
 methods, with the same target and the same fixture::
 
@@ -92,6 +96,7 @@ _CASES = (
     "missing",
     "namespaces",
     "paging",
+    "partial_rights",
     "pylance_io",
     "registration",
     "rename",

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 
+from lance_namespace import LanceNamespace
+
 from .build import PREFIX, rows, unique_name
 from .calls import Calls
 from .expect import code_of
@@ -15,8 +17,9 @@ from .target import Target
 class CaseNamespace(Calls):
     """A client, a namespace (``id``) that only this case uses, and the files (``storage``)."""
 
-    def __init__(self, target: Target) -> None:
-        super().__init__(target.connect())
+    def __init__(self, target: Target, client: LanceNamespace | None = None) -> None:
+        """Make the namespace, with a client of another user than the target's, if one is given."""
+        super().__init__(target.connect() if client is None else client)
         self.target = target
         self.features = target.features
         self.storage = Storage(target.storage_options)

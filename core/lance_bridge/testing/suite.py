@@ -15,6 +15,7 @@ from .managed import ManagedCases
 from .missing import MissingCases
 from .namespaces import NamespaceCases
 from .paging import PagingCases
+from .partial_rights import PartialRightsCases
 from .pylance_io import PylanceCases
 from .registration import RegistrationCases
 from .rename import RenameCases
@@ -28,6 +29,7 @@ class EntrySuite(
     ManagedCases,
     ForeignCases,
     PagingCases,
+    PartialRightsCases,
     DropCases,
     RenameCases,
     RegistrationCases,

@@ -95,6 +95,16 @@ class Target(ABC):
         """Start it again at the same address with its data; return when it responds."""
         raise NotImplementedError
 
+    def second_user(self) -> LanceNamespace:
+        """Return a client of a user with a part of the rights.
+
+        She may make namespaces under ``parent``, and create, read and drop what is in them. No
+        listing shows them to her. She may read nothing in the namespaces of ``connect``, and what
+        exists there is refused to her, as permission denied. For a catalog whose listings omit what
+        the caller has no right to list.
+        """
+        raise NotImplementedError
+
     # -- hooks of CatalogSuite -------------------------------------------------------------------
 
     def catalog(self) -> Catalog | None:

@@ -36,7 +36,7 @@ from lance_bridge.errors import (
 from . import mapping, sql
 from .capabilities import NO_WAREHOUSE, STORAGE_ROOT
 from .client import Client, route
-from .concurrency import lock_names, read_back
+from .concurrency import lock_names, read_back, read_back_renamed
 from .config import UnityConfig
 from .errors import ErrorReply, LostReply, translate_errors
 
@@ -311,6 +311,7 @@ class UnityCatalog(Catalog):
                         "Unity Catalog 0.5 and has no call for it"
                     ) from error
                 raise
+            read_back_renamed(full, new, lambda: self.load_table(new_path), record)
 
     def drop_table(self, record: TableRecord) -> None:
         full = self._full(record.path)

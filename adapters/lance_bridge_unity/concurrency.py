@@ -79,6 +79,32 @@ def read_back(
     return found
 
 
+def read_back_renamed(
+    full: Path, new: Path, load: Callable[[], TableRecord], renamed: TableRecord
+) -> None:
+    """Read back a table that the server has confirmed to be renamed.
+
+    Under load, the server confirms renames that have no effect, such as the second of two.
+
+    Raises:
+        InternalError: the new name is broken.
+        OutcomeUnknownError: the table does not have the new name, or that cannot be read.
+    """
+    done = f"rename '{display(full)}' to '{display(new)}'"
+    try:
+        found = load()
+    except LanceNamespaceError as error:
+        if _is_server_error(error):
+            raise
+        raise OutcomeUnknownError(
+            f"The server confirmed to {done}, and it cannot be read back: {error}"
+        ) from error
+    if renamed.identity and found.identity != renamed.identity:
+        raise OutcomeUnknownError(
+            f"The server confirmed to {done}, and another table has that name"
+        )
+
+
 def _is_server_error(error: LanceNamespaceError) -> bool:
     cause = error.__cause__
     return isinstance(cause, ErrorReply) and cause.status == 500

@@ -25,6 +25,7 @@ from lance_namespace.errors import (
 
 from lance_bridge.catalog import Path
 from lance_bridge.errors import (
+    BrokenNameError,
     ObjectUnavailableError,
     OutcomeUnknownError,
     namespace_not_found,
@@ -74,10 +75,21 @@ _BY_STATUS: dict[int, type[LanceNamespaceError]] = {
 
 
 _BROKEN_NAME = (
-    ". Several entries of the server have this name, because two clients created it or renamed to "
-    "it at the same time: every call about it fails until all but one are removed from the "
-    "server's database. Use another name until then; `lance-bridge doctor` lists the entries"
+    ". Several entries of the server have this name, because several processes created it or "
+    "renamed to it at the same time: every call about it fails until all but one are removed from "
+    "the server's database. Use another name until then; `lance-bridge doctor` lists the entries"
 )
+UNIQUE_INDEXES = (
+    "CREATE UNIQUE INDEX uc_tables_unique ON uc_tables (schema_id, name);",
+    "CREATE UNIQUE INDEX uc_schemas_unique ON uc_schemas (catalog_id, name);",
+    "CREATE UNIQUE INDEX uc_catalogs_unique ON uc_catalogs (name);",
+)
+"""With these in its database, the server lets one of several clients have a name."""
+_REMEDY = "\n".join((
+    "The server's tables have no unique indexes, without which it happens again: when no name has "
+    "several entries any more, run in its database",
+    *UNIQUE_INDEXES,
+))  # fmt: skip
 
 
 class LostReply(Exception):
@@ -215,6 +227,9 @@ def translate_errors(
 
 def _to_error(error: ErrorReply, what: str) -> LanceNamespaceError:
     error_type = error.error_type
+    if error.is_ambiguous:
+        text = f"Unity Catalog failed to {what}: {error}{_BROKEN_NAME}"
+        return BrokenNameError(text, _REMEDY)
     if error_type is ServiceUnavailableError and error.change:
         return OutcomeUnknownError(
             f"Unity Catalog failed to {what}, which may have happened or not: {error}{_hint(error)}"
@@ -228,8 +243,6 @@ def _hint(error: ErrorReply) -> str:
     """Return what to do, if the server's message does not say so."""
     if error.lacks_route:
         return ". It has no such call: check host and api_path"
-    if error.is_ambiguous:
-        return _BROKEN_NAME
     if _MANAGED_STORAGE.search(error.text):
         return (
             ". Use a location outside of the storage that the server manages, or set the property "

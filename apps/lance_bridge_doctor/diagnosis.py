@@ -15,6 +15,7 @@ from lance_namespace.errors import LanceNamespaceError, NamespaceNotFoundError
 from lance_bridge.catalog import Path
 from lance_bridge.config import named_catalogs
 from lance_bridge.entry import TableEntry
+from lance_bridge.errors import BrokenNameError
 from lance_bridge.names import written
 from lance_bridge.namespace import LanceBridgeNamespace
 from lance_bridge.paging import PageRequest
@@ -23,7 +24,7 @@ from lance_bridge.registry import connect, is_implementation, require_lance_brid
 from . import clock_skew, reachability
 from .findings import Commands, Finding, Kind
 from .orphans import Candidate, OccupiedLocations, Orphans, UnlistedNamespaces
-from .tables import TableChecks
+from .tables import TableChecks, broken_name
 
 MIN_IDLE = timedelta(hours=1)
 """More recent changes may be in progress."""
@@ -248,6 +249,8 @@ class _Page:
         self, subject: str, error: LanceNamespaceError, command: list[str], *arguments: str
     ) -> Finding:
         """Return a finding that entries cannot be read; its command reads them again."""
+        if isinstance(error, BrokenNameError):
+            return broken_name(subject, str(error), error, self._commands)
         fix = self._commands.on_catalog(command, *arguments)
         return Finding(Kind.CATALOG, subject, str(error), fix)
 
@@ -256,15 +259,38 @@ class _Page:
     def _check_storage(self) -> None:
         try:
             orphans = self._orphans()
+            has_room = len(self._keys) < (self._page.limit or 0)
             candidates, failed = orphans.candidates()
             self._findings += failed
             objects = self._after(candidates)
             found = self._check(objects, orphans.check)
             if found:
                 self._findings += _recheck(found, self._orphans())
+            if has_room or self._remaining() > 0:
+                self._findings += self._check_names(orphans.occupied)
+        except BrokenNameError as error:
+            if not any(each.kind is Kind.BROKEN_NAME for each in self._findings):
+                self._findings.append(self._unreadable(self._commands.catalog, error, ["doctor"]))
         except LanceNamespaceError as error:
             # An entry that cannot be read may be for any of the directories.
             self._findings.append(self._unreadable(self._commands.catalog, error, ["doctor"]))
+
+    def _check_names(self, occupied: OccupiedLocations) -> list[Finding]:
+        """Return the broken names of which one entry at most is Lance's.
+
+        The others are found among the tables. Called on the page on which directories begin, and on
+        later ones, which return nothing.
+        """
+        after = self._page.after
+        if after is not None and after[0] == _STORAGE:
+            return []
+        checks = TableChecks(self._tables, self._commands, self._idle)
+        return [
+            finding
+            for entries in occupied.repeated
+            if sum(entry.record.is_lance for entry in entries) < 2
+            for finding in checks.check(entries)
+        ]
 
     def _orphans(self) -> Orphans:
         occupied = OccupiedLocations.read(self._tables)

@@ -59,6 +59,8 @@ class OccupiedLocations:
     locations: frozenset[Key]
     parents: frozenset[Key]
     """Directories that contain a location, without the location itself."""
+    repeated: tuple[tuple[TableEntry, ...], ...] = ()
+    """Entries that have one name."""
 
     @classmethod
     def read(cls, tables: Tables) -> OccupiedLocations:
@@ -75,14 +77,18 @@ class OccupiedLocations:
         unreadable = [entry.name for entry in entries if not entry.record.is_readable]
         if unreadable:
             raise InvalidTableStateError(f"These entries cannot be read: {', '.join(unreadable)}")
+        by_name: dict[Path, list[TableEntry]] = {}
+        for entry in entries:
+            by_name.setdefault(entry.path, []).append(entry)
         occupied = locations.keys_of(
             each for entry in entries for each in entry.record.all_locations
         )
         return cls(
             frozenset(found),
-            frozenset(entry.path for entry in entries),
+            frozenset(by_name),
             frozenset(occupied),
             frozenset(key[:end] for key in occupied for end in range(1, len(key))),
+            tuple(each for each in map(tuple, by_name.values()) if len(each) > 1),
         )
 
     def covers(self, key: Key) -> bool:

@@ -16,6 +16,7 @@ from lance_namespace.errors import (
 from lance_bridge.catalog import IMPLEMENTATION, LATEST, MANAGED_BY, STORAGE
 from lance_bridge.declarations import DECLARED_AT
 from lance_bridge.entry import TableEntry
+from lance_bridge.errors import BrokenNameError
 from lance_bridge.managed import OutOfBand
 from lance_bridge.managed_state import State
 from lance_bridge.names import written
@@ -57,9 +58,8 @@ class TableChecks:
             return []  # dropped concurrently
         except LanceNamespaceError as error:
             each_at = "; ".join(f"{e.record.identity} at {e.record.location}" for e in entries)
-            again = self.commands.on_catalog(["doctor"])
             message = f"{error}. The entries are {each_at}"
-            return [Finding(Kind.BROKEN_NAME, written(entries[0].path), message, again)]
+            return [broken_name(written(entries[0].path), message, error, self.commands)]
         return []  # it was changed while it was listed
 
     def _check_table(self, entry: TableEntry) -> list[Finding]:
@@ -195,6 +195,13 @@ class TableChecks:
             f"Not visible, because committed without the catalog{writers}: {what}{other}",
             adopt if can_adopt else discard,
         )
+
+
+def broken_name(name: str, message: str, error: LanceNamespaceError, commands: Commands) -> Finding:
+    """Return a finding for a name with several entries, and how to keep others from breaking."""
+    remedy = error.remedy if isinstance(error, BrokenNameError) else ""
+    text = f"{message}. {remedy}" if remedy else message
+    return Finding(Kind.BROKEN_NAME, name, text, commands.on_catalog(["doctor"]))
 
 
 def _had_versions(paths: list[str]) -> bool:

@@ -37,6 +37,7 @@ __all__ = [
     "REFUSALS",
     "STORAGE_ERROR",
     "TOO_MANY_WRITERS",
+    "BrokenNameError",
     "ErrorCapturingReader",
     "LanceNamespaceError",
     "LancePanicError",
@@ -79,6 +80,19 @@ class OutcomeUnknownError(ServiceUnavailableError):
 
 class ObjectUnavailableError(ServiceUnavailableError):
     """The server responded that it cannot read one object, though it reads others (code 17)."""
+
+
+class BrokenNameError(InternalError):
+    """Several entries have one name, and the server can read none of them (code 18).
+
+    Args:
+        message: Names the object, and says how it happened and what to do.
+        remedy: What keeps it from happening again, for people: statements on separate lines.
+    """
+
+    def __init__(self, message: str, remedy: str = "") -> None:
+        super().__init__(message)
+        self.remedy = remedy
 
 
 OF_ONE_OBJECT = (

@@ -341,7 +341,7 @@ def test_the_name_of_another_entry_is_not_given_to_data_without_one(mia: Calls) 
     assert found.command == f"lance-bridge table register prod c.own.t_2 {place}"
 
 
-@pytest.mark.spec("cli.md#doctor")
+@pytest.mark.spec("cli.md#doctor", "cli.md#findings")
 def test_of_data_below_a_schema_that_she_may_not_see_doctor_knows_nothing(
     users: Users, mia: Calls, secret: str
 ) -> None:

@@ -42,6 +42,8 @@ __all__ = [
     "LancePanicError",
     "ObjectUnavailableError",
     "OutcomeUnknownError",
+    "TableDataMissingError",
+    "TableNotWrittenError",
     "as_namespace_error",
     "concurrent_modification",
     "display",
@@ -79,6 +81,14 @@ class OutcomeUnknownError(ServiceUnavailableError):
 
 class ObjectUnavailableError(ServiceUnavailableError):
     """The server responded that it cannot read one object, though it reads others (code 17)."""
+
+
+class TableDataMissingError(InvalidTableStateError):
+    """The table had data, and it is gone (19): no operation writes a new first version."""
+
+
+class TableNotWrittenError(InvalidTableStateError):
+    """The table has no data, as far as is known never had any, and takes its first write (19)."""
 
 
 OF_ONE_OBJECT = (

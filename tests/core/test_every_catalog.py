@@ -58,7 +58,6 @@ def test_data_that_cannot_be_written_leaves_a_table_that_can_be_completed(
     namespace: MemoryNamespace,
 ) -> None:
     location = Path(declare(namespace))
-    location.mkdir(parents=True)
     (location / "data").write_text("a file where Lance wants a directory")
     with pytest.raises(errors.ServiceUnavailableError, match="create the table again"):
         create(namespace, TABLE)

@@ -183,7 +183,7 @@ def test_where_another_writer_makes_the_first_version_no_rows_are_lost(
 
     def other_is_first(given: Rows) -> None:
         require_storable(given)
-        if not os.path.exists(place(server)):
+        if not os.path.exists(f"{place(server)}/_versions"):
             lance.write_dataset(OLD, place(server))
 
     monkeypatch.setattr(Rows, "require_storable", other_is_first)

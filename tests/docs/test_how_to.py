@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import re
 import shlex
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -71,10 +72,12 @@ def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reader:
 
 
 def fill(ns: api.LanceNamespace, directory: Path) -> None:
-    """Add what pages take for granted: a table, two that were never written, and data."""
+    """Add what pages take for granted: tables, some never written or lost, and data."""
     rows = pa.table({"id": [1, 2, 3]})
     ns.create_namespace(api.CreateNamespaceRequest(id=["sales"]))
-    lance.write_dataset(rows, namespace_client=ns, table_id=["sales", "articles"])
+    for name in ("articles", "lost"):
+        lance.write_dataset(rows, namespace_client=ns, table_id=["sales", name])
+    shutil.rmtree(directory / "lake" / "sales.db" / "lost.lance")
     for name in ("half", "other"):
         ns.declare_table(api.DeclareTableRequest(id=["sales", name]))
     for name in ("lake/found.lance", "tables/first.lance", "tables/second.lance"):

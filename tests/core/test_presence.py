@@ -77,6 +77,8 @@ CHANGES: dict[str, Call] = {
     "update": lambda ns: ns.update_table(api.UpdateTableRequest(id=TABLE, updates=[["a", "1"]])),
 }
 
+CALLS = {**READS, **CHANGES}
+
 
 def is_missing(call: Call, ns: MemoryNamespace, place: Path) -> None:
     """Require the error of missing data: the table, the location and the way out."""
@@ -120,7 +122,7 @@ def lost(namespace: MemoryNamespace, server: MemoryServer) -> Path:
 # -- missing ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("call", {**READS, **CHANGES}.values(), ids={**READS, **CHANGES})
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 def test_a_table_whose_directory_was_deleted_is_missing(
     namespace: MemoryNamespace, lost: Path, call: Call
 ) -> None:
@@ -129,7 +131,7 @@ def test_a_table_whose_directory_was_deleted_is_missing(
     assert not lost.exists()
 
 
-@pytest.mark.parametrize("call", {**READS, **CHANGES}.values(), ids={**READS, **CHANGES})
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 def test_a_managed_table_whose_manifests_are_gone_is_missing(
     namespace: MemoryNamespace,
     able: MemoryServer,  # noqa: F811

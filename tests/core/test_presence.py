@@ -376,6 +376,13 @@ def test_a_reservation_left_by_a_client_that_died_is_not_taken_for_one_of_the_en
     assert state_of(namespace) is DataState.UNDECIDED
 
 
+def test_one_of_two_clients_that_found_a_location_free_reserves_it(tmp_path: Path) -> None:
+    """The other one would release it, though the entry of the first says that it is reserved."""
+    first, second = (TableStorage({}).reserve(str(tmp_path / "t.lance")) for _ in range(2))
+    assert first == [str(tmp_path / "t.lance")]
+    assert second is None
+
+
 def test_a_table_whose_first_write_died_takes_the_next(
     namespace: MemoryNamespace, server: MemoryServer
 ) -> None:

@@ -11,7 +11,7 @@ import pytest
 from lance_namespace import errors
 from servers.objectstore import MotoServer
 
-from lance_bridge.storage import DataState
+from lance_bridge.storage import DataState, TableStorage
 from lance_bridge.storage.lance_files import RESERVED_FILE
 
 from .building import BUCKET, TABLE, count_rows, create, stream
@@ -133,6 +133,14 @@ def test_a_declared_table_takes_its_first_write(
     else:
         call(on_s3)
         assert count_rows(on_s3, TABLE) == 3
+
+
+def test_one_of_two_clients_that_found_a_location_free_reserves_it(
+    moto: MotoServer, bucket: str
+) -> None:
+    storage = TableStorage(moto.storage_options)
+    assert storage.reserve(f"s3://{bucket}/t.lance") == []
+    assert storage.reserve(f"s3://{bucket}/t.lance") is None
 
 
 def test_a_declaration_at_a_given_location_makes_no_request_of_the_storage(

@@ -383,6 +383,28 @@ def test_one_of_two_clients_that_found_a_location_free_reserves_it(tmp_path: Pat
     assert second is None
 
 
+def test_a_managed_table_without_versions_in_the_catalog_is_declared_without_its_directory(
+    namespace: MemoryNamespace,
+    able: MemoryServer,  # noqa: F811
+) -> None:
+    """The catalog says that nothing was lost."""
+    namespace.declare_table(api.DeclareTableRequest(id=TABLE, properties=MANAGED))
+    shutil.rmtree(directory(able))
+    assert state_of(namespace) is DataState.DECLARED
+    namespace.insert_into_table(api.InsertIntoTableRequest(id=TABLE), stream())
+    assert count_rows(namespace, TABLE) == 3
+
+
+def test_a_declared_table_that_is_registered_again_is_declared(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    namespace.declare_table(api.DeclareTableRequest(id=TABLE))
+    place = directory(server)
+    namespace.deregister_table(api.DeregisterTableRequest(id=TABLE))
+    namespace.register_table(api.RegisterTableRequest(id=TABLE, location=str(place)))
+    assert state_of(namespace) is DataState.DECLARED
+
+
 def test_a_table_whose_first_write_died_takes_the_next(
     namespace: MemoryNamespace, server: MemoryServer
 ) -> None:

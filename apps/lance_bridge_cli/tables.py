@@ -9,6 +9,7 @@ import typer
 from rich.table import Table
 
 import lance_bridge
+from lance_bridge.errors import TableDataMissingError
 from lance_bridge.exit_codes import FAILED
 from lance_bridge.names import DELIMITER, UNAVAILABLE, written
 
@@ -232,14 +233,15 @@ def _warn_if_empty(
     table = written(names)
     try:
         is_empty = _is_only_declared(namespace, names)
+    except TableDataMissingError:
+        is_empty = True
     except api.LanceNamespaceError as error:
         message(f"could not check whether {location} has a Lance table: {error}")
         return
     if is_empty:
         message(
-            f"{location} has no Lance table: until one is written there, {table} is only "
-            f"declared. To remove the entry: lance-bridge table deregister {catalog} "
-            f"{shlex.quote(table)}"
+            f"{location} has no Lance table: {table} cannot be read or written until one is there. "
+            f"To remove the entry: lance-bridge table deregister {catalog} {shlex.quote(table)}"
         )
 
 

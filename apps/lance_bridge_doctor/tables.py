@@ -14,13 +14,12 @@ from lance_namespace.errors import (
 )
 
 from lance_bridge.catalog import IMPLEMENTATION, LATEST, MANAGED_BY, STORAGE
-from lance_bridge.declarations import DECLARED_AT
 from lance_bridge.entry import TableEntry
 from lance_bridge.errors import BrokenNameError
 from lance_bridge.managed import OutOfBand
 from lance_bridge.managed_state import State
 from lance_bridge.names import written
-from lance_bridge.storage import RESERVED_FILE, VersionDirectory
+from lance_bridge.storage import RESERVED_FILE, DataState, Presence, VersionDirectory
 from lance_bridge.table import Table
 from lance_bridge.tables import Tables
 
@@ -130,36 +129,39 @@ class TableChecks:
     # -- storage ---------------------------------------------------------------------------------
 
     def _check_storage(self, table: Table) -> Iterator[Finding]:
-        if not table.storage().has_dataset(table.location):
-            yield from self._check_unversioned(table)
-        elif table.managed is not None:
-            yield from self._check_versions(table, table.managed)
-
-    def _check_unversioned(self, table: Table) -> Iterator[Finding]:
-        location, files, state = table.uri, table.files().list(""), table.managed
-        properties = table.record.properties
-        is_declared = DECLARED_AT in properties if state is None else state.version == 0
-        # A catalog that creates directories creates one, with a reserved file, when it declares.
-        is_lost = not files and self.tables.connection.capabilities.makes_directories
-        left = [meta for meta in files if meta["path"] != RESERVED_FILE]
-        if not is_declared or is_lost or _had_versions([meta["path"] for meta in files]):
-            what = "files but no version" if left else "no files"
-            yield self._location_gone(table, f"Its location has {what}: {location}")
+        found = table.presence()
+        if found.error is not None:
+            raise found.error
+        if found.state is DataState.MISSING:
+            message = f"Its data is missing: there is no version at {table.uri}, {found.reason}"
+            yield self._location_gone(table, message)
             return
+        problems = [] if table.managed is None else [*self._check_versions(table, table.managed)]
+        yield from problems
+        if found.state is not DataState.PRESENT and not problems:
+            yield from self._check_unwritten(table, found)
+
+    def _check_unwritten(self, table: Table, found: Presence) -> Iterator[Finding]:
+        files = table.files().list("")
         idle = min(
             [self.tables.connection.declarations.age(table.record)]
             + [time.time() - meta["last_modified"].timestamp() for meta in files]
         )
         if idle < self.idle:
             return
-        what = f"has {len(left)} files but no version" if left else "was never written"
-        yield Finding(
-            Kind.DECLARED_ONLY,
-            written(table.path),
-            f"It is declared and {what} at {location}, for {_format_age(idle)}: its writer failed, "
-            "or its data was deleted",
-            self.commands.on_table("drop", written(table.path), "--if-only-declared", "--yes"),
+        name, count = written(table.path), sum(meta["path"] != RESERVED_FILE for meta in files)
+        what = f"has {count} files but no version" if count else "was never written"
+        message = (
+            f"It is declared and {what} at {table.uri}, for {_format_age(idle)}: its writer failed"
         )
+        command = self.commands.on_table("drop", name, "--if-only-declared", "--yes")
+        if found.state is DataState.UNDECIDED:
+            message = (
+                f"There is no version at {table.uri}, and nothing says whether there ever was one: "
+                "it was never written, or its data was deleted"
+            )
+            command = self.commands.on_table("deregister", name)
+        yield Finding(Kind.DECLARED_ONLY, name, message, command)
 
     def _location_gone(self, entry: TableEntry, message: str) -> Finding:
         name = written(entry.path)
@@ -202,15 +204,6 @@ def broken_name(name: str, message: str, error: LanceNamespaceError, commands: C
     remedy = error.remedy if isinstance(error, BrokenNameError) else ""
     text = f"{message}. {remedy}" if remedy else message
     return Finding(Kind.BROKEN_NAME, name, text, commands.on_catalog(["doctor"]))
-
-
-def _had_versions(paths: list[str]) -> bool:
-    """Return whether there are more files than an uncommitted first write leaves behind.
-
-    It leaves data files, and at most one transaction file.
-    """
-    others = [each for each in paths if each != RESERVED_FILE and not each.startswith("data/")]
-    return len(others) > 1 or any(not each.startswith("_transactions/") for each in others)
 
 
 def _format_age(seconds: float) -> str:

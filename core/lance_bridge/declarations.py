@@ -18,6 +18,10 @@ from .records import ENTRY_ID
 DECLARED_AT = RESERVED_PREFIX + "declared_at"
 """When an entry was declared: milliseconds since 1970, by the clock of the client."""
 
+RESERVED = RESERVED_PREFIX + "reserved"
+"""Set if a file reserved the location when the entry was added. Writing data does not remove that
+file: a location with neither the file nor a version has lost what was there."""
+
 
 def now() -> str:
     """Return the current time in the format of `DECLARED_AT`."""

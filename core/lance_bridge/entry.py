@@ -11,6 +11,7 @@ from lance_namespace.errors import (
     ConcurrentModificationError,
     InvalidInputError,
     InvalidTableStateError,
+    LanceNamespaceError,
     TableBranchNotFoundError,
     TableNotFoundError,
 )
@@ -19,6 +20,7 @@ from . import locations
 from .catalog import LATEST, MANAGED_BY, Path, TableCredentials, TableRecord
 from .connection import Connection
 from .credentials import CALLER
+from .declarations import DECLARED_AT, RESERVED
 from .errors import concurrent_modification, display, invalid, table_not_found, unsupported
 from .lost_replies import retry_after_readback
 from .managed_state import State, parse_state, with_state
@@ -29,7 +31,7 @@ from .records import (
     replace_visible,
     visible_properties,
 )
-from .storage import MAIN, TableFiles, TableStorage
+from .storage import MAIN, Claims, Presence, TableFiles, TableStorage, find_presence
 from .storage_options import sanitize_options, without_authentication
 
 if TYPE_CHECKING:
@@ -258,6 +260,34 @@ class TableEntry:
     def storage(self, *, vend: bool | None = None, write: bool = False) -> TableStorage:
         """Return the object store at the location; arguments as of `storage_options`."""
         return TableStorage(self.storage_options(vend=vend, write=write) or {})
+
+    def presence(
+        self,
+        *,
+        vend: bool | None = None,
+        storage: TableStorage | None = None,
+        state: State | None = None,
+    ) -> Presence:
+        """Return whether the table's data exists, and how that is known; never raises for storage.
+
+        Args:
+            vend: As of `storage_options`.
+            storage: The object store at the location, if it is at hand.
+            state: The state of a managed table, if it is newer than the entry's.
+        """
+        state = self.managed if state is None else state
+        properties = self.record.properties
+        claims = Claims(
+            version=None if state is None else state.version,
+            staged="" if state is None else state.staged,
+            was_reserved=RESERVED in properties,
+            is_registered=ENTRY_ID in properties and DECLARED_AT not in properties,
+            has_directory=self.connection.capabilities.makes_directories,
+        )
+        try:
+            return find_presence(storage or self.storage(vend=vend), self.location, claims)
+        except LanceNamespaceError as error:
+            return Presence.unreachable(error)
 
     def files(self, *, write: bool = False) -> TableFiles:
         """Return the files at the location, with the rights to read them or to write."""

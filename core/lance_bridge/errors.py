@@ -43,6 +43,8 @@ __all__ = [
     "LancePanicError",
     "ObjectUnavailableError",
     "OutcomeUnknownError",
+    "TableDataMissingError",
+    "TableNotWrittenError",
     "as_namespace_error",
     "concurrent_modification",
     "display",
@@ -93,6 +95,14 @@ class BrokenNameError(InternalError):
     def __init__(self, message: str, remedy: str = "") -> None:
         super().__init__(message)
         self.remedy = remedy
+
+
+class TableDataMissingError(InvalidTableStateError):
+    """The table had data, and it is gone (19): no operation writes a new first version."""
+
+
+class TableNotWrittenError(InvalidTableStateError):
+    """The table has no data, as far as is known never had any, and takes its first write (19)."""
 
 
 OF_ONE_OBJECT = (

@@ -25,6 +25,8 @@ from .errors import (
     LANCE_ERRORS,
     STORAGE_ERROR,
     TOO_MANY_WRITERS,
+    TableDataMissingError,
+    TableNotWrittenError,
     as_namespace_error,
     concurrent_modification,
     first_line,
@@ -39,7 +41,7 @@ from .managed import OutOfBand, conversion, out_of_band
 from .managed.intents import latest_state
 from .managed.view import TableView
 from .requests import LATEST, Ref
-from .storage.store import TableStorage
+from .storage import DataState, Presence, TableStorage
 from .version_changes import CHANGES
 
 if TYPE_CHECKING:
@@ -83,14 +85,76 @@ class Table(TableEntry):
         return cls(entry.connection, entry.record)
 
     def is_declared(self, *, vend: bool | None = None) -> bool:
-        """Return True if the table has no version yet.
+        """Return True if the table has no version, and is not known to have lost any.
+
+        The catalog alone says it of a table whose versions it holds.
 
         Args:
             vend: False: do not request temporary credentials from the catalog.
+
+        Raises:
+            InvalidTableStateError: (19) its data is missing.
+            ServiceUnavailableError: (17) or another error of the storage.
         """
         if self.managed is not None:
             return latest_state(self).version == 0
-        return not self.storage(vend=vend).has_dataset(self.location)
+        error = self._absence_error(self.presence(vend=vend))
+        if error is None or isinstance(error, TableNotWrittenError):
+            return error is not None
+        raise error
+
+    def require_data(self) -> None:
+        """Check that there is data.
+
+        Raises:
+            TableNotWrittenError: (19) the table has none, and takes its first write.
+            InvalidTableStateError: (19) its data is missing.
+            ServiceUnavailableError: (17) or another error of the storage.
+        """
+        state = None if self.managed is None else latest_state(self)
+        error = self._absence_error(self.presence(state=state))
+        if error is not None:
+            raise error
+
+    def require_not_missing(self) -> Presence:
+        """Return whether the data exists; raise InvalidTableState (19) if it is missing."""
+        state = None if self.managed is None else latest_state(self)
+        found = self.presence(state=state)
+        error = self._absence_error(found)
+        if found.state is DataState.MISSING and error is not None:
+            raise error
+        return found
+
+    def _absence_error(self, found: Presence, ref: Ref = LATEST) -> LanceNamespaceError | None:
+        """Return the error that says why there is no data to read; None if there is."""
+        if found.state is DataState.PRESENT:
+            return None
+        if found.error is not None:
+            return found.error
+        if found.state is DataState.MISSING:
+            return self._missing_data_error(found.reason)
+        if ref.version is not None:
+            return self._no_version_error(ref)
+        if found.state is DataState.DECLARED:
+            message = "is declared and has no data yet: write to it first"
+        else:
+            message = (
+                f"has no data yet, or lost it: there is no version at {self.uri}, and nothing says "
+                "whether there ever was one. Restore the files there, if there were any, or write "
+                "to it first"
+            )
+        return TableNotWrittenError(f"Table '{self.name}' {message}")
+
+    def _missing_data_error(self, reason: str) -> LanceNamespaceError:
+        try:
+            self.reloaded()
+        except LanceNamespaceError as error:
+            return error  # such as: it was dropped concurrently, with its files
+        return TableDataMissingError(
+            f"The data of table '{self.name}' is missing: there is no version at {self.uri}, "
+            f"{reason}. Restore the files there, or deregister or drop the table and create it "
+            "again"
+        )
 
     # -- the dataset -------------------------------------------------------------------------------
 
@@ -151,7 +215,10 @@ class Table(TableEntry):
         state = latest_state(self)
         self.require_main_branch(ref.branch)
         if state.version == 0:
-            raise self._no_version_error(ref) if ref.version else self._no_data_error()
+            found = self.presence(storage=TableStorage(options or {}), state=state)
+            absence = self._absence_error(found, ref)
+            if absence is not None:
+                raise absence
         if (ref.version or 0) > state.version:
             raise self._no_version_error(ref)
         view = TableView(self, write)
@@ -175,6 +242,11 @@ class Table(TableEntry):
                     namespace_client_managed_versioning=True,
                 )
         except LANCE_ERRORS as error:
+            storage = TableStorage(options or {})
+            found = self.presence(storage=storage, state=latest_state(self))
+            absence = self._absence_error(found)
+            if absence is not None:
+                raise absence from error
             raise_view_failure(view, error)
             raise self._open_error(error) from error
 
@@ -191,8 +263,10 @@ class Table(TableEntry):
         """Return the error that says, from the storage, why the dataset could not be opened."""
         if not locations.is_supported(self.uri):
             return self._open_error(error)
-        if not TableStorage(options or {}).has_dataset(self.location):
-            return self._no_version_error(ref) if ref.version is not None else self._no_data_error()
+        found = self.presence(storage=TableStorage(options or {}))
+        absence = self._absence_error(found, ref)
+        if absence is not None:
+            return absence
         if ref != LATEST:
             with translate_lance_errors(f"Table '{self.name}' at {self.uri}"):
                 latest = lance.dataset(self.uri, storage_options=options)
@@ -212,11 +286,6 @@ class Table(TableEntry):
     def _open_error(self, error: Exception) -> LanceNamespaceError:
         return as_namespace_error(f"Table '{self.name}' at {self.uri} could not be opened", error)
 
-    def _no_data_error(self) -> InvalidTableStateError:
-        return InvalidTableStateError(
-            f"Table '{self.name}' is declared and has no data yet: write to it first"
-        )
-
     def _no_version_error(self, ref: Ref) -> TableVersionNotFoundError:
         return TableVersionNotFoundError(f"Table '{self.name}' has no {ref}")
 
@@ -232,10 +301,12 @@ class Table(TableEntry):
         Raises:
             UnsupportedOperationError: (0) the catalog cannot, or another implementation manages it.
             InvalidInputError: (13) its namespace has a wrong value of `FOREIGN_COMMITS`.
-            InvalidTableStateError: (19) as `latest_in_storage`.
+            InvalidTableStateError: (19) as `latest_in_storage`; or its data is missing.
             ConcurrentModificationError: (14) other clients keep changing the entry.
             TableNotFoundError: (4) the table was dropped concurrently.
         """
+        if self.managed is None:
+            self.require_not_missing()  # else the entry would say that it never had data
         return conversion.begin(self)
 
     def release(self, holder: str = "") -> Self:

@@ -71,7 +71,7 @@ def test_a_table_that_lost_its_versions_keeps_its_other_files(lake: Lake) -> Non
     lake.append("orders")
     place = lake.place("orders")
     shutil.rmtree(place / "_versions")
-    fix(the_only(Kind.LOCATION_GONE, "files but no version"))
+    fix(the_only(Kind.LOCATION_GONE, "files that only a table with versions has"))
     assert len(list((place / "data").iterdir())) == 2
 
 

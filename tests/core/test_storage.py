@@ -328,10 +328,10 @@ def once_before(monkeypatch: pytest.MonkeyPatch, method: str, step: Step) -> Non
 def test_releasing_a_place_takes_back_only_what_reserving_it_made(tmp_path: Path) -> None:
     own = tmp_path / "mine"
     own.mkdir()
-    STORAGE.release(str(own), STORAGE.reserve(str(own)))
+    STORAGE.release(str(own), STORAGE.reserve(str(own)) or ())
     assert list(tmp_path.iterdir()) == [own]
     deep = own / "a" / "b.lance"
-    made = STORAGE.reserve(str(deep))
+    made = STORAGE.reserve(str(deep)) or ()
     assert (deep / ".lance-reserved").exists()
     STORAGE.release(str(deep), made)
     assert list(tmp_path.iterdir()) == [own]
@@ -339,7 +339,7 @@ def test_releasing_a_place_takes_back_only_what_reserving_it_made(tmp_path: Path
 
 
 def test_releasing_a_place_that_is_used_by_now_leaves_it(tmp_path: Path) -> None:
-    made = STORAGE.reserve(str(tmp_path / "a" / "t.lance"))
+    made = STORAGE.reserve(str(tmp_path / "a" / "t.lance")) or ()
     (tmp_path / "a" / "other").mkdir()
     STORAGE.release(str(tmp_path / "a" / "t.lance"), made)
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["other"]
@@ -348,7 +348,7 @@ def test_releasing_a_place_that_is_used_by_now_leaves_it(tmp_path: Path) -> None
 def test_a_location_that_another_client_releases_meanwhile_is_reserved(
     location: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    created = STORAGE.reserve(str(location))
+    created = STORAGE.reserve(str(location)) or ()
     once_before(monkeypatch, "touch", lambda _: STORAGE.release(str(location), created))
     STORAGE.reserve(str(location))
     assert [path.name for path in location.iterdir()] == [RESERVED_FILE]
@@ -376,7 +376,7 @@ def test_a_file_at_the_location_is_neither_replaced_nor_deleted(location: Path) 
 def test_a_directory_that_another_client_removes_meanwhile_is_released(
     location: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    created = STORAGE.reserve(str(location))
+    created = STORAGE.reserve(str(location)) or ()
     once_before(monkeypatch, "rmdir", Path.rmdir)
     STORAGE.release(str(location), created)
     assert list(tmp_path.iterdir()) == []
@@ -385,7 +385,7 @@ def test_a_directory_that_another_client_removes_meanwhile_is_released(
 def test_a_directory_that_another_client_uses_meanwhile_stays(
     location: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    created = STORAGE.reserve(str(location))
+    created = STORAGE.reserve(str(location)) or ()
     once_before(monkeypatch, "rmdir", lambda path: (path / "data").mkdir())
     STORAGE.release(str(location), created)
     assert [path.name for path in location.iterdir()] == ["data"]

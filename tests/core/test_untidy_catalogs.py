@@ -148,7 +148,7 @@ def test_doctor_checks_the_rest_of_the_catalog(
     shutil.rmtree(location)
     fail_at(monkeypatch, method, place, errors.InvalidInputError("the connection is down"))
     found = diagnose_namespace(namespace, "prod", idle=timedelta(0)).findings
-    assert (Kind.DECLARED_ONLY, ".".join(TABLE)) in [(each.kind, each.subject) for each in found]
+    assert (Kind.LOCATION_GONE, ".".join(TABLE)) in [(each.kind, each.subject) for each in found]
     unread = [each for each in found if each.subject == ".".join(place)]
     assert [each.message for each in unread] == ["the connection is down"]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import re
 import shlex
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,13 @@ def fill(ns: api.LanceNamespace, directory: Path) -> None:
         lance.write_dataset(rows, str(directory / name))
 
 
+def lose(directory: Path) -> None:
+    """Add a table, and delete its files."""
+    ns = lance_bridge.connect("prod")
+    lance.write_dataset(pa.table({"id": [1]}), namespace_client=ns, table_id=["sales", "lost"])
+    shutil.rmtree(directory / "lake" / "sales.db" / "lost.lance")
+
+
 class Follower:
     """Follows a page; ``printed`` is what its commands printed."""
 
@@ -111,8 +119,10 @@ class Follower:
 
 
 @pytest.mark.parametrize("name", [name for name in PAGES if name not in NOT_EXECUTED])
-def test_a_page_runs_from_top_to_bottom(name: str, reader: Reader) -> None:
+def test_a_page_runs_from_top_to_bottom(name: str, reader: Reader, tmp_path: Path) -> None:
     follower = Follower(reader)
+    if name == "recover":
+        lose(tmp_path)
     for block in blocks(PAGES[name]):
         follower.follow(block)
     assert (SAID.get(name) or "") in follower.printed

@@ -9,6 +9,7 @@ from lance_namespace import LanceNamespace
 from starlette.responses import Response
 
 from lance_bridge import LanceBridgeNamespace
+from lance_bridge.errors import TableDataMissingError
 from lance_bridge_doctor import Finding, diagnose_table
 from lance_bridge_federated import FederatedNamespace
 
@@ -19,7 +20,7 @@ from .snippets import snippets_for
 from .storage_plots import FragmentPlot, share_percent
 from .time_travel import State, requested_state
 from .tree import load_tree
-from .ui_request import Part, UiRequest, public_finding, together
+from .ui_request import Part, UiRequest, as_part, public_finding, together
 from .versions import load_history, load_references
 
 _MOST_INDICES = 100
@@ -44,14 +45,17 @@ async def show_overview(ui: UiRequest) -> Response:
     """Return the page of a table: its schema, indices, storage and properties."""
     path = ui.names
     state = await requested_state(ui, path)
-    tree, table, rows, stats, indices, findings = await together(
+    tree, described, rows, stats, indices, findings = await together(
         load_tree(ui, path, is_table=True),
-        describe(ui, path, state),
+        as_part(describe(ui, path, state)),
         ui.attempt("count_table_rows", {"id": path, **state.fields}, _count_of),
         ui.attempt("get_table_stats", {"id": path, "branch": state.branch}),
         ui.attempt("list_table_indices", {"id": path, "limit": _MOST_INDICES, **state.fields}),
         ui.attempt("describe_table", {"id": path}, seconds=_DOCTOR_SECONDS, method=_diagnose),
     )
+    missing = described.message if isinstance(described.error, TableDataMissingError) else ""
+    # The entry is shown without its data, with the doctor's way out.
+    table = await ui.call("describe_table", {"id": path}) if missing else described.require()
     if state.version is not None:
         stats = Part()  # they are about the latest version only
     return html_page(
@@ -62,6 +66,7 @@ async def show_overview(ui: UiRequest) -> Response:
         tab="table",
         state=state,
         table=table,
+        missing=missing,
         columns=column_lines(table.var_schema.fields) if table.var_schema else [],
         rows=rows,
         stats=stats,

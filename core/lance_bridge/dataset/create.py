@@ -64,6 +64,7 @@ def create_table(connection: Connection, new: NewTable) -> tuple[Table, int]:
     Raises:
         TableAlreadyExistsError: (5) a table with data exists and the mode is Create, or the
             entry is not a Lance table.
+        InvalidTableStateError: (19) the data of the existing table is missing.
         NamespaceNotFoundError: (1)
         InvalidInputError: (13) bad rows or properties, rows that Lance refuses, or no
             location.
@@ -137,6 +138,8 @@ def _write_to_existing(table: Table, new: NewTable) -> tuple[Table, int]:
     """Apply the mode to a table that has data."""
     table = table.refreshed()
     if new.mode is CreateMode.CREATE:
+        if table.managed is not None:
+            table.require_data()
         raise table_already_exists(new.path)
     if new.mode is CreateMode.EXIST_OK:
         version = int(table.open().version)

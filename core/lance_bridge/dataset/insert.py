@@ -16,12 +16,17 @@ import pyarrow as pa
 from lance.fragment import write_fragments
 from lance_namespace.errors import (
     ConcurrentModificationError,
-    InvalidTableStateError,
     TableAlreadyExistsError,
     TableSchemaValidationError,
 )
 
-from ..errors import LANCE_ERRORS, concurrent_modification, first_line, panics_as_errors
+from ..errors import (
+    LANCE_ERRORS,
+    TableNotWrittenError,
+    concurrent_modification,
+    first_line,
+    panics_as_errors,
+)
 from ..forks import restart_in_children
 from ..requests import Ref
 from ..table import Table, transaction_properties
@@ -230,11 +235,11 @@ def _let_refused_clients_commit(uri: str) -> None:
 
 
 def open_or_none(table: Table, ref: Ref) -> lance.LanceDataset | None:
-    """Return a table's dataset to write to, or None if the table is only declared."""
+    """Return a table's dataset to write to, or None if the table has not been written yet."""
     try:
         return table.open(ref, write=True)
-    except InvalidTableStateError:
-        if ref.branch is not None or (table.managed is not None and not table.is_declared()):
+    except TableNotWrittenError:
+        if ref.branch is not None:
             raise
         return None
 

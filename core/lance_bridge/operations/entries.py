@@ -96,7 +96,7 @@ class EntryOperations(Operations):
         ExistOk returns an existing table unchanged; Overwrite is not supported.
 
         Raises: UnsupportedOperation, NamespaceNotFound, TableAlreadyExists, InvalidInput,
-        ConcurrentModification.
+        ConcurrentModification, InvalidTableState.
         """
         mode = parse_mode(CreateMode, request.mode, CreateMode.CREATE)
         if mode is CreateMode.OVERWRITE:

@@ -40,6 +40,8 @@ class VersionOperations(Operations):
             table = out_of_band.adopt_if_allowed(table)
         directory = versions.directory_of(table, request.branch)
         found, token = versions.list_page(directory, page, descending=descending)
+        if not found and page.after is None:
+            table.require_not_missing()
         return api.ListTableVersionsResponse(
             versions=[each.to_table_version() for each in found], page_token=token
         )
@@ -213,7 +215,7 @@ class ManagementOperations(Operations):
         Raises: UnsupportedOperation, NamespaceNotFound, TableNotFound, InvalidInput,
         ConcurrentModification, InvalidTableState.
         """
-        conversion.begin(self.tables.load_by_id(id))
+        self.tables.load_by_id(id).manage()
 
     def release_table(self, id: Sequence[str]) -> None:
         """Leave a table's versions to its storage again.

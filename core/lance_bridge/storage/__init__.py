@@ -2,14 +2,19 @@
 
 from .lance_files import RESERVED_FILE
 from .manifests import MAIN, VersionDirectory
+from .presence import Claims, DataState, Presence, find_presence
 from .store import TableStorage, store_errors
 from .table_files import TableFiles
 
 __all__ = [
     "MAIN",
     "RESERVED_FILE",
+    "Claims",
+    "DataState",
+    "Presence",
     "TableFiles",
     "TableStorage",
     "VersionDirectory",
+    "find_presence",
     "store_errors",
 ]

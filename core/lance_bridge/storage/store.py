@@ -24,7 +24,7 @@ from lance_namespace.errors import (
     UnauthenticatedError,
     UnsupportedOperationError,
 )
-from obstore.exceptions import BaseError, UnknownConfigurationKeyError
+from obstore.exceptions import AlreadyExistsError, BaseError, UnknownConfigurationKeyError
 from obstore.exceptions import PermissionDeniedError as StorePermissionDenied
 from obstore.exceptions import UnauthenticatedError as StoreUnauthenticated
 from obstore.store import from_url
@@ -68,26 +68,25 @@ class TableStorage:
 
     def has_dataset(self, location: str) -> bool:
         """Return whether a Lance dataset with at least one version is at ``location``."""
-        return any(name.endswith(".manifest") for name in self._names(location, VERSIONS))
+        return any(name.endswith(".manifest") for name in self.names(location, VERSIONS))
 
     def is_occupied(self, location: str) -> bool:
         """Return whether any file is at or under ``location``."""
-        return next(self._names(location), None) is not None
+        return next(self.names(location), None) is not None
 
-    def reserve(self, location: str) -> list[str]:
+    def reserve(self, location: str) -> list[str] | None:
         """Write a file that keeps the location from being allocated to another table.
 
         Returns:
-            The local directories that were created for it, innermost first, for :meth:`release`.
+            The local directories that were created for it, innermost first, for :meth:`release`;
+            None if the file exists already.
         """
         with store_errors(location):
             directory = _local_path(location)
             if directory is None:
-                obstore.put(self.store_at(location), RESERVED_FILE, b"")
-                return []
+                return [] if _put_reserved(self.store_at(location)) else None
             created = [str(path) for path in (directory, *directory.parents) if not path.exists()]
-            _make_reserved(directory)
-            return created
+            return created if _make_reserved(directory) else None
 
     def release(self, location: str, created: Sequence[str]) -> None:
         """Undo :meth:`reserve`, except for directories that are now in use.
@@ -133,7 +132,7 @@ class TableStorage:
             return RemoteLocation(locations.for_lance(location), self.store_at(location))
         return LocalLocation(directory)
 
-    def _names(self, location: str, inside: str = "") -> Iterator[str]:
+    def names(self, location: str, inside: str = "") -> Iterator[str]:
         """Yield the paths of all files under a directory of the location, relative to it."""
         with store_errors(location):
             directory = _local_path(location)
@@ -209,20 +208,35 @@ def _local_path(location: str) -> Path | None:
     return Path(path) if path.startswith("/") else None
 
 
-def _make_reserved(directory: Path) -> None:
-    """Create a local directory with the file that reserves it.
+def _put_reserved(store: Any) -> bool:
+    """Create the file that reserves a location; return False if it exists."""
+    try:
+        obstore.put(store, RESERVED_FILE, b"", mode="create")
+    except AlreadyExistsError:
+        return False
+    except NotImplementedError:  # the store has no conditional writes
+        obstore.put(store, RESERVED_FILE, b"")
+    return True
+
+
+def _make_reserved(directory: Path) -> bool:
+    """Create a local directory with the file that reserves it; return False if that exists.
 
     Another client that releases the same location may remove the directory after any step.
     """
+    reservation = directory / RESERVED_FILE
     for attempts_left in reversed(range(_RESERVE_ATTEMPTS)):
         try:
             directory.mkdir(parents=True, exist_ok=True)
-            (directory / RESERVED_FILE).touch()
+            reservation.touch(exist_ok=False)
         except (FileNotFoundError, FileExistsError):
+            if reservation.exists():
+                return False
             if not attempts_left:
                 raise
         else:
-            return
+            break
+    return True
 
 
 def _local_names(directory: Path) -> Iterator[str]:

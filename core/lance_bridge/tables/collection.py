@@ -126,7 +126,7 @@ class Tables:
             InvalidInputError: (13), NamespaceNotFoundError: (1) as `default_location`.
             ServiceUnavailableError: (17) or another error of the storage.
         """
-        return new_location.allocate(path, self._namespace_of(path), must_read=True)
+        return new_location.allocate(path, self._namespace_of(path), must_read=True).uri
 
     def wants_management(self, path: Path, properties: Mapping[str, str] | None = None) -> bool:
         """Return whether the catalog should hold a new table's versions.
@@ -161,8 +161,9 @@ class Tables:
             TableAlreadyExistsError: (5) any entry has the name.
             NamespaceNotFoundError: (1)
         """
+        place = new_location.NewLocation(location)
         return creation.add(
-            self.connection, path, location, properties, declared=declared, columns=columns
+            self.connection, path, place, properties, declared=declared, columns=columns
         )
 
     # -- changing ----------------------------------------------------------------------------------

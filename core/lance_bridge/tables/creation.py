@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from lance_namespace.errors import (
     ConcurrentModificationError,
+    InvalidTableStateError,
     LanceNamespaceError,
     TableAlreadyExistsError,
     TableNotFoundError,
@@ -19,14 +20,19 @@ from lance_namespace.errors import (
 from .. import locations
 from ..catalog import IMPLEMENTATION, MANAGED_BY, Column, Path, TableRecord
 from ..connection import Connection
-from ..declarations import DECLARED_AT, now
+from ..declarations import DECLARED_AT, RESERVED, now
 from ..entry import load_entry
-from ..errors import concurrent_modification, display, table_already_exists
+from ..errors import (
+    TableNotWrittenError,
+    concurrent_modification,
+    display,
+    table_already_exists,
+)
 from ..lost_replies import retry_after_readback
 from ..managed import conversion
 from ..records import check_properties, manager_in, properties_of_new_table
 from ..table import Table
-from .new_location import LazyNamespace, allocate, reserved
+from .new_location import LazyNamespace, NewLocation, allocate, release_unused, reserved
 
 _ATTEMPTS, _PAUSE = 6, 0.1
 """The maximum number of attempts, and by how many seconds the longest wait grows each time."""
@@ -39,7 +45,7 @@ class Declaration:
     """The entry that a declaration adds: checked properties, location, and who manages it."""
 
     properties: Mapping[str, str]
-    location: str
+    location: NewLocation
     is_managed: bool
 
 
@@ -52,7 +58,7 @@ def plan_declaration(
         UnsupportedOperationError: (0), InvalidInputError: (13) as `declare`.
     """
     checked = check_properties(properties)
-    given = locations.check(location) if location is not None else None
+    given = NewLocation(locations.check(location)) if location is not None else None
     namespace = LazyNamespace(connection, path[:-1])
     is_managed = wants_management(path, namespace, properties)
     chosen = given or allocate(path, namespace, must_read=False)
@@ -93,6 +99,7 @@ def declare(
     Raises:
         TableAlreadyExistsError: (5) the name belongs to a table with data, another client's recent
             declaration, one with another location, or an entry that is not Lance's.
+        InvalidTableStateError: (19) the data of the existing table is missing.
         NamespaceNotFoundError: (1)
         InvalidInputError: (13) bad location or properties, or no location can be found.
         PermissionDeniedError: (15) the catalog gives no credentials; then nothing is declared.
@@ -105,7 +112,7 @@ def declare(
             table = conversion.begin(table) if new.is_managed else table
             return table, table.answer_options(vend=vend, write=True)
     _require_declaration(table)
-    if location and locations.key(new.location) != locations.key(table.location):
+    if location and locations.key(location) != locations.key(table.location):
         raise table_already_exists(path, f"declared at {table.location}")
     table = table.set_properties(new.properties) if properties else table
     table = conversion.begin(table) if new.is_managed else table
@@ -124,8 +131,8 @@ def removed_on_failure(table: Table, *, is_declared: bool) -> Iterator[None]:
         yield
     except LanceNamespaceError:
         try:
-            if not (is_declared and _has_data(table)):
-                table.remove()
+            if not (is_declared and _has_data(table)) and table.remove():
+                release_unused(table)
         except LanceNamespaceError as error:
             logger.warning("the entry of %s stays: %s", table.name, error)
         raise
@@ -146,13 +153,13 @@ def _has_data(table: Table) -> bool:
 
 
 def _require_declaration(table: Table) -> None:
-    """Raise TableAlreadyExists (5) unless the entry is a declaration that may be repeated."""
+    """Raise TableAlreadyExists (5) unless the entry is a declaration that may be repeated.
+
+    Raises:
+        InvalidTableStateError: (19) the data of the table is missing.
+    """
     connection = table.connection
-    try:
-        declared = table.is_declared()
-    except LanceNamespaceError as error:
-        raise table_already_exists(table.path, f"its storage cannot be read: {error}") from error
-    if not declared:
+    if _has_been_written(table):
         raise table_already_exists(table.path)
     if not connection.declarations.may_repeat(table.record):
         raise table_already_exists(
@@ -161,6 +168,20 @@ def _require_declaration(table: Table) -> None:
             "Its data can be created with CreateTable or written with mode 'overwrite'; it can be "
             f"declared again after {connection.config.declare_grace:.0f} s",
         )
+
+
+def _has_been_written(table: Table) -> bool:
+    try:
+        if table.managed is not None and table.is_declared():
+            return False
+        table.require_data()
+    except TableNotWrittenError:
+        return False
+    except InvalidTableStateError:
+        raise
+    except LanceNamespaceError as error:
+        raise table_already_exists(table.path, f"its storage cannot be read: {error}") from error
+    return True
 
 
 def register(
@@ -187,7 +208,9 @@ def register(
     checked_location = locations.check(location)
     checked = check_properties(properties)
     is_managed = wants_management(path, LazyNamespace(connection, path[:-1]), properties)
-    table, is_new = add_or_find(connection, path, checked_location, checked, columns=columns)
+    table, is_new = add_or_find(
+        connection, path, NewLocation(checked_location), checked, columns=columns
+    )
     if is_new:
         with removed_on_failure(table, is_declared=False):
             return conversion.begin(table) if is_managed else table
@@ -220,7 +243,7 @@ def _move_registration(table: Table, location: str, properties: Mapping[str, str
 def add_or_find(
     connection: Connection,
     path: Path,
-    location: str,
+    location: NewLocation,
     properties: Mapping[str, str],
     *,
     declared: bool = False,
@@ -256,7 +279,7 @@ def add_or_find(
 def add(
     connection: Connection,
     path: Path,
-    location: str,
+    location: NewLocation,
     properties: Mapping[str, str],
     *,
     declared: bool = False,
@@ -266,12 +289,13 @@ def add(
     own = properties_of_new_table(properties)
     if declared:
         own[DECLARED_AT] = now()
-    table = Table(
-        connection, TableRecord(path, locations.for_catalog(location), own, columns=columns)
-    )
-    connection.declarations.remember(table.record)
-    with reserved(table):
+    record = TableRecord(path, locations.for_catalog(location.uri), own, columns=columns)
+    connection.declarations.remember(record)
+    with reserved(Table(connection, record), location, declared=declared) as is_reserved:
+        if is_reserved and declared:
+            record = record.with_properties({**own, RESERVED: "true"})
+        table = Table(connection, record)
         made = retry_after_readback(
-            lambda: connection.catalog.create_table(table.record), table.is_in_catalog
+            lambda: connection.catalog.create_table(record), table.is_in_catalog
         )
     return table if made is None else table.with_record(made)

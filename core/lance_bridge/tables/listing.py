@@ -117,9 +117,9 @@ def _tables_with_data(connection: Connection, records: Iterable[TableRecord]) ->
 
 
 def _may_have_data(connection: Connection, record: TableRecord) -> bool:
-    """Return whether a table may hold data; True if its storage does not respond."""
+    """Return False for a table that was never written; True if its data is missing, or unknown."""
     try:
         return not Table(connection, record).is_declared()
     except LanceNamespaceError as error:
-        logger.warning("listed without knowing whether it has data: %s: %s", record.path, error)
+        logger.warning("listed, though no data was found: %s: %s", record.path, error)
         return True

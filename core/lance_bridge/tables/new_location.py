@@ -14,6 +14,7 @@ from lance_namespace.errors import InvalidInputError, LanceNamespaceError
 from .. import locations
 from ..catalog import NamespaceRecord, Path, TableRecord
 from ..connection import Connection
+from ..declarations import DECLARED_AT, RESERVED
 from ..entry import TableEntry
 from ..errors import OutcomeUnknownError, display, invalid
 
@@ -56,57 +57,103 @@ def _needs_location(path: Path, where: str) -> InvalidInputError:
     )
 
 
-def allocate(path: Path, namespace: LazyNamespace, *, must_read: bool) -> str:
+@dataclass(frozen=True)
+class NewLocation:
+    """The location of a table that is to be created.
+
+    Attributes:
+        is_free: Whether it was found to have no files.
+        is_unique: Whether no other client can have chosen it.
+    """
+
+    uri: str
+    is_free: bool = False
+    is_unique: bool = False
+
+
+def allocate(path: Path, namespace: LazyNamespace, *, must_read: bool) -> NewLocation:
     """Return the default location, with a short unique suffix unless it is known to be free.
 
     Args:
         must_read: Whether storage that cannot be read is an error. Declaring a table needs no
             access to storage, and a suffix is always safe.
     """
-    location = default_location(path, namespace)
+    location, is_readable = default_location(path, namespace), True
     try:
         storage = TableEntry(namespace.connection, TableRecord(path, location)).storage(write=True)
         if not storage.is_occupied(location):
-            return location
+            return NewLocation(location, is_free=True)
     except LanceNamespaceError as error:
         if must_read:
             raise
+        is_readable = False
         logger.warning("could not check whether %s is free: %s", location, error)
-    return f"{location.removesuffix('.lance')}-{uuid.uuid4().hex[:8]}.lance"
+    unique = f"{location.removesuffix('.lance')}-{uuid.uuid4().hex[:8]}.lance"
+    return NewLocation(unique, is_free=is_readable, is_unique=True)
 
 
 @contextmanager
-def reserved(table: TableEntry) -> Iterator[None]:
-    """Keep a catalog that creates directories from deleting one that it did not create.
+def reserved(table: TableEntry, location: NewLocation, *, declared: bool = False) -> Iterator[bool]:
+    """Reserve a new table's location with a file; yield whether there is one.
 
-    If two clients create one name, the catalog would delete the directory for the loser, with the
-    data that the winner has already written. It deletes no directory that existed before its call,
-    so this writes a file in it first.
+    The file distinguishes a table that was never written from one that lost its data. It also keeps
+    a catalog that creates directories from deleting one that it did not create: if two clients
+    create one name, the catalog would delete the directory for the loser, with the data that the
+    winner has already written.
+
+    Args:
+        declared: Whether the table has no data yet.
     """
-    creates = table.connection.capabilities.makes_directories
-    made = reserve_if_free(table) if creates else None
+    made = _reserve_new(table, location, declared=declared)
     if made is None:
-        yield
+        yield False
         return
     try:
-        yield
+        yield True
     except OutcomeUnknownError:
         raise
     except Exception:
-        if not _may_be_taken(table):
+        if location.is_unique or not _is_needed(table):
             _release(table, made)
         raise
+    if not declared:
+        _release(table, [])  # the entry is for data that exists
+
+
+def _reserve_new(table: TableEntry, location: NewLocation, *, declared: bool) -> list[str] | None:
+    if location.is_free and declared:
+        return _reserve(table)
+    if table.connection.capabilities.makes_directories or (
+        declared and locations.is_local(table.uri)
+    ):
+        return reserve_if_free(table)
+    # Declaring a table at a given location needs no access to storage, and no credentials for it.
+    return None
 
 
 def reserve_if_free(table: TableEntry) -> list[str] | None:
     """Reserve an empty location; return the created directories, or None if it is not reserved."""
     try:
-        storage = table.storage(write=True)
-        if not storage.is_occupied(table.location):
-            return storage.reserve(table.location)
+        if table.storage(write=True).is_occupied(table.location):
+            return None
     except LanceNamespaceError as error:
         logger.warning("could not reserve %s: %s", table.location, error)
-    return None
+        return None
+    return _reserve(table)
+
+
+def _reserve(table: TableEntry) -> list[str] | None:
+    try:
+        return table.storage(write=True).reserve(table.location)
+    except LanceNamespaceError as error:
+        logger.warning("could not reserve %s: %s", table.location, error)
+        return None
+
+
+def release_unused(table: TableEntry) -> None:
+    """Release the reservation of an entry that was removed again, and never had data."""
+    if RESERVED in table.record.properties:
+        _release(table, [table.uri] if locations.is_local(table.uri) else [])
 
 
 def _release(table: TableEntry, created: list[str]) -> None:
@@ -119,15 +166,26 @@ def _release(table: TableEntry, created: list[str]) -> None:
 
 def is_taken(table: TableEntry) -> bool:
     """Return whether any entry has the table's name and overlaps its location."""
-    found = table.connection.find_table(table.path)
+    return _overlaps(table, table.connection.find_table(table.path))
+
+
+def _overlaps(table: TableEntry, found: TableRecord | None) -> bool:
     if found is None:
         return False
     own = locations.key(table.location)
     return locations.overlap(locations.key(found.location or table.location), own)
 
 
-def _may_be_taken(table: TableEntry) -> bool:
+def _is_needed(table: TableEntry) -> bool:
+    """Return whether the entry that has the table's name may rely on the file that was written.
+
+    That is one of a client that found the file, and so wrote none. An entry that says that its
+    location was reserved has lost that file, and its data with it.
+    """
     try:
-        return is_taken(table)
+        found = table.connection.find_table(table.path)
     except LanceNamespaceError:
         return True
+    if found is None or DECLARED_AT not in found.properties or RESERVED in found.properties:
+        return False
+    return _overlaps(table, found)

@@ -18,6 +18,8 @@ from ..lost_replies import retry_after_readback
 from ..managed import recovery
 from ..managed.compare_and_set import held, release
 from ..records import ENTRY_ID
+from ..storage import DataState
+from ..table import Table
 from .new_location import reserve_if_free
 
 
@@ -30,7 +32,7 @@ def require_possible(capabilities: Capabilities, path: Path, new_path: Path) -> 
         raise unsupported(f"Table '{display(path)}' cannot be renamed: {reason}")
 
 
-def rename(table: TableEntry, new_path: Path) -> None:
+def rename(table: Table, new_path: Path) -> None:
     """Rename a table's entry. Source: RenameTable.
 
     Raises:
@@ -38,15 +40,18 @@ def rename(table: TableEntry, new_path: Path) -> None:
         NamespaceNotFoundError: (1) of the table, or of its new name.
         TableAlreadyExistsError: (5) the new name is taken.
         ConcurrentModificationError: (14) another client changed the entry concurrently.
+        InvalidTableStateError: (19) its data is missing: with the file that reserves a location,
+            the table would look as if it was never written.
     """
     if table.path == new_path:
         raise table_already_exists(new_path, "it is the table itself")
     by_copy = table.connection.capabilities.renames_by_copy
-    # If the location is empty, the next table of the old name would be given it, too.
-    reserve_if_free(table)
-    table = recovery.settle(table)
+    if table.require_not_missing().state is not DataState.PRESENT:
+        # If the location is empty, the next table of the old name would be given it, too.
+        reserve_if_free(table)
+    settled = recovery.settle(table)
     # A commit to the entry during the rename would be lost.
-    with held(table, new_path if by_copy else ()) as current:
+    with held(settled, new_path if by_copy else ()) as current:
         moved = (_copy_and_drop if by_copy else _move)(current, new_path)
     release(moved)
 

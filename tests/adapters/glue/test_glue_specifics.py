@@ -77,8 +77,8 @@ def test_the_catalogs_id_is_sent_with_every_request(connect: Connect, proxy: Htt
     calls = connect(catalog_id="444455556666")
     calls.create_namespace(["elsewhere"])
     declare(calls, "elsewhere")
-    calls.register_table(["elsewhere", "t"], "s3://glue-tests/x", mode="Overwrite")
     calls.rename_table(["elsewhere", "t"], "u")
+    calls.register_table(["elsewhere", "u"], "s3://glue-tests/x", mode="Overwrite")
     assert calls.all_tables(["elsewhere"]) == ["u"]
     calls.deregister_table(["elsewhere", "u"])
     calls.create_namespace(["elsewhere"], mode="Overwrite")

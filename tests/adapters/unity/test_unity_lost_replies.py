@@ -198,7 +198,7 @@ CHANGES: dict[str, Callable[[Calls], object]] = {
     "drop namespace": lambda calls: calls.drop_namespace(["c", "empty"]),
     "declare": lambda calls: calls.declare_table(NEW, properties={"k": "v"}),
     "create": lambda calls: calls.create_table(NEW, ROWS, properties={"k": "v"}),
-    "register": lambda calls: calls.register_table(NEW, "/nowhere/new.lance"),
+    "register": lambda calls: calls.register_table(NEW, calls.describe_table(TABLE).location or ""),
     "rename": lambda calls: calls.rename_table(TABLE, "new"),
     "deregister": lambda calls: calls.deregister_table(TABLE),
     "drop": lambda calls: calls.drop_table(TABLE),

@@ -19,7 +19,6 @@ from urllib.parse import quote
 import lance
 from lance_namespace.errors import (
     ConcurrentModificationError,
-    InvalidTableStateError,
     LanceNamespaceError,
     TableBranchAlreadyExistsError,
     TableBranchNotFoundError,
@@ -29,6 +28,7 @@ from lance_namespace_urllib3_client.models import BranchContents
 
 from ...errors import (
     LANCE_ERRORS,
+    TableNotWrittenError,
     as_namespace_error,
     invalid,
     panics_as_errors,
@@ -58,7 +58,7 @@ def list_all(table: Table) -> dict[str, BranchContents]:
     """Return all branches except main; none if the table has no data yet."""
     try:
         found = branches_of(table.open())
-    except InvalidTableStateError:
+    except TableNotWrittenError:
         return {}
     return {
         name: BranchContents(

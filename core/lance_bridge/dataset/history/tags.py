@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import lance
 from lance_namespace.errors import (
-    InvalidTableStateError,
     LanceNamespaceError,
     ServiceUnavailableError,
     TableTagAlreadyExistsError,
@@ -16,7 +15,13 @@ from lance_namespace.errors import (
 )
 from lance_namespace_urllib3_client.models import TagContents
 
-from ...errors import LANCE_ERRORS, as_namespace_error, panics_as_errors, translate_lance_errors
+from ...errors import (
+    LANCE_ERRORS,
+    TableNotWrittenError,
+    as_namespace_error,
+    panics_as_errors,
+    translate_lance_errors,
+)
 from ...requests import Ref
 from ...table import Table
 from .references import check_tag_name, tags_of
@@ -40,7 +45,7 @@ def list_all(table: Table) -> dict[str, TagContents]:
     """Return all tags; none if the table has no data yet."""
     try:
         dataset = table.open()
-    except InvalidTableStateError:
+    except TableNotWrittenError:
         return {}
     return {
         name: TagContents(

@@ -86,11 +86,13 @@ def describe(table: Table, directory: VersionDirectory, version: int | None) -> 
 
     Raises:
         TableVersionNotFoundError: (11) also if the table holds no data yet.
+        InvalidTableStateError: (19) the data of the table is missing.
         InvalidInputError: (13) the version is below 1.
     """
     ref = Ref.of(version)
     manifest = directory.latest() if version is None else directory.find(version)
     if manifest is None:
+        table.require_not_missing()
         raise TableVersionNotFoundError(f"Table '{table.name}' has no {ref}")
     return manifest
 
@@ -129,6 +131,8 @@ def prepare_creation(table: Table, staged: Staged) -> Commit:
     if table.managed is not None:
         table.require_main_branch(staged.branch)
         return commits.prepare(table, staged)
+    if staged.version == 1:
+        table.require_not_missing()
     directory = directory_of(table, staged.branch, write=True)
     return staging.prepare(table.path, directory, staged)
 

@@ -9,7 +9,6 @@ import typer
 from rich.table import Table
 
 import lance_bridge
-from lance_bridge.errors import TableDataMissingError
 from lance_bridge.exit_codes import FAILED
 from lance_bridge.names import DELIMITER, UNAVAILABLE, written
 
@@ -230,6 +229,8 @@ def _warn_if_empty(
     namespace: api.LanceNamespace, catalog: str, names: list[str], location: str
 ) -> None:
     """Warn if the location of a new entry has no Lance table: it may be a typo."""
+    from lance_bridge.errors import TableDataMissingError  # noqa: PLC0415 - takes seconds to import
+
     table = written(names)
     try:
         is_empty = _is_only_declared(namespace, names)

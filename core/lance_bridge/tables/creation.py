@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 
 from lance_namespace.errors import (
     ConcurrentModificationError,
-    InvalidTableStateError,
     LanceNamespaceError,
     TableAlreadyExistsError,
     TableNotFoundError,
@@ -23,6 +22,7 @@ from ..connection import Connection
 from ..declarations import DECLARED_AT, RESERVED, now
 from ..entry import load_entry
 from ..errors import (
+    TableDataMissingError,
     TableNotWrittenError,
     concurrent_modification,
     display,
@@ -177,7 +177,7 @@ def _has_been_written(table: Table) -> bool:
         table.require_data()
     except TableNotWrittenError:
         return False
-    except InvalidTableStateError:
+    except TableDataMissingError:
         raise
     except LanceNamespaceError as error:
         raise table_already_exists(table.path, f"its storage cannot be read: {error}") from error

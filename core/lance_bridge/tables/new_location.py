@@ -116,6 +116,10 @@ def reserved(table: TableEntry, location: NewLocation, *, declared: bool = False
         if location.is_unique or not _is_needed(table):
             _release(table, made)
         raise
+    except BaseException:  # an interrupt: the entry may have been added
+        if _is_absent(table):
+            _release(table, made)
+        raise
     if not declared:
         _release(table, [])  # the entry is for data that exists
 
@@ -174,6 +178,13 @@ def _overlaps(table: TableEntry, found: TableRecord | None) -> bool:
         return False
     own = locations.key(table.location)
     return locations.overlap(locations.key(found.location or table.location), own)
+
+
+def _is_absent(table: TableEntry) -> bool:
+    try:
+        return table.connection.find_table(table.path) is None
+    except LanceNamespaceError:
+        return False
 
 
 def _is_needed(table: TableEntry) -> bool:

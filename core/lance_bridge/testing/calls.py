@@ -97,7 +97,9 @@ class Calls:
         self.client.table_exists(_request(api.TableExistsRequest, id, options))
 
     def deregister_table(self, id: Id) -> api.DeregisterTableResponse:
-        return self.client.deregister_table(_request(api.DeregisterTableRequest, id, {}))
+        answer = self.client.deregister_table(_request(api.DeregisterTableRequest, id, {}))
+        self._note_location(answer.location)
+        return answer
 
     def drop_table(self, id: Id) -> api.DropTableResponse:
         return self.client.drop_table(_request(api.DropTableRequest, id, {}))

@@ -69,6 +69,10 @@ def create(browser: Browser, name: str, version: str) -> httpx.Response:
     return browser.submit(page, TAG)
 
 
+def tag_lines(log: Path) -> list[dict[str, Any]]:
+    return [each for each in lines_of(log) if each["operation"] == "ui_tag"]
+
+
 @pytest.mark.spec("docs/how-to/browse-a-catalog.md#use-it-elsewhere")
 def test_a_tag_is_created_when_that_was_confirmed(ann: Browser, log: Path) -> None:
     form = ann.get(TAG)
@@ -80,7 +84,8 @@ def test_a_tag_is_created_when_that_was_confirmed(ann: Browser, log: Path) -> No
     done = ann.submit(question, TAG)
     assert done.url.path == "/ui/versions/sales/articles"
     assert "tag%3Agood" in done.text
-    written = [each for each in lines_of(log) if each["operation"] == "ui_tag"]
+    wait_until(lambda: len(tag_lines(log)) > 1)
+    written = tag_lines(log)
     assert [(each["event"], each["principal"]) for each in written] == [
         ("decision", "ann"),
         ("commit", "ann"),

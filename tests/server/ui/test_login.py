@@ -12,6 +12,7 @@ import httpx
 import pytest
 from lance_namespace.errors import InvalidInputError
 from server.authenticated import LIST, Clock, Served, serve, serving_settings, write_config
+from server.test_audit import lines_of
 from server.ui.browsers import Browser, HtmlPage
 
 from lance_bridge_server.authentication.api_keys import ApiKeys, principal_of
@@ -30,7 +31,7 @@ def key(keys: ApiKeyFile) -> str:
 @pytest.fixture
 def audit(tmp_path: Path) -> Callable[[], list[dict[str, Any]]]:
     """Return a function that returns the lines of the audit log."""
-    return lambda: [json.loads(each) for each in (tmp_path / "audit.log").read_text().splitlines()]
+    return lambda: lines_of(tmp_path / "audit.log")
 
 
 @pytest.fixture

@@ -70,7 +70,7 @@ class Database:
         return table
 
     def made(self, name: str, how: str) -> str:
-        """Make a table anew by the rest of a CREATE TABLE, and return its full name."""
+        """Replace a table by the rest of a CREATE TABLE, and return its full name."""
         table = self.fresh(name)
         self.sql(f"CREATE TABLE {table} {how}")
         return table

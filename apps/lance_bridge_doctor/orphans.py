@@ -34,7 +34,6 @@ from .findings import Commands, Finding, Kind
 from .reachability import storage_finding
 from .tables import TableChecks
 
-_ENDING, _NAMESPACE_ENDING = ".lance", ".db"
 _PROBE = "lance_bridge_doctor"
 """The name of a table that does not exist, to get credentials for a location."""
 _DEFAULT = "default"
@@ -224,7 +223,7 @@ class Orphans:
             each = Candidate(parent, (*names, name))
             if self.occupied.covers(each.key):
                 continue
-            if len(each.names) < parent.depth and not name.endswith(_ENDING):
+            if len(each.names) < parent.depth and not name.endswith(locations.TABLE_ENDING):
                 yield from self._list(parent, each.names)
             elif each.key not in self.occupied.parents:
                 yield each
@@ -309,10 +308,10 @@ class Orphans:
         *outer, last = candidate.names
         namespace = candidate.parent.namespace
         if namespace is None:
-            names = [name.removesuffix(_NAMESPACE_ENDING) for name in outer]
+            names = [name.removesuffix(locations.NAMESPACE_ENDING) for name in outer]
             names += [_DEFAULT] * (capabilities.levels - len(names))
             namespace = tuple(map(self._valid_name, names, capabilities.namespace_levels))
-        table = self._valid_name(last.removesuffix(_ENDING), capabilities.table_rule)
+        table = self._valid_name(last.removesuffix(locations.TABLE_ENDING), capabilities.table_rule)
         free, number = table, 1
         while (*namespace, free) in taken:
             number += 1

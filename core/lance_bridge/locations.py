@@ -45,6 +45,8 @@ ANY = "*"
 _VALID_SCHEMES = re.compile(r"Valid schemes: ([\w+, -]+)")
 _OF_ONE_PROCESS = {"memory", "shared-memory", "file-object-store", "file+uring", "s3+ddb"}
 """Schemes of Lance that no other process sees, or that need more than a location."""
+TABLE_ENDING, NAMESPACE_ENDING = ".lance", ".db"
+"""What the names of default directories end with; of namespaces, that of the innermost one."""
 _MAX_LENGTH = 2048
 _LONGEST_NAME = 200
 """Bytes of a name in a file name; file systems allow 255, with our suffixes."""
@@ -196,12 +198,12 @@ def is_path(name: str) -> bool:
 def namespace_directories(namespace: Sequence[str]) -> list[str]:
     """Return the directories of a namespace's tables below a root, outermost first."""
     *outer, innermost = namespace
-    return [*(file_name(name, "") for name in outer), file_name(innermost, ".db")]
+    return [*(file_name(name, "") for name in outer), file_name(innermost, NAMESPACE_ENDING)]
 
 
 def default_below(root: str, path: Sequence[str]) -> str:
     """Return the default location of a table below a root."""
-    return join(root, *namespace_directories(path[:-1]), file_name(path[-1], ".lance"))
+    return join(root, *namespace_directories(path[:-1]), file_name(path[-1], TABLE_ENDING))
 
 
 def key(location: str) -> tuple[str, ...]:

@@ -30,7 +30,6 @@ from .errors import OF_ONE_OBJECT, display, marking_other_entries
 
 _THREADS = 8
 """Namespaces that are read at once."""
-_ENDING, _NAMESPACE_ENDING = ".lance", ".db"
 _SUFFIX = re.compile(r"-[0-9a-f]{8}$")
 """What a default location ends with if the location without it was occupied."""
 
@@ -122,11 +121,11 @@ def entries_named_by(
         root: The directory of default locations, if one is configured.
     """
     key = locations.key(location) if location else ()
-    name = key[-1].removesuffix(_ENDING) if key else ""
+    name = key[-1].removesuffix(locations.TABLE_ENDING) if key else ""
     start = locations.key(root) if root is not None else None
     if start is not None and key[: len(start)] == start:
         *outer, innermost = key[len(start) : -1] or ("",)
-        namespace = (*outer, innermost.removesuffix(_NAMESPACE_ENDING))
+        namespace = (*outer, innermost.removesuffix(locations.NAMESPACE_ENDING))
     paths = [(*namespace, each) for each in dict.fromkeys([name, _SUFFIX.sub("", name)])]
     if capabilities.folds_case:
         paths = [tuple(each.lower() for each in path) for path in paths]
@@ -164,6 +163,7 @@ class Scan:
     namespaces: frozenset[Path]
 
 
+@marking_other_entries()
 def scan_locations(
     catalog: Catalog,
     named: Named,
@@ -184,17 +184,7 @@ def scan_locations(
         InvalidTableStateError: (19) a namespace cannot be read, and others can.
         LanceNamespaceError: Like these two, it is marked by `marking_other_entries`.
     """
-    with marking_other_entries():
-        return _scan(catalog, named, explain, everywhere=everywhere)
 
-
-def _scan(
-    catalog: Catalog,
-    named: Named,
-    explain: Callable[[str, LanceNamespaceError], str],
-    *,
-    everywhere: bool,
-) -> Scan:
     def refuse(what: str, error: LanceNamespaceError) -> NoReturn:
         denied = isinstance(error, PermissionDeniedError)
         error_type = PermissionDeniedError if denied else InvalidTableStateError

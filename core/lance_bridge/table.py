@@ -111,19 +111,19 @@ class Table(TableEntry):
             InvalidTableStateError: (19) its data is missing.
             ServiceUnavailableError: (17) or another error of the storage.
         """
-        state = None if self.managed is None else latest_state(self)
-        error = self._absence_error(self.presence(state=state))
+        error = self._absence_error(self._latest_presence())
         if error is not None:
             raise error
 
     def require_not_missing(self) -> Presence:
         """Return whether the data exists; raise InvalidTableState (19) if it is missing."""
-        state = None if self.managed is None else latest_state(self)
-        found = self.presence(state=state)
-        error = self._absence_error(found)
-        if found.state is DataState.MISSING and error is not None:
-            raise error
+        found = self._latest_presence()
+        if found.state is DataState.MISSING:
+            raise self._missing_data_error(found.reason)
         return found
+
+    def _latest_presence(self) -> Presence:
+        return self.presence(state=None if self.managed is None else latest_state(self))
 
     def _absence_error(self, found: Presence, ref: Ref = LATEST) -> LanceNamespaceError | None:
         """Return the error that says why there is no data to read; None if there is."""

@@ -45,7 +45,8 @@ def default_location(path: Path, namespace: LazyNamespace) -> str:
         where = f"at {parent}, where Lance cannot write" if parent else "without a location"
         raise _needs_location(path, where)
     try:
-        return locations.check(locations.join(parent, locations.file_name(path[-1], ".lance")))
+        directory = locations.file_name(path[-1], locations.TABLE_ENDING)
+        return locations.check(locations.join(parent, directory))
     except InvalidInputError as error:
         raise _needs_location(path, f"at a location that cannot hold tables ({error})") from error
 
@@ -88,7 +89,8 @@ def allocate(path: Path, namespace: LazyNamespace, *, must_read: bool) -> NewLoc
             raise
         is_readable = False
         logger.warning("could not check whether %s is free: %s", location, error)
-    unique = f"{location.removesuffix('.lance')}-{uuid.uuid4().hex[:8]}.lance"
+    start, suffix = location.removesuffix(locations.TABLE_ENDING), uuid.uuid4().hex[:8]
+    unique = f"{start}-{suffix}{locations.TABLE_ENDING}"
     return NewLocation(unique, is_free=is_readable, is_unique=True)
 
 

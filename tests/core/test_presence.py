@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -374,6 +374,31 @@ def test_a_reservation_left_by_a_client_that_died_is_not_taken_for_one_of_the_en
     namespace.declare_table(api.DeclareTableRequest(id=TABLE, location=str(place)))
     shutil.rmtree(place)
     assert state_of(namespace) is DataState.UNDECIDED
+
+
+@pytest.mark.parametrize("removed", [(), (RESERVED_FILE,)], ids=["reserved", "not reserved"])
+def test_a_version_written_while_its_absence_is_looked_into_is_found(
+    namespace: MemoryNamespace,
+    server: MemoryServer,
+    monkeypatch: pytest.MonkeyPatch,
+    removed: tuple[str, ...],
+) -> None:
+    """Files that only a table with versions has were written after the first look for one."""
+    namespace.declare_table(api.DeclareTableRequest(id=TABLE))
+    place = directory(server)
+    for name in removed:
+        (place / name).unlink()
+    names = TableStorage.names
+
+    def names_and_write(storage: TableStorage, location: str, inside: str = "") -> Iterator[str]:
+        found = [*names(storage, location, inside)]
+        if not (place / "_versions").exists():
+            lance.write_dataset(pa.table({"a": [1]}), str(place))
+            lance.write_dataset(pa.table({"a": [2]}), str(place), mode="append")
+        return iter(found)
+
+    monkeypatch.setattr(TableStorage, "names", names_and_write)
+    assert state_of(namespace) is DataState.PRESENT
 
 
 def test_one_of_two_clients_that_found_a_location_free_reserves_it(tmp_path: Path) -> None:

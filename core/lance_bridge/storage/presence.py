@@ -93,16 +93,16 @@ def find_presence(storage: TableStorage, location: str, claims: Claims) -> Prese
 
 
 def _decide(storage: TableStorage, location: str, claims: Claims) -> Presence:
-    # Manifests of a table without versions in the catalog were written without the catalog.
-    if claims.version != 0 and any(
-        _is_version(name, claims) for name in storage.names(location, VERSIONS)
-    ):
+    if _has_version(storage, location, claims):
         return Presence(DataState.PRESENT)
     found = _Found.of(storage.names(location))
     reason = _reason_to_expect_data(claims, location, found)
     if not found.is_reserved and not found.has_files and (reason or claims.was_reserved):
         _require_parent(location)
     if reason:
+        # What gives the reason may be newer than the first look: version 1 was written in between.
+        if _has_version(storage, location, claims):
+            return Presence(DataState.PRESENT)
         return Presence(DataState.MISSING, reason, has_files=found.has_files)
     if found.is_reserved or claims.version == 0:
         return Presence(DataState.DECLARED, has_files=found.has_files)
@@ -112,8 +112,13 @@ def _decide(storage: TableStorage, location: str, claims: Claims) -> Presence:
     return Presence(DataState.UNDECIDED, has_files=found.has_files)
 
 
-def _is_version(name: str, claims: Claims) -> bool:
-    return name.endswith(".manifest") or (bool(claims.staged) and name.endswith(claims.staged))
+def _has_version(storage: TableStorage, location: str, claims: Claims) -> bool:
+    if claims.version == 0:
+        return False  # manifests that are found were written without the catalog
+    return any(
+        name.endswith(".manifest") or (bool(claims.staged) and name.endswith(claims.staged))
+        for name in storage.names(location, VERSIONS)
+    )
 
 
 @dataclass(frozen=True)

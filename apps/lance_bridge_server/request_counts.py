@@ -41,7 +41,12 @@ class RequestCounts:
     """
 
     def __init__(self, file: Path | None = None) -> None:
-        """Args: file: The shared file, created if missing; None counts for this process alone."""
+        """Open the counters.
+
+        Args:
+            file: The shared file, None to count for this process alone. It is created if missing:
+                do so before other processes open it, as SQLite does not let several create it.
+        """
         target = str(file) if file else ":memory:"
         self._database = sqlite3.connect(
             target, timeout=_LOCK_SECONDS, isolation_level=None, check_same_thread=False

@@ -194,6 +194,7 @@ MINUTE = 60.0
 
 def test_those_who_share_a_file_count_together(tmp_path: Path) -> None:
     file = tmp_path / "counts"
+    RequestCounts(file)  # as the process that starts the others
 
     def add_many(count: int) -> int:
         counts = RequestCounts(file)

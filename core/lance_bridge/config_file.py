@@ -123,7 +123,7 @@ def catalogs_in(path: Path, text: str) -> NamedCatalogs:
         mark = getattr(error, "problem_mark", None)
         place = f" in line {mark.line + 1}" if mark else ""
         text = f"{path} cannot be read as YAML: {type(error).__name__}{place}"
-        raise invalid(text) from error
+        raise invalid(text) from None
     problems = _repeated_keys(path, root, loader.repeated)
     catalogs = content.get(_CATALOGS) if isinstance(content, dict) else None
     if not isinstance(catalogs, dict):

@@ -6,11 +6,13 @@ Objects are boto3's dictionaries; shapes are those of botocore's service model.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from lance_bridge.catalog import TABLE_TYPE, CatalogColumn, NamespaceRecord, Path, TableRecord
 from lance_bridge.data_locations import other_locations
 from lance_bridge.errors import invalid
+from lance_bridge.hive_entries import Formats
 
 from .capabilities import DESCRIPTION, check
 
@@ -96,40 +98,62 @@ def is_s3_tables(database: Mapping[str, Any]) -> bool:
 def table_input(shape: Any, record: TableRecord) -> dict[str, Any]:
     """Return a TableInput for a new entry: external, and without columns in Glue.
 
-    Athena requires ``PartitionKeys``. Without formats, no engine reads Lance files as text.
-
     Raises:
         InvalidInputError: what Glue cannot hold.
     """
     return {
         "Name": record.path[-1],
         "TableType": EXTERNAL_TABLE,
-        "PartitionKeys": [],
         "Parameters": {**_check_record(shape, record), _EXTERNAL: "TRUE"},
-        "StorageDescriptor": {"Columns": [], "Location": record.location},
+        **_complete_fields({"StorageDescriptor": {"Location": record.location}}),
     }
 
 
 def updated_input(shape: Any, table: Mapping[str, Any], record: TableRecord) -> dict[str, Any]:
     """Return the TableInput of an existing entry with a record's name, location and properties.
 
-    All other fields are kept, and so are the parameters of other engines.
+    All other fields are kept, and so are the parameters of other engines. A Lance entry gets the
+    fields that it lacks.
 
     Raises:
         InvalidInputError: what Glue cannot hold.
     """
     found = restrict_to_shape(shape, table)
     own = {k: v for k, v in (found.get("Parameters") or {}).items() if k in _OWN_PARAMETERS}
+    descriptor = {**(found.get("StorageDescriptor") or {}), "Location": record.location}
+    fields = {**found, "StorageDescriptor": descriptor}
     return {
-        **found,
+        **fields,
+        **(_complete_fields(fields) if record.is_lance else {}),
         "Name": record.path[-1],
         "TableType": EXTERNAL_TABLE,
         "Parameters": {**own, **_check_record(shape, record), _EXTERNAL: "TRUE"},
+    }
+
+
+def _complete_fields(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a Lance entry that other tools require, with what is missing in them.
+
+    Athena fails without ``PartitionKeys``; `hive_entries` has the reasons for the formats.
+    """
+    descriptor = table["StorageDescriptor"]
+    formats = _formats(descriptor).completed()
+    serde = {**(descriptor.get("SerdeInfo") or {}), "SerializationLibrary": formats.serde}
+    return {
+        "PartitionKeys": table.get("PartitionKeys") or [],
         "StorageDescriptor": {
-            **(found.get("StorageDescriptor") or {}),
-            "Location": record.location,
+            **descriptor,
+            "Columns": descriptor.get("Columns") or [],
+            "InputFormat": formats.input_format,
+            "OutputFormat": formats.output_format,
+            "SerdeInfo": serde,
         },
     }
+
+
+def _formats(descriptor: Mapping[str, Any]) -> Formats:
+    serde = (descriptor.get("SerdeInfo") or {}).get("SerializationLibrary")
+    return Formats(descriptor.get("InputFormat"), descriptor.get("OutputFormat"), serde)
 
 
 def ownership_of(table: Mapping[str, Any]) -> dict[str, str]:
@@ -203,7 +227,7 @@ def record_from(
         target = {**link["TargetDatabase"], "Name": path[-1]}
     catalog_id = (link or table).get("CatalogId")
     properties = {k: v for k, v in parameters.items() if v is not None}
-    return TableRecord(
+    record = TableRecord(
         path=path,
         location=location_of(table),
         properties={k: v for k, v in properties.items() if k not in hidden},
@@ -216,6 +240,9 @@ def record_from(
         link_path=_path_of(target, catalog_id, region) if target else None,
         other_locations=_other_locations(table, properties),
     )
+    is_own = record.is_lance and not record.link_to
+    formats = _formats(table.get("StorageDescriptor") or {})
+    return replace(record, problems=formats.problems()) if is_own else record
 
 
 def partition_locations(partition: Mapping[str, Any]) -> tuple[str, ...]:

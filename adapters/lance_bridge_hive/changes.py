@@ -93,7 +93,7 @@ class TableChanges:
             InvalidTableStateError: its guard is unknown, or not supported by this metastore.
         """
         table, required = self._load_unchanged(record)
-        changed = mapping.updated_entry(table, record)
+        changed = mapping.updated_entry(self._calls.types, table, record)
         if ownership is not None:
             changed = mapping.with_ownership(changed, ownership)
         try:
@@ -113,7 +113,7 @@ class TableChanges:
         loaded, asked = self._load_unchanged(record)
         required = asked if asked.guard else _requirements_without_guard(record, loaded)
         table, own_required = self._make_external(path, loaded, required)
-        moved = copy.copy(table)
+        moved = mapping.with_formats(self._calls.types, table)
         moved.dbName, moved.tableName = new_path[-2], new_path[-1]
         self._send(path, table, moved, own_required)
 

@@ -12,6 +12,7 @@ import re
 import time
 import uuid
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from lance_bridge.catalog import (
@@ -24,6 +25,7 @@ from lance_bridge.catalog import (
 )
 from lance_bridge.data_locations import other_locations
 from lance_bridge.errors import invalid
+from lance_bridge.hive_entries import INPUT_FORMAT, OUTPUT_FORMAT, SERDE, Formats
 
 from .capabilities import (
     CATALOG_DESCRIPTION,
@@ -67,12 +69,6 @@ _OWN_PARAMETERS = frozenset(
         "numFiles", "numFilesErasureCoded", "numRows", "rawDataSize", "totalSize", REVISION,
     }
 )  # fmt: skip
-
-# Hive and Spark cannot read Lance files. With abstract classes they fail; with a text format they
-# would return the bytes of Lance files as rows.
-_INPUT_FORMAT = "org.apache.hadoop.mapred.FileInputFormat"
-_OUTPUT_FORMAT = "org.apache.hadoop.mapred.FileOutputFormat"
-_SERDE = "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"
 
 _LOCAL = re.compile(r"^file:/+")
 _VIEWS = ("VIRTUAL_VIEW", "MATERIALIZED_VIEW")
@@ -156,11 +152,11 @@ def table_from(types: Any, record: TableRecord, owner: str | None) -> Any:
     descriptor = types.StorageDescriptor(
         cols=[],
         location=record.location,
-        inputFormat=_INPUT_FORMAT,
-        outputFormat=_OUTPUT_FORMAT,
+        inputFormat=INPUT_FORMAT,
+        outputFormat=OUTPUT_FORMAT,
         compressed=False,
         numBuckets=-1,
-        serdeInfo=types.SerDeInfo(serializationLib=_SERDE, parameters={}),
+        serdeInfo=types.SerDeInfo(serializationLib=SERDE, parameters={}),
         bucketCols=[],
         sortCols=[],
         parameters={},
@@ -191,7 +187,7 @@ def record_from(namespace: Path, table: Any) -> TableRecord:
     """Return the record of a Thrift Table; a view is never a Lance table."""
     parameters = table.parameters or {}
     hidden = _OWN_PARAMETERS | ({TABLE_TYPE} if table.tableType in _VIEWS else set())
-    return TableRecord(
+    record = TableRecord(
         path=(*namespace, table.tableName),
         location=(table.sd.location or None) if table.sd else None,
         properties={k: v for k, v in parameters.items() if k not in hidden},
@@ -202,6 +198,25 @@ def record_from(namespace: Path, table: Any) -> TableRecord:
         is_partitioned=bool(table.partitionKeys) and table.tableType not in _VIEWS,
         other_locations=_other_locations(table.sd, parameters),
     )
+    return replace(record, problems=_formats(table.sd).problems()) if record.is_lance else record
+
+
+def _formats(descriptor: Any) -> Formats:
+    if descriptor is None:
+        return Formats(None, None, None)
+    serde = descriptor.serdeInfo.serializationLib if descriptor.serdeInfo else None
+    return Formats(descriptor.inputFormat, descriptor.outputFormat, serde)
+
+
+def with_formats(types: Any, table: Any) -> Any:
+    """Return a copy of a Lance entry with all formats; those of other clients stay."""
+    table, formats = copy.copy(table), _formats(table.sd).completed()
+    table.sd = copy.copy(table.sd) if table.sd else types.StorageDescriptor(cols=[], parameters={})
+    table.sd.inputFormat, table.sd.outputFormat = formats.input_format, formats.output_format
+    serde = table.sd.serdeInfo
+    table.sd.serdeInfo = copy.copy(serde) if serde else types.SerDeInfo(parameters={})
+    table.sd.serdeInfo.serializationLib = formats.serde
+    return table
 
 
 def partition_locations(partition: Any) -> tuple[str, ...]:
@@ -273,7 +288,7 @@ def as_external(table: Any) -> Any:
 def visible_fields(table: Any) -> tuple[Any, ...]:
     """Return what other clients see of an entry."""
     parameters = {k: v for k, v in table.parameters.items() if k != REVISION}
-    return entry_fields(table), table.sd.location, parameters
+    return entry_fields(table), table.sd.location, _formats(table.sd), parameters
 
 
 def entry_fields(table: Any) -> tuple[Any, ...]:
@@ -350,9 +365,9 @@ def with_probe_column(types: Any, table: Any, parameters: Mapping[str, str]) -> 
     return refused
 
 
-def updated_entry(table: Any, record: TableRecord) -> Any:
+def updated_entry(types: Any, table: Any, record: TableRecord) -> Any:
     """Return a copy with a record's location and properties; Hive's own parameters are kept."""
-    table = copy.copy(table)
+    table = with_formats(types, table) if record.is_lance else copy.copy(table)
     own = {k: v for k, v in (table.parameters or {}).items() if k in _OWN_PARAMETERS}
     table.parameters = {**own, **_record_parameters(record)}
     table.sd = copy.copy(table.sd)

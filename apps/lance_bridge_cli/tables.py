@@ -1,4 +1,4 @@
-"""Commands for tables: list, describe, register, deregister, rename and drop."""
+"""Commands for tables: list, describe, register, deregister, refresh, rename and drop."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from .common import (
     TableName,
     Yes,
     confirm,
+    connected,
     connected_or_federated,
     load_table,
     parse_key_values,
@@ -262,6 +263,27 @@ def deregister(
         location = namespace.deregister_table(request).location
     fields = {"table": table, "location": location}
     print_result(output, f"{table}: deregistered; its data stays at {location}", fields)
+
+
+@app.command("refresh-entry")
+def refresh_entry(
+    catalog: CatalogName,
+    table: TableName,
+    properties: Properties = None,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Correct what other tools refuse in a table's entry. Its data stays.
+
+    Example: lance-bridge table refresh-entry prod sales.orders
+    """
+    with connected(catalog, properties) as namespace:
+        entry = namespace.tables.load_entry(namespace.tables.path_of(parse_name(table)))
+        entry.refresh_entry()
+    fields = {"table": table, "corrected": list(entry.record.problems)}
+    done = (
+        f"corrected: {', '.join(entry.record.problems)}" if entry.record.problems else "unchanged"
+    )
+    print_result(output, f"{table}: {done}", fields)
 
 
 @app.command()

@@ -24,6 +24,7 @@ class Kind(str, Enum):
     LOCATION_GONE = "location-gone"
     DECLARED_ONLY = "declared-only"
     INCONSISTENT_ENTRY = "inconsistent-entry"
+    INCOMPLETE_ENTRY = "incomplete-entry"
     OUT_OF_BAND = "out-of-band"
     ORPHANED_DATA = "orphaned-data"
     UNKNOWN_DATA = "unknown-data"

@@ -84,6 +84,7 @@ class TableChecks:
             found = [
                 *clock_skew.check_entry(entry, time.time()),
                 *self._check_ownership(entry),
+                *self._check_fields(entry),
             ]
         except InvalidTableStateError as error:
             return [self._inconsistent(entry, str(error))]
@@ -118,6 +119,18 @@ class TableChecks:
                 f"The catalog has it as {record.entry_type}: "
                 "dropping it elsewhere deletes its files",
             )
+
+    def _check_fields(self, entry: TableEntry) -> Iterator[Finding]:
+        """Yield a finding for fields that other tools refuse, if the catalog can change them."""
+        if not entry.record.problems or self.tables.connection.capabilities.no_alter:
+            return
+        name = written(entry.path)
+        message = (
+            f"Its entry has {', '.join(entry.record.problems)}: other tools may refuse it, or fail "
+            "to list its namespace"
+        )
+        command = self.commands.on_table("refresh-entry", name)
+        yield Finding(Kind.INCOMPLETE_ENTRY, name, message, command)
 
     def _inconsistent(self, entry: TableEntry, message: str) -> Finding:
         """Return a finding that a new entry for the same data fixes."""

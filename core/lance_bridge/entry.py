@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, TypeVar
 
 from lance_namespace.errors import (
@@ -165,6 +166,32 @@ class TableEntry:
             lambda: dict(catalog.load_table(self.path).properties) == wanted,
         )
         return changed
+
+    def refresh_entry(self) -> Self:
+        """Correct what other tools may refuse in the entry; return it as the catalog has it then.
+
+        It is not written if there is nothing to correct. Location, properties and data stay.
+
+        Raises:
+            InvalidInputError: (13) it is not a Lance table, or a link.
+            UnsupportedOperationError: (0) the catalog cannot change entries.
+            ConcurrentModificationError: (14) other clients keep changing the entry.
+            TableNotFoundError: (4) it was dropped concurrently.
+        """
+        self.require_lance()
+        catalog = self.connection.catalog
+        for _ in range(_ATTEMPTS):
+            table = self.reloaded()  # some catalogs cannot compare, and would undo later changes
+            if not table.record.problems:
+                return table
+            table.require_alterable("The entry of")
+            with suppress(ConcurrentModificationError):
+                retry_after_readback(
+                    partial(catalog.alter_table, table.record),
+                    lambda: not catalog.load_table(self.path).problems,
+                )
+                return self.reloaded()
+        raise concurrent_modification(self.path)
 
     def require_settable(self, properties: Mapping[str, str]) -> None:
         """Check that `set_properties` would be possible, before anything else is changed.

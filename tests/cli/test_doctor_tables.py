@@ -14,6 +14,7 @@ from servers.hive_raw import raw_client
 
 from lance_bridge.catalog import LATEST
 from lance_bridge.declarations import DECLARED_AT
+from lance_bridge.hive_entries import SERDE
 from lance_bridge_doctor import Kind
 
 from .conftest import ORDERS, Lake
@@ -130,6 +131,32 @@ def test_a_table_that_the_metastore_owns_is_made_external(lake: Lake) -> None:
     with raw_client(lake.metastore.port) as client:
         assert client.get_table(lake.database, "orders").tableType == "EXTERNAL_TABLE"
     assert run("table", "count", "prod", lake.name("orders")).stdout == "5\n"
+
+
+@pytest.mark.spec("cli.md#table", "common.md#fields-for-other-tools")
+def test_an_entry_without_formats_is_completed_and_no_entry_of_others(lake: Lake) -> None:
+    name = lake.create("orders")
+    with raw_client(lake.metastore.port) as client:
+        for table in ("orders", "theirs"):
+            found = client.get_table(lake.database, "orders")
+            found.sd.inputFormat = found.sd.outputFormat = None
+            found.sd.serdeInfo.serializationLib = None
+            if table == "theirs":
+                found.tableName, found.parameters = table, {"EXTERNAL": "TRUE"}
+                found.sd.location += "-theirs"
+                client.create_table(found)
+            else:
+                client.alter_table(lake.database, table, found)
+        before = client.get_table(lake.database, "theirs")
+    found = the_only(Kind.INCOMPLETE_ENTRY, "no input format, no output format, no SerDe")
+    assert found["subject"] == name
+    fix(found)
+    with raw_client(lake.metastore.port) as client:
+        assert client.get_table(lake.database, "orders").sd.serdeInfo.serializationLib == SERDE
+        assert client.get_table(lake.database, "theirs") == before
+    assert answer_of("table", "refresh-entry", "prod", name) == {"table": name, "corrected": []}
+    theirs = run("table", "refresh-entry", "prod", lake.name("theirs"), code=1)
+    assert "not a Lance table" in theirs.stderr
 
 
 def test_out_of_band_versions_are_adopted(lake: Lake) -> None:

@@ -70,6 +70,27 @@ def test_changing_an_entry_keeps_every_field_that_glue_takes(
     assert read_as(("db", "t"), changed).properties == wanted
 
 
+@given(values_of(TABLE_INPUT), properties)
+def test_changing_a_lance_entry_adds_only_what_is_missing(
+    fields: dict[str, Any], wanted: dict[str, str]
+) -> None:
+    wanted = {**wanted, "table_type": "lance"}
+    record = TableRecord(("db", "t"), "s3://b/t", wanted)
+    changed = mapping.updated_input(TABLE_INPUT, {**fields, "Name": "t"}, record)
+    own = ("Name", "TableType", "Parameters", "StorageDescriptor", "PartitionKeys")
+    assert without(changed, *own) == without(fields, *own)
+    assert changed["PartitionKeys"] == fields.get("PartitionKeys", [])
+    before, after = fields.get("StorageDescriptor", {}), changed["StorageDescriptor"]
+    added = after.keys() - before.keys()
+    assert added <= {"Columns", "InputFormat", "OutputFormat", "SerdeInfo", "Location"}
+    assert without(after, "Location", "SerdeInfo", *added) == without(
+        before, "Location", "SerdeInfo"
+    )
+    assert after["SerdeInfo"].items() >= before.get("SerdeInfo", {}).items()
+    assert after["SerdeInfo"]["SerializationLibrary"]
+    assert read_as(("db", "t"), changed).problems == ()
+
+
 @given(properties, texts)
 def test_a_new_entry_reads_as_the_record_that_it_was_made_from(
     wanted: dict[str, str], place: str
@@ -83,6 +104,7 @@ def test_a_new_entry_reads_as_the_record_that_it_was_made_from(
         "EXTERNAL_TABLE",
     )
     assert read.revision == "0"
+    assert read.problems == ()
     assert read.identity
 
 

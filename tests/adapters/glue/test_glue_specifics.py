@@ -42,6 +42,7 @@ OWN_FIELDS: dict[str, Any] = {
         "Columns": [{"Name": "id", "Type": "bigint", "Comment": "a key"}],
         "Location": "s3://glue-tests/own",
         "InputFormat": "some.Format",
+        "OutputFormat": "some.OutputFormat",
         "SerdeInfo": {"SerializationLibrary": "some.SerDe"},
         "StoredAsSubDirectories": True,
     },

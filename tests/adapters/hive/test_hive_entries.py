@@ -1,0 +1,205 @@
+"""Entries name formats that other tools require, and get them with the next change if not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lance_namespace.errors import InvalidInputError
+from servers.hive_entries import (
+    guarded,
+    make_entry,
+    open_catalog,
+    raw_entry,
+    with_property,
+)
+from servers.hive_raw import raw_client, raw_table
+from servers.metastores import Metastores
+from servers.proxy import ThriftProxy
+
+from lance_bridge.entry import TableEntry
+from lance_bridge.hive_entries import INPUT_FORMAT, OUTPUT_FORMAT, SERDE
+from lance_bridge.registry import require_lance_bridge
+from lance_bridge.testing.calls import Calls
+from lance_bridge_metastore import Metastore
+
+from .conftest import open_calls
+
+pytestmark = [
+    pytest.mark.servers,
+    pytest.mark.spec("common.md#fields-for-other-tools", "hive.md#table"),
+]
+
+OURS = (INPUT_FORMAT, OUTPUT_FORMAT, SERDE)
+SIMPLE = "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"
+THEIRS = "com.lancedb.lance.mapred.Lance"
+
+
+@pytest.fixture(scope="module", params=["2.3", "3.1", "4.2"])
+def server(request: pytest.FixtureRequest, metastores: Metastores) -> Metastore:
+    return metastores.get(request.param)
+
+
+@pytest.fixture
+def calls(server: Metastore) -> Any:
+    with open_calls(uri=server.uri) as opened:
+        yield opened
+
+
+@pytest.fixture
+def metastore(server: Metastore) -> Metastore:
+    """The one on which `database` is."""
+    return server
+
+
+def formats_of(table: Any) -> tuple[str | None, str | None, str | None]:
+    serde = table.sd.serdeInfo.serializationLib
+    return (table.sd.inputFormat or None, table.sd.outputFormat or None, serde or None)
+
+
+def entry_of(calls: Calls, *path: str) -> TableEntry:
+    tables = require_lance_bridge(calls.client, "hive").tables
+    return tables.load_entry(tables.path_of(path))
+
+
+def no_formats(table: Any) -> None:
+    table.sd.inputFormat = table.sd.outputFormat = table.sd.serdeInfo.serializationLib = None
+
+
+def no_serde(table: Any) -> None:
+    table.sd.serdeInfo.serializationLib = None
+    table.sd.serdeInfo.parameters = {"their": "option"}
+
+
+def only_a_serde(table: Any) -> None:
+    table.sd.inputFormat = table.sd.outputFormat = None
+
+
+def written_before(table: Any) -> None:
+    table.sd.inputFormat, table.sd.outputFormat = OURS[:2]
+    table.sd.serdeInfo.serializationLib = SIMPLE
+
+
+INCOMPLETE: list[tuple[Callable[[Any], None], tuple[str, str, str]]] = [
+    (no_formats, OURS),
+    (no_serde, (f"{THEIRS}InputFormat", f"{THEIRS}OutputFormat", SERDE)),
+    (only_a_serde, (INPUT_FORMAT, OUTPUT_FORMAT, f"{THEIRS}SerDe")),
+    (written_before, OURS),
+]
+
+
+def make_incomplete(
+    server: Metastore, database: str, name: str, place: Path, change: Callable[[Any], None]
+) -> None:
+    table = raw_table(database, name, str(place / name))
+    change(table)
+    with raw_client(server.port) as client:
+        client.create_table(table)
+
+
+def test_a_new_entry_names_formats_that_no_tool_takes_for_text(
+    server: Metastore, calls: Calls, database: str
+) -> None:
+    calls.declare_table([database, "t"])
+    assert formats_of(raw_entry(server.port, database, "t")) == OURS
+    assert entry_of(calls, database, "t").record.problems == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "wanted"), INCOMPLETE, ids=[each.__name__ for each, _ in INCOMPLETE]
+)
+def test_a_change_adds_what_is_missing_and_keeps_the_rest(
+    server: Metastore,
+    calls: Calls,
+    database: str,
+    tmp_path: Path,
+    *,
+    change: Callable[[Any], None],
+    wanted: tuple[str, str, str],
+) -> None:
+    for name in ("changed", "refreshed", "renamed"):
+        make_incomplete(server, database, name, tmp_path, change)
+    before = raw_entry(server.port, database, "refreshed")
+    assert entry_of(calls, database, "changed").record.problems
+    entry_of(calls, database, "changed").set_properties({"team": "sales"})
+    entry_of(calls, database, "refreshed").refresh_entry()
+    calls.rename_table([database, "renamed"], "new")
+    for name in ("changed", "refreshed", "new"):
+        assert formats_of(raw_entry(server.port, database, name)) == wanted
+        assert entry_of(calls, database, name).record.problems == ()
+    after = raw_entry(server.port, database, "refreshed")
+    assert after.sd.location == before.sd.location
+    assert after.sd.serdeInfo.parameters == before.sd.serdeInfo.parameters
+    assert before.parameters.items() - after.parameters.items() <= {
+        ("transient_lastDdlTime", before.parameters["transient_lastDdlTime"])
+    }
+
+
+def test_a_change_makes_no_further_call(
+    server: Metastore, database: str, calls: Calls, tmp_path: Path
+) -> None:
+    counts = []
+    calls.declare_table([database, "whole"])
+    make_incomplete(server, database, "old", tmp_path, no_formats)
+    with ThriftProxy("127.0.0.1", server.port) as proxy, open_calls(uri=proxy.uri) as counted:
+        for name in ("whole", "old"):
+            entry = entry_of(counted, database, name)
+            proxy.reset()
+            entry.set_properties({"team": "sales"})
+            counts.append(proxy.calls)
+            assert formats_of(raw_entry(server.port, database, name)) == OURS
+    assert counts[0] == counts[1] != {}
+
+
+@pytest.mark.parametrize("change", [no_formats, written_before], ids=lambda each: each.__name__)
+def test_a_commit_to_a_managed_table_completes_its_entry(
+    server: Metastore, database: str, tmp_path: Path, *, change: Callable[[Any], None]
+) -> None:
+    """Also with commit records (3.1), which leave the entry alone unless others see a change."""
+    with open_catalog(server.uri) as catalog:
+        record = make_entry(catalog, (database, "t"), str(tmp_path / "t.lance"))
+        record = guarded(catalog, record.path, catalog.commit_guard(record))
+        table = raw_entry(server.port, database, "t")
+        change(table)
+        with raw_client(server.port) as client:
+            client.alter_table(database, "t", table)
+        found = catalog.load_table(record.path)
+        assert found.problems
+        catalog.alter_table(with_property(found, "lance_bridge.latest", "2"))
+        assert catalog.load_table(record.path).problems == ()
+    assert formats_of(raw_entry(server.port, database, "t")) == OURS
+
+
+def test_a_change_by_another_client_is_kept_when_an_entry_is_completed(
+    server: Metastore, calls: Calls, database: str, tmp_path: Path
+) -> None:
+    make_incomplete(server, database, "t", tmp_path, no_formats)
+    entry_of(calls, database, "t").set_properties({"has": "a revision"})
+    table = raw_entry(server.port, database, "t")
+    no_formats(table)
+    with raw_client(server.port) as client:
+        client.alter_table(database, "t", table)
+    entry = entry_of(calls, database, "t")
+    assert entry.record.problems
+    entry_of(calls, database, "t").add_properties({"team": "sales"})
+    refreshed = entry.refresh_entry()
+    assert refreshed.properties == {"has": "a revision", "team": "sales"}
+    assert formats_of(raw_entry(server.port, database, "t")) == OURS
+
+
+def test_entries_that_are_not_lances_are_never_completed(
+    server: Metastore, calls: Calls, database: str, tmp_path: Path
+) -> None:
+    def of_hive(table: Any) -> None:
+        no_serde(table)
+        table.parameters = {"EXTERNAL": "TRUE"}
+
+    make_incomplete(server, database, "other", tmp_path, of_hive)
+    before = raw_entry(server.port, database, "other")
+    entry = entry_of(calls, database, "other")
+    assert entry.record.problems == ()
+    with pytest.raises(InvalidInputError, match="not a Lance table"):
+        entry.refresh_entry()
+    assert raw_entry(server.port, database, "other") == before

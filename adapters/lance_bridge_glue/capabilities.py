@@ -35,6 +35,7 @@ def capabilities() -> Capabilities:
         folds_case=True,
         renames_by_copy=True,
         has_partitions=True,
+        publishes_columns=True,
     )
 
 

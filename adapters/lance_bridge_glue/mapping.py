@@ -9,10 +9,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from lance_bridge.catalog import TABLE_TYPE, CatalogColumn, NamespaceRecord, Path, TableRecord
+from lance_bridge.catalog import (
+    TABLE_TYPE,
+    CatalogColumn,
+    NamespaceRecord,
+    Path,
+    Published,
+    TableRecord,
+)
 from lance_bridge.data_locations import other_locations
 from lance_bridge.errors import invalid
-from lance_bridge.hive_entries import Formats
+from lance_bridge.hive_columns import hive_columns
+from lance_bridge.hive_entries import ROWS, SIZE, Formats, statistics_of
 
 from .capabilities import DESCRIPTION, check
 
@@ -24,7 +32,9 @@ RESOURCE_LINK = "resource link"
 
 # Parameters of an entry that belong to Hive, Athena and Spark.
 _EXTERNAL = "EXTERNAL"
-_OWN_PARAMETERS = frozenset({_EXTERNAL, "transient_lastDdlTime"})
+_STATISTICS = (ROWS, SIZE, "COLUMN_STATS_ACCURATE")
+_OWN_PARAMETERS = frozenset({_EXTERNAL, "transient_lastDdlTime", *_STATISTICS})
+_MAX_TYPE = 131_072
 _VIEWS = ("VIRTUAL_VIEW", "MATERIALIZED_VIEW")
 _S3_TABLES = "aws:s3tables"
 
@@ -121,6 +131,10 @@ def updated_input(shape: Any, table: Mapping[str, Any], record: TableRecord) -> 
     found = restrict_to_shape(shape, table)
     own = {k: v for k, v in (found.get("Parameters") or {}).items() if k in _OWN_PARAMETERS}
     descriptor = {**(found.get("StorageDescriptor") or {}), "Location": record.location}
+    if record.published is not None:
+        descriptor["Columns"] = _columns(record.published)
+        kept = {key: value for key, value in own.items() if key not in _STATISTICS}
+        own = {**kept, **statistics_of(record.published)}
     fields = {**found, "StorageDescriptor": descriptor}
     return {
         **fields,
@@ -129,6 +143,11 @@ def updated_input(shape: Any, table: Mapping[str, Any], record: TableRecord) -> 
         "TableType": EXTERNAL_TABLE,
         "Parameters": {**own, **_check_record(shape, record), _EXTERNAL: "TRUE"},
     }
+
+
+def _columns(published: Published) -> list[dict[str, str]]:
+    columns = hive_columns(published.columns, type_length=_MAX_TYPE)
+    return [{"Name": c.name, "Type": c.type, "Comment": c.comment} for c in columns]
 
 
 def _complete_fields(table: Mapping[str, Any]) -> dict[str, Any]:

@@ -49,6 +49,7 @@ def capabilities(*, catalog_levels: bool) -> Capabilities:
         makes_directories=True,
         has_partitions=True,
         hides_tables=not catalog_levels,
+        publishes_columns=True,
     )
 
 
@@ -71,7 +72,8 @@ def database_argument(namespace: Path) -> str:
 # -- limits of entries --------------------------------------------------------------------------
 
 TEXT = 4000
-"""Width of the columns for values, descriptions and locations, in UTF-16 units."""
+"""Width of the columns for values, descriptions and locations, in UTF-16 units; and of that for
+the types of columns in older releases on Oracle."""
 OWNER_LENGTH = 128
 _SEGMENT_BYTES = 255
 """The maximum length of a name in a path on common file systems."""

@@ -94,6 +94,9 @@ class TableChanges:
         """
         table, required = self._load_unchanged(record)
         changed = mapping.updated_entry(self._calls.types, table, record)
+        if mapping.changes_types(table, changed):
+            cleared = mapping.without_columns(table)
+            table, required = self._send_first(record.path, table, cleared, required)
         if ownership is not None:
             changed = mapping.with_ownership(changed, ownership)
         try:
@@ -126,12 +129,18 @@ class TableChanges:
         """
         if mapping.is_external(table):
             return table, required
-        revision = self._send(path, table, mapping.as_external(table), required)
-        external = self._load(path)
-        found = revision if required.guard else mapping.revision_of(external)
-        next_required = replace(required, revision=found)
-        self._require_same(path, external, next_required)
-        return external, next_required
+        return self._send_first(path, table, mapping.as_external(table), required)
+
+    def _send_first(
+        self, path: Path, table: Any, changed: Any, required: _Requirements
+    ) -> tuple[Any, _Requirements]:
+        """Make the first of two changes; return the entry and the requirements for the next."""
+        revision = self._send(path, table, changed, required)
+        found = self._load(path)
+        known = revision if required.guard else mapping.revision_of(found)
+        next_required = replace(required, revision=known)
+        self._require_same(path, found, next_required)
+        return found, next_required
 
     def _load_unchanged(self, record: TableRecord) -> tuple[Any, _Requirements]:
         """Load the entry, and compare it with the record."""

@@ -21,11 +21,21 @@ from lance_bridge.catalog import (
     CatalogColumn,
     NamespaceRecord,
     Path,
+    Published,
     TableRecord,
 )
 from lance_bridge.data_locations import other_locations
 from lance_bridge.errors import invalid
-from lance_bridge.hive_entries import INPUT_FORMAT, OUTPUT_FORMAT, SERDE, Formats
+from lance_bridge.hive_columns import hive_columns
+from lance_bridge.hive_entries import (
+    INPUT_FORMAT,
+    OUTPUT_FORMAT,
+    ROWS,
+    SERDE,
+    SIZE,
+    Formats,
+    statistics_of,
+)
 
 from .capabilities import (
     CATALOG_DESCRIPTION,
@@ -66,9 +76,11 @@ _OWN_PARAMETERS = frozenset(
     {
         "EXTERNAL", _TRANSLATED, _PURGE, CHANGED_AT,
         "last_modified_by", "last_modified_time", "bucketing_version", "COLUMN_STATS_ACCURATE",
-        "numFiles", "numFilesErasureCoded", "numRows", "rawDataSize", "totalSize", REVISION,
+        "numFiles", "numFilesErasureCoded", ROWS, "rawDataSize", SIZE, REVISION,
     }
 )  # fmt: skip
+_STATISTICS = (ROWS, SIZE, "rawDataSize", "COLUMN_STATS_ACCURATE")
+"""Hive answers `count(*)` from these if the last of them says that they are right."""
 
 _LOCAL = re.compile(r"^file:/+")
 _VIEWS = ("VIRTUAL_VIEW", "MATERIALIZED_VIEW")
@@ -288,7 +300,7 @@ def as_external(table: Any) -> Any:
 def visible_fields(table: Any) -> tuple[Any, ...]:
     """Return what other clients see of an entry."""
     parameters = {k: v for k, v in table.parameters.items() if k != REVISION}
-    return entry_fields(table), table.sd.location, _formats(table.sd), parameters
+    return entry_fields(table), table.sd.location, _formats(table.sd), table.sd.cols, parameters
 
 
 def entry_fields(table: Any) -> tuple[Any, ...]:
@@ -372,4 +384,31 @@ def updated_entry(types: Any, table: Any, record: TableRecord) -> Any:
     table.parameters = {**own, **_record_parameters(record)}
     table.sd = copy.copy(table.sd)
     table.sd.location = record.location
+    if record.published is not None:
+        _publish(types, table, record.published)
     return as_external(table)
+
+
+def _publish(types: Any, table: Any, published: Published) -> None:
+    """Set the columns and statistics of an entry, never marked as accurate."""
+    columns = hive_columns(published.columns, type_length=TEXT)
+    table.sd.cols = [types.FieldSchema(each.name, each.type, each.comment) for each in columns]
+    kept = {key: value for key, value in table.parameters.items() if key not in _STATISTICS}
+    table.parameters = {**kept, **statistics_of(published)}
+
+
+def changes_types(table: Any, changed: Any) -> bool:
+    """Return whether a column has another type than the one that was at its position.
+
+    By default, a metastore refuses most of these changes; it compares positions, not names.
+    """
+    pairs = zip(table.sd.cols or [], changed.sd.cols or [], strict=False)
+    return any(before.type != after.type for before, after in pairs)
+
+
+def without_columns(table: Any) -> Any:
+    """Return a copy without columns."""
+    table = copy.copy(table)
+    table.sd = copy.copy(table.sd)
+    table.sd.cols = []
+    return table

@@ -45,6 +45,8 @@ from .rows import RowsOption, RowsOutput, print_page
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from lance_bridge.entry import TableEntry
+
 app = typer.Typer()
 
 
@@ -272,18 +274,27 @@ def refresh_entry(
     properties: Properties = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Correct what other tools refuse in a table's entry. Its data stays.
+    """Correct what other tools read in a table's entry, also published columns. Its data stays.
 
     Example: lance-bridge table refresh-entry prod sales.orders
     """
     with connected(catalog, properties) as namespace:
         entry = namespace.tables.load_entry(namespace.tables.path_of(parse_name(table)))
-        entry.refresh_entry()
-    fields = {"table": table, "corrected": list(entry.record.problems)}
-    done = (
-        f"corrected: {', '.join(entry.record.problems)}" if entry.record.problems else "unchanged"
+        corrected = _refresh(entry)
+    done = f"corrected: {', '.join(corrected)}" if corrected else "nothing to correct"
+    print_result(output, f"{table}: {done}", {"table": table, "corrected": corrected})
+
+
+def _refresh(entry: TableEntry) -> list[str]:
+    """Refresh an entry; return what was corrected."""
+    from lance_bridge.table import Table  # noqa: PLC0415 - takes seconds to import
+
+    found = Table.of(entry) if entry.record.is_lance and entry.location else entry
+    refreshed, before = found.refresh_entry().record, entry.record
+    has_new_columns = refreshed.properties != before.properties or (
+        refreshed != before and not before.problems
     )
-    print_result(output, f"{table}: {done}", fields)
+    return [*before.problems, *(["columns"] if has_new_columns else [])]
 
 
 @app.command()

@@ -25,6 +25,7 @@ class Kind(str, Enum):
     DECLARED_ONLY = "declared-only"
     INCONSISTENT_ENTRY = "inconsistent-entry"
     INCOMPLETE_ENTRY = "incomplete-entry"
+    OUTDATED_COLUMNS = "outdated-columns"
     OUT_OF_BAND = "out-of-band"
     ORPHANED_DATA = "orphaned-data"
     UNKNOWN_DATA = "unknown-data"

@@ -151,8 +151,17 @@ class TableChecks:
             return
         problems = [] if table.managed is None else [*self._check_versions(table, table.managed)]
         yield from problems
+        if found.state is DataState.PRESENT and not problems:
+            yield from self._check_columns(table)
         if found.state is not DataState.PRESENT and not problems:
             yield from self._check_unwritten(table, found)
+
+    def _check_columns(self, table: Table) -> Iterator[Finding]:
+        problem = table.find_outdated_columns()
+        if problem:
+            name = written(table.path)
+            command = self.commands.on_table("refresh-entry", name)
+            yield Finding(Kind.OUTDATED_COLUMNS, name, f"Its entry {problem}", command)
 
     def _check_unwritten(self, table: Table, found: Presence) -> Iterator[Finding]:
         files = table.files().list("")

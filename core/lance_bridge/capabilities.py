@@ -58,6 +58,9 @@ class Capabilities:
     hides_tables: bool = False
     """The server may hold tables that no namespace of this catalog lists: the adapter implements
     `Catalog.scan_hidden_tables`."""
+    publishes_columns: bool = False
+    """An entry has columns that other tools read: `Catalog.alter_table` stores
+    `TableRecord.published`."""
     no_namespace_changes: str = ""
     """Why namespaces cannot be created or dropped."""
     no_outer_namespace_changes: str = ""

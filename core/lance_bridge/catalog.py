@@ -59,6 +59,7 @@ from .records import (
     Column,
     NamespaceRecord,
     Path,
+    Published,
     TableCredentials,
     TableRecord,
     select_tables,
@@ -83,6 +84,7 @@ __all__ = [
     "NamespaceRecord",
     "NamespaceWords",
     "Path",
+    "Published",
     "TableCredentials",
     "TableRecord",
     "select_tables",
@@ -314,6 +316,8 @@ class Catalog(ABC):
 
         - Properties that the record lacks are removed; no others are touched.
         - The entry is external afterwards; `alter_ownership` is the exception.
+        - With `Capabilities.publishes_columns`, `TableRecord.published` replaces what other tools
+          see of the data. Names and types that the catalog cannot hold are shortened.
         - If the record or the entry has a `GUARD`, this is a compare-and-set by that guard: nothing
           changes unless the entry still has the record's `revision`. Of all callers that loaded one
           revision, one succeeds.

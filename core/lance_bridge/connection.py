@@ -18,7 +18,7 @@ from .config import CatalogConfig
 from .credentials import VendedCredentials
 from .declarations import Declarations
 from .errors import display, invalid, unsupported
-from .records import FOREIGN_COMMITS, ForeignCommits
+from .records import FOREIGN_COMMITS, PUBLISH_COLUMNS, ForeignCommits, parse_publish_columns
 from .requests import parse_table_namespace
 from .storage.manifests import BaseLocations
 
@@ -76,12 +76,14 @@ class Connection:
 
         Raises:
             UnsupportedOperationError: (0) the catalog should hold them, and cannot.
-            InvalidInputError: (13) `FOREIGN_COMMITS` has an unknown value.
+            InvalidInputError: (13) `FOREIGN_COMMITS` or `PUBLISH_COLUMNS` has an unknown value.
         """
         if properties.get(MANAGED_BY, "").lower() == IMPLEMENTATION:
             self.require_manageable(f"Tables of namespace '{display(path)}'")
         if FOREIGN_COMMITS in properties:
             ForeignCommits.parse(properties[FOREIGN_COMMITS])
+        if PUBLISH_COLUMNS in properties:
+            parse_publish_columns(properties[PUBLISH_COLUMNS])
 
     @cached_property
     def credentials(self) -> VendedCredentials:

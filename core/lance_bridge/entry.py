@@ -28,6 +28,7 @@ from .managed_state import State, parse_state, with_state
 from .records import (
     ENTRY_ID,
     FOREIGN_COMMITS,
+    PUBLISH_COLUMNS,
     ForeignCommits,
     replace_visible,
     visible_properties,
@@ -107,8 +108,12 @@ class TableEntry:
         return found
 
     def refreshed(self) -> Self:
-        """Return `reloaded` if other clients' commits may have changed the entry, else itself."""
-        return self if self.managed is None else self.reloaded()
+        """Return `reloaded` if commits may have changed the entry, else itself."""
+        return self.reloaded() if self._changes_with_commits else self
+
+    @property
+    def _changes_with_commits(self) -> bool:
+        return self.managed is not None or PUBLISH_COLUMNS in self.record.properties
 
     def is_in_catalog(self) -> bool:
         """Return whether the catalog has this very entry under its name."""
@@ -150,7 +155,7 @@ class TableEntry:
             try:
                 return table._set_properties(change(table.properties))
             except ConcurrentModificationError:
-                if table.managed is None:
+                if not table._changes_with_commits:
                     raise
         raise concurrent_modification(self.path)
 

@@ -15,11 +15,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .records import Published
+
 INPUT_FORMAT = "org.apache.hadoop.mapred.FileInputFormat"
 OUTPUT_FORMAT = "org.apache.hadoop.mapred.FileOutputFormat"
 SERDE = "org.apache.hadoop.hive.serde2.lazybinary.LazyBinarySerDe"
 _TEXT_SERDE = "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"
 """What lance-bridge wrote before, together with `INPUT_FORMAT`."""
+
+ROWS, SIZE = "numRows", "totalSize"
+"""Parameters that engines estimate by, and data catalogs show."""
 
 
 @dataclass(frozen=True)
@@ -50,3 +55,9 @@ class Formats:
     @property
     def _has_text_serde(self) -> bool:
         return (self.input_format, self.serde) == (INPUT_FORMAT, _TEXT_SERDE)
+
+
+def statistics_of(published: Published) -> dict[str, str]:
+    """Return the parameters of an entry for the rows and size of its table."""
+    values = {ROWS: published.rows, SIZE: published.size}
+    return {key: str(value) for key, value in values.items() if value is not None}

@@ -32,6 +32,12 @@ LATEST = RESERVED_PREFIX + "latest"
 ENTRY_ID = RESERVED_PREFIX + "id"
 """Set in each new entry, so that its creator recognises it after a lost reply."""
 
+PUBLISH_COLUMNS = "publish.columns"
+"""Property of a table, or of a namespace for its new tables: whether each commit writes columns,
+rows and size into the entry."""
+PUBLISHED = RESERVED_PREFIX + "published"
+"""The version whose columns an entry has, if any."""
+
 FOREIGN_COMMITS = "managed.foreign_commits"
 """Property of a managed table: how versions that bypassed the catalog are handled."""
 
@@ -105,6 +111,18 @@ class CatalogColumn:
 
 
 @dataclass(frozen=True)
+class Published:
+    """What an entry says of its table's data, for tools that read only entries."""
+
+    columns: tuple[Column, ...] = ()
+    """All columns of the table, in its order; empty removes them from the entry."""
+    rows: int | None = None
+    """None removes it from the entry."""
+    size: int | None = None
+    """Of the data files, in bytes; None removes it from the entry."""
+
+
+@dataclass(frozen=True)
 class TableRecord:
     """One table entry as the catalog has it.
 
@@ -142,6 +160,9 @@ class TableRecord:
     problems: tuple[str, ...] = ()
     """What other tools may refuse in the entry of a Lance table, such as a missing field, for
     people: `Catalog.alter_table` corrects it."""
+    published: Published | None = None
+    """Set only in a record that is passed to `Catalog.alter_table`, to replace what the entry says
+    of the data; None keeps it. Only for catalogs with `Capabilities.publishes_columns`."""
 
     @classmethod
     def unreadable(cls, path: Path) -> TableRecord:
@@ -171,6 +192,11 @@ class TableRecord:
     def with_properties(self, properties: Mapping[str, str]) -> TableRecord:
         """Return the same entry with its parameters replaced."""
         return replace(self, properties=dict(properties))
+
+    def with_published(self, published: Published, properties: Mapping[str, str]) -> TableRecord:
+        """Return the same entry with other data; ``properties`` replace `PUBLISHED`."""
+        kept = {key: value for key, value in self.properties.items() if key != PUBLISHED}
+        return replace(self, published=published, properties={**kept, **properties})
 
 
 class TableCredentials(dict[str, str]):
@@ -235,8 +261,8 @@ def check_properties(properties: Mapping[str, str] | None) -> dict[str, str]:
     """Return the caller's properties of a table, without format properties that equal ours.
 
     Raises:
-        InvalidInputError: (13) an empty or reserved key, or a format property or `FOREIGN_COMMITS`
-            with another value.
+        InvalidInputError: (13) an empty or reserved key, or a format property, `FOREIGN_COMMITS` or
+            `PUBLISH_COLUMNS` with another value.
     """
     kept = {}
     for key, value in (properties or {}).items():
@@ -248,9 +274,18 @@ def check_properties(properties: Mapping[str, str] | None) -> dict[str, str]:
                 raise invalid(f"Property '{key}' marks Lance tables and cannot be {value[:60]!r}")
         elif key.lower() == FOREIGN_COMMITS:
             kept[FOREIGN_COMMITS] = ForeignCommits.parse(value).value
+        elif key.lower() == PUBLISH_COLUMNS:
+            kept[PUBLISH_COLUMNS] = parse_publish_columns(value)
         else:
             kept[key] = value
     return kept
+
+
+def parse_publish_columns(value: str) -> str:
+    """Return a value of `PUBLISH_COLUMNS` in lower case. Raises InvalidInput (13)."""
+    if value.lower() not in ("true", "false"):
+        raise invalid(f"Property '{PUBLISH_COLUMNS}' must be true or false, not {value[:60]!r}")
+    return value.lower()
 
 
 def manager_in(properties: Mapping[str, str] | None) -> str | None:
@@ -273,11 +308,11 @@ def properties_of_new_table(properties: Mapping[str, str]) -> dict[str, str]:
 def replace_visible(old: Mapping[str, str], properties: Mapping[str, str]) -> dict[str, str]:
     """Return an entry's properties with the visible ones replaced, and the rest kept.
 
-    `FOREIGN_COMMITS` is kept, too, unless it is replaced: redefining a table does not unprotect its
-    versions.
+    `FOREIGN_COMMITS` and `PUBLISH_COLUMNS` are kept, too, unless they are replaced: redefining a
+    table neither unprotects its versions nor hides its columns.
     """
     kept = {k: v for k, v in old.items() if k in _FORMAT_PROPERTIES or is_reserved(k)}
-    policy = {k: v for k, v in old.items() if k == FOREIGN_COMMITS}
+    policy = {k: v for k, v in old.items() if k in (FOREIGN_COMMITS, PUBLISH_COLUMNS)}
     return {**policy, **properties, **kept}
 
 

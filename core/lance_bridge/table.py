@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import lance
 from lance.commit import CommitConflictError
 from lance_namespace.errors import (
+    ConcurrentModificationError,
     InvalidTableStateError,
     LanceNamespaceError,
     TableBranchNotFoundError,
@@ -18,7 +19,7 @@ from lance_namespace.errors import (
     TableVersionNotFoundError,
 )
 
-from . import locations
+from . import locations, publishing
 from .credentials import CALLER, PRINCIPAL
 from .entry import TableEntry
 from .errors import (
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 logger = logging.getLogger(__name__)
+
+_PUBLISH_ATTEMPTS = 3
 
 _METADATA_CACHE_BYTES = 32 << 20
 """The size of a dataset's metadata cache. Lance's default of 1 GiB would keep each version that
@@ -417,7 +420,7 @@ class Table(TableEntry):
         self.note_commit(before, int(dataset.version))
 
     def note_commit(self, read: int, after: int) -> None:
-        """Record a commit, if commits are recorded.
+        """Record a commit, if commits are recorded, and publish columns, if the entry has them.
 
         Args:
             read: The version that it was made from.
@@ -426,6 +429,90 @@ class Table(TableEntry):
         changes = CHANGES.get()
         if changes is not None:
             changes.add(self.path, read, after)
+        if after > read:
+            self.publish_after_commit()
+
+    # -- columns in the entry ----------------------------------------------------------------------
+
+    def publish_after_commit(self) -> None:
+        """Publish columns if the entry has them, and log a failure: the commit stays made."""
+        if not self.publishes:
+            return
+        try:
+            self._write_columns()
+        except Exception as error:  # noqa: BLE001 - nothing may look as if the commit failed
+            logger.warning(
+                "The entry of table '%s' still has the columns of an earlier version; lance-bridge "
+                "doctor finds it: %s",
+                self.name,
+                first_line(error),
+            )
+
+    def find_outdated_columns(self) -> str:
+        """Return how published columns differ from the data, for people; "" if they do not.
+
+        Raises:
+            LanceNamespaceError: the data cannot be read.
+        """
+        record = self.record
+        if not self.publishes:
+            is_left = publishing.has_columns(record) and self._can_publish
+            return "has columns, though it should have none" if is_left else ""
+        dataset = self._open(LATEST, vend=None, write=False)
+        known = publishing.published_version(record)
+        if known != dataset.version:
+            which = "no columns" if known is None else f"the columns of version {known}"
+            return f"has {which}, and the latest version is {dataset.version}"
+        found = len(list(self.connection.catalog.load_columns(self.path)))
+        wanted = len(dataset.schema)
+        return "" if found == wanted else f"has {found} columns, and the table has {wanted}"
+
+    def refresh_entry(self) -> Self:
+        """Do the same as `TableEntry.refresh_entry`, and correct published columns.
+
+        Raises:
+            LanceNamespaceError: the data cannot be read.
+        """
+        table = super().refresh_entry()
+        has_data = not table.publishes or table._latest_presence().state is DataState.PRESENT
+        is_outdated = has_data and table.find_outdated_columns()
+        if not is_outdated:
+            return table
+        table._write_columns(is_forced=True)
+        return table.reloaded()
+
+    @property
+    def publishes(self) -> bool:
+        """Whether commits write the table's columns into its entry."""
+        return self._can_publish and publishing.wants_columns(self.record)
+
+    @property
+    def _can_publish(self) -> bool:
+        return self.connection.capabilities.publishes_columns and not self.record.link_to
+
+    def _write_columns(self, *, is_forced: bool = False) -> None:
+        """Write the columns of the latest version into the entry, or remove them if it has none.
+
+        Args:
+            is_forced: Whether to write them even if the entry has those of that version.
+        """
+        catalog = self.connection.catalog
+        for _ in range(_PUBLISH_ATTEMPTS):
+            table = self.reloaded()
+            if table.publishes:
+                dataset = table._open(LATEST, vend=None, write=False)
+                is_known = publishing.published_version(table.record) == dataset.version
+                if is_known and not is_forced:
+                    return  # a writer that committed later has published it
+                record = publishing.with_data_of(table.record, dataset)
+            elif publishing.has_columns(table.record):
+                record = publishing.without_data(table.record)
+            else:
+                return
+            with suppress(ConcurrentModificationError):
+                catalog.alter_table(record)
+                return
+        raise concurrent_modification(self.path)
 
     def _was_overtaken(self, dataset: lance.LanceDataset, before: int, error: Exception) -> bool:
         if TOO_MANY_WRITERS in str(error):

@@ -159,6 +159,24 @@ def test_an_entry_without_formats_is_completed_and_no_entry_of_others(lake: Lake
     assert "not a Lance table" in theirs.stderr
 
 
+@pytest.mark.spec("cli.md#table", "common.md#published-columns")
+def test_published_columns_of_an_earlier_version_are_written_again(lake: Lake) -> None:
+    name = lake.create("orders", **{"publish.columns": "true"})
+    lake.append("orders")
+    fix(the_only(Kind.OUTDATED_COLUMNS, "of version 1, and the latest version is 2"))
+    with raw_client(lake.metastore.port) as client:
+        found = client.get_table(lake.database, "orders")
+        assert found.parameters["numRows"] == "10"
+        types = [each.type for each in found.sd.cols]
+        assert types == ["bigint", "float", "array<float>"]
+        found.sd.cols = found.sd.cols[:1]
+        client.alter_table(lake.database, "orders", found)
+    finding = the_only(Kind.OUTDATED_COLUMNS, "has 1 columns, and the table has 3")
+    corrected = answer_of("table", "refresh-entry", "prod", name)
+    assert corrected == {"table": name, "corrected": ["columns"]}
+    assert "nothing to correct" in pasted(finding["command"]).stdout
+
+
 def test_out_of_band_versions_are_adopted(lake: Lake) -> None:
     lake.create("orders", managed_by="impl")
     lake.append("orders")

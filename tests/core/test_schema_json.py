@@ -14,7 +14,7 @@ from lance_namespace import errors
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from lance_bridge.dataset.schema_json import to_json, type_from_json
-from lance_bridge.dataset.spark_types import columns_of, spark_type
+from lance_bridge.spark_types import columns_of, spark_type
 
 pytestmark = pytest.mark.quick
 

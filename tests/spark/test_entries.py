@@ -20,7 +20,7 @@ from pyspark.sql.types import DataType, StructField, StructType
 from servers.metastores import Metastores
 
 from lance_bridge.catalog import TableRecord
-from lance_bridge.dataset.spark_types import columns_of
+from lance_bridge.spark_types import columns_of
 from lance_bridge.testing.calls import Calls
 from lance_bridge_hive import HiveNamespace
 from lance_bridge_unity import mapping

@@ -16,13 +16,13 @@ from lance_bridge.dataset import (
     FIRST_VERSION,
     Rows,
     branches_of,
-    columns_of,
     describe_indices,
     write_first,
 )
 from lance_bridge.errors import table_already_exists, translate_lance_errors
 from lance_bridge.lance_datasets import transaction_at
 from lance_bridge.requests import Ref
+from lance_bridge.spark_types import columns_of
 from lance_bridge.table import Table
 from lance_bridge_spark.jobs.engine import address_in
 from lance_bridge_spark.jobs.indexing import build_index, index_request

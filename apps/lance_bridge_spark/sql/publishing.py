@@ -20,7 +20,7 @@ from lance_namespace.errors import LanceNamespaceError
 
 from lance_bridge import locations
 from lance_bridge.catalog import Path
-from lance_bridge.dataset import FIRST_VERSION, columns_of, not_written
+from lance_bridge.dataset import FIRST_VERSION, not_written
 from lance_bridge.errors import (
     LANCE_ERRORS,
     OutcomeUnknownError,
@@ -31,6 +31,7 @@ from lance_bridge.errors import (
     unsupported,
 )
 from lance_bridge.records import check_properties
+from lance_bridge.spark_types import columns_of
 from lance_bridge.storage import RESERVED_FILE, VersionDirectory
 from lance_bridge.table import Table
 from lance_bridge.tables import Tables

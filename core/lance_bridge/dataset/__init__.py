@@ -34,7 +34,6 @@ if TYPE_CHECKING:
         drop_columns,
         update_field_metadata,
     )
-    from .spark_types import columns_of
 
 SMALL_FRAGMENT = 1024 * 1024
 """Rows below which compaction merges a fragment with others by default.
@@ -46,7 +45,7 @@ __all__ = [
     "DEFAULT_AGE", "FIRST_VERSION", "RESERVED_COLUMNS", "SMALL_FRAGMENT", "Cleaned", "Column",
     "IndexType", "NewTable", "Rows", "VersionChange", "align", "alter_columns",
     "branches_of", "canonical", "change_of_version", "check_predicate", "clean_up", "columns_in",
-    "columns_of", "compact", "count_rows", "create_table", "delete_rows", "describe_indices",
+    "compact", "count_rows", "create_table", "delete_rows", "describe_indices",
     "directory_of", "drop_columns", "field_ids", "find_column", "in_brackets", "index_options",
     "metadata_of", "not_written", "parse_full_text", "parse_index_type", "parse_nearest",
     "siblings", "stored_type", "translate_query_errors", "update_field_metadata", "vector_of",
@@ -75,7 +74,6 @@ _MODULES = {
         "drop_columns",
         "update_field_metadata",
     ),
-    "spark_types": ("columns_of",),
 }
 
 

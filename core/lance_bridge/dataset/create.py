@@ -32,11 +32,11 @@ from ..errors import (
 from ..managed import conversion
 from ..records import check_properties, manager_in
 from ..requests import CreateMode
+from ..spark_types import columns_of
 from ..table import Table, raise_view_failure, transaction_properties
 from ..tables import creation
 from ..tables.new_location import LazyNamespace, allocate
 from .rows import Rows
-from .spark_types import columns_of
 
 FIRST_VERSION = 1
 
@@ -87,7 +87,7 @@ def create_table(connection: Connection, new: NewTable) -> tuple[Table, int]:
         connection,
         new.path,
         allocate(new.path, namespace, must_read=True),
-        new.properties or {},
+        creation.with_publishing(namespace, new.properties or {}),
         declared=True,
         columns=columns_of(new.rows.schema),
     )

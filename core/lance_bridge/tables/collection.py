@@ -162,9 +162,11 @@ class Tables:
             NamespaceNotFoundError: (1)
         """
         place = new_location.NewLocation(location)
-        return creation.add(
-            self.connection, path, place, properties, declared=declared, columns=columns
-        )
+        own = creation.with_publishing(self._namespace_of(path), properties)
+        table = creation.add(self.connection, path, place, own, declared=declared, columns=columns)
+        if not declared:
+            table.publish_after_commit()
+        return table
 
     # -- changing ----------------------------------------------------------------------------------
 

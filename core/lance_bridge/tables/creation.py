@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from lance_namespace.errors import (
     ConcurrentModificationError,
+    InvalidInputError,
     LanceNamespaceError,
     TableAlreadyExistsError,
     TableNotFoundError,
@@ -26,11 +27,21 @@ from ..errors import (
     TableNotWrittenError,
     concurrent_modification,
     display,
+    invalid,
     table_already_exists,
+    unsupported,
 )
 from ..lost_replies import retry_after_readback
 from ..managed import conversion
-from ..records import check_properties, manager_in, properties_of_new_table
+from ..publishing import has_columns
+from ..records import (
+    PUBLISH_COLUMNS,
+    Published,
+    check_properties,
+    manager_in,
+    parse_publish_columns,
+    properties_of_new_table,
+)
 from ..table import Table
 from .new_location import LazyNamespace, NewLocation, allocate, release_unused, reserved
 
@@ -62,7 +73,7 @@ def plan_declaration(
     namespace = LazyNamespace(connection, path[:-1])
     is_managed = wants_management(path, namespace, properties)
     chosen = given or allocate(path, namespace, must_read=False)
-    return Declaration(checked, chosen, is_managed)
+    return Declaration(with_publishing(namespace, checked), chosen, is_managed)
 
 
 def wants_management(
@@ -78,6 +89,32 @@ def wants_management(
     if connection.capabilities.no_managed_tables or connection.capabilities.no_alter:
         return False
     return namespace.record.properties.get(MANAGED_BY, "").lower() == IMPLEMENTATION
+
+
+def with_publishing(namespace: LazyNamespace, properties: Mapping[str, str]) -> dict[str, str]:
+    """Return a new table's checked properties with its namespace's `PUBLISH_COLUMNS`, if any.
+
+    Raises:
+        UnsupportedOperationError: (0) the table's own property asks for columns, and the catalog's
+            entries have none that can change.
+        InvalidInputError: (13) the namespace has an unknown value.
+        NamespaceNotFoundError: (1)
+    """
+    can_publish = namespace.connection.capabilities.publishes_columns
+    if properties.get(PUBLISH_COLUMNS) == "true" and not can_publish:
+        raise unsupported(
+            f"Columns of tables in '{display(namespace.path)}' cannot be published: the catalog "
+            f"has no columns that commits could change. Leave {PUBLISH_COLUMNS} out"
+        )
+    if PUBLISH_COLUMNS in properties or not can_publish:
+        return dict(properties)
+    value = namespace.record.properties.get(PUBLISH_COLUMNS)
+    if value is None:
+        return dict(properties)
+    try:
+        return {**properties, PUBLISH_COLUMNS: parse_publish_columns(value)}
+    except InvalidInputError as error:
+        raise invalid(f"Namespace '{display(namespace.path)}': {error}") from error
 
 
 def declare(
@@ -207,20 +244,26 @@ def register(
     """
     checked_location = locations.check(location)
     checked = check_properties(properties)
-    is_managed = wants_management(path, LazyNamespace(connection, path[:-1]), properties)
+    namespace = LazyNamespace(connection, path[:-1])
+    is_managed = wants_management(path, namespace, properties)
+    checked = with_publishing(namespace, checked)
     table, is_new = add_or_find(
         connection, path, NewLocation(checked_location), checked, columns=columns
     )
     if is_new:
         with removed_on_failure(table, is_declared=False):
-            return conversion.begin(table) if is_managed else table
+            table = conversion.begin(table) if is_managed else table
+        table.publish_after_commit()
+        return table
     if not overwrite:
         raise table_already_exists(path)
     if is_managed:
         moved = table.with_record(replace(table.record, location=checked_location))
         conversion.latest_in_storage(moved)
     table = _move_registration(table, checked_location, checked)
-    return conversion.begin(table) if is_managed else table
+    table = conversion.begin(table) if is_managed else table
+    table.publish_after_commit()
+    return table
 
 
 def _move_registration(table: Table, location: str, properties: Mapping[str, str]) -> Table:
@@ -232,6 +275,7 @@ def _move_registration(table: Table, location: str, properties: Mapping[str, str
                 finished.record,
                 location=locations.for_catalog(location),
                 properties=properties_of_new_table(properties),
+                published=Published() if has_columns(finished.record) else None,
             )
         )
         retry_after_readback(

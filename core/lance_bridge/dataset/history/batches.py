@@ -34,7 +34,10 @@ def create_versions(wanted: Sequence[tuple[Table, Staged]]) -> list[Manifest]:
             )
         seen.add(table.path)
         _require_batch_support(table)
-    return batch.commit([_prepare(table, staged) for table, staged in wanted])
+    made = batch.commit([_prepare(table, staged) for table, staged in wanted])
+    for table, _ in wanted:
+        table.publish_after_commit()
+    return made
 
 
 def _require_batch_support(table: Table) -> None:

@@ -122,7 +122,9 @@ def create(table: Table, staged: Staged) -> Manifest:
             named in another scheme than those of the table.
         UnsupportedOperationError: (0) metadata is given, which a manifest cannot hold.
     """
-    return prepare_creation(table, staged).do()
+    made = prepare_creation(table, staged).do()
+    table.publish_after_commit()
+    return made
 
 
 def prepare_creation(table: Table, staged: Staged) -> Commit:

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as arrow
 
-from ..catalog import Column
+from .records import Column
 
 SparkType = str | dict[str, Any]
 

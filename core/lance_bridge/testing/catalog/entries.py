@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 from lance_namespace import ErrorCode
 
-from ...catalog import CatalogColumn, TableRecord
+from ...catalog import CatalogColumn, Column, Published, TableRecord
 from ..cases import Refusals, needs
 from ..expect import code_of, refused
 from ..hooks import RawEntry
@@ -20,6 +21,7 @@ from .workspace import (
     require_same,
     same_location,
     skip_if,
+    skip_unless,
     try_change,
     with_properties,
 )
@@ -57,6 +59,20 @@ class EntryCases(CatalogCases):
             assert isinstance(each, CatalogColumn)
             assert each.name, "a column has no name"
             assert each.type, f"column '{each.name}' has no type"
+
+    def test_published_columns_replace_those_of_the_entry(self, workspace: Workspace) -> None:
+        skip_unless(workspace, "publishes_columns")
+        vector = {"type": "array", "elementType": "float", "containsNull": True}
+        columns = (Column("id", "long"), Column("label", "string"), Column("vector", vector))
+        record = workspace.create(properties={"team": "sales"})
+        for wanted in (columns, columns[2:], ()):
+            published = Published(wanted, rows=len(wanted), size=1000)
+            workspace.catalog.alter_table(replace(record, published=published))
+            altered = workspace.catalog.load_table(record.path)
+            record = workspace.set(altered, turn=str(len(wanted)))  # keeps them
+            assert record.properties["team"] == "sales"
+            found = [each.name for each in workspace.catalog.load_columns(record.path)]
+            assert found == [each.name for each in wanted], "an entry has other columns"
 
     def test_an_entry_has_an_identity_that_stays(self, workspace: Workspace) -> None:
         first = workspace.create()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import random
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -50,7 +52,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_PUBLISH_ATTEMPTS = 3
+_PUBLISH_ATTEMPTS, _PUBLISH_PAUSE = 6, 0.1
+"""The maximum number of attempts, and by how many seconds the longest wait grows each time."""
 
 _METADATA_CACHE_BYTES = 32 << 20
 """The size of a dataset's metadata cache. Lance's default of 1 GiB would keep each version that
@@ -497,7 +500,8 @@ class Table(TableEntry):
             is_forced: Whether to write them even if the entry has those of that version.
         """
         catalog = self.connection.catalog
-        for _ in range(_PUBLISH_ATTEMPTS):
+        for attempt in range(_PUBLISH_ATTEMPTS):
+            time.sleep(random.uniform(0, attempt * _PUBLISH_PAUSE))  # let other writers finish
             table = self.reloaded()
             if table.publishes:
                 dataset = table._open(LATEST, vend=None, write=False)

@@ -145,7 +145,7 @@ def test_an_unreadable_location_fails_no_commit(
     assert entry(able) == ("1", 3)
 
 
-@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("times", [1, 5])
 def test_a_change_of_the_entry_at_the_same_time_is_tried_again(
     able: MemoryNamespace, times: int
 ) -> None:

@@ -20,10 +20,12 @@ from lance_namespace.errors import UnauthenticatedError
 from lance_namespace_urllib3_client.models import Identity
 from server.authenticated import connect, one_api_key, serve
 from server.serving import serving
+from servers.hive_entries import raw_entry
 from servers.metastores import Metastores
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
+from lance_bridge.testing.build import ipc
 from lance_bridge_hive import HiveNamespace
 from lance_bridge_server.app import create_app
 from lance_bridge_server.gateway import Gateway
@@ -134,6 +136,25 @@ def _write(location: str, number: int, output: str) -> None:
     """Write a fragment in a process of its own."""
     (fragment,) = write_fragments(rows([number]), location, mode="append")
     Path(output).write_text(json.dumps(fragment.to_json()))
+
+
+@pytest.mark.spec("common.md#published-columns")
+@pytest.mark.parametrize("managed_by", ["storage", "impl"])
+def test_commits_through_a_gateway_publish_columns(
+    client: Any, metastores: Metastores, managed_by: str
+) -> None:
+    """Rows that the gateway writes, and versions that a client of it creates of a managed table."""
+    table_id = [f"db_{uuid.uuid4().hex[:12]}", "published"]
+    on = {"publish.columns": "true"}
+    client.create_namespace(api.CreateNamespaceRequest(id=table_id[:1], properties=on))
+    request = api.CreateTableRequest(id=table_id, properties={"managed_by": managed_by})
+    client.create_table(request, ipc(rows([1, 2])))
+    client.insert_into_table(api.InsertIntoTableRequest(id=table_id), ipc(rows([3])))
+    if managed_by == "impl":
+        lance.write_dataset(rows([4]), namespace_client=client, table_id=table_id, mode="append")
+    entry = raw_entry(metastores.get("2.3").port, *table_id)
+    assert [(each.name, each.type) for each in entry.sd.cols] == [("id", "bigint")]
+    assert entry.parameters["numRows"] == ("4" if managed_by == "impl" else "3")
 
 
 # -- gateways side by side, as behind a load balancer ----------------------------------------------

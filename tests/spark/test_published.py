@@ -5,15 +5,19 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from migrate.sessions import beside
+from pyspark.sql import SparkSession
+from servers.hive_entries import raw_entry
 from servers.metastores import Metastores
 
 from lance_bridge.testing.calls import Calls
 from lance_bridge_hive import HiveNamespace
+from lance_bridge_spark.registration import register
 
 pytestmark = [
     pytest.mark.servers,
@@ -81,3 +85,29 @@ def test_no_query_returns_rows(seen: dict[str, Any], name: str) -> None:
 def test_other_tables_are_listed_and_read(seen: dict[str, Any]) -> None:
     assert seen["shown"] == ["plain", "published"]
     assert seen["theirs"] == 1
+
+
+def test_writes_of_spark_publish_columns(
+    spark: SparkSession, metastores: Metastores, tmp_path: Path
+) -> None:
+    metastore = metastores.get("2.3")
+    name, database = f"hive_{uuid.uuid4().hex[:8]}", f"written_{uuid.uuid4().hex[:8]}"
+    register(spark, {name: {"impl": "hive", "uri": metastore.uri, "root": str(tmp_path)}})
+    spark.sql(f"CREATE NAMESPACE {name}.{database}")
+    table = f"{name}.{database}.t"
+    spark.sql(
+        f"CREATE TABLE {table} (id BIGINT, v ARRAY<FLOAT>) "
+        "TBLPROPERTIES ('publish.columns' = 'true')"
+    )
+    spark.sql(f"INSERT INTO {table} VALUES (1, array(0.5F)), (2, NULL)")
+    published = raw_entry(metastore.port, database, "t")
+    columns = [("id", "bigint"), ("v", "array<float>")]
+    assert [(each.name, each.type) for each in published.sd.cols] == columns
+    assert published.parameters["numRows"] == "2"
+    spark.sql(f"ALTER TABLE {table} ADD COLUMNS (twice BIGINT)")
+    spark.sql(f"DELETE FROM {table} WHERE id = 1")
+    published = raw_entry(metastore.port, database, "t")
+    assert [each.name for each in published.sd.cols] == ["id", "v", "twice"]
+    assert published.parameters["numRows"] == "1"
+    spark.sql(f"DROP TABLE {table}")
+    spark.sql(f"DROP NAMESPACE {name}.{database}")

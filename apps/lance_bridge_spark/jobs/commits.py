@@ -62,14 +62,17 @@ def send_once(
     for attempt in range(_ATTEMPTS):
         try:
             with table.committing(dataset, what):
-                return send()
+                version = send()
         except (ConcurrentModificationError, ServiceUnavailableError) as error:
             found = _find_commit(dataset, is_own, since, error)
-            if found is not None:
-                return found
             last = attempt == _ATTEMPTS - 1
-            if last or not isinstance(error, ServiceUnavailableError):
+            if found is None and (last or not isinstance(error, ServiceUnavailableError)):
                 raise
+            if found is None:
+                continue
+            version = found
+        table.note_commit(since, version)
+        return version
     raise AssertionError("the last attempt raises")
 
 

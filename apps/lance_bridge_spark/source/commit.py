@@ -145,8 +145,9 @@ def commit_once(
         done = _find_after_failure(table, branch, transaction, error)
         if done is None:
             raise
-        return done
-    return int(committed.version)
+    version = int(committed.version) if done is None else done
+    table.note_commit(int(dataset.version), version)
+    return version
 
 
 def _is_overwrite(transaction: lance.Transaction) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import lance
@@ -28,6 +29,7 @@ ROWS = pa.table(
 )
 COLUMNS = [("id", "bigint"), ("vector", "array<float>")]
 ON = {"publish.columns": "true"}
+WRITERS = 4
 
 
 def shown(server: GlueServer, *path: str) -> tuple[list[tuple[str, str]], str | None, str | None]:
@@ -249,3 +251,17 @@ def test_statistics_are_never_marked_as_accurate(
     parameters = raw(server, *path)["Parameters"]
     assert parameters["numRows"] == "6"
     assert "COLUMN_STATS_ACCURATE" not in parameters
+
+
+@pytest.mark.parametrize("managed", [{}, {"managed_by": "impl"}], ids=["storage", "managed"])
+def test_concurrent_writers_lose_no_commit_and_the_last_one_is_published(
+    calls: Calls, server: GlueServer, database: str, *, managed: dict[str, str]
+) -> None:
+    path = [database, "t"]
+    calls.create_table(path, ROWS, properties={**ON, **managed})
+    with ThreadPoolExecutor(WRITERS) as threads:
+        done = [threads.submit(insert, calls, path) for _ in range(WRITERS * 3)]
+    assert [each.exception() for each in done] == [None] * len(done)
+    assert calls.count(path) == 3 * (1 + len(done))
+    assert shown(server, *path)[:2] == (COLUMNS, str(3 * (1 + len(done))))
+    assert find_outdated(calls, *path) == []

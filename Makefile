@@ -20,6 +20,8 @@ NODE_PACKAGES := tests/server/lancedb_clients/node/package.json
 JAVA := .cache/java-client
 JAVA_PACKAGES := tests/clients/java/pom.xml
 MAVEN_COPY := org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies
+NEIGHBOURS := .cache/neighbours
+NEIGHBOURS_PIP := $(NEIGHBOURS)/bin/python -m pip --disable-pip-version-check install --quiet
 CLIENTS_PIP := $(CLIENTS)/bin/python -m pip --disable-pip-version-check install --quiet
 DOCS_PIP := $(DOCS)/bin/python -m pip --disable-pip-version-check install --quiet
 DEPS_STAMP := $(VENV)/.dependencies-installed
@@ -144,8 +146,8 @@ sparks: $(SPARKS) ## fetch the other releases of PySpark for the tests (about 90
 kerberos: $(STAMP) ## install packages for the Kerberos tests (Debian: krb5-kdc krb5-admin-server krb5-user libkrb5-dev)
 	@$(PIP_INSTALL) --require-hashes --no-build-isolation -r requirements/kerberos.txt
 
-test-clients: metastores stores $(CLIENTS)/.complete ## run Ray, Daft, geneva, Polars, DuckDB and torch on tables of all catalogs (about 8 GB, once)
-	@$(CLIENTS)/bin/python -m pytest -n 2 --dist loadfile --tier clients,engines tests/clients tests/stores $(PYTEST_ARGS)
+test-clients: metastores stores $(CLIENTS)/.complete $(NEIGHBOURS)/.complete ## run Ray, Daft, geneva, Polars, DuckDB and torch on tables of all catalogs, and other tools beside them (about 9 GB, once)
+	@$(CLIENTS)/bin/python -m pytest -n 2 --dist loadfile --tier clients,engines tests/clients tests/neighbours tests/stores $(PYTEST_ARGS)
 
 $(NODE)/.complete: $(NODE_PACKAGES)
 	@command -v npm >/dev/null || echo "no npm to fetch LanceDB for Node.js with: tests of it will be skipped" >&2
@@ -170,6 +172,12 @@ $(CLIENTS)/.complete: requirements/build.txt requirements/clients.txt pyproject.
 	@$(CLIENTS_PIP) --require-hashes -r requirements/build.txt
 	@$(CLIENTS_PIP) --require-hashes --no-build-isolation --no-deps -r requirements/clients.txt
 	@$(CLIENTS_PIP) --no-build-isolation --no-deps --editable .
+	@touch $@
+
+$(NEIGHBOURS)/.complete: requirements/neighbours.txt
+	@echo "setting up $(NEIGHBOURS)"
+	@$(PYTHON) -m venv --clear $(NEIGHBOURS)
+	@$(NEIGHBOURS_PIP) --require-hashes --no-deps -r $<
 	@touch $@
 
 check: check-lint check-format check-types check-layers check-docs ## lint, format, types, layers, documents (make -k check: all of them)
@@ -263,9 +271,10 @@ lock: $(STAMP) ## resolve the locked dependencies again (needs the package index
 	@$(COMPILE) --upgrade --no-deps --group engines --constraint requirements/dev.txt --output-file requirements/engines.txt
 	@$(COMPILE) --upgrade pyproject.toml $(SERVER_EXTRAS) \
 		--constraint requirements/build.txt --constraint requirements/dev.txt --output-file requirements/server.txt
+	@$(COMPILE) --upgrade --python-version 3.11 --group neighbours --output-file requirements/neighbours.txt
 	@$(COMPILE) --upgrade pyproject.toml --extra server --group docs \
 		--constraint requirements/build.txt --constraint requirements/dev.txt --output-file requirements/docs.txt
-	@echo "$(LOCKS) $(addprefix requirements/,clients.txt engines.txt server.txt docs.txt) written"
+	@echo "$(LOCKS) $(addprefix requirements/,clients.txt engines.txt neighbours.txt server.txt docs.txt) written"
 
 docker-driver: $(JDBC_JAR) ## fetch the PostgreSQL driver that docker/hive.yaml mounts
 

@@ -31,6 +31,15 @@ CHANGED = "ConcurrentModificationException"
 _FEDERATION = "FederationSourceException"
 _QUOTA = "ResourceNumberLimitExceededException"
 _BAD_SIGNATURE = ("InvalidSignatureException", "SignatureDoesNotMatch")
+UNAUTHENTICATED = (
+    *_BAD_SIGNATURE, "ExpiredTokenException", "ExpiredToken", "RequestExpired",
+    "UnrecognizedClientException", "InvalidClientTokenId", "InvalidCredentialsException",
+    "MissingAuthenticationToken", "MissingAuthenticationTokenException",
+    "IncompleteSignature", "IncompleteSignatureException", "AuthFailure", "OptInRequired",
+    "NotAuthorized",
+)  # fmt: skip
+ADVICE = "LanceBridgeAdvice"
+"""The key in a reply for a sentence that its error ends with."""
 _UNKNOWN_OPERATION = ("UnknownOperationException", "InvalidAction")
 
 _BY_CODE: dict[str, type[LanceNamespaceError]] = {
@@ -38,16 +47,7 @@ _BY_CODE: dict[str, type[LanceNamespaceError]] = {
         ("AccessDeniedException", "AccessDenied", "AccessDeniedFault", "UnauthorizedOperation"),
         PermissionDeniedError,
     ),
-    **dict.fromkeys(
-        (
-            *_BAD_SIGNATURE, "ExpiredTokenException", "ExpiredToken", "RequestExpired",
-            "UnrecognizedClientException", "InvalidClientTokenId", "InvalidCredentialsException",
-            "MissingAuthenticationToken", "MissingAuthenticationTokenException",
-            "IncompleteSignature", "IncompleteSignatureException", "AuthFailure", "OptInRequired",
-            "NotAuthorized",
-        ),
-        UnauthenticatedError,
-    ),
+    **dict.fromkeys(UNAUTHENTICATED, UnauthenticatedError),
     **dict.fromkeys(
         (
             "ThrottlingException", "Throttling", "ThrottledException", "RequestThrottled",
@@ -202,10 +202,11 @@ def _from_client_error(error: boto.ClientError, what: str) -> LanceNamespaceErro
     status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     error_type = _BY_CODE.get(code_of(error)) or _BY_STATUS.get(status) or InternalError
     text = reason_in(response.get("Error", {}).get("Message") or f"HTTP status {status}")
+    renewal = f". {response[ADVICE]}" if response.get(ADVICE) else ""
     if error.operation_name == "AssumeRole":
         return error_type(
             f"The role could not be assumed to {what}: {text}. Check assume_role_arn, "
-            "assume_role_external_id and the role's trust policy"
+            f"assume_role_external_id and the role's trust policy{renewal}"
         )
     # Glue also returns this if it may not use an encryption key.
     if error_type is PermissionDeniedError or (
@@ -219,7 +220,7 @@ def _from_client_error(error: boto.ClientError, what: str) -> LanceNamespaceErro
     if code_of(error) == _QUOTA:
         advice = ". A quota of the account is used up: have it raised, or clean up"
     verb = "cannot" if error_type is InvalidInputError else "failed to"
-    return error_type(f"Glue {verb} {what}: {code_of(error)}: {text}{advice}")
+    return error_type(f"Glue {verb} {what}: {code_of(error)}: {text}{advice}{renewal}")
 
 
 def _permission_message(what: str, text: str) -> str:

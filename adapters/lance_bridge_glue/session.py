@@ -26,6 +26,7 @@ from botocore.credentials import (
     RefreshableCredentials,
 )
 from botocore.exceptions import (
+    ClientError,
     ConfigParseError,
     ConnectTimeoutError,
     EndpointConnectionError,
@@ -39,6 +40,8 @@ from lance_bridge.credentials.s3_endpoint import s3_endpoint
 from lance_bridge.errors import invalid
 
 from .config import GlueConfig, is_region
+from .errors import ADVICE, UNAUTHENTICATED, is_a
+from .key_pair import KeyPairProvider, renew_refused, retry_refused
 
 logger = logging.getLogger(__name__)
 
@@ -103,6 +106,10 @@ class Session:
                 created.meta.events.register(
                     "needs-retry", partial(_warn_unreachable, self._config)
                 )
+                if self._config.access_key_id is not None and self._role is None:
+                    created.meta.events.register(
+                        "needs-retry", partial(retry_refused, self._config.renewal)
+                    )
                 self._clients[service] = created
             return self._clients[service]
 
@@ -181,7 +188,8 @@ def _create_session(config: GlueConfig, role: _Role | None = None) -> botocore.s
     if role is not None:
         created.register_component("credential_provider", CredentialResolver([role]))
     elif config.access_key_id is not None:
-        created.set_credentials(*_key_pair(config))
+        provider = KeyPairProvider(config.renewal)
+        created.register_component("credential_provider", CredentialResolver([provider]))
     return created
 
 
@@ -207,15 +215,6 @@ class _Models(Loader):  # type: ignore[misc]  # botocore has no types
 def _models(data_path: str | None) -> _Models:
     """Return the loader of models for a setting of AWS_DATA_PATH."""
     return _Models(create_loader(data_path).search_paths if data_path else [])
-
-
-def _key_pair(config: GlueConfig) -> tuple[str, str, str | None]:
-    secret, token = config.secret_access_key, config.session_token
-    return (
-        config.access_key_id or "",
-        secret.get_secret_value() if secret is not None else "",
-        token.get_secret_value() if token is not None else None,
-    )
 
 
 class _Role(CredentialProvider):  # type: ignore[misc]  # botocore has no types
@@ -273,11 +272,29 @@ class _Role(CredentialProvider):  # type: ignore[misc]  # botocore has no types
         )
 
     def _fetch(self, fetcher: AssumeRoleCredentialFetcher) -> Mapping[str, Any]:
-        metadata: Mapping[str, Any] = fetcher.fetch_credentials()
+        metadata: Mapping[str, Any] = self._fetch_with_current_key_pair(fetcher)
         expires = datetime.fromisoformat(metadata["expiry_time"].replace("Z", "+00:00"))
         newest = list(self._expiries.items())[-1:]  # callers may still use the previous ones
         self._expiries = dict([*newest, (metadata["access_key"], expires.timestamp())])
         return metadata
+
+    def _fetch_with_current_key_pair(self, fetcher: AssumeRoleCredentialFetcher) -> Any:
+        """Assume the role; read the key pair again if STS refuses it."""
+        try:
+            return fetcher.fetch_credentials()
+        except ClientError as error:
+            if self._config.access_key_id is None or not is_a(error, *UNAUTHENTICATED):
+                raise
+            renewal = renew_refused(self._config.renewal)
+            if not renewal.changed:
+                error.response[ADVICE] = renewal.advice
+                raise
+        try:
+            return fetcher.fetch_credentials()
+        except ClientError as error:
+            if is_a(error, *UNAUTHENTICATED):
+                error.response[ADVICE] = renewal.advice
+            raise
 
 
 _sessions: weakref.WeakSet[Session] = weakref.WeakSet()

@@ -20,7 +20,6 @@ from typing import Any
 from urllib.parse import quote
 
 import requests
-from lance_namespace.errors import UnauthenticatedError
 from requests.adapters import HTTPAdapter
 from tenacity import (
     RetryCallState,
@@ -155,10 +154,18 @@ class Client:
         try:
             return self._send(request, access)
         except ErrorReply as error:
-            ended = error.error_type is UnauthenticatedError
-            if not (ended and self._login.renew(access)):
+            if not error.is_unauthenticated:
                 raise
-        return self._send(request, self._login.access())
+            renewal = self._login.renew(access)
+            if not renewal.changed:
+                error.advice = renewal.advice
+                raise
+        try:
+            return self._send(request, self._login.access())
+        except ErrorReply as error:
+            if error.is_unauthenticated:
+                error.advice = renewal.advice
+            raise
 
     def _send(self, request: _Request, access: Access) -> Json:
         change = request.change

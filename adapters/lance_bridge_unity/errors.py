@@ -110,6 +110,8 @@ class LostReply(Exception):
 class ErrorReply(Exception):
     """A reply with an error. ``code`` is the server's, normalized to upper-case words.
 
+    ``advice`` is a sentence for the message.
+
     Args:
         status: The HTTP status.
         code: ``TABLE_NOT_FOUND``, ``NoSuchTableException``, … or empty.
@@ -126,6 +128,7 @@ class ErrorReply(Exception):
         self.text = reason_in(text) or f"HTTP status {status}"
         self.change = change
         self.retry_after = retry_after
+        self.advice = ""
         known = str(self.code or status)
         super().__init__(self.text if known in self.text else f"{known}: {self.text}")
 
@@ -138,6 +141,11 @@ class ErrorReply(Exception):
     def is_transient(self) -> bool:
         """True if the same request may succeed a little later."""
         return self.is_throttled or self.status in (408, 502, 503, 504)
+
+    @property
+    def is_unauthenticated(self) -> bool:
+        """True if the server did nothing because it did not accept the credentials."""
+        return self.error_type is UnauthenticatedError
 
     @property
     def is_duplicate(self) -> bool:
@@ -241,6 +249,8 @@ def _to_error(error: ErrorReply, what: str) -> LanceNamespaceError:
 
 def _hint(error: ErrorReply) -> str:
     """Return what to do, if the server's message does not say so."""
+    if error.advice:
+        return f". {error.advice}"
     if error.lacks_route:
         return ". It has no such call: check host and api_path"
     if _MANAGED_STORAGE.search(error.text):

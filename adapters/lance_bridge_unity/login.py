@@ -13,6 +13,7 @@ from databricks.sdk.core import Config
 from lance_namespace.errors import UnauthenticatedError
 
 from lance_bridge.forks import restart_in_children
+from lance_bridge.secrets import Renewal
 
 from .config import UnityConfig
 from .errors import LostReply
@@ -48,6 +49,8 @@ class Access:
 
     address: str
     headers: dict[str, str] = field(repr=False)
+    config: UnityConfig | None = field(default=None, repr=False)
+    """The configuration with the secrets from which the headers were made."""
 
 
 class Login:
@@ -55,6 +58,7 @@ class Login:
 
     def __init__(self, config: UnityConfig) -> None:
         self._config = config
+        self._secrets = config.renewal
         self._seconds = config.connect_timeout + config.read_timeout
         self.restart_in_child()
         restart_in_children(self)
@@ -73,32 +77,49 @@ class Login:
             UnauthenticatedError: there are no credentials, or they are refused.
             LostReply: no server answered.
         """
-        config = self._config
+        config = self._secrets.config
         if not config.uses_sdk:
             bearer = config.bearer.get_secret_value() if config.bearer else None
             headers = {"Authorization": f"Bearer {bearer}"} if bearer else {}
-            return Access(config.address or "", headers)
+            return Access(self._config.address or "", headers, config)
         if not self._lock.acquire(timeout=self._seconds):
             raise self._timed_out()
         try:
+            if self._access is not None and self._access.config is not self._secrets.config:
+                self._access = self._sdk = None
             if self._access is None or time.monotonic() >= self._good_until:
                 self._access = None
-                self._access = self._authenticate()
+                self._access = self._authenticate_with_current_secret()
                 self._good_until = time.monotonic() + _CACHE_SECONDS
             return self._access
         finally:
             self._lock.release()
 
-    def renew(self, access: Access) -> bool:
-        """Discard expired credentials; return whether there may be new ones."""
-        if self._config.bearer or not self._config.uses_sdk:
-            return False
+    def renew(self, access: Access) -> Renewal:
+        """Replace credentials that the server refused."""
+        config = access.config or self._config
+        if config.bearer or not config.uses_sdk:
+            return self._secrets.renew(config)
         with self._lock:
-            if self._access == access:  # otherwise another thread has renewed it
+            if self._access is access:  # otherwise another thread has renewed it
                 self._access = self._sdk = None
-        return True
+        return Renewal(changed=True, advice="")
 
-    def _authenticate(self) -> Access:
+    def _authenticate_with_current_secret(self) -> Access:
+        """Authenticate; read the secret again if it is refused."""
+        config = self._secrets.config
+        try:
+            return self._authenticate(config)
+        except UnauthenticatedError as error:
+            renewal = self._secrets.renew(config)
+            if not renewal.changed:
+                raise _advise(error, renewal) from error.__cause__
+        try:
+            return self._authenticate(self._secrets.config)
+        except UnauthenticatedError as error:
+            raise _advise(error, renewal) from error.__cause__
+
+    def _authenticate(self, config: UnityConfig) -> Access:
         """Authenticate with the SDK, within a time limit, which it lacks for tokens."""
         results: list[tuple[Config, Access]] = []
         failures: list[Exception] = []
@@ -106,13 +127,13 @@ class Login:
 
         def authenticate() -> None:
             try:
-                sdk = known or self._sdk_config()
+                sdk = known or self._sdk_config(config)
                 # The configured address: the SDK removes its path.
                 address = self._config.address or str(sdk.host).rstrip("/")
                 headers = dict(sdk.authenticate())
                 if workspace := getattr(sdk, "workspace_id", None):  # missing in older releases
                     headers[_WORKSPACE_HEADER] = workspace
-                results.append((sdk, Access(address, headers)))
+                results.append((sdk, Access(address, headers, config)))
             except _SDK_FAILURES as error:
                 failures.append(error)
 
@@ -129,11 +150,10 @@ class Login:
         self._sdk, access = results[0]
         return access
 
-    def _sdk_config(self) -> Config:
-        config = self._config
+    def _sdk_config(self, config: UnityConfig) -> Config:
         secret = config.client_secret
         return Config(
-            host=config.address,
+            host=self._config.address,
             token=config.bearer.get_secret_value() if config.bearer else None,
             profile=config.profile,
             client_id=config.client_id,
@@ -160,6 +180,10 @@ class Login:
     def _timed_out(self) -> LostReply:
         text = f"credentials could not be fetched within {self._seconds:g} seconds"
         return LostReply(text, sent=False, change=False)
+
+
+def _advise(error: UnauthenticatedError, renewal: Renewal) -> UnauthenticatedError:
+    return UnauthenticatedError(f"{error}. {renewal.advice}") if renewal.advice else error
 
 
 def _text(error: BaseException) -> str:

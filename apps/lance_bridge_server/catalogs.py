@@ -20,7 +20,7 @@ from .callers import CallerNamespaces, RootNamespaces
 from .configuration.settings import ServerSettings
 from .hidden_addresses import HOSTS, hosts_of
 from .public_answers import PublicAnswers
-from .secret_values import SECRETS, secrets_of
+from .secret_values import SECRETS, hide_renewed_secrets, secrets_of
 
 _PUBLIC = "credentials.public-options"
 
@@ -100,6 +100,7 @@ def _connect(
         if not is_caller:  # tokens of callers are many, and are recognised by their form
             SECRETS.add(secrets_of(made, {**stored, **more}))
             HOSTS.add(hosts_of(made, {**stored, **more}))
+        hide_renewed_secrets(made)
         return made if is_own else PublicAnswers(made, option_names(",".join(public)))
     except InvalidInputError as error:
         raise invalid(f"catalog '{name}': {error}") from error

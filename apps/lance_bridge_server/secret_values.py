@@ -7,7 +7,7 @@ patterns; the ones here are recognised by their values.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -65,7 +65,21 @@ def secrets_of(namespace: LanceNamespace, properties: Mapping[str, str]) -> Iter
         properties: Those that it was connected with; lance-bridge's own know theirs.
     """
     is_secret = _is_secret_of_ours if isinstance(namespace, LanceBridgeNamespace) else _is_secret
-    for key, value in property_texts_of(namespace, properties).items():
+    return _secrets_among(property_texts_of(namespace, properties), is_secret)
+
+
+def hide_renewed_secrets(namespace: LanceNamespace) -> None:
+    """Hide the secrets, too, that a catalog reads again when its server refuses the old ones."""
+    if isinstance(namespace, LanceBridgeNamespace):
+        namespace.connection.config.renewal.call_before_use(_hide_secrets_of)
+
+
+def _hide_secrets_of(config: CatalogConfig) -> None:
+    SECRETS.add(_secrets_among(dict(_texts(config)), _is_secret_of_ours))
+
+
+def _secrets_among(texts: Mapping[str, str], is_secret: Callable[[str], bool]) -> Iterator[str]:
+    for key, value in texts.items():
         if is_secret(key):
             yield value
             password = urlsplit(value).password if "://" in value else None

@@ -17,6 +17,7 @@ import logging
 import os
 import re
 from collections.abc import Mapping, Sequence
+from functools import cached_property, partial
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
@@ -30,6 +31,8 @@ from pydantic import (
 )
 
 from .config_file import (
+    SECRETS_FILE,
+    SECRETS_PROVIDER,
     NamedCatalogs,
     catalogs_in,
     longer_names,
@@ -43,6 +46,7 @@ from .config_properties import (
     problems_of,
 )
 from .errors import invalid
+from .secrets import SecretRenewal
 from .storage_options import (
     SECRET_STORAGE_PATTERN,
     STORAGE_PREFIX,
@@ -175,7 +179,7 @@ class CatalogConfig(BaseModel):
         examples=["/etc/lance-bridge/secrets.yaml"],
         description="A YAML file, on each machine that connects, whose keys and values are further "
         "properties of this catalog. Properties that are passed take precedence over the file, and "
-        "the file over the environment.",
+        "the file over the environment. It is read again when the server refuses the secrets.",
     )
     secrets_provider: str | None = Field(
         default=None,
@@ -183,7 +187,8 @@ class CatalogConfig(BaseModel):
         alias="secrets.provider",
         examples=["vault_secrets:read"],
         description="A function, as `module:function`, that is called with the other properties "
-        "when connecting and returns further ones, which take precedence over `secrets.file`.",
+        "when connecting, and again when the server refuses the secrets, and returns further ones, "
+        "which take precedence over `secrets.file`.",
     )
     storage: dict[str, str] = Field(
         default_factory=dict,
@@ -207,6 +212,14 @@ class CatalogConfig(BaseModel):
 
     _sourced: frozenset[str] = PrivateAttr(default=frozenset())
     """Keys of the properties that came from `secrets.file` or `secrets.provider`."""
+    _origin: tuple[str, dict[str, Any]] = PrivateAttr(default=("", {}))
+    """The implementation, and the properties that were given to `load`."""
+
+    def __eq__(self, other: object) -> bool:
+        """Compare the properties, and not where they came from."""
+        return type(other) is type(self) and self.model_dump() == other.model_dump()
+
+    __hash__ = None  # type: ignore[assignment]  # as before: its options are mappings
 
     @classmethod
     def declared(cls) -> tuple[Property, ...]:
@@ -241,6 +254,14 @@ class CatalogConfig(BaseModel):
     def sourced(self) -> frozenset[str]:
         """Keys of the properties that came from `secrets.file` or `secrets.provider`."""
         return self._sourced
+
+    @cached_property
+    def renewal(self: ConfigT) -> SecretRenewal[ConfigT]:
+        """What reads the secrets again; one for all who use this object."""
+        sources = {SECRETS_FILE: self.secrets_file, SECRETS_PROVIDER: self.secrets_provider}
+        named = " and ".join(key for key, value in sources.items() if value is not None)
+        impl, given = self._origin
+        return SecretRenewal(self, named if impl else "", partial(load, type(self), impl, given))
 
     def secrets(self) -> set[str]:
         """Return the keys of the secret properties that have a value, except those from a source.
@@ -303,6 +324,7 @@ def load(config: type[ConfigT], impl: str, properties: Mapping[str, Any]) -> Con
     except ValidationError as error:
         raise invalid(f"impl={impl}: {problems_of(error)}") from None
     loaded._sourced = frozenset(sourced.keys() - given.keys())
+    loaded._origin = (impl, dict(properties))
     return loaded
 
 

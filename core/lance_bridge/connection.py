@@ -34,6 +34,11 @@ class Connection:
     def capabilities(self) -> Capabilities:
         return self.catalog.capabilities
 
+    @property
+    def storage(self) -> Mapping[str, str]:
+        """The options of `storage.*`, with the current secrets."""
+        return self.config.renewal.config.storage
+
     @cached_property
     def default_namespace(self) -> Path:
         """The namespace of tables identified by a single name; empty for none.

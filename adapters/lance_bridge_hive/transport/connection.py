@@ -34,13 +34,20 @@ _SEQUENCE_LIMIT = 0x7FFFFFFF
 class Connection:
     """An open connection; for one thread at a time.
 
-    ``hms`` and ``catalogs`` are two sets of Thrift bindings over the same wire.
+    ``hms`` and ``catalogs`` are two sets of Thrift bindings over the same wire. ``login`` is the
+    configuration with the secrets that it was opened with.
     """
 
     def __init__(
-        self, endpoint: Endpoint, sock: DeadlineSocket, protocol: CheckedProtocol, generation: int
+        self,
+        endpoint: Endpoint,
+        sock: DeadlineSocket,
+        protocol: CheckedProtocol,
+        login: HiveConfig,
+        generation: int,
     ) -> None:
         self.endpoint = endpoint
+        self.login = login
         self.generation = generation
         self._sock = sock
         self._protocol = protocol
@@ -72,6 +79,11 @@ class Connection:
         return self._sock.any_request_sent
 
     @property
+    def was_answered(self) -> bool:
+        """True if a reply was read since :meth:`lend`, so that a call was made."""
+        return self._protocol.replies > 0
+
+    @property
     def first_bytes(self) -> bytes:
         """The first bytes that the server sent over this connection."""
         return self._sock.first_bytes
@@ -79,6 +91,7 @@ class Connection:
     def lend(self) -> Connection:
         """Record that a new user borrows it."""
         self._sock.any_request_sent = False
+        self._protocol.replies = 0
         return self
 
     def give_back(self) -> None:
@@ -137,7 +150,7 @@ def open_connection(
             timeout=config.timeout,
             max_bytes=config.max_message_size,
         )
-        connection = Connection(endpoint, sock, protocol, generation)
+        connection = Connection(endpoint, sock, protocol, config, generation)
         _set_user(connection, protocol, config, deadline)
     except BaseException:
         sock.close()
@@ -193,6 +206,8 @@ class CheckedProtocol(TBinaryProtocolAccelerated):  # type: ignore[misc]  # thri
         self._sock = sock
         self.timeout = timeout
         """Seconds that a call may take."""
+        self.replies = 0
+        """How many replies were read; :meth:`Connection.lend` resets it."""
         self._numbers = count(1)
         self._pending_call: tuple[str, int] | None = None
 
@@ -221,6 +236,7 @@ class CheckedProtocol(TBinaryProtocolAccelerated):  # type: ignore[misc]  # thri
         """End a reply."""
         super().readMessageEnd()
         self._pending_call = None
+        self.replies += 1
 
 
 # -- HTTP -----------------------------------------------------------------------------------------

@@ -11,7 +11,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
-from lance_namespace.errors import LanceNamespaceError, ServiceUnavailableError
+from lance_namespace.errors import (
+    LanceNamespaceError,
+    ServiceUnavailableError,
+    UnauthenticatedError,
+)
 from tenacity import (
     Retrying,
     retry_if_exception,
@@ -46,12 +50,14 @@ _BREAKING_ERRORS = (TTransportException, TApplicationException, TProtocolExcepti
 class _AttemptFailed(Exception):
     """One attempt at a call found no connection, or lost it.
 
-    ``unreachable``: no metastore accepted a connection.
+    ``login``: the configuration with the secrets that it used. ``unreachable``: no metastore
+    accepted a connection. ``advice`` is a sentence for the message.
     """
 
     def __init__(
         self,
         faults: list[tuple[Endpoint, Fault]],
+        login: HiveConfig,
         *,
         unknown: bool,
         again: bool,
@@ -59,9 +65,17 @@ class _AttemptFailed(Exception):
     ) -> None:
         super().__init__()
         self.faults = faults
+        self.login = login
+        self.advice = ""
         self.unreachable = unreachable
         self.unknown = unknown
         self.again = again and not all(fault.permanent for _, fault in faults)
+
+    @property
+    def is_refused_login(self) -> bool:
+        """True if a metastore refused the credentials, and none did anything."""
+        refused = any(fault.error is UnauthenticatedError for _, fault in self.faults)
+        return refused and not self.unknown
 
 
 class ClientPool:
@@ -74,6 +88,7 @@ class ClientPool:
     def __init__(self, config: HiveConfig) -> None:
         """Raises InvalidInputError if a file of ``tls.*`` is unusable."""
         self._config = config
+        self._secrets = config.renewal
         self._endpoints = config.endpoints
         self._tls = tls_context(config)
         self._generation = 0
@@ -193,6 +208,24 @@ class ClientPool:
             connection.close()
 
     def _attempt(self, operation: Callable[[Connection], T], repeatable: bool) -> T:
+        """Make one attempt, and another one with new secrets if a metastore refuses the old."""
+        try:
+            return self._attempt_once(operation, repeatable)
+        except _AttemptFailed as failed:
+            if not failed.is_refused_login:
+                raise
+            renewal = self._secrets.renew(failed.login)
+            if not renewal.changed:
+                failed.advice = renewal.advice
+                raise
+        try:
+            return self._attempt_once(operation, repeatable)
+        except _AttemptFailed as failed:
+            if failed.is_refused_login:
+                failed.advice = renewal.advice
+            raise
+
+    def _attempt_once(self, operation: Callable[[Connection], T], repeatable: bool) -> T:
         with self._slot():
             connection = self._acquire()
             try:
@@ -213,9 +246,11 @@ class ClientPool:
         self, fault: Fault, connection: Connection, repeatable: bool
     ) -> _AttemptFailed:
         self._failover.record_failure(connection.endpoint)
-        sent = connection.request_was_sent and not fault.refused
+        refused = fault.refused and not connection.was_answered
+        sent = connection.request_was_sent and not refused
         return _AttemptFailed(
             [(connection.endpoint, fault)],
+            connection.login,
             unknown=sent and not repeatable,
             again=repeatable or not sent,
         )
@@ -235,21 +270,23 @@ class ClientPool:
 
     def _acquire(self) -> Connection:
         """Return the usable connection that was used last, or a new one."""
+        login = self._secrets.config
         while True:
             with self._lock:
                 connection = self._idle.pop() if self._idle else None
                 generation = self._generation
             if connection is None:
-                return self._open(generation).lend()
-            if connection.is_usable(self._config.idle_timeout):
+                return self._open(login, generation).lend()
+            # Over HTTP, each request has the token that the connection was opened with.
+            if connection.login is login and connection.is_usable(self._config.idle_timeout):
                 return connection.lend()
             connection.close()
 
-    def _open(self, generation: int) -> Connection:
+    def _open(self, login: HiveConfig, generation: int) -> Connection:
         faults: list[tuple[Endpoint, Fault]] = []
         for endpoint in self._failover.candidates():
             try:
-                opened = open_connection(endpoint, self._config, self._tls, generation)
+                opened = open_connection(endpoint, login, self._tls, generation)
             except LanceNamespaceError:
                 raise
             except _OPENING_ERRORS as error:
@@ -260,7 +297,7 @@ class ClientPool:
             else:
                 self._failover.record_success(endpoint)
                 return opened
-        raise _AttemptFailed(faults, unknown=False, again=True, unreachable=True) from cause
+        raise _AttemptFailed(faults, login, unknown=False, again=True, unreachable=True) from cause
 
     def _release(self, connection: Connection, *, usable: bool) -> None:
         if usable and connection.first_bytes:
@@ -335,7 +372,8 @@ def _final_error(
     )
     times = "once" if tried == 1 else f"{tried} times"
     elapsed = time.monotonic() - started
-    return error_type(f"{name} failed, tried {times} in {elapsed:.1f} s: {causes}")
+    advice = f". {failed.advice}" if failed.advice else ""
+    return error_type(f"{name} failed, tried {times} in {elapsed:.1f} s: {causes}{advice}")
 
 
 def _causes(failed: _AttemptFailed) -> str:

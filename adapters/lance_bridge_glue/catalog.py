@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
@@ -45,6 +46,10 @@ logger = logging.getLogger(__name__)
 _PRESENT = ("AlreadyExistsException", "FederatedResourceAlreadyExistsException")
 _BY_VERSION_ID = "version-id"  # UpdateTable with VersionId compares and sets
 _REFUSED = ("AccessDeniedException", "FederationSourceException")
+_KIND_SECONDS = 60.0
+"""How long a database that is not one of S3 Tables is taken for that: it never becomes one, but
+another database may get its name."""
+_MOST_KINDS = 4096
 
 
 class GlueCatalog(Catalog):
@@ -60,6 +65,7 @@ class GlueCatalog(Catalog):
         self._capabilities = capabilities()
         self._session: Session | None = None
         self._storage: StorageCredentials | None = None
+        self._plain_until: dict[str, float] = {}
         if client is None:
             self._session = Session(config)
             self._storage = StorageCredentials(config, self._session)
@@ -105,7 +111,12 @@ class GlueCatalog(Catalog):
 
     def _get_database(self, path: Path) -> Mapping[str, Any]:
         with map_errors({ABSENT: namespace_not_found(path)}):
-            return self._calls.read("get_database", "Database", Name=path[-1])
+            found = self._calls.read("get_database", "Database", Name=path[-1])
+        if len(self._plain_until) >= _MOST_KINDS:
+            self._plain_until = {}
+        is_plain = not mapping.is_s3_tables(found)
+        self._plain_until[path[-1]] = time.monotonic() + _KIND_SECONDS if is_plain else 0.0
+        return found
 
     def _target_location(self, path: Path, target: Mapping[str, Any]) -> str | None:
         """Return the location of the target of a resource link; None if it cannot be read.
@@ -272,7 +283,12 @@ class GlueCatalog(Catalog):
         return record
 
     def _refuse_s3_tables(self, path: Path) -> None:
-        """Raise NamespaceNotFoundError, or InvalidInputError in a database of S3 Tables."""
+        """Raise InvalidInputError in a database of S3 Tables, or NamespaceNotFoundError.
+
+        Costs no call if the database was read a moment ago, as it is by most operations.
+        """
+        if self._plain_until.get(path[-2], 0.0) > time.monotonic():
+            return
         if mapping.is_s3_tables(self._get_database(path[:-1])):
             raise invalid(
                 f"Table '{display(path)}' cannot be created: its database is one of S3 Tables, "

@@ -117,7 +117,9 @@ class Tables:
             InvalidInputError: (13) there is no root, and the namespace has no location for Lance.
             NamespaceNotFoundError: (1)
         """
-        return new_location.default_location(path, self._namespace_of(path))
+        namespace = self._namespace_of(path)
+        namespace.require()
+        return new_location.default_location(path, namespace)
 
     def allocate_location(self, path: Path) -> str:
         """Return the default location, with a short unique suffix if that is occupied.

@@ -33,14 +33,17 @@ class LazyNamespace:
         """Raises NamespaceNotFound (1)."""
         return self.connection.catalog.load_namespace(self.path)
 
+    def require(self) -> None:
+        """Raise NamespaceNotFound (1) if it does not exist."""
+        _ = self.record
+
 
 def default_location(path: Path, namespace: LazyNamespace) -> str:
-    """Implement `Tables.default_location`."""
-    record = namespace.record
+    """Return the default location. With the property `root`, the namespace is not read."""
     root = namespace.connection.config.root
     if root is not None:
         return locations.check(locations.default_below(root, path))
-    parent = namespace.connection.catalog.location_for_tables(record)
+    parent = namespace.connection.catalog.location_for_tables(namespace.record)
     if not parent or not locations.is_supported(parent):
         where = f"at {parent}, where Lance cannot write" if parent else "without a location"
         raise _needs_location(path, where)
@@ -76,9 +79,12 @@ def allocate(path: Path, namespace: LazyNamespace, *, must_read: bool) -> NewLoc
     """Return the default location, with a short unique suffix unless it is known to be free.
 
     Args:
-        must_read: Whether storage that cannot be read is an error. Declaring a table needs no
-            access to storage, and a suffix is always safe.
+        must_read: Whether a namespace that does not exist, or storage that cannot be read, is an
+            error. Declaring a table needs no access to storage, and a suffix is always safe; the
+            catalog refuses an entry in a namespace that does not exist.
     """
+    if must_read:
+        namespace.require()
     location, is_readable = default_location(path, namespace), True
     try:
         storage = TableEntry(namespace.connection, TableRecord(path, location)).storage(write=True)

@@ -39,6 +39,7 @@ from .client import Client, route
 from .concurrency import lock_names, read_back, read_back_renamed
 from .config import UnityConfig
 from .errors import ErrorReply, LostReply, translate_errors
+from .privileges import NEEDED_TO_CREATE, needed_for_credentials
 
 logger = logging.getLogger(__name__)
 
@@ -240,7 +241,10 @@ class UnityCatalog(Catalog):
         full = self._full(record.path)
         exists = table_already_exists(full)
         what = f"create table '{display(full)}'"
-        with lock_names(full), translate_errors(what, full[:-1], duplicate=exists):
+        with (
+            lock_names(full),
+            translate_errors(what, full[:-1], duplicate=exists, needed=NEEDED_TO_CREATE),
+        ):
             self._create(full, record)
             return read_back(full, lambda: self.load_table(record.path), record, exists)
 
@@ -334,11 +338,9 @@ class UnityCatalog(Catalog):
             with translate_errors(f"vend credentials for '{display(full)}'", full):
                 options = mapping.storage_options(self._client.ask(self._api_path("/", call), body))
         except PermissionDeniedError as error:
-            right = "EXTERNAL USE SCHEMA" if record.identity else "EXTERNAL USE LOCATION"
             raise PermissionDeniedError(
-                f"{error}. On Databricks it takes the privilege {right}, and external access "
-                "enabled on the metastore; to use credentials of your own, set "
-                "credentials.vend=false"
+                f"{error}. {needed_for_credentials(record, write=write)}; to use credentials of "
+                "your own, set credentials.vend=false"
             ) from error
         except LanceNamespaceError as error:
             cause = error.__cause__

@@ -209,7 +209,11 @@ def _as_words(code: str) -> str:
 
 @contextmanager
 def translate_errors(
-    what: str, path: Path, *, duplicate: LanceNamespaceError | None = None
+    what: str,
+    path: Path,
+    *,
+    duplicate: LanceNamespaceError | None = None,
+    needed: str = "",
 ) -> Iterator[None]:
     """Translate the client's errors to those of the library.
 
@@ -217,6 +221,7 @@ def translate_errors(
         what: The action, with its object: "create table 'c.s.t'".
         path: What must exist for it: catalog, schema, table, or the first of them.
         duplicate: What to raise if the name is taken.
+        needed: A sentence for a refusal: the privileges that it takes.
     """
     try:
         yield
@@ -230,6 +235,8 @@ def translate_errors(
     except ErrorReply as error:
         if duplicate is not None and error.is_duplicate:
             raise duplicate from error
+        if needed and error.error_type is PermissionDeniedError:
+            error.advice = needed
         raise error.not_found(path) or _to_error(error, what) from error
 
 

@@ -83,17 +83,21 @@ def create_table(connection: Connection, new: NewTable) -> tuple[Table, int]:
     new.rows.check_ahead()
     namespace = LazyNamespace(connection, new.path[:-1])
     is_managed = creation.wants_management(new.path, namespace, requested)
+    location = allocate(new.path, namespace, must_read=True)
     table, is_new = creation.add_or_find(
         connection,
         new.path,
-        allocate(new.path, namespace, must_read=True),
+        location,
         creation.with_publishing(namespace, new.properties or {}),
         declared=True,
         columns=columns_of(new.rows.schema),
     )
-    if is_new and is_managed:
+    if is_new:
         with creation.removed_on_failure(table, is_declared=True):
-            table = conversion.begin(table)
+            if not location.is_free:
+                table.storage_options(write=True)  # the entry's own, which may be refused, too
+            if is_managed:
+                table = conversion.begin(table)
     try:
         if is_new:
             with _remove_if_refused(table, new.rows):

@@ -9,7 +9,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
-from lance_namespace.errors import InvalidInputError, LanceNamespaceError
+from lance_namespace.errors import (
+    InvalidInputError,
+    LanceNamespaceError,
+    PermissionDeniedError,
+)
 
 from .. import locations
 from ..catalog import NamespaceRecord, Path, TableRecord
@@ -17,6 +21,7 @@ from ..connection import Connection
 from ..declarations import DECLARED_AT, RESERVED
 from ..entry import TableEntry
 from ..errors import OutcomeUnknownError, display, invalid
+from ..storage import TableStorage
 
 logger = logging.getLogger(__name__)
 
@@ -81,15 +86,17 @@ def allocate(path: Path, namespace: LazyNamespace, *, must_read: bool) -> NewLoc
     Args:
         must_read: Whether a namespace that does not exist, or storage that cannot be read, is an
             error. Declaring a table needs no access to storage, and a suffix is always safe; the
-            catalog refuses an entry in a namespace that does not exist.
+            catalog refuses an entry in a namespace that does not exist. Credentials that the
+            catalog vends for tables, and refuses for a location without one, are no error.
     """
     if must_read:
         namespace.require()
     location, is_readable = default_location(path, namespace), True
     try:
-        storage = TableEntry(namespace.connection, TableRecord(path, location)).storage(write=True)
-        if not storage.is_occupied(location):
+        storage = _storage_before_entry(path, location, namespace.connection)
+        if storage is not None and not storage.is_occupied(location):
             return NewLocation(location, is_free=True)
+        is_readable = storage is not None
     except LanceNamespaceError as error:
         if must_read:
             raise
@@ -98,6 +105,22 @@ def allocate(path: Path, namespace: LazyNamespace, *, must_read: bool) -> NewLoc
     start, suffix = location.removesuffix(locations.TABLE_ENDING), uuid.uuid4().hex[:8]
     unique = f"{start}-{suffix}{locations.TABLE_ENDING}"
     return NewLocation(unique, is_free=is_readable, is_unique=True)
+
+
+def _storage_before_entry(path: Path, location: str, connection: Connection) -> TableStorage | None:
+    """Return the storage of a table that has no entry yet.
+
+    None if the catalog refuses credentials for a location without an entry. It may vend them for
+    the entry of the same caller: the open-source Unity Catalog server wants a right on an external
+    location for the first, and for the second that the caller owns the table.
+    """
+    try:
+        return TableEntry(connection, TableRecord(path, location)).storage(write=True)
+    except PermissionDeniedError as error:
+        if connection.credentials.is_configured(location):
+            raise  # a vendor of our own, which decides by the location
+        logger.info("no credentials for %s before it has an entry: %s", location, error)
+        return None
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Literal
 
 from pydantic import Field, SecretStr, field_validator, model_validator
@@ -9,6 +10,10 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from lance_bridge.config import CatalogConfig, Seconds, SecondsOrZero, require_visible_ascii
 
 from .endpoint import Endpoint, parse_endpoints
+from .tokens import parse_token
+
+TOKEN_FILE_VARIABLE = "HADOOP_TOKEN_FILE_LOCATION"
+"""The variable of the environment with which Hadoop's schedulers name the file of tokens."""
 
 
 class HiveConfig(CatalogConfig):
@@ -76,12 +81,14 @@ class HiveConfig(CatalogConfig):
         "operating system.",
         examples=["alice:analysts"],
     )
-    auth_mechanism: Literal["none", "plain", "kerberos"] = Field(
+    auth_mechanism: Literal["none", "plain", "kerberos", "delegation-token"] = Field(
         default="none",
         alias="auth.mechanism",
         description="How to authenticate over SASL: `plain` sends `auth.username` and "
         "`auth.password` (`pip install 'lance-bridge[hive-sasl]'`), `kerberos` uses the tickets of "
-        "the process (`pip install 'lance-bridge[hive-kerberos]'`).",
+        "the process (`pip install 'lance-bridge[hive-kerberos]'`), and `delegation-token` a token "
+        "that the metastore has given to someone with a ticket (DIGEST-MD5, `pip install "
+        "'lance-bridge[hive-sasl]'`).",
     )
     auth_username: str | None = Field(
         default=None,
@@ -91,6 +98,27 @@ class HiveConfig(CatalogConfig):
     )
     auth_password: SecretStr | None = Field(
         default=None, alias="auth.password", description="The password for `auth.mechanism=plain`."
+    )
+    auth_token: SecretStr | None = Field(
+        default=None,
+        alias="auth.token",
+        description="The delegation token for `auth.mechanism=delegation-token`, as the "
+        "metastore's `get_delegation_token` returns it.",
+    )
+    auth_token_file: str | None = Field(
+        default=None,
+        min_length=1,
+        alias="auth.token-file",
+        description="A file of Hadoop's tokens, which is read for each new connection, in place of "
+        "`auth.token`. By default, the one that `HADOOP_TOKEN_FILE_LOCATION` names.",
+        examples=["/run/secrets/hadoop.token"],
+    )
+    auth_token_service: str = Field(
+        default="",
+        alias="auth.token-service",
+        description="The service of the token in the file, if whoever got it has set one "
+        "(`hive.metastore.token.signature`).",
+        examples=["metastore"],
     )
     kerberos_service: str = Field(
         default="hive",
@@ -145,6 +173,11 @@ class HiveConfig(CatalogConfig):
     )
 
     @property
+    def token_file(self) -> str | None:
+        """The file of Hadoop's tokens."""
+        return self.auth_token_file or os.environ.get(TOKEN_FILE_VARIABLE) or None
+
+    @property
     def endpoints(self) -> tuple[Endpoint, ...]:
         """The endpoints in ``uri``, in their order."""
         return parse_endpoints(self.uri)
@@ -173,10 +206,18 @@ class HiveConfig(CatalogConfig):
 
     _token_fits_a_header = field_validator("http_token")(require_visible_ascii)
 
+    @field_validator("auth_token")
+    @classmethod
+    def _token_is_one_of_hadoop(cls, token: SecretStr | None) -> SecretStr | None:
+        if token is not None:
+            parse_token(token.get_secret_value())
+        return token
+
     @model_validator(mode="after")
     def _fields_fit_together(self) -> HiveConfig:
         for problem in (
             self._sasl_problem(),
+            self._token_problem(),
             self._transport_problem(),
             self._http_problem() if self.is_http else "",
         ):
@@ -196,6 +237,24 @@ class HiveConfig(CatalogConfig):
             return "client.framed cannot be combined with auth.mechanism: Hive frames SASL itself"
         if self.auth_mechanism != "none" and self.ugi is not None:
             return "ugi has no effect with auth.mechanism: remove one of them"
+        return ""
+
+    def _token_problem(self) -> str:
+        named = {
+            "auth.token": self.auth_token is not None,
+            "auth.token-file": self.auth_token_file is not None,
+            "auth.token-service": bool(self.auth_token_service),
+        }
+        if self.auth_mechanism != "delegation-token":
+            key = next((key for key, is_set in named.items() if is_set), None)
+            return f"{key} needs auth.mechanism=delegation-token" if key else ""
+        if named["auth.token"] and (named["auth.token-file"] or named["auth.token-service"]):
+            return "auth.token cannot be combined with auth.token-file and auth.token-service"
+        if not named["auth.token"] and self.token_file is None:
+            return (
+                "auth.mechanism=delegation-token needs auth.token, auth.token-file, or "
+                f"${TOKEN_FILE_VARIABLE}"
+            )
         return ""
 
     def _transport_problem(self) -> str:

@@ -24,6 +24,7 @@ _PLAIN_KEY = re.compile(
     # Properties of catalogs, and settings of Spark, that say how secrets are handled.
     r"(?:^|\.)(?:secrets\.(?:file|provider)|pickle\.secrets|credentials\.(?:vend|write)"
     r"|(?:lakeformation\.)?vend-credentials|redaction\..*regex|auth\.mechanism"
+    r"|auth\.token-(?:file|service)"
     r"|credentials-duration)$|\.redaction\.",
     re.IGNORECASE,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import pickle
@@ -149,6 +150,7 @@ KEYS = [
     "spark.sql.catalog.x.header.Authorization",
     "spark.sql.catalog.x.header.X-Api-Key",
     "spark.sql.catalog.x.token",
+    "spark.sql.catalog.x.auth.token",
     "spark.hadoop.javax.jdo.option.ConnectionPassword",
     "storage.sas",
     "storage.azure_sas_key",
@@ -227,6 +229,8 @@ OTHERS = [
     "spark.sql.catalog.prod.secrets.provider",
     "spark.sql.catalog.prod.pickle.secrets",
     "credentials.vend",
+    "auth.token-file",
+    "spark.sql.catalog.prod.auth.token-service",
     "author",
 ]
 
@@ -241,6 +245,14 @@ def test_other_texts_are_kept() -> None:
 # -- what a process leaves behind ------------------------------------------------------------------
 
 SCRIPT = Path(__file__).with_name("secrets_process.py")
+
+
+def delegation_token(secrets: Secrets) -> str:
+    """Return a token of Hadoop with a secret as its password."""
+    password = secrets.new("hive delegation token").encode()
+    parts = (b"alice", password, b"HIVE_DELEGATION_TOKEN", b"")
+    content = b"".join(bytes([len(each)]) + each for each in parts)
+    return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
 
 
 def cases(secrets: Secrets) -> list[dict[str, object]]:
@@ -269,6 +281,13 @@ def cases(secrets: Secrets) -> list[dict[str, object]]:
             uri=f"thrift://127.0.0.1:{port}",
             **{"auth.mechanism": "plain", "auth.username": "ann"},
             **{"auth.password": secrets.new("hive password")},
+            **quick,
+        ),
+        case(
+            "hive",
+            {},
+            uri=f"thrift://127.0.0.1:{port}",
+            **{"auth.mechanism": "delegation-token", "auth.token": delegation_token(secrets)},
             **quick,
         ),
         case(

@@ -92,6 +92,9 @@ def test_the_uri_is_required() -> None:
         load(HiveConfig, "hive", {})
 
 
+TOKEN = {"auth.mechanism": "delegation-token"}
+
+
 @pytest.mark.parametrize(
     ("properties", "says"),
     [
@@ -101,6 +104,13 @@ def test_the_uri_is_required() -> None:
         ({"auth.kerberos.host": "h"}, "needs auth.mechanism=kerberos"),
         ({"auth.mechanism": "kerberos", "client.framed": "true"}, "client.framed cannot"),
         ({"auth.mechanism": "kerberos", "ugi": "me"}, "ugi has no effect"),
+        (TOKEN, "needs auth.token, auth.token-file, or $HADOOP_TOKEN_FILE_LOCATION"),
+        ({"auth.token-file": "f"}, "auth.token-file needs auth.mechanism=delegation-token"),
+        ({"auth.token-service": "s"}, "auth.token-service needs auth.mechanism"),
+        ({"auth.token": "hunter2"}, "property 'auth.token': it is not a delegation token"),
+        ({**TOKEN, "auth.token": "AAAAAA", "auth.token-file": "f"}, "cannot be combined with"),
+        ({**TOKEN, "auth.token-file": "f", "ugi": "me"}, "ugi has no effect"),
+        ({**TOKEN, "auth.token-file": "f", "auth.kerberos.host": "h"}, "needs auth.mechanism=ker"),
         ({"tls.ca-file": "ca"}, "tls.ca-file needs tls.enabled=true"),
         ({"tls.verify": "false"}, "tls.verify needs tls.enabled=true"),
         ({"tls.enabled": "true", "tls.key-file": "k"}, "tls.key-file needs tls.cert-file"),
@@ -129,6 +139,12 @@ def test_properties_that_contradict_are_refused_by_name(
     assert "hunter2" not in str(caught.value)
 
 
+def test_the_environment_names_the_file_of_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HADOOP_TOKEN_FILE_LOCATION", "/container/tokens")
+    assert configured(**TOKEN).token_file == "/container/tokens"
+    assert configured(**TOKEN, **{"auth.token-file": "/own"}).token_file == "/own"
+
+
 def test_the_user_and_groups_are_taken_apart() -> None:
     assert configured(ugi="me").user == ("me", [])
     assert configured(ugi="me:a, b").user == ("me", ["a", "b"])
@@ -142,7 +158,7 @@ def test_secrets_do_not_show() -> None:
     assert "hunter2" not in repr(config)
     assert "hunter2" not in repr(ClientPool(config))
     secrets = {each.key for each in HiveConfig.declared() if each.secret}
-    assert {"auth.password", "http.token"} <= secrets
+    assert {"auth.password", "auth.token", "http.token"} <= secrets
 
 
 def test_a_pool_is_not_pickled_with_its_connections() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import importlib.util
 import ipaddress
 import json
@@ -11,9 +12,10 @@ import socket
 import ssl
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -357,12 +359,30 @@ def kdc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kdc]:
 
 @pytest.fixture(params=[pytest.param("authentication", marks=pytest.mark.slow), "privacy"])
 def kerberized(kdc: Kdc, request: pytest.FixtureRequest) -> Iterator[Metastore]:
+    with kerberized_metastore(kdc, request.param) as running:
+        yield running
+
+
+@pytest.fixture
+def giving_tokens(kdc: Kdc) -> Iterator[Metastore]:
+    """A metastore that takes tickets and delegation tokens."""
+    with kerberized_metastore(kdc, "authentication,privacy") as running:
+        yield running
+
+
+@contextmanager
+def kerberized_metastore(kdc: Kdc, protection: str) -> Iterator[Metastore]:
+    """Run a metastore that takes tickets.
+
+    Args:
+        protection: What SASL does to messages, as Hadoop names it; any of several.
+    """
     site = kdc.directory / "site"
     site.mkdir()
     (site / "core-site.xml").write_text(
         "<configuration>"
         "<property><name>hadoop.security.authentication</name><value>kerberos</value></property>"
-        f"<property><name>hadoop.rpc.protection</name><value>{request.param}</value></property>"
+        f"<property><name>hadoop.rpc.protection</name><value>{protection}</value></property>"
         "</configuration>"
     )
     settings = {
@@ -389,3 +409,95 @@ def test_a_ticket_opens_the_metastore_and_no_ticket_does_not(
     assert ask(kerberized.uri, given, times=3) == ["default"]
     with pytest.raises(UnauthenticatedError, match="not found in Kerberos database"):
         ask(kerberized.uri, {**given, "auth.kerberos.service-name": "nobody"})
+
+
+@pytest.mark.spec("hive.md#delegation-tokens", "docs/how-to/hive.md#what-was-run")
+@pytest.mark.parametrize("form", ["string", "file", "variable"])
+def test_a_delegation_token_opens_the_metastore_without_a_ticket(
+    kdc: Kdc, giving_tokens: Metastore, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    kdc.log_in()
+    token = delegation_token(giving_tokens.uri)
+    kdc.tickets.unlink()
+    file = kdc.directory / "hadoop.token"
+    given = {"auth.mechanism": "delegation-token"}
+    if form == "string":
+        given["auth.token"] = token
+    elif form == "file":
+        given["auth.token-file"] = str(file)
+    else:
+        monkeypatch.setenv("HADOOP_TOKEN_FILE_LOCATION", str(file))
+    file.write_bytes(token_file(token))
+    assert ask(giving_tokens.uri, given, times=3) == ["default"]
+    with pytest.raises(UnauthenticatedError, match="GSSAPI failed in the client"):
+        ask(giving_tokens.uri, {"auth.mechanism": "kerberos", "auth.kerberos.host": "localhost"})
+
+
+@pytest.mark.spec("hive.md#delegation-tokens", "common.md#secrets-that-change")
+def test_a_cancelled_token_is_unauthenticated_and_the_next_one_in_the_file_is_used(
+    kdc: Kdc, giving_tokens: Metastore
+) -> None:
+    kdc.log_in()
+    old, new = delegation_token(giving_tokens.uri), delegation_token(giving_tokens.uri)
+    with_ticket(giving_tokens.uri, lambda c: c.hms.cancel_delegation_token(old))
+    file = kdc.directory / "hadoop.token"
+    given = {"auth.mechanism": "delegation-token", "auth.token-file": str(file)}
+    file.write_bytes(token_file(old))
+    config = load(
+        HiveConfig, "hive", {"uri": giving_tokens.uri, "client.retry-timeout": "0", **given}
+    )
+    with closing(ClientPool(config)) as pool:
+        with pytest.raises(
+            UnauthenticatedError, match=r"DIGEST-MD5 was refused.*expired"
+        ) as caught:
+            call(pool, lambda c: c.hms.get_all_databases())
+        assert old not in str(caught.value)
+        file.unlink()
+        with pytest.raises(UnauthenticatedError, match=r"no delegation token.*No such file"):
+            call(pool, lambda c: c.hms.get_all_databases())
+        file.write_bytes(token_file(new))
+        assert call(pool, lambda c: c.hms.get_all_databases()) == ["default"]
+    secrets = kdc.directory / "secrets.yaml"
+    secrets.write_text(f"auth.token: {old}\n")
+    named = {"auth.mechanism": "delegation-token", "secrets.file": str(secrets)}
+    config = load(HiveConfig, "hive", {"uri": giving_tokens.uri, **named})
+    secrets.write_text(f"auth.token: {new}\n")
+    with closing(ClientPool(config)) as pool:
+        assert call(pool, lambda c: c.hms.get_all_databases()) == ["default"]
+
+
+@pytest.mark.spec("hive.md#delegation-tokens")
+def test_a_metastore_that_requires_privacy_says_that_it_takes_no_tokens(
+    kdc: Kdc, kerberized: Metastore
+) -> None:
+    kdc.log_in()
+    given = {
+        "auth.mechanism": "delegation-token",
+        "auth.token": delegation_token(kerberized.uri),
+    }
+    with pytest.raises(UnauthenticatedError, match=r"requires .*hadoop\.rpc\.protection"):
+        ask(kerberized.uri, given)
+
+
+def call(pool: ClientPool, operation: Callable[[Any], Any]) -> Any:
+    return pool.call(operation, name="a call", repeatable=True)
+
+
+def with_ticket(uri: str, operation: Callable[[Any], Any]) -> Any:
+    """Make a call with the Kerberos ticket of the process."""
+    given = {"uri": uri, "auth.mechanism": "kerberos", "auth.kerberos.host": "localhost"}
+    with closing(ClientPool(load(HiveConfig, "hive", given))) as pool:
+        return call(pool, operation)
+
+
+def delegation_token(uri: str) -> str:
+    """Return a new delegation token of the user who has the ticket."""
+    token: str = with_ticket(uri, lambda c: c.hms.get_delegation_token("alice", "alice"))
+    return token
+
+
+def token_file(token: str) -> bytes:
+    """Return a file of Hadoop's tokens, in version 0, with one token."""
+    content = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
+    alias = b"hive.metastore"
+    return b"HDTS\0\1" + bytes([len(alias)]) + alias + content + b"\0"

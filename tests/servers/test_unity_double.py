@@ -114,6 +114,8 @@ LOCATIONS = [
     ("file:///p/x/", "file:///p/x"),
     ("file:/p/x", "file:///p/x"),
     ("/p//x/", "file:///p/x"),
+    ("/p/öl/100%/a;b#c?d", "file:///p/%C3%B6l/100%25/a;b%23c%3Fd"),
+    ("file:///p/öl/%C3%B6l", "file:///p/öl/%C3%B6l"),
 ]
 
 
@@ -125,10 +127,20 @@ def test_locations_are_normalised(new: UnityServer, given: str, kept: str) -> No
     )
 
 
+@pytest.mark.parametrize("given", ["/p/{}", "file:///p/{}", "s3://b/{}"])
+def test_what_no_uri_can_hold_is_refused_in_plain_paths_too(new: UnityServer, given: str) -> None:
+    raw = Raw.with_schema(new.url)
+    for letter in ' []{}"<>\\^`|':
+        body = table(storage_location=given.format(letter))
+        assert raw.error("POST", "/tables", body) == (400, "INVALID_ARGUMENT"), letter
+
+
 @pytest.mark.parametrize(
     "change",
     [
         {"storage_location": None},
+        {"table_type": None},
+        {"properties": {"k": "😀" * 128}},
         {"columns": None},
         {"properties": {"k": None}},
         {"properties": {"k": "v" * 256}},
@@ -198,6 +210,45 @@ def test_an_update_replaces_all_properties_and_an_empty_one_none(
     for nothing in nothings:
         assert raw.send("PATCH", path, nothing).status_code == 200
         assert raw.get(path)["properties"] == {"b": "3"}
+
+
+BAD_REQUESTS: list[tuple[str, str, Any]] = [
+    ("GET", "/schemas", None),
+    ("GET", "/tables?catalog_name=c", None),
+    ("GET", "/catalogs?max_results=many", None),
+    ("POST", "/tables", table(properties=[])),
+    ("POST", "/tables", table(data_source_format="LANCE")),
+    ("POST", "/tables", []),
+    ("POST", "/temporary-table-credentials", {"table_id": "x", "operation": "READ"}),
+    ("POST", "/temporary-table-credentials", {"table_id": "x", "operation": "WRITE"}),
+]
+
+
+def test_a_request_that_cannot_be_parsed_is_a_500_in_0_4_and_a_bad_request_in_others(
+    server: UnityServer,
+) -> None:
+    raw = Raw.with_schema(server.url)
+    old = server.dialect is OPEN_SOURCE_0_4
+    expected = (500, "INTERNAL") if old else (400, "INVALID_ARGUMENT")
+    assert [raw.error(*each) for each in BAD_REQUESTS] == [expected] * len(BAD_REQUESTS)
+    server.take_violations()
+
+
+def test_credentials_name_the_operation_and_a_place_that_the_server_can_have(
+    new: UnityServer,
+) -> None:
+    raw = Raw.with_schema(new.url)
+    tables, paths = "/temporary-table-credentials", "/temporary-path-credentials"
+    made = raw.post("/tables", table(storage_location="/p/x"))["table_id"]
+    for path, body, expected in (
+        (tables, {"table_id": made}, (500, "INTERNAL")),
+        (tables, {"operation": "READ"}, (500, "INTERNAL")),
+        (paths, {"url": "s3a://b/x", "operation": "PATH_READ"}, (400, "INVALID_ARGUMENT")),
+        (paths, {"url": "s3://b/x", "operation": "PATH_READ"}, (400, "FAILED_PRECONDITION")),
+    ):
+        assert raw.error("POST", path, body) == expected, body
+    assert raw.post(tables, {"table_id": made, "operation": "READ"})["aws_temp_credentials"] is None
+    new.take_violations()
 
 
 # -- the published API ----------------------------------------------------------------------------

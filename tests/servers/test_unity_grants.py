@@ -1,4 +1,4 @@
-"""The double's users: what lists and reads show for rights, as the real server was seen to."""
+"""The double's users: what their rights show and allow, as the real server was seen to."""
 
 from __future__ import annotations
 
@@ -150,3 +150,98 @@ def test_a_table_in_an_external_location_takes_a_right_on_it(server: UnityServer
     assert mia.send("POST", "/tables", table("outside")).status_code == 200
     server.grants.grant_location("mia", "file:///lake", "CREATE EXTERNAL TABLE")
     assert mia.send("POST", "/tables", inside).status_code == 200
+
+
+USE, CREATE = "USE CATALOG", "CREATE SCHEMA"
+USE_S, CREATE_T = "USE SCHEMA", "CREATE TABLE"
+OWNER = "OWNER"
+
+# What the server 0.4.1 and 0.7.0 answered to who has these rights on the catalog, the schema and
+# the table: "x" is 403, or left out of the list of schemas. The letters are the calls of `answers`.
+MEASURED = [
+    (("", f"{USE_S},{CREATE_T}", OWNER), "xxxxxxxxxxxx"),
+    ((USE, "", "SELECT"), "xxxxxxxxxxxx"),
+    ((USE, USE_S, "SELECT"), "...xxx.xxxxx"),
+    ((USE, USE_S, "MODIFY"), "...xxxxxxxxx"),
+    ((USE, f"{USE_S},{CREATE_T}", ""), ".x.x.xxxxxxx"),
+    ((USE, f"{USE_S},{CREATE_T}", OWNER), "...x.x...xx."),
+    ((USE, OWNER, ""), "x..x.xxxxx.."),
+    ((USE, f"{OWNER},{USE_S}", ""), "...x.xxxxx.."),
+    ((f"{USE},{CREATE}", USE_S, OWNER), "....xx...xx."),
+    ((f"{USE},{USE_S},SELECT", "", ""), "...xxx.xxxxx"),
+    ((f"{USE},{USE_S},SELECT", CREATE_T, "MODIFY"), "...x.x...xxx"),
+    ((OWNER, "", ""), "..x.xxxxxx.."),
+    ((OWNER, OWNER, ""), ".....xxxxx.."),
+    ((OWNER, OWNER, OWNER), ".....x...x.."),
+]
+
+
+def answers(raw: Raw, table_id: str) -> str:
+    """Return ``.`` for each call that the rights allow, and ``x`` for the others."""
+    schemas = raw.get("/schemas", catalog_name="c")["schemas"]
+    by_table, by_path = "/temporary-table-credentials", "/temporary-path-credentials"
+    calls: list[tuple[str, str, object]] = [
+        ("GET", "/tables/c.s.t", None),
+        ("PATCH", "/schemas/c.s", {"comment": "x"}),
+        ("POST", "/schemas", {"name": "n", "catalog_name": "c"}),
+        ("POST", "/tables", table("n")),
+        ("POST", "/tables", table("m", storage_location="s3://bucket/t/m")),
+        ("POST", by_table, {"table_id": table_id, "operation": "READ"}),
+        ("POST", by_table, {"table_id": table_id, "operation": "READ_WRITE"}),
+        ("POST", by_path, {"url": "s3://bucket/t/data", "operation": "PATH_READ_WRITE"}),
+        ("POST", by_path, {"url": "s3://bucket/new", "operation": "PATH_CREATE_TABLE"}),
+        ("DELETE", "/schemas/c.s", None),
+        ("DELETE", "/tables/c.s.t", None),
+    ]
+    allowed = [bool(schemas)]
+    allowed += [raw.send(*each).status_code != 403 for each in calls]
+    return "".join("." if each else "x" for each in allowed)
+
+
+@pytest.mark.parametrize(("rights", "expected"), MEASURED)
+def test_rights_allow_what_they_were_seen_to_allow(
+    server: UnityServer, mia: Raw, rights: tuple[str, str, str], expected: str
+) -> None:
+    server.grants.refuses_overlaps = True
+    for name, given in zip(("c", "c.s", "c.s.t"), rights, strict=True):
+        server.grants.grant("mia", name, *given.split(","))
+        if OWNER in given:
+            server.grants.give("mia", name)
+    assert answers(mia, str(server.table("c", "s", "t")["table_id"])) == expected
+
+
+def test_the_administrator_reads_all_and_drops_no_table_of_somebody_else(
+    server: UnityServer, mia: Raw
+) -> None:
+    mia.post("/catalogs", {"name": "m"})
+    mia.post("/schemas", {"name": "s", "catalog_name": "m"})
+    made = mia.post("/tables", table(catalog_name="m", storage_location="s3://bucket/m"))
+    admin = Raw(server.url)
+    assert [row["name"] for row in admin.get("/schemas", catalog_name="m")["schemas"]] == ["s"]
+    assert admin.send("GET", "/tables/m.s.t").status_code == 200
+    wanted = {"table_id": made["table_id"], "operation": "READ"}
+    for method, path, body in (
+        ("PATCH", "/catalogs/m", {"comment": "x"}),
+        ("POST", "/tables", table("n", catalog_name="m")),
+        ("POST", "/temporary-table-credentials", wanted),
+        ("DELETE", "/tables/m.s.t", None),
+    ):
+        assert admin.error(method, path, body) == (403, "PERMISSION_DENIED"), path
+    server.grants.grant(None, "m", USE, USE_S, CREATE_T)
+    assert admin.send("POST", "/tables", table("n", catalog_name="m")).status_code == 200
+
+
+def test_nobody_has_a_storage_root_without_an_external_location(
+    server: UnityServer, mia: Raw
+) -> None:
+    body = {"name": "r", "catalog_name": "c", "storage_root": "s3://bucket/root"}
+    for raw in (Raw(server.url), mia):
+        server.grants.grant("mia", "c", USE, CREATE)
+        assert raw.error("POST", "/schemas", body) == (403, "PERMISSION_DENIED")
+
+
+def test_a_right_that_is_taken_back_allows_nothing(server: UnityServer, mia: Raw) -> None:
+    server.grants.grant("mia", "c", USE, USE_S, "SELECT")
+    assert seen(mia) == [SEES, SEES, SEES]
+    server.grants.revoke("mia", "c", "SELECT")
+    assert seen(mia) == [SEES, SEES, NOTHING]

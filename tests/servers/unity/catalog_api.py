@@ -158,7 +158,7 @@ class CatalogApi:
         try:
             wanted = int(query.get("max_results", "0"))
         except ValueError:
-            raise ApiError(self.dialect.invalid, "max_results is not a number") from None
+            raise ApiError(self.dialect.unparsable, "max_results is not a number") from None
         if wanted < 0:
             text = "maxResults must be greater than or equal to 0"
             raise ApiError(self.dialect.invalid, text)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from . import published
 from .dialects import Dialect, ErrorKind, Level
-from .locations import bucket_of
-from .messages import Answer, ApiError, Request, missing
+from .locations import bucket_of, normalized
+from .messages import Answer, ApiError, Request, ServerFault, missing
 from .router import Route
 from .state import State, now
 from .validation import check_reply
@@ -59,13 +60,15 @@ class Credentials:
 
     def for_table(self, request: Request) -> Answer:
         body = request.fields
-        wanted = str(body.get("table_id"))
+        wanted = body.get("table_id")
         self._require_operation(body, _TABLE_OPERATIONS)
+        if not self._dialect.databricks:
+            _require_uuid(wanted)
         for table in self._state.tables():
             if table.id == wanted:
                 return self._vend(table.info.get("storage_location"))
         if self._dialect.databricks:
-            raise missing(self._dialect, Level.TABLE, wanted)
+            raise missing(self._dialect, Level.TABLE, str(wanted))
         text = f"Neither table nor staging table found with id: {wanted}"
         raise ApiError(self._dialect.missing[Level.TABLE], text)
 
@@ -75,20 +78,26 @@ class Credentials:
         return self._vend(body.get("url"))
 
     def _require_operation(self, body: dict[str, Any], allowed: Sequence[str]) -> None:
-        if body.get("operation") not in allowed:
-            raise ApiError(self._dialect.invalid, "Privileges cannot be null or empty.")
+        operation = body.get("operation")
+        if operation is None and not self._dialect.databricks:
+            raise ServerFault('Cannot invoke "ordinal()" because the operation is null')
+        if operation not in allowed:
+            raise ApiError(self._dialect.unparsable, "Privileges cannot be null or empty.")
 
     def _vend(self, location: object) -> Answer:
         if not isinstance(location, str):
             raise ApiError(self._dialect.invalid, "Storage location is null.")
         content: dict[str, Any] = {}
+        if not self._dialect.databricks:
+            location = normalized(location, self._dialect)
         if not location.startswith(("file:", "/")):
             content = self._keys(location)
         if self._dialect.credentials_url:
             content["url"] = location
         fields = published.TemporaryCredentials.model_fields
         if not self._dialect.databricks:
-            content = {name: content.get(name) for name in fields}
+            shown = fields.keys() - ({"url"} if not self._dialect.credentials_url else set())
+            content = {name: content.get(name) for name in fields if name in shown}
         return Answer.of_json(check_reply(published.TemporaryCredentials, content))
 
     def _keys(self, location: str) -> dict[str, Any]:
@@ -109,3 +118,12 @@ class Credentials:
                 "session_token": f"{bucket.session_token}-{next(self._numbers)}",
             },
         }
+
+
+def _require_uuid(table_id: object) -> None:
+    if table_id is None:
+        raise ServerFault('Cannot invoke "String.length()" because "name" is null')
+    try:
+        uuid.UUID(str(table_id))
+    except ValueError:
+        raise ValueError(f"Invalid UUID string: {table_id}") from None

@@ -23,6 +23,9 @@ class ErrorKind:
     code: str
 
 
+_INVALID = ErrorKind(400, "INVALID_ARGUMENT")
+
+
 def _each(status: int, suffix: str) -> dict[Level, ErrorKind]:
     return {level: ErrorKind(status, f"{level.name}_{suffix}") for level in Level}
 
@@ -40,6 +43,8 @@ class Dialect:
     duplicate: Mapping[Level, ErrorKind]
     not_empty: ErrorKind
     invalid: ErrorKind
+    unparsable: ErrorKind = _INVALID
+    """A request that is no JSON, or lacks a parameter, or whose values are not of the API."""
     page_size: int = 100
     """Rows in a page, whatever is asked for."""
     renames: bool = False
@@ -54,7 +59,6 @@ class Dialect:
     """Vended credentials say for which place they are."""
 
 
-_INVALID = ErrorKind(400, "INVALID_ARGUMENT")
 _PRECONDITION = ErrorKind(400, "FAILED_PRECONDITION")
 
 OPEN_SOURCE_0_3 = Dialect(
@@ -66,6 +70,7 @@ OPEN_SOURCE_0_4 = Dialect(
     _each(400, "ALREADY_EXISTS"),
     _PRECONDITION,
     _INVALID,
+    unparsable=ErrorKind(500, "INTERNAL"),
     managed_storage=True,
 )
 OPEN_SOURCE_0_6 = Dialect(

@@ -13,8 +13,10 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 MANAGED_PREFIX = "__unitystorage"
 """The directory below a storage root for what the server manages."""
 _OBJECT_STORES = {"s3", "gs", "abfs", "abfss"}
-# Java's URI takes neither these nor a percent sign that begins no escape.
-_NOT_IN_URI = re.compile(r'[\x00-\x20"<>\\^`{|}\x7f]|%(?![0-9A-Fa-f]{2})')
+# Java's URI takes neither these nor a percent sign that begins no escape. A plain path may have the
+# latter, which the server encodes.
+_NOT_IN_URI = re.compile(r'[\x00-\x20"<>[\\\]^`{|}\x7f]')
+_BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
 def normalized(location: str, dialect: Dialect) -> str:
@@ -26,10 +28,10 @@ def normalized(location: str, dialect: Dialect) -> str:
     if "/" not in location:
         raise ApiError(dialect.invalid, f"Ambiguous path: {location}")
     found = _SCHEME.match(location)
+    if _NOT_IN_URI.search(location) or (found and _BAD_ESCAPE.search(location)):
+        raise ApiError(dialect.invalid, f"Unsupported path: {location}")
     if found is None:
         return "file://" + quote(_tidy(posixpath.abspath(location)), safe="/~!$&'()*+,;=:@")
-    if _NOT_IN_URI.search(location):
-        raise ApiError(dialect.invalid, f"Unsupported path: {location}")
     scheme, rest = found[1], location[found.end() :]
     if scheme == "file":
         return "file://" + _tidy(rest)

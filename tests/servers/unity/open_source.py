@@ -42,8 +42,11 @@ class OpenSourceApi(CatalogApi):
         """The order of the checks is the server's: it decides which error a caller sees."""
         body = request.fields
         table_format = rules.require_format(body, self.dialect)
-        if body.get("table_type") not in published.TableType._value2member_map_:
-            raise ApiError(self.dialect.invalid, f"Unexpected value '{body.get('table_type')}'")
+        table_type = body.get("table_type")
+        if table_type is None:
+            raise ServerFault("Error creating table: null")
+        if table_type not in published.TableType._value2member_map_:
+            raise ApiError(self.dialect.unparsable, f"Unexpected value '{table_type}'")
         rules.require_name(body.get("name"), self.dialect)
         columns = rules.require_columns(body, self.dialect)
         catalog, schema = str(body.get("catalog_name")), str(body.get("schema_name"))
@@ -70,7 +73,7 @@ class OpenSourceApi(CatalogApi):
         given = body.get("storage_location")
         if given is None:
             raise ServerFault('Cannot invoke "NormalizedURL.isCloudStorageRoot()"')
-        location = normalized(given, self.dialect)
+        location = normalized(str(given), self.dialect)
         if not location.startswith("file:") and location.count("/") < 3:
             text = f"External table storage location must include a non-empty path prefix: {given}"
             raise ApiError(self.dialect.invalid, text)

@@ -46,13 +46,18 @@ def require_properties(properties: object) -> dict[str, str]:
     if properties is None:
         return {}
     if not isinstance(properties, Mapping):
-        raise ServerFault("properties is not a map")
+        raise ValueError("failed to parse a JSON document: properties is not a map")
     for key, value in properties.items():
         if value is None:
             raise ServerFault("NULL not allowed for column PROPERTY_VALUE")
-        if len(key) > MAX_PROPERTY or len(str(value)) > MAX_PROPERTY:
+        if max(utf16_length(key), utf16_length(str(value))) > MAX_PROPERTY:
             raise ServerFault(f"Value too long for column, {MAX_PROPERTY} characters")
     return {key: str(value) for key, value in properties.items()}
+
+
+def utf16_length(text: str) -> int:
+    """Return how long the server's database finds a text."""
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def max_comment(level: Level, dialect: Dialect) -> int:
@@ -63,7 +68,7 @@ def max_comment(level: Level, dialect: Dialect) -> int:
 
 def require_length(text: str | None, limit: int) -> str | None:
     """Return the text. Raises ServerFault where the server's column does not hold it."""
-    if text is not None and len(text) > limit:
+    if text is not None and utf16_length(text) > limit:
         raise ServerFault(f"Value too long for column, {limit} characters")
     return text
 
@@ -116,5 +121,5 @@ def require_format(body: Mapping[str, Any], dialect: Dialect) -> str | None:
     """Return the format of a table to make. Raises ApiError where there is no such format."""
     given = body.get("data_source_format")
     if given is not None and given not in FORMATS:
-        raise ApiError(dialect.invalid, f"Unexpected value '{given}'")
+        raise ApiError(dialect.unparsable, f"Unexpected value '{given}'")
     return given

@@ -216,6 +216,7 @@ class UnityServer:
     def _guarded(self, route: Route, request: Request) -> Answer:
         try:
             self._require_allowed(route, request)
+            self._require_parameters(route, request)
             with self.state.lock:
                 self.grants.require(request)
                 answer = route.handler(request)
@@ -229,7 +230,7 @@ class UnityServer:
             self.defects.append(str(error))
             return error_answer(_INTERNAL, f"defect of the double: {error}", delta=route.delta)
         except ValueError as error:
-            return error_answer(self.dialect.invalid, str(error), delta=route.delta)
+            return error_answer(self.dialect.unparsable, str(error), delta=route.delta)
 
     def _require_allowed(self, route: Route, request: Request) -> None:
         if route.needs_token and isinstance(self.api, DatabricksApi):
@@ -241,6 +242,10 @@ class UnityServer:
         for refusal in list(self._refusals):
             if fnmatchcase(route.key, refusal.pattern):
                 raise ApiError(refusal.kind, refusal.message)
+
+    def _require_parameters(self, route: Route, request: Request) -> None:
+        for name in sorted(route.required - set(request.query)):
+            raise ValueError(f"Mandatory parameter/header is missing: {name}")
 
     def _record_violations(self, route: Route, request: Request) -> None:
         allowed = route.query | route.required

@@ -33,13 +33,12 @@ from lance_bridge.errors import (
     unsupported,
 )
 
-from . import mapping, sql
+from . import mapping, rights, sql
 from .capabilities import NO_WAREHOUSE, STORAGE_ROOT
 from .client import Client, route
 from .concurrency import lock_names, read_back, read_back_renamed
 from .config import UnityConfig
 from .errors import ErrorReply, LostReply, translate_errors
-from .privileges import NEEDED_TO_CREATE, needed_for_credentials
 
 logger = logging.getLogger(__name__)
 
@@ -91,6 +90,10 @@ class UnityCatalog(Catalog):
     def _api_path(self, *parts: str) -> str:
         return self._config.api_path + "".join(parts)
 
+    def _rights(self, text: str) -> str:
+        """Return what a request takes, for messages; Databricks' own messages say so."""
+        return "" if self._config.is_databricks else text
+
     def _object_path(self, full: Path) -> str:
         return self._api_path(route(_COLLECTIONS[len(full) - 1], *full))
 
@@ -108,7 +111,8 @@ class UnityCatalog(Catalog):
 
     def load_namespace(self, path: Path) -> NamespaceRecord:
         full = self._full(path)
-        with translate_errors(f"read namespace '{display(full)}'", full):
+        needs = self._rights(rights.READ_NAMESPACE)
+        with translate_errors(f"read namespace '{display(full)}'", full, rights=needs):
             return mapping.namespace_from(path, full, self._client.get(self._object_path(full)))
 
     def location_for_tables(self, namespace: NamespaceRecord) -> str | None:
@@ -132,7 +136,8 @@ class UnityCatalog(Catalog):
         body = mapping.namespace_body(full, record, databricks=self._config.is_databricks)
         exists = namespace_already_exists(full)
         what = f"create namespace '{display(full)}'"
-        with lock_names(full), translate_errors(what, full[:-1], duplicate=exists):
+        needs = self._rights(rights.create_namespace(record, len(full)))
+        with lock_names(full), translate_errors(what, full[:-1], duplicate=exists, rights=needs):
             self._client.change("POST", self._api_path("/", _COLLECTIONS[len(full) - 1]), body)
             read_back(full, lambda: self.load_namespace(record.path), record, exists)
 
@@ -154,7 +159,9 @@ class UnityCatalog(Catalog):
 
     def drop_namespace(self, path: Path) -> None:
         full = self._full(path)
-        with lock_names(full), translate_errors(f"drop namespace '{display(full)}'", full):
+        what = f"drop namespace '{display(full)}'"
+        needs = self._rights(rights.DROP_NAMESPACE)
+        with lock_names(full), translate_errors(what, full, rights=needs):
             try:
                 # Without `force`, which would delete the tables inside and their files.
                 self._client.change("DELETE", self._object_path(full), silent=True)
@@ -234,19 +241,34 @@ class UnityCatalog(Catalog):
 
     def _load_table(self, path: Path) -> TableRecord:
         full = self._full(path)
-        with translate_errors(f"read table '{display(full)}'", full):
+        needs = self._rights(rights.READ_TABLE)
+        with translate_errors(f"read table '{display(full)}'", full, rights=needs):
             return mapping.record_from(path[:-1], self._client.get(self._object_path(full)))
 
     def create_table(self, record: TableRecord) -> TableRecord:
         full = self._full(record.path)
         exists = table_already_exists(full)
         what = f"create table '{display(full)}'"
-        with (
-            lock_names(full),
-            translate_errors(what, full[:-1], duplicate=exists, needed=NEEDED_TO_CREATE),
-        ):
-            self._create(full, record)
+        needs = self._rights(rights.CREATE_TABLE)
+        with lock_names(full), translate_errors(what, full[:-1], duplicate=exists, rights=needs):
+            try:
+                self._create(full, record)
+            except ErrorReply as error:
+                # The server refuses a location that is another table's before it looks at the
+                # name, which may be that table's.
+                if error.is_denied and self._has_table(record.path):
+                    raise exists from error
+                raise
             return read_back(full, lambda: self.load_table(record.path), record, exists)
+
+    def _has_table(self, path: Path) -> bool:
+        """Return True if the server shows a table of this name to the caller."""
+        try:
+            self._load_table(path)
+        except LanceNamespaceError as error:
+            logger.debug("not shown after a refused create: %s", error)
+            return False
+        return True
 
     def _create(self, full: Path, record: TableRecord) -> None:
         if not self._config.is_databricks:
@@ -295,7 +317,8 @@ class UnityCatalog(Catalog):
             raise unsupported(f"Table '{display(full)}' cannot move to '{display(new)}': {reason}")
         exists = table_already_exists(new)
         what = f"rename table '{display(full)}'"
-        with lock_names(full, new), translate_errors(what, full, duplicate=exists):
+        needs = self._rights(rights.RENAME_TABLE)
+        with lock_names(full, new), translate_errors(what, full, duplicate=exists, rights=needs):
             if self._config.is_databricks:
                 self._run(sql.rename_table(full, new))
                 return
@@ -319,7 +342,9 @@ class UnityCatalog(Catalog):
 
     def drop_table(self, record: TableRecord) -> None:
         full = self._full(record.path)
-        with lock_names(full), translate_errors(f"drop table '{display(full)}'", full):
+        what = f"drop table '{display(full)}'"
+        needs = self._rights(rights.DROP_TABLE)
+        with lock_names(full), translate_errors(what, full, rights=needs):
             self._client.change("DELETE", self._object_path(full), silent=True)
 
     def _run(self, statement: str) -> None:
@@ -339,7 +364,7 @@ class UnityCatalog(Catalog):
                 options = mapping.storage_options(self._client.ask(self._api_path("/", call), body))
         except PermissionDeniedError as error:
             raise PermissionDeniedError(
-                f"{error}. {needed_for_credentials(record, write=write)}; to use credentials of "
+                f"{error}. {rights.credentials(record, write=write)}; to use credentials of "
                 "your own, set credentials.vend=false"
             ) from error
         except LanceNamespaceError as error:

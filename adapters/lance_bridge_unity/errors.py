@@ -153,6 +153,11 @@ class ErrorReply(Exception):
         return self.code.endswith("ALREADY_EXISTS")
 
     @property
+    def is_denied(self) -> bool:
+        """True if the server refused the request because of the caller's rights."""
+        return self.error_type is PermissionDeniedError
+
+    @property
     def is_not_empty(self) -> bool:
         """True if a delete failed because the object is not empty."""
         matches = self.status in (400, 409) and bool(_NOT_EMPTY_TEXT.search(self.text))
@@ -209,11 +214,7 @@ def _as_words(code: str) -> str:
 
 @contextmanager
 def translate_errors(
-    what: str,
-    path: Path,
-    *,
-    duplicate: LanceNamespaceError | None = None,
-    needed: str = "",
+    what: str, path: Path, *, duplicate: LanceNamespaceError | None = None, rights: str = ""
 ) -> Iterator[None]:
     """Translate the client's errors to those of the library.
 
@@ -221,7 +222,7 @@ def translate_errors(
         what: The action, with its object: "create table 'c.s.t'".
         path: What must exist for it: catalog, schema, table, or the first of them.
         duplicate: What to raise if the name is taken.
-        needed: A sentence for a refusal: the privileges that it takes.
+        rights: What the request takes, for the message if it is refused.
     """
     try:
         yield
@@ -235,12 +236,10 @@ def translate_errors(
     except ErrorReply as error:
         if duplicate is not None and error.is_duplicate:
             raise duplicate from error
-        if needed and error.error_type is PermissionDeniedError:
-            error.advice = needed
-        raise error.not_found(path) or _to_error(error, what) from error
+        raise error.not_found(path) or _to_error(error, what, rights) from error
 
 
-def _to_error(error: ErrorReply, what: str) -> LanceNamespaceError:
+def _to_error(error: ErrorReply, what: str, rights: str) -> LanceNamespaceError:
     error_type = error.error_type
     if error.is_ambiguous:
         text = f"Unity Catalog failed to {what}: {error}{_BROKEN_NAME}"
@@ -251,7 +250,10 @@ def _to_error(error: ErrorReply, what: str) -> LanceNamespaceError:
         )
     failed = issubclass(error_type, (InternalError, ServiceUnavailableError))
     verb = "failed" if failed else "refused"
-    return error_type(f"Unity Catalog {verb} to {what}: {error}{_hint(error)}")
+    text = f"Unity Catalog {verb} to {what}: {error}{_hint(error)}"
+    if rights and error.is_denied:
+        text = f"{text.removesuffix('.')}. {rights}"
+    return error_type(text)
 
 
 def _hint(error: ErrorReply) -> str:

@@ -59,6 +59,21 @@ class TestUnity(OnUnity, EntrySuite):
 
 
 @pytest.mark.servers
+class TestUnityWithAuthorization(EntrySuite):
+    """A server that refuses a table whose location overlaps another's, as with authorization."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def target(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+        with UnityServer(OPEN_SOURCE_0_6) as server:
+            server.grants.add_user("mia")
+            server.grants.refuses_overlaps = True
+            target = UnityTarget(server, str(tmp_path_factory.mktemp("data")))
+            target.features = without(target.features, "shared_locations")
+            yield target
+
+
+@pytest.mark.servers
 class TestUnityRequests(OnUnity, RestartCases, ConcurrencyCases, RequestSuite):
     """What else the server and the kind of catalog decide."""
 

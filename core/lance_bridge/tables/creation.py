@@ -13,6 +13,7 @@ from lance_namespace.errors import (
     ConcurrentModificationError,
     InvalidInputError,
     LanceNamespaceError,
+    PermissionDeniedError,
     TableAlreadyExistsError,
     TableNotFoundError,
 )
@@ -314,6 +315,8 @@ def add_or_find(
             entry = load_entry(connection, path)
         except TableNotFoundError:
             continue  # dropped concurrently
+        except PermissionDeniedError as error:
+            raise table_already_exists(path, "as an entry that you may not read") from error
         if not entry.record.is_lance or not entry.location:
             raise table_already_exists(path, f"as {entry.describe_type()}") from cause
         return Table.of(entry), False

@@ -59,7 +59,7 @@ class DropCases(Cases):
 
     # -- shared and nested locations -------------------------------------------------------------
 
-    @needs("register")
+    @needs("register", "shared_locations")
     def test_drop_of_a_table_that_shares_its_location_is_invalid_table_state(
         self, ns: CaseNamespace
     ) -> None:
@@ -67,7 +67,7 @@ class DropCases(Cases):
         one, two = ns.register("one", place), ns.register("two", place)
         self._both_refuse(ns, one, two)
 
-    @needs("register")
+    @needs("register", "shared_locations")
     def test_drop_sees_a_shared_location_in_another_spelling(self, ns: CaseNamespace) -> None:
         place = ns.dataset("shared")
         path = local_path(place)
@@ -80,7 +80,7 @@ class DropCases(Cases):
             self._both_refuse(ns, one, two)
             ns.deregister_table(two)
 
-    @needs("register")
+    @needs("register", "shared_locations")
     def test_drop_of_a_table_whose_location_contains_another_is_invalid_table_state(
         self, ns: CaseNamespace
     ) -> None:
@@ -90,7 +90,7 @@ class DropCases(Cases):
         assert ns.ids(outer) == [0, 1, 2]
         assert ns.ids(inner) == [0, 1, 2, 3, 4]
 
-    @needs("register")
+    @needs("register", "shared_locations")
     def test_drop_of_a_table_inside_the_location_of_another_is_invalid_table_state(
         self, ns: CaseNamespace
     ) -> None:
@@ -100,7 +100,7 @@ class DropCases(Cases):
         assert ns.ids(outer) == [0, 1, 2]
         assert ns.ids(inner) == [0, 1, 2, 3, 4]
 
-    @needs("register")
+    @needs("register", "shared_locations")
     def test_a_table_can_be_dropped_once_the_other_entry_is_deregistered(
         self, ns: CaseNamespace
     ) -> None:

@@ -59,6 +59,8 @@ class Features:
     """An entry's properties and location can change, as by RegisterTable with Overwrite."""
     chosen_location: bool = True
     """DeclareTable honours the location in the request."""
+    shared_locations: bool = True
+    """Two entries can have one location, or one inside the other's."""
     cascade: bool = True
     list_all: bool = True
     declare_again: bool = True

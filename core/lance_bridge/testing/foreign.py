@@ -89,7 +89,7 @@ class ForeignCases(Cases):
         assert ns.ids(table_id) == [0, 1, 2]
         self._check_untouched(ns, foreign)
 
-    @needs("make_foreign_table", "register")
+    @needs("make_foreign_table", "register", "shared_locations")
     def test_drop_of_a_table_at_the_location_of_a_foreign_one_is_invalid_table_state(
         self, ns: CaseNamespace
     ) -> None:

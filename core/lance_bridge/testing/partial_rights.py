@@ -44,7 +44,7 @@ class PartialRightsCases(Cases):
         assert user.names() == []
         assert user.storage.files(location) == frozenset()
 
-    @needs("second_user", "register")
+    @needs("second_user", "register", "shared_locations")
     def test_drop_sees_a_shared_location_in_an_unlisted_namespace(
         self, user: CaseNamespace
     ) -> None:
@@ -69,7 +69,7 @@ class PartialRightsCases(Cases):
         user.drop_table(clone)
         user.drop_table(base)
 
-    @needs("second_user", "register", "namespace_changes", "cascade")
+    @needs("second_user", "register", "shared_locations", "namespace_changes", "cascade")
     def test_drop_cascade_sees_a_shared_location_in_an_unlisted_namespace(
         self, user: CaseNamespace
     ) -> None:
@@ -92,7 +92,7 @@ class PartialRightsCases(Cases):
         assert [code_of(call, table_id) for call in calls] == [DENIED] * len(calls)
         assert ns.ids(table_id) == [0, 1, 2]
 
-    @needs("second_user", "register")
+    @needs("second_user", "register", "shared_locations")
     def test_drop_keeps_the_files_of_a_table_that_the_user_may_not_see(
         self, ns: CaseNamespace, user: CaseNamespace
     ) -> None:

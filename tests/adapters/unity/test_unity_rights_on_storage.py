@@ -110,7 +110,9 @@ def test_with_a_right_on_the_external_location_the_table_gets_its_default_place(
     bob, eve = acting("bob"), acting("eve")
     server.grants.grant_location("bob", f"s3://{bucket}", "CREATE EXTERNAL TABLE")
     assert bob.create_table(TABLE, ROWS).location == f"s3://{bucket}/tables/c/s.db/t.lance"
-    with pytest.raises(PermissionDeniedError, match="CREATE TABLE, and CREATE EXTERNAL TABLE on"):
+    with pytest.raises(
+        PermissionDeniedError, match="and CREATE EXTERNAL TABLE on the external location"
+    ):
         eve.create_table([*SCHEMA, "u"], ROWS)
     assert bob.all_tables(SCHEMA) == ["t"]
 

@@ -102,9 +102,10 @@ class Grants:
 
     def lists(self, request: Request, entry: Entry) -> bool:
         """Return whether a listing shows an object to the user of the request."""
-        if not self._users:
+        user = self.user_of(request)
+        if user is None:
             return True
-        rights = self._rights(self.user_of(request), self._chain(_path_of(entry)))
+        rights = self._rights(user, self._chain(_path_of(entry)))
         return rights.lists_schema() if entry.level is Level.SCHEMA else rights.reads()
 
     def require(self, request: Request) -> None:

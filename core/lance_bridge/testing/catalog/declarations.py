@@ -98,8 +98,9 @@ class CapabilityCases(CatalogCases):
         if not rule.pattern.fullmatch(name):
             pytest.skip(f"{name[:20]}… does not fit the rule: {rule.allowed}")
         near = f"{name[:-1]}z"
-        for each in (name, near):
-            workspace.catalog.create_table(replace(workspace.record(), path=workspace.table(each)))
+        for number, each in enumerate((name, near)):
+            record = workspace.record(f"t{number}")
+            workspace.catalog.create_table(replace(record, path=workspace.table(each)))
         assert workspace.names() == sorted([name, near])
         assert workspace.catalog.load_table(workspace.table(name)).path[-1] == name
 

@@ -63,6 +63,12 @@ class UnityCatalog(Catalog):
         if catalog is not None and self._capabilities.folds_case:
             catalog = catalog.lower()
         self._pinned: Path = (catalog,) if catalog is not None else ()
+        self._no_catalog = (
+            "The property 'catalog' names it: create it without that property, as with: "
+            f"lance-bridge ns create unity {catalog} -p host={config.address or 'ADDRESS'}"
+            if catalog is not None
+            else ""
+        )
 
     @property
     def capabilities(self) -> Capabilities:
@@ -103,7 +109,8 @@ class UnityCatalog(Catalog):
         full = self._full(parent)
         collection = _COLLECTIONS[len(full)]
         query = {"catalog_name": full[0]} if full else {}
-        with translate_errors(f"list the {collection} of '{display(full)}'", full):
+        what = f"list the {collection} of '{display(full)}'"
+        with translate_errors(what, full, no_catalog=self._no_catalog):
             rows = list(self._client.pages(self._api_path("/", collection), collection, query))
         names = {str(row["name"]) for row in rows if row.get("name")}
         hidden = _OWN_SCHEMA if full and self._config.is_databricks else None
@@ -112,7 +119,8 @@ class UnityCatalog(Catalog):
     def load_namespace(self, path: Path) -> NamespaceRecord:
         full = self._full(path)
         needs = self._rights(rights.READ_NAMESPACE)
-        with translate_errors(f"read namespace '{display(full)}'", full, rights=needs):
+        what = f"read namespace '{display(full)}'"
+        with translate_errors(what, full, rights=needs, no_catalog=self._no_catalog):
             return mapping.namespace_from(path, full, self._client.get(self._object_path(full)))
 
     def location_for_tables(self, namespace: NamespaceRecord) -> str | None:
@@ -137,7 +145,10 @@ class UnityCatalog(Catalog):
         exists = namespace_already_exists(full)
         what = f"create namespace '{display(full)}'"
         needs = self._rights(rights.create_namespace(record, len(full)))
-        with lock_names(full), translate_errors(what, full[:-1], duplicate=exists, rights=needs):
+        errors = translate_errors(
+            what, full[:-1], duplicate=exists, rights=needs, no_catalog=self._no_catalog
+        )
+        with lock_names(full), errors:
             self._client.change("POST", self._api_path("/", _COLLECTIONS[len(full) - 1]), body)
             read_back(full, lambda: self.load_namespace(record.path), record, exists)
 
@@ -250,7 +261,10 @@ class UnityCatalog(Catalog):
         exists = table_already_exists(full)
         what = f"create table '{display(full)}'"
         needs = self._rights(rights.CREATE_TABLE)
-        with lock_names(full), translate_errors(what, full[:-1], duplicate=exists, rights=needs):
+        errors = translate_errors(
+            what, full[:-1], duplicate=exists, rights=needs, no_catalog=self._no_catalog
+        )
+        with lock_names(full), errors:
             try:
                 self._create(full, record)
             except ErrorReply as error:

@@ -16,6 +16,7 @@ from lance_namespace.errors import (
     InternalError,
     InvalidInputError,
     LanceNamespaceError,
+    NamespaceNotFoundError,
     PermissionDeniedError,
     ServiceUnavailableError,
     ThrottlingError,
@@ -198,12 +199,18 @@ class ErrorReply(Exception):
             path: Catalog, schema and table, or the first of them. Old servers do not say which
                 one is missing; then the last is assumed.
         """
+        level = self.missing_level(path)
+        if level is None:
+            return None
+        return table_not_found(path) if level == 3 else namespace_not_found(path[:level])
+
+    def missing_level(self, path: Path) -> int | None:
+        """Return which part of ``path`` does not exist: 1 for the catalog, to 3 for the table."""
         found = _ABSENT.fullmatch(self.code)
         if not path or (found is None and self.code not in _ABSENT_OF_ANY_LEVEL):
             return None
         named = found["named"] or found["level"] if found else None
-        level = min(_LEVELS[named] if named else len(path), len(path))
-        return table_not_found(path) if level == 3 else namespace_not_found(path[:level])
+        return min(_LEVELS[named] if named else len(path), len(path))
 
 
 def _as_words(code: str) -> str:
@@ -214,7 +221,12 @@ def _as_words(code: str) -> str:
 
 @contextmanager
 def translate_errors(
-    what: str, path: Path, *, duplicate: LanceNamespaceError | None = None, rights: str = ""
+    what: str,
+    path: Path,
+    *,
+    duplicate: LanceNamespaceError | None = None,
+    rights: str = "",
+    no_catalog: str = "",
 ) -> Iterator[None]:
     """Translate the client's errors to those of the library.
 
@@ -223,6 +235,7 @@ def translate_errors(
         path: What must exist for it: catalog, schema, table, or the first of them.
         duplicate: What to raise if the name is taken.
         rights: What the request takes, for the message if it is refused.
+        no_catalog: What to do if the catalog does not exist.
     """
     try:
         yield
@@ -236,6 +249,8 @@ def translate_errors(
     except ErrorReply as error:
         if duplicate is not None and error.is_duplicate:
             raise duplicate from error
+        if no_catalog and error.missing_level(path) == 1:
+            raise NamespaceNotFoundError(f"Namespace not found: {path[0]}. {no_catalog}") from error
         raise error.not_found(path) or _to_error(error, what, rights) from error
 
 

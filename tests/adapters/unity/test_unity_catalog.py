@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -25,7 +25,9 @@ from servers.http_proxy import Answer, Fault, HttpProxy, Request
 from servers.unity import (
     DIALECTS,
     OPEN_SOURCE_0_4,
+    OPEN_SOURCE_0_6,
     WAREHOUSE_ID,
+    Dialect,
     UnityServer,
 )
 
@@ -285,6 +287,31 @@ def test_a_column_whose_name_is_too_long_is_invalid_input_and_nothing_is_made(
     assert calls.all_tables(SCHEMA) == []
     assert [each for each in tmp_path.rglob("*") if each.is_file()] == []
     calls.create_table(TABLE_ID, pa.table({"x" * 255: [1]}))
+
+
+# -- the property `catalog` -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dialect", [OPEN_SOURCE_0_4, OPEN_SOURCE_0_6], ids=lambda it: it.name)
+def test_a_missing_catalog_of_the_property_says_how_to_create_it(dialect: Dialect) -> None:
+    with UnityServer(dialect) as running:
+        pinned = UnityNamespace(host=running.url, catalog="lake", root="/data")
+        with closing(Calls(pinned)) as calls:
+            tried: list[Callable[[], object]] = [
+                lambda: calls.list_namespaces([]),
+                lambda: calls.create_namespace(["s"]),
+                lambda: calls.describe_namespace(["s"]),
+                lambda: calls.register_table(["s", "t"], "s3://b/t"),
+            ]
+            advice = f"lance-bridge ns create unity lake -p host={running.url}"
+            # The older one does not say which of catalog and schema is missing.
+            for call in tried[: 2 if dialect is OPEN_SOURCE_0_4 else 4]:
+                with refused(ErrorCode.NAMESPACE_NOT_FOUND, naming=advice):
+                    call()
+            running.add_catalog("lake")
+            calls.create_namespace(["s"])
+            with refused(ErrorCode.NAMESPACE_NOT_FOUND, naming="lake.missing. Create it first"):
+                calls.register_table(["missing", "t"], "s3://b/t")
 
 
 # -- local paths with letters that a URI encodes ---------------------------------------------------

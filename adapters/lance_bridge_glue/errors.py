@@ -24,7 +24,7 @@ from lance_namespace.errors import (
     UnsupportedOperationError,
 )
 
-from lance_bridge.errors import OutcomeUnknownError, reason_in
+from lance_bridge.errors import ObjectUnavailableError, OutcomeUnknownError, reason_in
 
 ABSENT = "EntityNotFoundException"
 CHANGED = "ConcurrentModificationException"
@@ -201,6 +201,8 @@ def _from_client_error(error: boto.ClientError, what: str) -> LanceNamespaceErro
     response: Mapping[str, Any] = error.response
     status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     error_type = _BY_CODE.get(code_of(error)) or _BY_STATUS.get(status) or InternalError
+    if error_type in (ServiceUnavailableError, UnauthenticatedError) and _is_of_source(response):
+        error_type = ObjectUnavailableError  # Glue itself responds
     text = reason_in(response.get("Error", {}).get("Message") or f"HTTP status {status}")
     renewal = f". {response[ADVICE]}" if response.get(ADVICE) else ""
     if error.operation_name == "AssumeRole":
@@ -221,6 +223,11 @@ def _from_client_error(error: boto.ClientError, what: str) -> LanceNamespaceErro
         advice = ". A quota of the account is used up: have it raised, or clean up"
     verb = "cannot" if error_type is InvalidInputError else "failed to"
     return error_type(f"Glue {verb} {what}: {code_of(error)}: {text}{advice}{renewal}")
+
+
+def _is_of_source(response: Mapping[str, Any]) -> bool:
+    """Return True for an error of the source of one federated database."""
+    return str(response.get("Error", {}).get("Code", "")).startswith("FederationSource")
 
 
 def _permission_message(what: str, text: str) -> str:

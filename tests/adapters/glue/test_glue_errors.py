@@ -22,7 +22,7 @@ from servers.glue_server import GlueServer
 from servers.http_proxy import Answer, Delay, Fault, HttpProxy
 
 from lance_bridge.catalog import NamespaceRecord, TableRecord
-from lance_bridge.errors import OutcomeUnknownError
+from lance_bridge.errors import ObjectUnavailableError, OutcomeUnknownError
 from lance_bridge.testing.calls import Calls
 from lance_bridge_glue.catalog import GlueCatalog
 from lance_bridge_glue.errors import translate_errors
@@ -122,6 +122,27 @@ def test_an_error_of_a_federated_source_has_the_code_of_the_source(
     }
     proxy.fail_next("GetTable", Answer.of_json(400, content), times=FOREVER)
     assert failure(calls).code == ErrorCode.THROTTLING
+
+
+@pytest.mark.parametrize(
+    ("code", "of_source"),
+    [
+        ("FederationSourceRetryableException", None),
+        ("FederationSourceException", "OperationTimeoutException"),
+        ("FederationSourceException", "InvalidCredentialsException"),
+        ("FederationSourceException", "ServiceUnavailableException"),
+    ],
+)
+def test_a_source_that_does_not_respond_is_no_outage_of_glue(
+    calls: Calls, proxy: HttpProxy, code: str, of_source: str | None
+) -> None:
+    content = {"__type": code, "FederationSourceErrorCode": of_source, "Message": "no answer"}
+    proxy.fail_next("GetTable", Answer.of_json(400, content), times=FOREVER)
+    error = failure(calls)
+    assert isinstance(error, ObjectUnavailableError)
+    assert error.code == ErrorCode.SERVICE_UNAVAILABLE
+    assert "db.t" in str(error)
+    assert "Check the credentials" not in str(error)
 
 
 def test_a_session_token_in_what_aws_says_is_not_repeated(calls: Calls, proxy: HttpProxy) -> None:

@@ -35,7 +35,8 @@ kind can run a part of it:
   tables of data. It is for another configuration, such as one more level of namespaces.
 
 Optional methods of the target add cases: ``make_foreign_table`` and ``make_entry`` those of other
-tools' entries, ``stop_server`` those of restarts, ``second_user`` those of a user whose listings do
+tools' entries, ``inhabit`` those of a catalog full of them, ``unreadable`` those of what cannot be
+read, ``stop_server`` those of restarts, ``second_user`` those of a user whose listings do
 not show all that she may use. Without them, these cases are skipped with that reason.
 
 The author of a ``lance_bridge.Catalog`` runs `CatalogSuite` as well. It calls the catalog's own
@@ -74,7 +75,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from .features import Features, StatefulBounds, from_capabilities, inherited_operations, without
-from .hooks import Faults, HeldChange, RawEntry
+from .hooks import Faults, HeldChange, Neighbour, RawEntry
 from .target import Target
 
 if TYPE_CHECKING:
@@ -95,6 +96,7 @@ _CASES = (
     "managed",
     "missing",
     "namespaces",
+    "neighbours",
     "paging",
     "partial_rights",
     "pylance_io",
@@ -125,6 +127,7 @@ __all__ = [
     "Faults",
     "Features",
     "HeldChange",
+    "Neighbour",
     "RawEntry",
     "RequestSuite",
     "ServerSuite",

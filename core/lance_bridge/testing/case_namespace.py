@@ -10,6 +10,7 @@ from lance_namespace import LanceNamespace
 from .build import PREFIX, rows, unique_name
 from .calls import Calls
 from .expect import code_of
+from .hooks import Neighbour
 from .storage import Storage
 from .target import Target
 
@@ -24,6 +25,7 @@ class CaseNamespace(Calls):
         self.features = target.features
         self.storage = Storage(target.storage_options)
         self.namespaces: list[list[str]] = []
+        self.neighbours: list[Neighbour] = []
         self._entries: list[tuple[list[str], str]] = []
         self._locations: list[str] = []
         with ExitStack() as undo:
@@ -115,6 +117,12 @@ class CaseNamespace(Calls):
         self._entries.append((self.id, name))
         self.target.make_entry(self.id, name, location, entry_type)
         return self.table(name)
+
+    def inhabit(self) -> CaseNamespace:
+        """Fill the namespace with `neighbours`; return it."""
+        self.neighbours.extend(self.target.inhabit(self.id, self.new_location("inhabited")))
+        self._entries += [(self.id, each.name) for each in self.neighbours]
+        return self
 
     # -- the end ---------------------------------------------------------------------------------
 

@@ -120,6 +120,15 @@ class Cases:
         if reason:
             request.node.add_marker(pytest.mark.xfail(reason=reason, strict=True))
 
+    @pytest.fixture(scope="class", autouse=True)
+    @classmethod
+    def inhabited(cls, target: Target) -> Iterator[CaseNamespace | None]:
+        """A namespace of other tools' entries, if the target has some: the cases run beside it."""
+        inhabited = None if target.lacks("inhabit") else CaseNamespace(target).inhabit()
+        yield inhabited
+        if inhabited is not None:
+            inhabited.close()
+
     @pytest.fixture
     def refusals(self, request: pytest.FixtureRequest, target: Target) -> Refusals:
         """A check of the results of many requests."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
@@ -20,6 +20,18 @@ class RawEntry:
     """All that the catalog stores besides the location, including its own additions."""
     is_external: bool = True
     """The entry has every mark that keeps the catalog from deleting or moving its files."""
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """An entry that another tool keeps in the catalog: see `Target.inhabit`."""
+
+    name: str
+    locations: Sequence[str] = ()
+    """Where it may have data, by any field of the entry or of its partitions. The kit writes
+    datasets there."""
+    is_lance: bool = False
+    """Whether it is a Lance table, such as one whose data is lost."""
 
 
 @dataclass

@@ -14,6 +14,7 @@ from .identifiers import IdentifierCases
 from .managed import ManagedCases
 from .missing import MissingCases
 from .namespaces import NamespaceCases
+from .neighbours import NeighbourCases
 from .paging import PagingCases
 from .partial_rights import PartialRightsCases
 from .pylance_io import PylanceCases
@@ -28,6 +29,7 @@ class EntrySuite(
     SmokeCases,
     ManagedCases,
     ForeignCases,
+    NeighbourCases,
     PagingCases,
     PartialRightsCases,
     DropCases,

@@ -14,7 +14,7 @@ from ..namespace import LanceBridgeNamespace
 from .features import Features, StatefulBounds
 
 if TYPE_CHECKING:
-    from .hooks import Faults, RawEntry
+    from .hooks import Faults, Neighbour, RawEntry
 
 
 class Target(ABC):
@@ -42,6 +42,9 @@ class Target(ABC):
     """Names of the ways in which a Lance entry can have no usable location, for ``make_entry``: the
     adapter returns a record of ``table_type=lance`` with None or the bad text as its location. An
     entry that it cannot read at all is `TableRecord.unreadable` instead, and not one of these."""
+    unreadable_types: Sequence[str] = ()
+    """Names of what the server can list without being able to return it, for ``unreadable``: an
+    entry, an entry that fails the request for all of its namespace, a namespace, a catalog."""
     stateful_bounds: StatefulBounds = StatefulBounds()
     restart_deadline: float = 60.0
     """Seconds within which the catalog must work again after ``start_server`` returned."""
@@ -85,6 +88,23 @@ class Target(ABC):
 
     def remove_entry(self, namespace_id: Sequence[str], name: str) -> None:
         """Remove an entry made by the two methods above, if it still exists; never its files."""
+        raise NotImplementedError
+
+    def inhabit(self, namespace_id: Sequence[str], location: str) -> Sequence[Neighbour]:
+        """Fill a new namespace with what other tools keep in such a catalog, and return that.
+
+        All cases of a class run beside these entries, which ``remove_entry`` removes. They can be
+        read, and their data is below ``location``. Good choices are formats that name their files
+        in a property, views, partitions elsewhere, odd names, and locations inside others.
+        """
+        raise NotImplementedError
+
+    def unreadable(self, unreadable_type: str) -> AbstractContextManager[Sequence[str]]:
+        """Return a context manager in which the server cannot return something that it lists.
+
+        The value is that object's identifier: a namespace, or an entry of a namespace that also has
+        others, which can be read. Only clients that are opened within the context need see it.
+        """
         raise NotImplementedError
 
     def stop_server(self) -> None:
@@ -156,7 +176,7 @@ class Target(ABC):
         if hasattr(LanceNamespace, need):
             is_absent = need in self.features.absent
             return f"{type(self).__name__} declares that {need} is absent" if is_absent else ""
-        if need in ("other_entry_types", "broken_entry_types", "secrets"):
+        if need in ("other_entry_types", "broken_entry_types", "unreadable_types", "secrets"):
             return "" if getattr(self, need) else f"{type(self).__name__} declares no {need}"
         if getattr(type(self), need) is getattr(Target, need):
             return f"{type(self).__name__} does not implement {need}"

@@ -32,6 +32,7 @@ from lance_bridge import (
     select_tables,
 )
 from lance_bridge.catalog import GUARD, Path
+from lance_bridge.data_locations import other_locations
 from lance_bridge.errors import (
     OutcomeUnknownError,
     concurrent_modification,
@@ -173,6 +174,7 @@ class TinyCatalog(Catalog):
             identity=row["id"],
             is_external=row["kind"] == "EXTERNAL",
             is_partitioned="partitions" in row,
+            other_locations=other_locations(row["location"], row["options"], [row.get("storage")]),
         )
 
     def fields(self, record: TableRecord) -> Json:
@@ -190,12 +192,33 @@ class TinyCatalog(Catalog):
 
     def entries(self, namespace: Path) -> Iterator[TableRecord]:
         """Yield all entries of a schema in the server's order."""
-        for row in self.pages("list", namespace, schema=namespace[0]):
+        for row in self.rows(namespace):
             if row.get("broken"):
                 logger.warning("entry %s is broken", row["name"])
                 yield TableRecord.unreadable((*namespace, row["name"]))
             else:
                 yield self.record(namespace, row)
+
+    def rows(self, namespace: Path) -> list[Json]:
+        """Return the rows of a schema, one by one if one of them fails the listing."""
+        try:
+            return list(self.pages("list", namespace, schema=namespace[0]))
+        except InternalError as error:
+            if not _is_corrupt(error):
+                raise
+        rows = (self.row((*namespace, name)) for name in self.list_tables(namespace))
+        return [row for row in rows if row is not None]
+
+    def row(self, path: Path) -> Json | None:
+        """Return the row of a table; None if it no longer exists."""
+        try:
+            return self.send("get", path, schema=path[0], table=path[1])
+        except TableNotFoundError:
+            return None
+        except InternalError as error:
+            if not _is_corrupt(error):
+                raise
+            return {"name": path[1], "broken": str(error)}
 
     def list_tables(self, namespace: Path, *, lance_only: bool = False) -> Iterable[str]:
         if lance_only:
@@ -216,7 +239,10 @@ class TinyCatalog(Catalog):
             return
 
     def load_table(self, path: Path) -> TableRecord:
-        return self.record(path[:-1], self.send("get", path, schema=path[0], table=path[1]))
+        row = self.send("get", path, schema=path[0], table=path[1])
+        if row.get("broken"):
+            raise InternalError(f"the entry '{display(path)}' is broken")
+        return self.record(path[:-1], row)
 
     def create_table(self, record: TableRecord) -> TableRecord:
         schema, table = record.path
@@ -268,6 +294,11 @@ class TinyCatalog(Catalog):
         answer = self.send("credentials", record.path, **body)
         ends = int((time.time() + answer["seconds"]) * 1000)
         return {"token": answer["token"], "expires_at_millis": str(ends)}
+
+
+def _is_corrupt(error: LanceNamespaceError) -> bool:
+    """Return whether the server failed over one row, and not over all."""
+    return isinstance(error.__cause__, ServerError) and error.__cause__.code == "CORRUPT"
 
 
 class TinyNamespace(LanceBridgeNamespace):

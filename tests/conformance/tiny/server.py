@@ -44,6 +44,8 @@ class TinyServer:
         self.tables: dict[tuple[str, str], Json] = {}
         self.hidden: list[Json] = []
         """Tables that no schema lists."""
+        self.closed: set[str] = set()
+        """Schemas that are listed, and whose tables may not be read."""
         self.received: Counter[str] = Counter()
         self.on_request: Callable[[str, Json], None] | None = None
         self.on_answer: Callable[[str], None] | None = None
@@ -68,6 +70,11 @@ class TinyServer:
         if schema not in self.schemas:
             raise ServerError(404, "NO_SUCH_SCHEMA")
         return self.schemas[schema]
+
+    def _open_schema(self, schema: str) -> Json:
+        if schema in self.closed:
+            raise ServerError(403, "FORBIDDEN")
+        return self._schema(schema)
 
     def _get_schema(self, schema: str) -> Json:
         return self._schema(schema)
@@ -107,13 +114,19 @@ class TinyServer:
         return self.tables[schema, table]
 
     def _get(self, schema: str, table: str) -> Json:
-        return self._table(schema, table)
+        self._open_schema(schema)
+        return self._whole(self._table(schema, table))
+
+    def _whole(self, entry: Json) -> Json:
+        if "corrupt" in entry:
+            raise ServerError(500, "CORRUPT")
+        return entry
 
     def _list(self, schema: str, after: str = "", brief: bool = False) -> Json:
-        self._schema(schema)
+        self._open_schema(schema)
         names = sorted(name for place, name in self.tables if place == schema and name > after)
         found = [self.tables[schema, name] for name in names]
-        return self._page([{"name": t["name"]} if brief else t for t in found])
+        return self._page([{"name": t["name"]} if brief else self._whole(t) for t in found])
 
     def _list_hidden(self, after: str = "") -> Json:
         return self._page([row for row in self.hidden if row["name"] > after])

@@ -12,7 +12,7 @@ from lance_namespace import LanceNamespace
 
 from lance_bridge.catalog import Catalog, Path
 from lance_bridge.config import load
-from lance_bridge.testing import Faults, HeldChange, RawEntry, Target
+from lance_bridge.testing import Faults, HeldChange, Neighbour, RawEntry, Target
 
 from ..faulty_servers import AnsweredFaults
 from .adapter import SERVERS, TinyConfig, TinyNamespace
@@ -28,6 +28,7 @@ class TinyTarget(Target):
     page_size = PAGE
     secrets = (_TOKEN,)
     broken_entry_types = ("no etag",)
+    unreadable_types = ("entry", "batch", "schema")
 
     def __init__(self, data_root: FilePath, kind: Callable[[TinyConfig], Catalog]) -> None:
         self.data_root = str(data_root)
@@ -65,6 +66,32 @@ class TinyTarget(Target):
         assert entry_type == "no etag"
         self.server.tables[namespace_id[0], name] = {"name": name, "broken": location}
 
+    def inhabit(self, namespace_id: Sequence[str], location: str) -> list[Neighbour]:
+        return [self._add(namespace_id[0], *each) for each in neighbours_at(location)]
+
+    def _add(self, schema: str, neighbour: Neighbour, fields: Mapping[str, object]) -> Neighbour:
+        plain: dict[str, object] = {"location": None, "options": {}, "kind": "EXTERNAL"}
+        self.server.request("create", schema=schema, table=neighbour.name, **{**plain, **fields})
+        return neighbour
+
+    @contextmanager
+    def unreadable(self, unreadable_type: str) -> Iterator[list[str]]:
+        schema, table = f"unreadable_{unreadable_type}", "bad"
+        self.server.request("make_schema", schema=schema, options={})
+        for name in ("a", table, "z"):
+            self._add(schema, Neighbour(name), {"location": f"/nowhere/{name}"})
+        if unreadable_type == "schema":
+            self.server.closed.add(schema)
+        elif unreadable_type == "entry":
+            self.server.tables[schema, table] = {"name": table, "broken": "yes"}
+        else:
+            self.server.tables[schema, table]["corrupt"] = True
+        try:
+            yield [schema] if unreadable_type == "schema" else [schema, table]
+        finally:
+            self.server.closed.discard(schema)
+            self.server.request("delete_schema", schema=schema, cascade=True)
+
     def remove_entry(self, namespace_id: Sequence[str], name: str) -> None:
         self.server.tables.pop((namespace_id[0], name), None)
 
@@ -98,6 +125,39 @@ class TinyTarget(Target):
     @contextmanager
     def faults(self) -> Iterator[Faults]:
         yield TinyFaults(self.server, self.catalog())
+
+
+def neighbours_at(location: str) -> Iterator[tuple[Neighbour, Mapping[str, object]]]:
+    """Yield entries that other tools make with this service, and the fields of each."""
+    place = f"{location}/{{}}".format
+    yield (
+        Neighbour("delta", [place("delta")]),
+        {"location": place("none"), "storage": {"path": place("delta")}},
+    )
+    yield (
+        Neighbour("iceberg", [place("iceberg"), place("old")]),
+        {
+            "location": place("old"),
+            "options": {
+                "table_type": "ICEBERG",
+                "metadata_location": f"{place('iceberg')}/metadata/1.metadata.json",
+            },
+        },
+    )
+    yield (
+        Neighbour("unknown format", [place("shards/1")]),
+        {"options": {"shards": f"file://{place('shards/1')}"}},
+    )
+    yield Neighbour("above", [place("shards")]), {"location": place("shards")}
+    yield (
+        Neighbour("days", [place("days"), place("day=1")]),
+        {"location": place("days"), "partitions": [place("day=1")]},
+    )
+    yield Neighbour("view"), {"kind": "VIEW"}
+    yield (
+        Neighbour("lost", [place("lost")], is_lance=True),
+        {"location": place("lost"), "options": {"table_type": "lance"}},
+    )
 
 
 class PurgingServer(TinyServer):

@@ -9,6 +9,7 @@ from .faults import FaultCases
 from .guards import GuardCases
 from .listings import ListingCases
 from .namespaces import NamespaceCases
+from .neighbours import NeighbourCases
 from .properties import PropertyCases
 from .renames import RenameCases
 from .shared_locations import SharedLocationCases
@@ -22,6 +23,7 @@ class CatalogSuite(
     PropertyCases,
     RenameCases,
     SharedLocationCases,
+    NeighbourCases,
     EntryCases,
     NamespaceCases,
     CapabilityCases,

@@ -189,7 +189,9 @@ def same_location(one: str | None, other: str | None) -> bool:
 
 def require_same(found: TableRecord, wanted: TableRecord) -> None:
     """Require that an entry is the same when it is read in two ways."""
-    for name in ("path", "location", "entry_type", "revision", "identity", "is_external"):
+    for name in (
+        "path", "location", "other_locations", "entry_type", "revision", "identity", "is_external"
+    ):  # fmt: skip
         one, other = getattr(found, name), getattr(wanted, name)
         assert one == other, f"{name} is {one!r} in one answer and {other!r} in the other"
     assert dict(found.properties) == dict(wanted.properties)

@@ -14,7 +14,8 @@ from typing import Any
 from ..adapter import TinyCatalog
 
 GROUPS = (
-    "connections", "entries", "faults", "guards", "listings", "namespaces", "properties",
+    "connections", "entries", "faults", "guards", "listings", "namespaces", "neighbours",
+    "properties",
 )  # fmt: skip
 Mistakes = Mapping[str, Callable[..., Any]]
 """What is wrong, and the function that makes it so."""

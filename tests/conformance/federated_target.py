@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from lance_namespace import LanceNamespace
 
-from lance_bridge.testing import Target
+from lance_bridge.testing import Neighbour, Target
 from lance_bridge_federated import FederatedNamespace
 
 
@@ -28,6 +29,7 @@ class FederatedTarget(Target):
         self.deviations = inner.deviations
         self.other_entry_types = inner.other_entry_types
         self.broken_entry_types = inner.broken_entry_types
+        self.unreadable_types = inner.unreadable_types
         self.restart_deadline = inner.restart_deadline
 
     def connect(self) -> LanceNamespace:
@@ -50,6 +52,14 @@ class FederatedTarget(Target):
 
     def remove_entry(self, namespace_id: Sequence[str], name: str) -> None:
         self._inner.remove_entry(namespace_id[1:], name)
+
+    def inhabit(self, namespace_id: Sequence[str], location: str) -> Sequence[Neighbour]:
+        return self._inner.inhabit(namespace_id[1:], location)
+
+    @contextmanager
+    def unreadable(self, unreadable_type: str) -> Iterator[Sequence[str]]:
+        with self._inner.unreadable(unreadable_type) as found:
+            yield [self.parent[0], *found]
 
     def stop_server(self) -> None:
         self._inner.stop_server()

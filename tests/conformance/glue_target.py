@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
@@ -12,10 +13,11 @@ from lance_namespace import LanceNamespace
 from servers.glue_server import SECRET_KEY, GlueServer
 from servers.http_faults import Answer, Request
 from servers.http_proxy import HttpProxy
+from servers.neighbours import FORMATS, Fields, neighbours_at
 
 from lance_bridge.catalog import Catalog
 from lance_bridge.catalog import Path as TablePath
-from lance_bridge.testing import Faults, Features, RawEntry, Target
+from lance_bridge.testing import Faults, Features, Neighbour, RawEntry, Target
 from lance_bridge.testing.features import from_capabilities, inherited_operations
 from lance_bridge_glue import GlueNamespace
 from lance_bridge_glue.capabilities import capabilities
@@ -68,6 +70,15 @@ BROKEN_MARKS: Mapping[str, Mapping[str, Any]] = {
 """Entries marked as Lance's that no table can be behind."""
 
 
+_UNREADABLE = {
+    "database_that_may_not_be_read": Answer.of_aws("AccessDeniedException"),
+    "federated_database_without_its_source": Answer.of_aws("FederationSourceException"),
+    "federated_database_whose_source_is_down": Answer.of_aws("FederationSourceRetryableException"),
+    "database_that_glue_cannot_read": Answer.of_aws("InternalServiceException", status=500),
+}
+"""Answers to GetTables and GetTable of a database that GetDatabases lists."""
+
+
 def lance_entry(name: str, location: str, changes: Mapping[str, Any] | None = None) -> Any:
     """Return an external Lance entry, as a TableInput, with changes to it; None removes a field."""
     scheme = "file:{0}" if location.startswith("/") else "{0}"
@@ -91,6 +102,25 @@ def lance_entry(name: str, location: str, changes: Mapping[str, Any] | None = No
     return changed(entry, changes or {})
 
 
+def entry_of_fields(name: str, fields: Fields) -> dict[str, Any]:
+    """Return an entry that another tool makes, as a TableInput."""
+    descriptor: dict[str, Any] = {
+        "Columns": [{"Name": "id", "Type": "int"}],
+        "InputFormat": fields.input_format,
+        "SerdeInfo": {"Parameters": dict(fields.options)},
+    }
+    if fields.location is not None:
+        descriptor["Location"] = fields.location
+    keys = [{"Name": "day", "Type": "string"}] if fields.partitions else []
+    return {
+        "Name": name,
+        "TableType": fields.entry_type,
+        "Parameters": dict(fields.parameters),
+        "StorageDescriptor": descriptor,
+        "PartitionKeys": keys,
+    }
+
+
 class GlueTarget(Target):
     """One server of the tests' own, seen through a proxy, so that it can be out of reach."""
 
@@ -104,6 +134,7 @@ class GlueTarget(Target):
     )
     other_entry_types = tuple(MARKS)
     broken_entry_types = tuple(BROKEN_MARKS)
+    unreadable_types = tuple(_UNREADABLE)
     secrets = (SECRET_KEY,)
     identity_resolution = 1.1  # the time of creation, in seconds
 
@@ -143,9 +174,47 @@ class GlueTarget(Target):
         entry.update(Parameters={}, PartitionKeys=[{"Name": "day", "Type": "string"}])
         database, glue = namespace_id[-1], self._server.glue
         glue.create_table(DatabaseName=database, TableInput=entry)
+        self._add_partitions(database, name, partitions)
+
+    def _add_partitions(self, database: str, name: str, partitions: Sequence[str]) -> None:
         for number, place in enumerate(partitions):
             partition = {"Values": [str(number)], "StorageDescriptor": {"Location": place}}
-            glue.create_partition(DatabaseName=database, TableName=name, PartitionInput=partition)
+            self._server.glue.create_partition(
+                DatabaseName=database, TableName=name, PartitionInput=partition
+            )
+
+    def inhabit(self, namespace_id: Sequence[str], location: str) -> list[Neighbour]:
+        made = []
+        for neighbour, fields in neighbours_at(location, odd_name="odd näme/1"):
+            self.add_entry(namespace_id, neighbour.name, fields)
+            made.append(neighbour)
+        entry = entry_of_fields("additional", FORMATS["parquet"](f"{location}/none"))
+        entry["StorageDescriptor"]["AdditionalLocations"] = [f"{location}/additional"]
+        self._server.glue.create_table(DatabaseName=namespace_id[-1], TableInput=entry)
+        return [*made, Neighbour("additional", [f"{location}/additional"])]
+
+    def add_entry(self, namespace_id: Sequence[str], name: str, fields: Fields) -> None:
+        """Make an entry as another tool does."""
+        database, entry = namespace_id[-1], entry_of_fields(name, fields)
+        self._server.glue.create_table(DatabaseName=database, TableInput=entry)
+        self._add_partitions(database, name, fields.partitions)
+
+    @contextmanager
+    def unreadable(self, unreadable_type: str) -> Iterator[list[str]]:
+        database, glue = f"unreadable_{uuid.uuid4().hex[:8]}", self._server.glue
+        glue.create_database(DatabaseInput={"Name": database})
+        self._proxy.fail_next(
+            lambda request: (
+                request.key.startswith("GetTable") and request.json["DatabaseName"] == database
+            ),
+            _UNREADABLE[unreadable_type],
+            times=float("inf"),
+        )
+        try:
+            yield [database]
+        finally:
+            self._proxy.reset()
+            glue.delete_database(Name=database)
 
     def remove_entry(self, namespace_id: Sequence[str], name: str) -> None:
         glue = self._server.glue

@@ -8,6 +8,7 @@ import re
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +27,13 @@ from pymetastore.hive_metastore.ThriftHiveMetastore import Client as CatalogsCli
 from servers.hive_entries import raw_entry
 from servers.hive_raw import BROKEN_MARKS, MARKS, raw_client, raw_table
 from servers.metastores import Metastores
+from servers.neighbours import EXTERNAL, FORMATS, MANAGED, ORC, Fields, neighbours_at, uri
 from servers.proxy import Fault, ThriftProxy
 from servers.thrift_faults import Hold, Refusal
 
 from lance_bridge.catalog import Catalog
 from lance_bridge.catalog import Path as TablePath
-from lance_bridge.testing import Faults, Features, HeldChange, RawEntry, Target
+from lance_bridge.testing import Faults, Features, HeldChange, Neighbour, RawEntry, Target
 from lance_bridge.testing.features import from_capabilities, inherited_operations
 from lance_bridge_hive import HiveNamespace
 from lance_bridge_hive.capabilities import capabilities, database_argument
@@ -43,6 +45,9 @@ _STARTS = ("create_", "alter_", "drop_")
 _CHANGES = tuple(f"{start}*" for start in _STARTS)
 _PROBE = b"lance_bridge_probe"
 """In calls that only find out what the metastore can do, and change nothing."""
+
+_READS_OF_ENTRIES = ("get_table_req", "get_table_objects_by_name_req")
+_READS_OF_DATABASES = (*_READS_OF_ENTRIES, "get_all_tables", "get_table*_by_*")
 
 FEATURES = from_capabilities(
     capabilities(catalog_levels=False),
@@ -62,6 +67,7 @@ class RunningHiveTarget(Target):
     identity_resolution = 1.1  # the time of creation, in seconds
     other_entry_types = tuple(MARKS)
     broken_entry_types = tuple(BROKEN_MARKS)
+    unreadable_types = ("entry", "database")
     types: Any = hive
     client: Any = HMSClient
 
@@ -95,11 +101,14 @@ class RunningHiveTarget(Target):
         table.parameters = {"EXTERNAL": "TRUE"}
         table.partitionKeys = [self.types.FieldSchema("day", "string", "")]
         self._create(namespace_id, table)
+        self._add_partitions(table, [uri(place) for place in partitions])
+
+    def _add_partitions(self, table: Any, partitions: Sequence[str]) -> None:
         found = [
             self.types.Partition(
                 values=[str(number)],
                 dbName=table.dbName,
-                tableName=name,
+                tableName=table.tableName,
                 sd=copy.copy(table.sd),
                 parameters={},
                 createTime=1,
@@ -108,9 +117,75 @@ class RunningHiveTarget(Target):
             for number, _ in enumerate(partitions)
         ]
         for each, place in zip(found, partitions, strict=True):
-            each.sd.location = f"file:{place}"
-        with raw_client(self._port, self.client) as client:
-            client.add_partitions(found)
+            each.sd.location = place
+            each.catName = getattr(table, "catName", None)
+        if found:
+            with raw_client(self._port, self.client) as client:
+                client.add_partitions(found)
+
+    def inhabit(self, namespace_id: Sequence[str], location: str) -> list[Neighbour]:
+        made = []
+        for neighbour, fields in neighbours_at(location, odd_name="odd/name"):
+            self.add_entry(namespace_id, neighbour.name, fields)
+            made.append(neighbour)
+        place = f"{location}/acid"
+        acid = Fields(uri(place), {"transactional": "true"}, input_format=ORC, entry_type=MANAGED)
+        insert_only = {**acid.parameters, "transactional_properties": "insert_only"}
+        kinds = (replace(acid, parameters=insert_only), acid)
+        # The bindings with catalogs have errors that a context manager cannot pass on.
+        for fields in kinds if self.types is hive else ():
+            try:
+                self.add_entry(namespace_id, "acid", fields)
+            except self.types.MetaException:
+                continue  # Hive 2 has no insert-only ones, and Hive 4 wants none of other clients
+            return [*made, Neighbour("acid", [place])]
+        return made
+
+    def add_entry(self, namespace_id: Sequence[str], name: str, fields: Fields) -> None:
+        """Make an entry as another tool does."""
+        table = raw_table(namespace_id[-1], name, fields.location or "", self.types)
+        table.tableType, table.sd.inputFormat = fields.entry_type, fields.input_format
+        table.sd.serdeInfo.parameters = dict(fields.options)
+        table.sd.cols = [self.types.FieldSchema("id", "int", "")]
+        table.parameters = dict(fields.parameters)
+        if fields.entry_type == EXTERNAL:
+            table.parameters["EXTERNAL"] = "TRUE"
+        if fields.entry_type == MANAGED:  # ACID, which Hive 2 wants in buckets
+            table.sd.outputFormat = ORC.replace("Input", "Output")
+            table.sd.numBuckets, table.sd.bucketCols = 1, ["id"]
+        if fields.location is None:
+            table.sd.location = None
+            table.viewOriginalText = table.viewExpandedText = "select 1"
+        if fields.partitions:
+            table.partitionKeys = [self.types.FieldSchema("day", "string", "")]
+        self._create(namespace_id, table)
+        self._add_partitions(table, fields.partitions)
+
+    @contextmanager
+    def unreadable(self, unreadable_type: str) -> Iterator[list[str]]:
+        name = f"unreadable_{uuid.uuid4().hex[:8]}"
+        database, address = [*self.parent, name], self._properties["uri"]
+        with (
+            HiveNamespace(**self._properties) as namespace,
+            ThriftProxy("127.0.0.1", self._port) as proxy,
+        ):
+            namespace.create_namespace(CreateNamespaceRequest(id=database))
+            for table in ("a", f"{name}_t", "z"):
+                self.add_entry(database, table, FORMATS["parquet"](f"{self.data_root}/{table}"))
+            is_entry = unreadable_type == "entry"
+            found = [*database, f"{name}_t"] if is_entry else database
+            refusal = Refusal("java.lang.RuntimeException: out of order")
+            # A batch of entries fails with the entry that is among them.
+            for method in _READS_OF_ENTRIES if is_entry else _READS_OF_DATABASES:
+                proxy.fail_next(method, refusal, times=float("inf"), having=found[-1].encode())
+            self._properties["uri"] = proxy.uri
+            try:
+                yield found
+            finally:
+                self._properties["uri"] = address
+                for table in ("a", f"{name}_t", "z"):
+                    self.remove_entry(database, table)
+                namespace.drop_namespace(DropNamespaceRequest(id=database))
 
     def _create(self, namespace_id: Sequence[str], table: Any) -> None:
         if len(namespace_id) > 1:

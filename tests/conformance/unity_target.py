@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,12 +12,14 @@ from typing import Any
 from lance_namespace import LanceNamespace
 from servers.http_faults import Answer, Request
 from servers.http_proxy import HttpProxy
+from servers.neighbours import PROVIDER, VIEW, Fields, neighbours_at
 from servers.objectstore import MotoServer
 from servers.unity import DATABRICKS, WAREHOUSE_ID, Bucket, UnityServer
+from servers.unity.dialects import ErrorKind
 
 from lance_bridge.catalog import Catalog
 from lance_bridge.catalog import Path as TablePath
-from lance_bridge.testing import Faults, Features, RawEntry, Target
+from lance_bridge.testing import Faults, Features, Neighbour, RawEntry, Target
 from lance_bridge.testing.features import from_capabilities, inherited_operations
 from lance_bridge_unity import UnityNamespace
 from lance_bridge_unity.capabilities import capabilities
@@ -68,11 +71,38 @@ BROKEN_MARKS: Mapping[str, Mapping[str, Any]] = {
 server makes none. A name that answers 500 cannot be dropped: see `test_unity`."""
 
 
+UNREADABLE: Mapping[str, ErrorKind] = {
+    "schema_that_may_not_be_read": ErrorKind(403, "PERMISSION_DENIED"),
+    "schema_that_the_server_cannot_read": ErrorKind(500, "INTERNAL"),
+    "catalog_that_is_foreign": ErrorKind(400, "INVALID_ARGUMENT"),
+    "catalog_whose_share_is_withdrawn": ErrorKind(404, "SHARE_DOES_NOT_EXIST"),
+    "catalog_that_may_not_be_read": ErrorKind(403, "PERMISSION_DENIED"),
+    "catalog_that_the_server_cannot_read": ErrorKind(500, "INTERNAL"),
+}
+"""Answers to listings inside of what is listed itself."""
+
+
+def info_of_fields(fields: Fields) -> dict[str, Any]:
+    """Return an entry that another tool makes, as the server has it."""
+    provider = fields.parameters.get(PROVIDER, "parquet").upper()
+    known = provider in ("CSV", "JSON", "AVRO", "DELTA", "PARQUET")
+    return {
+        "table_type": "VIEW" if fields.entry_type == VIEW else "EXTERNAL",
+        "data_source_format": provider if known and fields.location else None,
+        "storage_location": None if fields.location is None else _uri(fields.location),
+        "properties": {
+            **{k: v for k, v in fields.parameters.items() if k != PROVIDER},
+            **{f"option.{key}": value for key, value in fields.options.items()},
+        },
+    }
+
+
 class UnityTarget(Target):
     """The open-source server; ``pinned`` leaves the catalog out of identifiers."""
 
     other_entry_types = tuple(MARKS)
     broken_entry_types = tuple(BROKEN_MARKS)
+    unreadable_types = tuple(UNREADABLE)
 
     def __init__(self, server: UnityServer, data_root: str, *, pinned: bool = False) -> None:
         self.server = server
@@ -83,6 +113,8 @@ class UnityTarget(Target):
             _BASE,
         )
         self._properties = {"catalog": CATALOG} if pinned else {}
+        if pinned:
+            self.unreadable_types = tuple(n for n in UNREADABLE if n.startswith("schema"))
         server.add_catalog(CATALOG)
 
     def connect(self) -> LanceNamespace:
@@ -111,6 +143,33 @@ class UnityTarget(Target):
 
     def _add(self, namespace_id: Sequence[str], name: str, **more: Any) -> None:
         self.server.add_table(CATALOG, namespace_id[-1], name, **more)
+
+    def inhabit(self, namespace_id: Sequence[str], location: str) -> list[Neighbour]:
+        found = neighbours_at(location, odd_name="odd näme's")
+        made = [(neighbour, fields) for neighbour, fields in found if not fields.partitions]
+        for neighbour, fields in made:
+            self.add_entry(namespace_id, neighbour.name, fields)
+        return [neighbour for neighbour, _ in made]
+
+    def add_entry(self, namespace_id: Sequence[str], name: str, fields: Fields) -> None:
+        """Make an entry as another tool does; the server has no partitions."""
+        self._add(namespace_id, name, **info_of_fields(fields))
+
+    @contextmanager
+    def unreadable(self, unreadable_type: str) -> Iterator[list[str]]:
+        kind, name = UNREADABLE[unreadable_type], f"unreadable_{uuid.uuid4().hex[:8]}"
+        if unreadable_type.startswith("catalog"):
+            self.server.add_catalog(name)
+            found = [name]
+        else:
+            self.server.add_schema(CATALOG, name)
+            found = [*self.parent, name]
+        self.server.refuse("GET /*s", kind, "the connection is down", about=name)
+        try:
+            yield found
+        finally:
+            self.server.allow_all()
+            self.server.remove(*([name] if len(found) == 1 and self.parent else [CATALOG, name]))
 
     def remove_entry(self, namespace_id: Sequence[str], name: str) -> None:
         self.server.remove_table(CATALOG, namespace_id[-1], name)

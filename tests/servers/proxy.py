@@ -49,9 +49,12 @@ class _Rule:
     seconds: float
     passing: int
     without: bytes
+    having: bytes
 
     def fits(self, method: str, raw: bytes) -> bool:
         if not fnmatchcase(method, self.method) or (self.without and self.without in raw):
+            return False
+        if self.having not in raw:
             return False
         self.passing -= 1
         return self.passing < 0
@@ -117,15 +120,16 @@ class ThriftProxy:
         seconds: float = 0.0,
         passing: int = 0,
         without: bytes = b"",
+        having: bytes = b"",
     ) -> None:
         """Do ``how`` to the next ``times`` calls whose name fits ``method`` (``create_table*``).
 
         ``float("inf")`` means until `reset`. ``seconds`` is how long DELAY_REPLY waits. Let the
-        first ``passing`` calls that fit through, and all that hold the bytes ``without``. The
-        earliest rule that fits is used first.
+        first ``passing`` calls that fit through, and all that hold the bytes ``without`` or lack
+        the bytes ``having``. The earliest rule that fits is used first.
         """
         with self._lock:
-            self._rules.append(_Rule(method, how, times, seconds, passing, without))
+            self._rules.append(_Rule(method, how, times, seconds, passing, without, having))
 
     def reset(self) -> None:
         """Forget counts and rules; connections stay open, and are not counted again."""

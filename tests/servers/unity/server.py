@@ -31,6 +31,11 @@ class _Refusal:
     pattern: str
     kind: ErrorKind
     message: str
+    about: str
+
+    def fits(self, route: Route, request: Request) -> bool:
+        names = [*request.query.values(), *request.parameters.values()]
+        return fnmatchcase(route.key, self.pattern) and (not self.about or self.about in names)
 
 
 class UnityServer:
@@ -132,10 +137,16 @@ class UnityServer:
 
     # -- steering --------------------------------------------------------------------------------
 
-    def refuse(self, pattern: str, kind: ErrorKind = _FORBIDDEN, message: str = "") -> None:
-        """Answer requests whose route fits (``POST /tables*``) with an error, until `allow_all`."""
+    def refuse(
+        self, pattern: str, kind: ErrorKind = _FORBIDDEN, message: str = "", *, about: str = ""
+    ) -> None:
+        """Answer requests whose route fits (``POST /tables*``) with an error, until `allow_all`.
+
+        Args:
+            about: The name that a request must have as an argument, if not any request.
+        """
         text = message or "User is not authorized: PERMISSION_DENIED"
-        self._refusals.append(_Refusal(pattern, kind, text))
+        self._refusals.append(_Refusal(pattern, kind, text, about))
 
     def allow_all(self) -> None:
         """Take back what `refuse` did."""
@@ -186,6 +197,11 @@ class UnityServer:
             for parent in self._siblings((catalog,)):
                 if parent.name == schema and any(e.name == name for e in parent.children):
                     parent.children.remove(name)
+
+    def remove(self, *path: str) -> None:
+        """Remove a catalog, or a schema, with all that is in it."""
+        with self.state.lock:
+            self._siblings(path[:-1]).remove(path[-1])
 
     def _siblings(self, parents: tuple[str, ...]) -> Names:
         found = self.state.catalogs
@@ -240,7 +256,7 @@ class UnityServer:
         ):
             raise ApiError(_UNAUTHENTICATED, "No authorization found.")
         for refusal in list(self._refusals):
-            if fnmatchcase(route.key, refusal.pattern):
+            if refusal.fits(route, request):
                 raise ApiError(refusal.kind, refusal.message)
 
     def _require_parameters(self, route: Route, request: Request) -> None:

@@ -16,9 +16,11 @@ from typing import Any
 import lance_namespace as api
 import pytest
 from core.memory_catalog import CAPABILITIES, SERVERS, MemoryNamespace, MemoryServer
+from servers.neighbours import Fields
 
 from lance_bridge.catalog import Catalog, NamespaceRecord, TableRecord
 from lance_bridge.catalog import Path as TablePath
+from lance_bridge.data_locations import other_locations
 from lance_bridge.testing import ConformanceSuite, Features, RawEntry, Target
 from lance_bridge.testing.features import from_capabilities, inherited_operations
 
@@ -104,6 +106,35 @@ class MemoryTarget(Target):
         path = (*namespace_id, name)
         self._server.tables[path] = TableRecord(path, location, is_partitioned=True)
         self._server.partitions[path] = list(partitions)
+
+    def add_entry(self, namespace_id: Sequence[str], name: str, fields: Fields) -> None:
+        """Make an entry as another tool does."""
+        path = (*namespace_id, name)
+        others = other_locations(
+            fields.location, fields.parameters, [fields.options], input_format=fields.input_format
+        )
+        self._server.tables[path] = TableRecord(
+            path,
+            fields.location,
+            fields.parameters,
+            is_partitioned=bool(fields.partitions),
+            other_locations=others,
+        )
+        self._server.partitions[path] = list(fields.partitions)
+
+    @contextmanager
+    def unreadable(self, unreadable_type: str) -> Iterator[list[str]]:
+        path = (*self.parent, f"unreadable_{unreadable_type}")
+        self._server.namespaces[path] = NamespaceRecord(path)
+        entry = (*path, "entry")
+        if unreadable_type == "entry":
+            self._server.tables[entry] = TableRecord.unreadable(entry)
+        else:
+            self._server.closed.add(path)
+        yield list(entry if unreadable_type == "entry" else path)
+        self._server.closed.discard(path)
+        self._server.tables.pop(entry, None)
+        del self._server.namespaces[path]
 
     @contextmanager
     def hidden_table(self, location: str) -> Iterator[None]:

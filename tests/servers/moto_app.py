@@ -11,6 +11,7 @@ What is held to AWS's documentation beyond moto is Glue (see `servers.glue_moto`
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 import os
@@ -24,7 +25,8 @@ from datetime import timedelta
 from http.client import responses
 from typing import Any
 
-from moto.core.utils import utcnow
+import moto.core.responses
+from moto.core.utils import method_names_from_class, utcnow
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from moto.sts.models import AssumedRole, STSBackend
 from werkzeug.serving import make_server
@@ -86,12 +88,18 @@ class Keys:
         return _EXPIRED if session.ended or session.expires <= time.time() else None
 
 
+class Dispatcher(DomainDispatcherApplication):
+    """moto's, which lists its own directory for each request; here, for each host once."""
+
+    get_backend_for_host = functools.cache(DomainDispatcherApplication.get_backend_for_host)
+
+
 class Application:
     """moto's application behind a check of the key, and ``PUT /controls`` for tests."""
 
     def __init__(self) -> None:
         self.keys = Keys()
-        self._moto: Any = DomainDispatcherApplication(create_backend_app)
+        self._moto: Any = Dispatcher(create_backend_app)
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         if environ["PATH_INFO"] == "/controls":
@@ -193,6 +201,8 @@ def main(port_file: str) -> None:
     """Serve on a free port, and write its number to the file."""
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     glue_moto.install()
+    names = functools.cache(method_names_from_class)  # and not for each request again
+    moto.core.responses.method_names_from_class = names  # type: ignore[attr-defined]  # no hook
     application = Application()
     _watch_sessions(application.keys)
     server = make_server("127.0.0.1", 0, application, threaded=True)

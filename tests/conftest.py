@@ -63,8 +63,8 @@ def metastores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Metastores]
 
 @pytest.fixture(autouse=True)
 def no_engine(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Keep the compute engine, which a process has one of, to tests of Spark."""
-    if request.node.get_closest_marker("spark") is not None:
+    """Keep the compute engine, which a process has one of, to tests with the session of Spark."""
+    if "spark" in request.fixturenames:
         yield
         return
     before = engine.current()

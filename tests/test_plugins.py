@@ -50,6 +50,24 @@ def test_on_a_server(n): pass
 def test_on_a_release(release): pass
 """
 
+OF_THE_MODULE = """
+import pytest
+
+pytestmark = pytest.mark.servers
+
+def test_of_the_module(): pass
+
+@pytest.mark.quick
+def test_of_its_own(): pass
+
+@pytest.mark.smoke
+class TestOfTheClass:
+    def test_of_the_class(self): pass
+
+    @pytest.mark.slow
+    def test_of_its_own(self): pass
+"""
+
 
 @pytest.mark.parametrize(
     ("tiers", "passed"),
@@ -70,22 +88,40 @@ def test_tests_of_the_chosen_tiers_run(
 
 
 @pytest.mark.parametrize(
-    ("marks", "message"),
+    ("tier", "passed"),
     [
-        ("", "test_suite.py::test_a has no tier"),
-        ("@pytest.mark.quick\n@pytest.mark.slow\n",
+        ("servers", "test_of_the_module"),
+        ("quick", "test_of_its_own"),
+        ("smoke", "TestOfTheClass::test_of_the_class"),
+        ("slow", "TestOfTheClass::test_of_its_own"),
+    ],
+)
+def test_the_tier_of_a_test_replaces_that_of_its_class_and_that_of_its_module(
+    pytester: pytest.Pytester, tier: str, passed: str
+) -> None:
+    pytester.makepyfile(test_suite=OF_THE_MODULE)
+    result = run(pytester, "tiers", "-v", "--tier", tier)
+    result.assert_outcomes(passed=1, deselected=3)
+    result.stdout.fnmatch_lines([f"test_suite.py::{passed} PASSED*"])
+
+
+@pytest.mark.parametrize(
+    ("module", "marks", "message"),
+    [
+        ("", "", "test_suite.py::test_a has no tier"),
+        ("quick", "@pytest.mark.quick\n@pytest.mark.slow\n",
          "test_suite.py::test_a has the tiers quick, slow"),
-        ("@pytest.mark.smoke\n", "test_suite.py::test_a has the tiers servers, smoke"),
-        ("@pytest.mark.parametrize('n', [pytest.param(1, marks=[pytest.mark.slow, "
+        ("servers, pytest.mark.smoke", "", "test_suite.py::test_a has the tiers servers, smoke"),
+        ("", "@pytest.mark.parametrize('n', [pytest.param(1, marks=[pytest.mark.slow, "
          "pytest.mark.quick])])\n", "test_suite.py::test_a[[]1[]] has the tiers quick, slow"),
     ],
 )  # fmt: skip
 def test_a_test_with_no_tier_or_with_two_fails_at_collection(
-    pytester: pytest.Pytester, marks: str, message: str
+    pytester: pytest.Pytester, module: str, marks: str, message: str
 ) -> None:
-    module = "pytestmark = pytest.mark.servers\n" if "smoke" in marks else ""
+    of_module = f"pytestmark = [pytest.mark.{module}]\n" if module else ""
     arguments = "n" if "param" in marks else ""
-    text = f"import pytest\n{module}{marks}def test_a({arguments}): pass\n"
+    text = f"import pytest\n{of_module}{marks}def test_a({arguments}): pass\n"
     pytester.makepyfile(test_suite=text, test_other=TIERED)
 
     result = run(pytester, "tiers", "--tier", "quick,slow,servers,smoke")
@@ -112,6 +148,27 @@ def test_a_quick_test_that_uses_a_server_fails_at_collection(pytester: pytest.Py
     pytester.makepyfile(test_suite=f"import pytest\n{fixture}{test}")
     result = run(pytester, "tiers")
     result.stdout.fnmatch_lines(["test_suite.py::test_a is quick, but uses spark: *"])
+
+
+def test_a_test_may_take_as_long_as_it_says_or_else_as_its_tier_does(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makepyfile(
+        test_suite="""
+        import pytest
+
+        @pytest.mark.parametrize("own, expected", [
+            pytest.param("none", None, marks=pytest.mark.quick),
+            pytest.param("none", 1000, marks=pytest.mark.servers),
+            pytest.param("none", 3600, marks=pytest.mark.slow),
+            pytest.param("7200", 7200, marks=[pytest.mark.slow, pytest.mark.timeout(7200)]),
+        ])
+        def test_it(request, own, expected):
+            mark = request.node.get_closest_marker("timeout")
+            assert (mark and mark.args[0]) == expected
+        """
+    )
+    run(pytester, "tiers", "--tier", "quick,servers,slow").assert_outcomes(passed=4)
 
 
 @pytest.mark.parametrize(("tiers", "ignored"), [("engines,quick", None), ("slow", True)])

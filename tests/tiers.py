@@ -1,8 +1,9 @@
 """Tiers: which command runs a test. Each test has exactly one, as a marker.
 
 A pytest plugin. ``--tier quick,smoke`` selects, and is the default; a node id on the command line
-selects every tier. A test without a tier, or with two, is an error of its module's collection. The
-tier of a parameter (``pytest.param(…, marks=pytest.mark.slow)``) replaces that of its test.
+selects every tier. The tier of a parameter (``pytest.param(…, marks=pytest.mark.slow)``) replaces
+that of its test, which replaces that of its class, and that of its module. A test without a tier,
+or with two in one of these places, is an error of its module's collection.
 """
 
 from __future__ import annotations
@@ -26,6 +27,12 @@ TIERS = {
     "clients": "runs a client with a big installation of its own; run by make test-clients",
 }
 DEFAULT = "quick,smoke"
+SECONDS = {
+    **dict.fromkeys(("smoke", "servers", "engines", "clients"), 1000),
+    **dict.fromkeys(("slow", "documents", "releases", "matrix"), 3600),
+}
+"""Of a test without a marker ``timeout``; other tiers have those of ``pyproject.toml``. They are so
+many because the first test of a server waits until that has started, on a busy machine."""
 FURTHER_RELEASES = {"4.0", "4.1"}
 """Of Hive. They do what 4.2 does, and each starts a metastore of its own: their cases are slow."""
 
@@ -63,8 +70,10 @@ def selected(config: pytest.Config) -> set[str]:
 def tiers_of(item: pytest.Item) -> set[str]:
     """Return the tiers that a test is marked with: one, if it is marked as it must be."""
     case = getattr(item, "callspec", None)
-    parameters = {mark.name for mark in case.marks} & TIERS.keys() if case else set()
-    found = parameters or {mark.name for mark in item.iter_markers()} & TIERS.keys()
+    marks = [case.marks] if case else []
+    marks += [node.own_markers for node in reversed(item.listchain())]
+    tiers = ({mark.name for mark in each} & TIERS.keys() for each in marks)
+    found: set[str] = next(filter(None, tiers), set())
     if found == {"servers"} and case and _is_of_further_release(case.params.values()):
         return {"slow"}
     return found
@@ -117,12 +126,16 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect what is of other tiers."""
+    """Deselect what is of other tiers, and limit how long each test may take."""
     tiers = selected(config)
     others = [each for each in items if tiers_of(each).isdisjoint(tiers)]
     if others:
         config.hook.pytest_deselected(items=others)
         items[:] = [each for each in items if not tiers_of(each).isdisjoint(tiers)]
+    for each in items:
+        [tier] = tiers_of(each)
+        if tier in SECONDS and each.get_closest_marker("timeout") is None:
+            each.add_marker(pytest.mark.timeout(SECONDS[tier]))
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -23,7 +23,7 @@ from lance_bridge.testing.concurrency import THREADS
 from .conftest import Lake
 from .running import answer_of, program, run
 
-pytestmark = pytest.mark.spec("cli.md#check", "cli.md#maintain")
+pytestmark = [pytest.mark.servers, pytest.mark.spec("cli.md#check", "cli.md#maintain")]
 
 
 def in_fragments(lake: Lake, count: int = 4, **properties: str) -> str:
@@ -37,7 +37,6 @@ def fragments(lake: Lake) -> int:
     return len(lance.dataset(str(lake.place("orders"))).get_fragments())
 
 
-@pytest.mark.servers
 def test_compact_plans_and_compacts(lake: Lake) -> None:
     name = in_fragments(lake)
     planned = answer_of("maintain", "compact", "prod", name, "--dry-run")
@@ -50,7 +49,6 @@ def test_compact_plans_and_compacts(lake: Lake) -> None:
     assert (again["tasks"], again["version"]) == (0, done["version"])
 
 
-@pytest.mark.servers
 def test_a_managed_table_is_compacted_through_its_catalog(lake: Lake) -> None:
     name = lake.create("orders", managed_by="impl")
     for _ in range(2):
@@ -66,7 +64,6 @@ def test_a_managed_table_is_compacted_through_its_catalog(lake: Lake) -> None:
     assert answer_of("managed", "check", "prod", name)["versions"] == []
 
 
-@pytest.mark.servers
 def test_index_builds_an_index_or_refuses(lake: Lake) -> None:
     name = lake.create("orders")
     result = answer_of(
@@ -80,7 +77,6 @@ def test_index_builds_an_index_or_refuses(lake: Lake) -> None:
     assert "'nope'" in run("maintain", "index", "prod", name, "nope", code=1).stderr
 
 
-@pytest.mark.servers
 def test_clean_up_plans_and_deletes(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(maintenance, "LEAST_AGE", timedelta())
     name = in_fragments(lake)
@@ -92,7 +88,6 @@ def test_clean_up_plans_and_deletes(lake: Lake, monkeypatch: pytest.MonkeyPatch)
     assert run("table", "count", "prod", name).stdout == "20\n"
 
 
-@pytest.mark.servers
 def test_an_unsafe_or_malformed_age_is_refused(lake: Lake) -> None:
     name = in_fragments(lake, 2)
     refused = run("maintain", "clean-up", "prod", name, "--older-than", "59m", code=1)
@@ -106,7 +101,6 @@ def test_an_unsafe_or_malformed_age_is_refused(lake: Lake) -> None:
 # -- the conformance kit ---------------------------------------------------------------------------
 
 
-@pytest.mark.servers
 def test_a_failed_case_has_exit_code_3(tmp_path: Path) -> None:
     tests = str(Path(__file__).parents[1])
     done = program(
@@ -119,7 +113,6 @@ def test_a_failed_case_has_exit_code_3(tmp_path: Path) -> None:
     assert any("page" in each for each in json.loads(done.stdout)["failed"])
 
 
-@pytest.mark.servers
 def test_cases_are_selected_by_group_and_counted_with_the_reasons_of_what_is_skipped(
     tmp_path: Path,
 ) -> None:
@@ -151,7 +144,6 @@ sys.exit(command.main(sys.argv[2:]))
 """
 
 
-@pytest.mark.servers
 def test_sigterm_cleans_up_as_ctrl_c_does(tmp_path: Path) -> None:
     temporary, root, reached = (tmp_path / name for name in ("temporary", "root", "reached"))
     temporary.mkdir()
@@ -175,7 +167,6 @@ def test_sigterm_cleans_up_as_ctrl_c_does(tmp_path: Path) -> None:
     assert [path.name for path in root.rglob("*lbkit_*")] == []
 
 
-@pytest.mark.servers
 def test_check_and_the_module_have_the_same_options() -> None:
     shown = run("check", "--help").stdout
     module = io.StringIO()
@@ -198,8 +189,6 @@ def in_spark(*arguments: str) -> dict[str, object]:
 
 
 @pytest.mark.slow
-@pytest.mark.spark
-@pytest.mark.timeout(300)
 def test_spark_compacts(lake: Lake) -> None:
     name = in_fragments(lake)
     compacted = in_spark("maintain", "compact", "prod", name)
@@ -208,7 +197,6 @@ def test_spark_compacts(lake: Lake) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.spark
 def test_spark_without_java_is_reported(lake: Lake, tmp_path: Path) -> None:
     environment = {**os.environ, "JAVA_HOME": str(tmp_path)}
     command = ["maintain", "compact", "prod", in_fragments(lake), "--spark"]
@@ -220,8 +208,6 @@ def test_spark_without_java_is_reported(lake: Lake, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.spark
-@pytest.mark.timeout(600)
 def test_spark_cleans_up_and_builds_an_index_of_a_catalog_that_is_not_configured(
     lake: Lake,
 ) -> None:

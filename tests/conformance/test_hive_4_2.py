@@ -14,7 +14,7 @@ from lance_bridge.testing.stateful import StatefulCases
 
 from .hive_target import HiveCatalogTarget, HiveWithOtherCatalogsTarget, hive_target
 
-pytestmark = pytest.mark.spec("hive.md#compatibility")
+pytestmark = [pytest.mark.servers, pytest.mark.spec("hive.md#compatibility")]
 
 
 RELEASE = "4.2"
@@ -25,7 +25,6 @@ def target(metastores: Metastores, tmp_path_factory: pytest.TempPathFactory) -> 
     return hive_target(RELEASE, metastores, tmp_path_factory.mktemp("data"))
 
 
-@pytest.mark.servers
 class TestHive(ServerSuite, RequestSuite, EveryOperationCases):
     """Two levels: database, table."""
 
@@ -44,7 +43,6 @@ class OnCatalogs:
         return HiveCatalogTarget(metastores.get(RELEASE), tmp_path_factory.mktemp("data"))
 
 
-@pytest.mark.servers
 class TestHiveWithCatalogs(OnCatalogs, NamespaceCases, RenameCases, IdentifierCases):
     """What the third level changes."""
 
@@ -54,7 +52,6 @@ class TestHiveWithCatalogsInFull(OnCatalogs, EntrySuite):
     """All that is done with entries."""
 
 
-@pytest.mark.servers
 class TestHiveCatalog(CatalogSuite):
     """The adapter alone, with entries that are compared by a condition, beside other catalogs."""
 

@@ -76,7 +76,7 @@ CASES = st.builds(
         pytest.param(examples(50), id="some"),
         pytest.param(
             settings(max_examples=5000, suppress_health_check=list(HealthCheck)),
-            marks=[pytest.mark.slow, pytest.mark.timeout(1200)],
+            marks=pytest.mark.slow,
             id="many",
         ),
     ],

@@ -26,12 +26,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from lance_namespace.errors import (
-    ConcurrentModificationError,
-    LanceNamespaceError,
-    TableNotFoundError,
-    UnsupportedOperationError,
-)
+from lance_namespace import errors
 
 from lance_bridge import managed_state
 from lance_bridge.catalog import Path, TableRecord
@@ -212,7 +207,7 @@ class Batches(RuleBasedStateMachine):
         if error is None:
             assert is_seen, f"{writer.mark} was acknowledged, and is not there"
         elif not isinstance(error, (Death, OutcomeUnknownError)):
-            assert isinstance(error, LanceNamespaceError), error
+            assert isinstance(error, errors.LanceNamespaceError), error
             assert not is_seen, f"{writer.mark} was refused, and is there: {error}"
 
     def _require_whole_batches(self, reader: Reader) -> None:
@@ -383,7 +378,7 @@ class ChangedTables(Batches):
     def _require_true_answer(self, writer: Writer, *, is_seen: bool) -> None:
         super()._require_true_answer(writer, is_seen=is_seen)
         for each in self.changes:
-            assert isinstance(each.error, LanceNamespaceError | Death | None), each.error
+            assert isinstance(each.error, errors.LanceNamespaceError | Death | None), each.error
 
     def _history(self, name: str) -> list[str]:
         """As the base class, under each name that the table has, or of what is left of it."""
@@ -414,7 +409,7 @@ class ChangedTables(Batches):
         paths = self._paths(name)
         try:
             seen[name] = self._history_at(name, self._load(name).path)
-        except TableNotFoundError:
+        except errors.TableNotFoundError:
             if paths and self._paths(name) == paths and name not in self.drops:
                 raise
         except AssertionError:
@@ -567,7 +562,7 @@ def test_a_slow_client_cannot_commit_after_the_table_with_its_record_was_dropped
     assert "a" not in prepared_of(model)
     assert files_of(model.files) == []
     model.go_on_to_its_end(writer)
-    assert isinstance(model.writers[0].client.error, ConcurrentModificationError)
+    assert isinstance(model.writers[0].client.error, errors.ConcurrentModificationError)
     assert prepared_of(model) == []
     model.teardown()
 
@@ -636,7 +631,7 @@ def test_a_store_that_replaces_files_takes_no_batch(model: ChangedTables) -> Non
     model.patch.setattr(TableFiles, "put_new", put_new)
     model.go_on_to_its_end(writer)
     error = model.writers[0].client.error
-    assert isinstance(error, UnsupportedOperationError)
+    assert isinstance(error, errors.UnsupportedOperationError)
     assert "/lake/a ignores conditional writes" in str(error)
     assert prepared_of(model) == files_of(model.files) == []
 

@@ -26,6 +26,8 @@ from lance_bridge_unity import UnityNamespace
 
 from .memory_catalog import MemoryConfig, MemoryNamespace
 
+pytestmark = pytest.mark.quick
+
 SECRET = "s3cr3t-value"
 
 
@@ -56,7 +58,6 @@ def token(config: MemoryConfig) -> str:
     return config.token.get_secret_value()
 
 
-@pytest.mark.quick
 def test_a_file_and_a_function_give_properties(file: Path, module: str) -> None:
     of_file = load(MemoryConfig, "memory", {"uri": "x", "secrets.file": str(file)})
     assert token(of_file) == SECRET
@@ -67,7 +68,6 @@ def test_a_file_and_a_function_give_properties(file: Path, module: str) -> None:
     assert of_both.storage == {"aws_secret_access_key": SECRET, "sas_key": SECRET}
 
 
-@pytest.mark.quick
 def test_given_properties_come_first_and_those_of_the_environment_last(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -77,7 +77,6 @@ def test_given_properties_come_first_and_those_of_the_environment_last(
     assert token(load(MemoryConfig, "memory", {"uri": "x", "token": "given"})) == "given"
 
 
-@pytest.mark.quick
 def test_a_pickle_carries_where_the_secrets_are_and_none_of_them(
     file: Path, caplog: pytest.LogCaptureFixture, request: pytest.FixtureRequest
 ) -> None:
@@ -92,7 +91,6 @@ def test_a_pickle_carries_where_the_secrets_are_and_none_of_them(
         pickle.loads(content)
 
 
-@pytest.mark.quick
 @pytest.mark.parametrize(
     ("properties", "said"),
     [
@@ -118,7 +116,6 @@ def test_a_source_that_gives_nothing_is_refused_and_no_value_shown(
     assert SECRET not in "".join(shown)
 
 
-@pytest.mark.quick
 @pytest.mark.parametrize(
     "text",
     [
@@ -171,7 +168,6 @@ KEYS = [
 ]
 
 
-@pytest.mark.quick
 @pytest.mark.spec("migration.md#plan")
 def test_settings_whose_names_say_so_are_secret() -> None:
     assert [key for key in KEYS if not is_secret(key)] == []
@@ -204,7 +200,6 @@ SECRETS = [
 ]
 
 
-@pytest.mark.quick
 @pytest.mark.spec("migration.md#plan")
 def test_texts_with_a_secret_in_them_are_found() -> None:
     assert [text for text in SECRETS if not contains_secret(text)] == []
@@ -235,7 +230,6 @@ OTHERS = [
 ]
 
 
-@pytest.mark.quick
 @pytest.mark.spec("migration.md#plan")
 def test_other_texts_are_kept() -> None:
     assert [text for text in OTHERS if contains_secret(text) or is_secret(text)] == []
@@ -320,7 +314,6 @@ def cases(secrets: Secrets) -> list[dict[str, object]]:
 
 
 @pytest.mark.spec("common.md#security")
-@pytest.mark.quick
 @pytest.mark.parametrize("kind", [HiveNamespace, GlueNamespace, UnityNamespace])
 def test_every_secret_property_of_an_adapter_is_among_the_cases(
     kind: type[LanceBridgeNamespace],

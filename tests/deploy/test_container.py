@@ -23,6 +23,8 @@ from server.certificates import Authority, loopback
 
 from lance_bridge_server.authentication.key_file import ApiKeyFile
 
+pytestmark = pytest.mark.quick
+
 REPOSITORY = Path(__file__).parents[2]
 CONTAINERFILE = REPOSITORY / "docker" / "Containerfile"
 HEALTH = REPOSITORY / "docker" / "gateway" / "health.py"
@@ -55,12 +57,10 @@ def values(name: str) -> list[str]:
     return [rest for each, rest in instructions() if each == name]
 
 
-@pytest.mark.quick
 def test_hadolint_finds_nothing() -> None:
     assert run_command(Path(sys.executable).with_name("hadolint"), CONTAINERFILE).stdout == ""
 
 
-@pytest.mark.quick
 def test_the_user_is_a_number_and_nothing_runs_as_root_after_it() -> None:
     last = [name for name, _ in instructions(1)]
     assert values("USER") == [f"{USER}:{USER}"]
@@ -68,7 +68,6 @@ def test_the_user_is_a_number_and_nothing_runs_as_root_after_it() -> None:
     assert f"--uid {USER} " in dict(instructions(1))["RUN"]
 
 
-@pytest.mark.quick
 def test_nothing_of_this_machine_is_copied() -> None:
     copied = [each for each in values("COPY") if not each.startswith("--from")]
     allowed = (CONTAINERFILE.parent / "Containerfile.dockerignore").read_text(encoding="utf-8")
@@ -148,7 +147,6 @@ def _copy(path: Path, to: str, source: Path, target: Path, *, is_one: bool) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a read-only root filesystem")
 @pytest.mark.skipif(PYTHON is None, reason="there is no Python that other users may run")
 def test_what_it_installs_serves_on_a_read_only_root(installed: Path) -> None:

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from commands import run_command
 
+pytestmark = pytest.mark.checks
+
 REPOSITORY = Path(__file__).parents[2]
 SUITES = ["hive", "glue", "unity", "operations", "memory", "start", "spark", "migrate", "server"]
 SCRIPTS = [("demo.run",), *(("bench.__main__", suite) for suite in SUITES)]
@@ -23,7 +25,6 @@ def in_repository(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(REPOSITORY))
 
 
-@pytest.mark.checks
 def test_a_script_explains_its_options_and_refuses_others(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -40,7 +41,6 @@ def test_a_script_explains_its_options_and_refuses_others(
     assert "argument --tables: must be at least 2" in capsys.readouterr().err
 
 
-@pytest.mark.checks
 def test_ways_take_turns_and_are_compared() -> None:
     runner = importlib.import_module("bench.runner")
     order: list[str] = []
@@ -93,8 +93,6 @@ def test_a_small_catalog_is_measured_without_wrong_answers(tmp_path: Path) -> No
 
 @pytest.mark.spec("spark.md#speed")
 @pytest.mark.slow
-@pytest.mark.spark
-@pytest.mark.timeout(1800)
 def test_statements_and_queries_of_spark_give_the_answers_of_parquet(tmp_path: Path) -> None:
     sizes = ["--rows", "6000", "--scale", "0.01", "--rounds", "1", "--no-jobs"]
     sizes += ["--fragments", "30", "--versions", "10"]
@@ -116,7 +114,6 @@ def test_statements_and_queries_of_spark_give_the_answers_of_parquet(tmp_path: P
     assert start["ours_cpu_s_bar"] == "<= 3"
 
 
-@pytest.mark.checks
 def test_the_cpu_time_of_a_tree_has_that_of_children_that_ended(tmp_path: Path) -> None:
     processes = importlib.import_module("bench.processes")
     program = tmp_path / "burn.py"

@@ -19,7 +19,7 @@ from servers.glue_server import GlueServer
 from servers.metastores import Metastores
 from servers.unity import OPEN_SOURCE_0_6, UnityServer
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = pytest.mark.slow
 
 TABLE = """
 import sys

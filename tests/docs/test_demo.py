@@ -17,7 +17,7 @@ import pytest
 DEMO = Path(__file__).parents[2] / "demo" / "run.py"
 SECONDS = 480
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(2 * SECONDS)]
+pytestmark = pytest.mark.slow
 
 
 @contextmanager

@@ -31,8 +31,6 @@ from lance_bridge_hive import HiveNamespace
 from .gateway_pages import REPOSITORY, Block, blocks
 
 pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.timeout(1500),
     pytest.mark.spec(
         "docs/how-to/migrate.md#every-migration",
         "docs/how-to/spark.md#what-was-run",

@@ -19,19 +19,19 @@ from website.rest import routes
 from .gateway_pages import REPOSITORY
 from .test_specs_of_apps import first_cells
 
+pytestmark = pytest.mark.checks
+
 CONFIGURATION = (REPOSITORY / "website" / "zensical.toml").read_text(encoding="utf-8")
 
 ENVIRONMENT = REPOSITORY / ".cache" / "docs"
 """`make docs` makes it. That builds the site, and fails on a warning."""
 
 
-@pytest.mark.checks
 def test_every_page_is_in_the_navigation_once() -> None:
     shown = re.findall(r'= "([\w./-]+\.md)"', CONFIGURATION)
     assert sorted(shown) == sorted([*PAGES.values(), *GENERATED])
 
 
-@pytest.mark.checks
 def test_links_lead_to_pages_and_others_become_text_or_lead_to_sources(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -49,7 +49,6 @@ def test_links_lead_to_pages_and_others_become_text_or_lead_to_sources(
     assert f"[`namespace.py`]({address}/core/lance_bridge/namespace.py)" in text
 
 
-@pytest.mark.checks
 def test_pages_leave_out_contents_and_names_of_tests_and_show_sources_of_the_example() -> None:
     text = "".join(map(render, PAGES))
     assert "<!--" not in re.sub(r"```.*?```|`[^`]*`", "", text, flags=re.DOTALL)
@@ -60,7 +59,6 @@ def test_pages_leave_out_contents_and_names_of_tests_and_show_sources_of_the_exa
     assert "class SqliteCatalog(Catalog):" in page
 
 
-@pytest.mark.checks
 def test_generated_pages_have_every_property_command_and_operation() -> None:
     for key in ("`root`", "`uri`", "`catalog_id`", "`warehouse_id`"):
         assert properties().count(f"| {key} |") == 1
@@ -69,7 +67,6 @@ def test_generated_pages_have_every_property_command_and_operation() -> None:
     assert [name for name in listed if f"\n## {name}\n" not in page] == []
 
 
-@pytest.mark.checks
 def test_the_page_of_routes_has_what_each_takes_and_answers() -> None:
     page = routes()
     sections = dict(re.findall(r"^### ([a-z_]+)\n(.*?)(?=^##)", page, re.MULTILINE | re.DOTALL))
@@ -86,7 +83,6 @@ def test_the_page_of_routes_has_what_each_takes_and_answers() -> None:
     assert "`GET /readyz`" in page
 
 
-@pytest.mark.checks
 @pytest.mark.parametrize(
     "link", ["missing.html", "other.html#missing", "#missing", "folder/", "/nowhere"]
 )
@@ -100,7 +96,6 @@ def test_a_link_that_leads_nowhere_is_found(link: str, tmp_path: Path) -> None:
     assert list(broken_links(tmp_path)) == [f"bad.html: a link leads nowhere: {link}"]
 
 
-@pytest.mark.checks
 def test_what_is_loaded_from_another_site_is_found(tmp_path: Path) -> None:
     outside = "https://cdn.example.com/x"
     links = f'<a href="{outside}"></a><link rel="canonical" href="{outside}">'

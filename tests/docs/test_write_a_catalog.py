@@ -22,6 +22,8 @@ from lance_bridge import Catalog, registry
 from .spec_facts import REPOSITORY
 from .spec_reader import Spec
 
+pytestmark = pytest.mark.checks
+
 EXAMPLE = REPOSITORY / "examples" / "sqlite-catalog"
 SOURCES = [path.read_text(encoding="utf-8") for path in sorted(EXAMPLE.rglob("*.py"))]
 GUIDE = Spec(REPOSITORY / "docs" / "write-a-catalog.md")
@@ -52,13 +54,11 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
-@pytest.mark.checks
 def test_every_part_that_is_shown_is_the_examples_own() -> None:
     assert len(PARTS) > 5
     assert [part for part in PARTS if not any(part in source for source in SOURCES)] == []
 
 
-@pytest.mark.checks
 def test_every_file_that_is_named_exists() -> None:
     [tree] = GUIDE.snippets("text")
     top, *rows = tree.splitlines()
@@ -69,7 +69,6 @@ def test_every_file_that_is_named_exists() -> None:
 
 
 @pytest.mark.spec("docs/write-a-catalog.md#use-it")
-@pytest.mark.checks
 def test_the_example_is_used_as_it_is_written(installed: Path, tmp_path: Path) -> None:
     printed = run(installed, "-c", USE.replace("/tmp/", f"{tmp_path}/"))
     assert re.findall(r"^print\(.*\)  # (.*)$", USE, re.MULTILINE) == printed.splitlines()
@@ -77,7 +76,6 @@ def test_the_example_is_used_as_it_is_written(installed: Path, tmp_path: Path) -
 
 @pytest.mark.spec("docs/write-a-catalog.md#run-the-kit")
 @pytest.mark.documents
-@pytest.mark.timeout(900)
 def test_the_example_passes_the_kit(tmp_path: Path) -> None:
     options = ("-c", str(EXAMPLE / "pyproject.toml"), "-p", "no:cacheprovider", "-q")
     printed = run(tmp_path, "-m", "pytest", *options, str(EXAMPLE / "tests"), seconds=800)
@@ -86,14 +84,12 @@ def test_the_example_passes_the_kit(tmp_path: Path) -> None:
 
 @pytest.mark.spec("docs/write-a-catalog.md#run-the-kit")
 @pytest.mark.documents
-@pytest.mark.timeout(900)
 def test_the_installed_example_passes_groups_of_the_kit(installed: Path, tmp_path: Path) -> None:
     command = shlex.split(KIT.replace("/tmp/", f"{tmp_path}/"))[1:]
     assert " 0 failed" in run(installed, *command, "-k", "rename or managed", seconds=800)
 
 
 @pytest.mark.spec("docs/write-a-catalog.md#the-package")
-@pytest.mark.checks
 def test_the_entry_point_is_of_the_group_that_is_read() -> None:
     [shown] = GUIDE.snippets("toml")
     assert shown in (EXAMPLE / "pyproject.toml").read_text(encoding="utf-8")
@@ -104,7 +100,6 @@ def test_the_entry_point_is_of_the_group_that_is_read() -> None:
 
 
 @pytest.mark.spec("docs/write-a-catalog.md#what-is-public")
-@pytest.mark.checks
 def test_public_modules_have_the_names_of_the_table() -> None:
     rows = GUIDE.rows("What is public", "module")
     assert len(rows) == 8
@@ -114,7 +109,6 @@ def test_public_modules_have_the_names_of_the_table() -> None:
         assert [name for name in shown if name not in exported.get("__all__", exported)] == []
 
 
-@pytest.mark.checks
 def test_every_method_of_the_port_says_what_it_guarantees() -> None:
     """Errors are named, each with its code."""
     methods = [each for name, each in vars(Catalog).items() if callable(each) and name[0] != "_"]
@@ -154,7 +148,6 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
-@pytest.mark.checks
 def test_nothing_of_the_template_is_left(package: Path) -> None:
     files = [path for path in package.rglob("*") if path.is_file()]
     assert len(files) == 7
@@ -162,7 +155,6 @@ def test_nothing_of_the_template_is_left(package: Path) -> None:
     assert not re.search(r"\{\{|\{%|\.jinja", texts)
 
 
-@pytest.mark.checks
 def test_every_method_of_the_port_without_a_default_is_to_be_written(package: Path) -> None:
     source = (package / "src" / "lance_catalog_demo" / "catalog.py").read_text(encoding="utf-8")
     unwritten = set(re.findall(r'raise _unwritten\("(\w+)"\)', source))
@@ -172,7 +164,6 @@ def test_every_method_of_the_port_without_a_default_is_to_be_written(package: Pa
     assert [name for name in written if f"def {name}(" not in source] == []
 
 
-@pytest.mark.checks
 def test_it_passes_its_own_checks(package: Path) -> None:
     run(package, "-m", "ruff", "check", "--no-cache", ".")
     run(package, "-m", "ruff", "format", "--no-cache", "--check", ".")
@@ -180,7 +171,6 @@ def test_it_passes_its_own_checks(package: Path) -> None:
 
 
 @pytest.mark.spec("docs/write-a-catalog.md#the-package")
-@pytest.mark.checks
 def test_the_first_failure_names_the_method_to_write(package: Path) -> None:
     assert "pytest -x" in COMMANDS
     printed = run(package, "-m", "pytest", "-x", "-p", "no:cacheprovider", code=1)
@@ -191,7 +181,6 @@ def test_the_first_failure_names_the_method_to_write(package: Path) -> None:
 
 @pytest.mark.spec("docs/write-a-catalog.md#the-package")
 @pytest.mark.documents
-@pytest.mark.timeout(900)
 def test_with_its_methods_written_the_package_passes_its_own_tests(
     package: Path, tmp_path: Path
 ) -> None:
@@ -204,7 +193,6 @@ def test_with_its_methods_written_the_package_passes_its_own_tests(
     assert int(re.findall(r"(\d+) passed", printed)[-1]) > 100
 
 
-@pytest.mark.checks
 @pytest.mark.parametrize("name", ["Demo", "1st", "a-b", ""])
 def test_a_name_that_cannot_be_a_package_is_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="catalog"):

@@ -41,7 +41,6 @@ _SECONDS = 3000.0
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("catalog", ["2.3", GLUE])
 def test_no_batch_is_seen_by_half(catalog: str, new_table: NewTable, tmp_path: Path) -> None:
     require_whole_batches(new_table(catalog), tmp_path, WRITERS, BATCHES)

@@ -22,7 +22,7 @@ from servers.metastores import Metastores
 from servers.proxy import ThriftProxy
 from servers.thrift_faults import Hold
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
+pytestmark = pytest.mark.slow
 
 WRITERS, COMMITS = 6, 75
 GOES_AWAY_AT = (100, 300)

@@ -64,7 +64,6 @@ def test_no_commit_of_many_writers_is_lost_or_made_twice(
     require_nothing_left(table)
 
 
-@pytest.mark.timeout(600)
 def test_no_commit_is_lost_or_made_twice_though_replies_of_glue_are_lost(
     new_table: NewTable, glue_server: GlueServer, writers: Writers
 ) -> None:
@@ -80,7 +79,6 @@ def test_no_commit_is_lost_or_made_twice_though_replies_of_glue_are_lost(
         )
 
 
-@pytest.mark.timeout(600)
 def test_no_commit_is_lost_or_made_twice_though_replies_of_a_metastore_are_lost(
     new_table: NewTable, metastores: Metastores, writers: Writers
 ) -> None:

@@ -41,12 +41,7 @@ from lance_bridge_migrate.spark.sources import SourceTable
 from lance_bridge_spark.source.commit import Commit
 
 SPARK = Address(name="spark")
-pytestmark = [
-    pytest.mark.servers,
-    pytest.mark.spark,
-    pytest.mark.timeout(300),
-    pytest.mark.spec("migration.md#catch-up"),
-]
+pytestmark = [pytest.mark.servers, pytest.mark.spec("migration.md#catch-up")]
 
 
 def test_a_cutover_that_died_between_two_entries_is_finished(glue: Place, lake: Path) -> None:

@@ -15,7 +15,7 @@ from migrate.building import read_by_name
 from migrate.parquet_tables import add_rows, make_parquet_table
 from migrate.places import Place
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900), pytest.mark.spec("migration.md#convert")]
+pytestmark = [pytest.mark.spec("migration.md#convert")]
 
 ID = re.compile(r"\d{8}-\d{6}-[a-z-]+-[0-9a-f]{6}")
 

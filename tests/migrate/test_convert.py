@@ -17,12 +17,7 @@ from spark.sql_helpers import setting
 
 from lance_bridge_migrate import Level, State, verify
 
-pytestmark = [
-    pytest.mark.servers,
-    pytest.mark.spark,
-    pytest.mark.timeout(300),
-    pytest.mark.spec("migration.md#convert"),
-]
+pytestmark = [pytest.mark.servers, pytest.mark.spec("migration.md#convert")]
 
 
 ROWS = (

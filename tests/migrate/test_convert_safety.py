@@ -39,10 +39,9 @@ from lance_bridge_migrate.migrations import loading
 from lance_bridge_migrate.record import leftover_messages
 from lance_bridge_migrate.report.summary import report_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300), pytest.mark.spec("migration.md#convert")]
+pytestmark = [pytest.mark.servers, pytest.mark.spec("migration.md#convert")]
 
 
-@pytest.mark.servers
 @pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.slow)])
 def test_killed_at_any_moment_and_run_again_each_row_exists_once(scene: Scene, every: int) -> None:
     """A conversion is resumed or undone; at each moment, where ``every`` is 1, both."""
@@ -84,7 +83,6 @@ def test_killed_at_any_moment_and_run_again_each_row_exists_once(scene: Scene, e
     assert files(scene.directory / "raw") == source
 
 
-@pytest.mark.servers
 def test_rows_and_branches_of_others_are_not_undone(scene: Scene) -> None:
     database = orders(scene)
     with scene.converting(database) as run:
@@ -107,7 +105,6 @@ def _failing(_: object) -> Callable[..., None]:
     return fails
 
 
-@pytest.mark.servers
 def test_files_that_others_took_over_are_not_deleted(scene: Scene) -> None:
     database = orders(scene)
     with scene.converting(database) as run:
@@ -125,7 +122,6 @@ def test_files_that_others_took_over_are_not_deleted(scene: Scene) -> None:
     assert lance.dataset(dataset.uri).count_rows() == before + 1
 
 
-@pytest.mark.servers
 def test_a_source_that_changed_while_a_run_was_cut_off_is_refused(scene: Scene) -> None:
     database = orders(scene)
     with scene.converting(database) as run:
@@ -141,7 +137,6 @@ def test_a_source_that_changed_while_a_run_was_cut_off_is_refused(scene: Scene) 
     assert scene.tables() == []
 
 
-@pytest.mark.servers
 def test_sources_that_are_away_fail_their_verification_and_are_verified_again(
     scene: Scene,
 ) -> None:
@@ -161,7 +156,6 @@ def test_sources_that_are_away_fail_their_verification_and_are_verified_again(
         assert failed(run.execute(verify="counts")) == []
 
 
-@pytest.mark.servers
 def test_a_source_that_changed_since_the_plan_is_refused(scene: Scene) -> None:
     database = orders(scene)
     with scene.converting(database) as run:
@@ -226,7 +220,6 @@ def test_ctrl_c_cancels_the_jobs_of_spark_and_the_next_run_continues(scene: Scen
     assert scene.files() == [], "also those of the tasks that were stopped"
 
 
-@pytest.mark.servers
 def test_files_and_tables_of_others_are_left_alone(scene: Scene) -> None:
     database = orders(scene)
     occupied = scene.directory / "lance" / f"{scene.target}.db" / "orders.lance"
@@ -247,7 +240,6 @@ def test_files_and_tables_of_others_are_left_alone(scene: Scene) -> None:
         assert shown in plan.notes
 
 
-@pytest.mark.servers
 def test_a_table_that_others_write_to_before_the_load_is_not_touched(scene: Scene) -> None:
     database = orders(scene)
     with scene.converting(database) as run:
@@ -268,7 +260,6 @@ def test_a_table_that_others_write_to_before_the_load_is_not_touched(scene: Scen
     assert scene.dataset("orders").to_table().to_pylist() == [{"theirs": 1}]
 
 
-@pytest.mark.servers
 def test_files_of_failed_tasks_are_named_with_the_command_for_them(scene: Scene) -> None:
     database = scene.database()
     scene.sql(f"CREATE TABLE {database}.t USING parquet AS SELECT id FROM range(5)")

@@ -33,7 +33,7 @@ from lance_bridge.storage import RESERVED_FILE
 from lance_bridge_migrate import State
 from lance_bridge_migrate.migrations.copy import files_of
 
-pytestmark = [pytest.mark.servers, pytest.mark.timeout(600), pytest.mark.spec("migration.md#copy")]
+pytestmark = [pytest.mark.servers, pytest.mark.spec("migration.md#copy")]
 
 
 @pytest.fixture

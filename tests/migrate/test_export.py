@@ -32,7 +32,7 @@ from lance_bridge_migrate import Endpoints, Level, State, address_of, verify
 from lance_bridge_migrate.spark import files, parquet_tables
 from lance_bridge_migrate.spark.session import address_of_session
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300), pytest.mark.spec("migration.md#export")]
+pytestmark = [pytest.mark.servers, pytest.mark.spec("migration.md#export")]
 
 
 _CHANGES = (
@@ -80,7 +80,6 @@ def exporting(scene: Scene, **options: Any) -> Iterator[Run]:
         yield run
 
 
-@pytest.mark.servers
 def test_a_table_is_exported_verified_and_undone(scene: Scene) -> None:
     source = files_below(_made(scene, "t"))
     database = scene.database("out")
@@ -120,7 +119,6 @@ def test_a_table_is_exported_verified_and_undone(scene: Scene) -> None:
     assert scene.dataset("t").count_rows() == 20
 
 
-@pytest.mark.servers
 def test_the_version_of_the_plan_is_exported_or_nothing(scene: Scene) -> None:
     place = _made(scene, "t", "u")
     out = scene.directory / "parquet"
@@ -144,7 +142,6 @@ def test_the_version_of_the_plan_is_exported_or_nothing(scene: Scene) -> None:
     assert not (out / scene.target / "u").exists()
 
 
-@pytest.mark.servers
 def test_what_cannot_be_exported_is_in_the_plan(scene: Scene) -> None:
     _made(scene, "t")
     _made(scene, "n", rows=pa.table({"id": [1], "name": [""], "nothing": pa.nulls(1)}))
@@ -181,7 +178,6 @@ def test_what_cannot_be_exported_is_in_the_plan(scene: Scene) -> None:
         assert any("leave one" in p.text for i in plan.blocked for p in i.blockers)
 
 
-@pytest.mark.servers
 def test_files_and_tables_of_others_are_left_alone(scene: Scene) -> None:
     _made(scene, "t")
     database = scene.database("out")
@@ -213,7 +209,6 @@ def test_files_and_tables_of_others_are_left_alone(scene: Scene) -> None:
         assert scene.spark.table(f"{database}.t").count() == 20
 
 
-@pytest.mark.servers
 def test_what_another_migration_exported_concurrently_is_left_alone(scene: Scene) -> None:
     _made(scene, "t")
     out = scene.directory / "parquet"
@@ -236,7 +231,6 @@ def test_what_another_migration_exported_concurrently_is_left_alone(scene: Scene
         assert list(place.parent.iterdir()) == []
 
 
-@pytest.mark.servers
 def test_what_others_make_while_it_is_written_is_left_alone(scene: Scene) -> None:
     _made(scene, "t")
     _made(scene, "empty", rows=_rows(1).slice(0, 0))
@@ -267,7 +261,6 @@ def _dying(_: Callable[..., Any]) -> Callable[..., Any]:
     return die
 
 
-@pytest.mark.servers
 def test_a_rename_that_was_cut_off_is_repeated(scene: Scene) -> None:
     _made(scene, "t")
     out = scene.directory / "parquet"
@@ -295,7 +288,6 @@ def test_a_rename_that_was_cut_off_is_repeated(scene: Scene) -> None:
             assert list(place.parent.iterdir()) == []
 
 
-@pytest.mark.servers
 def test_differences_are_found(scene: Scene) -> None:
     _made(scene, "t")
     out = scene.directory / "parquet"

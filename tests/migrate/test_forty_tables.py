@@ -22,12 +22,7 @@ from migrate.sessions import beside
 from servers.metastores import Metastores
 from servers.proxy import ThriftProxy
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.spark,
-    pytest.mark.timeout(3600),
-    pytest.mark.spec("migration.md#convert"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.spec("migration.md#convert")]
 
 SEED = 20261123
 KILLS = 20

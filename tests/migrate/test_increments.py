@@ -29,12 +29,7 @@ from lance_bridge_hive.catalog import HiveCatalog
 from lance_bridge_migrate import State
 from lance_bridge_spark.source.commit import Commit
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.spark,
-    pytest.mark.timeout(300),
-    pytest.mark.spec("migration.md#catch-up"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.spec("migration.md#catch-up")]
 
 _CHANGES = (*CHANGES, (HiveCatalog, "rename_table"), (lance.LanceDataset, "restore"))
 

@@ -22,12 +22,7 @@ from lance_bridge_migrate.spark import listing
 from lance_bridge_migrate.spark.snapshots import Difference, difference
 from lance_bridge_migrate.spark.sources import SourceTable
 
-pytestmark = [
-    pytest.mark.matrix,
-    pytest.mark.spark,
-    pytest.mark.timeout(600),
-    pytest.mark.spec("migration.md#catch-up"),
-]
+pytestmark = [pytest.mark.matrix, pytest.mark.spec("migration.md#catch-up")]
 
 RELEASE = "4.1"
 """The latest release of Spark that both Delta and Iceberg are made for."""

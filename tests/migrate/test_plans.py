@@ -26,7 +26,7 @@ from lance_bridge_migrate import Level, State, verify
 from lance_bridge_migrate.plan import Severity
 from lance_bridge_migrate.spark import completeness, sources
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600), pytest.mark.spec("migration.md#convert")]
+pytestmark = [pytest.mark.servers, pytest.mark.spec("migration.md#convert")]
 
 TABLES = 150
 
@@ -50,7 +50,6 @@ def test_a_plan_asks_the_metastore_for_each_table_once(hive: Place, tmp_path: Pa
 
 
 @pytest.mark.spec("migration.md#plan")
-@pytest.mark.servers
 def test_the_zone_of_the_session_is_in_the_plan(scene: Scene) -> None:
     database, key = scene.database(), "spark.sql.session.timeZone"
     scene.sql(f"CREATE TABLE {database}.t USING parquet AS SELECT 1 AS id")
@@ -64,7 +63,6 @@ def test_the_zone_of_the_session_is_in_the_plan(scene: Scene) -> None:
         scene.spark.conf.set(key, before)
 
 
-@pytest.mark.servers
 def test_types_of_later_files_are_in_the_plan(scene: Scene) -> None:
     database, raw = scene.database(), scene.directory / "raw"
     for form in ("parquet", "orc"):
@@ -91,7 +89,6 @@ def test_types_of_later_files_are_in_the_plan(scene: Scene) -> None:
         assert wider.problems == ()
 
 
-@pytest.mark.servers
 def test_rows_of_many_files_are_counted_and_some_types_compared(scene: Scene) -> None:
     database = scene.database()
     scene.sql(f"CREATE TABLE {database}.many USING parquet AS SELECT id FROM range(0, 360, 1, 120)")
@@ -113,7 +110,6 @@ def _always(usage: _Usage, _: Any) -> Any:
     return lambda _: usage
 
 
-@pytest.mark.servers
 def test_space_that_is_not_free_is_in_the_plan(scene: Scene) -> None:
     database = scene.database()
     scene.sql(f"CREATE TABLE {database}.t USING parquet AS SELECT id FROM range(100)")
@@ -128,7 +124,6 @@ def test_space_that_is_not_free_is_in_the_plan(scene: Scene) -> None:
             assert all(part in note for part, note in zip(notes, found, strict=True))
 
 
-@pytest.mark.servers
 def test_a_session_without_a_package_names_it(scene: Scene) -> None:
     """Entries as Delta and Iceberg make them, in a session that has neither."""
     database = scene.database()
@@ -150,7 +145,6 @@ def test_a_session_without_a_package_names_it(scene: Scene) -> None:
 # -- files that are gone ---------------------------------------------------------------------------
 
 
-@pytest.mark.servers
 def test_a_table_without_rows_whose_files_cannot_be_seen_is_blocked() -> None:
     hidden = completeness.Inventory(is_hidden=True)
     [problem] = completeness.problems_of(None, None, hidden, 0)
@@ -180,7 +174,6 @@ def remove_files(place: Path) -> None:
         file.unlink()
 
 
-@pytest.mark.servers
 def test_missing_files_block_the_plan(scene: Scene) -> None:
     names = ("whole", "gone", "emptied", "less", "parts", "parts_gone", "parts_less")
     database, raw = make_tables(scene, *names)
@@ -222,7 +215,6 @@ def test_missing_files_block_the_plan(scene: Scene) -> None:
             run.plan(**options)
 
 
-@pytest.mark.servers
 @pytest.mark.parametrize(
     "key", ["spark.files.ignoreCorruptFiles", "spark.files.ignoreMissingFiles"]
 )
@@ -236,7 +228,6 @@ def test_sessions_that_skip_files_of_hive_are_refused(key: str) -> None:
     completeness.require_no_skipped_files(session)
 
 
-@pytest.mark.servers
 def test_options_that_skip_files_are_refused(scene: Scene) -> None:
     with pytest.raises(InvalidInputError, match="IgnoreCorruptFiles"):
         sources.at_path(scene.spark, "/data/t", "parquet", {"IgnoreCorruptFiles": "true"})
@@ -306,7 +297,6 @@ def blocked(item: Any) -> str:
     return str(found.text)
 
 
-@pytest.mark.servers
 def test_directories_of_other_formats_are_not_read_as_plain_files(scene: Scene) -> None:
     names = {
         "delta": "_delta_log/00000000000000000000.json",
@@ -339,7 +329,6 @@ def test_directories_of_other_formats_are_not_read_as_plain_files(scene: Scene) 
     assert "Iceberg" in texts["files"]
 
 
-@pytest.mark.servers
 def test_files_beside_partition_directories_are_blocked(scene: Scene) -> None:
     place = scene.directory / "events"
     write(place / "day=2024-01-01" / "new.csv", "id", "1")
@@ -359,7 +348,6 @@ def test_files_beside_partition_directories_are_blocked(scene: Scene) -> None:
         assert f"{place}/late.csv" in blocked(item)
 
 
-@pytest.mark.servers
 def test_texts_of_partition_directories_that_spark_would_change_are_blocked(scene: Scene) -> None:
     place, key = scene.directory / "shops", "spark.sql.sources.partitionColumnTypeInference.enabled"
     for name in ("01234", "98765", "__HIVE_DEFAULT_PARTITION__"):
@@ -377,7 +365,6 @@ def test_texts_of_partition_directories_that_spark_would_change_are_blocked(scen
     assert found == {"01234", "98765", None}
 
 
-@pytest.mark.servers
 @pytest.mark.parametrize(
     ("format", "option"),
     [
@@ -395,7 +382,6 @@ def test_options_that_select_a_snapshot_are_refused(format: str, option: str) ->
         sources.at_path(None, "/data/t", format, {option: "3"})
 
 
-@pytest.mark.servers
 def test_csv_files_with_other_headers_are_blocked(scene: Scene) -> None:
     place = scene.directory / "people"
     write(place / "a.csv", "first,last", "Ada,Lovelace")

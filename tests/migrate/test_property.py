@@ -18,12 +18,7 @@ from spark.sql_helpers import setting
 
 from lance_bridge_migrate import State
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.spark,
-    pytest.mark.timeout(300),
-    pytest.mark.spec("migration.md#convert", "migration.md#export"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.spec("migration.md#convert", "migration.md#export")]
 
 
 Table = tuple[spark.StructType, list[tuple[Any, ...]]]

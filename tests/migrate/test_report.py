@@ -30,7 +30,7 @@ from lance_bridge_migrate.plan import Address, Item, ItemType, blocker, warning
 from lance_bridge_migrate.report import Report, report_of
 from lance_bridge_migrate.report.page import MAX_LINES, MAX_ROWS, page_of, plots_of
 
-pytestmark = pytest.mark.spec("migration.md#report")
+pytestmark = [pytest.mark.quick, pytest.mark.spec("migration.md#report")]
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -81,7 +81,6 @@ def kept_in(directory: Path) -> str:
     return Migrations(directory).add(planned(table())).directory.name
 
 
-@pytest.mark.quick
 def test_a_file_that_is_not_a_report_is_not_overwritten(tmp_path: Path) -> None:
     command = ["migrate", "report", kept_in(tmp_path), "--state", str(tmp_path), "--to"]
     mine = tmp_path / "mine.json"
@@ -98,7 +97,6 @@ def test_a_file_that_is_not_a_report_is_not_overwritten(tmp_path: Path) -> None:
     assert Report.model_validate_json(own.with_suffix(".json").read_bytes()).type == "convert"
 
 
-@pytest.mark.quick
 def test_missing_and_damaged_migrations_are_reported_as_errors(tmp_path: Path) -> None:
     kept = ["--state", str(tmp_path)]
     assert "no migration" in run("migrate", "report", "x", *kept, code=1).stderr
@@ -123,7 +121,6 @@ def test_without_the_extra_all_else_works_and_the_error_names_it(tmp_path: Path)
 # -- states --------------------------------------------------------------------------------------
 
 
-@pytest.mark.quick
 def test_totals_are_of_the_tables_that_are_done() -> None:
     items = [*tables(4), table("left", rows=7, bytes=70, nothing_to_do="It is there")]
     events = [started(), *written(items[1], seconds=1), *written(items[2], seconds=2)]
@@ -144,7 +141,6 @@ def test_totals_are_of_the_tables_that_are_done() -> None:
     assert shown["Speed"].startswith("500 rows/s; 250 kB/s; 0.33 tables/s")
 
 
-@pytest.mark.quick
 def test_what_is_not_known_is_never_zero() -> None:
     item = table()
     events = [started(), *written(item, bytes_after=None, rows_written=True, bytes_written=-1)]
@@ -160,7 +156,6 @@ def test_what_is_not_known_is_never_zero() -> None:
     assert shown.with_id("totals").pairs()["Bytes after"] == "unknown"
 
 
-@pytest.mark.quick
 def test_errors_come_first_with_the_next_commands() -> None:
     items = [
         table("warned", problems=(warning("Its types change", "price"),)),
@@ -183,7 +178,6 @@ def test_errors_come_first_with_the_next_commands() -> None:
     assert [row[2] for row in shown.with_id("tables").rows()] == ["failed", "blocked", "done"]
 
 
-@pytest.mark.quick
 def test_what_differs_comes_first_among_the_checks() -> None:
     items = [table("same", rows=1), table("other", rows=2)]
     differs = Check(name="checksum", column="v", ok=False, expected=[2, 9, 1], found=None)
@@ -199,7 +193,6 @@ def test_what_differs_comes_first_among_the_checks() -> None:
     assert shown.rows()[0] == ["differs", "main.other", "checksum", "v", "[2, 9, 1]", "-"]
 
 
-@pytest.mark.quick
 def test_runs_say_how_they_ended() -> None:
     items = tables(2)
     cut_off = Event(event="started", item=items[1].key, step="entry", at=reported.at(40))
@@ -217,7 +210,6 @@ def test_runs_say_how_they_ended() -> None:
     assert shown.with_id("tables").rows()[0][7] == "entry: not finished"
 
 
-@pytest.mark.quick
 def test_an_undone_migration_says_so_and_is_not_resumed() -> None:
     item = table(rows=3, bytes=30)
     undoing = [Event(event="undo", at=reported.at(60)), Event(event="undo_started", item=item.key)]
@@ -238,7 +230,6 @@ def test_an_undone_migration_says_so_and_is_not_resumed() -> None:
     assert shown.with_id("tables").rows()[0][7].count("undone") == 2
 
 
-@pytest.mark.quick
 def test_a_plan_without_items_or_runs_is_reported() -> None:
     empty = page_of_report(report_of(Record.of(planned(), [])))
     assert "never run" in empty.with_id("runs").words
@@ -249,7 +240,6 @@ def test_a_plan_without_items_or_runs_is_reported() -> None:
     assert report.commands[0].command.endswith(f"resume {blocked.id} --skip-blocked --state '/a b'")
 
 
-@pytest.mark.quick
 def test_a_table_without_rows_is_reported() -> None:
     report = report_of(done([table(rows=0, bytes=0)]))
     assert report.items[0].rows_per_second == 0.0
@@ -281,7 +271,6 @@ def test_a_thousand_tables_make_a_page_that_opens_and_json_that_has_all() -> Non
     assert [len(kept[each]) for each in ("items", "checks", "problems")] == [1000] * 3
 
 
-@pytest.mark.quick
 def test_results_come_before_options_and_phones_get_each_cell_with_its_name() -> None:
     item = table("orders_of_2026").with_problems(warning("w"))
     events = [started(), *written(item), verified(item, same_rows(item))]
@@ -322,7 +311,6 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.quick
 @pytest.mark.parametrize("name", HOSTILE)
 def test_no_name_is_more_than_a_name(name: str) -> None:
     item = Item(
@@ -352,7 +340,6 @@ def test_no_name_is_more_than_a_name(name: str) -> None:
     assert not set(page_of(report, "x")) & set("\x00\x0b\x1b\x7f\ufffe")
 
 
-@pytest.mark.quick
 def test_secrets_are_not_shown_wherever_they_were_noted() -> None:
     secret = "s3cr3t-0f-m1ne"
     item = table(facts={"source": {"read_options": {"password": secret}}, "note": secret})
@@ -374,7 +361,6 @@ def test_secrets_are_not_shown_wherever_they_were_noted() -> None:
         assert "owner" in text
 
 
-@pytest.mark.quick
 def test_numbers_that_are_none_make_json_that_every_reader_takes() -> None:
     check = Check(name="x", ok=False, expected=float("nan"), found=[float("inf")])
     report = report_of(Record.of(planned(table()), [verified(table(), check)]))
@@ -389,7 +375,6 @@ def test_numbers_that_are_none_make_json_that_every_reader_takes() -> None:
 # -- plots ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.quick
 def test_plots_show_the_largest_tables_in_distinct_colours() -> None:
     report = report_of(done(tables(40)))
     plots = {each.title: each for each in plots_of(report)}
@@ -413,7 +398,6 @@ def test_plots_show_the_largest_tables_in_distinct_colours() -> None:
     }
 
 
-@pytest.mark.quick
 def test_bars_of_tables_that_are_far_apart_can_all_be_seen() -> None:
     items = [
         table(f"t{n}", rows=10 ** (n % 10 + 1), bytes=3 * 10 ** (n % 9 + 3)) for n in range(20)
@@ -434,7 +418,6 @@ def test_bars_of_tables_that_are_far_apart_can_all_be_seen() -> None:
         assert "Bars are logarithmic" in figure.words
 
 
-@pytest.mark.quick
 def test_many_steps_share_one_colour_and_no_time_is_lost() -> None:
     item = table()
     events = [started()]

@@ -33,8 +33,9 @@ from lance_bridge_migrate import Item, Level, RunOptions, State, execute, verify
 from lance_bridge_migrate.endpoints import address_of, catalog_at
 from lance_bridge_migrate.migration import NullProgress
 
+pytestmark = pytest.mark.servers
 
-@pytest.mark.servers
+
 @pytest.mark.spec("migration.md#journal")
 def test_two_runners_at_once_are_refused_and_a_killed_one_gives_way(
     hive: Place, runner: Runner, tmp_path: Path
@@ -69,7 +70,6 @@ class Interrupting(NullProgress):
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
 
-@pytest.mark.servers
 @pytest.mark.spec("migration.md#running")
 def test_ctrl_c_ends_after_the_current_steps_and_notes_the_state(hive: Place) -> None:
     write(hive.lake, *"abcdef")
@@ -88,7 +88,6 @@ def test_ctrl_c_ends_after_the_current_steps_and_notes_the_state(hive: Place) ->
         assert counts_of(run.execute()) == {"done": 7}
 
 
-@pytest.mark.servers
 @pytest.mark.spec("migration.md#running")
 def test_what_is_done_is_not_done_again(hive: Place) -> None:
     write(hive.lake, "a")
@@ -102,7 +101,6 @@ def test_what_is_done_is_not_done_again(hive: Place) -> None:
         assert len([line for line in journal if '"started"' in line]) == 2
 
 
-@pytest.mark.servers
 @pytest.mark.spec("migration.md#undoing")
 def test_a_migration_that_was_undone_is_not_run_again(hive: Place) -> None:
     write(hive.lake, "a")
@@ -117,7 +115,6 @@ def test_a_migration_that_was_undone_is_not_run_again(hive: Place) -> None:
     assert hive.entries() == {}
 
 
-@pytest.mark.servers
 @pytest.mark.spec("migration.md#undoing")
 def test_a_namespace_that_others_use_stays_when_it_is_undone(hive: Place, tmp_path: Path) -> None:
     write(hive.lake, "a")
@@ -131,7 +128,6 @@ def test_a_namespace_that_others_use_stays_when_it_is_undone(hive: Place, tmp_pa
     assert set(hive.entries()) == {hive.prefix, f"{hive.prefix}.others"}
 
 
-@pytest.mark.servers
 @pytest.mark.spec("migration.md#verifying")
 def test_what_differed_is_verified_again_by_the_next_run(hive: Place) -> None:
     write(hive.lake, "a", "b")
@@ -152,7 +148,6 @@ def test_what_differed_is_verified_again_by_the_next_run(hive: Place) -> None:
         assert counts_of(run.execute(verify="checksums")) == {"done": 3}
 
 
-@pytest.mark.servers
 @pytest.mark.spec("migration.md#plan")
 def test_a_plan_is_not_carried_out_on_another_catalog(hive: Place, tmp_path: Path) -> None:
     with hive.connect() as namespace:

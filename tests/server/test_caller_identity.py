@@ -34,7 +34,7 @@ from lance_bridge_server.configuration.settings import ServerSettings
 from lance_bridge_server.gateway import Gateway
 from lance_bridge_server.principals import ANONYMOUS, Principal
 
-pytestmark = pytest.mark.spec("server.md#caller-identity")
+pytestmark = [pytest.mark.quick, pytest.mark.spec("server.md#caller-identity")]
 
 
 USERS = ("ann", "bob")
@@ -192,7 +192,6 @@ def test_glue_has_a_session_of_each_caller() -> None:
 # -- callers that a catalog cannot see -------------------------------------------------------------
 
 
-@pytest.mark.quick
 @pytest.mark.parametrize(
     ("catalog", "text"),
     [
@@ -217,14 +216,12 @@ def test_what_a_catalog_needs_is_checked_at_the_start(catalog: dict[str, str], t
         connect_callers(settings, {}, connect_catalogs(settings, {}))
 
 
-@pytest.mark.quick
 def test_an_unknown_catalog_is_refused() -> None:
     content = {"catalogs": {"c": {"impl": "dir"}}, "caller_identity": {"catalogs": ["x"]}}
     with pytest.raises(InvalidInputError, match="there is no catalog 'x'"):
         connect_callers(ServerSettings.model_validate(content), {}, {})
 
 
-@pytest.mark.quick
 def test_nobody_is_taken_for_the_server() -> None:
     with server({"impl": "hive", "uri": "thrift://127.0.0.1:1"}) as url:
         assert httpx.get(f"{url}/v1/namespace/$/list").json()["namespaces"] == ["c"]
@@ -252,7 +249,6 @@ def user(name: str, *groups: str) -> Principal:
     return Principal(name, frozenset(groups), "api_key")
 
 
-@pytest.mark.quick
 def test_groups_are_part_of_who_calls() -> None:
     known = callers(10)
     found: list[Any] = [known.of(user("ann", *groups)) for groups in ((), ("x",), ("y", "x"))]
@@ -261,7 +257,6 @@ def test_groups_are_part_of_who_calls() -> None:
     assert known.of(user("ann", "x", "y")) is found[2]
 
 
-@pytest.mark.quick
 def test_those_used_least_recently_are_closed() -> None:
     known = callers(2)
     ann: Any = known.of(user("ann"))

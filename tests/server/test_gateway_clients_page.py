@@ -16,6 +16,8 @@ from servers.metastores import Metastores
 
 from .gateway_page import reader_after_python, reader_of_clients_page, section
 
+pytestmark = pytest.mark.documents
+
 SECTIONS = {
     "curl": ["sh"],
     "pylance": ["python"] * 2,
@@ -40,8 +42,6 @@ def here() -> list[Block]:
     return [each for each in blocks(CLIENTS_PAGE) if each.section in SECTIONS]
 
 
-@pytest.mark.documents
-@pytest.mark.spark
 def test_the_lines_run_from_top_to_bottom(reader: Reader) -> None:
     reader.environment["SPARK_LOCAL_IP"] = "127.0.0.1"
     reader.environment["PYSPARK_SUBMIT_ARGS"] = "--conf spark.ui.enabled=false pyspark-shell"
@@ -81,7 +81,6 @@ def later_reader(
         yield found
 
 
-@pytest.mark.documents
 def test_the_lines_for_node_run(later_reader: Reader) -> None:
     [block] = section("LanceDB for Node.js")
     script = later_reader.directory / "films.mjs"
@@ -92,7 +91,6 @@ def test_the_lines_for_node_run(later_reader: Reader) -> None:
     assert len(block.printed) == 2
 
 
-@pytest.mark.documents
 def test_the_lines_for_java_run(later_reader: Reader) -> None:
     dependency, program = section("Java")
     assert _joined(dependency.text) in _joined(POM.read_text(encoding="utf-8"))

@@ -21,11 +21,7 @@ from server.authenticated import connect
 from server.http_requests import dial, head
 from servers.processes import free_port, wait_until
 
-pytestmark = [
-    pytest.mark.engines,
-    pytest.mark.timeout(300),
-    pytest.mark.spec("server.md#other-asgi-servers"),
-]
+pytestmark = [pytest.mark.engines, pytest.mark.spec("server.md#other-asgi-servers")]
 SPEC = Path(__file__).parents[2] / "specs" / "server.md"
 STARTED_SECONDS = 120.0
 

@@ -39,7 +39,6 @@ CHECKS = (
 
 
 @pytest.mark.servers
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "phases", ["coverage", pytest.param("coverage,fuzzing", marks=pytest.mark.slow)]
 )

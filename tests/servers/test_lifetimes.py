@@ -175,7 +175,6 @@ def test_what_a_process_has_started_ends_with_it_and_nothing_else(tmp_path: Path
 
 
 @pytest.mark.servers
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("workers", "tests", "end"),
     [

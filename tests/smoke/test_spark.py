@@ -6,7 +6,7 @@ import pytest
 from migrate.sessions import beside
 from servers.metastores import Metastores
 
-pytestmark = [pytest.mark.smoke, pytest.mark.spark, pytest.mark.timeout(1000)]
+pytestmark = pytest.mark.smoke
 
 CATALOG = "lake"
 SQL = (

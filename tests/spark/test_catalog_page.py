@@ -14,12 +14,7 @@ from servers.metastores import Metastores
 from lance_bridge_hive import HiveNamespace
 from lance_bridge_server.ui.snippets import snippets_for
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.spark,
-    pytest.mark.timeout(1000),
-    pytest.mark.spec("server.md#the-catalog-page"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.spec("server.md#the-catalog-page")]
 PATH = ["page", "connect_page", "articles"]
 
 

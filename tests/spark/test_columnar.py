@@ -36,12 +36,7 @@ from .sql_helpers import setting
 from .test_predicates import predicates
 from .test_source_spark import table_of_all
 
-pytestmark = [
-    pytest.mark.servers,
-    pytest.mark.spark,
-    pytest.mark.timeout(900),
-    pytest.mark.spec("spark.md#the-python-process-of-an-executor"),
-]
+pytestmark = [pytest.mark.servers, pytest.mark.spec("spark.md#the-python-process-of-an-executor")]
 
 COLUMNAR = "spark.lance_bridge.columnar"
 IDLE = "spark.lance_bridge.service.idle"

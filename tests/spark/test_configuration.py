@@ -45,8 +45,6 @@ print("by sql", spark.sql("SELECT sum(id) FROM prod.db.numbers").collect()[0][0]
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.spark,
-    pytest.mark.timeout(2 * SECONDS),
     pytest.mark.spec(
         "docs/how-to/spark.md#what-was-run", "spark.md#configuration-without-register"
     ),

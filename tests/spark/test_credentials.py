@@ -22,7 +22,7 @@ from lance_bridge_spark.addresses import Access, CatalogAddress, TableAddress
 from lance_bridge_spark.lookup import create_table, find_table
 from lance_bridge_spark.source.writer import Target
 
-pytestmark = pytest.mark.spec("spark.md#credentials")
+pytestmark = [pytest.mark.slow, pytest.mark.spec("spark.md#credentials")]
 
 
 SECONDS = 6.0
@@ -98,7 +98,6 @@ def test_readers_writers_and_other_connections_share_no_store_in_a_session() -> 
     assert identity(write=True, access_key_id="a") == found[0]
 
 
-@pytest.mark.slow
 def test_a_task_writes_on_when_its_credentials_have_ended(table: TableAddress) -> None:
     access = access_of(table, write=True)
     target = Target(
@@ -112,7 +111,6 @@ def test_a_task_writes_on_when_its_credentials_have_ended(table: TableAddress) -
     assert len(target.write(slowly(access)).fragments) == 2
 
 
-@pytest.mark.slow
 def test_an_open_table_is_written_to_and_read_when_its_credentials_have_ended(
     table: TableAddress,
 ) -> None:
@@ -131,8 +129,6 @@ def test_an_open_table_is_written_to_and_read_when_its_credentials_have_ended(
     assert sorted(pa.Table.from_batches(rows)["id"].to_pylist()) == [0, 1, 2, 3]
 
 
-@pytest.mark.slow
-@pytest.mark.spark
 def test_sql_and_the_data_source_write_and_read_with_vended_sessions_alone(
     server: GlueServer, tmp_path: Path
 ) -> None:

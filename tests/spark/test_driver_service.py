@@ -19,11 +19,7 @@ from .catalogs import TOKEN, proxied_catalog, unity_catalog
 from .python_processes import arguments, await_end, kill, pids, the_pid
 from .sql_helpers import setting
 
-pytestmark = [
-    pytest.mark.servers,
-    pytest.mark.spark,
-    pytest.mark.spec("spark.md#the-python-process-of-the-driver"),
-]
+pytestmark = [pytest.mark.servers, pytest.mark.spec("spark.md#the-python-process-of-the-driver")]
 
 IDLE = "spark.lance_bridge.service.idle"
 TIMEOUT = "spark.lance_bridge.service.timeout"

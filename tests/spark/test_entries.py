@@ -27,7 +27,6 @@ from lance_bridge_unity import mapping
 
 pytestmark = [
     pytest.mark.servers,
-    pytest.mark.spark,
     pytest.mark.spec("common.md#shared-locations", "unity.md#columns"),
 ]
 

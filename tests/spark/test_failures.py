@@ -31,7 +31,7 @@ from lance_bridge_spark.addresses import catalogs_of
 from lance_bridge_spark.functions import update
 from lance_bridge_spark.registration import register
 
-pytestmark = [pytest.mark.matrix, pytest.mark.spark]
+pytestmark = pytest.mark.matrix
 WRITERS = 4
 ROWS = 100
 STATEMENTS = 3

@@ -42,11 +42,7 @@ from .row_tables import (
     version_of,
 )
 
-pytestmark = [
-    pytest.mark.servers,
-    pytest.mark.spark,
-    pytest.mark.spec("spark.md#merge_into", "spark.md#update"),
-]
+pytestmark = [pytest.mark.servers, pytest.mark.spec("spark.md#merge_into", "spark.md#update")]
 
 
 def test_an_update_changes_the_rows_that_match_and_no_other_column(

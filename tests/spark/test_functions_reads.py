@@ -11,11 +11,7 @@ import lance
 import numpy as np
 import pyarrow as pa
 import pytest
-from lance_namespace.errors import (
-    InvalidInputError,
-    TableAlreadyExistsError,
-    TableVersionNotFoundError,
-)
+from lance_namespace import errors
 from pyspark.sql import SparkSession
 
 from lance_bridge_spark import functions as F
@@ -26,11 +22,10 @@ from lance_bridge_spark.lookup import find_table
 
 from .row_tables import numbered, version_of
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.servers
 
 
 @pytest.mark.spec("spark.md#classes-of-the-functions", "spark.md#col")
-@pytest.mark.servers
 def test_a_built_filter_quotes_names_and_values(spark: SparkSession, tmp_path: Path) -> None:
     place = str(tmp_path / "t.lance")
     rows = [{"Odd 'name": "O'Hara", "n": 1}, {"Odd 'name": "x' OR 'a' = 'a", "n": 2}]
@@ -54,7 +49,6 @@ NUMBERS: dict[str, tuple[pa.DataType, list[Any]]] = {
 
 
 @pytest.mark.spec("spark.md#col")
-@pytest.mark.servers
 @pytest.mark.parametrize("name", NUMBERS)
 def test_numbers_of_any_size_are_compared_to_the_last_digit(tmp_path: Path, name: str) -> None:
     place, (kind, values) = str(tmp_path / "t.lance"), NUMBERS[name]
@@ -68,25 +62,23 @@ def test_numbers_of_any_size_are_compared_to_the_last_digit(tmp_path: Path, name
         assert found == {"=": 1, "<": values.index(value), "in": 1}, value
     if pa.types.is_integer(kind):
         assert dataset.count_rows(filter=(col("n") < 2**70).sql) == 3
-    with pytest.raises(InvalidInputError, match="more than 38 digits"):
+    with pytest.raises(errors.InvalidInputError, match="more than 38 digits"):
         _ = col("n") < 10**38
 
 
 @pytest.mark.spec("spark.md#col")
-@pytest.mark.servers
 def test_a_filter_that_python_would_cut_short_is_refused() -> None:
-    with pytest.raises(InvalidInputError, match="join them with"):
+    with pytest.raises(errors.InvalidInputError, match="join them with"):
         _ = (col("a") > 1) and (col("b") > 1)
-    with pytest.raises(InvalidInputError, match="is_null"):
+    with pytest.raises(errors.InvalidInputError, match="is_null"):
         _ = col("a") == None  # noqa: E711 - what a user may write
-    with pytest.raises(InvalidInputError, match="a backtick"):
+    with pytest.raises(errors.InvalidInputError, match="a backtick"):
         col("a` OR `b")
-    with pytest.raises(InvalidInputError, match="number inf"):
+    with pytest.raises(errors.InvalidInputError, match="number inf"):
         _ = col("a") < float("inf")
 
 
 @pytest.mark.spec("spark.md#read", "spark.md#restore", "spark.md#version_at", "spark.md#versions")
-@pytest.mark.servers
 def test_versions_are_listed_read_found_by_time_and_restored(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -95,33 +87,31 @@ def test_versions_are_listed_read_found_by_time_and_restored(
     listed = F.versions(spark, place).collect()
     assert [row.version for row in listed] == [1, 2]
     assert F.version_at(spark, place, datetime.now(timezone.utc) + timedelta(days=1)) == 2
-    with pytest.raises(TableVersionNotFoundError):
+    with pytest.raises(errors.TableVersionNotFoundError):
         F.version_at(spark, place, datetime(2001, 1, 1))
     assert (F.count(spark, place), F.count(spark, place, version=1)) == (1, 4)
     assert F.restore(spark, place, 1) == 3
     assert F.read(spark, place).count() == 4
-    with pytest.raises(InvalidInputError, match="a version or a tag"):
+    with pytest.raises(errors.InvalidInputError, match="a version or a tag"):
         F.restore(spark, place)
 
 
 @pytest.mark.spec("spark.md#take")
-@pytest.mark.servers
 def test_rows_are_taken_by_their_ids_in_order(spark: SparkSession, tmp_path: Path) -> None:
     place = numbered(tmp_path, 7)
     ids = {row.s: row._rowid for row in F.read(spark, place, with_row_id=True).collect()}
     found = F.take(spark, place, [ids["s6"], ids["s1"]], columns=["s"]).collect()
     assert [row.s for row in found] == ["s6", "s1"]
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(errors.InvalidInputError):
         F.take(spark, place, [99])
 
 
-@pytest.mark.servers
 def test_a_table_is_created_with_nullable_columns_and_only_for_valid_options(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     place = str(tmp_path / "new.lance")
     for options in ({"max_row_per_file": 1}, {"vector.id": 0}, {"branch": "side"}):
-        with pytest.raises(InvalidInputError):
+        with pytest.raises(errors.InvalidInputError):
             F.write(spark.range(2), place, "error", **options)
     assert not Path(place).exists()
     F.write(spark.range(2), place, "error")
@@ -135,14 +125,14 @@ def test_modes_that_spark_refuses_create_a_table_once(spark: SparkSession, tmp_p
     rows = spark.createDataFrame([(1, [1.0, 2.0])], "id int, v array<float>")
     F.write(rows, place, "error", **{"vector.v": 2})
     assert lance.dataset(place).schema.field("v").type == pa.list_(pa.float32(), 2)
-    with pytest.raises(TableAlreadyExistsError):
+    with pytest.raises(errors.TableAlreadyExistsError):
         F.write(rows, place, "errorifexists")
     before = version_of(place)
     F.write(rows, place, "ignore")
     assert version_of(place) == before
     F.write(rows, place)
     assert F.count(spark, place) == 2
-    with pytest.raises(InvalidInputError, match="mode must be one of"):
+    with pytest.raises(errors.InvalidInputError, match="mode must be one of"):
         F.write(rows, place, "replace")
 
 
@@ -166,7 +156,6 @@ def vectors(tmp_path: Path) -> str:
 
 
 @pytest.mark.spec("spark.md#nearest_batch")
-@pytest.mark.servers
 @pytest.mark.parametrize("indexed", [False, True])
 def test_a_batch_finds_what_one_query_at_a_time_finds(
     spark: SparkSession, vectors: str, indexed: bool
@@ -193,7 +182,6 @@ def test_a_batch_finds_what_one_query_at_a_time_finds(
         assert sorted(by_query[i]) == expected
 
 
-@pytest.mark.servers
 def test_a_batch_sends_no_columns_around_before_it_knows_the_nearest_rows(vectors: str) -> None:
     table = find_table(TableAddress(location=vectors))
     target = Snapshot(None, table, table.open())
@@ -211,7 +199,6 @@ def test_a_batch_sends_no_columns_around_before_it_knows_the_nearest_rows(vector
 
 
 @pytest.mark.spec("spark.md#full_text", "spark.md#nearest")
-@pytest.mark.servers
 def test_single_searches_add_distance_and_score(spark: SparkSession, vectors: str) -> None:
     near = F.nearest(spark, vectors, "v", [0, 1, 2, 0], 3, columns=["id"]).collect()
     assert [row._distance for row in near] == sorted(row._distance for row in near)
@@ -222,14 +209,13 @@ def test_single_searches_add_distance_and_score(spark: SparkSession, vectors: st
 
 
 @pytest.mark.spec("spark.md#nearest_batch")
-@pytest.mark.servers
 def test_queries_that_do_not_fit_are_refused(spark: SparkSession, vectors: str) -> None:
     frame = spark.createDataFrame([(1, [1.0])], "id int, qv array<float>")
-    with pytest.raises(InvalidInputError, match="both have id"):
+    with pytest.raises(errors.InvalidInputError, match="both have id"):
         F.nearest_batch(frame, vectors, "v", "qv")
-    with pytest.raises(InvalidInputError, match="no column 'x'"):
+    with pytest.raises(errors.InvalidInputError, match="no column 'x'"):
         F.nearest_batch(frame, vectors, "v", "x")
-    with pytest.raises(InvalidInputError, match="holds no vectors"):
+    with pytest.raises(errors.InvalidInputError, match="holds no vectors"):
         F.nearest_batch(frame, vectors, "t", "qv", columns=["t"])
 
 
@@ -237,7 +223,6 @@ def test_queries_that_do_not_fit_are_refused(spark: SparkSession, vectors: str) 
 
 
 @pytest.mark.spec("spark.md#count", "spark.md#read")
-@pytest.mark.servers
 def test_a_table_of_a_catalog_is_written_changed_and_counted_by_name(
     spark: SparkSession, catalog: str
 ) -> None:

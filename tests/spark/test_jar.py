@@ -12,7 +12,7 @@ from lance_namespace.errors import UnsupportedOperationError
 from lance_bridge.jvm import java
 from lance_bridge_spark.jvm import compiling, jar
 
-pytestmark = pytest.mark.spec("spark.md#the-jar")
+pytestmark = [pytest.mark.quick, pytest.mark.spec("spark.md#the-jar")]
 
 
 CATALOG = "org/lancebridge/spark/LanceCatalog.class"
@@ -59,7 +59,6 @@ def test_the_sources_compile_against_the_installed_spark_to_the_same_jar_each_ti
     assert sorted(path.name for path in tmp_path.iterdir()) == ["one.jar", "other"]
 
 
-@pytest.mark.quick
 def test_the_jar_is_compiled_once_and_kept_for_these_sources(cache: Path, compiler: Path) -> None:
     first, second = jar.path(), jar.path()
 
@@ -71,7 +70,6 @@ def test_the_jar_is_compiled_once_and_kept_for_these_sources(cache: Path, compil
         assert archive.read("org/One.class") == b"1"
 
 
-@pytest.mark.quick
 def test_a_packaged_jar_is_taken_as_it_is(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -83,7 +81,6 @@ def test_a_packaged_jar_is_taken_as_it_is(
     assert not cache.exists()
 
 
-@pytest.mark.quick
 def test_without_a_compiler_the_error_says_what_to_install(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,7 +103,6 @@ def test_the_error_has_the_compilers_output_and_no_half_jar_stays(
     assert not list(cache.rglob("*.jar"))
 
 
-@pytest.mark.quick
 def test_the_cache_is_the_users_outside_of_a_checkout(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,9 +22,10 @@ from lance_bridge_spark.jobs.sources import (
 
 from .job_tables import append, make
 
-pytestmark = pytest.mark.spec(
-    "spark.md#create_materialized_view", "spark.md#refresh_materialized_view"
-)
+pytestmark = [
+    pytest.mark.servers,
+    pytest.mark.spec("spark.md#create_materialized_view", "spark.md#refresh_materialized_view"),
+]
 
 
 def twice_of_even(place: str) -> list[int]:
@@ -51,7 +52,6 @@ def view(spark: SparkSession, source: str, tmp_path: Path) -> str:
     return place
 
 
-@pytest.mark.servers
 @pytest.mark.spec("operations.md#unsupported-operations")
 def test_a_refresh_computes_added_rows_only_and_others_as_a_whole(
     spark: SparkSession, source: str, view: str
@@ -81,7 +81,6 @@ def test_a_refresh_computes_added_rows_only_and_others_as_a_whole(
     assert (whole.is_full, held(view)) == (True, twice_of_even(source))
 
 
-@pytest.mark.servers
 @pytest.mark.parametrize("stable", [False, True])
 def test_a_full_refresh_keeps_indices_and_they_find_no_rows_that_are_gone(
     spark: SparkSession, source: str, view: str, tmp_path: Path, stable: bool
@@ -112,7 +111,6 @@ def test_a_full_refresh_keeps_indices_and_they_find_no_rows_that_are_gone(
     assert (held(view), len(lance.dataset(view).describe_indices())) == ([], 2)
 
 
-@pytest.mark.servers
 def test_a_refresh_is_full_where_what_came_in_between_is_not_known(
     spark: SparkSession, source: str, view: str
 ) -> None:
@@ -146,7 +144,6 @@ def test_a_view_of_an_aggregate_and_a_join_is_computed_as_a_whole(
     assert lance.dataset(view).to_table().to_pylist() == expected
 
 
-@pytest.mark.servers
 def test_an_aggregate_without_a_group_is_no_query_by_row(
     spark: SparkSession, source: str, tmp_path: Path
 ) -> None:
@@ -157,7 +154,6 @@ def test_an_aggregate_without_a_group_is_no_query_by_row(
     assert held(view) == [509]
 
 
-@pytest.mark.servers
 def test_a_refresh_computes_all_where_another_table_has_the_name_of_the_source(
     spark: SparkSession, source: str, view: str
 ) -> None:
@@ -168,7 +164,6 @@ def test_a_refresh_computes_all_where_another_table_has_the_name_of_the_source(
         assert held(view) == twice_of_even(source)
 
 
-@pytest.mark.servers
 def test_a_refresh_sees_changes_of_tables_that_are_not_of_lance(
     spark: SparkSession, source: str, tmp_path: Path
 ) -> None:
@@ -181,7 +176,6 @@ def test_a_refresh_sees_changes_of_tables_that_are_not_of_lance(
     assert held(view) == [0, 1, 2, 3, 4]
 
 
-@pytest.mark.servers
 @pytest.mark.spec("operations.md#unsupported-operations")
 def test_of_two_refreshes_of_one_state_one_adds_its_rows(
     spark: SparkSession, source: str, view: str
@@ -207,7 +201,6 @@ def test_of_two_refreshes_of_one_state_one_adds_its_rows(
     assert held(view) == twice_of_even(source)
 
 
-@pytest.mark.servers
 def test_what_is_no_view_or_no_query_is_refused(
     spark: SparkSession, source: str, view: str, tmp_path: Path
 ) -> None:

@@ -15,11 +15,7 @@ from .parquet_pairs import ADAPTIVE, LOCAL_ROWS, NAMES, Pair, dataset_of, genera
 from .sql_helpers import setting
 from .test_predicates import predicates
 
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.timeout(900),
-    pytest.mark.spec("spark.md#what-is-pushed-down"),
-]
+pytestmark = [pytest.mark.servers, pytest.mark.spec("spark.md#what-is-pushed-down")]
 
 TASKS = 3
 DELETED = ", ".join(map(str, range(3, ROWS, 7)))
@@ -77,7 +73,6 @@ def test_the_first_rows_of_an_order_are_those_of_parquet(pair: Pair) -> None:
     assert pair.plan(query).count(" order: ") == len(SORTED)
 
 
-@pytest.mark.servers
 def test_tasks_hand_over_the_first_rows_of_an_order_alone(pair: Pair) -> None:
     first = "SELECT id, s FROM {t} ORDER BY s DESC, id LIMIT 4"
     everything = _rows_of_scan(pair, "SELECT id FROM {t} ORDER BY d, id LIMIT 4")
@@ -87,7 +82,6 @@ def test_tasks_hand_over_the_first_rows_of_an_order_alone(pair: Pair) -> None:
     assert " order: " not in pair.plan("SELECT id FROM {t} ORDER BY id LIMIT 10001")
 
 
-@pytest.mark.servers
 def test_all_columns_come_with_the_first_rows_of_an_order(pair: Pair) -> None:
     query = f"SELECT {NAMES}, st, a, m, deep, span FROM {{t}} ORDER BY s, l DESC, id LIMIT 12"
     assert " order: " in pair.plan(query)
@@ -97,7 +91,6 @@ def test_all_columns_come_with_the_first_rows_of_an_order(pair: Pair) -> None:
     assert pair.rows(f"{query} LIMIT 5") == pair.rows(query)[:5]
 
 
-@pytest.mark.servers
 def test_the_first_rows_of_an_order_come_without_a_task(pair: Pair) -> None:
     query = "SELECT id, s, a FROM {t} WHERE i IS NOT NULL ORDER BY s DESC, id LIMIT 6"
     with pair.setting(LOCAL_ROWS, "1000"):
@@ -105,7 +98,6 @@ def test_the_first_rows_of_an_order_come_without_a_task(pair: Pair) -> None:
         pair.check(query)
 
 
-@pytest.mark.servers
 @pytest.mark.parametrize(
     "examples", [pytest.param(5, id="some"), pytest.param(100, id="many", marks=pytest.mark.slow)]
 )
@@ -123,7 +115,6 @@ def test_random_orders_give_the_rows_of_parquet(pair: Pair, examples: int) -> No
     compare()
 
 
-@pytest.mark.servers
 def test_pages_of_a_table_have_each_row_once_and_tasks_hand_over_no_more(pair: Pair) -> None:
     everything = pair.rows("SELECT id, s, a FROM {t}")
     assert len(everything) == len(pair.rows("SELECT id FROM {t}", pair.expected))
@@ -138,7 +129,6 @@ def test_pages_of_a_table_have_each_row_once_and_tasks_hand_over_no_more(pair: P
             assert pair.rows(query) == page
 
 
-@pytest.mark.servers
 def test_limits_that_are_pushed_are_not_in_the_plan(pair: Pair) -> None:
     for query in ("LIMIT 7", "LIMIT 7 OFFSET 2", "OFFSET 2"):
         plan = pair.plan(f"SELECT id FROM {{t}} {query}")
@@ -150,7 +140,6 @@ def test_limits_that_are_pushed_are_not_in_the_plan(pair: Pair) -> None:
         assert "CollectLimit" in plan
 
 
-@pytest.mark.servers
 def test_limits_and_offsets_in_queries_leave_as_many_rows_as_of_parquet(pair: Pair) -> None:
     queries = [
         "SELECT count(*) FROM (SELECT * FROM {t} LIMIT 50 OFFSET 98)",

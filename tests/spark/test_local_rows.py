@@ -14,11 +14,7 @@ from .catalogs import unity_catalog
 from .parquet_pairs import CHANGED, EVERYTHING, LOCAL_ROWS, QUERIES, Pair, dataset_of, generated
 from .test_predicates import predicates
 
-pytestmark = [
-    pytest.mark.servers,
-    pytest.mark.spark,
-    pytest.mark.spec("spark.md#what-is-pushed-down"),
-]
+pytestmark = [pytest.mark.servers, pytest.mark.spec("spark.md#what-is-pushed-down")]
 
 LOCAL_BYTES = "spark.lance_bridge.local.bytes"
 

@@ -25,8 +25,6 @@ import lance_bridge_spark as lb
 
 pytestmark = [
     pytest.mark.matrix,
-    pytest.mark.spark,
-    pytest.mark.timeout(1000),
     pytest.mark.spec(
         "docs/how-to/spark.md#what-was-run",
         "spark.md#create-and-replace-with-a-query",

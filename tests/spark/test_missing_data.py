@@ -10,8 +10,6 @@ from . import missing_checks
 
 pytestmark = [
     pytest.mark.servers,
-    pytest.mark.spark,
-    pytest.mark.timeout(1000),
     pytest.mark.spec("common.md#presence-of-data", "spark.md#errors"),
 ]
 

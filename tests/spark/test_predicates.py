@@ -16,7 +16,7 @@ from .catalogs import unity_catalog
 from .parquet_pairs import LOCAL_ROWS, Pair, dataset_of, generated
 from .sql_helpers import setting
 
-pytestmark = [pytest.mark.spark, pytest.mark.spec("spark.md#what-is-pushed-down")]
+pytestmark = [pytest.mark.spec("spark.md#what-is-pushed-down")]
 
 ELIMINATION = "spark.sql.subexpressionElimination.enabled"
 PUSHED = re.compile(
@@ -126,7 +126,6 @@ def _compare(pair: Predicates, predicates: list[str]) -> int:
 
 
 @pytest.mark.servers
-@pytest.mark.timeout(1500)
 @pytest.mark.parametrize(
     "examples", [pytest.param(2, id="some"), pytest.param(30, id="many", marks=pytest.mark.slow)]
 )

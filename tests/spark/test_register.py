@@ -36,7 +36,7 @@ from .catalogs import TOKEN, proxied_catalog, unity_catalog
 from .parquet_pairs import LOCAL_ROWS
 from .sql_helpers import setting
 
-pytestmark = [pytest.mark.servers, pytest.mark.spark, pytest.mark.spec("spark.md#register")]
+pytestmark = [pytest.mark.servers, pytest.mark.spec("spark.md#register")]
 
 FUNCTIONS = "org.lancebridge.spark.LanceFunctions"
 

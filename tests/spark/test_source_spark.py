@@ -33,7 +33,6 @@ from .source_helpers import source
 
 pytestmark = [
     pytest.mark.servers,
-    pytest.mark.spark,
     pytest.mark.spec("spark.md#reading-types", "spark.md#writing-types"),
 ]
 

@@ -20,8 +20,6 @@ from .sql_helpers import Database, failure_of, setting
 
 pytestmark = [
     pytest.mark.servers,
-    pytest.mark.spark,
-    pytest.mark.timeout(600),
     pytest.mark.spec("spark.md#create-and-replace-with-a-query", "spark.md#write-order"),
 ]
 

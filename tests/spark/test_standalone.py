@@ -38,8 +38,6 @@ except Exception as error:
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.spark,
-    pytest.mark.timeout(3600),
     pytest.mark.spec("docs/how-to/spark-standalone.md#a-job", "spark.md#register"),
 ]
 

@@ -25,7 +25,7 @@ from .parquet_pairs import dataset_of
 from .source_helpers import ids_in, numbers
 from .sql_helpers import setting, stream_all
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600), pytest.mark.spec("spark.md#streams")]
+pytestmark = [pytest.mark.spec("spark.md#streams")]
 
 
 class Pipe:

@@ -21,7 +21,7 @@ from lance_bridge_spark.addresses import Access, CatalogAddress, TableAddress
 from lance_bridge_spark.source import pyfiles
 from lance_bridge_spark.source.writer import Target
 
-pytestmark = pytest.mark.spec("spark.md#limits-and-known-weaknesses")
+pytestmark = [pytest.mark.servers, pytest.mark.spec("spark.md#limits-and-known-weaknesses")]
 
 ROWS = pa.table({"id": pa.array(range(4), pa.int64())})
 TASK = """
@@ -47,7 +47,6 @@ DRIVERS = (
 """What only a driver needs."""
 
 
-@pytest.mark.servers
 def test_a_task_that_reads_and_writes_imports_no_catalog(tmp_path: Path) -> None:
     """A table by its name in a catalog, and one by its location."""
     location = str(tmp_path / "t.lance")
@@ -74,7 +73,6 @@ def test_a_task_that_reads_and_writes_imports_no_catalog(tmp_path: Path) -> None
     assert {each.partition(".")[0] for each in ours} <= {"lance_bridge", "lance_bridge_spark"}
 
 
-@pytest.mark.servers
 def test_the_process_that_reads_on_an_executor_imports_no_catalog() -> None:
     """And the source is found by its name there."""
     code = """
@@ -114,7 +112,6 @@ for module in sys.argv[1:]:
 """
 
 
-@pytest.mark.servers
 def test_workers_leave_imports_out_of_their_garbage_collections() -> None:
     command = [sys.executable, "-c", CALL, "pyspark.daemon", "user_program"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=100)

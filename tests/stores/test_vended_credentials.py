@@ -30,6 +30,7 @@ from lance_bridge_server.app import create_app
 from lance_bridge_server.gateway import Gateway
 
 pytestmark = [
+    pytest.mark.slow,
     needs_minio,
     pytest.mark.spec("common.md#rights-and-lifetime", "server.md#governed-commits"),
 ]
@@ -136,7 +137,6 @@ READER = {
 
 
 @pytest.mark.spec("docs/how-to/govern-commits.md#which-clients-commit-through-the-catalog")
-@pytest.mark.slow
 @on_aws
 def test_the_store_refuses_what_a_principal_may_not_do(lake: Lake) -> None:
     found = lake.run("rights", users=["reader", "writer"], path=T, neighbour=NEIGHBOUR)
@@ -166,7 +166,6 @@ def test_a_store_without_sessions_gives_no_credentials(lake: Lake) -> None:
 
 
 @pytest.mark.spec("clients.md#lance-ray")
-@pytest.mark.slow
 @pytest.mark.parametrize("lake", ["stores.short_lived.ShortLivedAws"], indirect=True)
 @pytest.mark.parametrize(
     ("program", "path", "count"),
@@ -189,7 +188,6 @@ def test_clients_go_on_while_their_credentials_end(
     assert lake.store.fired == []
 
 
-@pytest.mark.slow
 @on_aws
 def test_many_tasks_take_one_session_of_each_principal(lake: Lake) -> None:
     tasks = 200

@@ -26,6 +26,8 @@ from servers.processes import wait_until
 import lance_bridge_metastore as embedded
 from lance_bridge_metastore import Metastore, MetastoreStartError
 
+pytestmark = pytest.mark.servers
+
 LANCE_FILTER = 'hive_filter_field_params__table_type like "(?i)lance"'
 
 
@@ -44,7 +46,6 @@ def is_alive(pid: int) -> bool:
 # -- every release -------------------------------------------------------------------------------
 
 
-@pytest.mark.servers
 @pytest.mark.parametrize("version", VERSIONS)
 def test_each_release_serves_lance_tables_on_the_loopback_address_only(
     metastores: Metastores, version: str
@@ -78,7 +79,6 @@ def _address_of_this_machine() -> str:
         return str(probe.getsockname()[0])
 
 
-@pytest.mark.servers
 def test_another_shares_no_state_and_refuses_object_stores_as_hive_ships_it(
     metastore: Metastore, metastores: Metastores
 ) -> None:
@@ -157,7 +157,6 @@ def require_databases(metastore: Metastore) -> None:
         assert len(hive.get_databases("kept_*")) == 20
 
 
-@pytest.mark.servers
 def test_a_running_metastore_refuses_a_second_start(metastore: Metastore) -> None:
     with pytest.raises(MetastoreStartError, match="is already running"):
         metastore.start()
@@ -237,7 +236,6 @@ def test_the_command_prints_its_uri_and_ends_on_sigterm(tmp_path: Path) -> None:
 # -- errors --------------------------------------------------------------------------------------
 
 
-@pytest.mark.servers
 @pytest.mark.parametrize(
     ("properties", "says"),
     [
@@ -259,7 +257,6 @@ def test_a_metastore_that_does_not_start_is_stopped_and_reported(
     metastore.close()
 
 
-@pytest.mark.servers
 def test_a_port_in_use_is_refused_at_once(metastore: Metastore) -> None:
     other = Metastore("2.3", port=metastore.port)
     with pytest.raises(MetastoreStartError, match=f"Port {metastore.port} is in use"):
@@ -275,7 +272,6 @@ def release(artifact: str, version: str) -> embedded.Release:
     return embedded.Release("test", "0.0.1", minimum_java=17, artifacts=(jar,))
 
 
-@pytest.mark.servers
 def test_ivy_fetches_an_artifact_for_real(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LANCE_BRIDGE_CACHE", str(tmp_path / "cache"))
     jars = embedded.jars_of(release("commons-cli", "1.5.0"))
@@ -284,7 +280,6 @@ def test_ivy_fetches_an_artifact_for_real(tmp_path: Path, monkeypatch: pytest.Mo
     assert marker["commons-cli-1.5.0.jar"] == (jars / "commons-cli-1.5.0.jar").stat().st_size
 
 
-@pytest.mark.servers
 def test_a_failed_fetch_reports_ivys_output_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

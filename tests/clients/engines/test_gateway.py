@@ -24,7 +24,7 @@ from server.serving import serving
 from lance_bridge_server.app import create_app
 from lance_bridge_server.gateway import Gateway
 
-pytestmark = [pytest.mark.engines, pytest.mark.timeout(600), pytest.mark.spec("server.md#clients")]
+pytestmark = [pytest.mark.engines, pytest.mark.spec("server.md#clients")]
 
 
 @pytest.fixture

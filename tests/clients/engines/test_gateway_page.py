@@ -17,7 +17,7 @@ from docs.gateway_pages import Reader
 from server.gateway_page import reader_after_python, section
 from servers.metastores import Metastores
 
-pytestmark = [pytest.mark.engines, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.engines
 
 SECTIONS = {"DuckDB": 3, "lance-ray": 1, "daft-lance": 1}
 """How many blocks of Python each has."""

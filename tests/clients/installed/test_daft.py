@@ -11,7 +11,6 @@ from clients.catalogs import Database, rows
 
 pytestmark = [
     pytest.mark.clients,
-    pytest.mark.timeout(600),
     pytest.mark.spec(
         "clients.md#daft-lance", "clients.md#which-writers-commit-through-the-catalog"
     ),

@@ -13,7 +13,7 @@ import pytest
 import ray
 from clients.catalogs import Database
 
-pytestmark = [pytest.mark.clients, pytest.mark.timeout(900), pytest.mark.spec("clients.md#geneva")]
+pytestmark = [pytest.mark.clients, pytest.mark.spec("clients.md#geneva")]
 
 ROWS = pa.table({"id": list(range(20))})
 

@@ -11,7 +11,7 @@ import pytest
 import ray
 from clients.catalogs import Backend
 
-pytestmark = [pytest.mark.clients, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.clients
 
 SPEC = Path(__file__).parents[3] / "specs" / "clients.md"
 NAMESPACES = ("films", "geneva_system")

@@ -18,7 +18,6 @@ from lance_bridge.records import FOREIGN_COMMITS, ForeignCommits
 
 pytestmark = [
     pytest.mark.clients,
-    pytest.mark.timeout(600),
     pytest.mark.usefixtures("ray_cluster"),
     pytest.mark.spec("clients.md#lance-ray"),
 ]

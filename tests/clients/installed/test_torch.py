@@ -15,7 +15,7 @@ import torch
 from clients.catalogs import Database, rows
 from torch.utils.data import DataLoader
 
-pytestmark = [pytest.mark.clients, pytest.mark.timeout(600), pytest.mark.spec("clients.md#torch")]
+pytestmark = [pytest.mark.clients, pytest.mark.spec("clients.md#torch")]
 
 COUNT = 64
 STARTS = ("spawn", "forkserver")

@@ -38,7 +38,7 @@ from server.lancedb_clients.trials import (
 
 from lance_bridge_hive import HiveNamespace
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.spec("server.md#operations-of-lancedb")]
+pytestmark = [pytest.mark.spec("server.md#operations-of-lancedb")]
 
 TARGETS = ("`db://`", "`db://`, async", "`rest`", "`rest`, async")
 CATALOG_TARGETS = ("`connect_catalog`", "`connect_catalog`, async")

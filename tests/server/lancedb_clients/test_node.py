@@ -25,7 +25,6 @@ from lance_bridge_hive import HiveNamespace
 
 pytestmark = [
     pytest.mark.servers,
-    pytest.mark.timeout(600),
     pytest.mark.spec("server.md#lancedb", "server.md#operations-of-lancedb"),
 ]
 

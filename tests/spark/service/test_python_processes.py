@@ -22,9 +22,12 @@ from lance_bridge_spark.source import scan_service
 from lance_bridge_spark.source.worker_calls import spark_call
 from lance_bridge_spark.sql import driver_service
 
-pytestmark = pytest.mark.spec(
-    "spark.md#the-python-process-of-an-executor", "spark.md#the-python-process-of-the-driver"
-)
+pytestmark = [
+    pytest.mark.quick,
+    pytest.mark.spec(
+        "spark.md#the-python-process-of-an-executor", "spark.md#the-python-process-of-the-driver"
+    ),
+]
 
 # -- the driver's ----------------------------------------------------------------------------------
 
@@ -50,7 +53,6 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[socket.socket, Fu
         yield ours, thread.submit(main)
 
 
-@pytest.mark.quick
 def test_calls_are_announced_and_answered_until_the_driver_ends(
     service: tuple[socket.socket, Future[int]],
 ) -> None:
@@ -114,7 +116,6 @@ def _call(connection: socket.socket, partition: bytes) -> tuple[Channel, Any]:
     return channel, source
 
 
-@pytest.mark.quick
 def test_all_batches_come_and_a_message_ends_them(connection: socket.socket) -> None:
     channel, source = _call(connection, b"40")
     assert channel.read() == ({}, [])
@@ -123,7 +124,6 @@ def test_all_batches_come_and_a_message_ends_them(connection: socket.socket) -> 
     assert channel.read() == ({}, [])
 
 
-@pytest.mark.quick
 def test_an_error_follows_the_batches_before_it(connection: socket.socket) -> None:
     channel, source = _call(connection, b"error")
     assert channel.read() == ({}, [])
@@ -132,7 +132,6 @@ def test_an_error_follows_the_batches_before_it(connection: socket.socket) -> No
     assert fields == {"error": {"code": 13, "message": "a value that cannot be"}}
 
 
-@pytest.mark.quick
 def test_a_call_that_cannot_be_read_is_an_error(connection: socket.socket) -> None:
     channel = Channel(connection.makefile("rb"), connection.makefile("wb"))
     channel.write({}, [b"no pickle", b"1"])
@@ -140,7 +139,6 @@ def test_a_call_that_cannot_be_read_is_an_error(connection: socket.socket) -> No
     assert fields["error"]["code"] == 18
 
 
-@pytest.mark.quick
 def test_a_task_that_has_read_enough_ends_the_scan(connection: socket.socket) -> None:
     channel, source = _call(connection, b"1000000")
     assert channel.read() == ({}, [])

@@ -13,6 +13,7 @@ import signal
 from collections.abc import Iterator
 
 import pytest
+from servers.environment import remove_settings
 from servers.metastores import Metastores
 from servers.processes import end_children_with_this_process
 from servers.sparks import SHORT_JVM
@@ -22,6 +23,8 @@ from lance_bridge_spark import set_java_home
 
 gc.disable()  # What is imported and collected stays: looking through it costs seconds
 pytest_plugins = ["ci_skips", "cpu_budget", "distribution", "hypothesis_profiles", "tiers"]
+
+remove_settings(pytest.MonkeyPatch(), "LANCE_BRIDGE_")  # and tests set their own
 
 for variable, value in SHORT_JVM.items():
     os.environ.setdefault(variable, value)

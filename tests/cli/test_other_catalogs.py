@@ -10,7 +10,6 @@ import lance
 import lance_namespace as api
 import pytest
 import yaml
-from servers.environment import remove_settings
 from servers.glue_server import GlueServer
 from servers.unity import OPEN_SOURCE_0_6, UnityServer
 
@@ -24,12 +23,6 @@ from .running import answer_of, pasted, run
 pytestmark = [pytest.mark.servers, pytest.mark.spec("cli.md#findings")]
 
 BUCKET = "cli-tests"
-
-
-@pytest.fixture(autouse=True)
-def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep what this machine's user has set out of the tests."""
-    remove_settings(monkeypatch)
 
 
 def configure(config: Path, **properties: str) -> None:

@@ -12,7 +12,6 @@ import lance_namespace as api
 import pytest
 from clients.catalogs import Backend, Database
 from conftest import external_metastores
-from servers.environment import remove_settings
 from servers.glue_server import GlueServer
 from servers.metastores import Metastores
 from servers.unity import UnityServer
@@ -30,14 +29,6 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     """Leave out tests that import what is not installed, unless their tier is run."""
     tier = TIERS.get(collection_path)
     return None if tier is None or tier in selected(config) else True
-
-
-@pytest.fixture(scope="package", autouse=True)
-def _no_environment() -> Iterator[None]:
-    """Keep what this machine's user has set out of the tests, and out of clients' processes."""
-    with pytest.MonkeyPatch.context() as environment:
-        remove_settings(environment, "LANCE_BRIDGE_")
-        yield
 
 
 @pytest.fixture(scope="package")

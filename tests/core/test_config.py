@@ -280,7 +280,6 @@ def test_named_catalogs_come_from_the_file_that_the_environment_names(yaml_file:
 def test_the_usual_file_is_in_the_home_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("LANCE_BRIDGE_CONFIG", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     assert named_catalogs() == {}
     (tmp_path / ".lance-bridge.yaml").write_text("catalogs: {a: {impl: b}}")

@@ -10,15 +10,13 @@ import lance_namespace as api
 import pytest
 from core.memory_catalog import SERVERS, MemoryNamespace, MemoryServer
 from lance_namespace.errors import NamespaceAlreadyExistsError
-from servers.environment import remove_settings
 
 from lance_bridge.testing.build import ipc, rows
 
 
 @pytest.fixture(autouse=True)
-def _no_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def _empty_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Keep what this machine's user has set out of the tests."""
-    remove_settings(monkeypatch, "LANCE_BRIDGE_")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
 
 

@@ -12,7 +12,6 @@ import lance_namespace as api
 import pytest
 from managed.building import Table
 from managed.writers import Writers
-from servers.environment import remove_settings
 from servers.glue_server import GlueServer
 from servers.hive_raw import raw_client
 from servers.metastores import Metastores
@@ -21,12 +20,6 @@ from lance_bridge_hive.commit_records import RECORDS
 
 BUCKET = "managed-tests"
 GLUE, GLUE_S3 = "glue", "glue on s3"
-
-
-@pytest.fixture(autouse=True)
-def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep what this machine's user has set for AWS out of the tests, and out of the writers."""
-    remove_settings(monkeypatch)
 
 
 @pytest.fixture(scope="package")

@@ -16,7 +16,6 @@ from migrate.places import (
 )
 from migrate.running import Runner
 from migrate.sessions import Checker, beside, checker
-from servers.environment import remove_settings
 from servers.glue_server import GlueServer
 from servers.metastores import Metastores
 from servers.unity import UnityServer
@@ -24,12 +23,6 @@ from servers.unity import UnityServer
 from lance_bridge_migrate import Migrations
 
 CATALOG = "main"
-
-
-@pytest.fixture(autouse=True)
-def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep what this machine's user has set out of the tests, and out of their processes."""
-    remove_settings(monkeypatch)
 
 
 @pytest.fixture

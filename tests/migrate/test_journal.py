@@ -231,7 +231,6 @@ def test_one_process_runs_a_migration_at_a_time(tmp_path: Path) -> None:
 def test_the_directory_is_that_of_the_environment_or_of_the_user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv(STATE_VARIABLE, raising=False)
     monkeypatch.delenv("XDG_STATE_HOME", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     assert default_directory() == tmp_path / ".local/state/lance-bridge"

@@ -18,12 +18,7 @@ from servers.glue_server import GlueServer
 
 from lance_bridge.exit_codes import FAILED
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.spark,
-    pytest.mark.timeout(2400),
-    pytest.mark.spec("migration.md#plan"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.spec("migration.md#plan")]
 
 SETTING = "spark.hadoop.fs.azure.account.key.box"
 """A setting of Spark's own, whose secret Spark's own patterns do not know."""
@@ -80,11 +75,8 @@ def secrets() -> Secrets:
 
 
 @pytest.fixture
-def program(
-    hive: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, secrets: Secrets
-) -> Iterator[Program]:
+def program(hive: Place, tmp_path: Path, secrets: Secrets) -> Iterator[Program]:
     """The command, with the catalogs ``prod`` and ``other`` and a state directory."""
-    monkeypatch.delenv("LANCE_BRIDGE_STATE", raising=False)
     left = tmp_path / "left"
     (left / "events").mkdir(parents=True)
     with GlueServer() as glue:

@@ -285,7 +285,6 @@ def test_databases_of_lancedb_are_paths(tmp_path: Path) -> None:
 def test_the_environment_names_the_file_for_other_servers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("LANCE_BRIDGE_SERVER_CONFIG", raising=False)
     with pytest.raises(InvalidInputError, match="LANCE_BRIDGE_SERVER_CONFIG must name"):
         app_from_environment()
     read(CATALOGS, tmp_path)

@@ -7,6 +7,7 @@ import os
 import pytest
 
 CLOUDS = ("AWS_", "DATABRICKS_")
+KEPT = ("LANCE_BRIDGE_TEST_", "LANCE_BRIDGE_CACHE")
 
 
 def remove_settings(patch: pytest.MonkeyPatch, *more: str) -> None:
@@ -16,7 +17,7 @@ def remove_settings(patch: pytest.MonkeyPatch, *more: str) -> None:
         more: Beginnings of names, besides those of AWS and Databricks.
     """
     for variable in list(os.environ):
-        if variable.startswith((*CLOUDS, *more)) and not variable.startswith("LANCE_BRIDGE_TEST_"):
+        if variable.startswith((*CLOUDS, *more)) and not variable.startswith(KEPT):
             patch.delenv(variable)
     patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     patch.setenv("DATABRICKS_CONFIG_FILE", "/nonexistent")

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 import yaml
 from core.secret_search import STORAGE, Secrets, command_lines, log_everything
-from servers.environment import remove_settings
 from servers.glue_server import ACCESS_KEY, GlueServer
 from servers.metastores import Metastores
 from servers.processes import free_port
@@ -23,12 +22,7 @@ from spark.secret_jobs import PROVIDED
 
 from lance_bridge_spark.redaction import with_patterns
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.spark,
-    pytest.mark.timeout(1800),
-    pytest.mark.spec("spark.md#credentials"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.spec("spark.md#credentials")]
 
 PREFIX = "spark.sql.catalog."
 SECONDS = 700.0
@@ -155,12 +149,6 @@ def search_while_it_runs(left: Path, secrets: Secrets) -> dict[str, set[str]]:
     found = secrets.found_below(left)
     done.unlink()
     return found
-
-
-@pytest.fixture(autouse=True)
-def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep what this machine's user has set out of the sessions."""
-    remove_settings(monkeypatch, "LANCE_BRIDGE_STATE")
 
 
 def test_no_secret_of_a_file_a_function_or_the_environment_is_in_what_spark_leaves_behind(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import venv
+from collections.abc import Iterable
 from pathlib import Path
 
 from commands import run_command
@@ -47,6 +49,22 @@ class Environment:
     def python(self, script: str, *arguments: str) -> str:
         """Run a script of Python; return what it printed."""
         return self.run("python", "-c", script, *arguments).stdout
+
+
+def link_programs(target: Path, *, absent: str, places: Iterable[str] = ()) -> Path:
+    """Make a directory of all programs of this machine but for those that it is to lack.
+
+    Args:
+        absent: A regular expression for their names.
+        places: Where the programs are; the directories of ``PATH`` if it is empty.
+    """
+    target.mkdir(exist_ok=True)
+    for directory in places or os.environ["PATH"].split(os.pathsep):
+        for each in sorted(Path(directory).glob("*")):
+            link = target / each.name
+            if not re.fullmatch(absent, each.name) and not link.exists():
+                link.symlink_to(each)
+    return target
 
 
 def build_wheel(target: Path) -> Path:

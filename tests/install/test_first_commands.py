@@ -13,12 +13,12 @@ import time
 from pathlib import Path
 
 import pytest
-from install.environments import REPOSITORY
+from install.environments import REPOSITORY, link_programs
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(7200)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
 
 SECONDS = 3000.0
-ABSENT = re.compile(r"(java|javac|jlink|jshell|node|npm|npx|mvn|curl|wget|go|cargo)\b.*")
+ABSENT = r"(java|javac|jlink|jshell|node|npm|npx|mvn|curl|wget|go|cargo)\b.*"
 """Programs that a machine may lack."""
 UNSET = ("JAVA_HOME", "LANCE_BRIDGE_CACHE", "VIRTUAL_ENV", "PYTHONPATH", "SPARK_HOME")
 
@@ -31,11 +31,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     programs.mkdir()
     home.mkdir()
     (programs / "python3").symlink_to(Path(sys.base_prefix, "bin", "python3").resolve())
-    for directory in ("/usr/bin", "/bin", "/usr/sbin"):
-        for each in sorted(Path(directory).glob("*")):
-            link = programs / each.name
-            if not ABSENT.fullmatch(each.name) and not link.exists():
-                link.symlink_to(each)
+    link_programs(programs, absent=ABSENT, places=("/usr/bin", "/bin", "/usr/sbin"))
     kept = {key: value for key, value in os.environ.items() if key not in UNSET}
     return {**kept, "PATH": str(programs), "HOME": str(home), "XDG_CACHE_HOME": str(home / "cache")}
 

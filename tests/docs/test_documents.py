@@ -9,8 +9,17 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
 
+import lance_namespace as api
 import pytest
+from commands import run_command
+from servers.glue_server import GlueServer
+from servers.unity import OPEN_SOURCE_0_6, UnityServer
+
+import lance_bridge
+from lance_bridge import kit_options
 
 from .spec_facts import DOCUMENTS, REPOSITORY
 from .spec_reader import Spec
@@ -81,13 +90,6 @@ FILES = dict(re.findall(r"^\[([\w-]+)\]: (\S+)$", TEXT, re.MULTILINE))
 LABELS = [(label, key) for label, key in re.findall(r"\[`([^`]+)`\]\[([\w-]+)\]", TEXT)]
 
 
-def test_every_file_that_is_named_exists() -> None:
-    missing = [path for path in FILES.values() if not (DOCUMENT.parent / path).is_file()]
-
-    assert len(FILES) > 30
-    assert missing == []
-
-
 def test_a_label_is_the_end_of_its_path() -> None:
     assert {key for _, key in LABELS} == set(FILES)
     assert [label for label, key in LABELS if not FILES[key].endswith(f"/{label}")] == []
@@ -110,3 +112,75 @@ def test_no_page_has_a_diagram_that_a_browser_must_load_a_script_for() -> None:
     pages = [*OTHERS.values(), *(spec.path for spec in DOCUMENTS.values())]
     assert len(pages) > 30
     assert [page.name for page in pages if "```mermaid" in page.read_text(encoding="utf-8")] == []
+
+
+# -- README.md and CONTRIBUTING.md -----------------------------------------------------------------
+
+
+README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+CONTRIBUTING = (REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8")
+PAGES = {
+    path.stem: path.read_text(encoding="utf-8")
+    for path in sorted((REPOSITORY / "docs").rglob("*.md"))
+}
+URI = "thrift://metastore:9083"
+UNITY = "http://unity:8080"
+CONNECTED = dict(re.findall(r'\| `(lance_bridge\.connect\("(\w+)", .*\))` \|', README))
+"""The line that connects, to the implementation."""
+
+
+@pytest.mark.servers
+def test_glue_and_unity_answer_as_the_readme_connects_to_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert set(CONNECTED.values()) == {"hive", "glue", "unity"}
+    lines = {impl: line for line, impl in CONNECTED.items()}
+    with GlueServer() as glue, UnityServer(OPEN_SOURCE_0_6) as unity:
+        unity.add_catalog("lake")
+        for key, value in glue.properties.items():
+            monkeypatch.setenv(f"LANCE_BRIDGE_GLUE_{key.upper()}", value)
+        for name in ("glue", "unity"):
+            line = lines[name].replace(UNITY, unity.url)
+            namespace = eval(line, {"lance_bridge": lance_bridge})
+            namespace.create_namespace(api.CreateNamespaceRequest(id=["sales"]))
+            assert namespace.list_namespaces(api.ListNamespacesRequest()).namespaces == ["sales"]
+            place = f"{tmp_path}/{name}"
+            namespace.declare_table(api.DeclareTableRequest(id=["sales", "t"], location=place))
+            assert namespace.list_tables(api.ListTablesRequest(id=["sales"])).tables == ["t"]
+
+
+def test_every_make_target_that_is_named_exists() -> None:
+    text = "".join([README, CONTRIBUTING, *PAGES.values()])
+    targets = set(re.findall(r"(?:^ *|`)make ([a-z-]+)", text, re.MULTILINE))
+    assert {"demo", "test", "check", "bench"} <= targets
+    for target in targets:
+        run_command("make", "--dry-run", target, cwd=REPOSITORY)
+
+
+def test_the_options_of_the_kit_exist(capsys: pytest.CaptureFixture[str]) -> None:
+    [command] = re.findall(r"^python -m (lance_bridge\.testing .*)$", PAGES["tested"], re.MULTILINE)
+    with pytest.raises(SystemExit):
+        kit_options.parse(["--help"])
+    shown = capsys.readouterr().out
+    for option in re.findall(r"(?<= )--?[a-z-]+", command):
+        assert option in shown
+
+
+def test_every_extra_has_a_row_and_every_install_line_names_extras() -> None:
+    declared = set(metadata.metadata("lance-bridge").get_all("Provides-Extra") or [])
+    table = PAGES["install"].partition("## Extras\n")[2].partition("\n## ")[0]
+    assert set(re.findall(r"^\| `([a-z-]+)` +\|", table, re.MULTILINE)) == declared
+    lines = r"pip install '(?:\.|lance-bridge|\./lance_bridge-[\w.-]+\.whl)\[([a-z,-]+)\]'"
+    named = re.findall(lines, "".join([README, *PAGES.values()]))
+    assert len(named) > 10
+    assert {extra for each in named for extra in each.split(",")} <= declared
+
+
+def test_every_file_that_is_named_exists() -> None:
+    assert len(FILES) > 30
+    assert [path for path in FILES.values() if not (DOCUMENT.parent / path).is_file()] == []
+    folders = "core|adapters|apps|specs|docs|examples|tests|docker|demo|bench|requirements"
+    named = re.findall(rf"[`(]((?:{folders})/[\w./-]*)[`)]", README + CONTRIBUTING)
+    known = {"core/lance_bridge/", "apps/lance_bridge_spark/", "docs/write-a-catalog.md"}
+    assert known <= set(named)
+    assert [path for path in named if not (REPOSITORY / path).exists()] == []

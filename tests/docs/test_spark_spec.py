@@ -29,7 +29,9 @@ from lance_bridge_spark.source.table_changes import FAIL
 from .operation_samples import stream
 from .spark_snippets import run
 from .spec_facts import DOCUMENTS, REPOSITORY, operations
-from .test_readme import URI
+from .test_documents import URI
+
+pytestmark = pytest.mark.checks
 
 SPARK_SPEC = DOCUMENTS["spark"]
 TEXT = SPARK_SPEC.path.read_text(encoding="utf-8")
@@ -76,7 +78,6 @@ def option_rows() -> dict[str, str]:
     return {row[0].strip("`"): row[1] for row in rows}
 
 
-@pytest.mark.checks
 def test_options_and_their_defaults_are_those_of_the_code() -> None:
     stated = option_rows()
 
@@ -91,7 +92,6 @@ def arrow_name(kind: pa.DataType) -> str:
     return _ARROW_NAMES.get(text, text)
 
 
-@pytest.mark.checks
 def test_types_are_read_as_the_spec_says() -> None:
     stated = {
         name: re.findall(r"`([^`]+)`", row[1])[0]
@@ -106,7 +106,6 @@ def test_types_are_read_as_the_spec_says() -> None:
     }
 
 
-@pytest.mark.checks
 def test_types_that_are_refused_are_those_of_the_code() -> None:
     stated = [row[0].strip("`") for row in SPARK_SPEC.rows("Writing Types", "refused")]
 
@@ -121,7 +120,6 @@ def public_classes() -> set[str]:
     return {name for name in names if inspect.isclass(getattr(lance_bridge_spark, name))}
 
 
-@pytest.mark.checks
 def test_every_public_class_is_documented() -> None:
     rows = SPARK_SPEC.rows("Classes of the Functions", "class")
 
@@ -136,14 +134,12 @@ def signature(name: str) -> str:
     return f"{name}{text}".replace("'", '"').replace("datetime.", "")
 
 
-@pytest.mark.checks
 def test_every_public_function_has_a_section_with_its_signature() -> None:
     for name in {*lance_bridge_spark.__all__} - public_classes():
         assert (3, name) in SPARK_SPEC.headings
         assert f"`{signature(name)}`" in " ".join(SPARK_SPEC.body(name).split())
 
 
-@pytest.mark.checks
 def test_every_error_has_its_condition_in_python_and_in_java() -> None:
     stated = {
         int(row[0].strip("`")): row[1].strip("`") for row in SPARK_SPEC.rows("Errors", "code")
@@ -159,7 +155,6 @@ def test_every_error_has_its_condition_in_python_and_in_java() -> None:
     assert in_java == stated
 
 
-@pytest.mark.checks
 def test_the_operations_that_an_engine_does_are_documented() -> None:
     stated = {row[0] for row in SPARK_SPEC.rows("Namespace Operations by Spark", "operation")}
 
@@ -215,8 +210,6 @@ def printed(
 
 @pytest.mark.spec("spark.md#searches-in-sql")
 @pytest.mark.documents
-@pytest.mark.spark
-@pytest.mark.timeout(600)
 def test_every_snippet_of_the_spec_runs(printed: list[tuple[str, str]]) -> None:
     require_said(printed)
 
@@ -229,7 +222,6 @@ def require_said(printed: list[tuple[str, str]]) -> None:
         assert out.splitlines() == expected, out
 
 
-@pytest.mark.checks
 def test_a_snippet_that_fails_is_reported() -> None:
     printed = run(None, {"one": [["python", "x = 1"], ["python", "print(x)"], ["python", "y"]]}, [])
     first, second, third = printed["one"]

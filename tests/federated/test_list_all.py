@@ -10,13 +10,7 @@ from typing import Any
 import lance_namespace as api
 import pytest
 from core.memory_catalog import MemoryNamespace
-from lance_namespace.errors import (
-    InvalidInputError,
-    NamespaceNotFoundError,
-    PermissionDeniedError,
-    ServiceUnavailableError,
-    UnsupportedOperationError,
-)
+from lance_namespace import errors
 
 from lance_bridge.testing.calls import Calls, collect, pages
 from lance_bridge_federated import FederatedNamespace
@@ -26,7 +20,7 @@ from .recording import Broken, Recorder
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("federated.md#listalltables")]
 
-DOWN = ServiceUnavailableError("connection refused, password=hush")
+DOWN = errors.ServiceUnavailableError("connection refused, password=hush")
 IN_MEMORY = ["eu.shop.sales.a", "eu.shop.sales.b", "us.shop.sales.a"]
 IN_DIRECTORY = ["top", "db.a", "db.b", "db.deep.c", "e.x"]
 ALL = [
@@ -116,8 +110,8 @@ def test_a_catalog_that_is_down_is_named_on_every_page_from_then_on(
     ("error", "reason"),
     [
         (DOWN, "SERVICE_UNAVAILABLE (17): connection refused"),
-        (PermissionDeniedError("no"), "PERMISSION_DENIED (15): no (in aws)"),
-        (NamespaceNotFoundError("no root"), "NAMESPACE_NOT_FOUND (1)"),
+        (errors.PermissionDeniedError("no"), "PERMISSION_DENIED (15): no (in aws)"),
+        (errors.NamespaceNotFoundError("no root"), "NAMESPACE_NOT_FOUND (1)"),
         (RuntimeError("odd"), "INTERNAL (18): list_all_tables failed with RuntimeError: odd"),
     ],
 )
@@ -179,7 +173,7 @@ def test_a_catalog_that_lists_one_namespace_only_is_walked(files: api.LanceNames
         def list_namespaces(self, request: api.ListNamespacesRequest) -> Any:
             return files.list_namespaces(request)
 
-    with pytest.raises(UnsupportedOperationError):
+    with pytest.raises(errors.UnsupportedOperationError):
         Other().list_all_tables(api.ListTablesRequest())
     assert list_all(FederatedNamespace({"files": Other()}), 2) == ALL[:5]
 
@@ -215,7 +209,7 @@ def test_a_token_that_this_listing_did_not_give_is_invalid_input(
         token_of(version, scope, catalog, own, *["a"] * 1000),
     ]
     for bad in foreign:
-        with pytest.raises(InvalidInputError, match="page_token"):
+        with pytest.raises(errors.InvalidInputError, match="page_token"):
             listing(limit=1, page_token=bad)
 
 
@@ -226,5 +220,5 @@ def test_a_token_that_this_listing_did_not_give_is_invalid_input(
 def test_a_bad_limit_and_an_identifier_are_invalid_input(
     request_: dict[str, Any], problem: str, prod: MemoryNamespace
 ) -> None:
-    with pytest.raises(InvalidInputError, match=problem):
+    with pytest.raises(errors.InvalidInputError, match=problem):
         FederatedNamespace({"prod": prod}).list_all_tables(api.ListTablesRequest(**request_))

@@ -13,17 +13,7 @@ from typing import Any
 import lance_namespace as api
 import pytest
 from core.forking import returns_in_child
-from lance_namespace import LanceNamespace
-from lance_namespace.errors import (
-    InternalError,
-    InvalidInputError,
-    LanceNamespaceError,
-    NamespaceNotFoundError,
-    ServiceUnavailableError,
-    TableAlreadyExistsError,
-    TableNotFoundError,
-    UnsupportedOperationError,
-)
+from lance_namespace import LanceNamespace, errors
 
 from lance_bridge.errors import (
     OutcomeUnknownError,
@@ -61,7 +51,7 @@ def test_the_root_has_the_catalogs_as_children_page_by_page_and_no_properties(
     namespace.namespace_exists(api.NamespaceExistsRequest(id=id))
     assert namespace.describe_namespace(api.DescribeNamespaceRequest(id=id)).properties == {}
     for operation in ("create_namespace", "drop_namespace"):
-        with pytest.raises(InvalidInputError, match="root namespace"):
+        with pytest.raises(errors.InvalidInputError, match="root namespace"):
             getattr(namespace, operation)({"id": id})
 
 
@@ -71,7 +61,7 @@ def test_the_root_has_the_catalogs_as_children_page_by_page_and_no_properties(
 def test_catalogs_are_neither_created_nor_dropped(
     operation: str, done: str, catalog: str, namespace: FederatedNamespace
 ) -> None:
-    with pytest.raises(UnsupportedOperationError, match=f"'{catalog}' cannot be {done}"):
+    with pytest.raises(errors.UnsupportedOperationError, match=f"'{catalog}' cannot be {done}"):
         getattr(namespace, f"{operation}_namespace")({"id": [catalog]})
 
 
@@ -79,20 +69,20 @@ def test_catalogs_are_neither_created_nor_dropped(
 def test_a_catalog_itself_can_be_reached(namespace: FederatedNamespace) -> None:
     assert isinstance(namespace.child("prod"), Recorder)
     assert namespace.child("prod") is namespace.child("prod")
-    with pytest.raises(NamespaceNotFoundError, match="elsewhere"):
+    with pytest.raises(errors.NamespaceNotFoundError, match="elsewhere"):
         namespace.child("elsewhere")
 
 
 @pytest.mark.spec("federated.md#connecting")
 def test_a_federation_of_nothing_of_a_bad_name_or_of_what_is_no_namespace_is_refused() -> None:
-    with pytest.raises(InvalidInputError, match="at least one catalog"):
+    with pytest.raises(errors.InvalidInputError, match="at least one catalog"):
         FederatedNamespace({})
-    with pytest.raises(InvalidInputError, match="Catalog name 'a/b'"):
+    with pytest.raises(errors.InvalidInputError, match="Catalog name 'a/b'"):
         FederatedNamespace({"a/b": Recorder()})
-    with pytest.raises(InvalidInputError, match="not both"):
+    with pytest.raises(errors.InvalidInputError, match="not both"):
         FederatedNamespace({"a": Recorder()}, catalogs="b")
     wrong: Any = lambda: "hive"  # noqa: E731 - the type is what is tested
-    with pytest.raises(InvalidInputError, match="'prod' is a str, not a LanceNamespace"):
+    with pytest.raises(errors.InvalidInputError, match="'prod' is a str, not a LanceNamespace"):
         FederatedNamespace({"prod": wrong}).child("prod")
 
 
@@ -110,14 +100,14 @@ def test_a_federation_of_nothing_of_a_bad_name_or_of_what_is_no_namespace_is_ref
             "Table already exists: prod.sales.orders, a view",
         ),
         (
-            TableNotFoundError("Table not found: table id 'sales$orders'"),
+            errors.TableNotFoundError("Table not found: table id 'sales$orders'"),
             "Table not found: table id 'prod$sales$orders'",
         ),
         (
             invalid("'Sales.Orders' is not a Lance table but a view"),
             "'prod.Sales.Orders' is not a Lance table but a view",
         ),
-        (ServiceUnavailableError("timed out"), "timed out (in prod.sales.orders)"),
+        (errors.ServiceUnavailableError("timed out"), "timed out (in prod.sales.orders)"),
         (
             OutcomeUnknownError("the reply was lost: sales.orders"),
             "the reply was lost: prod.sales.orders",
@@ -130,11 +120,11 @@ def test_a_federation_of_nothing_of_a_bad_name_or_of_what_is_no_namespace_is_ref
     ids=lambda value: value[:30] if isinstance(value, str) else type(value).__name__,
 )
 def test_an_error_of_a_catalog_keeps_its_type_and_names_the_full_identifier(
-    error: LanceNamespaceError, text: str
+    error: errors.LanceNamespaceError, text: str
 ) -> None:
     before = str(error)
     namespace = FederatedNamespace({"prod": Broken(error)})
-    with pytest.raises(LanceNamespaceError) as caught:
+    with pytest.raises(errors.LanceNamespaceError) as caught:
         namespace.describe_table(api.DescribeTableRequest(id=TABLE))
     assert type(caught.value) is type(error)
     assert caught.value.code == error.code
@@ -147,7 +137,9 @@ def test_an_error_of_a_catalog_keeps_its_type_and_names_the_full_identifier(
 def test_an_error_that_is_not_the_api_s_is_internal_unless_the_caller_s_own_rows_raise_it() -> None:
     cause = RuntimeError("odd")
     namespace = FederatedNamespace({"prod": Broken(cause)})
-    with pytest.raises(InternalError, match="describe_table failed with RuntimeError") as caught:
+    with pytest.raises(
+        errors.InternalError, match="describe_table failed with RuntimeError"
+    ) as caught:
         namespace.describe_table(api.DescribeTableRequest(id=TABLE))
     assert "prod.sales.orders" in str(caught.value)
     assert caught.value.__cause__ is cause
@@ -163,7 +155,7 @@ def test_an_error_about_the_new_name_of_a_rename_has_the_catalog() -> None:
     request = api.RenameTableRequest(
         id=TABLE, new_table_name="old", new_namespace_id=["prod", "archive"]
     )
-    with pytest.raises(TableAlreadyExistsError, match=r": prod\.archive\.old\. "):
+    with pytest.raises(errors.TableAlreadyExistsError, match=r": prod\.archive\.old\. "):
         namespace.rename_table(request)
 
 
@@ -177,13 +169,13 @@ def test_a_catalog_that_cannot_be_connected_fails_its_own_requests_only() -> Non
     def connect() -> LanceNamespace:
         attempts.append(1)
         if len(attempts) < 2:
-            raise ServiceUnavailableError("no route")
+            raise errors.ServiceUnavailableError("no route")
         return Recorder()
 
     namespace = FederatedNamespace({"prod": connect, "aws": Recorder()})
     assert attempts == []
     request = api.DescribeTableRequest(id=TABLE)
-    with pytest.raises(ServiceUnavailableError, match="no route"):
+    with pytest.raises(errors.ServiceUnavailableError, match="no route"):
         namespace.describe_table(request)
     namespace.describe_table(api.DescribeTableRequest(id=["aws", "sales", "orders"]))
     namespace.describe_table(request)  # it is tried again
@@ -265,7 +257,7 @@ def test_a_catalog_that_cannot_be_loaded_from_a_pickle_fails_its_own_requests_on
     namespace = FederatedNamespace({"a": _Unloadable(), "b": Recorder()})
     loaded = pickle.loads(pickle.dumps(namespace))
     loaded.describe_table(api.DescribeTableRequest(id=["b", "x", "y"]))
-    with pytest.raises(InvalidInputError, match="its secrets are missing"):
+    with pytest.raises(errors.InvalidInputError, match="its secrets are missing"):
         loaded.describe_table(api.DescribeTableRequest(id=["a", "x", "y"]))
 
 

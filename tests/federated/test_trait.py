@@ -8,12 +8,7 @@ from typing import Any
 
 import lance_namespace as api
 import pytest
-from lance_namespace import LanceNamespace
-from lance_namespace.errors import (
-    InvalidInputError,
-    NamespaceNotFoundError,
-    UnsupportedOperationError,
-)
+from lance_namespace import LanceNamespace, errors
 from lance_namespace_urllib3_client import models
 from pydantic import BaseModel
 
@@ -97,7 +92,7 @@ def test_an_operation_is_answered_by_its_catalog_from_an_unchanged_request(
 def test_an_unknown_catalog_is_namespace_not_found(
     operation: str, namespace: FederatedNamespace, prod: Recorder
 ) -> None:
-    with pytest.raises(NamespaceNotFoundError, match="Namespace not found: elsewhere"):
+    with pytest.raises(errors.NamespaceNotFoundError, match="Namespace not found: elsewhere"):
         getattr(namespace, operation)(
             request(operation, ["elsewhere", "a", "b"]), *rows_of(operation)
         )
@@ -111,7 +106,7 @@ def test_an_unknown_catalog_is_namespace_not_found(
 def test_a_name_that_no_catalog_can_have_is_invalid_input(
     name: str, namespace: FederatedNamespace
 ) -> None:
-    with pytest.raises(InvalidInputError, match="Catalog name"):
+    with pytest.raises(errors.InvalidInputError, match="Catalog name"):
         namespace.table_exists(api.TableExistsRequest(id=[name, "a", "b"]))
 
 
@@ -123,7 +118,7 @@ def test_a_name_that_no_catalog_can_have_is_invalid_input(
 def test_a_table_needs_an_identifier(
     operation: str, id: list[str] | None, namespace: FederatedNamespace
 ) -> None:
-    with pytest.raises(InvalidInputError, match="identifier"):
+    with pytest.raises(errors.InvalidInputError, match="identifier"):
         getattr(namespace, operation)(request(operation, id), *rows_of(operation))
 
 
@@ -140,7 +135,7 @@ def test_a_request_may_be_a_mapping_or_a_keyword_and_a_nested_query_has_no_catal
     namespace.describe_table(given)
     [call] = prod.calls
     assert call.request == api.DescribeTableRequest(id=OWN_ID, version=3)
-    with pytest.raises(InvalidInputError, match="new_table_name"):
+    with pytest.raises(errors.InvalidInputError, match="new_table_name"):
         namespace.rename_table(typing.cast("Any", {"id": FULL_ID}))
 
 
@@ -155,7 +150,7 @@ def test_an_order_of_rows_is_refused_where_the_catalog_would_ignore_it(
         lambda: namespace.query_table_reader(query),
         lambda: namespace.explain_table_query_plan(OrderedQueryPlan(id=FULL_ID, query=query)),
     ):
-        with pytest.raises(UnsupportedOperationError, match="order_by"):
+        with pytest.raises(errors.UnsupportedOperationError, match="order_by"):
             ask()
     assert not prod.calls
 
@@ -172,9 +167,9 @@ def test_a_table_is_renamed_within_its_catalog_and_into_no_other(
             api.RenameTableRequest(id=FULL_ID, new_table_name="new", new_namespace_id=new)
         )
 
-    with pytest.raises(InvalidInputError, match=r"'other\.sales' are in different ones"):
+    with pytest.raises(errors.InvalidInputError, match=r"'other\.sales' are in different ones"):
         rename(["other", "sales"])
-    with pytest.raises(InvalidInputError, match="root namespace"):
+    with pytest.raises(errors.InvalidInputError, match="root namespace"):
         rename([])
     assert prod.calls == []
     for new, passed in ((["prod", "archive"], ["archive"]), (None, None)):
@@ -206,9 +201,9 @@ def versions(*catalogs: str) -> api.BatchCreateTableVersionsRequest:
 def test_a_batch_is_answered_by_its_catalog_and_must_have_one(
     namespace: FederatedNamespace, prod: Recorder
 ) -> None:
-    with pytest.raises(InvalidInputError, match="One request works in one catalog"):
+    with pytest.raises(errors.InvalidInputError, match="One request works in one catalog"):
         namespace.batch_commit_tables(commit("prod", "other"))
-    with pytest.raises(InvalidInputError, match="One request works in one catalog"):
+    with pytest.raises(errors.InvalidInputError, match="One request works in one catalog"):
         namespace.batch_create_table_versions(versions("other", "prod"))
     assert prod.calls == []
     namespace.batch_commit_tables(commit("prod", "prod"))
@@ -246,5 +241,5 @@ def test_a_token_returns_to_its_catalog_and_to_no_other(
     call(request_type(operation)(id=FULL_ID, page_token=token))
     assert prod.calls[-1].request.page_token == TOKEN
     for id, bad in ((["other", *OWN_ID], token), (FULL_ID, TOKEN), (FULL_ID, token[:-4])):
-        with pytest.raises(InvalidInputError, match="page_token"):
+        with pytest.raises(errors.InvalidInputError, match="page_token"):
             call(request_type(operation)(id=id, page_token=bad))

@@ -21,10 +21,7 @@ from typing import Any, TextIO
 import lance
 import lance_namespace as api
 import pyarrow as pa
-from lance_namespace.errors import (
-    ConcurrentModificationError,
-    ServiceUnavailableError,
-)
+from lance_namespace import errors
 from managed import death
 
 import lance_bridge
@@ -112,12 +109,12 @@ class Writer:
         while True:
             try:
                 return write(row(self._job.writer, sequence))
-            except ConcurrentModificationError:
+            except errors.ConcurrentModificationError:
                 self.report.beaten += 1
                 if self._exists(sequence):
                     self.report.false.append(sequence)
                     return None
-            except (ServiceUnavailableError, OSError) as error:
+            except (errors.ServiceUnavailableError, OSError) as error:
                 kind = f"{type(error).__name__}: {str(error)[:160]}"
                 self.report.unsure[kind] = self.report.unsure.get(kind, 0) + 1
                 if self._exists(sequence):
@@ -143,7 +140,7 @@ class Writer:
         while True:
             try:
                 return bool(self._namespace.count_table_rows(request).count)
-            except ServiceUnavailableError:
+            except errors.ServiceUnavailableError:
                 if time.monotonic() > self._ends:
                     raise
                 time.sleep(_PAUSE)

@@ -10,14 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
-from lance_namespace.errors import (
-    ErrorCode,
-    InvalidInputError,
-    LanceNamespaceError,
-    ServiceUnavailableError,
-    TableNotFoundError,
-    from_error_code,
-)
+from lance_namespace import errors
 from server.http_requests import done, refused, send_rows
 from server.serving import serving_namespace
 
@@ -62,9 +55,11 @@ def test_what_runs_later_or_is_created_has_its_own_status() -> None:
 # -- errors ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("code", list(ErrorCode))
-def test_each_code_has_its_status_and_keeps_its_message(failure: Failure, code: ErrorCode) -> None:
-    error: LanceNamespaceError = from_error_code(code.value, "Table not found: é")
+@pytest.mark.parametrize("code", list(errors.ErrorCode))
+def test_each_code_has_its_status_and_keeps_its_message(
+    failure: Failure, code: errors.ErrorCode
+) -> None:
+    error: errors.LanceNamespaceError = errors.from_error_code(code.value, "Table not found: é")
     assert refused(failure(error), STATUS_BY_CODE[code], code.value) == "Table not found: é"
 
 
@@ -83,7 +78,7 @@ def test_a_fault_of_the_server_is_internal_and_the_log_has_its_cause(
     answer = failure(ZeroDivisionError("division by zero"), **{"x-request-id": "r-1"})
     assert "ZeroDivisionError" in refused(answer, 500, 18)
     assert answer.headers["x-request-id"] == "r-1"
-    failure(TableNotFoundError("t"), **{"x-request-id": "r-2"})
+    failure(errors.TableNotFoundError("t"), **{"x-request-id": "r-2"})
     assert "Request r-1 failed" in caplog.text
     assert "ZeroDivisionError: division by zero" in caplog.text
     assert "r-2" not in caplog.text
@@ -267,15 +262,17 @@ def hosts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_addresses_are_hidden_and_other_texts_stay(
     failure: Failure, error: str, text: str | None
 ) -> None:
-    assert refused(failure(ServiceUnavailableError(error)), 503, 17) == (text or error)
+    assert refused(failure(errors.ServiceUnavailableError(error)), 503, 17) == (text or error)
 
 
 @pytest.mark.parametrize("known", ["thrift://x:9083", "hms.internal"])
 @pytest.mark.usefixtures("hosts")
 def test_what_the_client_has_sent_is_repeated(failure: Failure, known: str) -> None:
-    error: LanceNamespaceError = InvalidInputError("No store: http://mine.example.com:80/x")
+    error: errors.LanceNamespaceError = errors.InvalidInputError(
+        "No store: http://mine.example.com:80/x"
+    )
     assert "http://mine.example.com:80/x" in refused(failure(error), 400, 13)
-    assert known not in refused(failure(InvalidInputError(f"older: {known}")), 400, 13)
+    assert known not in refused(failure(errors.InvalidInputError(f"older: {known}")), 400, 13)
 
 
 def test_settings_of_credentials_are_words_of_answers_and_options_of_vendors_are_not() -> None:

@@ -12,12 +12,7 @@ from typing import Any
 import httpx
 import lance_namespace as api
 import pytest
-from lance_namespace import LanceNamespace
-from lance_namespace.errors import (
-    PermissionDeniedError,
-    ServiceUnavailableError,
-    UnsupportedOperationError,
-)
+from lance_namespace import LanceNamespace, errors
 from opentelemetry import trace
 from opentelemetry.metrics import NoOpMeter
 from opentelemetry.trace import NonRecordingSpan, SpanContext, Tracer, TracerProvider
@@ -72,7 +67,7 @@ class Answering(LanceNamespace):
         return api.ListNamespacesResponse(namespaces=[])
 
 
-DOWN = ServiceUnavailableError(f"no answer from {SECRET}")
+DOWN = errors.ServiceUnavailableError(f"no answer from {SECRET}")
 
 
 @contextmanager
@@ -124,7 +119,9 @@ def test_a_server_without_catalogs_that_answer_is_not_ready(names: list[str]) ->
     assert SECRET not in answer.text
 
 
-@pytest.mark.parametrize("error", [PermissionDeniedError("no"), UnsupportedOperationError("no")])
+@pytest.mark.parametrize(
+    "error", [errors.PermissionDeniedError("no"), errors.UnsupportedOperationError("no")]
+)
 def test_a_catalog_that_refuses_answers(error: Exception) -> None:
     with server({"one": Answering(error)}) as client:
         assert ready(client)[0] == 200

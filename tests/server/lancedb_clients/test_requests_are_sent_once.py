@@ -11,14 +11,7 @@ import lance_namespace as api
 import lancedb
 import pyarrow as pa
 import pytest
-from lance_namespace.errors import (
-    ConcurrentModificationError,
-    InternalError,
-    LanceNamespaceError,
-    ServiceUnavailableError,
-    TableIndexNotFoundError,
-    ThrottlingError,
-)
+from lance_namespace import errors
 from lancedb.remote import ClientConfig, RetryConfig
 from lancedb.remote.errors import HttpError, RetryError
 from server.lancedb_clients.trials import rows
@@ -53,7 +46,7 @@ class FailingNamespace:
 
     def __init__(self, namespace: HiveNamespace) -> None:
         self._namespace = namespace
-        self.error: LanceNamespaceError | None = None
+        self.error: errors.LanceNamespaceError | None = None
         self.operation = ""
 
     def __getattr__(self, name: str) -> Any:
@@ -162,9 +155,9 @@ WRITES: dict[str, tuple[str, Callable[[Table], object]]] = {
 }
 FAILURES = (
     OutcomeUnknownError("the reply was lost"),
-    ServiceUnavailableError("it went away after the commit"),
-    ThrottlingError("it was throttled after the commit"),
-    InternalError("it failed after the commit"),
+    errors.ServiceUnavailableError("it went away after the commit"),
+    errors.ThrottlingError("it was throttled after the commit"),
+    errors.InternalError("it failed after the commit"),
 )
 
 
@@ -175,7 +168,7 @@ def test_a_write_that_fails_after_its_commit_is_not_sent_again(
     requests: Counter[str],
     failing: FailingNamespace,
     operation: str,
-    error: LanceNamespaceError,
+    error: errors.LanceNamespaceError,
 ) -> None:
     path, write = WRITES[operation]
     failing.operation, failing.error = operation, error
@@ -187,7 +180,10 @@ def test_a_write_that_fails_after_its_commit_is_not_sent_again(
 def test_a_commit_that_conflicts_is_repeated_by_the_client(
     table: Table, requests: Counter[str], failing: FailingNamespace
 ) -> None:
-    failing.operation, failing.error = "delete_from_table", ConcurrentModificationError("conflict")
+    failing.operation, failing.error = (
+        "delete_from_table",
+        errors.ConcurrentModificationError("conflict"),
+    )
     with pytest.raises(RetryError, match="3/3"):
         table.delete("id = 2")
     assert requests["delete"] == 3
@@ -196,7 +192,7 @@ def test_a_commit_that_conflicts_is_repeated_by_the_client(
 def test_a_read_is_repeated_while_the_catalog_is_away(
     table: Table, requests: Counter[str], failing: FailingNamespace
 ) -> None:
-    failing.operation, failing.error = "count_table_rows", ServiceUnavailableError("away")
+    failing.operation, failing.error = "count_table_rows", errors.ServiceUnavailableError("away")
     with pytest.raises(RetryError, match="3/3"):
         table.count_rows()
     assert requests["count_rows"] == 3
@@ -206,7 +202,7 @@ def test_an_index_that_is_missing_is_no_missing_table(
     table: Table, failing: FailingNamespace
 ) -> None:
     failing.operation = "describe_table_index_stats"
-    failing.error = TableIndexNotFoundError("no index")
+    failing.error = errors.TableIndexNotFoundError("no index")
     table.create_index("id", config=lancedb.index.BTree())
     assert table.index_stats("id_idx") is None
 

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 FIRST = (
-    ("tests/smoke/",),
     ("tests/migrate/",),
     ("tests/spark/",),
     ("tests/docs/test_readme_in_order.py",),
@@ -20,6 +19,7 @@ FIRST = (
         "tests/conformance/test_hive_",
         "tests/adapters/hive/",
         "tests/managed/",
+        "tests/smoke/",
     ),
     ("tests/cli/",),
     ("tests/server/test_stop.py",),

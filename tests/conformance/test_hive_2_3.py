@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from servers.metastores import Metastores
 
@@ -9,6 +11,7 @@ from lance_bridge.testing import CatalogSuite, EntrySuite, Target
 from lance_bridge.testing.concurrency import ConcurrencyCases
 from lance_bridge.testing.restart import RestartCases
 from lance_bridge.testing.stateful import StatefulCases
+from lance_bridge_hive import catalog
 
 from .hive_target import hive_target
 
@@ -25,6 +28,8 @@ pytestmark = pytest.mark.spec(
 
 
 RELEASE = "2.3"
+SMALL_PAGE = 10
+"""Entries that one call reads; `test_hive_4_2` reads as many as users do."""
 
 
 @pytest.fixture(scope="class")
@@ -44,4 +49,16 @@ class TestHiveInFull(RestartCases, ConcurrencyCases, StatefulCases):
 
 @pytest.mark.smoke
 class TestHiveCatalog(CatalogSuite):
-    """The adapter alone, with entries that are compared under a lock."""
+    """The adapter alone, with entries that are compared under a lock, read in small batches."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def target(
+        cls, metastores: Metastores, tmp_path_factory: pytest.TempPathFactory
+    ) -> Iterator[Target]:
+        target = hive_target(RELEASE, metastores, tmp_path_factory.mktemp("data"))
+        target.page_size = SMALL_PAGE
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(catalog, "_PAGE", SMALL_PAGE)
+            patch.setattr(catalog, "_BATCH", SMALL_PAGE)
+            yield target

@@ -307,8 +307,9 @@ def test_without_a_budget_everything_passes(costly: pytest.Pytester) -> None:
     result.stdout.no_fnmatch_line("CPU seconds*")
 
 
-@pytest.mark.parametrize("processes", [[], ["-n", "1"]])
-@pytest.mark.parametrize(("budget", "failed"), [("0.25", 0), ("0.1", 1)])
+@pytest.mark.parametrize(
+    ("processes", "budget", "failed"), [([], "0.25", 0), ([], "0.1", 1), (["-n", "1"], "0.1", 1)]
+)
 def test_a_test_above_its_budget_is_named_and_far_above_it_fails(
     costly: pytest.Pytester, processes: list[str], budget: str, failed: int
 ) -> None:

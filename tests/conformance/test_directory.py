@@ -61,7 +61,7 @@ def target(root: Path) -> DirectoryTarget:
     return DirectoryTarget(root)
 
 
-@pytest.mark.quick
+@pytest.mark.servers
 class TestDirectory(ServerSuite, RequestSuite, EveryOperationCases):
     """pylance's DirectoryNamespace, with its known deviations."""
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-import socket
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 
 import lance
@@ -17,6 +16,7 @@ import pytest
 from lance_namespace import errors
 from servers.objectstore import SECRET_KEY, MotoServer
 from servers.processes import free_port
+from servers.replies import unanswered
 
 from lance_bridge.storage.lance_files import RESERVED_FILE
 from lance_bridge.storage.store import TableStorage
@@ -129,13 +129,6 @@ def test_options_that_are_lance_s_own_do_not_disturb_the_store(
 # -- trouble ---------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def silent_endpoint() -> Iterator[str]:
-    """An address that takes connections and never answers."""
-    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-
-
 def every_look(storage: TableStorage) -> list[Callable[[str], object]]:
     return [storage.has_dataset, storage.is_occupied, storage.reserve, storage.delete_table]
 
@@ -164,19 +157,14 @@ def test_a_missing_bucket_is_never_absence(moto: MotoServer) -> None:
     "docs/how-to/s3.md#what-was-run",
     "operations.md#errors-of-every-operation",
 )
-def test_a_silent_endpoint_is_never_absence(
-    moto: MotoServer, place: str, silent_endpoint: str
-) -> None:
-    options = {**moto.storage_options, "aws_endpoint": silent_endpoint, "timeout": "1s"}
-    error = refused(TableStorage(options).has_dataset, place)
+def test_a_silent_endpoint_is_never_absence(moto: MotoServer, place: str) -> None:
+    with unanswered(is_silent=True) as address:
+        endpoint = {"aws_endpoint": f"http://{address}", "timeout": "1s"}
+        error = refused(TableStorage({**moto.storage_options, **endpoint}).has_dataset, place)
     assert isinstance(error, errors.ServiceUnavailableError)
 
 
-def test_missing_credentials_are_never_absence(
-    moto: MotoServer, place: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
-        monkeypatch.delenv(variable, raising=False)
+def test_missing_credentials_are_never_absence(moto: MotoServer, place: str) -> None:
     options = moto.storage_options
     del options["aws_access_key_id"], options["aws_secret_access_key"]
     # Without this, the store asks the address that cloud machines have for credentials.

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +15,7 @@ import yaml
 from cli.running import answer_of, at_terminal, examples, pasted, run
 from migrate.building import make_theirs, register_rows, write
 from migrate.places import Place, files
+from servers.replies import replying
 
 from lance_bridge_cli.app import app
 from lance_bridge_cli.output import Output
@@ -104,52 +102,29 @@ def test_a_command_is_run_at_the_end(prod: Place, lake: Path, tmp_path: Path) ->
     assert "output" not in failed.stdout
 
 
-@contextmanager
-def _listener(status: int) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """Yield the URL of a server that answers every POST with a status, and what it was sent."""
-    posted: list[dict[str, Any]] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            posted.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            self.send_response(status)
-            self.send_header("Location", "/elsewhere")
-            self.end_headers()
-
-        def log_message(self, format: str, *args: object) -> None:
-            """Print nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}/hook?key=s3cr3t-key", posted
-        finally:
-            server.shutdown()
-            thread.join()
-
-
 @pytest.mark.spec("migration.md#running")
 def test_the_result_is_posted_at_the_end_and_a_failure_of_that_is_no_failure(
     prod: Place, lake: Path
 ) -> None:
     write(lake, "a", "b")
     command = ["migrate", "register", str(lake), "prod", "-n", prod.prefix, "--execute"]
-    with _listener(204) as (url, posted):
+    with replying() as server:
+        server.status, server.location = 204, "/elsewhere"
+        url = f"{server.address}/hook?key=s3cr3t-key"
         done = answer_of(*command, "--when-done-url", url)
-    [result] = posted
+        again = ["migrate", "resume", done["plan"]["id"]]
+        [result] = map(json.loads, server.bodies)
+        for server.status in (500, 302):
+            server.bodies.clear()
+            shown = run(*again, "--when-done-url", url).stderr
+            assert f"--when-done-url: 127.0.0.1 answered with status {server.status}" in shown
+            assert "s3cr3t" not in shown
+            assert len(server.bodies) == 1
     assert (result["migration"], result["state"]) == (done["plan"]["id"], "done")
     assert {tuple(each["target"]) for each in result["items"]} >= {
         prod.table("a"), prod.table("b"),
     }  # fmt: skip
     assert {each["state"] for each in result["items"]} == {"done"}
-    again = ["migrate", "resume", done["plan"]["id"]]
-    for status in (500, 302):
-        with _listener(status) as (url, posted):
-            shown = run(*again, "--when-done-url", url).stderr
-        assert f"--when-done-url: 127.0.0.1 answered with status {status}" in shown
-        assert "s3cr3t" not in shown
-        assert len(posted) == 1
     shown = run(*again, "--when-done-url", url).stderr
     assert "127.0.0.1 did not respond: " in shown
     assert "s3cr3t" not in shown

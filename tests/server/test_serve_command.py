@@ -13,6 +13,7 @@ import httpx
 import lance_namespace as api
 import pytest
 from cli.running import answer_of, program, run
+from servers.replies import unanswered
 
 from lance_bridge_server.authentication.key_file import ApiKeyFile
 
@@ -163,12 +164,9 @@ def test_check_leaves_no_audit_log(tmp_path: Path) -> None:
 
 
 def test_check_gives_up_on_a_catalog_that_does_not_answer() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        port = silent.getsockname()[1]
+    with unanswered(is_silent=True) as address:
         started = time.monotonic()
-        done = program(
-            "serve", "--check", "--timeout", "1", "-c", f"x=rest:uri=http://127.0.0.1:{port}"
-        )
+        done = program("serve", "--check", "--timeout", "1", "-c", f"x=rest:uri=http://{address}")
         assert time.monotonic() - started < 60
     assert done.returncode == 1
     assert "no response within 1 s" in done.stdout

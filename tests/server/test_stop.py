@@ -22,6 +22,7 @@ import pytest
 from server.authenticated import LIST, Program, children, serve, write_config
 from server.http_requests import ARROW, dial, done, head, refused, send_rows
 from servers.processes import wait_until
+from servers.replies import unanswered
 
 from lance_bridge_server.authentication.key_file import ApiKeyFile
 
@@ -29,13 +30,6 @@ pytestmark = [pytest.mark.servers, pytest.mark.spec("server.md#stop-and-reload")
 
 FILES = "/v1/namespace/files/list"
 RATE = 30
-
-
-@contextmanager
-def silent_server() -> Iterator[str]:
-    """Accept connections, and never answer; yield host and port."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        yield f"127.0.0.1:{listening.getsockname()[1]}"
 
 
 def configured(tmp_path: Path, **settings: Any) -> Path:
@@ -74,7 +68,7 @@ class Load:
 @contextmanager
 def hanging(tmp_path: Path, **settings: Any) -> Iterator[tuple[Program, Any, ThreadPoolExecutor]]:
     """Serve a catalog that does not answer; yield the server and a function that asks it."""
-    with silent_server() as address, ThreadPoolExecutor(4) as threads:
+    with unanswered(is_silent=True) as address, ThreadPoolExecutor(4) as threads:
         slow = {"impl": "hive", "uri": f"thrift://{address}", "client.timeout": "60"}
         config = configured(tmp_path, catalogs={"slow": slow}, **settings)
         with serve("--config", str(config)) as served:

@@ -22,6 +22,8 @@ class Replies:
     status: int = 200
     body: str = ""
     content_type: str = "text/xml"
+    location: str = ""
+    """Where the answers lead to, if they are redirects."""
     by_path: dict[str, tuple[int, str]] = field(default_factory=dict)
     """Other answers, by the end of the path, without its query: status and body."""
     date: str | None = None
@@ -80,6 +82,8 @@ def replying(certificate: tuple[Path, Path] | None = None) -> Iterator[Replies]:
             self.send_response(status)
             self.send_header("Content-Type", replies.content_type)
             self.send_header("Content-Length", str(len(content)))
+            if replies.location:
+                self.send_header("Location", replies.location)
             self.end_headers()
             self.wfile.write(content)
 

@@ -18,11 +18,11 @@ from lance_bridge.dataset import expressions
 from lance_bridge.errors import LANCE_ERRORS
 
 from .building import TABLE
-from .changing import delete, update
 from .evolving import add, backfill
 from .memory_catalog import MemoryNamespace
-from .merging import merge
 from .querying import ask, dataset
+from .test_merge import merge
+from .test_update_delete import delete, update
 from .writing import make, unchanged
 
 pytestmark = [

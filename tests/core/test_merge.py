@@ -19,13 +19,26 @@ from lance_bridge.dataset.merge import Merge, split_batches
 
 from .building import TABLE
 from .memory_catalog import MemoryNamespace, MemoryServer
-from .merging import OLD, SCHEMA, counts, merge
 from .writing import dataset, ipc, make, place, rows, unchanged
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("operations.md#mergeinsertintotable")]
 
+SCHEMA = pa.schema([("k", pa.int64()), ("j", pa.string()), ("w", pa.int64())])
+OLD = pa.table({"k": [1, 2, None], "j": ["a", "b", "c"], "w": [1, 2, 3]}, schema=SCHEMA)
 NEW = pa.table({"k": [2, 7], "j": ["B", "z"], "w": [20, 70]}, schema=SCHEMA)
 UPSERT = {"when_matched_update_all": True, "when_not_matched_insert_all": True}
+
+
+def merge(namespace: MemoryNamespace, data: Any, **more: Any) -> api.MergeInsertIntoTableResponse:
+    """Merge into ``TABLE``, by ``k`` where nothing else is said."""
+    data = ipc(data) if isinstance(data, pa.Table) else data
+    request = api.MergeInsertIntoTableRequest(id=TABLE, **{"on": ["k"], **more})
+    return namespace.merge_insert_into_table(request, data)
+
+
+def counts(answer: api.MergeInsertIntoTableResponse) -> tuple[int | None, ...]:
+    """Return how many rows were updated, inserted and deleted."""
+    return answer.num_updated_rows, answer.num_inserted_rows, answer.num_deleted_rows
 
 
 @pytest.fixture

@@ -21,14 +21,34 @@ from lance_bridge.testing.calls import Calls
 from lance_bridge.testing.concurrency import answers_only, race
 
 from .building import TABLE, at_change, raising
-from .changing import OLD, column, delete, update
-from .memory_catalog import CAPABILITIES, MemoryNamespace, MemoryServer
+from .memory_catalog import CAPABILITIES, Client, MemoryNamespace, MemoryServer
 from .writing import dataset, directory, ipc, make, place, rows, unchanged
 
 pytestmark = [
     pytest.mark.quick,
     pytest.mark.spec("operations.md#deletefromtable", "operations.md#updatetable"),
 ]
+
+
+OLD = pa.table(
+    {"id": [1, 2, 3], "n": [1, 0, None], "word": ["a", "b", "7"], "s": [{"x": 1}, {"x": 2}, None]}
+)
+
+
+def update(
+    namespace: MemoryNamespace, *updates: tuple[str, str], **more: Any
+) -> api.UpdateTableResponse:
+    pairs = [list(pair) for pair in updates]
+    return namespace.update_table(api.UpdateTableRequest(id=TABLE, updates=pairs, **more))
+
+
+def delete(namespace: MemoryNamespace, predicate: str, **more: Any) -> api.DeleteFromTableResponse:
+    request = api.DeleteFromTableRequest(id=TABLE, predicate=predicate, **more)
+    return namespace.delete_from_table(request)
+
+
+def column(client: Client, name: str) -> list[Any]:
+    return [row[name] for row in sorted(rows(client), key=lambda row: row["id"])]
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import shutil
 import typing
 import uuid
@@ -18,6 +17,7 @@ from lance_namespace import LanceNamespace
 from pydantic import BaseModel
 
 from lance_bridge.catalog import NamespaceRecord
+from lance_bridge.testing.build import ipc
 
 DATABASE = ["eu", "shop", "sales"]
 TABLE = [*DATABASE, "orders"]
@@ -102,19 +102,11 @@ def new_namespace(root: Path) -> tuple[MemoryNamespace, MemoryServer]:
 def fill(ns: api.LanceNamespace, table: Sequence[str] = TABLE) -> None:
     """Create a table with three versions, an index, a computed column, a tag and a branch."""
     named = list(table)
-    ns.create_table(api.CreateTableRequest(id=named), stream(ROWS))
+    ns.create_table(api.CreateTableRequest(id=named), ipc(ROWS))
     call(ns, "alter_table_add_columns", named, new_columns=[{"name": COMPUTED, "computed": "id*2"}])
     call(ns, "create_table_index", named, column="id", name=None)
     call(ns, "create_table_tag", named, tag=TAG)
     call(ns, "create_table_branch", named, name=BRANCH)
-
-
-def stream(rows: pa.Table) -> bytes:
-    """Return rows as an Arrow IPC stream."""
-    sink = io.BytesIO()
-    with pa.ipc.new_stream(sink, rows.schema) as writer:
-        writer.write_table(rows)
-    return sink.getvalue()
 
 
 def call(
@@ -129,7 +121,7 @@ def call(
     else:
         body = {"id": list(table), **wanted}
     request = request_type(method).model_validate(body)
-    data = (rows if rows is not None else stream(ROWS),) if method in TAKE_ROWS else ()
+    data = (rows if rows is not None else ipc(ROWS),) if method in TAKE_ROWS else ()
     return getattr(ns, method)(request, *data)
 
 

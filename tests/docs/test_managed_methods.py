@@ -15,8 +15,9 @@ from lance_namespace import errors
 
 from lance_bridge.catalog import LATEST
 from lance_bridge.entry import TableEntry
+from lance_bridge.testing.build import ipc
 
-from .operation_samples import DATABASE, ROWS, TABLE, new_namespace, stream
+from .operation_samples import DATABASE, ROWS, TABLE, new_namespace
 
 pytestmark = [
     pytest.mark.checks,
@@ -43,9 +44,7 @@ def able(tmp_path: Path) -> Iterator[tuple[MemoryNamespace, MemoryServer]]:
     """A namespace over a catalog that compares and sets, with a managed table."""
     ns, server = new_namespace(tmp_path / "lake")
     server.capabilities = replace(CAPABILITIES, no_alter="", no_rename="")
-    ns.create_table(
-        api.CreateTableRequest(id=TABLE, properties={"managed_by": "impl"}), stream(ROWS)
-    )
+    ns.create_table(api.CreateTableRequest(id=TABLE, properties={"managed_by": "impl"}), ipc(ROWS))
     yield ns, server
     for name in [name for name, each in SERVERS.items() if each is server]:
         del SERVERS[name]

@@ -16,6 +16,8 @@ from core.memory_catalog import SERVERS
 from lance.namespace import DirectoryNamespace
 from lance_namespace import errors
 
+from lance_bridge.testing.build import ipc
+
 from .operation_samples import (
     BRANCH,
     DATABASE,
@@ -25,7 +27,6 @@ from .operation_samples import (
     call,
     fill,
     new_namespace,
-    stream,
 )
 
 pytestmark = [
@@ -47,7 +48,7 @@ class Both:
         made: Callable[..., DirectoryNamespace] = DirectoryNamespace
         self.theirs = made(root=str(root / "theirs"))
         fill(self.ours, OURS)
-        self.theirs.create_table(api.CreateTableRequest(id=THEIRS), stream(ROWS))
+        self.theirs.create_table(api.CreateTableRequest(id=THEIRS), ipc(ROWS))
         call(self.theirs, "create_table_index", THEIRS, column="id")
         call(self.theirs, "create_table_tag", THEIRS, tag="first")
         call(self.theirs, "create_table_branch", THEIRS, name=BRANCH)
@@ -190,7 +191,7 @@ def test_metadata_is_replaced_where_the_directory_namespace_merges_it(both: Both
 def test_overwriting_keeps_the_schema_where_the_directory_namespace_takes_a_new_one(
     both: Both,
 ) -> None:
-    other = stream(ROWS.select(["id"]).rename_columns(["other"]))
+    other = ipc(ROWS.select(["id"]).rename_columns(["other"]))
     with pytest.raises(errors.TableSchemaValidationError):
         call(both.ours, "insert_into_table", OURS, rows=other, mode="Overwrite")
     call(both.theirs, "insert_into_table", THEIRS, rows=other, mode="Overwrite")

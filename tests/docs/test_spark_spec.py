@@ -21,12 +21,12 @@ from servers.sparks import Spark
 import lance_bridge_spark
 from lance_bridge.dataset.query.nearest import DEFAULT_K
 from lance_bridge.operations.compute import UNSUPPORTED
+from lance_bridge.testing.build import ipc
 from lance_bridge_hive import HiveNamespace
 from lance_bridge_spark.source import options, types
 from lance_bridge_spark.source.errors import condition
 from lance_bridge_spark.source.table_changes import FAIL
 
-from .operation_samples import stream
 from .spark_snippets import run
 from .spec_facts import DOCUMENTS, REPOSITORY, operations
 from .test_documents import URI
@@ -188,7 +188,7 @@ def printed(
     with HiveNamespace(uri=uri, root=str(directory / "tables")) as namespace:
         namespace.create_namespace(CreateNamespaceRequest(id=[DATABASE]))
         for name, rows in TABLES.items():
-            namespace.create_table(CreateTableRequest(id=[DATABASE, name]), stream(rows))
+            namespace.create_table(CreateTableRequest(id=[DATABASE, name]), ipc(rows))
     found = snippets(TEXT, uri)
     spark = Spark(
         conf={

@@ -14,6 +14,7 @@ from server.ui.browsers import HtmlPage
 from server.ui.conftest import POLICIES
 from server.ui.demo_tables import create_articles
 
+from lance_bridge.testing.build import ipc
 from lance_bridge_federated import FederatedNamespace
 
 pytestmark = [
@@ -23,14 +24,7 @@ pytestmark = [
 
 ID = ["prod", "sales", "articles"]
 STREAM = {"content-type": "application/vnd.apache.arrow.stream"}
-
-
-def rows() -> bytes:
-    sink = pa.BufferOutputStream()
-    table = pa.table({"id": [1]})
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue())
+ROWS = ipc(pa.table({"id": [1]}))
 
 
 @pytest.fixture(scope="module")
@@ -84,9 +78,9 @@ CALLS: dict[str, tuple[str, dict[str, Any]]] = {
     "count": ("count_rows", {"json": {}}),
     "describe": ("describe?check_declared=true", {"json": {}}),
     "query": ("query", {"json": {"k": 1, "vector": {}}}),
-    "insert": ("insert", {"content": rows(), "headers": STREAM}),
-    "create": ("create?mode=create", {"content": rows(), "headers": STREAM}),
-    "overwrite": ("create?mode=overwrite", {"content": rows(), "headers": STREAM}),
+    "insert": ("insert", {"content": ROWS, "headers": STREAM}),
+    "create": ("create?mode=create", {"content": ROWS, "headers": STREAM}),
+    "overwrite": ("create?mode=overwrite", {"content": ROWS, "headers": STREAM}),
     "declare": ("declare", {"json": {}}),
 }
 

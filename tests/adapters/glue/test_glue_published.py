@@ -180,10 +180,8 @@ def test_a_failure_to_publish_fails_no_commit_and_the_doctor_finds_it(
     path = [database, "t"]
     calls.create_table(path, ROWS, properties=ON)
     before = shown(server, *path)
-    for _ in range(4):
-        proxy.fail_next(
-            "UpdateTable", Answer.of_aws(answer, status=500 if answer == "lost" else 400)
-        )
+    refusal = Answer.of_aws(answer, status=500 if answer == "lost" else 400)
+    proxy.fail_next("UpdateTable", refusal, times=float("inf"))
     with caplog.at_level(logging.WARNING, "lance_bridge"):
         insert(calls, path)
     assert calls.count(path) == 6

@@ -206,13 +206,6 @@ class HiveConfig(CatalogConfig):
 
     _token_fits_a_header = field_validator("http_token")(require_visible_ascii)
 
-    @field_validator("auth_token")
-    @classmethod
-    def _token_is_one_of_hadoop(cls, token: SecretStr | None) -> SecretStr | None:
-        if token is not None:
-            parse_token(token.get_secret_value())
-        return token
-
     @model_validator(mode="after")
     def _fields_fit_together(self) -> HiveConfig:
         for problem in (
@@ -255,6 +248,11 @@ class HiveConfig(CatalogConfig):
                 "auth.mechanism=delegation-token needs auth.token, auth.token-file, or "
                 f"${TOKEN_FILE_VARIABLE}"
             )
+        try:
+            if self.auth_token is not None:
+                parse_token(self.auth_token.get_secret_value())
+        except ValueError as error:
+            return f"auth.token: {error}"
         return ""
 
     def _transport_problem(self) -> str:

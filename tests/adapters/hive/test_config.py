@@ -107,7 +107,7 @@ TOKEN = {"auth.mechanism": "delegation-token"}
         (TOKEN, "needs auth.token, auth.token-file, or $HADOOP_TOKEN_FILE_LOCATION"),
         ({"auth.token-file": "f"}, "auth.token-file needs auth.mechanism=delegation-token"),
         ({"auth.token-service": "s"}, "auth.token-service needs auth.mechanism"),
-        ({"auth.token": "hunter2"}, "property 'auth.token': it is not a delegation token"),
+        ({**TOKEN, "auth.token": "hunter2"}, "auth.token: it is not a delegation token"),
         ({**TOKEN, "auth.token": "AAAAAA", "auth.token-file": "f"}, "cannot be combined with"),
         ({**TOKEN, "auth.token-file": "f", "ugi": "me"}, "ugi has no effect"),
         ({**TOKEN, "auth.token-file": "f", "auth.kerberos.host": "h"}, "needs auth.mechanism=ker"),

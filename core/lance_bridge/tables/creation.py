@@ -95,6 +95,9 @@ def wants_management(
 def with_publishing(namespace: LazyNamespace, properties: Mapping[str, str]) -> dict[str, str]:
     """Return a new table's checked properties with its namespace's `PUBLISH_COLUMNS`, if any.
 
+    A namespace that the operation did not need so far is not read for it: see DeclareTable of
+    ``common.md``.
+
     Raises:
         UnsupportedOperationError: (0) the table's own property asks for columns, and the catalog's
             entries have none that can change.
@@ -107,7 +110,7 @@ def with_publishing(namespace: LazyNamespace, properties: Mapping[str, str]) -> 
             f"Columns of tables in '{display(namespace.path)}' cannot be published: the catalog "
             f"has no columns that commits could change. Leave {PUBLISH_COLUMNS} out"
         )
-    if PUBLISH_COLUMNS in properties or not can_publish:
+    if PUBLISH_COLUMNS in properties or not can_publish or not namespace.is_loaded:
         return dict(properties)
     value = namespace.record.properties.get(PUBLISH_COLUMNS)
     if value is None:

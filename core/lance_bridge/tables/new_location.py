@@ -38,6 +38,11 @@ class LazyNamespace:
         """Raises NamespaceNotFound (1)."""
         return self.connection.catalog.load_namespace(self.path)
 
+    @property
+    def is_loaded(self) -> bool:
+        """Whether `record` was read."""
+        return "record" in vars(self)
+
     def require(self) -> None:
         """Raise NamespaceNotFound (1) if it does not exist."""
         _ = self.record

@@ -97,61 +97,6 @@ def test_what_is_not_hers_is_refused_and_what_does_not_exist_is_not_found(
     assert mia.error("GET", "/tables/c.missing.t") == (404, "SCHEMA_NOT_FOUND")
 
 
-# -- credentials ---------------------------------------------------------------------------------
-
-
-def vended(raw: Raw, table_id: str, operation: str) -> int:
-    body = {"table_id": table_id, "operation": operation}
-    return raw.send("POST", "/temporary-table-credentials", body).status_code
-
-
-def vended_for(raw: Raw, url: str) -> int:
-    body = {"url": url, "operation": "PATH_CREATE_TABLE"}
-    return raw.send("POST", "/temporary-path-credentials", body).status_code
-
-
-def test_credentials_of_a_table_are_for_its_owner_and_for_who_may_read_or_change_it(
-    server: UnityServer, mia: Raw
-) -> None:
-    server.add_bucket("s3://bucket", Bucket("key", "secret"))
-    for name, rights in (("c", ["USE CATALOG"]), ("c.s", ["USE SCHEMA", "CREATE TABLE"])):
-        server.grants.grant("mia", name, *rights)
-    own = mia.post("/tables", table("own"))["table_id"]
-    other = server.table("c", "s", "t")["table_id"]
-    operations = ("READ", "READ_WRITE")
-    assert [vended(mia, own, each) for each in operations] == [200, 200]
-    assert [vended(mia, other, each) for each in operations] == [403, 403]
-    server.grants.grant("mia", "c.s.t", "SELECT")
-    assert [vended(mia, other, each) for each in operations] == [200, 403]
-    server.grants.grant("mia", "c.s.t", "MODIFY")
-    assert [vended(mia, other, each) for each in operations] == [200, 200]
-    admin = Raw(server.url)
-    assert [vended(admin, each, "READ") for each in (other, own)] == [200, 403]
-    admin.close()
-
-
-def test_credentials_of_a_path_take_a_right_on_its_external_location(
-    server: UnityServer, mia: Raw
-) -> None:
-    url = "file:///lake/new"
-    assert vended_for(mia, url) == 403
-    server.grants.grant_location("mia", "file:///lake", "READ FILES", "WRITE FILES")
-    assert vended_for(mia, url) == 403
-    server.grants.grant_location("mia", "file:///lake", "CREATE EXTERNAL TABLE")
-    assert [vended_for(mia, each) for each in (url, "file:///lake2/new")] == [200, 403]
-
-
-def test_a_table_in_an_external_location_takes_a_right_on_it(server: UnityServer, mia: Raw) -> None:
-    for name, rights in (("c", ["USE CATALOG"]), ("c.s", ["USE SCHEMA", "CREATE TABLE"])):
-        server.grants.grant("mia", name, *rights)
-    server.grants.grant_location("bob", "file:///lake", "CREATE EXTERNAL TABLE")
-    inside = table("inside", storage_location="file:///lake/inside")
-    assert mia.send("POST", "/tables", inside).status_code == 403
-    assert mia.send("POST", "/tables", table("outside")).status_code == 200
-    server.grants.grant_location("mia", "file:///lake", "CREATE EXTERNAL TABLE")
-    assert mia.send("POST", "/tables", inside).status_code == 200
-
-
 USE, CREATE = "USE CATALOG", "CREATE SCHEMA"
 USE_S, CREATE_T = "USE SCHEMA", "CREATE TABLE"
 OWNER = "OWNER"
@@ -245,3 +190,58 @@ def test_a_right_that_is_taken_back_allows_nothing(server: UnityServer, mia: Raw
     assert seen(mia) == [SEES, SEES, SEES]
     server.grants.revoke("mia", "c", "SELECT")
     assert seen(mia) == [SEES, SEES, NOTHING]
+
+
+# -- credentials ---------------------------------------------------------------------------------
+
+
+def vended(raw: Raw, table_id: str, operation: str) -> int:
+    body = {"table_id": table_id, "operation": operation}
+    return raw.send("POST", "/temporary-table-credentials", body).status_code
+
+
+def vended_for(raw: Raw, url: str) -> int:
+    body = {"url": url, "operation": "PATH_CREATE_TABLE"}
+    return raw.send("POST", "/temporary-path-credentials", body).status_code
+
+
+def test_credentials_of_a_table_are_for_its_owner_and_for_who_may_read_or_change_it(
+    server: UnityServer, mia: Raw
+) -> None:
+    server.add_bucket("s3://bucket", Bucket("key", "secret"))
+    for name, rights in (("c", ["USE CATALOG"]), ("c.s", ["USE SCHEMA", "CREATE TABLE"])):
+        server.grants.grant("mia", name, *rights)
+    own = mia.post("/tables", table("own"))["table_id"]
+    other = server.table("c", "s", "t")["table_id"]
+    operations = ("READ", "READ_WRITE")
+    assert [vended(mia, own, each) for each in operations] == [200, 200]
+    assert [vended(mia, other, each) for each in operations] == [403, 403]
+    server.grants.grant("mia", "c.s.t", "SELECT")
+    assert [vended(mia, other, each) for each in operations] == [200, 403]
+    server.grants.grant("mia", "c.s.t", "MODIFY")
+    assert [vended(mia, other, each) for each in operations] == [200, 200]
+    admin = Raw(server.url)
+    assert [vended(admin, each, "READ") for each in (other, own)] == [200, 403]
+    admin.close()
+
+
+def test_credentials_of_a_path_take_a_right_on_its_external_location(
+    server: UnityServer, mia: Raw
+) -> None:
+    url = "file:///lake/new"
+    assert vended_for(mia, url) == 403
+    server.grants.grant_location("mia", "file:///lake", "READ FILES", "WRITE FILES")
+    assert vended_for(mia, url) == 403
+    server.grants.grant_location("mia", "file:///lake", "CREATE EXTERNAL TABLE")
+    assert [vended_for(mia, each) for each in (url, "file:///lake2/new")] == [200, 403]
+
+
+def test_a_table_in_an_external_location_takes_a_right_on_it(server: UnityServer, mia: Raw) -> None:
+    for name, rights in (("c", ["USE CATALOG"]), ("c.s", ["USE SCHEMA", "CREATE TABLE"])):
+        server.grants.grant("mia", name, *rights)
+    server.grants.grant_location("bob", "file:///lake", "CREATE EXTERNAL TABLE")
+    inside = table("inside", storage_location="file:///lake/inside")
+    assert mia.send("POST", "/tables", inside).status_code == 403
+    assert mia.send("POST", "/tables", table("outside")).status_code == 200
+    server.grants.grant_location("mia", "file:///lake", "CREATE EXTERNAL TABLE")
+    assert mia.send("POST", "/tables", inside).status_code == 200

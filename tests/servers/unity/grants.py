@@ -4,10 +4,9 @@ Measured on 0.4.1 and 0.7.0, in 120 combinations of rights on a catalog, a schem
 right on an object counts for all that is in it; that somebody owns it does not. The owner of a
 schema sees it in no list without USE SCHEMA, though she reads it, and creates and drops tables in
 it. The administrator reads everything, and changes and drops only what is in something of his own.
-What exists and may not be seen answers 403 by name, and what does not exist 404. Credentials of a
-path in no table take rights on an external location. That a table inside an external location takes
-CREATE EXTERNAL TABLE there follows the source. Not here: that a storage root in an external
-location is allowed, and the right to create catalogs, which everybody has.
+What exists and may not be seen answers 403 by name, and what does not exist 404. That a table in an
+external location takes CREATE EXTERNAL TABLE there follows the source. Not here: storage roots,
+which nobody may have, and the right to create catalogs, which everybody has.
 """
 
 from __future__ import annotations
@@ -41,11 +40,11 @@ _MADE = {
 _RENAME = "POST /delta/v1/catalogs/{catalog}/schemas/{schema}/tables/{table}/rename"
 _TABLE_CREDENTIALS = "POST /temporary-table-credentials"
 _PATH_CREDENTIALS = "POST /temporary-path-credentials"
-_CREATE_TABLE = "PATH_CREATE_TABLE"
+
 _ON_LOCATIONS = {
     "PATH_READ": {READ_FILES},
     "PATH_READ_WRITE": {READ_FILES, WRITE_FILES},
-    _CREATE_TABLE: {CREATE_EXTERNAL_TABLE},
+    "PATH_CREATE_TABLE": {CREATE_EXTERNAL_TABLE},
 }
 
 Path = tuple[str, ...]
@@ -123,9 +122,7 @@ class Grants:
                 return  # the answer is that it does not exist
             allowed = rule is None or rule(self._rights(user, chain), request)
         if allowed and request.route == "POST /tables":
-            place = request.fields.get("storage_location")
-            overlaps = self.refuses_overlaps and self._tables_at(place)
-            allowed = not overlaps and self._may_use_location(user, place)
+            allowed = self._may_use_location(user, request.fields.get("storage_location"))
         if not allowed:
             raise ApiError(_FORBIDDEN, "Access denied.")
 
@@ -138,29 +135,33 @@ class Grants:
 
     def _vends_for_path(self, user: str | None, request: Request) -> bool:
         """A path in a table takes the rights on that table, another one an external location."""
-        url, operation = request.fields.get("url"), request.fields.get("operation")
-        tables, is_new = self._tables_at(url), operation == _CREATE_TABLE
+        body = request.fields
+        tables = self._tables_at(body.get("url"))
+        operation = body.get("operation")
+        if tables and operation == "PATH_CREATE_TABLE":
+            return False
         if user is None:
-            return not (tables and is_new)
-        if len(tables) == 1 and not is_new:
-            rights = self._rights(user, self._chain(_path_of(tables[0])))
-            return rights.vends(write=operation != "PATH_READ")
-        return not tables and _ON_LOCATIONS.get(str(operation), set()) <= self._on_location(
-            user, str(url)
-        )
-
-    def _on_location(self, user: str, url: str) -> set[str]:
-        """Return the rights of a user on the external location that contains a URL."""
-        for location, rights in self._locations.items():
-            if f"{url}/".startswith(f"{location.rstrip('/')}/"):
-                return rights.get(user, set())
-        return set()
+            return True
+        if not tables:
+            rights_on_it = self._on_location(user, body.get("url"))
+            return rights_on_it is not None and _ON_LOCATIONS[str(operation)] <= rights_on_it
+        if len(tables) != 1:
+            return False
+        rights = self._rights(user, self._chain(_path_of(tables[0])))
+        return rights.vends(write=operation != "PATH_READ")
 
     def _may_use_location(self, user: str | None, url: object) -> bool:
-        inside = any(f"{url}/".startswith(f"{each.rstrip('/')}/") for each in self._locations)
-        if not inside or user is None:
-            return True
-        return CREATE_EXTERNAL_TABLE in self._on_location(user, str(url))
+        if self.refuses_overlaps and self._tables_at(url):
+            return False
+        held = self._on_location(user, url)
+        return user is None or held is None or CREATE_EXTERNAL_TABLE in held
+
+    def _on_location(self, user: str | None, url: object) -> set[str] | None:
+        """Return a user's rights on the external location that contains a URL; None without one."""
+        for location, rights in self._locations.items():
+            if f"{url}/".startswith(f"{location.rstrip('/')}/"):
+                return rights.get(user or "", set())
+        return None
 
     def _tables_at(self, location: object) -> list[Entry]:
         """Return the tables whose location overlaps one."""

@@ -62,12 +62,33 @@ def innermost_namespaces(
     except NamespaceNotFoundError:
         if not parent:
             raise
+        reason = why_unreadable(catalog, parent)
+        if reason is not None:
+            if unreadable is None:
+                raise reason from None
+            unreadable(parent, reason)
     except OF_ONE_OBJECT as error:
         if not parent or unreadable is None:
             raise
         unreadable(parent, error)
     for child in sorted(children):
         yield from innermost_namespaces(catalog, (*parent, child), unreadable, named=below)
+
+
+def why_unreadable(catalog: Catalog, namespace: Path) -> LanceNamespaceError | None:
+    """Return why a namespace cannot be read that the catalog has just called missing.
+
+    None if it is not listed either: it was dropped, or never existed.
+    """
+    parent = namespace[:-1]
+    try:
+        is_listed = namespace[-1] in catalog.list_namespaces(parent)
+    except NamespaceNotFoundError:
+        return why_unreadable(catalog, parent) if parent else None
+    except OF_ONE_OBJECT as error:
+        return error
+    text = "its catalog lists it, and answers that it does not exist"
+    return InvalidTableStateError(text) if is_listed else None
 
 
 @dataclass(frozen=True)
@@ -194,6 +215,9 @@ def scan_locations(
         try:
             return _kept(catalog.scan_tables(namespace))
         except NamespaceNotFoundError:
+            reason = why_unreadable(catalog, namespace)
+            if reason is not None:
+                refuse(f"'{display(namespace)}'", reason)
             return []
         except OF_ONE_OBJECT as error:
             refuse(f"'{display(namespace)}'", error)

@@ -17,7 +17,7 @@ from ..catalog import Path, TableRecord
 from ..connection import Connection
 from ..errors import OF_ONE_OBJECT, display
 from ..paging import PageRequest
-from ..scan import innermost_namespaces
+from ..scan import innermost_namespaces, why_unreadable
 from ..table import Table
 
 logger = logging.getLogger(__name__)
@@ -81,6 +81,9 @@ def _all_tables(
         try:
             names, _ = list_tables(connection, namespace, within, include_declared=include_declared)
         except NamespaceNotFoundError:
+            reason = why_unreadable(connection.catalog, namespace)
+            if reason is not None:
+                leave_out(namespace, reason)
             continue
         except OF_ONE_OBJECT as error:
             leave_out(namespace, error)

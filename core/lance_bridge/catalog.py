@@ -257,9 +257,10 @@ class Catalog(ABC):
     def partition_locations(self, record: TableRecord) -> Iterable[str]:  # noqa: ARG002
         """Return the locations of an entry's partitions.
 
-        Called for entries with `TableRecord.is_partitioned`, before files are deleted, and only if
-        the table's location holds files that are not its own. One entry may have a million
-        partitions: read them in pages during iteration. Empty if the entry no longer exists.
+        Called for entries with `TableRecord.is_partitioned`: before files are deleted, if the
+        table's location holds files that are not its own, and before a vendor makes credentials for
+        a location that a user of a gateway has chosen. One entry may have a million partitions:
+        read them in pages during iteration. Empty if the entry no longer exists.
 
         Must be overridden if `Capabilities.has_partitions`.
 

@@ -142,12 +142,14 @@ class CatalogConfig(BaseModel):
         description="Directories and buckets, separated by commas. A vendor makes credentials for "
         "tables inside these only. By default `root`, or the prefix of the vendor.",
     )
-    credentials_check: Literal["catalog", "namespace"] = Field(
+    credentials_check: Literal["catalog", "entries", "namespace"] = Field(
         default="catalog",
         alias="credentials.check-sharing",
         description="Which entries are checked, before a vendor makes credentials, for a location "
-        "that equals, contains or is inside the table's: those of the whole catalog, or of the "
-        "table's namespace.",
+        "that equals, contains or is inside the table's: `catalog` checks every entry of the "
+        "catalog, and in a gateway their partitions; `entries` checks every entry without these; "
+        "`namespace` checks the entries of the table's namespace, and in a gateway their "
+        "partitions.",
     )
     credentials_write: bool = Field(
         default=False,

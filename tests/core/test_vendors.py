@@ -7,7 +7,7 @@ import json
 import pickle
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -610,3 +610,81 @@ def test_entries_are_read_again_for_none_that_is_known_or_at_its_default_locatio
     put(server, chosen, "s3://lake/tables/chosen.lance")
     assert described(namespace, chosen)
     assert len(scans) == 2
+
+
+# -- partitions of other entries -------------------------------------------------------------------
+
+
+@pytest.fixture
+def partitioned(vending: MemoryNamespace) -> MemoryServer:
+    """The server, with an entry that has partitions inside and outside of its own location."""
+    put(vending, "days", "s3://lake/tables/days", is_partitioned=True)
+    places = ["s3a://lake/tables/days/d=1", "s3a://lake/tables/far/d=2"]
+    vending.server.partitions[at("days")] = places
+    return vending.server
+
+
+@pytest.mark.spec("common.md#vending-rules")
+@pytest.mark.usefixtures("principal", "partitioned")
+@pytest.mark.parametrize("place", ["far/d=2", "far/d=2/x.lance", "far"])
+def test_a_chosen_location_that_overlaps_a_partition_gets_none(
+    vending: MemoryNamespace, log: str, place: str
+) -> None:
+    put(vending, "chosen", f"s3://lake/tables/{place}")
+    with pytest.raises(errors.InvalidTableStateError, match=r"overlaps .* partition of .*days"):
+        described(vending, "chosen")
+    assert ASKED[log] == []
+    del vending.server.tables[at("chosen")]
+    put(vending, "beside", "s3://lake/tables/far/d=22")
+    assert described(vending, "beside")
+
+
+@pytest.mark.usefixtures("principal")
+@pytest.mark.parametrize("error", [errors.PermissionDeniedError, errors.InternalError])
+def test_partitions_that_cannot_be_read_may_be_anywhere(
+    vending: MemoryNamespace,
+    partitioned: MemoryServer,
+    monkeypatch: pytest.MonkeyPatch,
+    error: type[errors.LanceNamespaceError],
+) -> None:
+    def refuse(*_: object) -> list[str]:
+        raise error("not today")
+
+    assert partitioned.partitions
+    monkeypatch.setattr(MemoryCatalog, "partition_locations", refuse)
+    denied = error is errors.PermissionDeniedError
+    expected = error if denied else errors.InvalidTableStateError
+    with pytest.raises(expected, match=r"'.*days' may .*not today.*check-sharing=entries"):
+        described(vending)
+
+
+@pytest.mark.usefixtures("principal")
+def test_partitions_are_not_read_where_the_property_says_so(
+    server: MemoryServer, vending_with: VendingWith
+) -> None:
+    namespace = vending_with(**{"credentials.check-sharing": "entries"})
+    put(server, "days", "s3://lake/tables/days", is_partitioned=True)
+    server.partitions[at("days")] = ["s3://lake/tables/far"]
+    put(server, "chosen", "s3://lake/tables/far")
+    assert described(namespace, "chosen")
+
+
+@pytest.mark.usefixtures("partitioned")
+def test_partitions_are_read_once_and_only_for_a_location_that_somebody_chose(
+    vending: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[object] = []
+    partitions = MemoryCatalog.partition_locations
+
+    def counted(self: MemoryCatalog, record: TableRecord) -> Iterable[str]:
+        read.append(record.path)
+        return partitions(self, record)
+
+    monkeypatch.setattr(MemoryCatalog, "partition_locations", counted)
+    put(vending, "a", "s3://lake/tables/a")
+    assert described(vending, "a")
+    assert read == []
+    with acting_for(Caller("anna", lambda _: True)):
+        assert described(vending)
+        assert described(vending, "a", vend_credentials=True)
+    assert read == [at("days")]

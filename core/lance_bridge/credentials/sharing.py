@@ -10,7 +10,8 @@ What the table's entry and its location name is read by its name, if no listing 
 
 The scan misses entries that are added or moved later. Before a principal of a server gets
 credentials for such an entry, the catalog is read again, so that the entry is compared with all
-older ones; except for an entry at its default location, which no user has chosen.
+older ones; except for an entry at its default location, which no user has chosen. Partitions that
+are outside of their entry's location count for such a principal, too, and are read as seldom.
 """
 
 from __future__ import annotations
@@ -19,18 +20,22 @@ import threading
 import time
 from bisect import bisect_left
 from collections.abc import Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 
 from lance_namespace.errors import (
     InvalidTableStateError,
     LanceNamespaceError,
     NamespaceNotFoundError,
+    PermissionDeniedError,
     TableNotFoundError,
 )
 
 from .. import locations
 from ..catalog import Catalog, Path, TableRecord
-from ..errors import display, marking_other_entries
+from ..errors import OF_ONE_OBJECT, display, marking_other_entries
 from ..forks import restart_in_children
 from ..records import ENTRY_ID
 from ..scan import Named, Scan, scan_locations
@@ -40,6 +45,9 @@ _KEPT_TIMES = 20
 _MOST_KEPT = 4096
 """Of results, before those that have expired are removed."""
 _HINT = "With credentials.check-sharing=namespace, only the table's own namespace is read"
+_PARTITIONS_HINT = "With credentials.check-sharing=entries, partitions are not read"
+_THREADS = 8
+"""Entries whose partitions are read at once."""
 
 Key = tuple[str, ...]
 
@@ -76,6 +84,23 @@ class _Index:
         found.sort(key=lambda each: each[0])
         self._keys = [key for key, _ in found]
         self._owners = [owner for _, owner in found]
+        self._partitioned = [
+            record for record, _ in scan.records if record.is_partitioned and not record.link_to
+        ]
+        self._partitions: list[tuple[Key, Path]] | None = None
+
+    def partitions(self, catalog: Catalog) -> list[tuple[Key, Path]]:
+        """Return the partitions outside of their entry's location, with the entry; read once.
+
+        Raises:
+            InvalidTableStateError: (19) those of an entry cannot be read, and others can.
+            PermissionDeniedError: (15) those of an entry may not be read.
+        """
+        if self._partitions is None:
+            with ThreadPoolExecutor(_THREADS) as threads:
+                read = partial(_partitions_of, catalog)
+                self._partitions = list(chain(*threads.map(read, self._partitioned)))
+        return self._partitions
 
     def overlapping(self, own: Key) -> Iterator[_Owner]:
         """Yield the entries whose location is, contains or is inside a location."""
@@ -98,6 +123,24 @@ class _Index:
             yield self._owners[at]
 
 
+def _partitions_of(catalog: Catalog, entry: TableRecord) -> list[tuple[Key, Path]]:
+    own = [key for key in locations.keys_of(entry.all_locations) if locations.ANY not in key[:2]]
+    try:
+        return [
+            (key, entry.path)
+            for location in catalog.partition_locations(entry)
+            for key in locations.possible_keys(location)
+            if not any(key[: len(each)] == each for each in own)
+        ]
+    except OF_ONE_OBJECT as error:
+        denied = isinstance(error, PermissionDeniedError)
+        error_type = PermissionDeniedError if denied else InvalidTableStateError
+        raise error_type(
+            f"No credentials: '{display(entry.path)}' may have a partition at the same location, "
+            f"and its partitions cannot be read: {error}. {_PARTITIONS_HINT}"
+        ) from error
+
+
 class SharingCheck:
     """Finds the entries that share a table's location. Safe to share between threads."""
 
@@ -106,6 +149,7 @@ class SharingCheck:
         catalog: Catalog,
         *,
         everywhere: bool,
+        partitions: bool,
         root: str | None,
         named: Collection[Path] = (),
     ) -> None:
@@ -113,11 +157,13 @@ class SharingCheck:
 
         Args:
             everywhere: Whether to read the whole catalog, or the table's own namespace.
+            partitions: Whether to read partitions where a user may have chosen a location.
             root: The directory of default locations, if one is configured.
             named: Namespaces of the whole catalog to read even if it does not list them.
         """
         self._catalog = catalog
         self._everywhere = everywhere
+        self._has_partitions = partitions and catalog.capabilities.has_partitions
         self._root = root
         self._named = Named(frozenset(named if everywhere else ()))
         self._kept: dict[Named | None, tuple[_Index, float]] = {}
@@ -146,7 +192,8 @@ class SharingCheck:
         own, entry_id = locations.key(record.location or "/"), record.properties.get(ENTRY_ID)
         indexes = self._indexes(record)
         is_known = any(index.has(own_path, own) for index in indexes)
-        if chosen and not is_known and not self._is_default(record.path, own):
+        is_chosen = chosen and not self._is_default(record.path, own)
+        if is_chosen and not is_known:
             indexes = self._indexes(record, begun_after=asked)
         what = f"No credentials for table '{display(record.path)}'"
         for path in (path for index in indexes for path in index.unreadable):
@@ -162,6 +209,20 @@ class SharingCheck:
                     f"{what}: its location {record.location} overlaps that of "
                     f"'{display(owner.path)}'. Move one of them"
                 )
+        if not (is_chosen and self._has_partitions):
+            return
+        for key, path in self._partitions_in(indexes):
+            if path != own_path and locations.overlap(own, key):
+                raise InvalidTableStateError(
+                    f"{what}: its location {record.location} overlaps that of a partition of "
+                    f"'{display(path)}'. Move one of them"
+                )
+
+    def _partitions_in(self, indexes: list[_Index]) -> Iterator[tuple[Key, Path]]:
+        for index in indexes:
+            with self._lock:
+                found = index.partitions(self._catalog)
+            yield from found
 
     def _indexes(self, record: TableRecord, begun_after: float | None = None) -> list[_Index]:
         """Return the catalog's entries, and then what the record names and no listing has."""

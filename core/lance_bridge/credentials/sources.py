@@ -69,7 +69,8 @@ class VendedCredentials:
         self._source = lru_cache(_MOST_LOCATIONS)(partial(_find_source, _create_sources(config)))
         self._sharing = SharingCheck(
             catalog,
-            everywhere=config.credentials_check == "catalog",
+            everywhere=config.credentials_check != "namespace",
+            partitions=config.credentials_check != "entries",
             root=config.root,
             named=named,
         )

@@ -42,7 +42,7 @@ pytestmark = pytest.mark.spec("common.md#droptable", "common.md#rights-and-lifet
 
 SHARES = {"memory": 1300, "unity": 500, "glue": 140, "hive": 60}
 """How many catalogs of each kind: 2,000 in all."""
-FEW = 5
+FEW = 2
 """How many of each before each push."""
 
 REFUSED = (ErrorCode.INVALID_TABLE_STATE, ErrorCode.PERMISSION_DENIED)

@@ -10,7 +10,7 @@ import gzip
 import os
 import threading
 import zlib
-from base64 import b64encode
+from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +26,13 @@ STORAGE = (
     "headers.authorization", "password", "bearer_token", "cookie", "anything.else",
 )  # fmt: skip
 """Options of every vendor's store that hold a secret, and one that is unknown."""
+
+
+def hadoop_token(password: str) -> str:
+    """Return a delegation token of Hadoop, as a text, with this password of at most 127 bytes."""
+    parts = (b"alice", password.encode(), b"HIVE_DELEGATION_TOKEN", b"")
+    content = b"".join(bytes([len(each)]) + each for each in parts)
+    return urlsafe_b64encode(content).rstrip(b"=").decode()
 
 
 class Secrets:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import pickle
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from core.secret_search import Secrets
+from core.secret_search import Secrets, hadoop_token
 from lance_namespace.errors import InvalidInputError
 from servers.processes import free_port
 
@@ -241,14 +240,6 @@ def test_other_texts_are_kept() -> None:
 SCRIPT = Path(__file__).with_name("secrets_process.py")
 
 
-def delegation_token(secrets: Secrets) -> str:
-    """Return a token of Hadoop with a secret as its password."""
-    password = secrets.new("hive delegation token").encode()
-    parts = (b"alice", password, b"HIVE_DELEGATION_TOKEN", b"")
-    content = b"".join(bytes([len(each)]) + each for each in parts)
-    return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
-
-
 def cases(secrets: Secrets) -> list[dict[str, object]]:
     port = free_port()
     storage = secrets.storage("storage")
@@ -281,7 +272,10 @@ def cases(secrets: Secrets) -> list[dict[str, object]]:
             "hive",
             {},
             uri=f"thrift://127.0.0.1:{port}",
-            **{"auth.mechanism": "delegation-token", "auth.token": delegation_token(secrets)},
+            **{
+                "auth.mechanism": "delegation-token",
+                "auth.token": hadoop_token(secrets.new("hive delegation token")),
+            },
             **quick,
         ),
         case(

@@ -19,6 +19,7 @@ from typing import Any
 
 import httpx
 import pytest
+from core.secret_search import hadoop_token
 from lance_namespace import LanceNamespace
 from server.http_requests import request_for
 from servers.glue_server import ROLE, GlueServer
@@ -122,6 +123,9 @@ def catalogs(
         storage = {"storage.aws_endpoint": aws.endpoint, "storage.allow_http": "true"}
         glue = {"impl": "glue", **keys, "endpoint": aws.endpoint, "root": "s3://lake/g", **storage}
         sasl = {"auth.mechanism": "plain", "auth.username": "u", "auth.password": secrets.new()}
+        token = hadoop_token(secrets.new())
+        secrets.values.append(token)
+        sasl_token = {"auth.mechanism": "delegation-token", "auth.token": token}
         unity_url = {"impl": "unity", "host": unity.url, "root": "s3://lake/u", **storage}
         yield {
             "glue": glue,
@@ -129,6 +133,7 @@ def catalogs(
             "glue_echo": {**glue, "endpoint": url, "max_retries": "0"},
             "hive": {"impl": "hive", "uri": thrift, "root": str(directory), **secrets.storage()},
             "hive_sasl": {"impl": "hive", "uri": thrift, **sasl, **_NO_RETRY},
+            "hive_token": {"impl": "hive", "uri": thrift, **sasl_token, **_NO_RETRY},
             "hive_echo": {
                 "impl": "hive",
                 "uri": f"{url}/metastore",

@@ -213,7 +213,7 @@ class Orphans:
         root = connection.config.root
         if root is not None:
             depth = connection.capabilities.levels + 1
-            yield TableDirectory(root, depth, TableStorage(connection.storage))
+            yield TableDirectory(root, depth, TableStorage(connection.secrets.config.storage))
 
     def _storage(self, namespace: Path, location: str) -> TableStorage:
         return self.tables.at((*namespace, _PROBE), location).storage()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from lance_namespace.errors import (
@@ -20,6 +20,7 @@ from .declarations import Declarations
 from .errors import display, invalid, unsupported
 from .records import FOREIGN_COMMITS, PUBLISH_COLUMNS, ForeignCommits, parse_publish_columns
 from .requests import parse_table_namespace
+from .secrets import SecretRenewal
 from .storage.manifests import BaseLocations
 
 
@@ -29,15 +30,15 @@ class Connection:
 
     catalog: Catalog
     config: CatalogConfig
+    secrets: SecretRenewal[CatalogConfig] = field(init=False, compare=False, repr=False)
+    """Has the configuration with the current secrets, such as those of `storage.*`."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "secrets", self.config.renewal)
 
     @property
     def capabilities(self) -> Capabilities:
         return self.catalog.capabilities
-
-    @property
-    def storage(self) -> Mapping[str, str]:
-        """The options of `storage.*`, with the current secrets."""
-        return self.config.renewal.config.storage
 
     @cached_property
     def default_namespace(self) -> Path:

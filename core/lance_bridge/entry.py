@@ -334,7 +334,7 @@ class TableEntry:
             vend: False: do not request temporary credentials.
             write: Whether to request credentials to write, instead of to read.
         """
-        options: Mapping[str, str] = self.connection.storage
+        options: Mapping[str, str] = self.connection.secrets.config.storage
         vended: Mapping[str, str] = {}
         if vend is not False and self._is_remote:
             vended = self.connection.credentials.of(self.record, write=write)
@@ -357,7 +357,7 @@ class TableEntry:
         config, is_remote = self.connection.config, self._is_remote
         is_configured = is_remote and self.connection.credentials.is_configured(self.location)
         vended = self._vend_to_client(write) if vend is not False and is_remote else {}
-        options = config.answered(self.connection.storage)
+        options = config.answered(self.connection.secrets.config.storage)
         if isinstance(vended, TableCredentials):
             options = without_authentication(options)
         else:

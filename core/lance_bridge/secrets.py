@@ -52,7 +52,8 @@ class SecretRenewal(Generic[ConfigT]):
     def __init__(self, config: ConfigT, source: str, read: Callable[[], ConfigT]) -> None:
         self._source = source
         self._read = read
-        self._config = config
+        self.config = config
+        """The configuration with the secrets to use now."""
         self._problem = ""
         self._listeners: list[Callable[[ConfigT], None]] = []
         self.restart_in_child()
@@ -61,11 +62,6 @@ class SecretRenewal(Generic[ConfigT]):
     def restart_in_child(self) -> None:
         """Implement `lance_bridge.forks.Restartable`."""
         self._lock = threading.Lock()
-
-    @property
-    def config(self) -> ConfigT:
-        """The configuration with the secrets to use now."""
-        return self._config
 
     def call_before_use(self, listener: Callable[[ConfigT], None]) -> None:
         """Call a function with each new configuration before any request uses it."""
@@ -80,14 +76,14 @@ class SecretRenewal(Generic[ConfigT]):
         if not self._source:
             return NO_SOURCE
         with self._lock:
-            if self._config is refused:
+            if self.config is refused:
                 self._read_again()
             if self._problem:
                 return Renewal(
                     changed=False, advice=f"The secrets could not be read again: {self._problem}"
                 )
             again = f"The secrets were read again from {self._source}"
-            if self._config == refused:
+            if self.config == refused:
                 return Renewal(
                     changed=False, advice=f"{again}, and are the same: provide new ones there"
                 )
@@ -99,11 +95,11 @@ class SecretRenewal(Generic[ConfigT]):
         except InvalidInputError as error:
             self._problem = str(error)
             # A new object, so that the others whose requests were refused do not read, too.
-            self._config = copy.copy(self._config)
+            self.config = copy.copy(self.config)
             return
         self._problem = ""
-        if found != self._config:
+        if found != self.config:
             for listener in self._listeners:
                 listener(found)
             logger.info("the server refused the secrets, and %s has others", self._source)
-        self._config = found
+        self.config = found

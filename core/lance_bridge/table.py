@@ -491,7 +491,7 @@ class Table(TableEntry):
 
     @property
     def _can_publish(self) -> bool:
-        return self.connection.capabilities.publishes_columns and not self.record.link_to
+        return self.connection.catalog.capabilities.publishes_columns and not self.record.link_to
 
     def _write_columns(self, *, is_forced: bool = False) -> None:
         """Write the columns of the latest version into the entry, or remove them if it has none.

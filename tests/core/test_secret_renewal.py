@@ -166,13 +166,18 @@ def test_storage_options_of_the_file_are_renewed_with_it(
     file: Path, request: pytest.FixtureRequest
 ) -> None:
     namespace = MemoryNamespace(uri=request.node.nodeid, **{"secrets.file": str(file)})
-    assert namespace.connection.storage == {"aws_secret_access_key": "old-key"}
+    assert namespace.connection.secrets.config.storage == {"aws_secret_access_key": "old-key"}
     file.write_text("token: new\nstorage.aws_secret_access_key: new-key\n")
     config = namespace.connection.config
     assert config.renewal.renew(config).changed
-    assert namespace.connection.storage == {"aws_secret_access_key": "new-key"}
-    assert copy.deepcopy(namespace).connection.storage == {"aws_secret_access_key": "new-key"}
-    assert pickle.loads(pickle.dumps(namespace)).connection.storage == namespace.connection.storage
+    assert namespace.connection.secrets.config.storage == {"aws_secret_access_key": "new-key"}
+    assert copy.deepcopy(namespace).connection.secrets.config.storage == {
+        "aws_secret_access_key": "new-key"
+    }
+    assert (
+        pickle.loads(pickle.dumps(namespace)).connection.secrets.config.storage
+        == namespace.connection.secrets.config.storage
+    )
 
 
 def test_a_child_renews_while_a_thread_of_its_parent_does(

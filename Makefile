@@ -3,7 +3,7 @@
 PYTHON ?= python3
 PYTEST_ARGS ?=
 RELEASE_ARGS ?=
-TEST_PROCESSES ?= 3
+TEST_PROCESSES ?= 4
 SERVER_TEST_PROCESSES ?= 4
 
 # Images of containers often set it; without caches each process compiles what it imports again.
@@ -62,7 +62,7 @@ JDBC_JAR := docker/jars/postgresql.jar
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo "  PYTHON=python3.12 chooses the interpreter, PYTEST_ARGS='-k rename -x' goes to pytest,"
-	@echo "  TEST_PROCESSES=4 has make test use four processes in place of three (each starts its own servers)"
+	@echo "  TEST_PROCESSES=2 has make test use two processes in place of four (each starts its own servers)"
 
 venv: $(STAMP) ## set up .venv: locked dependencies, then this project in editable mode
 
@@ -81,7 +81,7 @@ $(STAMP): $(DEPS_STAMP) pyproject.toml
 	@$(PIP_INSTALL) --no-build-isolation --no-deps --editable .
 	@touch $@
 
-test: check-tools $(STAMP) ## run all tests that need no server, and a smoke test of everything real (7 min)
+test: check-tools $(STAMP) ## run all tests that need no server, and a smoke test of everything real (6 min)
 	@$(PY) -m pytest -n $(TEST_PROCESSES) --dist loadfile --tier quick,smoke $(PYTEST_ARGS)
 
 test-servers: metastores $(AXE)/.complete $(NODE)/.complete $(JAVA)/.complete ## run the other tests on real servers and Spark, as CI does (25 min; fetches 600 MB of jars, npm and Maven packages, once)

@@ -33,22 +33,29 @@ _THREADS = 8
 _SUFFIX = re.compile(r"-[0-9a-f]{8}$")
 """What a default location ends with if the location without it was occupied."""
 
+UNREADABLE = (NamespaceNotFoundError, *OF_ONE_OBJECT)
+"""Errors of a namespace that cannot be read; `why_unreadable` says whether it exists."""
+
 Unreadable = Callable[[Path, LanceNamespaceError], None]
 """Called with a namespace that cannot be read, and why; it may raise."""
+
+
+def raise_error(_: Path, error: LanceNamespaceError) -> NoReturn:
+    """Raise the error: an `Unreadable` that goes no further."""
+    raise error
 
 
 def innermost_namespaces(
     catalog: Catalog,
     parent: Path = (),
-    unreadable: Unreadable | None = None,
+    unreadable: Unreadable = raise_error,
     named: Collection[Path] = (),
 ) -> Iterator[Path]:
     """Yield the sorted paths of all namespaces that can hold tables, except those just dropped.
 
     Args:
         parent: The namespace to begin at.
-        unreadable: Called for a namespace below it whose own namespaces cannot be listed. By
-            default the error is raised.
+        unreadable: Called for a namespace below it whose own namespaces cannot be listed.
         named: Namespaces that are yielded even if the catalog does not list them. They need not
             exist.
     """
@@ -59,36 +66,41 @@ def innermost_namespaces(
     children = {path[len(parent)] for path in below}
     try:
         children.update(catalog.list_namespaces(parent))
-    except NamespaceNotFoundError:
+    except UNREADABLE as error:
         if not parent:
             raise
-        reason = why_unreadable(catalog, parent)
+        reason = why_unreadable(catalog, parent, error)
         if reason is not None:
-            if unreadable is None:
-                raise reason from None
             unreadable(parent, reason)
-    except OF_ONE_OBJECT as error:
-        if not parent or unreadable is None:
-            raise
-        unreadable(parent, error)
     for child in sorted(children):
         yield from innermost_namespaces(catalog, (*parent, child), unreadable, named=below)
 
 
-def why_unreadable(catalog: Catalog, namespace: Path) -> LanceNamespaceError | None:
-    """Return why a namespace cannot be read that the catalog has just called missing.
+def why_unreadable(
+    catalog: Catalog, namespace: Path, error: LanceNamespaceError
+) -> LanceNamespaceError | None:
+    """Return why a namespace cannot be read; None if it was dropped, or never existed.
 
-    None if it is not listed either: it was dropped, or never existed.
+    The catalog may call one missing that it lists: that was not dropped.
+
+    Args:
+        error: One of `UNREADABLE`, from reading it.
     """
+    if not isinstance(error, NamespaceNotFoundError):
+        return error
     parent = namespace[:-1]
     try:
         is_listed = namespace[-1] in catalog.list_namespaces(parent)
-    except NamespaceNotFoundError:
-        return why_unreadable(catalog, parent) if parent else None
-    except OF_ONE_OBJECT as error:
-        return error
+    except UNREADABLE as problem:
+        return why_unreadable(catalog, parent, problem) if parent else None
     text = "its catalog lists it, and answers that it does not exist"
     return InvalidTableStateError(text) if is_listed else None
+
+
+def error_of_check(error: LanceNamespaceError, message: str) -> LanceNamespaceError:
+    """Return the error of a check for which something cannot be read, by the error of reading."""
+    denied = isinstance(error, PermissionDeniedError)
+    return (PermissionDeniedError if denied else InvalidTableStateError)(message)
 
 
 @dataclass(frozen=True)
@@ -207,20 +219,16 @@ def scan_locations(
     """
 
     def refuse(what: str, error: LanceNamespaceError) -> NoReturn:
-        denied = isinstance(error, PermissionDeniedError)
-        error_type = PermissionDeniedError if denied else InvalidTableStateError
-        raise error_type(explain(what, error)) from error
+        raise error_of_check(error, explain(what, error)) from error
 
     def read(namespace: Path) -> list[TableRecord]:
         try:
             return _kept(catalog.scan_tables(namespace))
-        except NamespaceNotFoundError:
-            reason = why_unreadable(catalog, namespace)
+        except UNREADABLE as error:
+            reason = why_unreadable(catalog, namespace, error)
             if reason is not None:
                 refuse(f"'{display(namespace)}'", reason)
             return []
-        except OF_ONE_OBJECT as error:
-            refuse(f"'{display(namespace)}'", error)
 
     scope: Iterable[Path] = named.namespaces
     if everywhere:

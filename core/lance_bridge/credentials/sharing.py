@@ -29,7 +29,6 @@ from lance_namespace.errors import (
     InvalidTableStateError,
     LanceNamespaceError,
     NamespaceNotFoundError,
-    PermissionDeniedError,
     TableNotFoundError,
 )
 
@@ -38,7 +37,7 @@ from ..catalog import Catalog, Path, TableRecord
 from ..errors import OF_ONE_OBJECT, display, marking_other_entries
 from ..forks import restart_in_children
 from ..records import ENTRY_ID
-from ..scan import Named, Scan, scan_locations
+from ..scan import Named, Scan, error_of_check, scan_locations
 
 _KEPT_SECONDS = 60.0
 _KEPT_TIMES = 20
@@ -133,12 +132,11 @@ def _partitions_of(catalog: Catalog, entry: TableRecord) -> list[tuple[Key, Path
             if not any(key[: len(each)] == each for each in own)
         ]
     except OF_ONE_OBJECT as error:
-        denied = isinstance(error, PermissionDeniedError)
-        error_type = PermissionDeniedError if denied else InvalidTableStateError
-        raise error_type(
+        message = (
             f"No credentials: '{display(entry.path)}' may have a partition at the same location, "
             f"and its partitions cannot be read: {error}. {_PARTITIONS_HINT}"
-        ) from error
+        )
+        raise error_of_check(error, message) from error
 
 
 class SharingCheck:
@@ -209,20 +207,21 @@ class SharingCheck:
                     f"{what}: its location {record.location} overlaps that of "
                     f"'{display(owner.path)}'. Move one of them"
                 )
-        if not (is_chosen and self._has_partitions):
-            return
-        for key, path in self._partitions_in(indexes):
-            if path != own_path and locations.overlap(own, key):
-                raise InvalidTableStateError(
-                    f"{what}: its location {record.location} overlaps that of a partition of "
-                    f"'{display(path)}'. Move one of them"
-                )
+        if is_chosen and self._has_partitions:
+            self._refuse_partitions(record, indexes)
 
-    def _partitions_in(self, indexes: list[_Index]) -> Iterator[tuple[Key, Path]]:
+    def _refuse_partitions(self, record: TableRecord, indexes: list[_Index]) -> None:
+        own_path, own = record.link_path or record.path, locations.key(record.location or "/")
         for index in indexes:
             with self._lock:
-                found = index.partitions(self._catalog)
-            yield from found
+                partitions = index.partitions(self._catalog)
+            for key, path in partitions:
+                if path != own_path and locations.overlap(own, key):
+                    raise InvalidTableStateError(
+                        f"No credentials for table '{display(record.path)}': its location "
+                        f"{record.location} overlaps that of a partition of '{display(path)}'. "
+                        "Move one of them"
+                    )
 
     def _indexes(self, record: TableRecord, begun_after: float | None = None) -> list[_Index]:
         """Return the catalog's entries, and then what the record names and no listing has."""

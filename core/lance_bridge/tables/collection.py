@@ -11,7 +11,7 @@ from ..entry import TableEntry, load_entry
 from ..managed import conversion
 from ..paging import PageRequest
 from ..requests import parse_table
-from ..scan import Unreadable, innermost_namespaces
+from ..scan import Unreadable, innermost_namespaces, raise_error
 from ..table import Table
 from . import creation, dropping, listing, new_location, overlap, rename
 
@@ -95,13 +95,12 @@ class Tables:
             yield TableEntry(self.connection, record)
 
     def namespaces(
-        self, unreadable: Unreadable | None = None, named: Iterable[Path] = ()
+        self, unreadable: Unreadable = raise_error, named: Iterable[Path] = ()
     ) -> Iterator[Path]:
         """Yield the paths of all namespaces that can hold tables, sorted.
 
         Args:
-            unreadable: Called for a namespace that cannot be listed. By default its error is
-                raised.
+            unreadable: Called for a namespace that cannot be listed.
             named: Namespaces to yield even if the catalog does not list them, in addition to the
                 property `default-namespace`. They need not exist.
         """

@@ -9,15 +9,14 @@ from itertools import groupby, islice
 
 from lance_namespace.errors import (
     LanceNamespaceError,
-    NamespaceNotFoundError,
     PermissionDeniedError,
 )
 
 from ..catalog import Path, TableRecord
 from ..connection import Connection
-from ..errors import OF_ONE_OBJECT, display
+from ..errors import display
 from ..paging import PageRequest
-from ..scan import innermost_namespaces, why_unreadable
+from ..scan import UNREADABLE, innermost_namespaces, why_unreadable
 from ..table import Table
 
 logger = logging.getLogger(__name__)
@@ -80,13 +79,10 @@ def _all_tables(
         within = PageRequest(page.scope, None, _after_in_namespace(page.after, namespace))
         try:
             names, _ = list_tables(connection, namespace, within, include_declared=include_declared)
-        except NamespaceNotFoundError:
-            reason = why_unreadable(connection.catalog, namespace)
+        except UNREADABLE as error:
+            reason = why_unreadable(connection.catalog, namespace, error)
             if reason is not None:
                 leave_out(namespace, reason)
-            continue
-        except OF_ONE_OBJECT as error:
-            leave_out(namespace, error)
             continue
         has_read = True
         yield from ((*namespace, name) for name in names)

@@ -65,10 +65,10 @@ def send_once(
                 version = send()
         except (ConcurrentModificationError, ServiceUnavailableError) as error:
             found = _find_commit(dataset, is_own, since, error)
-            last = attempt == _ATTEMPTS - 1
-            if found is None and (last or not isinstance(error, ServiceUnavailableError)):
-                raise
             if found is None:
+                last = attempt == _ATTEMPTS - 1
+                if last or not isinstance(error, ServiceUnavailableError):
+                    raise
                 continue
             version = found
         table.note_commit(since, version)

@@ -116,7 +116,7 @@ class HiveConfig(CatalogConfig):
     auth_token_service: str = Field(
         default="",
         alias="auth.token-service",
-        description="The service of the token in the file, if whoever got it has set one "
+        description="The service of the token in the file, if the client that got it set one "
         "(`hive.metastore.token.signature`).",
         examples=["metastore"],
     )

@@ -61,7 +61,7 @@ def read_token(path: Path, service: str) -> DelegationToken:
     """Return the token of a metastore in a file of tokens.
 
     Args:
-        service: The service of the token, which is empty unless whoever got it has set one
+        service: The service of the token, which is empty unless the client that got it set one
             (`hive.metastore.token.signature`).
 
     Raises:

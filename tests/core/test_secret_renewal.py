@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import os
 import pickle
-import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,6 +14,7 @@ from core.forking import returns_in_child
 
 from lance_bridge.config import load
 from lance_bridge.secrets import Renewal
+from lance_bridge.testing.concurrency import answers_only, race
 
 from .memory_catalog import MemoryConfig, MemoryNamespace
 
@@ -54,18 +54,6 @@ def connected(**properties: str) -> MemoryConfig:
 def token(config: MemoryConfig) -> str:
     assert config.token is not None
     return config.token.get_secret_value()
-
-
-def renew_at_once(config: MemoryConfig) -> list[Renewal]:
-    """Renew in many threads that used the same secrets."""
-    gate = threading.Barrier(THREADS)
-
-    def renew(_: int) -> Renewal:
-        gate.wait(10)
-        return config.renewal.renew(config)
-
-    with ThreadPoolExecutor(THREADS) as pool:
-        return list(pool.map(renew, range(THREADS)))
 
 
 def test_a_file_that_has_changed_is_read_again(file: Path) -> None:
@@ -124,7 +112,8 @@ def test_many_threads_read_once(
 ) -> None:
     config = connected(**{"secrets.provider": "counted:read"})
     monkeypatch.setenv("TOKEN_OF_VAULT", secret)
-    assert {each.changed for each in renew_at_once(config)} == {secret == "new"}
+    found = answers_only(race(lambda _: config.renewal.renew(config), THREADS))
+    assert {each.changed for each in found} == {secret == "new"}
     assert readings() == 2
 
 
@@ -133,7 +122,7 @@ def test_many_threads_share_one_failure(
 ) -> None:
     config = connected(**{"secrets.provider": "counted:read"})
     monkeypatch.delenv("TOKEN_OF_VAULT")
-    found = renew_at_once(config)
+    found = answers_only(race(lambda _: config.renewal.renew(config), THREADS))
     assert {each.changed for each in found} == {False}
     assert all("counted:read failed with KeyError" in each.advice for each in found)
     assert readings() == 2

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -15,6 +13,7 @@ from server.serving import serving_namespace
 from servers.http_proxy import Answer, HttpProxy
 from servers.unity import UnityServer
 
+from lance_bridge.testing.concurrency import race
 from lance_bridge_server.catalogs import connect_catalogs, root_namespace
 from lance_bridge_server.configuration.settings import ServerSettings
 
@@ -101,15 +100,8 @@ def test_many_callers_need_one_reading(
     monkeypatch.setattr(Path, "read_text", counted)
     unity.token = SECOND
     files["a"].write_text(f"token: {SECOND}\n")
-    gate = threading.Barrier(THREADS)
-
-    def call(_: int) -> list[str]:
-        gate.wait(10)
-        names: list[str] = done(client.get(LIST.format("a")))["namespaces"]
-        return names
-
-    with ThreadPoolExecutor(THREADS) as pool:
-        assert list(pool.map(call, range(THREADS))) == [["in_a"]] * THREADS
+    answers = race(lambda _: done(client.get(LIST.format("a")))["namespaces"], THREADS)
+    assert answers == [["in_a"]] * THREADS
     assert opened == [files["a"]]
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from lance_namespace.errors import LanceNamespaceError, UnauthenticatedError
+from lance_namespace.errors import UnauthenticatedError
 from servers.glue_server import ACCESS_KEY, ROLE, SECRET_KEY, GlueServer
 from servers.http_proxy import HttpProxy
 
 from lance_bridge.testing.calls import Calls
+from lance_bridge.testing.concurrency import race
 
 from .building import Connect
 
@@ -44,20 +43,6 @@ def ended(server: GlueServer, connect: Connect, file: Path, database: str) -> It
 
 def names(calls: Calls) -> list[str]:
     return list(calls.all_namespaces([]))
-
-
-def names_at_once(calls: Calls) -> list[list[str] | LanceNamespaceError]:
-    gate = threading.Barrier(THREADS)
-
-    def call(_: int) -> list[str] | LanceNamespaceError:
-        gate.wait(10)
-        try:
-            return names(calls)
-        except LanceNamespaceError as error:
-            return error
-
-    with ThreadPoolExecutor(THREADS) as pool:
-        return list(pool.map(call, range(THREADS)))
 
 
 def keys(proxy: HttpProxy) -> list[str]:
@@ -127,7 +112,7 @@ def test_ten_threads_read_the_file_once(
     ended: Calls, file: Path, readings: list[Path], database: str
 ) -> None:
     file.write_text(GOOD)
-    found = names_at_once(ended)
+    found = race(lambda _: names(ended), THREADS)
     assert all(isinstance(each, list) and database in each for each in found)
     assert readings == [file]
 

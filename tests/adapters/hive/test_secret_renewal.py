@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from joserfc import jwt
 from joserfc.jwk import RSAKey
-from lance_namespace.errors import LanceNamespaceError, UnauthenticatedError
+from lance_namespace.errors import UnauthenticatedError
 from servers.metastores import Metastores
 
 from lance_bridge.testing.calls import Calls
+from lance_bridge.testing.concurrency import race
 from lance_bridge_hive import HiveNamespace
 
 pytestmark = [
@@ -126,17 +125,7 @@ def test_ten_threads_read_the_file_once(
 
     monkeypatch.setattr(Path, "read_text", counted)
     secured.write_right()
-    gate = threading.Barrier(THREADS)
-
-    def call(_: int) -> list[str] | LanceNamespaceError:
-        gate.wait(10)
-        try:
-            return names(ended)
-        except LanceNamespaceError as error:
-            return error
-
-    with ThreadPoolExecutor(THREADS) as pool:
-        assert list(pool.map(call, range(THREADS))) == [["default"]] * THREADS
+    assert race(lambda _: names(ended), THREADS) == [["default"]] * THREADS
     assert opened == [secured.file]
 
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from lance_namespace.errors import (
-    LanceNamespaceError,
     PermissionDeniedError,
     UnauthenticatedError,
 )
@@ -16,6 +13,7 @@ from servers.http_proxy import HttpProxy
 from servers.unity import UnityServer
 
 from lance_bridge.catalog import TableRecord
+from lance_bridge.testing.concurrency import race
 from lance_bridge_unity.catalog import UnityCatalog
 
 from .building import TABLE, Connect, record
@@ -48,20 +46,6 @@ def ended(server: UnityServer, connect: Connect, file: Path) -> UnityCatalog:
 
 def read(catalog: UnityCatalog) -> tuple[str, ...]:
     return catalog.load_namespace(("c", "s")).path
-
-
-def read_at_once(catalog: UnityCatalog) -> list[tuple[str, ...] | LanceNamespaceError]:
-    gate = threading.Barrier(THREADS)
-
-    def call(_: int) -> tuple[str, ...] | LanceNamespaceError:
-        gate.wait(10)
-        try:
-            return read(catalog)
-        except LanceNamespaceError as error:
-            return error
-
-    with ThreadPoolExecutor(THREADS) as threads:
-        return list(threads.map(call, range(THREADS)))
 
 
 def test_a_new_token_in_the_file_is_used(ended: UnityCatalog, proxy: HttpProxy, file: Path) -> None:
@@ -153,7 +137,7 @@ def test_ten_threads_read_the_file_once(
 
     monkeypatch.setattr(Path, "read_text", counted)
     file.write_text("token: second\n")
-    assert read_at_once(ended) == [("c", "s")] * THREADS
+    assert race(lambda _: read(ended), THREADS) == [("c", "s")] * THREADS
     assert opened == [file]
 
 
@@ -183,7 +167,7 @@ def test_a_personal_token_of_databricks_is_renewed(
     tokens.clear()
     tokens.add("second")
     file.write_text("token: second\n")
-    assert read_at_once(catalog) == [("c", "s")] * THREADS
+    assert race(lambda _: read(catalog), THREADS) == [("c", "s")] * THREADS
     made = catalog.create_table(TableRecord(TABLE, "s3://bucket/t", {}))
     assert made.path == TABLE
 
@@ -206,7 +190,7 @@ def test_an_oauth_secret_is_renewed(
         with pytest.raises(UnauthenticatedError, match="the new ones are refused, too"):
             read(catalog)
         file.write_text("client_secret: second\n")
-    assert read_at_once(catalog) == [("c", "s")] * THREADS
+    assert race(lambda _: read(catalog), THREADS) == [("c", "s")] * THREADS
     assert authority.issued == before + 1
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -65,3 +68,13 @@ def kill(pid: int) -> None:
     """End a process at once."""
     os.kill(pid, 9)
     await_end(pid)
+
+
+@contextmanager
+def paused(pid: int) -> Iterator[None]:
+    """Let a process do nothing for a while."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)

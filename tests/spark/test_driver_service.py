@@ -16,7 +16,7 @@ from lance_bridge_spark.addresses import catalogs_of
 from lance_bridge_spark.source import with_catalogs
 
 from .catalogs import TOKEN, proxied_catalog, unity_catalog
-from .python_processes import arguments, await_end, kill, pids, the_pid
+from .python_processes import arguments, await_end, kill, paused, pids, the_pid
 from .sql_helpers import setting
 
 pytestmark = [pytest.mark.servers, pytest.mark.spec("spark.md#the-python-process-of-the-driver")]
@@ -152,8 +152,9 @@ def test_a_process_without_calls_ends(spark: Any, catalog: str) -> None:
 
 
 def test_a_call_takes_no_longer_than_the_session_allows(spark: Any, catalog: str) -> None:
+    names(spark, catalog)
     timeout = pytest.raises(PySparkException, match=r"service\.timeout")
-    with setting(spark, TIMEOUT, "1ms"), timeout:
+    with paused(the_pid(spark)), setting(spark, TIMEOUT, "100ms"), timeout:
         names(spark, catalog)
     assert names(spark, catalog) == ["t"]
 

@@ -175,6 +175,36 @@ def test_a_partition_among_a_tables_files_keeps_it_from_being_dropped(
     assert [each.name for each in place.iterdir()] == ["day=1"]
 
 
+@pytest.mark.spec("common.md#droptable")
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (errors.PermissionDeniedError, errors.PermissionDeniedError),
+        (errors.InternalError, errors.InvalidTableStateError),
+        (errors.InvalidInputError, errors.InvalidTableStateError),
+    ],
+)
+def test_partitions_that_cannot_be_read_keep_a_table_from_being_dropped(
+    namespace: MemoryNamespace,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: type[errors.LanceNamespaceError],
+    expected: type[errors.LanceNamespaceError],
+) -> None:
+    place = Path(create(namespace, TABLE).location or "")
+    (place / "day=1").mkdir()
+    days = TableRecord(at("days"), str(tmp_path / "days"), is_partitioned=True)
+    namespace.server.tables[at("days")] = days
+
+    def refuse(*_: object) -> list[str]:
+        raise error("not today")
+
+    monkeypatch.setattr(MemoryCatalog, "partition_locations", refuse)
+    with pytest.raises(expected, match=r"days.* may .*not today.*check-sharing=entries"):
+        drop_table(namespace)
+    assert count_rows(namespace, TABLE) == 3
+
+
 @pytest.mark.spec("glue.md#deletion-of-data")
 def test_partitions_are_not_read_where_all_files_are_the_tables_own(
     namespace: MemoryNamespace, tmp_path: Path

@@ -5,19 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
-from lance_namespace.errors import (
-    InvalidTableStateError,
-    LanceNamespaceError,
-    PermissionDeniedError,
-)
+from lance_namespace.errors import InvalidTableStateError, LanceNamespaceError
 
 from .. import locations
 from ..catalog import Path, TableRecord
 from ..connection import Connection
 from ..entry import TableEntry
-from ..errors import concurrent_modification, display, marking_other_entries
+from ..errors import OF_ONE_OBJECT, concurrent_modification, display, marking_other_entries
 from ..records import ENTRY_ID
-from ..scan import Named, scan_locations
+from ..scan import Named, error_of_check, scan_locations
 from ..storage.lance_files import LocationFiles
 
 _THREADS = 8
@@ -123,8 +119,9 @@ class LocationIndex:
         files that are not the table's: otherwise no partition could lose a file.
 
         Raises:
-            InvalidTableStateError: (19) a manifest cannot be read, a partition overlaps the
-                location, or another Lance table reads the files or cannot be read.
+            InvalidTableStateError: (19) a manifest or an entry's partitions cannot be read, a
+                partition overlaps the location, or another Lance table reads the files or cannot
+                be read.
             PermissionDeniedError: (15) the partitions of an entry may not be read.
             ServiceUnavailableError: (17) the storage does not respond.
         """
@@ -181,18 +178,20 @@ class LocationIndex:
             return
         own = locations.key(record.location or "/")
         try:
-            for place in self._connection.catalog.partition_locations(entry):
-                if _may_overlap(own, place):
-                    raise InvalidTableStateError(
-                        f"Table '{display(record.path)}' cannot be dropped with its data: its "
-                        f"location {record.location} overlaps that of a partition of "
-                        f"'{display(entry.path)}', {place}. Deregister the table instead"
-                    )
-        except PermissionDeniedError as error:
-            raise PermissionDeniedError(
+            places = list(self._connection.catalog.partition_locations(entry))
+        except OF_ONE_OBJECT as error:
+            message = (
                 f"Nothing is deleted while '{display(entry.path)}' may have a partition at the "
-                f"same location and cannot be read: {error}. {_HINTS}"
-            ) from error
+                f"same location, and its partitions cannot be read: {error}. {_HINTS}"
+            )
+            raise error_of_check(error, message) from error
+        for place in places:
+            if _may_overlap(own, place):
+                raise InvalidTableStateError(
+                    f"Table '{display(record.path)}' cannot be dropped with its data: its "
+                    f"location {record.location} overlaps that of a partition of "
+                    f"'{display(entry.path)}', {place}. Deregister the table instead"
+                )
 
     def _require_unchanged(self, record: TableRecord) -> None:
         found = self._connection.catalog.load_table(record.path)

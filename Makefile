@@ -81,7 +81,7 @@ $(STAMP): $(DEPS_STAMP) pyproject.toml
 	@$(PIP_INSTALL) --no-build-isolation --no-deps --editable .
 	@touch $@
 
-test: check-tools $(STAMP) ## run all tests that need no server, and a smoke test of everything real (6 min)
+test: check-tools $(STAMP) ## run all tests that need no server, and a smoke test of everything real (5 min)
 	@$(PY) -m pytest -n $(TEST_PROCESSES) --dist loadfile --tier quick,smoke $(PYTEST_ARGS)
 
 test-servers: metastores $(AXE)/.complete $(NODE)/.complete $(JAVA)/.complete ## run the other tests on real servers and Spark, as CI does (25 min; fetches 600 MB of jars, npm and Maven packages, once)

@@ -351,7 +351,7 @@ class TableEntry:
 
         Args:
             vend: False leaves all credentials out, also those of the configuration: the client
-                brings its own.
+                brings its own. A local location needs none.
             write: Whether the client writes; None if the request does not say.
         """
         config, is_remote = self.connection.config, self._is_remote
@@ -362,7 +362,7 @@ class TableEntry:
             options = without_authentication(options)
         else:
             vended = config.answered(vended)
-        if vend is False or is_configured:
+        if vend is False or is_configured or not is_remote:
             options = sanitize_options(options)
         return {**options, **vended} or None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import lance_namespace as api
@@ -105,6 +106,40 @@ def test_a_local_table_needs_none(namespace: MemoryNamespace, vending: list[bool
     answer = namespace.describe_table(api.DescribeTableRequest(id=TABLE))
     assert answer.storage_options is None
     assert vending == []
+
+
+@pytest.mark.spec("common.md#security")
+@pytest.mark.parametrize("wanted", [True, None, False])
+@pytest.mark.parametrize(
+    "vendor",
+    [
+        {},
+        {"credentials.vendor": "none"},
+        {"credentials.vendor": "static", "credentials.allowed_roots": "s3://b/lake"},
+        {"credentials.lake.vendor": "none", "credentials.lake.prefix": "s3://b/lake"},
+    ],
+    ids=["no vendor", "none", "static", "of a prefix"],
+)
+def test_a_local_table_is_returned_without_the_keys_of_stores(
+    server: MemoryServer,
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    vendor: dict[str, str],
+    wanted: bool | None,
+) -> None:
+    assert not server.effects
+    options = {
+        "storage.aws_access_key_id": "known",
+        "storage.aws_secret_access_key": "hidden",
+        "storage.aws_region": "eu-central-1",
+    }
+    root = str(tmp_path / "lake")
+    namespace = MemoryNamespace(uri=request.node.nodeid, root=root, **options, **vendor)
+    declared = api.DeclareTableRequest(id=TABLE, vend_credentials=wanted)
+    described = api.DescribeTableRequest(id=TABLE, vend_credentials=wanted)
+    shown = {"aws_region": "eu-central-1"}
+    assert namespace.declare_table(declared).storage_options == shown
+    assert namespace.describe_table(described).storage_options == shown
 
 
 @pytest.mark.parametrize("wanted", [True, None])

@@ -362,7 +362,7 @@ class TableEntry:
             options = without_authentication(options)
         else:
             vended = config.answered(vended)
-        if vend is False or is_configured or not is_remote:
+        if options and (vend is False or is_configured or not is_remote):
             options = sanitize_options(options)
         return {**options, **vended} or None
 

@@ -195,14 +195,20 @@ class TableChecks:
         directory = VersionDirectory(table.files())
         staged = directory.within(state.staged) if state.staged else ""
         has_version = directory.find(state.version) or (staged and directory.files.head(staged))
-        if state.version and not has_version:
-            yield self._inconsistent(
-                table, f"Version {state.version}, the latest by its entry, is gone"
-            )
-            return
         found = table.out_of_band_versions()
-        if found.versions or found.quarantined:
+        if state.version and not has_version:
+            yield self._version_gone(table, state, found)
+        elif found.versions or found.quarantined:
             yield self._out_of_band(name, found, state)
+
+    def _version_gone(self, table: Table, state: State, found: OutOfBand) -> Finding:
+        message = f"Version {state.version}, the latest by its entry, is gone"
+        if not found.versions:
+            return self._inconsistent(table, message)
+        name = written(table.path)
+        message = f"{message}; version {found.versions[-1].version} is there, without the catalog"
+        adopt = self.commands.on_catalog(["managed", "adopt"], name)
+        return Finding(Kind.INCONSISTENT_ENTRY, name, message, adopt)
 
     def _out_of_band(self, name: str, found: OutOfBand, state: State) -> Finding:
         adoptable = any((version or 0) > state.version for version in found.quarantined_versions)

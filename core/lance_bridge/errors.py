@@ -41,6 +41,7 @@ __all__ = [
     "ErrorCapturingReader",
     "LanceNamespaceError",
     "LancePanicError",
+    "LatestVersionGoneError",
     "ObjectUnavailableError",
     "OutcomeUnknownError",
     "TableDataMissingError",
@@ -99,6 +100,13 @@ class BrokenNameError(InternalError):
 
 class TableDataMissingError(InvalidTableStateError):
     """The table had data, and it is gone (19): no operation writes a new first version."""
+
+
+class LatestVersionGoneError(InvalidTableStateError):
+    """The version that the catalog holds was deleted from storage, which has other versions (19).
+
+    These may be all that is left of its rows: nothing moves or deletes them.
+    """
 
 
 class TableNotWrittenError(InvalidTableStateError):

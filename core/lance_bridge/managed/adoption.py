@@ -80,11 +80,14 @@ def _find_objection(directory: ManagedDirectory, data: bytes) -> str:
     parent = parse_manifest(committed).data_files if committed is not None else frozenset()
     if not _explains(directory, transaction, content, parent):
         return f"its data files are not those of version {latest} and of its transaction"
+    missing = directory.missing_data_files(data, known=parent)
+    if missing:
+        return f"its data file {missing[0]} is missing"
     rivals = directory.conflicting()
     theirs = {name for each in rivals for name in parse_manifest(each).data_files}
-    if rivals and not content.data_files & (parent - theirs):
-        return f"it may be based on another version {latest}, which is quarantined"
-    return ""
+    is_ambiguous = rivals and not content.data_files & (parent - theirs)
+    reason = f"it may be based on another version {latest}, which is quarantined"
+    return reason if is_ambiguous else ""
 
 
 def _explains(

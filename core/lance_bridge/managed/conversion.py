@@ -154,6 +154,7 @@ def end(table: EntryT, holder: str = "") -> EntryT:
     with compare_and_set.held(table, holder=holder) as held:
         directory = managed_directory(held, write=True)
         directory.finish()
+        directory.latest()  # raises if it is gone, and nothing else has its rows
         _refuse_uncommitted(held, directory.uncommitted())
         _alter(held.with_record(as_unmanaged(held.record)))
     return table.reloaded()

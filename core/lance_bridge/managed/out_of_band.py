@@ -15,7 +15,7 @@ from lance_namespace.errors import (
 )
 
 from ..entry import EntryT, TableEntry
-from ..errors import invalid
+from ..errors import LatestVersionGoneError, invalid
 from ..managed_state import State
 from ..names import first_names
 from ..records import FOREIGN_COMMITS, ForeignCommits
@@ -26,6 +26,10 @@ from .intents import latest_state
 from .versions import ManagedDirectory, managed_directory, quarantined_version
 
 _NAMED = 5
+_RESTORE = (
+    "restore the files of that version; or deregister the table and register its location, "
+    "which takes the last version there"
+)
 
 logger = logging.getLogger(__name__)
 
@@ -76,9 +80,12 @@ def _writers(directory: ManagedDirectory, names: Sequence[str]) -> set[str]:
 def adopt(table: TableEntry) -> int:
     """Commit the uncommitted versions; return the new latest version.
 
+    If the latest version was deleted without the catalog, the last version that is left is
+    committed: Lance's clean-up by path keeps the versions that have the rows of those it deletes.
+
     Raises:
         InvalidInputError: (13) there are none, or storage manages the table.
-        InvalidTableStateError: (19) they do not continue the latest version.
+        InvalidTableStateError: (19) they do not continue the latest version, or lack a data file.
         ConcurrentModificationError: (14) another client commits.
     """
     table = recovery.settle(table)
@@ -96,22 +103,41 @@ def _find_latest_adoptable(table: TableEntry) -> int:
     directory = managed_directory(table, write=True)
     directory.finish()
     present = directory.uncommitted()
-    quarantined = [] if present else directory.quarantined_after_latest()
-    found = [each.version for each in present] + [version for version, _ in quarantined]
+    found = [(each.version, each.name) for each in present]
+    found = found or list(directory.quarantined_after_latest())
     if not found:
+        directory.latest()  # raises if it is gone, and only older versions are left
         raise invalid(f"Table '{table.name}' has no version that was not committed")
-    expected = range(latest + 1, latest + 1 + len(found))
-    if found != list(expected) or any(each.scheme is not Scheme.V2 for each in present):
+    is_gone = _is_latest_gone(directory)
+    remedy = _RESTORE if is_gone else "discard them"
+    versions = [version for version, _ in found]
+    is_next = versions == list(range(latest + 1, latest + 1 + len(found)))
+    if not (is_next or is_gone) or any(each.scheme is not Scheme.V2 for each in present):
         raise InvalidTableStateError(
-            f"Versions {', '.join(map(str, found))} do not continue version {latest} of table "
-            f"'{table.name}': discard them"
+            f"Versions {', '.join(map(str, versions))} do not continue version {latest} of table "
+            f"'{table.name}': {remedy}"
         )
     if directory.conflicting():
         raise InvalidTableStateError(
             f"Another version {latest} of table '{table.name}' is quarantined, and the uncommitted "
-            "versions may be based on that, without the rows of the one committed: discard them"
+            f"versions may be based on that, without the rows of the one committed: {remedy}"
         )
-    return found[-1]
+    version, name = found[-1]
+    missing = directory.missing_data_files(directory.files.read(directory.within(name)) or b"")
+    if missing:
+        raise InvalidTableStateError(
+            f"Version {version} of table '{table.name}' cannot be adopted: its data file "
+            f"{missing[0]} is missing"
+        )
+    return version
+
+
+def _is_latest_gone(directory: ManagedDirectory) -> bool:
+    try:
+        directory.require_intact()
+    except LatestVersionGoneError:
+        return True
+    return False
 
 
 def discard(table: TableEntry) -> int:
@@ -122,7 +148,9 @@ def discard(table: TableEntry) -> int:
     Raises:
         InvalidInputError: (13) storage manages the table.
         ConcurrentModificationError: (14) another client commits.
+        LatestVersionGoneError: (19) they may be all that is left of the table's rows.
     """
+    managed_directory(table, write=True).require_intact()
     quarantine(table)
     directory = managed_directory(table, write=True)
     names = directory.quarantined()
@@ -239,15 +267,18 @@ def quarantine(table: TableEntry) -> None:
 
     Raises:
         ConcurrentModificationError: (14) another client commits.
+        LatestVersionGoneError: (19) they may be all that is left of the table's rows.
         InvalidTableStateError: (19) as `recovery.settle`.
     """
     now = recovery.settle(table.reloaded())
     directory = managed_directory(now, write=True)
     # Fails if the storage is read-only, before it makes other clients wait.
+    directory.latest()
     directory.copy_to_quarantine([each.name for each in directory.uncommitted()])
     with compare_and_set.held(now, brief=True) as held:
         directory = managed_directory(held, write=True)
         directory.finish()
+        directory.latest()
         found = directory.uncommitted()
         compare_and_set.require_held(held)
         directory.quarantine(found)

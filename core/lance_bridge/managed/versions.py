@@ -5,12 +5,15 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
-from lance_namespace.errors import InvalidTableStateError, LanceNamespaceError
+from lance_namespace.errors import LanceNamespaceError
 
 from ..entry import TableEntry
+from ..errors import LatestVersionGoneError
 from ..managed_state import State
+from ..storage.lance_files import DATA, VERSIONS
+from ..storage.manifest_content import parse_manifest
 from ..storage.manifests import Manifest, Scheme, VersionDirectory, name_of, parse_name
 from ..storage.table_files import TableFiles, discard
 from .intents import latest_state
@@ -20,6 +23,9 @@ QUARANTINED = ".manifest-foreign"
 
 REBASE_SECONDS = 5.0
 """How long after a quarantine a writer may have read the manifest, by the storage's clock."""
+
+_FEW = 20
+"""Files that are looked for one by one; a listing finds more of them in fewer calls."""
 
 _TRANSACTION = re.compile(rb"(\d+)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.txn")
 """The transaction file that a manifest names: it begins with the version that was read."""
@@ -39,24 +45,30 @@ class ManagedDirectory(VersionDirectory):
     def list(self) -> list[Manifest]:
         """Return the manifests of the committed versions, the first version first.
 
-        Raises:
-            InvalidTableStateError: (19) the latest version has no manifest.
+        Raises what `find` raises.
         """
         latest = self.latest()
+        if latest is None:
+            return []
         older = [each for each in super().list() if each.version < self.state.version]
-        if latest is not None:
-            return [*older, latest]
-        if older:
-            # An older version would silently lack its rows.
-            raise InvalidTableStateError(
-                f"The manifest of version {self.state.version}, the latest in the catalog, is "
-                f"missing in {self.path}: restore that file"
-            )
-        return []
+        return [*older, latest]
 
     def latest(self) -> Manifest | None:
-        """Return the latest version's manifest, without listing all."""
+        """Return the latest version's manifest, without listing all. Raises what `find` raises."""
         return self.find(self.state.version)
+
+    def require_intact(self) -> None:
+        """Check that the latest version can be read, as far as its files show. Lists data files.
+
+        Raises:
+            LatestVersionGoneError: (19) its manifest or a data file was deleted, and others are
+                there.
+        """
+        latest = self.latest()
+        data = None if latest is None else self.files.read(self.within(latest.name))
+        missing = self.missing_data_files(data) if data else []
+        if missing:
+            self._require_no_others(f"Data file {missing[0]}")
 
     def last_two(self) -> Sequence[Manifest] | None:
         """Return the two latest versions without a listing: Lance needs the latest at each open."""
@@ -65,13 +77,46 @@ class ManagedDirectory(VersionDirectory):
         return found if len(found) == len(last) else None
 
     def find(self, version: int) -> Manifest | None:
-        """Return one version's manifest, or None if it does not exist or is not committed."""
+        """Return one version's manifest, or None if it does not exist or is not committed.
+
+        Raises:
+            LatestVersionGoneError: (19) it is the latest version, and only others have manifests.
+        """
         if version > self.state.version:
             return None
-        if version < self.state.version or self._try_finish():
+        if version < self.state.version:
             return super().find(version)
         # If the staged manifest is missing, another client has finished it.
-        return self._find_staged() or super().find(version)
+        staged = None if self._try_finish() else self._find_staged()
+        found = staged or super().find(version)
+        if found is None and version:
+            self._require_no_others("The manifest")
+        return found
+
+    def _require_no_others(self, missing: str) -> None:
+        """Raise `LatestVersionGoneError` if versions other than the latest have manifests.
+
+        An older one would silently lack its rows, and later ones were not committed.
+
+        Args:
+            missing: The file of the latest version that is missing, to begin the message.
+        """
+        later = {each.version for each in self.uncommitted()}
+        later |= {version for version, _ in self.quarantined_after_latest()}
+        if not later and not super().list():
+            return
+        message = (
+            f"{missing} of version {self.state.version}, the latest in the catalog, is missing in "
+            f"{self.path.removesuffix(VERSIONS)}"
+        )
+        if not later:
+            raise LatestVersionGoneError(f"{message}: restore that file")
+        names = ", ".join(map(str, sorted(later)))
+        raise LatestVersionGoneError(
+            f"{message}: it was deleted without the catalog. Later versions, which were not "
+            f"committed through the catalog, are there: {names}. Restore that file, or make the "
+            "last of them the latest version with `lance-bridge managed adopt`"
+        )
 
     def _try_finish(self) -> bool:
         try:
@@ -197,6 +242,25 @@ class ManagedDirectory(VersionDirectory):
         found = [self.files.read(name) for name in names if name.startswith(first)]
         committed = self.files.read(self._final_path(self.state.version))
         return [data for data in found if data is not None and data != committed]
+
+    def missing_data_files(self, data: bytes, known: Set[str] = frozenset()) -> Sequence[str]:
+        """Return the data files in a manifest that do not exist, sorted.
+
+        The files of a clone can be at other locations, and are not looked for.
+
+        Args:
+            known: Data files that exist.
+
+        Raises:
+            ValueError: It is not a manifest, or is truncated.
+        """
+        content = parse_manifest(data)
+        wanted = set() if content.base_paths else content.data_files - known
+        if len(wanted) > _FEW:
+            prefix = f"{DATA}/"
+            wanted -= {each["path"].removeprefix(prefix) for each in self.files.list(DATA)}
+            return sorted(wanted)
+        return sorted(name for name in wanted if self.files.head(f"{DATA}/{name}") is None)
 
     def may_be_based_on_quarantined(self, path: str, data: bytes) -> bool:
         """Return whether a staged manifest may be based on a quarantined one.

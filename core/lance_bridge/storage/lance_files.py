@@ -34,7 +34,7 @@ delete ``*.batch.json``; no other file of a table has such a name."""
 _THREADS = 16
 LARGEST_VERSION = 2**64 - 1
 V2_DIGITS = 20
-_DATA = "data/"
+DATA = "data"
 
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _DATA_NAME = rf"(?:[01]{{24}}[0-9a-f]{{26}}|{_UUID})"
@@ -203,9 +203,9 @@ class _Files:
         """
         relative = {path: _split(path, branches)[1] for path in unknown}
         asked = {
-            path: name.removeprefix(_DATA)
+            path: name.removeprefix(f"{DATA}/")
             for path, name in relative.items()
-            if name.startswith(_DATA)
+            if name.startswith(f"{DATA}/")
         }
         if not asked:
             return set()

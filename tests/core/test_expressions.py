@@ -21,8 +21,8 @@ from .building import TABLE
 from .evolving import add, backfill
 from .memory_catalog import MemoryNamespace
 from .querying import ask, dataset
+from .test_insert_update_delete import delete, update
 from .test_merge import merge
-from .test_update_delete import delete, update
 from .writing import make, unchanged
 
 pytestmark = [

@@ -18,7 +18,7 @@ from lance_bridge.extended_requests import ReplacingIndexRequest
 from .building import DATASET, TABLE, create
 from .evolving import ROWS, build_index, create_table, dataset, last_transaction, list_indices, rows
 from .memory_catalog import MemoryNamespace
-from .test_schema_json import STORABLE
+from .test_fields_for_other_tools import STORABLE
 
 pytestmark = pytest.mark.quick
 

@@ -7,7 +7,7 @@ what it costs to list, is not seen here.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,20 +22,37 @@ from servers.http_proxy import HttpProxy
 from servers.objectstore import MotoServer
 
 from lance_bridge.catalog import TableRecord
+from lance_bridge.storage import DataState, TableStorage
+from lance_bridge.storage.lance_files import RESERVED_FILE
 from lance_bridge.testing.concurrency import race
 
 from .batching import commit
 from .building import BUCKET, DATASET, TABLE, at, count_rows, create, stream, winner_of
 from .managing import MANAGED
-from .memory_catalog import CAPABILITIES, MemoryNamespace
+from .memory_catalog import CAPABILITIES, MemoryNamespace, MemoryServer
 from .staging import creation, numbers
 from .staging import stage as stage_local
-from .test_branches import branches, create_branch, delete_branch, rows
-from .test_tags import create_tag, tagged, tags
+from .test_tags_and_branches import (
+    branches,
+    create_branch,
+    create_tag,
+    delete_branch,
+    rows,
+    tagged,
+    tags,
+)
 from .writing import ipc
 
-pytestmark = pytest.mark.servers
+pytestmark = [pytest.mark.servers, pytest.mark.spec("common.md#presence-of-data")]
+
 OTHER = [*DATASET, "other"]
+KEY = tuple(TABLE)
+Call = Callable[[MemoryNamespace], object]
+CALLS: dict[str, Call] = {
+    "count": lambda ns: count_rows(ns, TABLE),
+    "insert": lambda ns: ns.insert_into_table(api.InsertIntoTableRequest(id=TABLE), stream()),
+    "create": lambda ns: create(ns, TABLE, mode="overwrite"),
+}
 
 
 def place(ns: MemoryNamespace, table: list[str] = TABLE) -> str:
@@ -285,3 +302,133 @@ def test_a_cascade_reads_each_manifest_once(
     counted.drop_namespace(api.DropNamespaceRequest(id=DATASET, behavior="Cascade"))
     # Of each: its files, when checked and when deleted, and whether it is a clone of another.
     assert wire.counts == {"LIST": tables * 3, "GET": tables * 3, "POST": tables * 2}
+
+
+# -- presence of data ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def bucket(moto: MotoServer) -> str:
+    """The name of a bucket of the test's own."""
+    name = f"{BUCKET}-{uuid.uuid4().hex}"
+    moto.make_bucket(name)
+    return name
+
+
+@pytest.fixture
+def in_own_bucket(
+    namespace: MemoryNamespace, server: MemoryServer, moto: MotoServer, bucket: str
+) -> MemoryNamespace:
+    """A namespace whose tables are in that bucket."""
+    assert not server.tables
+    return connect(namespace, bucket, moto.storage_options)
+
+
+@pytest.fixture(scope="module")
+def powerless_options(moto: MotoServer) -> dict[str, str]:
+    """The options of a user who may do nothing."""
+    return moto.powerless_options()
+
+
+def connect(ns: MemoryNamespace, bucket: str, options: dict[str, str]) -> MemoryNamespace:
+    storage = {f"storage.{key}": value for key, value in options.items()}
+    return MemoryNamespace(uri=ns._properties["uri"], root=f"s3://{bucket}/lake", **storage)
+
+
+def empty(moto: MotoServer, bucket: str) -> None:
+    for key in moto.keys(bucket):
+        moto.client.delete_object(Bucket=bucket, Key=key)
+
+
+def state_of(ns: MemoryNamespace) -> DataState:
+    return ns.tables.load(KEY).presence().state
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_a_table_whose_objects_were_deleted_is_missing(
+    in_own_bucket: MemoryNamespace, moto: MotoServer, bucket: str, call: Call
+) -> None:
+    create(in_own_bucket, TABLE)
+    empty(moto, bucket)
+    with pytest.raises(errors.InvalidTableStateError, match=r"is missing: .*s3://"):
+        call(in_own_bucket)
+    assert moto.keys(bucket) == []
+    assert state_of(in_own_bucket) is DataState.MISSING
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_a_bucket_that_is_gone_is_unreachable(
+    in_own_bucket: MemoryNamespace, moto: MotoServer, bucket: str, call: Call
+) -> None:
+    create(in_own_bucket, TABLE)
+    empty(moto, bucket)
+    moto.client.delete_bucket(Bucket=bucket)
+    with pytest.raises(errors.ServiceUnavailableError, match="check that it exists"):
+        call(in_own_bucket)
+    assert state_of(in_own_bucket) is DataState.UNREACHABLE
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_credentials_that_are_not_accepted_are_unreachable(
+    in_own_bucket: MemoryNamespace, moto: MotoServer, bucket: str, call: Call
+) -> None:
+    create(in_own_bucket, TABLE)
+    empty(moto, bucket)
+    with moto.refusing_credentials(), pytest.raises(errors.UnauthenticatedError):
+        call(in_own_bucket)
+    with moto.refusing_credentials():
+        assert state_of(in_own_bucket) is DataState.UNREACHABLE
+    assert state_of(in_own_bucket) is DataState.MISSING
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_a_user_without_rights_finds_nothing_missing(
+    in_own_bucket: MemoryNamespace,
+    moto: MotoServer,
+    bucket: str,
+    call: Call,
+    powerless_options: dict[str, str],
+) -> None:
+    create(in_own_bucket, TABLE)
+    empty(moto, bucket)
+    powerless = connect(in_own_bucket, bucket, powerless_options)
+    with moto.refusing_credentials(), pytest.raises(errors.PermissionDeniedError):
+        call(powerless)
+    with moto.refusing_credentials():
+        assert state_of(powerless) is DataState.UNREACHABLE
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_a_declared_table_takes_its_first_write(
+    in_own_bucket: MemoryNamespace, moto: MotoServer, bucket: str, call: Call
+) -> None:
+    in_own_bucket.declare_table(api.DeclareTableRequest(id=TABLE))
+    [reservation] = moto.keys(bucket)
+    assert Path(reservation).name == RESERVED_FILE
+    assert state_of(in_own_bucket) is DataState.DECLARED
+    if call is CALLS["count"]:
+        with pytest.raises(errors.InvalidTableStateError, match="is declared"):
+            call(in_own_bucket)
+    else:
+        call(in_own_bucket)
+        assert count_rows(in_own_bucket, TABLE) == 3
+
+
+def test_one_of_two_clients_that_found_a_location_free_reserves_it(
+    moto: MotoServer, bucket: str
+) -> None:
+    storage = TableStorage(moto.storage_options)
+    assert storage.reserve(f"s3://{bucket}/t.lance") == []
+    assert storage.reserve(f"s3://{bucket}/t.lance") is None
+
+
+def test_a_declaration_at_a_given_location_makes_no_request_of_the_storage(
+    in_own_bucket: MemoryNamespace, moto: MotoServer, bucket: str
+) -> None:
+    in_own_bucket.declare_table(
+        api.DeclareTableRequest(id=TABLE, location=f"s3://{bucket}/given.lance")
+    )
+    assert moto.keys(bucket) == []
+    assert state_of(in_own_bucket) is DataState.UNDECIDED
+    create(in_own_bucket, TABLE)
+    assert state_of(in_own_bucket) is DataState.PRESENT

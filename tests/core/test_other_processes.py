@@ -1,4 +1,7 @@
-"""Pickled namespaces, and secrets: withheld, and in no text."""
+"""Namespaces in other processes: pickled, without their secrets, and in forked children.
+
+At a fork, threads of the parent hold locks, and wait for answers.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,9 @@ import copy
 import logging
 import pickle
 import re
+import threading
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +20,29 @@ import pytest
 from lance_namespace import errors
 
 import lance_bridge
+from lance_bridge import catalog
 from lance_bridge import namespace as namespace_module
+from lance_bridge.catalog import TableRecord
+from lance_bridge.credentials import CredentialCache
+from lance_bridge.forks import restart_in_children
 from lance_bridge.namespace import LanceBridgeNamespace
 from lance_bridge_glue import GlueNamespace
 from lance_bridge_hive import HiveNamespace
 from lance_bridge_unity import UnityNamespace
 
-from .building import TABLE, count_rows, create
-from .memory_catalog import MemoryNamespace, MemoryServer
-from .vending import VENDOR
+from .building import TABLE, count_rows, create, raising
+from .forking import returns_in_child
+from .memory_catalog import MemoryCatalog, MemoryNamespace, MemoryServer
+from .vending import BEFORE, VENDOR, described, put
 
-pytestmark = [pytest.mark.quick, pytest.mark.spec("common.md#security")]
+pytestmark = [
+    pytest.mark.quick,
+    pytest.mark.spec("common.md#security", "common.md#concurrency-and-crash-safety"),
+]
 
 TOKEN = "t0p-secret-token"
 STORE_SECRET = "very/secret+key"
+WAIT = 20
 
 
 @pytest.fixture
@@ -248,3 +263,93 @@ def test_a_namespace_whose_constructor_failed_can_be_shown(
     with pytest.raises(errors.InvalidInputError):
         half.__init__(nothing=TOKEN)  # type: ignore[misc]  # as an error's report finds it
     assert repr(half) == f"<{kind.__name__}, not connected>"
+
+
+# -- forked children -------------------------------------------------------------------------------
+
+
+class Held:
+    """An object whose lock is held at the fork."""
+
+    def __init__(self) -> None:
+        self.restart_in_child()
+        restart_in_children(self)
+
+    def restart_in_child(self) -> None:
+        self.lock = threading.Lock()
+
+
+def test_objects_restart_in_children_and_in_their_children() -> None:
+    held = Held()
+
+    def lock() -> None:
+        assert held.lock.acquire(timeout=WAIT)
+
+    def lock_and_fork() -> None:
+        with held.lock:
+            assert returns_in_child(lock)
+
+    with held.lock:
+        assert returns_in_child(lock_and_fork)
+    assert held.lock.acquire(blocking=False)
+
+
+def test_a_child_requests_credentials_that_its_parent_waits_for() -> None:
+    cache, started, gate = CredentialCache(), threading.Event(), threading.Event()
+
+    def vend() -> Mapping[str, str]:
+        started.set()
+        gate.wait(WAIT)
+        return {"key": "parent's"}
+
+    def ask_in_child() -> None:
+        assert cache.get("table", lambda: {"key": "child's"}, most_seconds=60) == {"key": "child's"}
+
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(cache.get, "table", vend, most_seconds=60)
+        assert started.wait(WAIT)
+        try:
+            assert returns_in_child(ask_in_child)
+        finally:
+            gate.set()
+        assert waiting.result(WAIT) == {"key": "parent's"}
+
+
+def test_a_child_has_the_credentials_that_its_parent_cached(
+    vending: MemoryNamespace, log: str
+) -> None:
+    options = described(vending)
+
+    def ask_in_child() -> None:
+        BEFORE[log] = raising(AssertionError("The child has called the vendor"))
+        assert described(vending) == options
+
+    assert returns_in_child(ask_in_child)
+
+
+def test_a_child_reads_the_locations_that_its_parent_is_reading(
+    vending: MemoryNamespace, server: MemoryServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started, gate, scan = threading.Event(), threading.Event(), MemoryCatalog.scan_tables
+    put(server, "other", "s3://lake/tables/other.lance")
+
+    def scan_slowly(
+        self: MemoryCatalog, namespace: catalog.Path, **more: bool
+    ) -> Iterable[TableRecord]:
+        started.set()
+        gate.wait(WAIT)
+        return scan(self, namespace, **more)  # type: ignore[arg-type]  # what it was called with
+
+    def ask_in_child() -> None:
+        monkeypatch.setattr(MemoryCatalog, "scan_tables", scan)
+        assert described(vending, "other")
+
+    monkeypatch.setattr(MemoryCatalog, "scan_tables", scan_slowly)
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(described, vending, TABLE[-1])
+        assert started.wait(WAIT)
+        try:
+            assert returns_in_child(ask_in_child)
+        finally:
+            gate.set()
+        assert waiting.result(WAIT)

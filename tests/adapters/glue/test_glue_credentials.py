@@ -1,4 +1,4 @@
-"""Credentials: whose are used, a role assumed once and again in time, and no log of them."""
+"""Credentials: whose are used, a role assumed and a key pair read again in time, no log of them."""
 
 from __future__ import annotations
 
@@ -24,18 +24,25 @@ from servers.http_proxy import Answer, Delay, HttpProxy
 
 from lance_bridge.catalog import TableRecord
 from lance_bridge.testing.calls import Calls
+from lance_bridge.testing.concurrency import race
 from lance_bridge_glue import session
 from lance_bridge_glue.session import redact_logs
 
 from .building import Connect, catalog_at
 
-pytestmark = [pytest.mark.servers, pytest.mark.spec("glue.md#connections")]
+pytestmark = [
+    pytest.mark.servers,
+    pytest.mark.spec("glue.md#connections", "common.md#secrets-that-change"),
+]
 
 THREADS = 8
 DENIED = (
     b"<ErrorResponse><Error><Type>Sender</Type><Code>AccessDenied</Code><Message>User: u is not "
     b"authorized to perform: sts:AssumeRole on resource: r</Message></Error></ErrorResponse>"
 )
+GOOD = f"access_key_id: {ACCESS_KEY}\nsecret_access_key: {SECRET_KEY}\n"
+BAD = "access_key_id: nobody\nsecret_access_key: hush-hush\n"
+WORSE = "access_key_id: nobody-else\nsecret_access_key: hush-hush\nsession_token: hush\n"
 
 
 @pytest.fixture
@@ -60,10 +67,10 @@ def names(calls: Calls) -> list[str]:
     return list(calls.all_namespaces([]))
 
 
-def signed_by(proxy: HttpProxy) -> set[str]:
+def signers(proxy: HttpProxy) -> list[str]:
     """Return the access keys that requests were signed with."""
     headers = [request.headers["authorization"] for request in proxy.requests]
-    return {header.split("Credential=")[1].split("/")[0] for header in headers}
+    return [header.split("Credential=")[1].split("/")[0] for header in headers]
 
 
 # -- whose credentials ---------------------------------------------------------------------------
@@ -95,7 +102,7 @@ def test_the_key_pair_or_profile_of_the_properties_signs_requests_and_else_the_e
     connect: Connect, proxy: HttpProxy, properties: dict[str, str], signer: str
 ) -> None:
     names(connect(**properties))
-    assert signed_by(proxy) == {signer}
+    assert {*signers(proxy)} == {signer}
     token = proxy.requests[0].headers.get("x-amz-security-token")
     assert token == properties.get("session_token")
 
@@ -120,8 +127,8 @@ def test_a_role_is_assumed_as_the_properties_say(
     assert asked["SourceIdentity"] == "ann@example.com"
     assert asked["DurationSeconds"] == "1800"
     assert "/eu-west-1/sts/" in request.headers["authorization"]
-    assert signed_by(sts) == {ACCESS_KEY}
-    assert signed_by(proxy).isdisjoint({ACCESS_KEY})
+    assert {*signers(sts)} == {ACCESS_KEY}
+    assert ACCESS_KEY not in signers(proxy)
 
 
 @pytest.mark.usefixtures("other_credentials")
@@ -129,7 +136,7 @@ def test_a_role_is_assumed_with_the_environments_credentials_too(
     assume: Callable[..., Calls], sts: HttpProxy
 ) -> None:
     names(assume(**NO_KEYS))
-    assert signed_by(sts) == {"of-the-environment"}
+    assert {*signers(sts)} == {"of-the-environment"}
 
 
 # -- once for all --------------------------------------------------------------------------------
@@ -225,7 +232,7 @@ def test_a_child_process_uses_neither_connection_nor_credentials_of_its_parent(
     assert proxy.counts["GetDatabases"] == 2
     assert proxy.connections == 1
     assert sts.counts["AssumeRole"] == 2
-    assert len(signed_by(proxy)) == 2
+    assert len({*signers(proxy)}) == 2
 
 
 # -- what may go wrong ---------------------------------------------------------------------------
@@ -383,3 +390,165 @@ def test_models_are_read_once_for_all_namespaces_and_threads(
     assert read.count("glue/service-2") == 1
     assert read.count("glue/paginators-1") == 1
     assert read.count("sts/service-2") == 1
+
+
+# -- key pairs from a file, read again when AWS refuses the old one --------------------------------
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "secrets.yaml"
+    path.write_text(BAD)
+    return path
+
+
+@pytest.fixture
+def ended(server: GlueServer, connect: Connect, file: Path, database: str) -> Iterator[Calls]:
+    """A namespace on the test's database whose key pair is not valid any more."""
+    assert database
+    with server.known_keys_only():
+        yield connect(access_key_id="", secret_access_key="", **{"secrets.file": str(file)})
+
+
+@pytest.fixture
+def readings(file: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The file, once for each time that it was read."""
+    opened: list[Path] = []
+    read_text = Path.read_text
+
+    def counted(path: Path, *args: str, **more: str) -> str:
+        opened.extend([path] if path == file else [])
+        return read_text(path, *args, **more)
+
+    monkeypatch.setattr(Path, "read_text", counted)
+    return opened
+
+
+def test_a_new_key_pair_in_the_file_is_used(
+    ended: Calls, proxy: HttpProxy, file: Path, database: str
+) -> None:
+    file.write_text(GOOD)
+    assert database in names(ended)
+    assert database in names(ended)
+    assert signers(proxy) == ["nobody", ACCESS_KEY, ACCESS_KEY]
+
+
+@pytest.mark.parametrize("mode", ["legacy", "adaptive"])
+def test_every_mode_of_retries_does_it(
+    server: GlueServer, connect: Connect, proxy: HttpProxy, file: Path, mode: str
+) -> None:
+    none = {"access_key_id": "", "secret_access_key": "", "max_retries": "0"}
+    with server.known_keys_only():
+        calls = connect(retry_mode=mode, **none, **{"secrets.file": str(file)})
+        file.write_text(GOOD)
+        assert names(calls) is not None
+    assert signers(proxy) == ["nobody", ACCESS_KEY]
+
+
+def test_a_change_is_made_once(ended: Calls, proxy: HttpProxy, file: Path, database: str) -> None:
+    file.write_text(GOOD)
+    ended.create_namespace([f"{database}_2"])
+    assert proxy.counts["CreateDatabase"] == 2
+    assert names(ended).count(f"{database}_2") == 1
+
+
+def test_a_listing_with_a_new_key_pair_has_every_page_once(
+    ended: Calls, server: GlueServer, proxy: HttpProxy, file: Path, database: str
+) -> None:
+    for number in range(4):
+        entry = {"Name": f"t{number}", "TableType": "EXTERNAL_TABLE"}
+        entry |= {"Parameters": {"table_type": "LANCE"}}  # type: ignore[dict-item]  # boto3's
+        server.glue.create_table(DatabaseName=database, TableInput=entry)
+    with server.small_pages(2):
+        file.write_text(GOOD)
+        tables = ended.all_tables([database])
+    assert list(tables) == [f"t{number}" for number in range(4)]
+    assert proxy.counts["GetTables"] == 3
+
+
+def test_ten_threads_read_the_file_once(
+    ended: Calls, file: Path, readings: list[Path], database: str
+) -> None:
+    file.write_text(GOOD)
+    found = race(lambda _: names(ended), 10)
+    assert all(isinstance(each, list) and database in each for each in found)
+    assert readings == [file]
+
+
+def test_a_file_with_the_same_key_pair_is_named_and_the_request_sent_once(
+    ended: Calls, proxy: HttpProxy
+) -> None:
+    with pytest.raises(UnauthenticatedError, match=r"secrets\.file, and are the same") as caught:
+        names(ended)
+    assert "hush" not in str(caught.value)
+    assert len(proxy.requests) == 1
+
+
+def test_a_file_with_a_wrong_key_pair_is_tried_once_and_the_next_one_is_used(
+    ended: Calls, proxy: HttpProxy, file: Path
+) -> None:
+    file.write_text(WORSE)
+    with pytest.raises(UnauthenticatedError, match="the new ones are refused, too") as caught:
+        names(ended)
+    assert "hush" not in str(caught.value)
+    assert signers(proxy) == ["nobody", "nobody-else"]
+    file.write_text(GOOD)
+    assert names(ended) is not None
+    assert "x-amz-security-token" not in proxy.requests[-1].headers
+
+
+def test_a_file_that_is_gone_is_named_and_read_when_it_is_back(ended: Calls, file: Path) -> None:
+    file.unlink()
+    with pytest.raises(UnauthenticatedError, match=r"could not be read again.*No such file"):
+        names(ended)
+    file.write_text(GOOD)
+    assert names(ended) is not None
+
+
+def test_a_key_pair_that_was_given_is_sent_once(
+    server: GlueServer, connect: Connect, proxy: HttpProxy
+) -> None:
+    with server.known_keys_only(), pytest.raises(UnauthenticatedError) as caught:
+        names(connect(access_key_id="nobody"))
+    assert "again" not in str(caught.value)
+    assert len(proxy.requests) == 1
+
+
+# -- roles, and storage --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def assume_by_file(
+    connect: Connect, server: GlueServer, file: Path
+) -> Iterator[Callable[[], Calls]]:
+    """Makes namespaces that assume a role with the key pair of the file."""
+    with HttpProxy(server.endpoint) as sts, server.known_keys_only():
+        given = {"access_key_id": "", "secret_access_key": "", "secrets.file": str(file)}
+        role = {"assume_role_arn": ROLE, "assume_role_endpoint": sts.endpoint}
+        yield lambda: connect(**given, **role)
+
+
+def test_a_role_is_assumed_with_the_new_key_pair(
+    assume_by_file: Callable[[], Calls], file: Path
+) -> None:
+    calls = assume_by_file()
+    with pytest.raises(UnauthenticatedError, match="are the same"):
+        names(calls)
+    file.write_text(WORSE)
+    with pytest.raises(UnauthenticatedError, match="the new ones are refused, too"):
+        names(calls)
+    file.write_text(GOOD)
+    assert names(calls) is not None
+
+
+def test_storage_gets_the_new_key_pair(
+    ended: Calls, connect: Connect, file: Path, database: str
+) -> None:
+    given = {"access_key_id": "", "secret_access_key": "", "secrets.file": str(file)}
+    stored = {"storage.aws_access_key_id": "", "storage.aws_secret_access_key": ""}
+    calls = connect(**given, **stored)
+    file.write_text(GOOD)
+    table = calls.declare_table([database, "t"])
+    assert table.storage_options is not None
+    assert table.storage_options["aws_access_key_id"] == ACCESS_KEY
+    assert names(ended) is not None

@@ -1,10 +1,17 @@
-"""Changes of one name at the same time, of which the open-source server lets several through."""
+"""Changes of one name at the same time, several of which the open-source server lets through.
+
+Under load it answered two renames of one table with 204, one after the other.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -15,27 +22,43 @@ from lance_namespace.errors import (
     InvalidInputError,
     LanceNamespaceError,
     NamespaceNotFoundError,
+    ServiceUnavailableError,
     TableAlreadyExistsError,
     TableNotFoundError,
 )
-from servers.http_proxy import Fault, HttpProxy, Request
-from servers.unity import UnityServer
+from servers.http_proxy import Answer, Fault, HttpProxy, Request
+from servers.unity import ErrorKind, UnityServer
 from servers.unity.raw import Raw
 
 from lance_bridge.catalog import TableRecord
+from lance_bridge.errors import BrokenNameError, OutcomeUnknownError
+from lance_bridge.testing.build import rows
 from lance_bridge.testing.calls import Calls
+from lance_bridge_doctor import Finding, Kind, diagnose_namespace
+from lance_bridge_unity import UnityNamespace
 from lance_bridge_unity.concurrency import lock_names
+from lance_bridge_unity.errors import UNIQUE_INDEXES
 
 from .building import API, TABLE, Connect
 
 pytestmark = [
     pytest.mark.quick,
-    pytest.mark.spec("unity.md#concurrency-and-crash-safety", "unity.md#concurrent-changes"),
+    pytest.mark.spec(
+        "unity.md#concurrency-and-crash-safety",
+        "unity.md#concurrent-changes",
+        "unity.md#renametable",
+        "cli.md#findings",
+    ),
 ]
 
 SCHEMA = TABLE[:2]
 LANCE = {"table_type": "lance"}
 RENAME = "/delta/v1/catalogs/c/schemas/s/tables/t/rename"
+RENAME_CALL = f"POST {API}{RENAME}"
+READ_BACK = f"GET {API}/tables/c.s.new"
+NEW = ("c", "s", "new")
+CONFIRMED = Answer(204)
+LANCE_FIELDS: dict[str, Any] = {"properties": {"table_type": "lance"}, "data_source_format": "TEXT"}
 
 
 def table(server: UnityServer, name: str) -> None:
@@ -254,3 +277,206 @@ def test_a_foreign_table_without_properties_is_read_twice_and_stays_one(
     with pytest.raises(InvalidInputError, match="not a Lance table"):
         calls.describe_table([*TABLE])
     assert proxy.counts[f"GET {API}/tables/c.s.t"] == 2
+
+
+# -- renames that the server confirms, and that did not happen -------------------------------------
+
+
+@pytest.fixture
+def renamed(calls: Calls) -> Calls:
+    """A client that has a table ``t`` to rename."""
+    calls.create_table([*TABLE], rows(range(3)))
+    return calls
+
+
+def meanwhile(proxy: HttpProxy, server: UnityServer, action: Callable[[Raw], object]) -> None:
+    """Have another client act between a rename and its reading back."""
+    done: list[object] = []
+
+    def act(request: Request) -> bool:
+        if request.key == READ_BACK and not done:
+            done.append(action(Raw(server.url)))
+        return False
+
+    proxy.fail_next(act, Fault.RESET)
+
+
+def test_a_rename_is_read_back_once(renamed: Calls, proxy: HttpProxy) -> None:
+    proxy.reset()
+    renamed.rename_table([*TABLE], "new")
+    assert proxy.counts == Counter({f"GET {API}/tables/c.s.t": 1, RENAME_CALL: 1, READ_BACK: 1})
+
+
+def test_a_rename_that_was_confirmed_without_effect_is_made(
+    renamed: Calls, proxy: HttpProxy
+) -> None:
+    proxy.fail_next(RENAME_CALL, CONFIRMED)
+    renamed.rename_table([*TABLE], "new")
+    assert renamed.all_tables(["c", "s"]) == ["new"]
+    assert renamed.count([*NEW]) == 3
+
+
+def test_a_rename_that_never_has_an_effect_is_not_acknowledged(
+    renamed: Calls, proxy: HttpProxy
+) -> None:
+    proxy.fail_next(RENAME_CALL, CONFIRMED, times=float("inf"))
+    with pytest.raises(ServiceUnavailableError, match=r"confirmed to rename 'c\.s\.t' to"):
+        renamed.rename_table([*TABLE], "new")
+    assert proxy.counts[RENAME_CALL] == 3
+    assert renamed.all_tables(["c", "s"]) == ["t"]
+
+
+@pytest.mark.spec("unity.md#concurrent-changes")
+def test_of_two_renames_that_were_both_confirmed_one_is_acknowledged(
+    renamed: Calls, proxy: HttpProxy, server: UnityServer
+) -> None:
+    path = RENAME_CALL.removeprefix(f"POST {API}").replace("/t/", "/new/")
+    meanwhile(proxy, server, lambda raw: raw.send("POST", path, {"new-name": "other"}))
+    with pytest.raises(TableNotFoundError, match=r"c\.s\.t"):
+        renamed.rename_table([*TABLE], "new")
+    assert renamed.all_tables(["c", "s"]) == ["other"]
+
+
+def test_another_table_of_the_new_name_is_not_the_renamed_one(
+    server: UnityServer, proxy: HttpProxy, connect: Connect
+) -> None:
+    place = {"storage_location": "file:///data/t", "properties": {"table_type": "lance"}}
+    server.add_table("c", "s", "t", data_source_format="TEXT", **place)
+    catalog = connect()
+    record = catalog.load_table(TABLE)
+    server.add_table("c", "s", "new", data_source_format="TEXT", **place)
+    proxy.fail_next(RENAME_CALL, CONFIRMED)
+    with pytest.raises(OutcomeUnknownError, match="another table has that name"):
+        catalog.rename_table(record, NEW)
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (Answer.of_json(403, {"error_code": "PERMISSION_DENIED"}), OutcomeUnknownError),
+        (Answer.of_json(404, {"error_code": "TABLE_NOT_FOUND"}), OutcomeUnknownError),
+        (
+            Answer.of_json(
+                500, {"error_code": "INTERNAL", "message": "Query did not return a unique result"}
+            ),
+            InternalError,
+        ),
+    ],
+)
+def test_a_rename_that_cannot_be_read_back_is_not_acknowledged(
+    server: UnityServer,
+    proxy: HttpProxy,
+    connect: Connect,
+    answer: Answer,
+    error: type[LanceNamespaceError],
+) -> None:
+    server.add_table("c", "s", "t", storage_location="file:///data/t")
+    catalog = connect()
+    record = catalog.load_table(TABLE)
+    proxy.fail_next(READ_BACK, answer)
+    with pytest.raises(error):
+        catalog.rename_table(record, NEW)
+
+
+# -- names that several processes broke, as doctor finds them --------------------------------------
+
+
+@pytest.fixture
+def client(server: UnityServer, tmp_path: Path) -> Iterator[UnityNamespace]:
+    with UnityNamespace(host=server.url, root=str(tmp_path / "lake")) as namespace:
+        yield namespace
+
+
+def diagnosed(client: UnityNamespace) -> list[Finding]:
+    return list(diagnose_namespace(client, "prod", idle=timedelta(0)).findings)
+
+
+def break_table(server: UnityServer, name: str = "t", **kind: Any) -> None:
+    for number in range(2):
+        server.add_table("c", "s", name, storage_location=f"file:///data/{name}{number}", **kind)
+
+
+@pytest.mark.parametrize("kind", [LANCE_FIELDS, {}], ids=["Lance", "Delta"])
+def test_a_broken_name_of_a_table_is_found_with_its_cause_and_the_statements(
+    server: UnityServer, client: UnityNamespace, kind: dict[str, Any]
+) -> None:
+    break_table(server, **kind)
+    [found] = diagnosed(client)
+    assert (found.kind, found.subject) == (Kind.BROKEN_NAME, "c.s.t")
+    assert "several processes created it or renamed to it at the same time" in found.message
+    assert "The server's tables have no unique indexes" in found.message
+    for place in ("/data/t0", "/data/t1"):
+        assert place in found.message
+    assert found.message.splitlines()[-3:] == list(UNIQUE_INDEXES)
+
+
+def test_a_name_of_which_one_entry_is_lances_is_found_once(
+    server: UnityServer, client: UnityNamespace
+) -> None:
+    server.add_table("c", "s", "t", storage_location="file:///data/t1", **LANCE_FIELDS)
+    server.add_table("c", "s", "t", storage_location="file:///data/t2")
+    assert [each.subject for each in diagnosed(client) if each.kind is Kind.BROKEN_NAME] == [
+        "c.s.t"
+    ]
+
+
+@pytest.mark.parametrize("level", ["schema", "catalog"])
+def test_a_broken_name_of_a_schema_or_catalog_is_found(
+    server: UnityServer, client: UnityNamespace, level: str
+) -> None:
+    Calls(client).create_table(["c", "s", "whole"], rows(range(3)))
+    if level == "schema":
+        server.add_schema("c", "twice")
+        server.add_schema("c", "twice")
+    else:
+        server.add_catalog("twice")
+        server.add_catalog("twice")
+    [found] = diagnosed(client)
+    name = "c.twice" if level == "schema" else "twice"
+    assert (found.kind, found.subject) == (Kind.BROKEN_NAME, name)
+    assert found.message.splitlines()[-3:] == list(UNIQUE_INDEXES)
+    assert found.command == "lance-bridge doctor prod"
+
+
+def test_each_broken_name_is_found_once_in_pages(
+    server: UnityServer, client: UnityNamespace, tmp_path: Path
+) -> None:
+    for name in ("a", "b"):
+        break_table(server, name, **LANCE_FIELDS)
+        break_table(server, f"{name}_delta")
+    (tmp_path / "lake" / "c" / "s.db" / "empty.lance").mkdir(parents=True)
+    found: list[str] = []
+    token = None
+    for _ in range(9):
+        page = diagnose_namespace(client, "prod", limit=1, page_token=token, idle=timedelta(0))
+        found += [each.subject for each in page.findings if each.kind is Kind.BROKEN_NAME]
+        token = page.page_token
+        if token is None:
+            break
+    assert sorted(found) == ["c.s.a", "c.s.a_delta", "c.s.b", "c.s.b_delta"]
+
+
+def test_a_server_that_fails_otherwise_is_no_broken_name(
+    server: UnityServer, client: UnityNamespace
+) -> None:
+    server.refuse("GET /tables", ErrorKind(500, "INTERNAL"), "out of order")
+    assert {each.kind for each in diagnosed(client)} == {Kind.CATALOG}
+
+
+def test_an_error_about_a_broken_name_has_the_statements_apart(
+    server: UnityServer, client: UnityNamespace
+) -> None:
+    break_table(server, **LANCE_FIELDS)
+    with pytest.raises(BrokenNameError, match="Several entries of the server") as error:
+        Calls(client).describe_table(["c", "s", "t"])
+    assert "CREATE UNIQUE INDEX" not in str(error.value)
+    assert [line for line in error.value.remedy.splitlines() if line in UNIQUE_INDEXES] == list(
+        UNIQUE_INDEXES
+    )
+
+
+def test_the_pages_have_the_statements() -> None:
+    top = Path(__file__).parents[3]
+    for page in ("docs/how-to/unity.md", "specs/unity.md"):
+        text = (top / page).read_text(encoding="utf-8")
+        assert all(statement in text for statement in UNIQUE_INDEXES), page

@@ -1,18 +1,20 @@
-"""A user whose lists lack what she may act in: nothing of it is lost, vended away or orphaned.
+"""Users with a part of the rights: nothing of theirs is lost, vended away or orphaned.
 
 The open-source server lists a schema to those who have USE SCHEMA, and its owner need not have it.
+It checks a location before the name, and says "Access denied".
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from datetime import timedelta
 from pathlib import Path
 
 import lance
 import pytest
 from core.vending import vendor_properties
+from lance_namespace import ErrorCode
 from lance_namespace.errors import (
     InvalidTableStateError,
     LanceNamespaceError,
@@ -24,6 +26,7 @@ from servers.unity.raw import table as table_body
 
 from lance_bridge.testing.build import rows
 from lance_bridge.testing.calls import Calls
+from lance_bridge.testing.expect import refused
 from lance_bridge_doctor import Finding, Kind, diagnose_namespace
 from lance_bridge_federated import Scope, Search
 from lance_bridge_migrate import (
@@ -47,6 +50,22 @@ pytestmark = [
 OWN = ["c", "own"]
 TABLE = [*OWN, "t"]
 SECRET = ["c", "secret", "t"]
+SHARED = ["c", "s", "t"]
+EXISTS, DENIED = ErrorCode.TABLE_ALREADY_EXISTS, ErrorCode.PERMISSION_DENIED
+AsUser = Callable[[str], Calls]
+NEEDS: dict[str, tuple[Callable[[Calls], object], str]] = {
+    "create a schema": (lambda it: it.create_namespace(["c", "n"]), "CREATE SCHEMA on the catalog"),
+    "create with a root": (
+        lambda it: it.create_namespace(["c", "n"], properties={"schema.storage-root": "s3://b/r"}),
+        "CREATE MANAGED STORAGE",
+    ),
+    "read a schema": (lambda it: it.describe_namespace(["c", "s"]), "USE SCHEMA"),
+    "drop a schema": (lambda it: it.drop_namespace(["c", "empty"]), "to be its owner"),
+    "register a table": (lambda it: it.register_table(["c", "s", "n"], "s3://b/n"), "TABLE on the"),
+    "read a table": (lambda it: it.describe_table(SHARED), "SELECT or MODIFY"),
+    "rename a table": (lambda it: it.rename_table(SHARED, "u"), "SELECT or MODIFY"),
+    "deregister a table": (lambda it: it.deregister_table(["c", "s", "mine"]), "the owner of the"),
+}
 
 
 class Users:
@@ -173,10 +192,10 @@ def test_cascade_in_an_unlisted_schema_deletes_no_files_that_another_entry_needs
     place = made(mia, TABLE)
     mia.create_namespace(["c", "own2"])
     mia.register_table(["c", "own2", "other"], place)
-    for refused in (OWN, ["c", "own2"]):
+    for own in (OWN, ["c", "own2"]):
         named = users.connect(**{"default-namespace": "c.own2"})
         with pytest.raises(InvalidTableStateError, match="overlaps that of"):
-            named.drop_namespace(refused, behavior="Cascade")
+            named.drop_namespace(own, behavior="Cascade")
     assert count(place) == 3
     mia.deregister_table(["c", "own2", "other"])
     mia.drop_namespace(OWN, behavior="Cascade")
@@ -438,3 +457,106 @@ def test_the_administrator_sees_what_its_owner_does_not_list(users: Users, mia: 
     with pytest.raises(LanceNamespaceError, match=r"overlaps that of 'c\.own\.t'"):
         admin.drop_table(["c", "s", "other"])
     assert count(place) == 3
+
+
+# -- what the server refuses, and what it says -----------------------------------------------------
+
+
+@pytest.fixture
+def user(server: UnityServer, tmp_path: Path) -> Iterator[AsUser]:
+    """Makes clients of users who have no rights yet."""
+    server.grants.refuses_overlaps = True
+    made: list[UnityNamespace] = []
+
+    def client(name: str) -> Calls:
+        token = server.grants.add_user(name)
+        made.append(UnityNamespace(host=server.url, root=str(tmp_path / "lake"), token=token))
+        return Calls(made[-1])
+
+    yield client
+    for namespace in made:
+        namespace.close()
+
+
+@pytest.fixture
+def creator(server: UnityServer, user: AsUser) -> Calls:
+    """A user who may create tables in ``c.s``."""
+    calls = user("mia")
+    server.grants.grant("mia", "c", "USE CATALOG")
+    server.grants.grant("mia", "c.s", "USE SCHEMA", "CREATE TABLE")
+    return calls
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> str:
+    location = str(tmp_path / "data" / "t.lance")
+    lance.write_dataset(rows(range(3)), location)
+    return location
+
+
+def test_a_table_that_exists_at_the_location_already_exists(creator: Calls, place: str) -> None:
+    creator.register_table(SHARED, place)
+    with refused(EXISTS, naming="c.s.t"):
+        creator.register_table(SHARED, place)
+    with refused(EXISTS, naming="c.s.t"):
+        creator.register_table(SHARED, f"{place}/inside")
+    with refused(EXISTS, naming="c.s.t"):
+        creator.declare_table(SHARED, location=place)
+    with refused(EXISTS, naming="c.s.t"):
+        creator.create_table(SHARED, rows(range(2)), location=place)
+    assert creator.count(SHARED) == 3
+    creator.create_table(SHARED, rows(range(5)), location=place, mode="Overwrite")
+    assert creator.count(SHARED) == 5
+
+
+def test_a_declared_table_can_be_declared_and_created_again_at_its_location(
+    creator: Calls, tmp_path: Path
+) -> None:
+    location = str(tmp_path / "data" / "later.lance")
+    first = creator.declare_table(SHARED, location=location)
+    assert creator.declare_table(SHARED, location=location).location == first.location
+    creator.create_table(SHARED, rows(range(4)), location=location)
+    assert creator.count(SHARED) == 4
+
+
+@pytest.mark.parametrize("owner", ["mia", "eve"])
+def test_a_location_of_another_table_is_refused_and_the_message_says_so(
+    server: UnityServer, user: AsUser, creator: Calls, place: str, owner: str
+) -> None:
+    other = creator if owner == "mia" else user("eve")
+    server.grants.grant("eve", "c", "USE CATALOG", "USE SCHEMA", "CREATE TABLE")
+    other.register_table(["c", "s", "other"], place)
+    for location in (place, f"{place}/part", str(Path(place).parent)):
+        with refused(DENIED, naming="overlaps"):
+            creator.register_table(SHARED, location)
+    assert server.counts["POST /tables"] == 4
+    assert lance.dataset(place).count_rows() == 3
+
+
+def test_what_is_taken_by_a_table_that_she_may_not_see_is_no_table_of_hers(
+    server: UnityServer, creator: Calls, place: str
+) -> None:
+    with closing(UnityNamespace(host=server.url)) as admin:
+        Calls(admin).register_table(SHARED, place)
+    with refused(DENIED, naming="c.s.t"):
+        creator.register_table(SHARED, place)
+    with refused(EXISTS, naming="c.s.t"):
+        creator.register_table(SHARED, f"{place}2")
+
+
+@pytest.mark.parametrize(("call", "needed"), NEEDS.values(), ids=NEEDS)
+def test_a_refusal_names_the_rights_that_the_server_wants(
+    server: UnityServer, user: AsUser, call: Callable[[Calls], object], needed: str
+) -> None:
+    eve = user("eve")
+    server.add_schema("c", "empty")
+    for name in ("t", "mine"):
+        marks = {"properties": {"table_type": "lance"}, "storage_location": f"s3://b/{name}"}
+        server.add_table("c", "s", name, **marks)
+    server.grants.grant("eve", "c.s.mine", "SELECT")
+    server.grants.grant("eve", "c", "USE CATALOG")
+    if needed != "USE SCHEMA":
+        server.grants.grant("eve", "c.s", "USE SCHEMA")
+        server.grants.grant("eve", "c.empty", "USE SCHEMA")
+    with refused(DENIED, naming=needed):
+        call(eve)

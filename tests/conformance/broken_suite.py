@@ -1,4 +1,4 @@
-"""Namespaces that are broken on purpose, put through the kit by `test_kit_can_fail`.
+"""Namespaces that are broken on purpose, put through the kit by `test_kit`.
 
 Not collected by itself: most of what is here fails, and must.
 """

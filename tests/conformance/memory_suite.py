@@ -1,6 +1,6 @@
 """The kit on a catalog in memory, noting which operations are called, and how they ended.
 
-Not collected by itself: `test_operations` runs it in a new process.
+Not collected by itself: `test_kit` runs it in a new process.
 """
 
 from __future__ import annotations

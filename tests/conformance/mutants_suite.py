@@ -1,6 +1,6 @@
 """The kit's suite of catalogs on a correct adapter, and on wrong ones.
 
-Not collected by itself: most of what is here fails, and must. `test_kit_can_fail` runs it, with
+Not collected by itself: most of what is here fails, and must. `test_kit` runs it, with
 the names of the mutants in the environment variable `CHOSEN`.
 """
 

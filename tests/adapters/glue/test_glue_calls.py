@@ -57,9 +57,6 @@ SIGNATURE = (
     "The request signature we calculated does not match the signature you provided.\n\n"
     "The Canonical String for this request should have been\n'x-amz-security-token:hush'"
 )
-NOT_GLUE = Answer.of_json(200, {"message": "hello from the gateway"})
-BROKEN = Answer.of_aws("InternalServiceException", status=500)
-Act = Callable[[GlueCatalog, str], object]
 State = Mapping[str, Mapping[str, str]]
 """Of each database, its tables and where they are; an ``{}`` stands for the test's database."""
 BEFORE: State = {"{}": {"t": "t"}, "{}_empty": {}}
@@ -374,6 +371,9 @@ def test_what_botocore_refuses_to_send_has_its_reason() -> None:
 
 
 NOTHING = Answer(200, b"<html>hotel</html>", {"Content-Type": "text/html"})
+NOT_GLUE = Answer.of_json(200, {"message": "hello from the gateway"})
+BROKEN = Answer.of_aws("InternalServiceException", status=500)
+Act = Callable[[GlueCatalog, str], object]
 
 
 def record(database: str, name: str = "t") -> TableRecord:

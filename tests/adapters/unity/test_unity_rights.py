@@ -53,19 +53,6 @@ SECRET = ["c", "secret", "t"]
 SHARED = ["c", "s", "t"]
 EXISTS, DENIED = ErrorCode.TABLE_ALREADY_EXISTS, ErrorCode.PERMISSION_DENIED
 AsUser = Callable[[str], Calls]
-NEEDS: dict[str, tuple[Callable[[Calls], object], str]] = {
-    "create a schema": (lambda it: it.create_namespace(["c", "n"]), "CREATE SCHEMA on the catalog"),
-    "create with a root": (
-        lambda it: it.create_namespace(["c", "n"], properties={"schema.storage-root": "s3://b/r"}),
-        "CREATE MANAGED STORAGE",
-    ),
-    "read a schema": (lambda it: it.describe_namespace(["c", "s"]), "USE SCHEMA"),
-    "drop a schema": (lambda it: it.drop_namespace(["c", "empty"]), "to be its owner"),
-    "register a table": (lambda it: it.register_table(["c", "s", "n"], "s3://b/n"), "TABLE on the"),
-    "read a table": (lambda it: it.describe_table(SHARED), "SELECT or MODIFY"),
-    "rename a table": (lambda it: it.rename_table(SHARED, "u"), "SELECT or MODIFY"),
-    "deregister a table": (lambda it: it.deregister_table(["c", "s", "mine"]), "the owner of the"),
-}
 
 
 class Users:
@@ -542,6 +529,21 @@ def test_what_is_taken_by_a_table_that_she_may_not_see_is_no_table_of_hers(
         creator.register_table(SHARED, place)
     with refused(EXISTS, naming="c.s.t"):
         creator.register_table(SHARED, f"{place}2")
+
+
+NEEDS: dict[str, tuple[Callable[[Calls], object], str]] = {
+    "create a schema": (lambda it: it.create_namespace(["c", "n"]), "CREATE SCHEMA on the catalog"),
+    "create with a root": (
+        lambda it: it.create_namespace(["c", "n"], properties={"schema.storage-root": "s3://b/r"}),
+        "CREATE MANAGED STORAGE",
+    ),
+    "read a schema": (lambda it: it.describe_namespace(["c", "s"]), "USE SCHEMA"),
+    "drop a schema": (lambda it: it.drop_namespace(["c", "empty"]), "to be its owner"),
+    "register a table": (lambda it: it.register_table(["c", "s", "n"], "s3://b/n"), "TABLE on the"),
+    "read a table": (lambda it: it.describe_table(SHARED), "SELECT or MODIFY"),
+    "rename a table": (lambda it: it.rename_table(SHARED, "u"), "SELECT or MODIFY"),
+    "deregister a table": (lambda it: it.deregister_table(["c", "s", "mine"]), "the owner of the"),
+}
 
 
 @pytest.mark.parametrize(("call", "needed"), NEEDS.values(), ids=NEEDS)

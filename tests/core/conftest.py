@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from servers.objectstore import MotoServer
 
-from . import evolving
 from .building import BUCKET, TABLE, create, start_server
-from .managing import able as able  # noqa: PLC0414 - a fixture
-from .managing import create_managed, leave_unfinished
+from .managed_tables import able as able  # noqa: PLC0414 - a fixture
+from .managed_tables import create_managed, leave_unfinished
 from .memory_catalog import SERVERS, MemoryNamespace, MemoryServer
 from .staging import build
+from .table_data import make
 from .vending import ASKED, BEFORE, LOCATION, OWN, connect, put, vendor_properties
 
 
@@ -84,7 +84,7 @@ def three_versions(namespace: MemoryNamespace) -> MemoryNamespace:
 @pytest.fixture
 def ns(namespace: MemoryNamespace) -> MemoryNamespace:
     """A namespace with a table of many types."""
-    evolving.create_table(namespace)
+    make(namespace)
     return namespace
 
 

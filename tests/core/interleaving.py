@@ -20,8 +20,8 @@ from lance_bridge.errors import OutcomeUnknownError
 from lance_bridge.managed import recovery
 from lance_bridge.storage.table_files import TableFiles
 
+from .managed_tables import Death
 from .memory_catalog import MemoryCatalog, MemoryServer, Moment
-from .mortality import Death
 
 _SECONDS = 30.0
 """How long a client may take for one step before the test fails."""

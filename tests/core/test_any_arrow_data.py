@@ -25,7 +25,7 @@ from lance_bridge.dataset.rows import Rows
 from .arrow_data import FORMS, LEAVES, make_array, make_table, place_at, to_stream, types
 from .building import start_server
 from .memory_catalog import MemoryNamespace
-from .writing import create, dataset, insert, make, merge, rows
+from .table_data import create, dataset, insert, make, merge, rows
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("operations.md#rows-of-a-request")]
 

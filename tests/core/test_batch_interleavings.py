@@ -46,9 +46,8 @@ from lance_bridge.tables import dropping, rename
 
 from .building import at, start_server
 from .interleaving import Client, MemoryFiles, install_steps, manifest, mark_of, step
-from .managing import MANAGED
+from .managed_tables import MANAGED, Death
 from .memory_catalog import CAPABILITIES, REVISION, SERVERS, MemoryNamespace, MemoryServer
-from .mortality import Death
 
 pytestmark = [
     pytest.mark.quick,

@@ -23,22 +23,26 @@ from lance_bridge.managed_state import PreparedVersion, State
 from lance_bridge.storage.table_files import TableFiles
 from lance_bridge.table import Table
 
-from .batching import (
+from .building import at, count_rows, raising, start_server
+from .interleaving import MemoryFiles
+from .managed_tables import (
     HOME,
     OTHER,
     THIRD,
+    Death,
+    Mortal,
+    another,
     batch_files,
     create_all,
     create_and_stage,
-    create_managed,
+    create_managed_tables,
+    die,
     insert,
+    rows,
     stage_all,
+    state,
 )
-from .building import at, count_rows, raising, start_server
-from .interleaving import MemoryFiles
-from .managing import another, rows, state
 from .memory_catalog import CAPABILITIES, SERVERS, MemoryNamespace, MemoryServer
-from .mortality import Death, Mortal, die
 from .staging import directory, numbers
 from .test_batch_interleavings import new_entry
 
@@ -71,7 +75,7 @@ def test_a_batch_whose_client_dies_at_any_step_is_made_whole_or_not_at_all(
 ) -> None:
     pair, outcomes = [HOME, OTHER], []
     for steps in count():
-        create_managed(namespace, *pair)
+        create_managed_tables(namespace, *pair)
         entries = stage_all(namespace, *pair)
         with pytest.MonkeyPatch.context() as patch:
             client = Mortal(namespace.server, patch, steps)

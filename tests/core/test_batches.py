@@ -15,23 +15,26 @@ from lance_bridge.storage.lance_files import BATCH_OUTCOME, BATCH_RECORD
 from lance_bridge.storage.table_files import TableFiles
 from lance_bridge.table import Table
 
-from .batching import (
+from .building import DATASET, create, raising
+from .managed_tables import (
     HOME,
     NEW,
     OTHER,
     THIRD,
+    another,
+    as_operation,
     batch_files,
-    commit,
+    commit_batch,
     create_all,
     create_and_stage,
-    create_managed,
-    creation,
+    create_managed_tables,
     insert,
+    meanwhile,
+    rows,
     stage_all,
     staged,
+    state,
 )
-from .building import DATASET, create, raising
-from .managing import another, meanwhile, rows, state
 from .memory_catalog import MemoryNamespace, Moment
 from .staging import build, numbers
 
@@ -48,7 +51,7 @@ BEFORE, AFTER = [0, 1, 2], [0, 1, 2, 100]
 
 @pytest.mark.spec("managed.md#commits-to-several-tables")
 def test_versions_of_several_tables_are_created_together(namespace: MemoryNamespace) -> None:
-    create_managed(namespace, HOME, OTHER, THIRD)
+    create_managed_tables(namespace, HOME, OTHER, THIRD)
     entries = stage_all(namespace, THIRD, HOME, OTHER)
     assert create_all(namespace, entries) == [2, 2, 2]
     for each in (HOME, OTHER, THIRD):
@@ -115,7 +118,7 @@ def test_nothing_is_created_where_one_entry_is_bad(
 
 @pytest.mark.spec("managed.md#commits-to-several-tables")
 def test_two_entries_for_one_table_are_refused_by_name(namespace: MemoryNamespace) -> None:
-    create_managed(namespace, HOME)
+    create_managed_tables(namespace, HOME)
     with pytest.raises(errors.UnsupportedOperationError, match=r"two of .*\.a'"):
         create_all(namespace, stage_all(namespace, HOME, HOME))
     assert numbers(namespace, HOME) == [1]
@@ -130,13 +133,13 @@ def require_refused(ns: MemoryNamespace, reason: str, *tables: list[str]) -> Non
     with pytest.raises(errors.UnsupportedOperationError, match=reason):
         create_all(ns, entries)
     with pytest.raises(errors.UnsupportedOperationError, match=reason):
-        commit(ns, *map(creation, entries))
+        commit_batch(ns, *map(as_operation, entries))
     assert [numbers(ns, each) for each in tables] == [[1] for _ in tables]
 
 
 @pytest.mark.spec("managed.md#commits-to-several-tables", "operations.md#batchcommittables")
 def test_a_table_that_its_storage_manages_is_refused_by_name(namespace: MemoryNamespace) -> None:
-    create_managed(namespace, HOME)
+    create_managed_tables(namespace, HOME)
     build(namespace, 1, OTHER)
     require_refused(namespace, r"\.b' cannot .* managed by its storage.*manage_table", HOME, OTHER)
 
@@ -155,8 +158,8 @@ def test_a_catalog_that_cannot_compare_and_set_says_why(namespace: MemoryNamespa
 def test_a_table_that_adopts_foreign_versions_is_refused_by_name(
     namespace: MemoryNamespace,
 ) -> None:
-    create_managed(namespace, HOME)
-    create_managed(namespace, OTHER, **{"managed.foreign_commits": "adopt"})
+    create_managed_tables(namespace, HOME)
+    create_managed_tables(namespace, OTHER, **{"managed.foreign_commits": "adopt"})
     require_refused(namespace, r"\.b' cannot .*adopt.*hide or refuse", HOME, OTHER)
 
 
@@ -165,14 +168,14 @@ def test_a_table_that_adopts_foreign_versions_is_refused_by_name(
 
 def test_one_operation_of_any_kind_is_done(namespace: MemoryNamespace) -> None:
     build(namespace, 2, HOME)
-    [declared] = commit(namespace, {"declare_table": {"id": NEW, "properties": {"a": "b"}}})
+    [declared] = commit_batch(namespace, {"declare_table": {"id": NEW, "properties": {"a": "b"}}})
     assert declared["declare_table"]["properties"] == {"a": "b"}
     ranges = [{"start_version": 0, "end_version": 2}]
-    [deleted] = commit(namespace, {"delete_table_versions": {"id": HOME, "ranges": ranges}})
+    [deleted] = commit_batch(namespace, {"delete_table_versions": {"id": HOME, "ranges": ranges}})
     assert deleted == {"delete_table_versions": {"deleted_count": 1}}
-    [created] = commit(namespace, creation(staged(namespace, HOME)))
+    [created] = commit_batch(namespace, as_operation(staged(namespace, HOME)))
     assert created["create_table_version"]["version"]["version"] == 3
-    [removed] = commit(namespace, {"deregister_table": {"id": NEW}})
+    [removed] = commit_batch(namespace, {"deregister_table": {"id": NEW}})
     assert removed["deregister_table"]["id"] == NEW
     assert list(namespace.server.tables) == [tuple(HOME)]
 
@@ -194,10 +197,10 @@ def test_one_operation_of_any_kind_is_done(namespace: MemoryNamespace) -> None:
 def test_nothing_is_done_where_one_operation_cannot_be_done_with_others(
     namespace: MemoryNamespace, operation: dict[str, Any], code: type[Exception]
 ) -> None:
-    create_managed(namespace, HOME, OTHER)
+    create_managed_tables(namespace, HOME, OTHER)
     before = dict(namespace.server.tables)
     with pytest.raises(code):
-        commit(namespace, creation(staged(namespace, HOME)), operation)
+        commit_batch(namespace, as_operation(staged(namespace, HOME)), operation)
     assert namespace.server.tables == before
     assert numbers(namespace, HOME) == numbers(namespace, OTHER) == [1]
 
@@ -211,7 +214,7 @@ def test_one_bad_operation_is_answered_as_by_itself(namespace: MemoryNamespace) 
         ({"deregister_table": {"id": [*DATASET, "absent"]}}, errors.TableNotFoundError),
     ):
         with pytest.raises(code):
-            commit(namespace, operation)
+            commit_batch(namespace, operation)
 
 
 # -- other clients, and lost replies ---------------------------------------------------------------

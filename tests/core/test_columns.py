@@ -18,21 +18,21 @@ from lance_namespace import errors
 from lance_bridge.dataset import paths
 from lance_bridge.dataset.expressions import columns_in
 
-from .evolving import (
+from .memory_catalog import MemoryNamespace
+from .table_data import (
     ROWS,
     add,
     alter,
     backfill,
     build_index,
-    create_table,
     dataset,
     drop,
     last_transaction,
-    rows,
+    make,
     set_field_metadata,
+    typed_rows,
     values,
 )
-from .memory_catalog import MemoryNamespace
 
 pytestmark = [
     pytest.mark.quick,
@@ -94,7 +94,7 @@ def test_columns_have_the_values_of_their_expressions(ns: MemoryNamespace) -> No
     sources = {"twice": "id * 2", "x": "st.x", "shout": "upper(text)", "one": "1"}
     answer = add(ns, *({"name": name, "expression": sql} for name, sql in sources.items()))
     assert answer.version == dataset(ns).version == 2
-    assert dataset(ns).schema.names == [*rows().schema.names, *sources]
+    assert dataset(ns).schema.names == [*typed_rows().schema.names, *sources]
     found = {name: values(ns, name)[5] for name in sources}
     assert found == {"twice": 10, "x": 5, "shout": "WORD5 AND MORE", "one": 1}
 
@@ -197,12 +197,12 @@ def test_columns_are_renamed_and_retyped_in_one_commit(ns: MemoryNamespace) -> N
     assert schema.field("id") == pa.field("id", pa.int32())
     assert schema.field("words").type == pa.large_string()
     assert schema.field("st").type.field(1).name == "y"
-    assert values(ns, "words") == rows()["text"].to_pylist()
+    assert values(ns, "words") == typed_rows()["text"].to_pylist()
 
 
 def test_a_required_column_may_become_nullable(namespace: MemoryNamespace) -> None:
     required = pa.schema([pa.field("id", pa.int64(), nullable=False)])
-    create_table(namespace, pa.table({"id": [1]}, schema=required))
+    make(namespace, pa.table({"id": [1]}, schema=required))
     alter(namespace, {"path": "id", "nullable": True})
     assert dataset(namespace).schema.field("id").nullable
 
@@ -284,7 +284,7 @@ def test_a_new_type_ends_the_extension_of_the_old_one(namespace: MemoryNamespace
     field = pa.field("flag", pa.bool8(), metadata={"unit": "yes"})
     storage = pa.array([0, 1, None], pa.int8())
     flags = pa.ExtensionArray.from_storage(pa.bool8(), storage)
-    create_table(namespace, pa.table([flags], schema=pa.schema([field])))
+    make(namespace, pa.table([flags], schema=pa.schema([field])))
     alter(namespace, {"path": "flag", "data_type": {"type": "int16"}})
     found = dataset(namespace).schema.field("flag")
     assert (found.type, found.metadata) == (pa.int16(), {b"unit": b"yes"})
@@ -372,7 +372,7 @@ def test_where_fills_those_rows_and_leaves_the_others(computed: MemoryNamespace)
 
 def test_where_leaves_rows_null_whose_expression_never_is(namespace: MemoryNamespace) -> None:
     ids = pa.schema([pa.field("id", pa.int64(), nullable=False)])
-    create_table(namespace, pa.table({"id": [1, 2, 3]}, schema=ids))
+    make(namespace, pa.table({"id": [1, 2, 3]}, schema=ids))
     add(namespace, {"name": "double", "computed": "id * 2"})
     backfill(namespace, "double", where="id < 3")
     assert values(namespace, "double") == [2, 4, None]
@@ -382,7 +382,7 @@ def test_rows_that_come_later_wait_for_the_next_backfill(computed: MemoryNamespa
     backfill(computed, "twice")
     uri = dataset(computed).uri
     lance.dataset(uri).delete("id = 7")
-    late = rows(2).set_column(0, "id", pa.array([1000, 1001], pa.int64()))
+    late = typed_rows(2).set_column(0, "id", pa.array([1000, 1001], pa.int64()))
     lance.write_dataset(late, uri, mode="append")
     assert values(computed, "twice")[-2:] == [None, None]
     backfill(computed, "twice", where="twice is null")

@@ -25,9 +25,9 @@ from lance_bridge.records import ENTRY_ID
 from lance_bridge.testing.calls import Calls
 
 from .building import DATASET, TABLE, at, at_change, count_rows, create, raising, stream
-from .managing import another
+from .managed_tables import another
 from .memory_catalog import CAPABILITIES, MemoryNamespace, MemoryServer, Moment
-from .writing import place
+from .table_data import place
 
 pytestmark = [
     pytest.mark.quick,

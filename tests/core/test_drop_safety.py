@@ -29,7 +29,7 @@ from lance_bridge.testing.calls import Calls
 from lance_bridge_doctor import Kind, diagnose_namespace
 
 from .building import DATASET, TABLE, at, at_change, count_rows, create, stream
-from .managing import another
+from .managed_tables import another
 from .memory_catalog import MemoryCatalog, MemoryNamespace, MemoryServer
 from .vending import LOCATION, described, put
 
@@ -45,7 +45,6 @@ REASONS = [
     errors.NamespaceNotFoundError("the share does not exist"),
 ]
 for_each_reason = pytest.mark.parametrize("error", REASONS, ids=lambda each: type(each).__name__)
-WHERE = [("list_namespaces", SICK), ("list_namespaces", (*SICK, "p"))]
 
 
 def put_lance_entry(namespace: MemoryNamespace, name: str, location: str) -> list[str]:
@@ -446,6 +445,9 @@ def sick(server: MemoryServer) -> MemoryServer:
     for path in (SICK, (*SICK, "p"), (*SICK, "p", "d")):
         server.namespaces[path] = NamespaceRecord(path)
     return server
+
+
+WHERE = [("list_namespaces", SICK), ("list_namespaces", (*SICK, "p"))]
 
 
 @pytest.mark.usefixtures("sick")

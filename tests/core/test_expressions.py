@@ -18,12 +18,10 @@ from lance_bridge.dataset import expressions
 from lance_bridge.errors import LANCE_ERRORS
 
 from .building import TABLE
-from .evolving import add, backfill
 from .memory_catalog import MemoryNamespace
-from .querying import ask, dataset
+from .table_data import add, ask, backfill, dataset, make, unchanged
 from .test_insert_update_delete import delete, update
 from .test_merge import merge
-from .writing import make, unchanged
 
 pytestmark = [
     pytest.mark.quick,

@@ -96,33 +96,6 @@ STORABLE = [
     pa.list_(pa.list_(pa.struct([("z", pa.list_(pa.float16(), 3))]))),
     *(pa.uuid(), pa.bool8()),
 ]
-BYTE = {"name": "i", "nullable": True, "type": {"type": "int8"}}
-# -- as Spark names types --------------------------------------------------------------------------
-
-
-BOTH_KNOW: dict[str, pa.DataType] = {
-    "boolean": pa.bool_(),
-    "byte": pa.int8(),
-    "short": pa.int16(),
-    "integer": pa.int32(),
-    "long": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "string": pa.string(),
-    "large string": pa.large_string(),
-    "binary": pa.binary(),
-    "large binary": pa.large_binary(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us", "UTC"),
-    "timestamp without zone": pa.timestamp("us"),
-    "decimal": pa.decimal128(20, 3),
-    "null": pa.null(),
-    "list": pa.list_(pa.string()),
-    "large list": pa.large_list(pa.int64()),
-    "vector": pa.list_(pa.float32(), 8),
-    "map": pa.map_(pa.string(), pa.int32()),
-    "struct": pa.struct([pa.field("a", pa.int32(), nullable=False), ("b", pa.list_(pa.bool_()))]),
-}
 
 
 @pytest.fixture
@@ -447,6 +420,9 @@ def test_a_unit_and_a_zone_may_be_written_as_arrow_prints_them(kind: pa.DataType
     assert type_from_json({"type": str(kind)}) == kind
 
 
+BYTE = {"name": "i", "nullable": True, "type": {"type": "int8"}}
+
+
 @pytest.mark.spec("operations.md#altertablealtercolumns")
 @pytest.mark.parametrize(
     "given",
@@ -474,6 +450,34 @@ def test_a_unit_and_a_zone_may_be_written_as_arrow_prints_them(kind: pa.DataType
 def test_what_is_no_type_is_invalid(given: dict[str, Any]) -> None:
     with pytest.raises(errors.InvalidInputError, match="data_type"):
         type_from_json(given)
+
+
+# -- as Spark names types --------------------------------------------------------------------------
+
+
+BOTH_KNOW: dict[str, pa.DataType] = {
+    "boolean": pa.bool_(),
+    "byte": pa.int8(),
+    "short": pa.int16(),
+    "integer": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "large string": pa.large_string(),
+    "binary": pa.binary(),
+    "large binary": pa.large_binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp without zone": pa.timestamp("us"),
+    "decimal": pa.decimal128(20, 3),
+    "null": pa.null(),
+    "list": pa.list_(pa.string()),
+    "large list": pa.large_list(pa.int64()),
+    "vector": pa.list_(pa.float32(), 8),
+    "map": pa.map_(pa.string(), pa.int32()),
+    "struct": pa.struct([pa.field("a", pa.int32(), nullable=False), ("b", pa.list_(pa.bool_()))]),
+}
 
 
 @pytest.mark.parametrize("nullable", [True, False])

@@ -29,11 +29,10 @@ from lance_bridge.storage.table_files import TableFiles
 from lance_bridge.testing.calls import Calls
 from lance_bridge.testing.concurrency import answers_only, race
 
-from . import managing
+from . import managed_tables
 from .building import DATASET, TABLE, create, raising, stream
-from .managing import KEY, MANAGED, table
+from .managed_tables import KEY, MANAGED, Death, Mortal, die, table
 from .memory_catalog import MemoryNamespace, Moment
-from .mortality import Death, Mortal, die
 from .staging import stage
 
 pytestmark = [
@@ -58,53 +57,53 @@ class ManagedTable:
 
     def another(self) -> ManagedTable:
         """Return the same as another client has it."""
-        return ManagedTable(managing.another(self.ns))
+        return ManagedTable(managed_tables.another(self.ns))
 
     @property
     def directory(self) -> Path:
-        return managing.directory(self.ns)
+        return managed_tables.directory(self.ns)
 
     @property
     def version(self) -> int:
         """The latest version that the entry names."""
-        return managing.state(self.ns).version
+        return managed_tables.state(self.ns).version
 
     def open(self) -> lance.LanceDataset:
         return lance.dataset(namespace_client=self.ns, table_id=TABLE)
 
     def rows(self) -> list[int]:
-        return managing.rows(self.ns)
+        return managed_tables.rows(self.ns)
 
     def versions(self) -> list[int]:
-        return managing.versions(self.ns)
+        return managed_tables.versions(self.ns)
 
     def out_of_band(self) -> OutOfBand:
         return self.ns.list_out_of_band_versions(TABLE)
 
     def insert(self) -> None:
-        managing.insert(self.ns)
+        managed_tables.insert(self.ns)
 
     def append(self, value: int) -> lance.LanceDataset:
-        return managing.append(self.ns, value)
+        return managed_tables.append(self.ns, value)
 
     def append_past_the_catalog(self, *values: int) -> None:
         """Append rows past the catalog, each in a version of its own."""
         for value in values:
-            managing.append_past_the_catalog(self.ns, value)
+            managed_tables.append_past_the_catalog(self.ns, value)
 
     def stage(self) -> Callable[[], TableVersion]:
         """Stage the next version, with a row of 100; return what commits it, as pylance does."""
         version, staged = stage(self.ns)
 
         def commit() -> TableVersion:
-            created = managing.commit(self.ns, version, str(staged)).version
+            created = managed_tables.commit(self.ns, version, str(staged)).version
             assert created is not None
             return created
 
         return commit
 
     def meanwhile(self, moment: Moment, act: Callable[[], object]) -> None:
-        managing.meanwhile(self.ns, moment, act)
+        managed_tables.meanwhile(self.ns, moment, act)
 
     def set_policy(self, policy: str) -> None:
         """Have the entry say what is done with foreign commits."""

@@ -16,8 +16,8 @@ from lance_bridge.dataset import index_types
 from lance_bridge.extended_requests import ReplacingIndexRequest
 
 from .building import DATASET, TABLE, create
-from .evolving import ROWS, build_index, create_table, dataset, last_transaction, list_indices, rows
 from .memory_catalog import MemoryNamespace
+from .table_data import ROWS, build_index, dataset, last_transaction, list_indices, make, typed_rows
 from .test_fields_for_other_tools import STORABLE
 
 pytestmark = pytest.mark.quick
@@ -139,7 +139,7 @@ def test_indices_come_in_pages_by_name(ns: MemoryNamespace) -> None:
 
 def test_lance_s_own_indices_are_not_listed(ns: MemoryNamespace) -> None:
     uri = dataset(ns).uri
-    lance.write_dataset(rows(5), uri, mode="append")
+    lance.write_dataset(typed_rows(5), uri, mode="append")
     build_index(ns, "id", "BTREE")
     lance.dataset(uri).optimize.compact_files(defer_index_remap=True)
     assert len(dataset(ns).describe_indices()) == 2
@@ -151,7 +151,7 @@ def test_lance_s_own_indices_are_not_listed(ns: MemoryNamespace) -> None:
 
 def test_statistics_of_a_vector_index_have_its_distance(ns: MemoryNamespace) -> None:
     build_index(ns, "vector", "IVF_FLAT", distance_type="dot", name="v")
-    lance.write_dataset(rows(5), dataset(ns).uri, mode="append")
+    lance.write_dataset(typed_rows(5), dataset(ns).uri, mode="append")
     answer = describe(ns, "v")
     assert (answer.distance_type, answer.index_type) == ("dot", "IVF_FLAT")
     assert (answer.num_indexed_rows, answer.num_unindexed_rows) == (ROWS, 5)
@@ -161,10 +161,10 @@ def test_statistics_of_a_vector_index_have_its_distance(ns: MemoryNamespace) -> 
 def test_statistics_agree_with_lance_s_own(ns: MemoryNamespace) -> None:
     build_index(ns, "id", "BTREE")
     uri = dataset(ns).uri
-    lance.write_dataset(rows(5), uri, mode="append")
+    lance.write_dataset(typed_rows(5), uri, mode="append")
     lance.dataset(uri).optimize.optimize_indices(num_indices_to_merge=0)
     lance.dataset(uri).delete("id < 10")
-    lance.write_dataset(rows(7), uri, mode="append")
+    lance.write_dataset(typed_rows(7), uri, mode="append")
     answer, expected = describe(ns, "id_idx"), dataset(ns).stats.index_stats("id_idx")
     for key in ("num_indexed_rows", "num_unindexed_rows", "num_indices"):
         assert getattr(answer, key) == expected[key], key
@@ -292,7 +292,7 @@ def test_values_that_no_index_can_be_on_are_invalid(namespace: MemoryNamespace) 
             pa.field("nothing", pa.list_(pa.float32(), 4)),
         ]
     )
-    create_table(namespace, pa.table([["a"], [b"a"], [1], [None]], schema=schema))
+    make(namespace, pa.table([["a"], [b"a"], [1], [None]], schema=schema))
     kinds = {"wkt": "RTREE", "wkb": "RTREE", "point": "RTREE", "nothing": "IVF_FLAT"}
     for column, kind in kinds.items():
         with pytest.raises(errors.InvalidInputError, match=f"on column '{column}'"):
@@ -302,7 +302,7 @@ def test_values_that_no_index_can_be_on_are_invalid(namespace: MemoryNamespace) 
 
 def test_json_and_lists_of_text_can_be_searched(namespace: MemoryNamespace) -> None:
     json = pa.ExtensionArray.from_storage(pa.json_(), pa.array(['{"a": "b"}'] * 3))
-    create_table(namespace, rows(3).append_column("json", json))
+    make(namespace, typed_rows(3).append_column("json", json))
     build_index(namespace, "json", "FTS")
     build_index(namespace, "tags", "FTS")
     assert len(list_indices(namespace).indexes) == 2
@@ -313,7 +313,7 @@ def test_bytes_are_compared_by_hamming_and_lists_of_vectors_by_cosine(
 ) -> None:
     bits = pa.array([[i % 256] * 8 for i in range(300)], pa.list_(pa.uint8(), 8))
     several = pa.array([[[0.5] * 8] * 2] * 300, pa.list_(pa.list_(pa.float32(), 8)))
-    create_table(namespace, pa.table({"bits": bits, "several": several}))
+    make(namespace, pa.table({"bits": bits, "several": several}))
     build_index(namespace, "bits", "IVF_FLAT", distance_type="hamming", num_partitions=2)
     build_index(namespace, "several", "IVF_FLAT", distance_type="cosine", num_partitions=2)
     version = dataset(namespace).version
@@ -404,7 +404,7 @@ def test_an_option_that_does_not_go_with_the_index_changes_nothing(
 
 
 def test_an_empty_table_can_be_indexed(namespace: MemoryNamespace) -> None:
-    create_table(namespace, rows(1).slice(0, 0))
+    make(namespace, typed_rows(1).slice(0, 0))
     for column, kind in (("id", "BTREE"), ("text", "FTS"), ("vector", "IVF_PQ")):
         build_index(namespace, column, kind)
     assert [index.num_indexed_rows for index in list_indices(namespace).indexes] == [0, 0, 0]

@@ -35,7 +35,7 @@ from lance_bridge.testing.calls import Calls
 from .arrow_data import to_stream
 from .building import TABLE
 from .memory_catalog import MemoryNamespace
-from .writing import create, dataset, insert, ipc, make, merge, overwrite, place, rows, unchanged
+from .table_data import create, dataset, insert, ipc, make, merge, overwrite, place, rows, unchanged
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("operations.md#rows-of-a-request")]
 

@@ -24,7 +24,7 @@ from lance_bridge.testing.concurrency import answers_only, race
 
 from .building import TABLE, at_change, raising
 from .memory_catalog import CAPABILITIES, Client, MemoryNamespace, MemoryServer
-from .writing import dataset, directory, ipc, make, place, rows, unchanged
+from .table_data import dataset, directory, ipc, make, place, rows, unchanged
 
 pytestmark = [
     pytest.mark.quick,
@@ -41,20 +41,6 @@ NEW = pa.table({"id": [3], "word": ["c"]}, schema=KEPT)
 BEFORE = pa.table(
     {"id": [1, 2, 3], "n": [1, 0, None], "word": ["a", "b", "7"], "s": [{"x": 1}, {"x": 2}, None]}
 )
-VALUES = st.lists(st.one_of(st.none(), st.integers(-3, 3)), max_size=12)
-BAD_EXPRESSIONS = ["sum(id)", "300000000000000000000", "'no number'"]
-"""Beside what `test_expressions_everywhere` has."""
-FAILING_EXPRESSIONS = ["1 / n", "word", "cast(word as int)"]
-"""They fail on a row."""
-BAD_UPDATES: list[list[tuple[str, str]]] = [
-    [],
-    [("n", "1"), ("n", "2")],
-    [("n", "1"), ("`n`", "2")],
-    [("n.", "1")],
-    [("", "1")],
-    *([("word", "'z'"), ("n", expression)] for expression in BAD_EXPRESSIONS),
-    *([("n", expression)] for expression in FAILING_EXPRESSIONS),
-]
 
 
 def insert(namespace: MemoryNamespace, data: Any, **more: Any) -> api.InsertIntoTableResponse:
@@ -315,6 +301,9 @@ def test_a_bad_predicate_is_invalid_input_and_changes_nothing(
         update(filled, ("n", "1"), predicate=predicate)
 
 
+VALUES = st.lists(st.one_of(st.none(), st.integers(-3, 3)), max_size=12)
+
+
 @examples(25, share_fixtures=True)
 @given(values=VALUES, operator=st.sampled_from(["<", ">=", "=", "!="]), bound=st.integers(-3, 3))
 def test_delete_and_update_agree_with_pyarrow(
@@ -428,6 +417,21 @@ def test_a_vector_can_be_set_to_one_of_its_dimension_only(namespace: MemoryNames
     assert column(namespace, "v") == [[1.5, 2.5]]
     with unchanged(namespace, errors.InvalidInputError):
         update(namespace, ("v", "[1.5]"))
+
+
+BAD_EXPRESSIONS = ["sum(id)", "300000000000000000000", "'no number'"]
+"""Beside what `test_expressions_everywhere` has."""
+FAILING_EXPRESSIONS = ["1 / n", "word", "cast(word as int)"]
+"""They fail on a row."""
+BAD_UPDATES: list[list[tuple[str, str]]] = [
+    [],
+    [("n", "1"), ("n", "2")],
+    [("n", "1"), ("`n`", "2")],
+    [("n.", "1")],
+    [("", "1")],
+    *([("word", "'z'"), ("n", expression)] for expression in BAD_EXPRESSIONS),
+    *([("n", expression)] for expression in FAILING_EXPRESSIONS),
+]
 
 
 def test_what_cannot_be_updated_is_refused_and_nothing_changes(filled: MemoryNamespace) -> None:

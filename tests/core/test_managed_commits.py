@@ -37,9 +37,10 @@ from lance_bridge.testing.calls import Calls
 
 from .building import TABLE, create, raising, stream
 from .forking import returns_in_child
-from .managing import (
+from .managed_tables import (
     KEY,
     MANAGED,
+    Death,
     another,
     append,
     append_past_the_catalog,
@@ -55,7 +56,6 @@ from .managing import (
     versions,
 )
 from .memory_catalog import MemoryCatalog, MemoryNamespace, Moment
-from .mortality import Death
 from .staging import stage
 
 pytestmark = [pytest.mark.quick, pytest.mark.usefixtures("able")]

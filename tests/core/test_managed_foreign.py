@@ -23,7 +23,7 @@ from lance_bridge.table import Table
 from lance_bridge.testing.calls import Calls
 
 from .building import TABLE, raising
-from .managing import (
+from .managed_tables import (
     KEY,
     another,
     append,

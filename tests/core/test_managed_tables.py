@@ -33,7 +33,7 @@ from lance_bridge.testing.calls import Calls
 from lance_bridge_cli.app import app
 
 from .building import TABLE, at_change, count_rows, create, raising, stream
-from .managing import (
+from .managed_tables import (
     KEY,
     MANAGED,
     append,

@@ -19,7 +19,7 @@ from lance_bridge.dataset.merge import Merge, split_batches
 
 from .building import TABLE
 from .memory_catalog import MemoryNamespace, MemoryServer
-from .writing import dataset, ipc, make, place, rows, unchanged
+from .table_data import dataset, ipc, make, place, rows, unchanged
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("operations.md#mergeinsertintotable")]
 

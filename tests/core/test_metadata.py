@@ -28,8 +28,8 @@ from lance_bridge.records import (
 )
 
 from .building import TABLE
-from .evolving import build_index, create_table, dataset, last_transaction, rows, set_field_metadata
 from .memory_catalog import MemoryNamespace
+from .table_data import build_index, dataset, last_transaction, make, set_field_metadata, typed_rows
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("common.md#table-properties")]
 
@@ -112,7 +112,7 @@ def test_field_metadata_that_cannot_be_changes_nothing(
 
 def test_replacing_keeps_the_type_of_an_extension_column(namespace: MemoryNamespace) -> None:
     ids = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"0" * 16] * 3, pa.binary(16)))
-    create_table(namespace, rows(3).append_column("key", ids))
+    make(namespace, typed_rows(3).append_column("key", ids))
     set_field_metadata(namespace, {"path": "key", "metadata": {"a": "b"}, "replace": True})
     assert dataset(namespace).schema.field("key").type == pa.uuid()
     entry = {"path": "key", "metadata": {"ARROW:extension:name": None}}
@@ -161,9 +161,9 @@ def test_all_is_that_of_the_directory_namespace(ns_of_fragments: MemoryNamespace
 
 @pytest.fixture
 def ns_of_fragments(namespace: MemoryNamespace) -> MemoryNamespace:
-    create_table(namespace, rows(5))
+    make(namespace, typed_rows(5))
     for count in (1, 40, 17):
-        lance.write_dataset(rows(count), dataset(namespace).uri, mode="append")
+        lance.write_dataset(typed_rows(count), dataset(namespace).uri, mode="append")
     build_index(namespace, "id", "BTREE")
     return namespace
 
@@ -178,7 +178,7 @@ def test_deleted_rows_do_not_count(ns_of_fragments: MemoryNamespace) -> None:
 
 
 def test_a_fragment_is_small_below_the_target_of_a_compaction(namespace: MemoryNamespace) -> None:
-    create_table(namespace, pa.table({"n": pa.nulls(SMALL_FRAGMENT, pa.int8())}))
+    make(namespace, pa.table({"n": pa.nulls(SMALL_FRAGMENT, pa.int8())}))
     assert stats(namespace).fragment_stats.num_small_fragments == 0
     lance.write_dataset(
         pa.table({"n": pa.nulls(1, pa.int8())}), dataset(namespace).uri, mode="append"

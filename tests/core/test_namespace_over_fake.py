@@ -14,7 +14,7 @@ from lance_bridge.catalog import NamespaceRecord, TableRecord
 from lance_bridge.errors import OutcomeUnknownError
 
 from .building import DATASET, TABLE, at, at_change, count_rows, create, raising
-from .managing import another
+from .managed_tables import another
 from .memory_catalog import CAPABILITIES, MemoryCatalog, MemoryNamespace, MemoryServer, Moment
 
 pytestmark = pytest.mark.quick

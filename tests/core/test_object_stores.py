@@ -26,12 +26,12 @@ from lance_bridge.storage import DataState, TableStorage
 from lance_bridge.storage.lance_files import RESERVED_FILE
 from lance_bridge.testing.concurrency import race
 
-from .batching import commit
 from .building import BUCKET, DATASET, TABLE, at, count_rows, create, stream, winner_of
-from .managing import MANAGED
+from .managed_tables import MANAGED, commit_batch
 from .memory_catalog import CAPABILITIES, MemoryNamespace, MemoryServer
 from .staging import creation, numbers
 from .staging import stage as stage_local
+from .table_data import ipc
 from .test_tags_and_branches import (
     branches,
     create_branch,
@@ -41,7 +41,6 @@ from .test_tags_and_branches import (
     tagged,
     tags,
 )
-from .writing import ipc
 
 pytestmark = [pytest.mark.servers, pytest.mark.spec("common.md#presence-of-data")]
 
@@ -179,9 +178,9 @@ def test_versions_of_several_tables_are_committed_together_or_not_at_all(
     version, staged = stage(two_on_s3, moto)
     other = stage(two_on_s3, moto, OTHER)
     with pytest.raises(errors.ConcurrentModificationError):
-        commit(two_on_s3, creating(TABLE, version, staged), creating(OTHER, 3, other[1]))
+        commit_batch(two_on_s3, creating(TABLE, version, staged), creating(OTHER, 3, other[1]))
     assert (numbers(two_on_s3), numbers(two_on_s3, OTHER)) == ([1], [1])
-    commit(two_on_s3, creating(TABLE, version, staged), creating(OTHER, *other))
+    commit_batch(two_on_s3, creating(TABLE, version, staged), creating(OTHER, *other))
     assert (numbers(two_on_s3), numbers(two_on_s3, OTHER)) == ([1, 2], [1, 2])
     assert (count_rows(two_on_s3, TABLE), count_rows(two_on_s3, OTHER)) == (4, 4)
     assert not [each for each in moto.keys(BUCKET) if "/_transactions/" in each and "json" in each]
@@ -194,7 +193,7 @@ def test_a_store_without_conditional_writes_takes_no_batch(
     operations = [creating(each, *stage(two_on_s3, moto, each)) for each in (TABLE, OTHER)]
     options = {**two_on_s3._properties, "storage.aws_conditional_put": "disabled"}
     with pytest.raises(errors.UnsupportedOperationError, match="aws_conditional_put"):
-        commit(MemoryNamespace(**options), *operations)
+        commit_batch(MemoryNamespace(**options), *operations)
     assert (numbers(two_on_s3), numbers(two_on_s3, OTHER)) == ([1], [1])
     assert not [each for each in moto.keys(BUCKET) if "/_transactions/" in each and "json" in each]
 
@@ -214,7 +213,7 @@ def test_tables_in_different_stores_are_committed_together(
     )
     version, path = stage_local(on_s3, local)
     operations = creating(local, version, str(path)), creating(TABLE, *stage(on_s3, moto))
-    commit(on_s3, *operations)
+    commit_batch(on_s3, *operations)
     assert (numbers(on_s3), numbers(on_s3, local)) == ([1, 2], [1, 2])
     assert (count_rows(on_s3, TABLE), count_rows(on_s3, local)) == (4, 4)
 

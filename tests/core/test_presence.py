@@ -23,7 +23,7 @@ from lance_bridge.storage.lance_files import RESERVED_FILE
 from lance_bridge.storage.store import TableStorage
 
 from .building import DATASET, TABLE, at_change, count_rows, create, stream
-from .managing import (
+from .managed_tables import (
     KEY,
     MANAGED,
     able,  # noqa: F401 - a fixture

@@ -14,9 +14,8 @@ from lance_bridge.extended_requests import ColumnOrder, OrderedQuery, OrderedQue
 from lance_bridge.testing.calls import Calls
 
 from .building import TABLE, create
-from .evolving import build_index
 from .memory_catalog import MemoryNamespace
-from .querying import answer, ask, dataset, put, request, vectors
+from .table_data import answer, ask, build_index, dataset, put, request, vectors
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("operations.md#querytable")]
 

@@ -23,8 +23,7 @@ from hypothesis_profiles import examples
 from lance_namespace import errors
 
 from .memory_catalog import MemoryNamespace
-from .querying import ask, dataset, put, vectors
-from .writing import directory, ipc
+from .table_data import ask, dataset, directory, ipc, put, vectors
 
 pytestmark = [
     pytest.mark.quick,

@@ -37,7 +37,7 @@ from lance_bridge.requests import (
 from lance_bridge.testing.calls import Calls, request_model
 
 from .building import TABLE, create, raising, stream
-from .managing import another
+from .managed_tables import another
 from .memory_catalog import MemoryNamespace
 
 pytestmark = [
@@ -55,22 +55,6 @@ OPERATIONS = [
     for name, method in inspect.getmembers(LanceNamespace, inspect.isfunction)
     if "request" in inspect.signature(method).parameters
 ]
-PATHS = [
-    "../../etc/passwd",
-    "/etc/passwd",
-    "a/../../b",
-    "..",
-    ".",
-    "\\\\host\\share",
-    "..\\x",
-    "C:\\x",
-    "c:/x",
-    "file:///etc/passwd",
-    "s3://bucket/x",
-    "~/x",
-]
-NAMES = ["km/h", "a..b", "and/or", "été", "a:b", ".hidden", "x~y", "50%", "C:"]
-LONG = "a" * 5000
 LISTED = st.sets(st.text(min_size=1, max_size=4), max_size=12)
 
 
@@ -392,6 +376,23 @@ def test_a_message_has_the_first_names_and_the_number_of_others(count: int, text
 # -- names of columns and indices that are paths ---------------------------------------------------
 
 
+PATHS = [
+    "../../etc/passwd",
+    "/etc/passwd",
+    "a/../../b",
+    "..",
+    ".",
+    "\\\\host\\share",
+    "..\\x",
+    "C:\\x",
+    "c:/x",
+    "file:///etc/passwd",
+    "s3://bucket/x",
+    "~/x",
+]
+NAMES = ["km/h", "a..b", "and/or", "été", "a:b", ".hidden", "x~y", "50%", "C:"]
+
+
 @pytest.mark.parametrize("name", PATHS)
 def test_a_path_is_no_name_of_an_index_or_a_column(with_table: MemoryNamespace, name: str) -> None:
     calls = Calls(with_table)
@@ -413,6 +414,9 @@ def test_a_path_is_no_name_of_an_index_or_a_column(with_table: MemoryNamespace, 
 @pytest.mark.parametrize("name", NAMES)
 def test_other_names_may_have_slashes_dots_and_colons(name: str) -> None:
     assert not is_path(name)
+
+
+LONG = "a" * 5000
 
 
 def test_what_a_message_repeats_of_a_request_is_cut(with_table: MemoryNamespace) -> None:

@@ -16,7 +16,7 @@ from lance_bridge.testing.calls import Calls
 
 from .building import TABLE
 from .memory_catalog import MemoryNamespace
-from .querying import ask, dataset, put, request, vectors
+from .table_data import ask, dataset, put, request, vectors
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("operations.md#querytable")]
 

@@ -25,7 +25,7 @@ from lance_bridge.testing.calls import Calls
 from lance_bridge.testing.concurrency import race
 
 from .building import TABLE, stream, winner_of
-from .managing import another
+from .managed_tables import another
 from .memory_catalog import MemoryNamespace
 from .staging import build, dataset, directory, numbers, oracle
 
@@ -39,17 +39,6 @@ BAD_BRANCHES = [
     "", ".", "..", "a..b", "a b", "a.lock", "a@b", "a//b", "/a", "a/", "a/./b", "a\\b", "é",
     "a/_versions", "data", "tree/a", "main", "x" * 201,
 ]  # fmt: skip
-WRITES: dict[str, dict[str, Any]] = {
-    "alter_table_add_columns": {"new_columns": [{"name": "new", "expression": "a"}]},
-    "alter_table_alter_columns": {"alterations": [{"path": "made", "rename": "new"}]},
-    "alter_table_backfill_columns": {"column": "made"},
-    "alter_table_drop_columns": {"columns": ["made"]},
-    "delete_from_table": {"predicate": "a = 0"},
-    "insert_into_table": {"mode": "Overwrite"},
-    "update_field_metadata": {"updates": [{"path": "a", "metadata": {"unit": "m"}}]},
-    "update_table": {"updates": [["a", "a + 1"]]},
-}
-"""The other operations that change a branch have a test of it among their own."""
 
 
 def create_tag(ns: MemoryNamespace, tag: str, version: int, branch: str | None = None) -> None:
@@ -307,6 +296,19 @@ def test_a_branch_starts_at_the_version_that_is_asked_for_or_at_the_latest(
     create_branch(namespace, "twig", "old")
     assert rows(namespace, "twig") == 2
     assert branches(namespace)["twig"].parent_branch == "old"
+
+
+WRITES: dict[str, dict[str, Any]] = {
+    "alter_table_add_columns": {"new_columns": [{"name": "new", "expression": "a"}]},
+    "alter_table_alter_columns": {"alterations": [{"path": "made", "rename": "new"}]},
+    "alter_table_backfill_columns": {"column": "made"},
+    "alter_table_drop_columns": {"columns": ["made"]},
+    "delete_from_table": {"predicate": "a = 0"},
+    "insert_into_table": {"mode": "Overwrite"},
+    "update_field_metadata": {"updates": [{"path": "a", "metadata": {"unit": "m"}}]},
+    "update_table": {"updates": [["a", "a + 1"]]},
+}
+"""The other operations that change a branch have a test of it among their own."""
 
 
 @pytest.mark.parametrize("operation", WRITES)

@@ -33,7 +33,7 @@ from lance_bridge.testing.calls import Calls
 from lance_bridge.testing.concurrency import race
 
 from .building import DATASET, TABLE, at, count_rows, create, winner_of
-from .managing import another
+from .managed_tables import another
 from .memory_catalog import MemoryNamespace
 from .staging import append, build, creation, dataset, directory, numbers, oracle, stage
 

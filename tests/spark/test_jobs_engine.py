@@ -17,7 +17,7 @@ from core.memory_catalog import CAPABILITIES, SERVERS, MemoryNamespace, MemorySe
 from lance_namespace import errors
 from pyspark.sql import SparkSession
 
-from core import evolving, managing
+from core import managed_tables, table_data
 from lance_bridge import engine
 from lance_bridge.catalog import NamespaceRecord
 from lance_bridge_spark.jobs import (
@@ -177,19 +177,19 @@ def test_every_field_of_the_requests_is_honoured_or_refused() -> None:
 @pytest.mark.spec("operations.md#altertablebackfillcolumns")
 @pytest.mark.usefixtures("worker")
 def test_a_computed_column_is_filled_by_the_engine_with_its_options(ns: MemoryNamespace) -> None:
-    evolving.create_table(ns)
-    evolving.add(ns, {"name": "twice", "computed": "id * 2"})
-    job = evolving.backfill(ns, "twice", where="id < 5", concurrency=1, checkpoint_size=2)
-    ids = evolving.values(ns, "id")
-    assert evolving.values(ns, "twice") == [2 * i if i < 5 else None for i in ids]
-    assert evolving.last_transaction(ns) == job
+    table_data.make(ns)
+    table_data.add(ns, {"name": "twice", "computed": "id * 2"})
+    job = table_data.backfill(ns, "twice", where="id < 5", concurrency=1, checkpoint_size=2)
+    ids = table_data.values(ns, "id")
+    assert table_data.values(ns, "twice") == [2 * i if i < 5 else None for i in ids]
+    assert table_data.last_transaction(ns) == job
     with pytest.raises(errors.UnsupportedOperationError, match="num_frags"):
-        evolving.backfill(ns, "twice", num_frags=1)
+        table_data.backfill(ns, "twice", num_frags=1)
     with pytest.raises(errors.InvalidInputError, match="concurrency must be 1 or more"):
-        evolving.backfill(ns, "twice", concurrency=0)
-    evolving.add(ns, {"name": "bad", "computed": "10 / (id - 5)"})
+        table_data.backfill(ns, "twice", concurrency=0)
+    table_data.add(ns, {"name": "bad", "computed": "10 / (id - 5)"})
     with pytest.raises(errors.InvalidInputError, match="Divide by zero"):
-        evolving.backfill(ns, "bad")
+        table_data.backfill(ns, "bad")
 
 
 # -- managed tables --------------------------------------------------------------------------------
@@ -199,8 +199,8 @@ def test_a_computed_column_is_filled_by_the_engine_with_its_options(ns: MemoryNa
 def test_jobs_on_a_managed_table_commit_through_its_catalog(
     spark: SparkSession, ns: MemoryNamespace, tmp_path: Path
 ) -> None:
-    managing.create_managed(ns, 10)
-    managing.append(ns, *range(10, 20))
+    managed_tables.create_managed(ns, 10)
+    managed_tables.append(ns, *range(10, 20))
     server = SERVERS[str(tmp_path)]
     name = ".".join([CATALOG, *TABLE])
 
@@ -209,9 +209,9 @@ def test_jobs_on_a_managed_table_commit_through_its_catalog(
         lambda: create_index(spark, name, "a", "BTREE", rows_per_task=10),
         lambda: compact(spark, name),
     ):
-        before = managing.state(server).version
+        before = managed_tables.state(server).version
         done: Any = job()
-        assert managing.state(server).version == done.version > before
+        assert managed_tables.state(server).version == done.version > before
 
     found = lance.dataset(namespace_client=ns, table_id=TABLE)
     assert found.to_table().sort_by("a").to_pydict() == {
@@ -221,14 +221,14 @@ def test_jobs_on_a_managed_table_commit_through_its_catalog(
     assert len(found.get_fragments()) == 1
     assert found.to_table(filter="a = 7").num_rows == 1
     assert clean_up(spark, name).versions == 0
-    assert managing.rows(ns) == list(range(20))
+    assert managed_tables.rows(ns) == list(range(20))
 
 
 @pytest.mark.spec("spark.md#jobs")
 def test_a_lost_reply_to_the_commit_of_a_managed_table_doubles_nothing(
     spark: SparkSession, ns: MemoryNamespace, tmp_path: Path
 ) -> None:
-    managing.create_managed(ns, 10)
+    managed_tables.create_managed(ns, 10)
     server = SERVERS[str(tmp_path)]
     lost: list[str] = []
 
@@ -237,11 +237,11 @@ def test_a_lost_reply_to_the_commit_of_a_managed_table_doubles_nothing(
             lost.append(change)
             raise errors.ServiceUnavailableError("the reply was lost")
 
-    before = managing.state(server).version
+    before = managed_tables.state(server).version
     server.fault = lose
     done = backfill(spark, ".".join([CATALOG, *TABLE]), "twice", "a * 2")
     server.fault = None
     assert lost
-    assert managing.state(server).version == done.version == before + 1
+    assert managed_tables.state(server).version == done.version == before + 1
     found = lance.dataset(namespace_client=ns, table_id=TABLE).to_table()
     assert found.column("twice").to_pylist() == [2 * a for a in found.column("a").to_pylist()]

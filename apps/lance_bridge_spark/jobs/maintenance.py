@@ -184,6 +184,7 @@ def clean_up(
     Raises:
         TableNotFoundError: (4)
         InvalidInputError: (13) the age is unsafe.
+        InvalidTableStateError: (19) versions that bypassed the catalog are not decided on.
         ServiceUnavailableError: (17) some files may be deleted; clean up again.
     """
     with phases(f"clean up {table}", 1) as progress:

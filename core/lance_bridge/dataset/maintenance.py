@@ -10,7 +10,7 @@ from typing import Any
 from lance import optimize
 
 from ..errors import invalid, translate_lance_errors
-from ..managed import conversion
+from ..managed import conversion, out_of_band
 from ..table import Table
 from . import SMALL_FRAGMENT
 
@@ -118,6 +118,7 @@ def clean_up(
 
     Raises:
         InvalidInputError: (13) an option that is not safe.
+        InvalidTableStateError: (19) versions that bypassed the catalog are not decided on.
         ServiceUnavailableError: (17) some files may be deleted already; retry.
     """
     check_ages(older_than, keep_versions)
@@ -125,6 +126,8 @@ def clean_up(
         # An unfinished commit still has its manifest under another name.
         conversion.finish_latest(table)
     dataset = table.open(write=True)
+    if table.managed is not None:
+        out_of_band.require_decided(table)
     with table.committing(dataset, "it was not cleaned up"):
         given: dict[str, Any] = {
             "older_than": older_than,

@@ -67,6 +67,24 @@ def inspect(table: TableEntry) -> OutOfBand:
     return OutOfBand(left, quarantined, tuple(sorted(writers)))
 
 
+def require_decided(table: TableEntry) -> None:
+    """Check that no uncommitted version needs files, before files are deleted that no version has.
+
+    Lance's clean-up reads no quarantined manifest.
+
+    Raises:
+        InvalidTableStateError: (19) there are such versions.
+    """
+    found = inspect(table)
+    count = len(found.versions) + len(found.quarantined)
+    if count:
+        raise InvalidTableStateError(
+            f"Table '{table.name}' is not cleaned up: that could delete files of {count} versions "
+            "that bypassed its catalog. Make them part of the table with `lance-bridge managed "
+            "adopt`, or delete them with `lance-bridge managed discard`"
+        )
+
+
 def _writers(directory: ManagedDirectory, names: Sequence[str]) -> set[str]:
     """Return the libraries that wrote manifests, if the manifests name them."""
     found = set()

@@ -1,4 +1,4 @@
-"""The version that the entry of a managed table names is deleted by its path; others are left."""
+"""Clean-ups of managed tables, by their paths and by their names, lose no rows."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ import lance_namespace as api
 import pytest
 from lance_namespace import errors
 
+from lance_bridge.dataset import clean_up
 from lance_bridge.errors import LatestVersionGoneError
 from lance_bridge.managed import out_of_band
 from lance_bridge.records import FOREIGN_COMMITS
 from lance_bridge.testing.calls import Calls
 
 from .building import TABLE, create
-from .managing import (
+from .managed_tables import (
     MANAGED,
     append,
     append_past_the_catalog,
@@ -186,3 +187,19 @@ def test_a_version_without_its_data_is_quarantined_by_the_property_too(
     lose_new_data(namespace)
     assert rows(namespace) == [0, 1, 2, 8]
     assert len(namespace.list_out_of_band_versions(TABLE).quarantined) == 1
+
+
+@pytest.mark.spec("spark.md#clean_up", "managed.md#out-of-band-versions")
+@pytest.mark.parametrize("policy", ["hide", "refuse"])
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_clean_up_waits_for_a_decision_on_versions_that_bypassed_the_catalog(
+    namespace: MemoryNamespace, policy: str, dry_run: bool
+) -> None:
+    create_table(namespace, policy)
+    append_past_the_catalog(namespace, 9)
+    for _ in range(2):  # the first call may quarantine it
+        with pytest.raises(errors.InvalidTableStateError, match=r"(?s)managed (adopt|discard)"):
+            clean_up(namespace.tables.load_by_id(TABLE), dry_run=dry_run)
+    assert namespace.adopt_out_of_band_versions(TABLE) == 3
+    assert rows(namespace) == [0, 1, 2, 8, 9]
+    assert clean_up(namespace.tables.load_by_id(TABLE), dry_run=dry_run).versions == 0

@@ -13,9 +13,8 @@ import signal
 from collections.abc import Iterator
 
 import pytest
-from servers.environment import remove_settings
 from servers.metastores import Metastores
-from servers.processes import end_children_with_this_process
+from servers.processes import end_children_with_this_process, remove_settings
 from servers.sparks import SHORT_JVM
 
 from lance_bridge import engine

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import pytest
 from lance_namespace import ListNamespacesRequest
 from lance_namespace.errors import LanceNamespaceError
-from servers.pools import read
+from servers.metastores import read
 from servers.processes import free_port
 
 import lance_bridge

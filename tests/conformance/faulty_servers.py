@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from servers.http_faults import Answer, Delay, Fault, Request
-from servers.http_proxy import HttpProxy
+from servers.http_proxy import Answer, Delay, Fault, HttpProxy, Request
 
 from lance_bridge.catalog import Catalog
 from lance_bridge.testing import Faults, HeldChange

@@ -11,8 +11,7 @@ from typing import Any
 
 from lance_namespace import LanceNamespace
 from servers.glue_server import SECRET_KEY, GlueServer
-from servers.http_faults import Answer, Request
-from servers.http_proxy import HttpProxy
+from servers.http_proxy import Answer, HttpProxy, Request
 from servers.neighbours import FORMATS, Fields, neighbours_at
 
 from lance_bridge.catalog import Catalog

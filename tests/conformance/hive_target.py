@@ -28,8 +28,7 @@ from servers.hive_entries import raw_entry
 from servers.hive_raw import BROKEN_MARKS, MARKS, raw_client, raw_table
 from servers.metastores import Metastores
 from servers.neighbours import EXTERNAL, FORMATS, MANAGED, ORC, Fields, neighbours_at, uri
-from servers.proxy import Fault, ThriftProxy
-from servers.thrift_faults import Hold, Refusal
+from servers.proxy import Fault, Hold, Refusal, ThriftProxy
 
 from lance_bridge.catalog import Catalog
 from lance_bridge.catalog import Path as TablePath

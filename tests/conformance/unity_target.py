@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lance_namespace import LanceNamespace
-from servers.http_faults import Answer, Request
-from servers.http_proxy import HttpProxy
+from servers.http_proxy import Answer, HttpProxy, Request
 from servers.neighbours import PROVIDER, VIEW, Fields, neighbours_at
 from servers.objectstore import MotoServer
 from servers.unity import DATABRICKS, WAREHOUSE_ID, Bucket, UnityServer

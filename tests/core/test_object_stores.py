@@ -17,8 +17,7 @@ import lance_namespace as api
 import pyarrow as pa
 import pytest
 from lance_namespace import errors
-from servers.http_faults import Request
-from servers.http_proxy import HttpProxy
+from servers.http_proxy import HttpProxy, Request
 from servers.objectstore import MotoServer
 
 from lance_bridge.catalog import TableRecord

@@ -1,18 +1,27 @@
-"""One running metastore of each release, started when first asked for and shared by all tests."""
+"""One running metastore of each release, started when first asked for and shared by all tests.
+
+Also pools of connections to them, and the least that can be asked of one.
+"""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+import uuid
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from hmsclient.genthrift.hive_metastore.ttypes import Database
+
 from lance_bridge.jvm.compiler import compile_classes
+from lance_bridge_hive.transport import ClientPool
 from lance_bridge_metastore import Metastore
 from lance_bridge_metastore.artifacts import pyspark_jars
 
 VERSIONS = ["2.3", "3.1", "4.0", "4.1", "4.2"]
 OBJECT_STORE_SCHEMES = ("s3", "s3a", "gs", "abfss", "oss")
 _STUB_SOURCE = Path(__file__).with_name("StubFileSystem.java")
+Connect = Callable[..., ClientPool]
+"""Makes a pool behind the proxy, with these properties."""
 
 
 class StubFileSystem:
@@ -115,3 +124,17 @@ class Metastores:
         self, version: str, settings: Mapping[str, str], directory: Path | None, port: int
     ) -> Metastore:
         return Metastore(version, directory, port, settings=settings)
+
+
+def read(pool: ClientPool, name: str = "default") -> str:
+    """Ask for a database; return the name in the answer."""
+    database = pool.call(lambda c: c.hms.get_database(name), name="get_database", repeatable=True)
+    return str(database.name)
+
+
+def create(pool: ClientPool, metastore: Metastore) -> str:
+    """Make a database, which must not be tried twice; return its name."""
+    name = f"d{uuid.uuid4().hex}"
+    record = Database(name=name, locationUri=f"{metastore.warehouse}/{name}", parameters={})
+    pool.call(lambda c: c.hms.create_database(record), name="create_database", repeatable=False)
+    return name

@@ -1,4 +1,4 @@
-"""Processes that tests start, and end by nothing but themselves."""
+"""Processes that tests start, and end by nothing but themselves, and the environment of tests."""
 
 from __future__ import annotations
 
@@ -15,14 +15,17 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, TypeVar
 
+import pytest
+
 HOST = "127.0.0.1"
 _END_SECONDS = 60.0
 _START_SECONDS = 120.0
 _GUARDIAN = Path(__file__).with_name("guardian.py")
 _OWNERS = "TEST_PROCESS_OWNERS"
 """The variable that says which processes have started a process, directly or not: their marks."""
-
 _Server = TypeVar("_Server", bound="ServerProcess")
+CLOUDS = ("AWS_", "DATABRICKS_")
+KEPT = ("LANCE_BRIDGE_TEST_", "LANCE_BRIDGE_CACHE")
 
 
 def end_children_with_this_process() -> None:
@@ -183,3 +186,16 @@ class ServerProcess(ABC):
                 return bool(answer.status == 200)
         except (urllib.error.URLError, TimeoutError, ConnectionError):
             return False
+
+
+def remove_settings(patch: pytest.MonkeyPatch, *more: str) -> None:
+    """Keep settings of the user out of tests, and out of the processes that they start.
+
+    Args:
+        more: Beginnings of names, besides those of AWS and Databricks.
+    """
+    for variable in list(os.environ):
+        if variable.startswith((*CLOUDS, *more)) and not variable.startswith(KEPT):
+            patch.delenv(variable)
+    patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    patch.setenv("DATABRICKS_CONFIG_FILE", "/nonexistent")

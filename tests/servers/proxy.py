@@ -11,20 +11,55 @@ import socket
 import struct
 import threading
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
+from hmsclient.genthrift.hive_metastore import ThriftHiveMetastore
+from pymetastore.hive_metastore import ThriftHiveMetastore as newer
 from thrift.protocol.TBinaryProtocol import TBinaryProtocol
 from thrift.Thrift import TException, TMessageType, TType
-from thrift.transport.TTransport import TTransportBase
-
-from servers.thrift_faults import Hold, Refusal
+from thrift.transport.TTransport import TMemoryBuffer, TTransportBase
 
 _CHUNK = 1 << 16
 _HOST = "127.0.0.1"
 _JOIN_SECONDS = 5.0
 _HOLD_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Answer with a MetaException in the server's place, which never hears of the call."""
+
+    message: str
+
+    def reply_to(self, method: str, sequence: int) -> bytes:
+        """Return the reply, without a frame."""
+        name = f"{method}_result"
+        # hmsclient's bindings are of a release without catalogs.
+        module = ThriftHiveMetastore if hasattr(ThriftHiveMetastore, name) else newer
+        result = getattr(module, name)()
+        fields = [spec for spec in result.thrift_spec if spec is not None and spec[3]]
+        name, kind = next(
+            (each[2], each[3][0])
+            for each in fields
+            if getattr(each[3][0], "__name__", "") == "MetaException"
+        )
+        setattr(result, name, kind(message=self.message))
+        buffer = TMemoryBuffer()
+        protocol = TBinaryProtocol(buffer)
+        protocol.writeMessageBegin(method, TMessageType.REPLY, sequence)
+        result.write(protocol)
+        protocol.writeMessageEnd()
+        return bytes(buffer.getvalue())
+
+
+@dataclass(frozen=True)
+class Hold:
+    """Set ``arrived``, and keep the call from the server until ``release`` is set."""
+
+    arrived: threading.Event = field(default_factory=threading.Event)
+    release: threading.Event = field(default_factory=threading.Event)
 
 
 class Fault(enum.Enum):

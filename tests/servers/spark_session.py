@@ -1,6 +1,8 @@
-"""The process in which `servers.sparks` calls a function with a session.
+"""Processes of `servers.sparks`: one calls a function with a session, one is a Connect server.
 
-Called as ``python -m servers.spark_session ANSWER``, with the task as JSON on standard input.
+``python -m servers.spark_session ANSWER`` takes the task as JSON on standard input. ``--connect
+SETTINGS MASTER``, with settings in JSON, becomes ``spark-submit`` of the PySpark that this Python
+imports, so that ending the process ends the server.
 """
 
 from __future__ import annotations
@@ -13,7 +15,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pyspark
 from pyspark.sql import SparkSession
+
+_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
 
 def session(master: str, conf: Mapping[str, str]) -> SparkSession:
@@ -39,5 +44,21 @@ def main(answer: Path, task: Mapping[str, Any]) -> None:
     os.replace(part, answer)
 
 
+def serve(settings: dict[str, str], master: str) -> None:
+    """Become a Spark Connect server on a free port of 127.0.0.1."""
+    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+    own = {
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": "0",
+    }
+    pairs = [f"{key}={value}" for key, value in {**settings, **own}.items()]
+    given = [part for pair in pairs for part in ("--conf", pair)]
+    line = [str(submit), "--master", master, "--class", _CLASS, *given, "spark-internal"]
+    os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
+    os.execv(line[0], line)
+
+
 if __name__ == "__main__":
+    if sys.argv[1] == "--connect":
+        serve(json.loads(sys.argv[2]), sys.argv[3])
     main(Path(sys.argv[1]), json.load(sys.stdin))

@@ -86,10 +86,9 @@ class Spark:
     def connect(self, directory: Path, *, seconds: float = 60.0) -> Iterator[Remote]:
         """Run a Spark Connect server on 127.0.0.1, with the settings of this."""
         package = home_of(self.release)
-        command = [
-            sys.executable,
-            *("-m", "servers.spark_connect", json.dumps(self.settings(directory)), self.master),
-        ]
+        settings = json.dumps(self.settings(directory))
+        module = "servers.spark_session"
+        command = [sys.executable, "-m", module, "--connect", settings, self.master]
         with LoggedProcess(command, self._environment(package), directory, "connect") as server:
             found = server.wait_for("Spark Connect server started at:", seconds)
             yield Remote(self.release, f"sc://127.0.0.1:{found.rsplit(':', 1)[1].strip(' .')}")

@@ -12,10 +12,7 @@ import requests
 from databricks.sdk import WorkspaceClient
 from databricks.sdk.errors import BadRequest, NotFound, ResourceConflict
 from databricks.sdk.service.catalog import DataSourceFormat, TableType
-from databricks.sdk.service.sql import (
-    StatementState,
-    StatementStatus,
-)
+from databricks.sdk.service.sql import StatementState, StatementStatus
 
 from servers.unity import (
     DATABRICKS,
@@ -23,6 +20,7 @@ from servers.unity import (
     OPEN_SOURCE_0_4,
     OPEN_SOURCE_0_6,
     WAREHOUSE_ID,
+    Bucket,
     Dialect,
     UnityServer,
 )
@@ -33,6 +31,9 @@ from servers.unity.sql import CreateTable, parse
 pytestmark = pytest.mark.quick
 
 OPEN_SOURCE = [OPEN_SOURCE_0_3, OPEN_SOURCE_0_4, OPEN_SOURCE_0_6]
+SEES = (True, 200)
+READS = (False, 200)
+NOTHING = (False, 403)
 
 
 @pytest.fixture(params=OPEN_SOURCE, ids=lambda dialect: dialect.name)
@@ -463,3 +464,238 @@ def test_a_new_catalog_has_schemas_of_which_one_stays(client: WorkspaceClient) -
 def test_a_wait_outside_the_limits_is_refused(client: WorkspaceClient, wait: str) -> None:
     with pytest.raises(BadRequest, match="wait_timeout"):
         client.statement_execution.execute_statement(CREATE, WAREHOUSE_ID, wait_timeout=wait)
+
+
+# -- rights of users -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def guarded() -> Iterator[UnityServer]:
+    with UnityServer() as running:
+        raw = Raw.with_schema(running.url)
+        raw.post("/tables", table())
+        raw.close()
+        yield running
+
+
+@pytest.fixture
+def mia(guarded: UnityServer) -> Iterator[Raw]:
+    raw = Raw(guarded.url, guarded.grants.add_user("mia"))
+    yield raw
+    raw.close()
+
+
+def seen(raw: Raw, schema: str = "s") -> list[tuple[bool, int]]:
+    """Whether a catalog, a schema and a table are listed, and what a read by name answers."""
+    answers = []
+    for collection, name, parent in (
+        ("catalogs", "c", {}),
+        ("schemas", f"c.{schema}", {"catalog_name": "c"}),
+        ("tables", f"c.{schema}.t", {"catalog_name": "c", "schema_name": schema}),
+    ):
+        listed = [row["name"] for row in raw.get(f"/{collection}", **parent)[collection]]
+        status = raw.send("GET", f"/{collection}/{name}").status_code
+        answers.append((name.rpartition(".")[2] in listed, status))
+    return answers
+
+
+def test_rights_show_catalog_schema_and_table_one_after_the_other(
+    guarded: UnityServer, mia: Raw
+) -> None:
+    assert seen(mia) == [NOTHING, NOTHING, NOTHING]
+    for name, right, expected in (
+        ("c", "USE CATALOG", [SEES, NOTHING, NOTHING]),
+        ("c.s", "CREATE TABLE", [SEES, NOTHING, NOTHING]),
+        ("c.s.t", "SELECT", [SEES, NOTHING, NOTHING]),
+        ("c.s", "USE SCHEMA", [SEES, SEES, SEES]),
+    ):
+        guarded.grants.grant("mia", name, right)
+        assert seen(mia) == expected, right
+    assert mia.send("POST", "/tables", table("n")).status_code == 200
+
+
+def test_a_schema_of_her_own_is_in_no_list_until_its_use_is_granted(
+    guarded: UnityServer, mia: Raw
+) -> None:
+    guarded.grants.grant("mia", "c", "USE CATALOG", "CREATE SCHEMA")
+    mia.post("/schemas", {"name": "o", "catalog_name": "c"})
+    mia.post("/tables", table(schema_name="o"))
+    assert seen(mia, "o") == [SEES, READS, SEES]
+    guarded.grants.grant("mia", "c.o", "USE SCHEMA")
+    assert seen(mia, "o") == [SEES, SEES, SEES]
+    assert mia.send("DELETE", "/tables/c.o.t").status_code == 200
+
+
+def test_a_catalog_of_her_own_shows_all_that_is_in_it(mia: Raw) -> None:
+    mia.post("/catalogs", {"name": "m"})
+    mia.post("/schemas", {"name": "s", "catalog_name": "m"})
+    mia.post("/tables", table(catalog_name="m"))
+    assert [row["name"] for row in mia.get("/catalogs")["catalogs"]] == ["m"]
+    assert [row["name"] for row in mia.get("/schemas", catalog_name="m")["schemas"]] == ["s"]
+    assert mia.send("GET", "/tables/m.s.t").status_code == 200
+
+
+def test_what_is_not_hers_is_refused_and_what_does_not_exist_is_not_found(
+    guarded: UnityServer, mia: Raw
+) -> None:
+    guarded.grants.grant("mia", "c", "USE CATALOG")
+    for method, path, body in (
+        ("DELETE", "/tables/c.s.t", None),
+        ("DELETE", "/schemas/c.s", None),
+        ("POST", "/schemas", {"name": "o", "catalog_name": "c"}),
+        ("POST", "/tables", table("n")),
+    ):
+        assert mia.error(method, path, body) == (403, "PERMISSION_DENIED"), path
+    assert mia.error("GET", "/tables/c.s.missing") == (404, "TABLE_NOT_FOUND")
+    assert mia.error("GET", "/tables/c.missing.t") == (404, "SCHEMA_NOT_FOUND")
+
+
+USE, CREATE_S = "USE CATALOG", "CREATE SCHEMA"
+USE_S, CREATE_T = "USE SCHEMA", "CREATE TABLE"
+OWNER = "OWNER"
+# What the server 0.4.1 and 0.7.0 answered to who has these rights on the catalog, the schema and
+# the table: "x" is 403, or left out of the list of schemas. The letters are the calls of `answers`.
+MEASURED = [
+    (("", f"{USE_S},{CREATE_T}", OWNER), "xxxxxxxxxxxx"),
+    ((USE, "", "SELECT"), "xxxxxxxxxxxx"),
+    ((USE, USE_S, "SELECT"), "...xxx.xxxxx"),
+    ((USE, USE_S, "MODIFY"), "...xxxxxxxxx"),
+    ((USE, f"{USE_S},{CREATE_T}", ""), ".x.x.xxxxxxx"),
+    ((USE, f"{USE_S},{CREATE_T}", OWNER), "...x.x...xx."),
+    ((USE, OWNER, ""), "x..x.xxxxx.."),
+    ((USE, f"{OWNER},{USE_S}", ""), "...x.xxxxx.."),
+    ((f"{USE},{CREATE_S}", USE_S, OWNER), "....xx...xx."),
+    ((f"{USE},{USE_S},SELECT", "", ""), "...xxx.xxxxx"),
+    ((f"{USE},{USE_S},SELECT", CREATE_T, "MODIFY"), "...x.x...xxx"),
+    ((OWNER, "", ""), "..x.xxxxxx.."),
+    ((OWNER, OWNER, ""), ".....xxxxx.."),
+    ((OWNER, OWNER, OWNER), ".....x...x.."),
+]
+
+
+def answers(raw: Raw, table_id: str) -> str:
+    """Return ``.`` for each call that the rights allow, and ``x`` for the others."""
+    schemas = raw.get("/schemas", catalog_name="c")["schemas"]
+    by_table, by_path = "/temporary-table-credentials", "/temporary-path-credentials"
+    calls: list[tuple[str, str, object]] = [
+        ("GET", "/tables/c.s.t", None),
+        ("PATCH", "/schemas/c.s", {"comment": "x"}),
+        ("POST", "/schemas", {"name": "n", "catalog_name": "c"}),
+        ("POST", "/tables", table("n")),
+        ("POST", "/tables", table("m", storage_location="s3://bucket/t/m")),
+        ("POST", by_table, {"table_id": table_id, "operation": "READ"}),
+        ("POST", by_table, {"table_id": table_id, "operation": "READ_WRITE"}),
+        ("POST", by_path, {"url": "s3://bucket/t/data", "operation": "PATH_READ_WRITE"}),
+        ("POST", by_path, {"url": "s3://bucket/new", "operation": "PATH_CREATE_TABLE"}),
+        ("DELETE", "/schemas/c.s", None),
+        ("DELETE", "/tables/c.s.t", None),
+    ]
+    allowed = [bool(schemas)]
+    allowed += [raw.send(*each).status_code != 403 for each in calls]
+    return "".join("." if each else "x" for each in allowed)
+
+
+@pytest.mark.parametrize(("rights", "expected"), MEASURED)
+def test_rights_allow_what_they_were_seen_to_allow(
+    guarded: UnityServer, mia: Raw, rights: tuple[str, str, str], expected: str
+) -> None:
+    guarded.grants.refuses_overlaps = True
+    for name, given in zip(("c", "c.s", "c.s.t"), rights, strict=True):
+        guarded.grants.grant("mia", name, *given.split(","))
+        if OWNER in given:
+            guarded.grants.give("mia", name)
+    assert answers(mia, str(guarded.table("c", "s", "t")["table_id"])) == expected
+
+
+def test_the_administrator_reads_all_and_drops_no_table_of_somebody_else(
+    guarded: UnityServer, mia: Raw
+) -> None:
+    mia.post("/catalogs", {"name": "m"})
+    mia.post("/schemas", {"name": "s", "catalog_name": "m"})
+    made = mia.post("/tables", table(catalog_name="m", storage_location="s3://bucket/m"))
+    admin = Raw(guarded.url)
+    assert [row["name"] for row in admin.get("/schemas", catalog_name="m")["schemas"]] == ["s"]
+    assert admin.send("GET", "/tables/m.s.t").status_code == 200
+    wanted = {"table_id": made["table_id"], "operation": "READ"}
+    for method, path, body in (
+        ("PATCH", "/catalogs/m", {"comment": "x"}),
+        ("POST", "/tables", table("n", catalog_name="m")),
+        ("POST", "/temporary-table-credentials", wanted),
+        ("DELETE", "/tables/m.s.t", None),
+    ):
+        assert admin.error(method, path, body) == (403, "PERMISSION_DENIED"), path
+    guarded.grants.grant(None, "m", USE, USE_S, CREATE_T)
+    assert admin.send("POST", "/tables", table("n", catalog_name="m")).status_code == 200
+
+
+def test_nobody_has_a_storage_root_without_an_external_location(
+    guarded: UnityServer, mia: Raw
+) -> None:
+    body = {"name": "r", "catalog_name": "c", "storage_root": "s3://bucket/root"}
+    for raw in (Raw(guarded.url), mia):
+        guarded.grants.grant("mia", "c", USE, CREATE_S)
+        assert raw.error("POST", "/schemas", body) == (403, "PERMISSION_DENIED")
+
+
+def test_a_right_that_is_taken_back_allows_nothing(guarded: UnityServer, mia: Raw) -> None:
+    guarded.grants.grant("mia", "c", USE, USE_S, "SELECT")
+    assert seen(mia) == [SEES, SEES, SEES]
+    guarded.grants.revoke("mia", "c", "SELECT")
+    assert seen(mia) == [SEES, SEES, NOTHING]
+
+
+# -- credentials ---------------------------------------------------------------------------------
+
+
+def vended(raw: Raw, table_id: str, operation: str) -> int:
+    body = {"table_id": table_id, "operation": operation}
+    return raw.send("POST", "/temporary-table-credentials", body).status_code
+
+
+def vended_for(raw: Raw, url: str) -> int:
+    body = {"url": url, "operation": "PATH_CREATE_TABLE"}
+    return raw.send("POST", "/temporary-path-credentials", body).status_code
+
+
+def test_credentials_of_a_table_are_for_its_owner_and_for_who_may_read_or_change_it(
+    guarded: UnityServer, mia: Raw
+) -> None:
+    guarded.add_bucket("s3://bucket", Bucket("key", "secret"))
+    for name, rights in (("c", ["USE CATALOG"]), ("c.s", ["USE SCHEMA", "CREATE TABLE"])):
+        guarded.grants.grant("mia", name, *rights)
+    own = mia.post("/tables", table("own"))["table_id"]
+    other = guarded.table("c", "s", "t")["table_id"]
+    operations = ("READ", "READ_WRITE")
+    assert [vended(mia, own, each) for each in operations] == [200, 200]
+    assert [vended(mia, other, each) for each in operations] == [403, 403]
+    guarded.grants.grant("mia", "c.s.t", "SELECT")
+    assert [vended(mia, other, each) for each in operations] == [200, 403]
+    guarded.grants.grant("mia", "c.s.t", "MODIFY")
+    assert [vended(mia, other, each) for each in operations] == [200, 200]
+    admin = Raw(guarded.url)
+    assert [vended(admin, each, "READ") for each in (other, own)] == [200, 403]
+    admin.close()
+
+
+def test_credentials_of_a_path_take_a_right_on_its_external_location(
+    guarded: UnityServer, mia: Raw
+) -> None:
+    url = "file:///lake/new"
+    assert vended_for(mia, url) == 403
+    guarded.grants.grant_location("mia", "file:///lake", "READ FILES", "WRITE FILES")
+    assert vended_for(mia, url) == 403
+    guarded.grants.grant_location("mia", "file:///lake", "CREATE EXTERNAL TABLE")
+    assert [vended_for(mia, each) for each in (url, "file:///lake2/new")] == [200, 403]
+
+
+def test_a_table_in_an_external_location_takes_a_right_on_it(
+    guarded: UnityServer, mia: Raw
+) -> None:
+    for name, rights in (("c", ["USE CATALOG"]), ("c.s", ["USE SCHEMA", "CREATE TABLE"])):
+        guarded.grants.grant("mia", name, *rights)
+    guarded.grants.grant_location("bob", "file:///lake", "CREATE EXTERNAL TABLE")
+    inside = table("inside", storage_location="file:///lake/inside")
+    assert mia.send("POST", "/tables", inside).status_code == 403
+    assert mia.send("POST", "/tables", table("outside")).status_code == 200
+    guarded.grants.grant_location("mia", "file:///lake", "CREATE EXTERNAL TABLE")
+    assert mia.send("POST", "/tables", inside).status_code == 200

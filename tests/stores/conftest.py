@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from servers.minio import MinioServer
+from servers.strict_stores import MinioServer
 
 
 @pytest.fixture(scope="session")

@@ -12,8 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import ClassVar
 
-from servers.http_faults import Answer, Request
-from servers.http_proxy import HttpProxy
+from servers.http_proxy import Answer, HttpProxy, Request
 
 from lance_bridge.credentials import EXPIRES_AT, REFRESH_OFFSET, Grant, expiring_options
 from lance_bridge_vendors.aws import AwsVendor

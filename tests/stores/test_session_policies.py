@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from adapters.vendors.building import batch_files
 from botocore.exceptions import ClientError
-from servers.minio import MinioServer, needs_minio
+from servers.strict_stores import MinioServer, needs_minio
 
 from lance_bridge.credentials import Grant
 from lance_bridge_vendors.aws_policy import session_policy

@@ -21,8 +21,8 @@ from core.memory_catalog import CAPABILITIES, SERVERS, MemoryNamespace, MemorySe
 from server.policies import NamedByHeader, cedar
 from server.serving import serving
 from servers.http_proxy import Answer, Fault, HttpProxy
-from servers.minio import ROLE, MinioServer, needs_minio
 from servers.processes import inherited_owners
+from servers.strict_stores import ROLE, MinioServer, needs_minio
 from stores.programs import LIVES, connect, count_rows, described, rows
 from stores.short_lived import SECONDS, ShortLivedAws, key_of, refusing_ended_keys
 

@@ -8,9 +8,9 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
-from servers.environment import remove_settings
 from servers.glue_server import GlueServer
 from servers.http_proxy import HttpProxy
+from servers.processes import remove_settings
 
 from lance_bridge.testing.calls import Calls
 from lance_bridge_glue import GlueNamespace

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 from servers.hive_raw import raw_client
-from servers.metastores import Metastores
-from servers.pools import Connect
+from servers.metastores import Connect, Metastores
 from servers.proxy import ThriftProxy
 
 from lance_bridge.config import load

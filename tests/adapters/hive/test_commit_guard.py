@@ -34,8 +34,7 @@ from servers.hive_entries import (
 )
 from servers.hive_raw import raw_client, raw_table
 from servers.metastores import VERSIONS, Metastores
-from servers.proxy import Fault, ThriftProxy
-from servers.thrift_faults import Refusal
+from servers.proxy import Fault, Refusal, ThriftProxy
 
 from lance_bridge.catalog import GUARD, NamespaceRecord, TableRecord
 from lance_bridge.errors import OutcomeUnknownError

@@ -26,8 +26,7 @@ from servers.hive_entries import (
 )
 from servers.hive_raw import raw_client
 from servers.metastores import Metastores
-from servers.proxy import Fault, ThriftProxy
-from servers.thrift_faults import Hold
+from servers.proxy import Fault, Hold, ThriftProxy
 
 from lance_bridge.catalog import LATEST, TableRecord
 from lance_bridge.errors import OutcomeUnknownError

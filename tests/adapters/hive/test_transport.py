@@ -17,8 +17,7 @@ from core.forking import returns_in_child
 from hmsclient.genthrift.hive_metastore.ttypes import NoSuchObjectException
 from lance_namespace.errors import ServiceUnavailableError, UnsupportedOperationError
 from servers.hive_raw import raw_client
-from servers.metastores import Metastores
-from servers.pools import Connect, create, read
+from servers.metastores import Connect, Metastores, create, read
 from servers.processes import free_port
 from servers.proxy import Fault, ThriftProxy
 from servers.replies import ScriptedServer

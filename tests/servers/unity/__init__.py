@@ -16,7 +16,7 @@ open-source server with authorization, the double lets tables share locations, u
 
 from __future__ import annotations
 
-from .credentials import Bucket
+from .catalog_api import Bucket
 from .databricks import WAREHOUSE_ID
 from .dialects import (
     DATABRICKS,
@@ -27,7 +27,7 @@ from .dialects import (
     Dialect,
     ErrorKind,
 )
-from .messages import Request
+from .http import Request
 from .server import UnityServer
 
 __all__ = [

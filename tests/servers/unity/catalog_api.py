@@ -1,22 +1,34 @@
-"""Catalogs, schemas and tables, as all dialects have them."""
+"""The API of all dialects: catalogs, schemas, tables, other objects, credentials for storage."""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping
+import itertools
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel
 
 from . import published, rules
-from .dialects import Dialect, Level
-from .locations import MANAGED_PREFIX, normalized, require_unmanaged
-from .messages import Answer, ApiError, Request, ServerFault, duplicate, missing
-from .others import Others
-from .router import Route
-from .state import Entry, Names, State
+from .dialects import Dialect, ErrorKind, Level
+from .http import Answer, ApiError, Request, Route, ServerFault, duplicate, missing
+from .rules import MANAGED_PREFIX, bucket_of, normalized, require_unmanaged
+from .state import Entry, Names, State, now
 from .validation import check_reply
 
+_KINDS: dict[str, tuple[str, type[BaseModel], type[BaseModel]]] = {
+    "volumes": ("volumes", published.ListVolumesResponseContent, published.VolumeInfo),
+    "functions": ("functions", published.ListFunctionsResponse, published.FunctionInfo),
+    "models": (
+        "registered_models",
+        published.ListRegisteredModelsResponse,
+        published.RegisteredModelInfo,
+    ),
+}
+_TABLE_OPERATIONS = ("READ", "READ_WRITE")
+_PATH_OPERATIONS = ("PATH_READ", "PATH_READ_WRITE", "PATH_CREATE_TABLE")
 PREFIX = "/api/2.1/unity-catalog"
 PAGED = frozenset({"max_results", "page_token"})
 _LISTS: dict[Level, tuple[str, type[BaseModel]]] = {
@@ -24,6 +36,165 @@ _LISTS: dict[Level, tuple[str, type[BaseModel]]] = {
     Level.SCHEMA: ("schemas", published.ListSchemasResponse),
     Level.TABLE: ("tables", published.ListTablesResponse),
 }
+
+
+# -- other objects of schemas ----------------------------------------------------------------------
+
+
+class Others:
+    """Names of objects by kind (``volumes``, ``functions``, ``models``) and schema."""
+
+    def __init__(self) -> None:
+        self._names: dict[tuple[str, str, str], list[str]] = {}
+
+    def add(self, kind: str, catalog: str, schema: str, name: str) -> None:
+        """Put an object into a schema."""
+        self._names.setdefault((kind, catalog, schema), []).append(name)
+
+    def count(self, catalog: str, schema: str) -> int:
+        """Return how many there are in a schema."""
+        return sum(len(self._names.get((kind, catalog, schema), ())) for kind in _KINDS)
+
+    def routes(self, prefix: str, require_schema: Any) -> list[Route]:
+        """Return the listings; ``require_schema(catalog, schema)`` raises where there is none."""
+        names = frozenset({"catalog_name", "schema_name"})
+        paged = names | {"max_results", "page_token"}
+
+        def handler(kind: str) -> Any:
+            return lambda request: self._list(kind, request, require_schema)
+
+        return [
+            Route("GET", f"/{kind}", handler(kind), (prefix,), query=paged, required=names)
+            for kind in _KINDS
+        ]
+
+    def _list(self, kind: str, request: Request, require_schema: Any) -> Answer:
+        key, page, item = _KINDS[kind]
+        catalog, schema = (
+            request.query.get("catalog_name", ""),
+            request.query.get("schema_name", ""),
+        )
+        require_schema(catalog, schema)
+        rows = [
+            check_reply(item, {"name": name, "catalog_name": catalog, "schema_name": schema})
+            for name in self._names.get((kind, catalog, schema), ())
+        ]
+        return Answer.of_json(check_reply(page, {key: rows, "next_page_token": None}))
+
+
+# -- credentials for storage -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """What the server knows of a bucket. ``lifetime`` is in seconds."""
+
+    access_key_id: str
+    secret_access_key: str
+    session_token: str = "vended-session"
+    lifetime: float = 3600.0
+
+
+class Credentials:
+    """Vends for tables by id, and for paths. ``buckets`` is by ``s3://name``."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._dialect: Dialect = state.dialect
+        self._numbers = itertools.count(1)
+        self.buckets: dict[str, Bucket] = {}
+
+    def routes(self, prefixes: Sequence[str]) -> list[Route]:
+        """Return the operations."""
+        return [
+            Route(
+                "POST",
+                "/temporary-table-credentials",
+                self.for_table,
+                prefixes,
+                request=published.GenerateTemporaryTableCredential,
+            ),
+            Route(
+                "POST",
+                "/temporary-path-credentials",
+                self.for_path,
+                prefixes,
+                request=published.GenerateTemporaryPathCredential,
+            ),
+        ]
+
+    def for_table(self, request: Request) -> Answer:
+        body = request.fields
+        wanted = body.get("table_id")
+        self._require_operation(body, _TABLE_OPERATIONS)
+        if not self._dialect.databricks:
+            _require_uuid(wanted)
+        for table in self._state.tables():
+            if table.id == wanted:
+                return self._vend(table.info.get("storage_location"))
+        if self._dialect.databricks:
+            raise missing(self._dialect, Level.TABLE, str(wanted))
+        text = f"Neither table nor staging table found with id: {wanted}"
+        raise ApiError(self._dialect.missing[Level.TABLE], text)
+
+    def for_path(self, request: Request) -> Answer:
+        body = request.fields
+        self._require_operation(body, _PATH_OPERATIONS)
+        return self._vend(body.get("url"))
+
+    def _require_operation(self, body: dict[str, Any], allowed: Sequence[str]) -> None:
+        operation = body.get("operation")
+        if operation is None and not self._dialect.databricks:
+            raise ServerFault('Cannot invoke "ordinal()" because the operation is null')
+        if operation not in allowed:
+            raise ApiError(self._dialect.unparsable, "Privileges cannot be null or empty.")
+
+    def _vend(self, location: object) -> Answer:
+        if not isinstance(location, str):
+            raise ApiError(self._dialect.invalid, "Storage location is null.")
+        content: dict[str, Any] = {}
+        if not self._dialect.databricks:
+            location = normalized(location, self._dialect)
+        if not location.startswith(("file:", "/")):
+            content = self._keys(location)
+        if self._dialect.credentials_url:
+            content["url"] = location
+        fields = published.TemporaryCredentials.model_fields
+        if not self._dialect.databricks:
+            shown = fields.keys() - ({"url"} if not self._dialect.credentials_url else set())
+            content = {name: content.get(name) for name in fields if name in shown}
+        return Answer.of_json(check_reply(published.TemporaryCredentials, content))
+
+    def _keys(self, location: str) -> dict[str, Any]:
+        bucket = self.buckets.get(bucket_of(location))
+        if bucket is None:
+            kind = ErrorKind(400, "FAILED_PRECONDITION")
+            text = "S3 bucket configuration not found."
+            if self._dialect.databricks:
+                kind = ErrorKind(403, "PERMISSION_DENIED")
+                text = f"No external location was found for the path {location}"
+            raise ApiError(kind, text)
+        # Each answer is another session, so that a test can tell a refresh from a cache.
+        return {
+            "expiration_time": now() + int(bucket.lifetime * 1000),
+            "aws_temp_credentials": {
+                "access_key_id": bucket.access_key_id,
+                "secret_access_key": bucket.secret_access_key,
+                "session_token": f"{bucket.session_token}-{next(self._numbers)}",
+            },
+        }
+
+
+def _require_uuid(table_id: object) -> None:
+    if table_id is None:
+        raise ServerFault('Cannot invoke "String.length()" because "name" is null')
+    try:
+        uuid.UUID(str(table_id))
+    except ValueError:
+        raise ValueError(f"Invalid UUID string: {table_id}") from None
+
+
+# -- catalogs, schemas and tables ------------------------------------------------------------------
 
 
 class CatalogApi:

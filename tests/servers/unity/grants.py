@@ -16,8 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from .dialects import ErrorKind, Level
-from .locations import normalized, overlap
-from .messages import Answer, ApiError, Request
+from .http import Answer, ApiError, Request
+from .rules import normalized, overlap
 from .state import Entry, Names, State
 
 USE_CATALOG, USE_SCHEMA = "USE CATALOG", "USE SCHEMA"

@@ -6,12 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from . import published, rules
-from .catalog_api import PREFIX, CatalogApi
-from .credentials import Credentials
+from .catalog_api import PREFIX, CatalogApi, Credentials
 from .dialects import Level
-from .locations import normalized, require_unmanaged
-from .messages import Answer, ApiError, Request, ServerFault, duplicate
-from .router import Route
+from .http import Answer, ApiError, Request, Route, ServerFault, duplicate
+from .rules import normalized, require_unmanaged
 from .state import State
 
 _RENAME = "/delta/v1/catalogs/{catalog}/schemas/{schema}/tables/{table}/rename"

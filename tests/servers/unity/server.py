@@ -9,15 +9,23 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
-from .catalog_api import CatalogApi
-from .credentials import Bucket, Credentials
+from .catalog_api import Bucket, CatalogApi, Credentials
 from .databricks import DatabricksApi
 from .dialects import OPEN_SOURCE_0_6, Dialect, ErrorKind, Level
 from .grants import Grants
-from .http import HOST, Listener
-from .messages import Answer, ApiError, Request, ServerFault, error_answer
+from .http import (
+    HOST,
+    Answer,
+    ApiError,
+    Listener,
+    Request,
+    Route,
+    ServerFault,
+    error_answer,
+    find,
+    no_route,
+)
 from .open_source import OpenSourceApi
-from .router import Route, find, no_route
 from .state import Entry, Names, State
 from .validation import InvalidReplyError, problems, statement_problems
 

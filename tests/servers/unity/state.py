@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from . import published
 from .dialects import Dialect, Level
-from .messages import ServerFault
+from .http import ServerFault
 from .validation import DATABRICKS_ONLY, check_reply, check_sdk_reply
 
 MODELS: dict[Level, type[BaseModel]] = {

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+from tempfile import mkdtemp
+
 import pytest
 from migrate.sessions import beside
+from migrate.sparking import Scene, failed, rows_of
 from servers.metastores import Metastores
+from spark.sql_helpers import Database
+
+from lance_bridge_migrate import State
 
 pytestmark = pytest.mark.smoke
 
@@ -32,6 +40,27 @@ SECONDS = 900.0
 """Half a minute on a machine that does nothing else."""
 
 
+def check_a_table_is_converted_and_verified(db: Database) -> None:
+    spark, directory = db.spark, mkdtemp()
+    scene = Scene(spark, spark.conf.get(f"spark.sql.catalog.{db.catalog}.uri"), directory)
+    database = scene.database()
+    spark.sql(
+        f"CREATE TABLE {database}.orders USING parquet PARTITIONED BY (part) AS "
+        f"SELECT id, concat('{db.namespace} ', id) AS name, id % 3 AS part FROM range(30)"
+    )
+    expected = [row.asDict() for row in spark.table(f"{database}.orders").collect()]
+    with scene.converting(database) as run:
+        record = run.execute(verify="checksums")
+        assert record.state is State.DONE, failed(record)
+        checks = record.items[f"{database}/orders"].checks
+    assert {check.column for check in checks} == {"", "id", "name", "part"}
+    expected.sort(key=lambda row: row["id"])
+    assert rows_of(scene.dataset("orders").to_table()) == expected
+    files = [path for path in Path(directory).rglob("*.lance") if path.is_file()]
+    assert files, "the rows are in files of Lance"
+    shutil.rmtree(directory)
+
+
 @pytest.fixture(scope="module")
 def wrong(metastores: Metastores, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The traces of the checks that failed, by their names."""
@@ -39,10 +68,10 @@ def wrong(metastores: Metastores, tmp_path_factory: pytest.TempPathFactory) -> d
     prefix = f"spark.sql.catalog.{CATALOG}"
     session = beside(uri, {f"{prefix}.impl": "hive", f"{prefix}.uri": uri})
     found = session.run(
-        "spark.check_runner:checks",
+        "spark.sql_helpers:checks",
         tmp_path_factory.mktemp("spark"),
         seconds=SECONDS,
-        modules=["spark.sql_checks", "smoke.conversion"],
+        modules=["spark.sql_checks", "smoke.test_spark"],
         catalogs={CATALOG: ["smoke"]},
         only=[*SQL, CONVERSION],
     )

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from .all_types import write_all_types
 from .catalogs import unity_catalog
+from .parquet_pairs import write_all_types
 
 ROOT = Path(__file__).parents[2]
 

@@ -1,4 +1,4 @@
-"""What the sessions of `test_secrets_spark` do: all that touches a catalog, and its failures."""
+"""What tests of secrets and credentials let Spark do in processes of their own."""
 
 from __future__ import annotations
 
@@ -15,13 +15,17 @@ from typing import Any
 
 from lance_namespace.errors import LanceNamespaceError
 from pyspark.errors import PySparkException
+from pyspark.sql import functions
+from stores.short_lived import SECONDS
 
 import lance_bridge_spark as lb
 from lance_bridge_spark.addresses import catalogs_of
+from lance_bridge_spark.registration import register
 
 PROVIDED = "SECRETS_OF_THE_PROVIDER"
 """The environment variable with what `provide` returns, as JSON."""
 FAILURES = (PySparkException, LanceNamespaceError)
+FILES = 6
 
 
 def provide(properties: Mapping[str, str]) -> dict[str, str]:
@@ -148,3 +152,28 @@ def leave_plain(spark: Any, directory: str, location: str, options: dict[str, st
 
 def _execution(frame: Any) -> Any:
     return frame._jdf.queryExecution()
+
+
+def write_and_read(spark: Any, table: str) -> list[int]:
+    """Write and read a table in SQL and as a frame, in tasks longer than credentials last.
+
+    Returns:
+        The rows that SQL counts, and those that the data source reads.
+    """
+    register(spark)
+    spark.sql(f"CREATE TABLE {table} (id BIGINT)")
+    slowly = functions.udf(_pass_slowly, "long")
+    numbers = spark.range(0, FILES, numPartitions=2).withColumn("id", slowly("id"))
+    numbers.createOrReplaceTempView("numbers")
+    spark.sql(f"INSERT INTO {table} SELECT id FROM numbers")
+    numbers.write.format("lance").mode("append").save(table)
+    [[counted]] = spark.sql(f"SELECT count(*) FROM {table}").collect()
+    read = spark.read.format("lance").load(table)
+    return [counted, len(read.collect())]
+
+
+def _pass_slowly(number: int) -> int:
+    import time  # noqa: PLC0415 - runs in workers
+
+    time.sleep(SECONDS / 2)
+    return number

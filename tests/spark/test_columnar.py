@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 from pyspark.errors import PySparkException
 from pyspark.sql.functions import udf
 
-from .all_types import COLUMNS
 from .catalogs import unity_catalog
 from .parquet_pairs import (
     ADAPTIVE,
     CHANGED,
+    COLUMNS,
     EVERYTHING,
     LOCAL_ROWS,
     QUERIES,
@@ -33,7 +33,7 @@ from .parquet_pairs import (
 )
 from .python_processes import SCANS, await_end, kill, pids, the_pid
 from .sql_helpers import setting
-from .test_predicates import predicates
+from .test_pushdown import predicates
 from .test_source_spark import table_of_all
 
 pytestmark = [pytest.mark.servers, pytest.mark.spec("spark.md#the-python-process-of-an-executor")]

@@ -1,27 +1,48 @@
-"""Sessions in processes of their own: what they know by their settings, and what they leave."""
+"""Sessions in processes of their own, set up as pages say: what they know, and what they leave."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import lance
+import lance_namespace as api
+import pyarrow as pa
 import pyspark
 import pytest
+from docs.gateway_pages import Block, blocks
 from lance_namespace import CreateNamespaceRequest
 from lance_namespace.errors import UnsupportedOperationError
 from pyspark.errors import AnalysisException
+from servers.metastores import Metastores
 from servers.processes import free_port, inherited_owners
 from servers.sparks import LOCAL, ROOT, SHORT_JVM, LoggedProcess, Spark
 from servers.unity import UnityServer
 from spark.python_processes import await_end, is_running, the_pid
 
 import lance_bridge
+from lance_bridge_hive import HiveNamespace
+from lance_bridge_server.ui.snippets import snippets_for
 from lance_bridge_spark.addresses import CATALOG_CLASS
 from lance_bridge_spark.jvm import jar
 from lance_bridge_spark.registration import register, settings
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.spec(
+        "docs/how-to/spark.md#what-was-run",
+        "spark.md#configuration-without-register",
+        "docs/how-to/spark-standalone.md#a-job",
+        "spark.md#register",
+        "server.md#the-catalog-page",
+    ),
+]
 
 EXAMPLE = ROOT / "examples" / "sqlite-catalog" / "src"
 BIN = Path(pyspark.__file__).parent / "bin"
@@ -42,13 +63,19 @@ spark.range(3).write.format("lance").mode("append").save("prod.db.numbers")
 print("by name", spark.read.format("lance").load("prod.db.numbers").count())
 print("by sql", spark.sql("SELECT sum(id) FROM prod.db.numbers").collect()[0][0])
 """
+PAGE = ROOT / "docs" / "how-to" / "spark-standalone.md"
+_NAME = "python-of-spark"
+"""On the path of executors, this is a Python without packages."""
+_REGISTERS = """
+import lance_bridge_spark
+from pyspark.sql import SparkSession
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.spec(
-        "docs/how-to/spark.md#what-was-run", "spark.md#configuration-without-register"
-    ),
-]
+try:
+    lance_bridge_spark.register(SparkSession.builder.getOrCreate())
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+PATH = ["page", "connect_page", "articles"]
 
 
 @pytest.fixture
@@ -228,3 +255,156 @@ def end_application(spark: Any, catalog: str) -> None:
     spark.stop()
     await_end(pid)
     assert not is_running(pid)
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A directory in which the page is followed, and what its names are here."""
+
+    directory: Path
+    replaced: Mapping[str, str]
+    environment: Mapping[str, str]
+
+    def here(self, text: str) -> str:
+        """Return a text of the page with the addresses and paths that there are here."""
+        for old, new in self.replaced.items():
+            text = text.replace(old, new)
+        return text
+
+    def run(self, command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Run a command of the page."""
+        return subprocess.run(
+            ["bash", "-c", self.here(command)],
+            cwd=self.directory,
+            env={**self.environment, **environment},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=SECONDS,
+        )
+
+
+def snippets(section: str) -> list[Block]:
+    """Return the snippets below a heading of the page."""
+    return [block for block in blocks(PAGE) if block.section == section]
+
+
+def environment_of_page(**more: str) -> dict[str, str]:
+    """Return what the page's first lines set, and where the packages of this clone are."""
+    inherited = {key: os.environ[key] for key in ("PATH", "HOME", "JAVA_HOME") if key in os.environ}
+    python, spark = Path(sys.executable).parent, Path(pyspark.__file__).parent / "bin"
+    inherited["PATH"] = os.pathsep.join([str(python), str(spark), inherited["PATH"]])
+    roots = (str(ROOT / name) for name in ("core", "adapters", "apps"))
+    return {
+        **inherited,
+        **inherited_owners(),
+        **SHORT_JVM,
+        "PYSPARK_PYTHON": sys.executable,
+        "PYTHONPATH": os.pathsep.join(roots),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        **more,
+    }
+
+
+@pytest.fixture(scope="module")
+def cluster(metastores: Metastores, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Master and workers by the page's commands, and what its job needs beside them."""
+    directory = tmp_path_factory.mktemp("standalone")
+    port, page = free_port(), free_port()
+    replaced = {
+        "spark-master": "127.0.0.1",
+        "--port 7077": f"--port {port}",
+        ":7077": f":{port}",
+        "8080": str(page),
+        "thrift://metastore:9083": metastores.get("2.3").uri,
+        "/data/tables": str(directory / "tables"),
+    }
+    given = environment_of_page(SPARK_WORKER_DIR=str(directory / "work"))
+    cluster = Cluster(directory, replaced, given)
+    [master], [worker] = snippets("The master"), snippets("Each worker")
+    (directory / "executors").mkdir()
+    (directory / "executors" / _NAME).symlink_to(sys._base_executable)  # type: ignore[attr-defined] # of a venv
+    of_workers = {**given, "PATH": f"{directory / 'executors'}{os.pathsep}{given['PATH']}"}
+    with ExitStack() as stack:
+        command = ["bash", "-c", cluster.here(master.text)]
+        started = stack.enter_context(LoggedProcess(command, given, directory, "master"))
+        started.wait_for("I have been elected leader", SECONDS)
+        for _ in range(2):
+            command = ["bash", "-c", cluster.here(worker.text)]
+            each = stack.enter_context(LoggedProcess(command, of_workers, directory, "worker"))
+            each.wait_for("Successfully registered with master", SECONDS)
+        [settings] = snippets("The catalog")
+        (directory / "lance.conf").write_text(cluster.here(settings.text))
+        yield cluster
+
+
+def test_the_page_is_followed(cluster: Cluster) -> None:
+    program, command = snippets("A job")
+    (cluster.directory / "job.py").write_text(cluster.here(program.text))
+    done = cluster.run(command.text)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert program.printed == done.stdout.splitlines()
+
+
+def test_a_python_that_executors_lack_is_named_at_registration(cluster: Cluster) -> None:
+    """It is found by a relative path, which is another one in the directory of an executor."""
+    place_python(cluster.directory / "here" / "python")
+    line = refused_registration(cluster, PYSPARK_PYTHON="./here/python")
+    assert "./here/python, which does not exist or cannot be run, on executors such as " in line
+
+
+def test_a_python_of_executors_without_the_packages_is_named_at_registration(
+    cluster: Cluster,
+) -> None:
+    """The driver and the executors find different ones on their paths."""
+    place_python(cluster.directory / "driver" / _NAME)
+    path = os.pathsep.join([str(cluster.directory / "driver"), cluster.environment["PATH"]])
+    line = refused_registration(cluster, PYSPARK_PYTHON=_NAME, PATH=path)
+    assert f"{_NAME}, which lacks lance, pyarrow, on executors such as " in line
+
+
+def place_python(path: Path) -> None:
+    """Make a program that runs this Python, with its packages."""
+    path.parent.mkdir()
+    path.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    path.chmod(0o755)
+
+
+def refused_registration(cluster: Cluster, **environment: str) -> str:
+    """Register a catalog in a session; return the one line that says why it is refused."""
+    program = cluster.directory / "registers.py"
+    program.write_text(_REGISTERS)
+    command = f"spark-submit --properties-file lance.conf {program}"
+    done = cluster.run(command, PYSPARK_DRIVER_PYTHON=sys.executable, **environment)
+    [line] = done.stdout.splitlines() or [done.stderr]
+    assert line.startswith("UnsupportedOperationError Spark's Python workers would run"), line
+    return line
+
+
+def _lines(location: str, *, has_catalog: bool) -> str:
+    found = snippets_for(
+        "http://h", PATH, location, "api_key", database=None, has_catalog=has_catalog
+    )
+    return next(each.text for each in found if each.title == "Spark")
+
+
+def test_the_lines_load_by_location_and_by_name(
+    spark: Any, metastores: Metastores, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    uri = metastores.get("2.3").uri
+    with HiveNamespace(uri=uri, root=str(tmp_path)) as hive:
+        hive.create_namespace(api.CreateNamespaceRequest(id=PATH[1:2]))
+        client: dict[str, Any] = {"namespace_client": hive, "table_id": PATH[1:]}
+        location = lance.write_dataset(pa.table({"title": ["Black clock 5"]}), **client).uri
+        try:
+            for has_catalog in (False, True):
+                exec(_lines(location, has_catalog=has_catalog), {"spark": spark})
+                assert "Black clock 5" in capsys.readouterr().out
+            spark.conf.set("spark.sql.catalog.page.impl", "hive")
+            spark.conf.set("spark.sql.catalog.page.uri", uri)
+            exec(_lines(str(tmp_path / "absent"), has_catalog=True), {"spark": spark})
+            assert "Black clock 5" in capsys.readouterr().out
+        finally:
+            request = api.DropNamespaceRequest(id=PATH[1:2], behavior="Cascade")
+            hive.drop_namespace(request)

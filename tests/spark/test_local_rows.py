@@ -9,10 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from .all_types import COLUMNS, ROWS
 from .catalogs import unity_catalog
-from .parquet_pairs import CHANGED, EVERYTHING, LOCAL_ROWS, QUERIES, Pair, dataset_of, generated
-from .test_predicates import predicates
+from .parquet_pairs import (
+    CHANGED,
+    COLUMNS,
+    EVERYTHING,
+    LOCAL_ROWS,
+    QUERIES,
+    ROWS,
+    Pair,
+    dataset_of,
+    generated,
+)
+from .test_pushdown import predicates
 
 pytestmark = [pytest.mark.servers, pytest.mark.spec("spark.md#what-is-pushed-down")]
 

@@ -67,7 +67,7 @@ def require_all(
 ) -> None:
     """Run the checks of modules in a session, in namespaces of its catalogs."""
     wrong = spark.run(
-        "spark.check_runner:checks", directory, seconds=SECONDS, modules=modules, catalogs=catalogs
+        "spark.sql_helpers:checks", directory, seconds=SECONDS, modules=modules, catalogs=catalogs
     )
     assert wrong == {}, "\n\n".join(f"{name}:\n{trace}" for name, trace in wrong.items())
 

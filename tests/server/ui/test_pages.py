@@ -277,7 +277,7 @@ def test_the_lines_read_the_table(
 ) -> None:
     with serving_namespace(FederatedNamespace({"prod": prod})) as url:
         page = HtmlPage.of(httpx.get(f"{url}/ui/connect/prod/sales/articles").text)
-        pylance, lancedb, _, curl = page.code  # Spark's: tests/spark/test_catalog_page.py
+        pylance, lancedb, _, curl = page.code  # Spark's: tests/spark/test_configuration.py
         for lines in (pylance, lancedb):
             exec(compile(lines, "page", "exec"), {})
             assert "Black clock 5" in capsys.readouterr().out

@@ -14,7 +14,7 @@ from migrate.places import (
     hive_reader,
     unity_reader,
 )
-from migrate.running import Runner
+from migrate.runner import Runner
 from migrate.sessions import Checker, beside, checker
 from servers.glue_server import GlueServer
 from servers.metastores import Metastores

@@ -9,8 +9,10 @@ import lance
 import lance_namespace as api
 import pytest
 from lance_namespace.errors import ConcurrentModificationError, InvalidTableStateError
-from migrate.building import (
+from migrate.places import (
+    Place,
     counts_of,
+    files,
     in_place,
     make_theirs,
     plan_in_place,
@@ -19,9 +21,9 @@ from migrate.building import (
     rows,
     select,
     set_parameter,
+    without,
 )
-from migrate.places import Place, files, without
-from migrate.sparking import Died, dying_before
+from migrate.sessions import Died, dying_before
 from servers.glue_server import GlueServer
 from servers.hive_raw import MARKS, raw_client
 

@@ -1,10 +1,13 @@
-"""The command line of migrations: planned and shown by default, carried out with --execute."""
+"""The command line of migrations: plans are shown, carried out with --execute; secrets are not."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
-from collections.abc import Iterator
+import shlex
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +15,22 @@ import lance_namespace as api
 import pytest
 import typer
 import yaml
-from cli.running import answer_of, at_terminal, examples, pasted, run
-from migrate.building import make_theirs, register_rows, write
-from migrate.places import Place, files
+from cli.running import PROGRAM, answer_of, at_terminal, examples, pasted, program, run
+from core.secret_search import Secrets, command_lines, log_everything
+from migrate.places import (
+    Place,
+    add_rows,
+    files,
+    make_parquet_table,
+    make_theirs,
+    read_by_name,
+    register_rows,
+    write,
+)
+from servers.glue_server import GlueServer
 from servers.replies import replying
 
+from lance_bridge.exit_codes import FAILED
 from lance_bridge_cli.app import app
 from lance_bridge_cli.output import Output
 from lance_bridge_migrate import Address, Item, Plan
@@ -24,26 +38,42 @@ from lance_bridge_migrate.commands.output import print_plan
 from lance_bridge_migrate.plan import blocker, now, warning
 from lance_bridge_migrate.store import Migrations
 
-pytestmark = pytest.mark.servers
+pytestmark = [pytest.mark.servers, pytest.mark.spec("migration.md#convert", "migration.md#plan")]
 
 ID = "20260101-120000-register-0a1b2c"
 """What the examples call a migration."""
-
-
-@pytest.fixture(autouse=True)
-def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Migrations:
-    """The migrations of the state directory that the environment names."""
-    monkeypatch.setenv("LANCE_BRIDGE_STATE", str(tmp_path / "state"))
-    return Migrations()
+ID_PATTERN = re.compile(r"\d{8}-\d{6}-[a-z-]+-[0-9a-f]{6}")
+Command = Callable[..., str]
+SETTING = "spark.hadoop.fs.azure.account.key.box"
+"""A setting of Spark's own, whose secret Spark's own patterns do not know."""
 
 
 @pytest.fixture
-def prod(hive: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
-    """A Hive Metastore that the configuration file calls ``prod``."""
-    config = tmp_path / "catalogs.yaml"
-    config.write_text(yaml.safe_dump({"catalogs": {"prod": {"impl": "hive", **hive.properties}}}))
-    monkeypatch.setenv("LANCE_BRIDGE_CONFIG", str(config))
-    return hive
+def configured(
+    hive: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Place]:
+    """Writes a configuration file that calls the metastore ``prod``; names it and a state."""
+
+    def configure(**more: str) -> Place:
+        config = tmp_path / "catalogs.yaml"
+        catalogs = {"prod": {"impl": "hive", **hive.properties, **more}}
+        config.write_text(yaml.safe_dump({"catalogs": catalogs}))
+        monkeypatch.setenv("LANCE_BRIDGE_CONFIG", str(config))
+        monkeypatch.setenv("LANCE_BRIDGE_STATE", str(tmp_path / "state"))
+        return hive
+
+    return configure
+
+
+@pytest.fixture
+def prod(configured: Callable[..., Place]) -> Place:
+    return configured()
+
+
+@pytest.fixture
+def state(prod: Place) -> Migrations:  # noqa: ARG001 - it sets the environment
+    """The migrations of the state directory that the environment names."""
+    return Migrations()
 
 
 @pytest.mark.spec("docs/how-to/migrate.md#every-migration", "migration.md#from-python")
@@ -281,7 +311,7 @@ def commands() -> Iterator[str]:
 
 
 WITH_SPARK = ("convert", "catch-up", "export")
-"""Commands whose examples `test_cli_spark` runs."""
+"""Commands whose examples tests with Spark run."""
 OURS = tuple(each for each in commands() if each not in WITH_SPARK)
 
 
@@ -326,3 +356,237 @@ def test_every_example_runs(prod: Place, tmp_path: Path, state: Migrations, comm
         text = example.replace("sales", prod.prefix).replace(ID, id)
         done = pasted(text.replace("/data/", f"{tmp_path}/data/"))
         assert done.exit_code == 0, f"{text}\n{done.output}"
+
+
+# -- commands that move data by Spark --------------------------------------------------------------
+
+
+@pytest.fixture
+def orders(tmp_path: Path) -> Path:
+    """Where the files of ``sales.orders`` are."""
+    return tmp_path / "warehouse" / "orders"
+
+
+@pytest.fixture
+def with_orders(configured: Callable[..., Place], tmp_path: Path, orders: Path) -> Place:
+    """A Hive Metastore that the configuration file calls ``prod``, with a table of Parquet."""
+    hive = configured(root=str(tmp_path / "lance"))
+    make_parquet_table(hive.port, hive.prefix, "orders", orders)
+    add_rows(orders, 0, 10)
+    return hive
+
+
+@pytest.fixture
+def paste(with_orders: Place, tmp_path: Path) -> Command:
+    """Runs a command as it is printed, with the names of this test; returns what it says."""
+
+    def run(command: str, id: str = "", *, code: int = 0) -> str:
+        text = command.replace("sales", with_orders.prefix).replace("/data/", f"{tmp_path}/data/")
+        words = shlex.split(ID_PATTERN.sub(id, text) if id else text)
+        done = program(*words[1:], seconds=300)
+        assert done.returncode == code, f"{text}\n{done.stdout}\n{done.stderr[-3000:]}"
+        return done.stdout
+
+    return run
+
+
+@pytest.mark.slow
+def test_sparks_own_messages_are_in_a_log_file_that_is_named(
+    with_orders: Place, tmp_path: Path
+) -> None:
+    planned = program("migrate", "convert", "prod", "--include", f"{with_orders.prefix}.orders",
+                      "--name", "{table}_lance", seconds=300)  # fmt: skip
+    log = tmp_path / "state" / "spark.log"
+    assert f"Spark's own log is {log}" in planned.stderr
+    done = program("migrate", "resume", _id_in(planned.stdout), seconds=300)
+    assert done.returncode == 0, done.stderr
+    for shown in (planned, done):
+        assert all(line.startswith("lance-bridge: ") for line in shown.stderr.splitlines())
+    assert log.read_text().count("Setting default log level") == 2
+    assert log.stat().st_mode & 0o077 == 0
+
+
+def _id_in(shown: str) -> str:
+    return str(ID_PATTERN.findall(shown)[0])
+
+
+@pytest.mark.slow
+def test_the_examples_of_help_run(paste: Command, orders: Path) -> None:
+    [convert], [catch_up] = examples("migrate", "convert"), examples("migrate", "catch-up")
+    first = _id_in(paste(f"{convert} --execute --index id:BTREE --cast name=binary"))
+    add_rows(orders, 10, 12)
+    assert "Nothing was changed" in paste(catch_up, first)
+    [export] = examples("migrate", "export")
+    assert "Nothing was changed" in paste(export)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("impl", ["glue", "unity"])
+def test_files_are_converted_into_the_other_catalogs(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, impl: str
+) -> None:
+    place: Place = request.getfixturevalue(impl)
+    config = tmp_path / "catalogs.yaml"
+    properties = {"impl": impl, **place.properties, "root": str(tmp_path / "lance")}
+    config.write_text(yaml.safe_dump({"catalogs": {"other": properties}}))
+    monkeypatch.setenv("LANCE_BRIDGE_CONFIG", str(config))
+    source = tmp_path / "files"
+    source.mkdir()
+    add_rows(source, 0, 7)
+    database = ".".join((*place.outer, place.prefix))
+    where = ["--path", str(source), "--table", "t", "--namespace", database]
+    words = ["migrate", "convert", "other", *where, "--execute", "--verify", "checksums"]
+    done = program(*words, "--output", "json", "--state", str(tmp_path / "state"), seconds=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    record = json.loads(done.stdout)
+    assert (record["state"], record["counts"]) == ("done", {"done": 2})
+    assert sorted(read_by_name(place, (*place.outer, place.prefix, "t"))["id"].to_pylist()) == [
+        *range(7)
+    ]
+
+
+@pytest.mark.servers
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--path", "/data/none"], "--table"),
+        (["--vector", "embedding"], "key=value"),
+        (["--vector", "embedding=many"], "number of 1 or more"),
+        (["--index", "id"], "column:KIND"),
+        (["--cast", "id"], "key=value"),
+    ],
+)
+@pytest.mark.usefixtures("with_orders")
+def test_misuse_is_reported_before_spark_starts(more: list[str], said: str) -> None:
+    done = program("migrate", "convert", "prod", *more)
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
+@pytest.mark.servers
+@pytest.mark.usefixtures("with_orders")
+def test_without_java_the_message_says_what_is_missing(tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    done = program(
+        *("migrate", "convert", "prod", "--path", str(tmp_path), "--table", "t", "-n", "db"),
+        environment={"JAVA_HOME": str(empty), "SPARK_CONF_DIR": str(empty)},
+    )
+    assert done.returncode == 1
+    assert "JAVA_HOME" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+# -- secrets ---------------------------------------------------------------------------------------
+
+
+class Program:
+    """Runs commands whose processes log all they do at DEBUG, and keeps what they say."""
+
+    def __init__(self, left: Path, environment: dict[str, str]) -> None:
+        self.left = left
+        log_everything(left / "python")
+        inherited = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        path = os.pathsep.join([str(left / "python"), *filter(None, inherited)])
+        logs = {"LANCE_LOG": "debug", "RUST_LOG": "debug", "PYTHONPATH": path}
+        self.environment = {**os.environ, **logs, "TMPDIR": str(left / "tmp"), **environment}
+        (left / "tmp").mkdir()
+        self.runs = 0
+
+    def __call__(self, *words: str, code: int = 0) -> str:
+        done = subprocess.run(
+            [PROGRAM, *words],
+            cwd=self.left,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=1200,
+        )
+        assert done.returncode == code, f"{words}\n{done.stdout}\n{done.stderr[-4000:]}"
+        self.runs += 1
+        said = f"{done.stdout}\n{done.stderr}"
+        (self.left / f"said-{self.runs}.txt").write_text(said)
+        return said
+
+
+def catalogs(tmp_path: Path, hive: Place, glue: GlueServer, secrets: Secrets) -> Path:
+    """Return a configuration file: the metastore with a file of secrets, Glue with its own."""
+    file = tmp_path / "secrets.yaml"
+    file.write_text(yaml.safe_dump(secrets.storage("hive")))
+    prod = {"impl": "hive", **hive.properties, "root": str(tmp_path / "lance")}
+    given = {**glue.properties, "secret_access_key": secrets.new("glue key"), "root": "s3://lake/x"}
+    options = {f"storage.{key}": value for key, value in glue.storage_options.items()}
+    options["storage.aws_secret_access_key"] = secrets.new("glue storage key")
+    other = {"impl": "glue", **given, **options}
+    config = tmp_path / "catalogs.yaml"
+    entries = {"prod": {**prod, "secrets.file": str(file)}, "other": other}
+    config.write_text(yaml.safe_dump({"catalogs": entries}))
+    return config
+
+
+@pytest.fixture
+def secrets() -> Secrets:
+    return Secrets()
+
+
+@pytest.fixture
+def logged(hive: Place, tmp_path: Path, secrets: Secrets) -> Iterator[Program]:
+    """The command, with the catalogs ``prod`` and ``other`` and a state directory."""
+    left = tmp_path / "left"
+    (left / "events").mkdir(parents=True)
+    with GlueServer() as glue:
+        glue.make_bucket("lake")
+        environment = {
+            "LANCE_BRIDGE_CONFIG": str(catalogs(tmp_path, hive, glue, secrets)),
+            "LANCE_BRIDGE_STATE": str(left / "state"),
+            "LANCE_BRIDGE_OTHER_SESSION_TOKEN": secrets.new("glue token"),
+        }
+        yield Program(left, environment)
+
+
+def ids(logged: Program) -> list[str]:
+    return sorted(path.name for path in (logged.left / "state" / "migrations").iterdir())
+
+
+@pytest.mark.slow
+def test_no_secret_is_in_what_migrations_between_catalogs_leave_behind(
+    hive: Place, tmp_path: Path, secrets: Secrets, logged: Program
+) -> None:
+    write(tmp_path / "lake", "a")
+    option = f"storage.azure_storage_account_key={secrets.new('source option')}"
+    with command_lines(os.getpid()) as lines:
+        logged(
+            *("migrate", "register", str(tmp_path / "lake"), "prod", "-n", hive.prefix),
+            *("-s", option, "--execute"),
+        )
+        logged("migrate", "copy", "prod", "other", "-i", f"{hive.prefix}.*", "--execute")
+        logged("migrate", "report", ids(logged)[-1])
+        wrong = f"endpoint=http://{secrets.new('wrong')}@h"
+        logged("migrate", "resume", ids(logged)[-1], "-p", wrong, code=FAILED)
+        logged("config", "show")
+    assert len(ids(logged)) == 2
+    assert secrets.found_in("\n".join(lines).encode()) == {"source option", "wrong"}
+    assert secrets.found_below(logged.left) == {}
+
+
+@pytest.mark.slow
+def test_no_secret_is_in_what_a_conversion_by_spark_leaves_behind(
+    hive: Place, tmp_path: Path, secrets: Secrets, logged: Program
+) -> None:
+    left, source = logged.left, tmp_path / "warehouse" / "orders"
+    make_parquet_table(hive.port, hive.prefix, "orders", source)
+    add_rows(source, 0, 10)
+    spark = ["-c", "spark.eventLog.enabled=true", "-c", "spark.eventLog.compress=false"]
+    spark += ["-c", f"spark.eventLog.dir=file://{left / 'events'}"]
+    spark += ["-c", f"spark.local.dir={left / 'tmp'}"]
+    spark += ["-c", f"{SETTING}={secrets.new('setting')}"]
+    with command_lines(os.getpid()) as lines:
+        convert = ["migrate", "convert", "prod", "-i", f"{hive.prefix}.orders", *spark]
+        logged(*convert, "--name", "{table}_lance", "--execute", "--verify", "checksums")
+        logged("migrate", "report", *ids(logged))
+    assert any("org.apache.spark.deploy.SparkSubmit" in line for line in lines)
+    [log] = [path for path in (left / "events").rglob("events*") if path.is_file()]
+    assert SETTING.encode() in log.read_bytes()
+    assert secrets.found_in("\n".join(lines).encode()) == {"setting"}
+    assert secrets.found_below(left) == {}

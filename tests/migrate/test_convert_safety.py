@@ -18,9 +18,8 @@ from lance_namespace.errors import (
     InvalidTableStateError,
     ServiceUnavailableError,
 )
-from migrate.building import counts_of, error_of
-from migrate.places import files
-from migrate.sparking import (
+from migrate.places import counts_of, error_of, files
+from migrate.sessions import (
     Died,
     Scene,
     again,

@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from lance_namespace import errors
-from migrate.building import Run, counts_of
+from migrate.places import Run, counts_of
 from migrate.places import files as files_below
-from migrate.sparking import (
+from migrate.sessions import (
     Died,
     Scene,
     again,

@@ -9,10 +9,20 @@ from typing import Any
 
 import pytest
 from lance_namespace.errors import ConcurrentModificationError
-from migrate.building import Run
-from migrate.increments import back_to, blocked, done, only_item, plan_next
-from migrate.sessions import Checker, beside, checker
-from migrate.sparking import Scene, failed, rows_of
+from migrate.places import Run
+from migrate.sessions import (
+    Checker,
+    Scene,
+    back_to,
+    beside,
+    blocked,
+    checker,
+    done,
+    failed,
+    only_item,
+    plan_next,
+    rows_of,
+)
 from servers.metastores import Metastores
 from servers.sparks import ROOT
 

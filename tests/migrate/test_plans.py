@@ -13,11 +13,8 @@ from typing import Any, NamedTuple
 import pytest
 from cli.running import program
 from lance_namespace.errors import InvalidInputError
-from migrate.building import Run
-from migrate.increments import only_item, plan_next
-from migrate.parquet_tables import external_table, make_many_tables
-from migrate.places import Place
-from migrate.sparking import Scene, failed, replaced, rows_of
+from migrate.places import Place, Run, external_table, make_many_tables
+from migrate.sessions import Scene, failed, only_item, plan_next, replaced, rows_of
 from servers.hive_raw import raw_client
 from servers.proxy import ThriftProxy
 from spark.sql_helpers import setting

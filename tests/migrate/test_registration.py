@@ -12,11 +12,13 @@ import lance_namespace as api
 import pytest
 from lance_namespace import connect as connect_lance
 from lance_namespace import errors
-from migrate.building import (
+from migrate.places import (
+    Place,
     Run,
     between,
     counts_of,
     error_of,
+    files,
     in_place,
     make_managing,
     planned,
@@ -27,8 +29,7 @@ from migrate.building import (
     set_parameter,
     write,
 )
-from migrate.places import Place, files
-from migrate.sparking import Died, dying_before
+from migrate.sessions import Died, dying_before
 from servers.glue_server import GlueServer
 from servers.hive_raw import raw_client
 

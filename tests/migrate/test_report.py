@@ -3,36 +3,236 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cli.running import answer_of, run, run_without
-from migrate import reported
-from migrate.building import Run, from_directory, write
-from migrate.pages import page_of_report, plots_on, read, require_self_contained
-from migrate.places import Place
-from migrate.reported import (
-    done,
-    ended,
-    planned,
-    same_rows,
-    started,
-    table,
-    tables,
-    verified,
-    written,
-)
+from migrate.places import Place, Run, from_directory, write
 
 from lance_bridge.errors import invalid
-from lance_bridge_migrate import Migrations, Record
+from lance_bridge_migrate import Migrations, Plan, Record
 from lance_bridge_migrate.journal import Check, Event, Failure
-from lance_bridge_migrate.plan import Address, Item, ItemType, blocker, warning
+from lance_bridge_migrate.plan import Address, Facts, Item, ItemType, blocker, warning
 from lance_bridge_migrate.report import Report, report_of
 from lance_bridge_migrate.report.page import MAX_LINES, MAX_ROWS, page_of, plots_of
 
 pytestmark = [pytest.mark.quick, pytest.mark.spec("migration.md#report")]
 
+_BEGIN = datetime(2026, 1, 31, 12, 0, 0, tzinfo=timezone.utc)
+_VOID = {"meta", "br", "link", "img", "input", "hr", "base", "source", "embed", "track", "wbr"}
+_LOADING = {"src", "href", "xlink:href", "srcset", "data", "action", "formaction", "poster",
+            "background", "ping", "manifest"}  # fmt: skip
+_ACTIVE = {"script", "link", "iframe", "object", "embed", "img", "base", "form", "video", "audio",
+           "use", "image", "foreignobject", "template"}  # fmt: skip
+_CSS_LOADS = re.compile(r"url\(|@import|image-set\(|expression\(", re.IGNORECASE)
 REPOSITORY = Path(__file__).parents[2]
+
+
+# -- records of migrations that no test has the time to run, made of events ------------------------
+
+
+def at(seconds: float) -> str:
+    """Return a time, so many seconds after the first run began."""
+    return (_BEGIN + timedelta(seconds=seconds)).isoformat(timespec="milliseconds")
+
+
+def planned(*items: Item, **more: Any) -> Plan:
+    """Return a plan of a conversion."""
+    given: dict[str, Any] = {
+        "id": "20260131-115900-convert-0a1b2c",
+        "type": "convert",
+        "created": at(-60),
+        "source": Address(name="spark", properties={"spark.sql.x": "of-the-source"}),
+        "target": Address(name="hive", connection="hive(thrift://h:1)"),
+        "items": items,
+        **more,
+    }
+    return Plan.model_validate(given)
+
+
+def table(name: str = "a", **more: Any) -> Item:
+    return Item(source=("db", name), target=("main", name), **more)
+
+
+def tables(count: int) -> list[Item]:
+    """Return tables of other sizes each, the last one the largest."""
+    return [table(f"t{n:04}", rows=n * 1000, bytes=n * 10**6) for n in range(count)]
+
+
+def started(options: Facts | None = None, seconds: float = 0) -> Event:
+    return Event(event="run", facts=options or {"at_once": 2, "verify": "counts"}, at=at(seconds))
+
+
+def ended(seconds: float, name: Any = "ended") -> Event:
+    return Event(event=name, at=at(seconds))
+
+
+def written(item: Item, seconds: float = 2.0, **facts: Any) -> Iterator[Event]:
+    """Yield the events of a table that is written: an entry, and then its rows."""
+    noted = {
+        "bytes_before": item.bytes,
+        "rows_written": item.rows,
+        "bytes_written": (item.bytes or 0) // 2,
+        "bytes_after": (item.bytes or 0) // 2,
+        **facts,
+    }
+    for step, took in (("entry", seconds / 4), ("load", seconds * 3 / 4)):
+        last = step == "load"
+        yield Event(event="started", item=item.key, step=step, at=at(1))
+        yield Event(
+            event="done", item=item.key, step=step, seconds=took, is_last=last, at=at(1 + took),
+            facts=noted if last else {"location": f"/lake/{item.source[-1]}.lance"},
+        )  # fmt: skip
+
+
+def verified(item: Item, *checks: Check, level: str = "counts") -> Event:
+    return Event(event="verified", item=item.key, checks=checks, level=level)
+
+
+def same_rows(item: Item) -> Check:
+    return Check(name="rows", ok=True, expected=item.rows, found=item.rows)
+
+
+def done(items: Iterable[Item]) -> Record:
+    """Return the record of a run that wrote and verified all of these in ten seconds."""
+    kept = list(items)
+    events = [started()]
+    for number, item in enumerate(kept):
+        events += [*written(item, seconds=1 + number), verified(item, same_rows(item))]
+    return Record.of(planned(*kept), [*events, ended(10)])
+
+
+# -- a page of HTML, read strictly -----------------------------------------------------------------
+
+
+@dataclass
+class Element:
+    """One element: its name in lower case, its attributes, and what is in it."""
+
+    tag: str
+    attributes: dict[str, str]
+    children: list[Element | str] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        """All text in it, as it is written."""
+        return "".join(each if isinstance(each, str) else each.text for each in self.children)
+
+    @property
+    def words(self) -> str:
+        """All text in it, as a browser shows it: one space for any number."""
+        return " ".join(self.text.split())
+
+    def all(self, tag: str = "") -> Iterator[Element]:
+        """Yield it and all elements in it, or those of one name."""
+        if tag in ("", self.tag):
+            yield self
+        for each in self.children:
+            if isinstance(each, Element):
+                yield from each.all(tag)
+
+    def texts(self, tag: str) -> list[str]:
+        """Return what a browser shows of each element of a name."""
+        return [each.words for each in self.all(tag)]
+
+    def one(self, tag: str) -> Element:
+        [found] = self.all(tag)
+        return found
+
+    def with_id(self, name: str) -> Element:
+        [found] = [each for each in self.all() if each.attributes.get("id") == name]
+        return found
+
+    def rows(self) -> list[list[str]]:
+        """Return the cells of all rows of tables in it, without those of heads."""
+        return [
+            [each.words for each in row.children if isinstance(each, Element)]
+            for body in self.all("tbody")
+            for row in body.all("tr")
+        ]
+
+    def pairs(self) -> dict[str, str]:
+        """Return rows of two cells as a mapping."""
+        return {row[0]: row[1] for row in self.rows()}
+
+
+class _Reader(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.root = Element("", {})
+        self.open = [self.root]
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        element = Element(tag, {key: value or "" for key, value in attrs})
+        assert len(element.attributes) == len(attrs), f"an attribute of {tag} is set twice"
+        self.open[-1].children.append(element)
+        if tag not in _VOID:
+            self.open.append(element)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert any(each.tag == "svg" for each in self.open), f"{tag} is closed at once"
+        self.handle_starttag(tag, attrs)
+        self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open[-1].tag == tag, f"{tag} ends, and {self.open[-1].tag} is open"
+        self.open.pop()
+
+    def handle_data(self, data: str) -> None:
+        self.open[-1].children.append(data)
+
+    def handle_comment(self, data: str) -> None:
+        raise AssertionError(f"a comment: {data[:60]}")
+
+
+def read(text: str) -> Element:
+    """Return a page. Raises AssertionError where an element is not closed, or closed wrongly."""
+    reader = _Reader()
+    reader.feed(text)
+    reader.close()
+    assert reader.open == [reader.root], [each.tag for each in reader.open]
+    return reader.root.one("html")
+
+
+def require_self_contained(page: Element) -> None:
+    """Raise AssertionError where a page loads or runs anything, or uses an identifier twice."""
+    for element in page.all():
+        assert element.tag not in _ACTIVE, element
+        names = set(element.attributes)
+        assert not names & _LOADING, element
+        assert not [name for name in names if name.startswith("on")], element
+        style = element.text if element.tag == "style" else element.attributes.get("style", "")
+        assert not _CSS_LOADS.search(style), style[:200]
+    known = [each.attributes["id"] for each in page.all() if "id" in each.attributes]
+    assert len(known) == len(set(known)) > 0
+    [policy] = [each.attributes["content"] for each in page.all("meta")
+                if each.attributes.get("http-equiv") == "Content-Security-Policy"]  # fmt: skip
+    assert policy.startswith("default-src 'none'")
+
+
+def plots_on(page: Element) -> list[Element]:
+    """Return the plots of a page. Raises AssertionError for a bar that has no width or colour."""
+    found = list(page.all("figure"))
+    for bar in (bar for each in found for bar in each.all("i")):
+        assert re.fullmatch(r"width: [\d.]+%; background: #\w{6}", bar.attributes["style"]), bar
+    return found
+
+
+def page_of_report(report: Report) -> Element:
+    """Return the page of a report, having checked what holds for all of them."""
+    found = read(page_of(report, "report.json"))
+    require_self_contained(found)
+    assert len(plots_on(found)) == len(plots_of(report))
+    return found
+
+
+# -- reports ---------------------------------------------------------------------------------------
 
 
 def commands(report: Report) -> list[str]:
@@ -181,9 +381,9 @@ def test_errors_come_first_with_the_next_commands() -> None:
 def test_what_differs_comes_first_among_the_checks() -> None:
     items = [table("same", rows=1), table("other", rows=2)]
     differs = Check(name="checksum", column="v", ok=False, expected=[2, 9, 1], found=None)
-    checks = [reported.same_rows(items[1]), differs]
+    checks = [same_rows(items[1]), differs]
     events = [started(), *(e for i in items for e in written(i)),
-              verified(items[0], reported.same_rows(items[0])),
+              verified(items[0], same_rows(items[0])),
               verified(items[1], *checks, level="checksums"), ended(9)]  # fmt: skip
     report = report_of(Record.of(planned(*items), events))
     assert report.state.value == "differs"
@@ -195,7 +395,7 @@ def test_what_differs_comes_first_among_the_checks() -> None:
 
 def test_runs_say_how_they_ended() -> None:
     items = tables(2)
-    cut_off = Event(event="started", item=items[1].key, step="entry", at=reported.at(40))
+    cut_off = Event(event="started", item=items[1].key, step="entry", at=at(40))
     events = [started(), ended(5, "stopped"), started(seconds=30), *written(items[0]), cut_off]
     report = report_of(Record.of(planned(*items), events))
     assert [(each.end, each.seconds) for each in report.runs] == [
@@ -212,13 +412,12 @@ def test_runs_say_how_they_ended() -> None:
 
 def test_an_undone_migration_says_so_and_is_not_resumed() -> None:
     item = table(rows=3, bytes=30)
-    undoing = [Event(event="undo", at=reported.at(60)), Event(event="undo_started", item=item.key)]
+    undoing = [Event(event="undo", at=at(60)), Event(event="undo_started", item=item.key)]
     events = [started(), *written(item), ended(3), *undoing]
     half = report_of(Record.of(planned(item), events))
     assert (half.state.value, commands(half)) == ("undoing", ["undo", "show"])
     events += [
-        Event(event="undo_done", item=item.key, step=step, at=reported.at(61))
-        for step in ("load", "entry")
+        Event(event="undo_done", item=item.key, step=step, at=at(61)) for step in ("load", "entry")
     ]
     events += [Event(event="undo_done", item=item.key), ended(62)]
     report = report_of(Record.of(planned(item), events))

@@ -7,8 +7,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 import pytest
-from migrate.sessions import beside
-from migrate.sparking import Scene, failed, rows_of
+from migrate.sessions import Scene, beside, failed, rows_of
 from servers.metastores import Metastores
 from spark.sql_helpers import Database
 

@@ -141,7 +141,5 @@ def dataset_of(spark: Any, table: str) -> lance.LanceDataset:
 def generated(examples: int) -> settings:
     """Return settings to try so many random examples, and no simpler ones: each is a query."""
     return settings(
-        max_examples=examples,
-        suppress_health_check=list(HealthCheck),
-        phases=[Phase.generate],
+        max_examples=examples, suppress_health_check=list(HealthCheck), phases=[Phase.generate]
     )

@@ -120,11 +120,7 @@ def check_a_purged_table_can_be_made_again(db: Database) -> None:
 
 def check_what_is_not_there_is_named(db: Database) -> None:
     db.fails(f"SELECT * FROM {db.name}.none", "TABLE_OR_VIEW_NOT_FOUND")
-    db.fails(
-        f"CREATE TABLE {db.name}_none.t (id INT)",
-        "SCHEMA_NOT_FOUND",
-        "not found",
-    )
+    db.fails(f"CREATE TABLE {db.name}_none.t (id INT)", "SCHEMA_NOT_FOUND", "not found")
     table = db.made("plain", "(id INT)")
     db.fails(f"SELECT nam FROM {table}", "UNRESOLVED_COLUMN")
     db.fails(f"SELECT * FROM {table} VERSION AS OF 99", "99")
@@ -380,10 +376,7 @@ def check_vectors_are_searched_by_a_function(db: Database) -> None:
     # Spark 4.2 takes all reads of one name in a statement for one.
     for first, second in ((near, table), (table, near)):
         counted = f"SELECT (SELECT count(*) FROM {first}), (SELECT count(*) FROM {second})"
-        assert sorted(db.rows(counted)[0]) == [
-            2,
-            db.values(f"SELECT count(*) FROM {table}")[0],
-        ]
+        assert sorted(db.rows(counted)[0]) == [2, db.values(f"SELECT count(*) FROM {table}")[0]]
     given = db.spark.sql(
         "SELECT id FROM lance_search(:table, vector => :vector, metric => 'cosine', k => 1)",
         {"table": table, "vector": [7.0, 7.0]},
@@ -472,10 +465,7 @@ def check_a_merge_evolves_the_table(db: Database) -> None:
     db.sql(merge("2L AS id, 'B' AS name, 3000000000L AS small, 0.5D AS size", "3L, 'c', 3L, 1.5D"))
     found = [(1, "a", 1, None), (2, "B", 3_000_000_000, 0.5), (3, "c", 3, 1.5)]
     assert db.rows(f"SELECT * FROM {table} ORDER BY id") == found
-    assert [each[:2] for each in db.columns(table)][2:] == [
-        ("small", "bigint"),
-        ("size", "double"),
-    ]
+    assert [each[:2] for each in db.columns(table)][2:] == [("small", "bigint"), ("size", "double")]
     # Of the wrong type, the new column is not added either.
     wrong = "4 AS id, 'd' AS name, 4L AS small, 1.0D AS size, true AS other"
     assert "CAST" in db.fails(merge(wrong), "cannot make column 'id'")
@@ -505,10 +495,7 @@ def check_rows_with_other_columns_are_refused(db: Database) -> None:
         (lambda: more.writeTo(table).append(), "_COLUMNS"),
         (lambda: more.writeTo(table).option("mergeSchema", "true").append(), "_COLUMNS"),
         (lambda: more.write.mode("append").saveAsTable(table), "_COLUMNS"),
-        (
-            lambda: db.sql(f"INSERT INTO {table} BY NAME SELECT 1L AS id, 2 AS b"),
-            "_COLUMNS",
-        ),
+        (lambda: db.sql(f"INSERT INTO {table} BY NAME SELECT 1L AS id, 2 AS b"), "_COLUMNS"),
         (
             lambda: db.spark.range(1).writeTo(table).option("mergeSchema", "true").append(),
             "WITH SCHEMA EVOLUTION",

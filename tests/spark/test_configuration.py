@@ -141,10 +141,7 @@ def test_spark_sql(catalog: dict[str, str], tmp_path: Path) -> None:
     statements = ["CREATE TABLE prod.db.t (id BIGINT, name STRING)", *STATEMENTS]
     given = [*arguments(catalog, tmp_path), "-e", "; ".join(statements)]
     printed = run("spark-sql", *given, directory=tmp_path)
-    assert [line for line in printed if line.startswith("by ")] == [
-        "by sql shoe",
-        "by name shoe",
-    ]
+    assert [line for line in printed if line.startswith("by ")] == ["by sql shoe", "by name shoe"]
 
 
 @pytest.mark.parametrize("command", ["spark-submit", "pyspark"])
@@ -186,10 +183,7 @@ def test_a_server_of_spark_connect(catalog: dict[str, str], tmp_path: Path) -> N
     spark = Spark(conf=configured(catalog), environment=environment())
     with spark.connect(tmp_path, seconds=SECONDS) as remote:
         found = remote.run(
-            "spark.test_configuration:write_and_read",
-            tmp_path,
-            seconds=SECONDS,
-            table="prod.db.n",
+            "spark.test_configuration:write_and_read", tmp_path, seconds=SECONDS, table="prod.db.n"
         )
     assert found == [3, 3]
 

@@ -49,16 +49,7 @@ from lance_bridge_spark.functions.rows.snapshot import Snapshot
 from lance_bridge_spark.functions.rows.tasks import Kind
 from lance_bridge_spark.lookup import find_table
 
-from .row_tables import (
-    DoubledMatchError,
-    Row,
-    made,
-    merged,
-    numbered,
-    ordered,
-    rows_of,
-    version_of,
-)
+from .row_tables import DoubledMatchError, Row, made, merged, numbered, ordered, rows_of, version_of
 
 pytestmark = [pytest.mark.servers, pytest.mark.spec("spark.md#merge_into", "spark.md#update")]
 

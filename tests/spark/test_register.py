@@ -196,10 +196,7 @@ def test_a_python_of_workers_without_the_package_is_refused(
 
 
 def test_a_python_that_may_be_in_an_archive_of_a_cluster_is_logged(
-    spark: Any,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(spark.sparkContext, "pythonExec", str(tmp_path / "python3"))
     monkeypatch.setattr(spark.sparkContext, "master", "yarn")

@@ -28,10 +28,7 @@ READ_FILES, WRITE_FILES = "READ FILES", "WRITE FILES"
 
 _FORBIDDEN = ErrorKind(403, "PERMISSION_DENIED")
 _PREFIX = "Bearer "
-_PARENTS = {
-    "POST /schemas": ("catalog_name",),
-    "POST /tables": ("catalog_name", "schema_name"),
-}
+_PARENTS = {"POST /schemas": ("catalog_name",), "POST /tables": ("catalog_name", "schema_name")}
 _MADE = {
     "POST /catalogs": ("name",),
     "POST /schemas": ("catalog_name", "name"),

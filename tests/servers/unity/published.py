@@ -15,9 +15,7 @@ from unitycatalog.client.models.generate_temporary_table_credential import (
 )
 from unitycatalog.client.models.list_catalogs_response import ListCatalogsResponse
 from unitycatalog.client.models.list_functions_response import ListFunctionsResponse
-from unitycatalog.client.models.list_registered_models_response import (
-    ListRegisteredModelsResponse,
-)
+from unitycatalog.client.models.list_registered_models_response import ListRegisteredModelsResponse
 from unitycatalog.client.models.list_schemas_response import ListSchemasResponse
 from unitycatalog.client.models.list_tables_response import ListTablesResponse
 from unitycatalog.client.models.list_volumes_response_content import ListVolumesResponseContent

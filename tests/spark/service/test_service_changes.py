@@ -498,9 +498,7 @@ def test_a_change_that_cannot_be_is_refused_and_nothing_is_changed(
     assert service.server.effects == done
 
 
-def test_an_impossible_change_keeps_those_before_it_from_being_made(
-    service: Service,
-) -> None:
+def test_an_impossible_change_keeps_those_before_it_from_being_made(service: Service) -> None:
     service.create(TABLE)
     assert refused_change(service, add("x"), add("y", nullable=False))[0] == 13
     assert refused_change(service, on("id", "drop_column"), on("name", "drop_column"))[0] == 13

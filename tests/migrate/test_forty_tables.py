@@ -300,6 +300,9 @@ def test_forty_tables_are_exact_or_named_whatever_happens(scene: Scene) -> None:
     assert files(scene.raw) == before
 
 
+# -- the tables, made in the process of a session --------------------------------------------------
+
+
 def make(spark: Any, database: str, directory: str) -> list[str]:
     """Make the tables; return the names of those that stay whole."""
     spark.sql(f"CREATE DATABASE {database} LOCATION '{directory}'")
@@ -404,6 +407,9 @@ def _own_files(place: Path) -> set[Path]:
         for fragment in dataset.get_fragments():
             kept |= {place / "data" / file.path for file in fragment.data_files()}
     return kept
+
+
+# -- commands of the wheel that are killed at random moments ---------------------------------------
 
 
 class Command:

@@ -31,9 +31,7 @@ from servers.unity.sql import CreateTable, parse
 pytestmark = pytest.mark.quick
 
 OPEN_SOURCE = [OPEN_SOURCE_0_3, OPEN_SOURCE_0_4, OPEN_SOURCE_0_6]
-SEES = (True, 200)
-READS = (False, 200)
-NOTHING = (False, 403)
+SEES, READS, NOTHING = (True, 200), (False, 200), (False, 403)
 
 
 @pytest.fixture(params=OPEN_SOURCE, ids=lambda dialect: dialect.name)

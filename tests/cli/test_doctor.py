@@ -1,23 +1,108 @@
-"""The doctor finds what is wrong on a real metastore, and the command that it gives fixes it."""
+"""The doctor: what it finds on a real metastore, its commands that fix it, and missing data."""
 
 from __future__ import annotations
 
 import json
 import shutil
+import signal
+import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import lance
+import lance_namespace as api
 import pytest
+from commands import run_command
+from lance_namespace import DeclareTableRequest
 from lance_namespace.errors import InvalidInputError
 from servers.hive_raw import raw_client
+from typer.testing import CliRunner
 
+from lance_bridge.catalog import LATEST
+from lance_bridge.declarations import DECLARED_AT
+from lance_bridge.hive_entries import SERDE
+from lance_bridge.testing.build import ipc
+from lance_bridge_cli.app import app
 from lance_bridge_doctor import Diagnosis, Kind, diagnose
 
 from .conftest import ORDERS, Lake
-from .findings import NOW, diagnosis, findings, fix, the_only
 from .running import answer_of, pasted, run, run_without
 
-pytestmark = [pytest.mark.servers, pytest.mark.spec("cli.md#doctor", "cli.md#findings")]
+pytestmark = [
+    pytest.mark.servers,
+    pytest.mark.spec("cli.md#doctor", "cli.md#findings", "common.md#presence-of-data"),
+]
+
+NOW = ["--idle", "0m"]
+COMMANDS = (
+    ["table", "head"],
+    ["table", "count"],
+    ["table", "describe"],
+    ["table", "query", "--where", "id = 1"],
+    ["table", "versions"],
+)
+
+
+def diagnosis(*more: str) -> dict[str, Any]:
+    """What the doctor answers; its exit code says whether it found something."""
+    done = CliRunner().invoke(app, ["doctor", "prod", *NOW, *more, "--output", "json"])
+    answer: dict[str, Any] = json.loads(done.stdout)
+    assert done.exit_code == (3 if answer["findings"] else 0), done.stderr
+    return answer
+
+
+def findings() -> list[dict[str, Any]]:
+    """What the doctor finds."""
+    found: list[dict[str, Any]] = diagnosis()["findings"]
+    return found
+
+
+def the_only(kind: Kind, said: str = "") -> dict[str, Any]:
+    [found] = findings()
+    assert found["kind"] == kind.value
+    assert said in found["message"]
+    return found
+
+
+def fix(found: dict[str, Any], answer: str = "") -> None:
+    """Run the command of a finding; it must help."""
+    done = pasted(found["command"], answer)
+    assert done.exit_code == 0, f"{found['command']}\n{done.output}"
+    assert findings() == []
+
+
+DYING = """
+import os, signal, sys
+import pyarrow as pa
+from lance_namespace import CreateTableRequest
+from lance_bridge.testing.build import ipc
+from lance_bridge.dataset import create
+from lance_bridge_hive import HiveNamespace
+uri, root, database = sys.argv[1:]
+create.{step}  # else there is no such step any more
+create.{step} = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
+with HiveNamespace(uri=uri, root=root) as namespace:
+    namespace.create_table(CreateTableRequest(id=[database, "t"]), ipc(pa.table({{"a": [1]}})))
+"""
+
+
+def die_at(lake: Lake, step: str) -> None:
+    """Create a table in a process that is killed at a step."""
+    arguments = [lake.metastore.uri, str(lake.root), lake.database]
+    program = DYING.format(step=step)
+    run_command(sys.executable, "-c", program, *arguments, code=-signal.SIGKILL)
+
+
+def mark(lake: Lake, table: str, entry_type: str | None = None, **properties: str) -> None:
+    """Change an entry as others do."""
+    with raw_client(lake.metastore.port) as client:
+        found = client.get_table(lake.database, table)
+        found.parameters.update(properties)
+        if entry_type is not None:
+            found.tableType = entry_type
+            found.parameters.pop("EXTERNAL", None)
+        client.alter_table(lake.database, table, found)
 
 
 def test_a_healthy_catalog_has_no_findings(lake: Lake) -> None:
@@ -169,3 +254,267 @@ def test_no_printed_command_contains_a_secret(lake: Lake) -> None:
     done = run("doctor", "prod", "-p", secret, "-p", "storage.aws_region=here", code=3)
     assert "hunter2" not in done.output
     assert "storage.aws_region=here" in done.stdout
+
+
+# -- tables without data ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("properties", [{}, {"managed_by": "impl"}], ids=["storage", "managed"])
+def test_a_table_whose_directory_was_deleted_is_deregistered(
+    lake: Lake, properties: dict[str, str]
+) -> None:
+    name = lake.create("orders", **properties)
+    shutil.rmtree(lake.place("orders"))
+    found = the_only(Kind.LOCATION_GONE)
+    assert found["subject"] == name
+    fix(found)
+    assert lake.tables() == []
+
+
+def test_an_entry_for_an_empty_location_is_deregistered(lake: Lake, tmp_path: Path) -> None:
+    run("table", "register", "prod", lake.name("gone"), str(tmp_path / "nothing.lance"))
+    fix(the_only(Kind.LOCATION_GONE))
+
+
+@pytest.mark.spec("cli.md#doctor", "docs/how-to/recover.md#versions-that-bypassed-the-catalog")
+def test_a_declared_table_without_files_is_dropped_unless_it_is_recent(lake: Lake) -> None:
+    die_at(lake, "write_first")
+    assert lake.tables() == ["t"]
+    assert answer_of("doctor", "prod")["findings"] == []
+    found = the_only(Kind.DECLARED_ONLY)
+    assert found["subject"] == lake.name("t")
+    place = lake.place("t")
+    fix(found)
+    assert lake.tables() == []
+    assert not place.exists()
+
+
+def test_a_declared_table_with_uncommitted_files_is_dropped_with_them(lake: Lake) -> None:
+    lake.namespace.declare_table(DeclareTableRequest(id=[lake.database, "t"]))
+    data = lake.place("t") / "data"
+    data.mkdir(parents=True)
+    written = data / "1f6a43f4-5d0b-4a5e-9d0c-6c1f0a9b7e21.lance"
+    written.write_bytes(b"uncommitted rows")
+    fix(the_only(Kind.DECLARED_ONLY, "1 files"))
+    assert not data.exists()
+
+
+def test_a_table_that_lost_its_versions_keeps_its_other_files(lake: Lake) -> None:
+    lake.create("orders")
+    lake.append("orders")
+    place = lake.place("orders")
+    shutil.rmtree(place / "_versions")
+    fix(the_only(Kind.LOCATION_GONE, "files that only a table with versions has"))
+    assert len(list((place / "data").iterdir())) == 2
+
+
+def test_a_table_written_since_the_diagnosis_is_not_dropped(lake: Lake) -> None:
+    lake.namespace.declare_table(DeclareTableRequest(id=[lake.database, "t"]))
+    found = the_only(Kind.DECLARED_ONLY)
+    lance.write_dataset(ORDERS, str(lake.place("t")))
+    done = pasted(found["command"])
+    assert done.exit_code == 1
+    assert "now has data" in done.stderr
+    assert run("table", "count", "prod", lake.name("t")).stdout == "5\n"
+
+
+# -- inconsistent entries --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ({}, {"managed_by": "impl"}, "managed_by=impl"),
+        ({}, {"managed_by": "another"}, "managed_by=another"),
+        ({"managed_by": "impl"}, {LATEST: "nonsense"}, "nonsense"),
+    ],
+    ids=["no version", "another manager", "unreadable version"],
+)
+def test_an_inconsistent_entry_is_recreated(
+    lake: Lake, before: dict[str, str], after: dict[str, str], message: str
+) -> None:
+    lake.create("orders", **before)
+    mark(lake, "orders", **after)
+    fix(the_only(Kind.INCONSISTENT_ENTRY, message))
+    assert run("table", "count", "prod", lake.name("orders")).stdout == "5\n"
+
+
+def test_a_managed_table_marked_as_storage_managed_is_managed_again(lake: Lake) -> None:
+    lake.create("orders", managed_by="impl")
+    mark(lake, "orders", managed_by="storage")
+    fix(the_only(Kind.INCONSISTENT_ENTRY, "commits bypass the catalog"))
+    assert answer_of("table", "describe", "prod", lake.name("orders"))["managed_versioning"]
+
+
+def test_an_entry_whose_latest_version_is_gone_is_recreated(lake: Lake) -> None:
+    name = lake.create("orders", managed_by="impl")
+    names = name.split(".")
+    lance.write_dataset(ORDERS, namespace_client=lake.namespace, table_id=names, mode="append")
+    manifests = sorted((lake.place("orders") / "_versions").glob("*.manifest"))
+    manifests[0].unlink()
+    fix(the_only(Kind.INCONSISTENT_ENTRY, "Version 2, the latest by its entry, is gone"))
+    assert run("table", "count", "prod", name).stdout == "5\n"
+
+
+def test_a_table_that_the_metastore_owns_is_made_external(lake: Lake) -> None:
+    lake.create("orders")
+    mark(lake, "orders", entry_type="MANAGED_TABLE")
+    fix(the_only(Kind.INCONSISTENT_ENTRY, "MANAGED_TABLE"))
+    with raw_client(lake.metastore.port) as client:
+        assert client.get_table(lake.database, "orders").tableType == "EXTERNAL_TABLE"
+    assert run("table", "count", "prod", lake.name("orders")).stdout == "5\n"
+
+
+@pytest.mark.spec("cli.md#table", "common.md#fields-for-other-tools")
+def test_an_entry_without_formats_is_completed_and_no_entry_of_others(lake: Lake) -> None:
+    name = lake.create("orders")
+    with raw_client(lake.metastore.port) as client:
+        for table in ("orders", "theirs"):
+            found = client.get_table(lake.database, "orders")
+            found.sd.inputFormat = found.sd.outputFormat = None
+            found.sd.serdeInfo.serializationLib = None
+            if table == "theirs":
+                found.tableName, found.parameters = table, {"EXTERNAL": "TRUE"}
+                found.sd.location += "-theirs"
+                client.create_table(found)
+            else:
+                client.alter_table(lake.database, table, found)
+        before = client.get_table(lake.database, "theirs")
+    found = the_only(Kind.INCOMPLETE_ENTRY, "no input format, no output format, no SerDe")
+    assert found["subject"] == name
+    fix(found)
+    with raw_client(lake.metastore.port) as client:
+        assert client.get_table(lake.database, "orders").sd.serdeInfo.serializationLib == SERDE
+        assert client.get_table(lake.database, "theirs") == before
+    assert answer_of("table", "refresh-entry", "prod", name) == {"table": name, "corrected": []}
+    theirs = run("table", "refresh-entry", "prod", lake.name("theirs"), code=1)
+    assert "not a Lance table" in theirs.stderr
+
+
+@pytest.mark.spec("cli.md#table", "common.md#published-columns")
+def test_published_columns_of_an_earlier_version_are_written_again(lake: Lake) -> None:
+    name = lake.create("orders", **{"publish.columns": "true"})
+    lake.append("orders")
+    fix(the_only(Kind.OUTDATED_COLUMNS, "of version 1, and the latest version is 2"))
+    with raw_client(lake.metastore.port) as client:
+        found = client.get_table(lake.database, "orders")
+        assert found.parameters["numRows"] == "10"
+        types = [each.type for each in found.sd.cols]
+        assert types == ["bigint", "float", "array<float>"]
+        found.sd.cols = found.sd.cols[:1]
+        client.alter_table(lake.database, "orders", found)
+    finding = the_only(Kind.OUTDATED_COLUMNS, "has 1 columns, and the table has 3")
+    corrected = answer_of("table", "refresh-entry", "prod", name)
+    assert corrected == {"table": name, "corrected": ["columns"]}
+    assert "nothing to correct" in pasted(finding["command"]).stdout
+
+
+def test_out_of_band_versions_are_adopted(lake: Lake) -> None:
+    lake.create("orders", managed_by="impl")
+    lake.append("orders")
+    found = the_only(
+        Kind.OUT_OF_BAND, f"without the catalog by lance {lance.__version__}: versions 2."
+    )
+    assert "managed discard prod" in found["message"]
+    fix(found)
+    assert run("table", "count", "prod", lake.name("orders")).stdout == "10\n"
+
+
+@pytest.mark.parametrize("is_replaced", [False, True], ids=["adopted", "discarded"])
+def test_quarantined_versions_are_adopted_until_a_commit_replaces_them(
+    lake: Lake, *, is_replaced: bool
+) -> None:
+    name = lake.create("orders", managed_by="impl")
+    lake.append("orders")
+    at: dict[str, Any] = {"namespace_client": lake.namespace, "table_id": name.split(".")}
+    if is_replaced:
+        lance.write_dataset(ORDERS, mode="append", **at)
+    else:
+        assert lance.dataset(**at).count_rows() == 5
+    fix(the_only(Kind.OUT_OF_BAND, "1 quarantined"))
+    assert run("table", "count", "prod", name).stdout == "10\n"
+
+
+def test_an_entry_with_a_time_in_the_future_is_found(lake: Lake) -> None:
+    lake.create("orders")
+    mark(lake, "orders", **{DECLARED_AT: str(int((time.time() + 3600) * 1000))})
+    found = the_only(Kind.CLOCK_SKEW)
+    assert found["subject"] == lake.name("orders")
+    assert "ahead of" in found["message"]
+
+
+# -- tables whose files are gone -------------------------------------------------------------------
+
+
+def refused(*command: str, place: Path) -> None:
+    """Require a command to fail with the location and the way out, in one line."""
+    said = run(*command, code=1).stderr
+    assert f"is missing: there is no version at {place}, " in said
+    assert "Restore the files there, or deregister or drop the table and create it again" in said
+    assert "no data yet" not in said
+
+
+@pytest.mark.parametrize("is_empty", [False, True], ids=["no directory", "an empty directory"])
+@pytest.mark.parametrize("properties", [{}, {"managed_by": "impl"}], ids=["storage", "managed"])
+def test_commands_say_that_the_data_is_missing(
+    lake: Lake, properties: dict[str, str], is_empty: bool
+) -> None:
+    name = lake.create("orders", **properties)
+    place = lake.place("orders")
+    shutil.rmtree(place)
+    if is_empty:
+        place.mkdir()
+    for command, *options in ((" ".join(each[:2]), *each[2:]) for each in COMMANDS):
+        refused(*command.split(), "prod", name, *options, place=place)
+    assert lake.place("orders") == place
+    listed = answer_of("table", "list", "prod", lake.database, "--with-data")["tables"]
+    assert listed == [{"table": name}]
+    for mode in ("create", "exist_ok", "overwrite"):
+        request = api.CreateTableRequest(id=[lake.database, "orders"], mode=mode)
+        with pytest.raises(api.InvalidTableStateError, match="is missing"):
+            lake.namespace.create_table(request, ipc(ORDERS))
+    with pytest.raises(api.InvalidTableStateError, match="is missing"):
+        lake.namespace.insert_into_table(
+            api.InsertIntoTableRequest(id=[lake.database, "orders"]), ipc(ORDERS)
+        )
+    with pytest.raises(Exception, match="is missing"):
+        lance.write_dataset(
+            ORDERS, namespace_client=lake.namespace, table_id=[lake.database, "orders"]
+        )
+    assert [*place.rglob("*")] == []
+    assert place.exists() is is_empty
+    found = the_only(Kind.LOCATION_GONE, f"there is no version at {place}")
+    fix(found)
+    lake.create("orders")
+    assert run("table", "count", "prod", name).stdout == "5\n"
+
+
+def test_a_directory_above_that_is_gone_is_unreachable(lake: Lake, tmp_path: Path) -> None:
+    """As when a disk is not mounted."""
+    name = lake.create("orders")
+    place = lake.place("orders")
+    shutil.move(place.parent, tmp_path / "unmounted")
+    for command in ("head", "count"):
+        said = run("table", command, "prod", name, code=1).stderr
+        assert "check that its disk is mounted" in said
+        assert "is missing" not in said
+    the_only(Kind.STORAGE, "check that its disk is mounted")
+    shutil.move(tmp_path / "unmounted", place.parent)
+    assert run("table", "count", "prod", name).stdout == "5\n"
+
+
+def test_a_table_that_was_never_written_is_only_declared(lake: Lake) -> None:
+    lake.namespace.declare_table(api.DeclareTableRequest(id=[lake.database, "empty"]))
+    name = lake.name("empty")
+    assert "is declared and has no data yet" in run("table", "head", "prod", name, code=1).stderr
+    assert answer_of("table", "describe", "prod", name)["only_declared"]
+    assert answer_of("table", "list", "prod", lake.database, "--with-data")["tables"] == []
+
+
+def test_a_wrong_location_is_noticed_when_it_is_registered(lake: Lake, tmp_path: Path) -> None:
+    place = tmp_path / "typo.lance"
+    name = lake.name("orders")
+    done = run("table", "register", "prod", name, str(place))
+    assert f"{place} has no Lance table" in done.stderr
+    refused("table", "count", "prod", name, place=place)
+    fix(the_only(Kind.LOCATION_GONE))

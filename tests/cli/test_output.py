@@ -1,26 +1,40 @@
-"""Rows in a terminal, in a file, as JSON and as CSV; and types as SQL writes them."""
+"""What commands print: rows, types as SQL writes them, and nothing that acts on a terminal."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
+import logging
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from datetime import datetime, timezone
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from lance_namespace.errors import UnsupportedOperationError
+from rich.table import Table
 from typer.testing import CliRunner
 
 from lance_bridge_cli.app import app
 from lance_bridge_cli.arrow_rows import batch_to_rows
-from lance_bridge_cli.output import Output, make_table, print_parts, to_json
+from lance_bridge_cli.output import (
+    Output,
+    key_value_table,
+    log_messages,
+    make_table,
+    message,
+    print_parts,
+    print_result,
+    printable,
+    to_json,
+)
 from lance_bridge_cli.rows import RowsOutput, format_cell, print_data, print_list, print_page
 from lance_bridge_cli.sql_types import sql_type
+from lance_bridge_migrate.commands.progress import log_file
 
 from .running import Terminal, at_terminal
 
@@ -28,6 +42,17 @@ pytestmark = [pytest.mark.quick, pytest.mark.spec("cli.md#output", "cli.md#table
 
 WIDE_ROWS = [{f"column_{number}": row * 1000 + number for number in range(200)} for row in range(5)]
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(500)
+ESCAPES = {
+    "clear": "\x1b[2Jgone",
+    "title": "\x1b]0;root@prod\x07",
+    "one byte": "\x9b31mred",
+    "overwrite": "ok\rfailed",
+    "backspace": "yes\b\b\bno",
+    "bidi": "cod\u202egpj.exe",
+    "isolate": "a\u2066b\u2069",
+    "mark": "a\u200fb",
+}
+ACTING = {c for text in ESCAPES.values() for c in text if not c.isprintable()}
 
 
 @pytest.fixture
@@ -289,3 +314,61 @@ def test_an_empty_list_is_stated_in_text_and_empty_in_json(
 )
 def test_arrow_types_are_formatted_as_sql(kind: pa.DataType, written: str) -> None:
     assert sql_type(kind) == written
+
+
+# -- what a catalog says does not act on the terminal ----------------------------------------------
+
+
+@pytest.mark.parametrize("hostile", ESCAPES.values(), ids=ESCAPES)
+def test_terminal_escapes_and_bidirectional_marks_are_escaped(
+    hostile: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    print_result(Output.TEXT, f"{hostile} dropped", {})
+    print_data(RowsOutput.TEXT, [hostile], [{hostile: hostile}])
+    parts: list[Table | str] = [
+        hostile,
+        key_value_table({hostile: [hostile]}),
+        make_table([hostile], []),
+    ]
+    print_parts(Output.TEXT, {}, parts)
+    message(hostile)
+    with log_messages():
+        logging.getLogger("elsewhere").warning("%s", hostile)
+    said = "".join(capsys.readouterr())
+    assert not ACTING & set(said)
+    assert printable(hostile) in said
+
+
+@pytest.mark.parametrize("hostile", ESCAPES.values(), ids=ESCAPES)
+def test_json_keeps_text_and_escapes_what_acts_on_a_terminal(hostile: str) -> None:
+    said = to_json({hostile: hostile})
+    assert not ACTING & set(said)
+    assert json.loads(said) == {hostile: hostile}
+
+
+def test_other_text_is_printed_unchanged() -> None:
+    for text in ("sales.orders", "été 日本 🎉 שלום", "two\nlines\tand a tab", "C:\\x1b"):
+        assert printable(text) == text
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "jdbc:mysql://ann:hunter2@db/x",
+        "token=hunter2",
+        "Authorization: Bearer hunter2hunter2",
+        "dapi0123456789abcdef0123456789abcdef",
+    ],
+)
+def test_no_secret_of_a_failure_is_in_the_log_file(tmp_path: Path, secret: str) -> None:
+    logger = logging.getLogger("lance_bridge_migrate.run")
+    with log_file(tmp_path) as path:
+        try:
+            raise ValueError(secret)
+        except ValueError:
+            logger.exception("table sales.orders failed: %s", secret)
+    text = path.read_text()
+    assert "ValueError" in text
+    assert "sales.orders" in text
+    assert secret not in text
+    assert "hunter2" not in text

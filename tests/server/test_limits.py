@@ -1,38 +1,61 @@
-"""Limits by principal: requests in a time, requests at once, and the size of bodies."""
+"""Limits of principals, and requests of no good will: answered in bounded memory and time."""
 
 from __future__ import annotations
 
+import asyncio
+import gzip
 import os
 import sqlite3
+import struct
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import anyio
 import httpx
+import pyarrow as pa
 import pytest
-from lance_namespace.errors import ServiceUnavailableError
-from server.http_requests import done, refused
+from lance_namespace.errors import InvalidInputError, ServiceUnavailableError
+from server.http_requests import (
+    ARROW,
+    ROWS,
+    chunk,
+    dial,
+    done,
+    head,
+    refused,
+    require_refused,
+    send_rows,
+)
 from server.policies import NamedByHeader
-from server.serving import serving_namespace
-from server.test_answers import Slow
+from server.serving import serving, serving_namespace
+from server.test_http import Slow
 from servers.processes import wait_until
 from starlette.types import Message, Receive, Scope, Send
 
-from lance_bridge_server.app import RequestCount
+from lance_bridge_server import calls
+from lance_bridge_server import gateway as gateway_module
+from lance_bridge_server.app import RequestCount, create_app
+from lance_bridge_server.arrow_limits import BatchLimits
 from lance_bridge_server.configuration.settings import ServerSettings
 from lance_bridge_server.gateway import Gateway
-from lance_bridge_server.limits import Slot
+from lance_bridge_server.limits import Limits, Slot
+from lance_bridge_server.process import listening
 from lance_bridge_server.request_counts import RequestCounts
 
-pytestmark = [pytest.mark.quick, pytest.mark.spec("server.md#principal-limits")]
+pytestmark = [
+    pytest.mark.quick,
+    pytest.mark.spec("server.md#principal-limits", "server.md#request-limits"),
+]
 
 TABLE = "/v1/table/films$t"
 LIST = "/v1/namespace/$/list"
 SOON = {"x-request-timeout-ms": "1000"}
+BATCH_BYTES = 4 << 20
+ONE_REQUEST_EACH = httpx.Limits(max_keepalive_connections=0)
 
 
 @contextmanager
@@ -164,8 +187,6 @@ def ranges(count: int) -> dict[str, Any]:
 
 DROPPED = {"deregister_table": {"id": ["films", "t"]}}
 VERSION = {"id": ["films", "t"], "version": 1, "manifest_path": "m"}
-
-
 BATCHES: list[tuple[str, dict[str, Any]]] = [
     ("version/batch-create", {"entries": [VERSION] * 4}),
     ("batch-commit", {"operations": [DROPPED] * 4}),
@@ -246,3 +267,309 @@ def test_a_file_that_cannot_be_used_counts_nothing(
     assert counts.begin("ann", 2)
     counts.end("ann")
     assert counts.begin("ann", 1)
+
+
+@pytest.fixture(scope="module")
+def limits() -> Limits:
+    return Limits(body_bytes=1 << 16, batch_bytes=BATCH_BYTES, stall_seconds=0.5)
+
+
+@pytest.fixture(scope="module")
+def address(gateway: Gateway) -> Iterator[str]:
+    """A server that loses its patience soon."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, seconds in (("CHECK", 0.05), ("REQUEST", 0.5), ("CLOSE", 0.2)):
+            patch.setattr(listening, f"{name}_SECONDS", seconds)
+        with serving(create_app(gateway)) as address:
+            yield address
+
+
+@pytest.fixture(scope="module")
+def client(address: str) -> Iterator[httpx.Client]:
+    """A client that sends nothing on a connection which the server may be closing."""
+    with httpx.Client(base_url=address, timeout=30, limits=ONE_REQUEST_EACH) as client:
+        yield client
+
+
+@pytest.fixture
+def url(address: str, namespace: Any) -> str:  # noqa: ARG001 - it is served
+    return address
+
+
+# -- connections -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sent", [b"", b"P", b"POST /v1", head(LIST)[:-2]])
+def test_a_request_that_does_not_come_whole_ends_its_connection(url: str, sent: bytes) -> None:
+    with dial(url) as connection:
+        connection.sendall(sent)
+        require_refused(connection, 408, 13)
+
+
+def test_headers_that_come_byte_by_byte_end_their_connection(url: str) -> None:
+    with dial(url) as connection:
+        connection.sendall(b"GET /")
+        connection.settimeout(0.02)
+        received = b""
+        while not received:
+            connection.sendall(b"a")
+            with suppress(TimeoutError):  # the pace of the client
+                received = connection.recv(1 << 16)
+    assert received.startswith(b"HTTP/1.1 408")
+
+
+def test_a_connection_is_ended_after_its_last_request(url: str) -> None:
+    with dial(url) as connection:
+        connection.sendall(head(LIST, method="GET"))
+        assert connection.recv(12) == b"HTTP/1.1 200"
+        assert b"HTTP/1.1 408" in b"".join(iter(lambda: connection.recv(1 << 16), b""))
+
+
+def test_a_connection_in_use_is_kept(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listening, "REQUEST_SECONDS", 3.0)  # a busy machine pauses between requests
+    with httpx.Client(base_url=url) as client:
+        answers = []
+        for _ in range(10):
+            answers.append(client.get(LIST).extensions["network_stream"])
+            time.sleep(0.4)  # requests over a longer time than a connection may be idle
+    assert len(set(map(id, answers))) == 1
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" * 10,
+        b"GET\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\nx\x00y: z\r\n\r\n",
+        head(LIST, "x-large: " + "x" * (400 << 10)),
+        head("/" + "x" * (400 << 10)),
+        head(LIST, *[f"x-{each}: {each}" for each in range(40_000)]),
+    ],
+)
+def test_what_is_no_http_is_answered_as_an_error(url: str, data: bytes) -> None:
+    with dial(url) as connection:
+        connection.sendall(data)
+        require_refused(connection, 400, 13)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"zz\r\n{}\r\n", b"2\r\n{}\r\n0\r\n" + b"x-large: 123456789\r\n" * 20_000],
+    ids=["broken chunks", "large trailers"],
+)
+def test_a_body_that_is_no_http_is_refused(http: httpx.Client, url: str, body: bytes) -> None:
+    with dial(url) as connection:
+        connection.sendall(head(f"{TABLE}/describe", "Transfer-Encoding: chunked") + body)
+        require_refused(connection, 400, 13)
+    assert http.get(LIST).status_code == 200
+
+
+def test_a_json_body_that_does_not_end_is_given_up(url: str) -> None:
+    with dial(url) as connection:
+        headers = ("Content-Type: application/json", "Content-Length: 9", "Connection: close")
+        connection.sendall(head(f"{TABLE}/describe", *headers) + b"{")
+        require_refused(connection, 503, 17)
+
+
+@pytest.mark.usefixtures("namespace")
+def test_connections_beyond_the_limit_are_refused(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wait_until(lambda: not listening.WatchedProtocol.open_connections)  # of other servers
+    monkeypatch.setattr(listening, "REQUEST_SECONDS", 20.0)
+    with serving(create_app(gateway), connections=3) as url, ExitStack() as stack:
+        for _ in range(3):
+            stack.enter_context(dial(url)).sendall(b"P")
+        wait_until(lambda: _status(url) == 503)
+        answer = httpx.get(f"{url}{LIST}")
+        assert refused(answer, 503, 17).startswith("The server has too many connections")
+        stack.close()
+        wait_until(lambda: _status(url) == 200)
+
+
+def _status(url: str) -> int:
+    # Idle connections, which could be in its way, are ended after 20 seconds.
+    return httpx.get(f"{url}{LIST}", timeout=15).status_code
+
+
+# -- bodies ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd", "gzip, gzip"])
+@pytest.mark.parametrize("operation", ["describe", "insert"])
+def test_compressed_bodies_are_refused(http: httpx.Client, encoding: str, operation: str) -> None:
+    content = gzip.compress(b" " * (1 << 20))
+    headers = {"content-encoding": encoding, "content-type": ARROW}
+    if operation == "describe":
+        headers["content-type"] = "application/json"
+    answer = http.post(f"{TABLE}/{operation}", content=content, headers=headers)
+    assert "Content-Encoding" in refused(answer, 415, 13)
+
+
+@pytest.mark.parametrize("length", [f"Content-Length: {1 << 40}", "Transfer-Encoding: chunked"])
+def test_a_large_body_is_refused_before_it_has_come(url: str, length: str) -> None:
+    with dial(url) as connection:
+        headers = ("Content-Type: application/json", "Connection: close", length)
+        connection.sendall(head(f"{TABLE}/describe", *headers))
+        part = b" " * (100 << 10)
+        connection.sendall(chunk(part) if "chunked" in length else part)
+        require_refused(connection, 413, 13)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[" * 60_000,
+        b'{"a":' * 10_000,
+        b'{"id": ' + b"[" * 10_000 + b"]" * 10_000 + b"}",
+        b'{"version": ' + b"9" * 60_000 + b"}",
+        b'{"version": 1e999999}',
+        b'{"unknown": NaN}',
+        b'{"version": Infinity}',
+        b"{",
+        b"\xff\xfe{\x00}\x00",
+        b'{"id": ["\\ud800"]}',
+        b'{"id": ["\xff"]}',
+        b"\x00" * 100,
+        b'{"a": 1}{"a": 2}',
+    ],
+)
+@pytest.mark.parametrize(
+    "operation", ["describe", "query", "drop_columns", "schema_metadata/update"]
+)
+def test_hostile_json_is_refused(
+    http: httpx.Client, table: str, operation: str, body: bytes
+) -> None:
+    headers = {"content-type": "application/json"}
+    answer = http.post(f"{table}/{operation}", content=body, headers=headers)
+    refused(answer, 400, 13)
+
+
+@pytest.mark.parametrize(("size", "is_in_loop"), [(1 << 10, True), (1 << 17, False)])
+def test_other_requests_do_not_wait_for_a_large_json_body(
+    namespace: Any, monkeypatch: pytest.MonkeyPatch, size: int, is_in_loop: bool
+) -> None:
+    loops: list[bool] = []
+
+    def watch(work: Any) -> Any:
+        def watched(*arguments: Any, **options: Any) -> Any:
+            loops.append(asyncio._get_running_loop() is not None)
+            return work(*arguments, **options)
+
+        return watched
+
+    for module, name in ((calls, "from_json"), (gateway_module, "refuse_functions")):
+        monkeypatch.setattr(module, name, watch(getattr(module, name)))
+    with serving_namespace(namespace) as address:
+        body = {"properties": {"comment": "x" * size}, "mode": "exist_ok"}
+        done(httpx.post(f"{address}/v1/namespace/films/create", json=body))
+    assert loops == [is_in_loop] * 2
+
+
+def test_json_that_takes_long_to_parse_is_refused(namespace: Any) -> None:
+    with serving_namespace(namespace) as address:
+        for part in ("[]", "{}"):
+            body = f'{{"x": [{",".join([part] * 100_000)}]}}'
+            headers = {"content-type": "application/json"}
+            answer = httpx.post(f"{address}{TABLE}/describe", content=body, headers=headers)
+            assert "100000 arrays and objects" in refused(answer, 400, 13)
+
+
+@pytest.fixture
+def table(http: httpx.Client) -> str:
+    done(send_rows(http, f"{TABLE}/create"))
+    return TABLE
+
+
+def zeros(size: int, compression: str | None, times: int = 1) -> bytes:
+    """Return a stream of batches with so many bytes of zeros each."""
+    column = pa.array([bytes(size)], pa.large_binary())
+    batch = pa.record_batch({"id": pa.array([1], pa.int64()), "word": column})
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
+        for _ in range(times):
+            writer.write_batch(batch)
+    return bytes(sink.getvalue())
+
+
+def with_claim(size: int) -> bytes:
+    """Return a stream whose compressed buffers claim a size that they do not have."""
+    data = zeros(1 << 20, "zstd")
+    return data.replace(struct.pack("<q", 1 << 20), struct.pack("<q", size))
+
+
+def with_metadata(size: int) -> bytes:
+    return struct.pack("<II", 0xFFFFFFFF, size) + bytes(3 << 20)
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        pytest.param(zeros(64 << 20, "zstd"), "smaller batches", id="zstd"),
+        pytest.param(zeros(8 << 20, "lz4"), "smaller batches", id="lz4"),
+        pytest.param(zeros(8 << 20, None), "smaller batches", id="plain"),
+        pytest.param(with_claim(1 << 50), "smaller batches", id="a size of a petabyte"),
+        pytest.param(with_claim(-5), "", id="a negative size"),
+        pytest.param(with_metadata(2_000_000_000), "of metadata", id="large metadata"),
+        pytest.param(with_metadata(1 << 20), "", id="metadata of zeros"),
+    ],
+)
+@pytest.mark.parametrize("operation", ["create", "insert", "merge_insert?on=id"])
+def test_batches_that_would_take_too_much_memory_are_refused(
+    http: httpx.Client, table: str, operation: str, body: bytes, text: str
+) -> None:
+    path = "/v1/table/films$other" if operation == "create" else table
+    answer = http.post(f"{path}/{operation}", content=body, headers={"content-type": ARROW})
+    assert text in refused(answer, 400, 13)
+    assert done(http.post(f"{table}/count_rows")) == 3
+
+
+@pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
+@pytest.mark.parametrize("times", [1, 5])
+def test_batches_up_to_the_limit_are_taken(
+    http: httpx.Client, compression: str | None, times: int
+) -> None:
+    body = zeros(BATCH_BYTES - (1 << 10), compression, times)
+    headers = {"content-type": ARROW}
+    done(http.post(f"{TABLE}/create", content=body, headers=headers))
+    assert done(http.post(f"{TABLE}/count_rows")) == times
+
+
+def test_many_small_batches_are_taken(http: httpx.Client, table: str) -> None:
+    rows = pa.table({"id": pa.array(range(5_000), pa.int64()), "word": ["x"] * 5_000})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows, max_chunksize=1)
+    headers = {"content-type": ARROW}
+    done(http.post(f"{table}/insert", content=bytes(sink.getvalue()), headers=headers))
+    assert done(http.post(f"{table}/count_rows")) == 5_003
+
+
+def test_dictionaries_count_as_batches(http: httpx.Client, table: str) -> None:
+    words = pa.array(["x" * (6 << 20)]).dictionary_encode()
+    answer = send_rows(http, f"{table}/create", pa.table({"word": words}))
+    assert "smaller batches" in refused(answer, 400, 13)
+
+
+@pytest.mark.parametrize("columns", [49_999, 50_001])
+def test_a_compressed_batch_of_too_many_buffers_is_refused(columns: int) -> None:
+    column = pa.array([1], pa.int8())  # with a buffer of values, and one of nulls
+    batch = pa.record_batch([column] * columns, [str(each) for each in range(columns)])
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression="lz4")
+    with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
+        writer.write_batch(batch)
+    limits = BatchLimits(BATCH_BYTES)
+    if columns < 50_000:
+        limits.feed(sink.getvalue())
+    else:
+        with pytest.raises(InvalidInputError, match="has 100002 buffers; the limit is 100000"):
+            limits.feed(sink.getvalue())
+
+
+def test_a_stream_without_batches_is_taken(http: httpx.Client, table: str) -> None:
+    done(send_rows(http, f"{table}/insert", ROWS.slice(0, 0)))
+    assert done(http.post(f"{table}/count_rows")) == 3

@@ -1,9 +1,4 @@
-"""No credential is in anything that the server answers or prints, and no address in an answer.
-
-Each secret property of each catalog has a value of its own, which is searched for in every answer
-of every operation, in headers, in the log, in the audit log and in metrics. Some catalogs are
-servers that repeat what they were sent in their errors.
-"""
+"""Credentials: in nothing that a server answers or prints, renewed, and each principal's own."""
 
 from __future__ import annotations
 
@@ -12,42 +7,67 @@ import socket
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import httpx
+import lance
+import lancedb
+import pyarrow as pa
 import pytest
+from adapters.vendors.building import BUCKET, TABLE, aws_properties, memory_namespace
 from core.secret_search import hadoop_token
+from lance.lance import _Session
 from lance_namespace import LanceNamespace
-from server.http_requests import request_for
 from servers.glue_server import ROLE, GlueServer
+from servers.http_proxy import Answer, HttpProxy
 from servers.metastores import Metastores
 from servers.objectstore import REGION
 from servers.unity import OPEN_SOURCE_0_6, Bucket, UnityServer
+from stores.short_lived import ShortLivedAws, key_of
 
 import lance_bridge
 from lance_bridge.namespace import LanceBridgeNamespace
 from lance_bridge.registry import implementation
 from lance_bridge.testing.build import ipc
+from lance_bridge.testing.concurrency import race
 from lance_bridge_federated import FederatedNamespace
 from lance_bridge_server.authentication.key_file import ApiKeyFile
-from lance_bridge_server.catalogs import connect_catalogs
+from lance_bridge_server.catalogs import connect_catalogs, root_namespace
 from lance_bridge_server.check import check
 from lance_bridge_server.configuration.settings import ServerSettings
 from lance_bridge_server.operations import OPERATIONS
 from lance_bridge_server.secret_values import SECRETS
 
 from .authenticated import LIST, serve, write_config
-from .http_requests import ARROW, ROWS, done, refused
+from .http_requests import ARROW, ROWS, done, refused, request_for
 from .identity_provider import AUDIENCE, identity_provider
+from .policies import NamedByHeader, cedar
 from .serving import serving_namespace
-from .test_answers import NOTE
+from .test_http import NOTE
 
-pytestmark = [pytest.mark.servers, pytest.mark.spec("server.md#storage-options-in-responses")]
+pytestmark = [
+    pytest.mark.servers,
+    pytest.mark.spec(
+        "clients.md#several-principals-in-one-process",
+        "common.md#secrets-that-change",
+        "docs/gateway-clients.md#several-users-in-one-process",
+        "server.md#storage-options-in-responses",
+    ),
+]
 
 _NO_RETRY = {"client.retry-timeout": "0", "client.timeout": "3", "client.connect-timeout": "3"}
+THREADS = 10
+UNAUTHENTICATED = (401, 16)
+LIST_IN = "/v1/namespace/{}/list"
+FIRST, SECOND, WRONG = "first-hush-token", "second-hush-token", "wrong-hush-token"
+POLICIES = """
+permit(principal == User::"writer", action, resource);
+permit(principal == User::"reader", action in Action::"read", resource);
+"""
 
 
 class _Echo(BaseHTTPRequestHandler):
@@ -325,3 +345,181 @@ def test_catalogs_that_are_down_are_named_without_their_addresses(
     logged = [each.getMessage() for each in caplog.records if each.name.endswith("server.errors")]
     assert len(logged) == 2 * len(catalogs)
     assert all(str(port) in each for each in logged)
+
+
+# -- secrets that are renewed ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def unity() -> Iterator[UnityServer]:
+    """A server with the catalogs `a` and `b`."""
+    with UnityServer() as server:
+        for name in ("a", "b"):
+            server.add_catalog(name)
+            server.add_schema(name, f"in_{name}")
+        server.token = FIRST
+        yield server
+
+
+@pytest.fixture
+def proxy(unity: UnityServer) -> Iterator[HttpProxy]:
+    with HttpProxy(unity.url) as running:
+        yield running
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, Path]:
+    """The files of secrets of both catalogs."""
+    found = {name: tmp_path / f"{name}.yaml" for name in ("a", "b")}
+    for file in found.values():
+        file.write_text(f"token: {FIRST}\n")
+    return found
+
+
+@pytest.fixture
+def client(proxy: HttpProxy, files: dict[str, Path]) -> Iterator[httpx.Client]:
+    """A client of a gateway over both, each of which it has called."""
+    catalogs = {
+        name: {"impl": "unity", "host": proxy.endpoint, "catalog": name, "secrets.file": str(file)}
+        for name, file in files.items()
+    }
+    settings = ServerSettings.model_validate({"catalogs": catalogs})
+    root = root_namespace(settings, connect_catalogs(settings, {}))
+    with (
+        serving_namespace(root) as url,
+        closing(httpx.Client(base_url=url, timeout=60)) as client,
+    ):
+        for name in ("a", "b"):
+            done(client.get(LIST_IN.format(name)))
+        yield client
+
+
+def test_each_catalog_of_a_federation_gets_the_new_secret_of_its_file(
+    client: httpx.Client, unity: UnityServer, files: dict[str, Path]
+) -> None:
+    unity.token = SECOND
+    files["a"].write_text(f"token: {SECOND}\n")
+    assert done(client.get(LIST_IN.format("a")))["namespaces"] == ["in_a"]
+    found = refused(client.get(LIST_IN.format("b")), *UNAUTHENTICATED)
+    assert "are the same" in found
+    files["b"].write_text(f"token: {SECOND}\n")
+    assert done(client.get(LIST_IN.format("b")))["namespaces"] == ["in_b"]
+
+
+def test_many_callers_need_one_reading(
+    client: httpx.Client,
+    unity: UnityServer,
+    files: dict[str, Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    opened: list[Path] = []
+    read_text = Path.read_text
+
+    def counted(path: Path, *args: str, **more: str) -> str:
+        opened.extend([path] if path in files.values() else [])
+        return read_text(path, *args, **more)
+
+    monkeypatch.setattr(Path, "read_text", counted)
+    unity.token = SECOND
+    files["a"].write_text(f"token: {SECOND}\n")
+    answers = race(lambda _: done(client.get(LIST_IN.format("a")))["namespaces"], THREADS)
+    assert answers == [["in_a"]] * THREADS
+    assert opened == [files["a"]]
+
+
+def test_a_server_that_repeats_a_new_secret_shows_it_to_nobody(
+    client: httpx.Client,
+    unity: UnityServer,
+    proxy: HttpProxy,
+    files: dict[str, Path],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    unity.token = SECOND
+    files["a"].write_text(f"token: {WRONG}\n")
+    content = {"error_code": "UNAUTHENTICATED", "message": f"'{WRONG}' is not a valid word"}
+    proxy.fail_next(
+        lambda request: WRONG in request.headers.get("authorization", ""),
+        Answer.of_json(401, content),
+        times=float("inf"),
+    )
+    text = refused(client.get(LIST_IN.format("a")), *UNAUTHENTICATED)
+    assert "'***' is not a valid word" in text
+    assert "hush" not in text + caplog.text
+
+
+# -- two principals in one process -----------------------------------------------------------------
+
+
+@dataclass
+class Lake:
+    """A gateway to one table on a store."""
+
+    url: str
+    store: HttpProxy
+    open: list[lance.LanceDataset] = field(default_factory=list)
+
+    def properties(self, user: str, **more: str) -> dict[str, str]:
+        return {"uri": self.url, "header.x-user": user, **more}
+
+    def read(self, user: str, session: Any = None, **more: str) -> set[str]:
+        """Read the table as a principal, and leave it open; return in whose name that was."""
+        namespace = lance_bridge.connect("rest", self.properties(user, **more))
+        before = len(self.store.requests)
+        dataset = lance.dataset(namespace_client=namespace, table_id=TABLE, session=session)
+        dataset.to_table()
+        self.open.append(dataset)
+        return self.used_since(before)
+
+    def used_since(self, before: int) -> set[str]:
+        keys = {key_of(each) for each in self.store.requests[before:] if each.key != "AssumeRole"}
+        return {str(ShortLivedAws.grants[key].principal) for key in keys}
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
+    with GlueServer() as aws, HttpProxy(aws.endpoint) as store:
+        aws.make_bucket(BUCKET)
+        properties = aws_properties(aws)
+        properties |= {
+            "credentials.vendor": "server.test_secrets.LongLived",
+            "credentials.endpoint": store.endpoint,
+        }
+        namespace = memory_namespace(__name__, **properties)
+        rows = pa.table({"id": range(4), "image": [bytes(1 << 17)] * 4})
+        lance.write_dataset(rows, namespace_client=namespace, table_id=TABLE, max_rows_per_file=1)
+        authorizer = cedar(Path(tmp_path_factory.mktemp("policies")), POLICIES)
+        with serving_namespace(
+            namespace, authenticator=NamedByHeader(), authorizer=authorizer
+        ) as url:
+            yield Lake(url, store)
+
+
+class LongLived(ShortLivedAws):
+    """Sessions of the usual life, of which is known whose they are."""
+
+    seconds = 3600.0
+
+
+def test_each_principal_uses_its_own_credentials(lake: Lake) -> None:
+    assert [lake.read(user) for user in ("writer", "reader")] == [{"writer"}, {"reader"}]
+
+
+def test_so_does_each_connection_of_lancedb(lake: Lake) -> None:
+    *parent, name = TABLE
+    for user in ("writer", "reader"):
+        before = len(lake.store.requests)
+        db = lancedb.connect_namespace("rest", lake.properties(user))
+        db.open_table(name, namespace_path=parent).to_arrow()
+        assert lake.used_since(before) == {user}
+
+
+def test_in_one_session_they_use_those_of_the_first(lake: Lake) -> None:
+    """If this fails, pylance tells them apart: say so where the documentation warns."""
+    session = _Session()
+    assert [lake.read(user, session) for user in ("writer", "reader")] == [{"writer"}, {"writer"}]
+
+
+def test_a_delimiter_of_its_own_tells_a_principal_apart_in_one_session(lake: Lake) -> None:
+    session = _Session()
+    used = [lake.read(user, session, delimiter=f"${user}$") for user in ("writer", "reader")]
+    assert used == [{"writer"}, {"reader"}]

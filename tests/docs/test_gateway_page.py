@@ -10,8 +10,7 @@ from pathlib import Path
 import lance_namespace as api
 import pytest
 from lance_namespace.errors import PermissionDeniedError
-from server.authenticated import Program, connect, serve
-from server.identity_provider import IdentityProvider, identity_provider
+from server.authenticated import IdentityProvider, Program, connect, identity_provider, serve
 from servers.metastores import Metastores
 
 from lance_bridge_hive import HiveNamespace

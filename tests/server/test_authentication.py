@@ -26,10 +26,9 @@ from lance_bridge_server.process import listening
 from lance_bridge_server.process.factory import gateway_from_source
 from lance_bridge_server.process.listeners import tls_context
 
-from .authenticated import LIST, Served, children, serving_settings
+from .authenticated import AUDIENCE, LIST, Served, children, identity_provider, serving_settings
 from .certificates import Authority, loopback, tls_client
 from .http_requests import dial, head
-from .identity_provider import AUDIENCE, identity_provider
 
 pytestmark = [
     pytest.mark.servers,

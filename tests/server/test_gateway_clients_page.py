@@ -11,10 +11,17 @@ from pathlib import Path
 
 import pytest
 from clients.fetched import java_client, node_packages
-from docs.gateway_pages import CLIENTS_PAGE, REPOSITORY, Block, Reader, blocks
+from docs.gateway_pages import (
+    CLIENTS_PAGE,
+    REPOSITORY,
+    Block,
+    Reader,
+    blocks,
+    reader_after_python,
+    reader_of_clients_page,
+    section,
+)
 from servers.metastores import Metastores
-
-from .gateway_page import reader_after_python, reader_of_clients_page, section
 
 pytestmark = pytest.mark.documents
 

@@ -23,8 +23,17 @@ from lance_bridge_server.authentication.chain import AuthenticatorChain
 from lance_bridge_server.authentication.oidc import OidcTokens
 from lance_bridge_server.authentication.provider import KeyLifetimes, ProviderKeys, public_keys
 
-from .authenticated import LIST, Clock, Served, children, serving_settings
-from .identity_provider import AUDIENCE, SHAPES, IdentityProvider, identity_provider
+from .authenticated import (
+    AUDIENCE,
+    LIST,
+    SHAPES,
+    Clock,
+    IdentityProvider,
+    Served,
+    children,
+    identity_provider,
+    serving_settings,
+)
 
 pytestmark = [pytest.mark.servers, pytest.mark.spec("server.md#openid-connect")]
 

@@ -42,9 +42,8 @@ from lance_bridge_server.configuration.settings import ServerSettings
 from lance_bridge_server.operations import OPERATIONS
 from lance_bridge_server.secret_values import SECRETS
 
-from .authenticated import LIST, serve, write_config
+from .authenticated import AUDIENCE, LIST, identity_provider, serve, write_config
 from .http_requests import ARROW, ROWS, done, refused, request_for
-from .identity_provider import AUDIENCE, identity_provider
 from .policies import NamedByHeader, cedar
 from .serving import serving_namespace
 from .test_http import NOTE

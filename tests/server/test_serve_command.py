@@ -17,8 +17,7 @@ from servers.replies import unanswered
 
 from lance_bridge_server.authentication.key_file import ApiKeyFile
 
-from .authenticated import LIST, children, connect, serve, write_config
-from .identity_provider import AUDIENCE, identity_provider
+from .authenticated import AUDIENCE, LIST, children, connect, identity_provider, serve, write_config
 
 pytestmark = [pytest.mark.servers, pytest.mark.spec("server.md#serve")]
 

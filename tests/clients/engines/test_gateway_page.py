@@ -13,8 +13,7 @@ import duckdb
 import pytest
 from clients.conftest import RAY_ENVIRONMENT
 from clients.duckdb_extension import extension_file
-from docs.gateway_pages import Reader
-from server.gateway_page import reader_after_python, section
+from docs.gateway_pages import Reader, reader_after_python, section
 from servers.metastores import Metastores
 
 pytestmark = pytest.mark.engines

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 from core.memory_catalog import SERVERS
 from playwright.sync_api import Browser, Page, sync_playwright
-from server.identity_provider import AUDIENCE, identity_provider
+from server.authenticated import AUDIENCE, identity_provider
 from server.policies import cedar
 from server.serving import serving
 from server.ui.conftest import POLICIES, make_catalogs

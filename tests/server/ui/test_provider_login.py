@@ -10,8 +10,14 @@ from urllib.parse import parse_qsl, urlsplit
 
 import httpx
 import pytest
-from server.authenticated import LIST, Served, serving_settings
-from server.identity_provider import SHAPES, IdentityProvider, identity_provider
+from server.authenticated import (
+    LIST,
+    SHAPES,
+    IdentityProvider,
+    Served,
+    identity_provider,
+    serving_settings,
+)
 from server.ui.browsers import Browser, HtmlPage
 
 pytestmark = [pytest.mark.servers, pytest.mark.spec("server.md#signing-in")]

@@ -1,7 +1,8 @@
-"""Clients in other languages, which ``make test`` fetches into ``.cache``."""
+"""Clients that are installed apart: what ``make test`` fetches into ``.cache``, and DuckDB's."""
 
 from __future__ import annotations
 
+import importlib.util
 import shutil
 from pathlib import Path
 
@@ -26,3 +27,12 @@ def _fetched(tool: str, directory: Path) -> Path:
     if shutil.which(tool) is None:
         pytest.skip(f"{tool} is not installed")
     pytest.skip(f"make {directory.relative_to(_CACHE.parent)}/.complete has not run")
+
+
+def extension_file() -> Path:
+    """Return the extension that the installed release of DuckDB loads."""
+    found = importlib.util.find_spec("duckdb_extension_lance")
+    assert found is not None
+    assert found.origin is not None
+    [file] = Path(found.origin).parent.glob("extensions/*/lance.duckdb_extension")
+    return file

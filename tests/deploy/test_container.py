@@ -1,8 +1,4 @@
-"""The image of the gateway: its Containerfile, its health check, and what it installs.
-
-No test has an engine. The slow test runs the commands of the first stage in a directory, and the
-result as a container would: as another user, on a root filesystem that is read-only.
-"""
+"""The image of the gateway: its Containerfile, health check and packages, and mounted files."""
 
 from __future__ import annotations
 
@@ -22,6 +18,8 @@ from server.authenticated import LIST, serving_settings
 from server.certificates import Authority, loopback
 
 from lance_bridge_server.authentication.key_file import ApiKeyFile
+from lance_bridge_server.policies import CedarAuthorizer
+from lance_bridge_server.principals import Principal
 
 pytestmark = pytest.mark.quick
 
@@ -39,6 +37,8 @@ mount -o remount,ro,bind / /
 exec setpriv --reuid {user} --regid {user} --clear-groups --no-new-privs \\
     --bounding-set=-all --inh-caps=-all env -i HOME=/tmp PATH="$3" "$4" serve --config "$5"
 """
+POLICY = 'permit(principal in Group::"{}", action, resource);'
+TABLE = ("prod", "sales", "orders")
 
 
 def instructions(stage: int | None = None) -> list[tuple[str, str]]:
@@ -192,3 +192,42 @@ def test_what_it_installs_serves_on_a_read_only_root(installed: Path) -> None:
         finally:
             process.kill()
     assert list(temporary.rglob("*")), "the table's files are in the temporary directory"
+
+
+# -- files as Kubernetes mounts them, and changes them: it replaces a link to their directory ------
+
+
+def mount(directory: Path, version: int, name: str, content: str, mode: int = 0o644) -> Path:
+    """Write a version of a mounted file; return its path, which stays the same."""
+    data = directory / f"..{version}"
+    data.mkdir()
+    (data / name).write_text(content, encoding="utf-8")
+    (data / name).chmod(mode)
+    link = directory / f"..data_{version}"
+    link.symlink_to(data.name)
+    link.rename(directory / "..data")
+    path = directory / name
+    if not path.is_symlink():
+        path.symlink_to(f"..data/{name}")
+    return path
+
+
+def test_changed_policies_apply(tmp_path: Path) -> None:
+    mount(tmp_path, 1, "lake.cedar", POLICY.format("analysts"))
+    authorizer = CedarAuthorizer(tmp_path, 0.0)
+    ann = Principal("ann", frozenset({"analysts"}))
+    assert authorizer.check(ann, "query_table", TABLE).allowed
+    mount(tmp_path, 2, "lake.cedar", POLICY.format("curators"))
+    assert not authorizer.check(ann, "query_table", TABLE).allowed
+
+
+def test_changed_keys_apply(tmp_path: Path) -> None:
+    made = ApiKeyFile(tmp_path / "made.json")
+    first, entry = made.add("ann")
+    keys = ApiKeyFile(mount(tmp_path, 1, "keys.json", made.path.read_text(), 0o440))
+    assert keys.find(first) is not None
+    second, _ = made.add("bob")
+    made.revoke(entry.id)
+    mount(tmp_path, 2, "keys.json", made.path.read_text(), 0o440)
+    assert keys.find(first) is None
+    assert keys.find(second) is not None

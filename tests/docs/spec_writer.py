@@ -13,8 +13,7 @@ from pathlib import Path
 from lance_bridge.config import Property
 from lance_bridge.credentials.vendor import find_vendor
 
-from .spec_facts import REPOSITORY, namespace_class
-from .spec_reader import Spec, anchor_of
+from .specs import REPOSITORY, Spec, anchor_of, namespace_class
 
 GENERATED = [
     *sorted((REPOSITORY / "specs").glob("*.md")),

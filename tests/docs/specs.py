@@ -1,10 +1,27 @@
-"""Reads an implementation spec: its headings, properties, operations and what they claim."""
+"""Documents as their tests read them, what they are held to, and which test shows which section.
+
+The marker `spec` links a test with a section, named by its document and its anchor:
+``common.md#createnamespace`` in ``specs/``, and ``docs/write-a-catalog.md#paging`` elsewhere. Files
+are parsed, and no test is imported.
+"""
 
 from __future__ import annotations
 
+import ast
+import importlib
+import importlib.util
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+
+from lance_namespace import LanceNamespace, errors
+from lance_namespace.errors import ErrorCode
+
+import lance_bridge
+from lance_bridge import LanceBridgeNamespace
+from lance_bridge.operations.versions import ManagementOperations
 
 _HEADING = re.compile(r"^(#{1,6}) (.+)$")
 _FENCE = "```"
@@ -202,3 +219,182 @@ def error_paragraphs(text: str) -> list[ErrorParagraph]:
 
 def _cells(row: str) -> list[str]:
     return [cell.strip() for cell in row.split("|")]
+
+
+# -- what specs are held to ------------------------------------------------------------------------
+
+
+REPOSITORY = Path(__file__).parents[2]
+DOCUMENTS = {path.stem: Spec(path) for path in sorted((REPOSITORY / "specs").glob("*.md"))}
+OF_ALL_CATALOGS = (
+    "common", "operations", "spark", "cli", "migration", "clients", "federated",
+    "server", "managed",
+)  # fmt: skip
+SPECS = {name: spec for name, spec in DOCUMENTS.items() if name not in OF_ALL_CATALOGS}
+"""By catalog."""
+COMMON_SPEC = DOCUMENTS["common"]
+OPERATIONS_SPEC = DOCUMENTS["operations"]
+_ERROR_NAMES = {int(code): code.name.title().replace("_", "") for code in ErrorCode}
+
+
+def operations() -> dict[str, str]:
+    """Every operation of the namespace API: its name in a spec, to that of its method."""
+    public = [name for name, each in vars(LanceNamespace).items() if callable(each)]
+    return {
+        "".join(word.capitalize() for word in name.split("_")): name
+        for name in public
+        if name != "namespace_id" and not name.startswith("_")
+    }
+
+
+def operations_inside() -> list[str]:
+    """The operations that have a section in `OPERATIONS_SPEC`, in its order."""
+    known = operations()
+    return [text for level, text in OPERATIONS_SPEC.headings if level == 3 and text in known]
+
+
+def common_operations() -> list[str]:
+    """The operations that have a section in `COMMON_SPEC`, in its order."""
+    return COMMON_SPEC.below("Namespace Operations") + COMMON_SPEC.below("Table Operations")
+
+
+def namespace_class(impl: str) -> type[LanceBridgeNamespace]:
+    """The class that is registered under a name."""
+    module, _, name = lance_bridge.catalogs()[impl].rpartition(".")
+    found: type[LanceBridgeNamespace] = getattr(importlib.import_module(module), name)
+    return found
+
+
+def methods_of_managed_tables() -> list[str]:
+    """The methods beyond the namespace API, which have a section there, too."""
+    return [name for name in vars(ManagementOperations) if not name.startswith("_")]
+
+
+def is_implemented(kind: type[LanceNamespace], method: str) -> bool:
+    return getattr(kind, method) is not getattr(LanceNamespace, method)
+
+
+def documented_codes(kind: type[LanceNamespace], method: str) -> set[int]:
+    """The codes of the errors that a method's docstring names: ``Raises: TableNotFound (why).``"""
+    match = re.search(r"Raises: ([^.]+)\.", getattr(kind, method).__doc__ or "")
+    assert match, f"the docstring of {method} names no errors"
+    names = re.sub(r"\([^)]*\)", "", match[1]).split(",")
+    return {int(getattr(errors, f"{name.strip()}Error").code) for name in names}
+
+
+def codes_of_server(impl: str) -> set[int]:
+    """The codes that an adapter gives to failures of its server, whatever the operation is."""
+    package = namespace_class(impl).__module__.partition(".")[0]
+    modules = [
+        name for name in (f"{package}.errors", f"{package}.transport.faults") if _exists(name)
+    ]
+    found = [each for name in modules for each in vars(importlib.import_module(name)).values()]
+    of_objects = (errors.NamespaceNotFoundError, errors.TableNotFoundError)
+    return {
+        int(each.code)
+        for each in found
+        if isinstance(each, type)
+        and issubclass(each, errors.LanceNamespaceError)
+        and each not in (errors.LanceNamespaceError, *of_objects)
+    }
+
+
+def _exists(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # of its package
+        return False
+
+
+def bad_errors(section: str, errors: Iterable[ErrorParagraph]) -> Iterator[str]:
+    """Yield what is wrong with the paragraphs under a section's Error Handling."""
+    for error in errors:
+        if not error.is_well_formed:
+            yield f"{section}: not of the form 'If …, return error code `N` (Name)': {error.text}"
+        for code, name in error.codes.items():
+            if _ERROR_NAMES.get(code) != name:
+                yield f"{section}: {code} is not {name}"
+
+
+# -- which tests show which section ----------------------------------------------------------------
+
+
+TESTS = REPOSITORY / "tests"
+KIT = REPOSITORY / "core" / "lance_bridge" / "testing"
+KIT_TABLE = Path(__file__).with_name("kit_links.txt")
+MARKER = "pytest.mark.spec"
+_DEFINITIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+@dataclass(frozen=True)
+class Link:
+    """A test that shows a section."""
+
+    section: str
+    file: Path
+    name: str
+    """Of the function or class; empty for all tests of the file."""
+
+    def __str__(self) -> str:
+        return f"{self.file.relative_to(REPOSITORY)}::{self.name} ({self.section})"
+
+
+@cache
+def links() -> tuple[Link, ...]:
+    """Return the links of all tests and of all cases of the kit."""
+    marked = [path for path in sorted(TESTS.rglob("*.py")) if MARKER in path.read_text("utf-8")]
+    return (*(link for path in marked for link in links_in(path)), *links_of_kit())
+
+
+def links_in(path: Path) -> Iterator[Link]:
+    """Yield the links of a file's markers: on functions, classes and the module."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, _DEFINITIONS):
+            for decorator in node.decorator_list:
+                yield from (Link(each, path, node.name) for each in _sections(decorator))
+        elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark":
+            yield from (Link(each, path, "") for each in _sections(node.value))
+
+
+def _sections(expression: ast.expr) -> Iterator[str]:
+    for node in ast.walk(expression):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == MARKER:
+            yield from (ast.literal_eval(argument) for argument in node.args)
+
+
+def links_of_kit() -> Iterator[Link]:
+    """Yield the links of the table of the kit's cases."""
+    for line in KIT_TABLE.read_text(encoding="utf-8").splitlines():
+        if not line.startswith("#"):
+            case, *sections = line.split()
+            module, _, name = case.rpartition("/")
+            yield from (Link(each, KIT / f"{module}.py", name) for each in sections)
+
+
+def names_used_for(section: str) -> dict[Path, set[str]]:
+    """Return the attributes and strings in the tests that show a section, by file."""
+    found: dict[Path, set[str]] = {}
+    for link in links():
+        if link.section == section:
+            found.setdefault(link.file, set()).update(_names_used(link.file, link.name))
+    return found
+
+
+@cache
+def _names_used(path: Path, test: str) -> frozenset[str]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    definitions = [each for each in ast.walk(tree) if isinstance(each, _DEFINITIONS)]
+    parts = [each for each in definitions if each.name == test] if test else [tree]
+    nodes = [node for part in parts for node in ast.walk(part)]
+    attributes = {each.attr for each in nodes if isinstance(each, ast.Attribute)}
+    constants = {each.value for each in nodes if isinstance(each, ast.Constant)}
+    return frozenset(attributes | {each for each in constants if isinstance(each, str)})
+
+
+def document_of(section: str) -> Spec | None:
+    """Return the document that a link names; None if it does not exist."""
+    name, _, _ = section.partition("#")
+    path = REPOSITORY / name
+    if name.removesuffix(".md") in DOCUMENTS:
+        return DOCUMENTS[name.removesuffix(".md")]
+    return Spec(path) if name.startswith("docs/") and path.is_file() else None

@@ -21,9 +21,8 @@ from servers.unity import OPEN_SOURCE_0_6, UnityServer
 import lance_bridge
 from lance_bridge import kit_options
 
-from .spec_facts import DOCUMENTS, REPOSITORY
-from .spec_reader import Spec
 from .spec_writer import GENERATED, render
+from .specs import DOCUMENTS, REPOSITORY, Spec
 
 pytestmark = pytest.mark.checks
 

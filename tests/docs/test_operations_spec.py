@@ -1,25 +1,42 @@
-"""``specs/operations.md`` says what operations inside a table do: its fields, codes and cases."""
+"""``specs/operations.md`` says what operations do, and where the directory namespace differs."""
 
 from __future__ import annotations
 
 import re
 import typing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import lance
+import lance_namespace as api
 import pytest
-from core.memory_catalog import MemoryNamespace
+from core.memory_catalog import SERVERS, MemoryNamespace
+from lance.namespace import DirectoryNamespace
 from lance_namespace import errors
 from pydantic import BaseModel
 
 from lance_bridge import engine
 from lance_bridge.operations.compute import UNSUPPORTED
+from lance_bridge.testing.build import ipc
 from lance_bridge_cli.managed import app as managed_app
 
-from .operation_samples import FIELDS, call, fill, new_namespace, request_type, stage
-from .spec_facts import (
+from .operation_samples import (
+    BRANCH,
+    DATABASE,
+    FIELDS,
+    INDEX,
+    ROWS,
+    call,
+    fill,
+    new_namespace,
+    request_type,
+    stage,
+)
+from .specs import (
     OPERATIONS_SPEC,
+    Operation,
+    anchor_of,
     bad_errors,
     documented_codes,
     is_implemented,
@@ -27,9 +44,11 @@ from .spec_facts import (
     operations,
     operations_inside,
 )
-from .spec_reader import Operation, anchor_of
 
-pytestmark = pytest.mark.checks
+pytestmark = [
+    pytest.mark.checks,
+    pytest.mark.spec("operations.md#differences-from-the-directory-namespace"),
+]
 
 COMMON_FIELDS = "Fields of Every Request"
 METHODS = operations()
@@ -39,6 +58,10 @@ FINDING = "Errors of Finding the Table"
 WITH_ERRORS = [*OPERATIONS, *BEYOND, FINDING, "Errors of Every Operation"]
 WHOLE = ("identity", "virtual_column")
 """Fields without effect, or refused as a whole: what is in them need not be documented."""
+OURS, THEIRS = [*DATABASE, "t"], ["t"]
+ANSWERS = None
+MAPPINGS = ("batch_delete_table_versions", "describe_table_version")
+"""Methods of the directory namespace that take no models."""
 
 
 def section(name: str) -> Operation:
@@ -176,3 +199,214 @@ def test_a_section_refers_to_the_errors_of_finding_the_table() -> None:
         fragment, named = section(name).common_errors
         assert fragment == anchor_of(FINDING), name
         assert {1, 4, 13, 19} <= set(named) <= described, name
+
+
+# -- differences from pylance's directory namespace ------------------------------------------------
+
+
+class Both:
+    """The same rows in a namespace of ours and in one of theirs."""
+
+    def __init__(self, root: Path) -> None:
+        self.ours, self.server = new_namespace(root / "ours")
+        made: Callable[..., DirectoryNamespace] = DirectoryNamespace
+        self.theirs = made(root=str(root / "theirs"))
+        fill(self.ours, OURS)
+        self.theirs.create_table(api.CreateTableRequest(id=THEIRS), ipc(ROWS))
+        call(self.theirs, "create_table_index", THEIRS, column="id")
+        call(self.theirs, "create_table_tag", THEIRS, tag="first")
+        call(self.theirs, "create_table_branch", THEIRS, name=BRANCH)
+
+    def code(self, ours: bool, method: str, **fields: Any) -> int | str | None:
+        """Return the code of the error that a request meets, its type, or None for an answer."""
+        try:
+            if ours:
+                call(self.ours, method, OURS, **fields)
+            elif method in MAPPINGS:
+                getattr(self.theirs, method)({"id": THEIRS, **FIELDS[method], **fields})
+            else:
+                call(self.theirs, method, THEIRS, **fields)
+        except errors.LanceNamespaceError as error:
+            return int(error.code)
+        except (ValueError, RuntimeError) as error:
+            return type(error).__name__
+        return ANSWERS
+
+    def versions(self, ours: bool) -> tuple[int, int]:
+        """Return the latest versions of main and of the branch."""
+        found = (self.ours, OURS) if ours else (self.theirs, THEIRS)
+        request = api.DescribeTableRequest(id=found[1])
+        opened = lance.dataset(found[0].describe_table(request).location or "")
+        return int(opened.version), int(opened.checkout_version((BRANCH, None)).version)
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> Iterator[Both]:
+    both = Both(tmp_path)
+    yield both
+    for name in [name for name, each in SERVERS.items() if each is both.server]:
+        del SERVERS[name]
+
+
+DIFFERENT: list[tuple[str, dict[str, Any], int | None, int | str | None]] = [
+    ("count_table_rows", {"predicate": "nope = 1"}, 12, 18),
+    ("count_table_rows", {"predicate": ""}, 13, 18),
+    ("count_table_rows", {"branch": "nope"}, 22, 4),
+    ("list_table_versions", {"branch": "nope"}, 22, 4),
+    ("delete_from_table", {"predicate": "nope = 1"}, 12, 13),
+    ("delete_from_table", {"predicate": "id = 1; drop table t"}, 13, ANSWERS),
+    ("merge_insert_into_table", {"on": ["nope"]}, 12, 13),
+    ("merge_insert_into_table", {"timeout": "soon"}, 13, ANSWERS),
+    ("update_table", {"updates": [["nope", "1"]]}, 12, 13),
+    ("update_table", {"updates": [["price", "id / 0"]]}, 13, 18),
+    ("update_table", {"updates": [["price", "id"], ["id", "price"]]}, 0, ANSWERS),
+    ("alter_table_add_columns", {"new_columns": []}, 13, ANSWERS),
+    ("alter_table_add_columns", {"new_columns": [{"name": "_rowid", "expression": "1"}]}, 13, None),
+    ("alter_table_add_columns", {"new_columns": [{"name": "id", "expression": "1"}]}, 13, 14),
+    ("alter_table_add_columns", {"new_columns": [{"name": "x", "expression": "nope"}]}, 12, 18),
+    (
+        "alter_table_add_columns",
+        {"new_columns": [{"name": "x", "computed": "id"}]},
+        None,
+        "ValueError",
+    ),
+    ("alter_table_alter_columns", {"alterations": [{"path": "id"}]}, 13, ANSWERS),
+    ("alter_table_alter_columns", {"alterations": [{"path": "nope", "rename": "x"}]}, 12, 18),
+    (
+        "alter_table_alter_columns",
+        {"alterations": [{"path": "price", "data_type": {"type": "float32"}}]},
+        ANSWERS,
+        "ValueError",
+    ),
+    ("alter_table_drop_columns", {"columns": []}, 13, ANSWERS),
+    ("alter_table_drop_columns", {"columns": ["nope"]}, 12, 18),
+    ("update_field_metadata", {}, ANSWERS, 0),
+    ("batch_create_table_versions", {"entries": []}, 13, 0),
+    ("create_table_index", {"num_bits": 3}, 13, ANSWERS),
+    ("create_table_index", {"index_type": "IVF_PQ"}, 13, 18),
+    ("list_table_indices", {"limit": 0}, 13, ANSWERS),
+    ("list_table_versions", {"page_token": "x"}, 13, ANSWERS),
+    ("describe_table_version", {"version": 0}, 13, 11),
+    ("restore_table", {"version": 99}, 11, "RuntimeError"),
+    ("batch_delete_table_versions", {"ranges": [{"start_version": 5, "end_version": 2}]}, 13, None),
+    ("create_table_branch", {"from_version": 99}, 11, 13),
+    ("create_table_branch", {"from_branch": "nope"}, 22, 18),
+    ("create_table_branch", {"name": "ü"}, 13, ANSWERS),
+    ("create_table_tag", {"branch": "nope"}, 22, ANSWERS),
+    (
+        "alter_transaction",
+        {"actions": [{"set_property_action": {"key": "a", "value": "b"}}]},
+        0,
+        ANSWERS,
+    ),
+]
+
+
+@pytest.mark.parametrize(("method", "fields", "ours", "theirs"), DIFFERENT, ids=str)
+def test_a_request_has_another_code_than_in_the_directory_namespace(
+    both: Both, method: str, fields: dict[str, Any], ours: int | None, theirs: int | str | None
+) -> None:
+    assert both.code(True, method, **fields) == ours
+    assert both.code(False, method, **fields) == theirs
+
+
+BRANCHED = [
+    "alter_table_add_columns",
+    "alter_table_alter_columns",
+    "alter_table_drop_columns",
+    "create_table_index",
+    "delete_from_table",
+    "insert_into_table",
+    "merge_insert_into_table",
+    "update_table",
+    "update_table_schema_metadata",
+]
+
+
+@pytest.mark.parametrize("method", BRANCHED)
+def test_a_branch_is_changed_where_the_directory_namespace_changes_main(
+    both: Both, method: str
+) -> None:
+    for ours in (True, False):
+        main, branch = both.versions(ours)
+        assert both.code(ours, method, branch=BRANCH) is ANSWERS
+        expected = (main, branch + 1) if ours else (main + 1, branch)
+        assert both.versions(ours) == expected
+
+
+def test_all_versions_cannot_be_deleted_where_the_directory_namespace_loses_the_table(
+    both: Both,
+) -> None:
+    ranges = [{"start_version": 0, "end_version": -1}]
+    assert both.code(True, "batch_delete_table_versions", ranges=ranges) == 13
+    assert both.code(False, "batch_delete_table_versions", ranges=ranges) is ANSWERS
+    assert both.code(True, "count_table_rows") is ANSWERS
+    assert both.code(False, "count_table_rows") == 4
+
+
+def test_metadata_is_replaced_where_the_directory_namespace_merges_it(both: Both) -> None:
+    for metadata in ({"a": "b"}, {"c": "d"}):
+        ours = call(both.ours, "update_table_schema_metadata", OURS, metadata=metadata).metadata
+        theirs = call(both.theirs, "update_table_schema_metadata", THEIRS, metadata=metadata)
+    assert ours == {"c": "d"}
+    assert theirs.metadata == {"a": "b", "c": "d"}
+
+
+def test_overwriting_keeps_the_schema_where_the_directory_namespace_takes_a_new_one(
+    both: Both,
+) -> None:
+    other = ipc(ROWS.select(["id"]).rename_columns(["other"]))
+    with pytest.raises(errors.TableSchemaValidationError):
+        call(both.ours, "insert_into_table", OURS, rows=other, mode="Overwrite")
+    call(both.theirs, "insert_into_table", THEIRS, rows=other, mode="Overwrite")
+    with pytest.raises(errors.InternalError):
+        call(both.theirs, "count_table_rows", THEIRS)  # by a column that is gone
+
+
+def test_an_answer_names_the_transaction_where_the_directory_namespace_does_not(both: Both) -> None:
+    for method in (
+        *("insert_into_table", "merge_insert_into_table", "update_table"),
+        *("delete_from_table", "alter_table_drop_columns"),
+    ):
+        assert call(both.ours, method, OURS).transaction_id, method
+        assert call(both.theirs, method, THEIRS).transaction_id is None, method
+
+
+def test_a_page_has_a_token_where_the_directory_namespace_gives_none(both: Both) -> None:
+    call(both.theirs, "insert_into_table", THEIRS)
+    assert call(both.ours, "list_table_versions", OURS, limit=1).page_token
+    assert call(both.theirs, "list_table_versions", THEIRS, limit=1).page_token is None
+
+
+def test_a_type_is_named_as_requests_name_it_where_the_directory_namespace_has_lances(
+    both: Both,
+) -> None:
+    ours = call(both.ours, "describe_table_index_stats", OURS)
+    theirs = call(both.theirs, "describe_table_index_stats", THEIRS, index_name=INDEX)
+    assert (ours.index_type, theirs.index_type) == ("BTREE", "BTree")
+
+
+def test_a_status_is_spelled_as_the_specification_has_it(both: Both) -> None:
+    ours = call(both.ours, "describe_transaction", OURS)
+    theirs = call(both.theirs, "describe_transaction", THEIRS)
+    assert (ours.status, theirs.status) == ("Succeeded", "SUCCEEDED")
+
+
+def test_a_table_without_data_exists_where_the_directory_namespace_finds_none(both: Both) -> None:
+    for ns, table in ((both.ours, [*DATABASE, "new"]), (both.theirs, ["new"])):
+        ns.declare_table(api.DeclareTableRequest(id=table))
+    with pytest.raises(errors.InvalidTableStateError):
+        call(both.ours, "count_table_rows", [*DATABASE, "new"])
+    with pytest.raises(errors.TableNotFoundError):
+        call(both.theirs, "count_table_rows", ["new"])
+    assert call(both.ours, "list_table_tags", [*DATABASE, "new"]).tags == {}
+    with pytest.raises(errors.TableNotFoundError):
+        call(both.theirs, "list_table_tags", ["new"])
+
+
+def test_a_plan_of_another_table_is_refused_where_the_directory_namespace_shows_one(
+    both: Both,
+) -> None:
+    query = {"id": ["other"], "k": 1, "vector": {}}
+    assert both.code(True, "explain_table_query_plan", query=query) == 13
+    assert both.code(False, "explain_table_query_plan", query=query) is ANSWERS

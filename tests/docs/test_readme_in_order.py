@@ -1,7 +1,7 @@
 """README and the first pages, in order, on an empty system: a new metastore, an empty home.
 
-Every snippet and every command runs, but for what installs packages (`test_clean_installs`) and the
-project's own tests. Addresses and absolute paths are those of the test.
+Every snippet and every command runs, but for the project's own tests, and what installs packages
+(`tests/install/test_wheel.py`). Addresses and absolute paths are those of the test.
 """
 
 from __future__ import annotations

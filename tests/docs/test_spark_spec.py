@@ -28,7 +28,7 @@ from lance_bridge_spark.source.errors import condition
 from lance_bridge_spark.source.table_changes import FAIL
 
 from .spark_snippets import run
-from .spec_facts import DOCUMENTS, REPOSITORY, operations
+from .specs import DOCUMENTS, REPOSITORY, operations
 from .test_documents import URI
 
 pytestmark = pytest.mark.checks

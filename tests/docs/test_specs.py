@@ -1,33 +1,55 @@
-"""A spec says what the code does: its operations and error codes are compared.
-
-`SPECS` are the specs of catalogs, by the names under which those are registered.
-"""
+"""A spec says what the code does, its snippets work, and each of its sections has a test."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
 
+import lance_namespace as api
+import pyarrow as pa
 import pytest
+import yaml
+from core.memory_catalog import SERVERS
 from lance_namespace.errors import ConcurrentModificationError
 
 import lance_bridge
+from lance_bridge import LanceBridgeNamespace
 from lance_bridge.operations.compute import UNSUPPORTED
+from lance_bridge_federated import FederatedNamespace
+from lance_bridge_hive import HiveNamespace
+from lance_bridge_unity import sql
 
-from .spec_facts import (
+from .operation_samples import TABLE, new_namespace
+from .specs import (
     COMMON_SPEC,
+    DOCUMENTS,
+    KIT,
+    MARKER,
     OPERATIONS_SPEC,
+    REPOSITORY,
     SPECS,
+    ErrorParagraph,
+    Link,
+    Operation,
+    Spec,
+    anchor_of,
     bad_errors,
     codes_of_server,
     common_operations,
+    document_of,
     documented_codes,
+    error_paragraphs,
     is_implemented,
+    links,
+    links_in,
+    links_of_kit,
     namespace_class,
     operations,
     operations_inside,
+    paragraphs,
 )
-from .spec_reader import ErrorParagraph, Operation, Spec, anchor_of, error_paragraphs, paragraphs
 
 pytestmark = pytest.mark.checks
 
@@ -73,8 +95,19 @@ ONLY_OF_CHANGES = {int(ConcurrentModificationError.code)}
 """Codes that servers give to changes, and to no call that only reads."""
 INSIDE = "Operations Inside a Table"
 MANAGED = "Implementation-Managed Tables"
-
 every_spec = pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
+NOT_SHOWN = {
+    "Background": "introduces what others made",
+    "What Was Tested": "is about tests",
+    "Limits and Known Deviations": "says what cannot be done",
+    "migration.md#limits": "says what cannot be done",
+    "migration.md#speed": "has figures of make bench-migrate",
+    "operations.md#memory": "has figures of make bench",
+    "spark.md#parts": "is an overview",
+    "clients.md#clients-of-directories-and-rest-only": "says what other clients cannot do",
+    "clients.md#lance-namespace-impls": "says what another package cannot do",
+}
+"""Sections without a test, with the reason: a title in every spec, or one section."""
 
 
 def operation_names(spec: Spec) -> list[str]:
@@ -197,3 +230,167 @@ def test_errors_of_every_catalog_are_those_of_the_methods() -> None:
             documented = documented_codes(namespace_class(spec.name), operations()[name])
             assert found[name].has_numbered_steps, name
             assert documented <= found[name].codes, name
+
+
+# -- the marker `spec` -----------------------------------------------------------------------------
+
+
+def sections(spec: Spec) -> Iterator[tuple[str, str]]:
+    """Yield title and name of each section with a text of its own.
+
+    The title of the document is none, nor is a heading above others, which introduces those.
+    """
+    following = [level for level, _ in spec.headings[1:]] + [0]
+    for (level, title), next_level in zip(spec.headings, following, strict=True):
+        if level > 1 and next_level <= level and spec.body(title).strip():
+            yield title, f"{spec.path.name}#{anchor_of(title)}"
+
+
+ALL = {name: title for spec in DOCUMENTS.values() for title, name in sections(spec)}
+NEED_NONE = {name for name, title in ALL.items() if {name, title} & {*NOT_SHOWN}}
+SHOWN = {link.section for link in links()}
+
+
+def test_a_test_names_sections_that_exist() -> None:
+    assert [str(link) for link in links() if not exists(link)] == []
+
+
+def exists(link: Link) -> bool:
+    document = document_of(link.section)
+    return document is not None and link.section.partition("#")[2] in document.anchors
+
+
+def test_every_section_is_shown_by_a_test_or_needs_none() -> None:
+    assert sorted({*ALL} - NEED_NONE - SHOWN) == []
+    assert {*NOT_SHOWN} - {*ALL, *ALL.values()} == set()
+    assert set() == NEED_NONE & SHOWN
+
+
+def test_a_section_of_a_catalog_is_shown_by_no_test_of_another() -> None:
+    for link in links():
+        adapter = re.search(r"/tests/adapters/(\w+)/", str(link.file))
+        catalog = link.section.partition(".md")[0]
+        assert catalog not in SPECS or not adapter or adapter[1] == catalog, str(link)
+
+
+def test_a_case_of_the_kit_exists_and_has_no_marker() -> None:
+    for link in links_of_kit():
+        assert f"def {link.name}(" in link.file.read_text(encoding="utf-8"), str(link)
+    assert [path for path in KIT.rglob("*.py") if MARKER in path.read_text("utf-8")] == []
+
+
+def test_markers_of_functions_classes_and_modules_are_found(tmp_path: Path) -> None:
+    path = tmp_path / "test_it.py"
+    path.write_text(
+        'pytestmark = [pytest.mark.slow, pytest.mark.spec("a.md#a")]\n'
+        '@pytest.mark.spec("b.md#b", "c.md#c")\nclass TestIt:\n'
+        '    @pytest.mark.spec("d.md#d")\n    def test_it(self): ...\n',
+        encoding="utf-8",
+    )
+    found = {(link.section, link.name) for link in links_in(path)}
+    of_class = {("b.md#b", "TestIt"), ("c.md#c", "TestIt")}
+    assert found == {("a.md#a", ""), *of_class, ("d.md#d", "test_it")}
+    assert not exists(Link("common.md#no-such-section", path, ""))
+    assert not exists(Link("no-such.md#names", path, ""))
+    assert exists(Link("docs/write-a-catalog.md#what-is-public", REPOSITORY / "tests", ""))
+
+
+# -- snippets --------------------------------------------------------------------------------------
+
+
+def test_the_python_of_the_operations_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    snippets = OPERATIONS_SPEC.snippets("python")
+    namespace, server = new_namespace(tmp_path / "lake")
+    rows = pa.table({"id": [3000, 3001], "price": [300.0, 300.1]})
+    with pa.ipc.new_stream(str(tmp_path / "rows.arrows"), rows.schema) as writer:
+        writer.write_table(rows)
+    monkeypatch.chdir(tmp_path)
+    known = {"ns": namespace, "api": api, "table": TABLE}
+
+    assert len(snippets) > 1
+    for snippet in snippets:
+        exec(compile(snippet, OPERATIONS_SPEC.path.name, "exec"), known)
+    count = namespace.count_table_rows(api.CountTableRowsRequest(id=TABLE)).count
+    assert count == 3002
+    assert server.effects == ["create_table"]
+    for name in [name for name, each in SERVERS.items() if each is server]:
+        del SERVERS[name]
+
+
+def configure(text: str, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make a text the configuration file."""
+    (directory / "config.yaml").write_text(text, encoding="utf-8")
+    monkeypatch.setenv("LANCE_BRIDGE_CONFIG", str(directory / "config.yaml"))
+
+
+@pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
+def test_the_configuration_file_of_a_spec_is_read(
+    spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    snippets = spec.snippets("yaml")
+    configure("".join(snippets), tmp_path, monkeypatch)
+
+    assert snippets
+    for name in yaml.safe_load(snippets[0])["catalogs"]:
+        connected = lance_bridge.connect(name)
+        assert isinstance(connected, LanceBridgeNamespace)
+        assert connected.impl == spec.name
+        connected.close()
+
+
+@pytest.mark.spec("common.md#storage-credentials")
+def test_the_vendors_of_the_common_spec_are_configured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [snippet] = COMMON_SPEC.snippets("yaml")
+    configure(snippet, tmp_path, monkeypatch)
+
+    names = yaml.safe_load(snippet)["catalogs"]
+    assert len(names) == 5
+    for name in names:
+        connected = lance_bridge.connect(name)
+        assert isinstance(connected, LanceBridgeNamespace)
+        assert connected.connection.credentials.is_configured("s3://archive/t.lance")
+        connected.close()
+
+
+def test_the_statements_that_unitys_spec_shows_are_those_that_are_sent() -> None:
+    table, some = ("c", "s", "t"), "…"
+    made = [
+        sql.create_table(table, some, {"table_type": "lance"}),
+        sql.set_location(table, some),
+        sql.unset_properties(table, [some]),
+        sql.set_properties(table, {some: some}),
+        sql.rename_table(table, ("c", "s", "u")),
+    ]
+    [shown] = SPECS["unity"].snippets("sql")
+
+    sent = [statement.replace(r"\u2026", some) for statement in made]
+    assert shown.replace(", …)", ")").splitlines() == sent
+
+
+# -- specs/federated.md ----------------------------------------------------------------------------
+
+
+SPEC = DOCUMENTS["federated"]
+
+
+@pytest.mark.spec("federated.md#connecting")
+def test_the_configuration_file_connects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    [text] = SPEC.snippets("yaml")
+    configure(text, tmp_path, monkeypatch)
+    for name in ("all", "federated"):
+        namespace = lance_bridge.connect(name)
+        assert isinstance(namespace, FederatedNamespace)
+        assert namespace.catalogs == ["files", "prod"]
+
+
+@pytest.mark.spec("federated.md#connecting")
+def test_the_python_of_federations_runs(tmp_path: Path) -> None:
+    [text] = SPEC.snippets("python")
+    found: dict[str, Any] = {}
+    code = text.replace("/srv/tables", str(tmp_path))
+    exec(compile(code, SPEC.path.name, "exec"), found)
+    assert str(tmp_path) in code
+    assert isinstance(found["hive"], HiveNamespace)
+    assert found["ns"].child("files").namespace_id()

@@ -19,8 +19,7 @@ from copier import run_copy
 
 from lance_bridge import Catalog, registry
 
-from .spec_facts import REPOSITORY
-from .spec_reader import Spec
+from .specs import REPOSITORY, Spec
 
 pytestmark = pytest.mark.checks
 

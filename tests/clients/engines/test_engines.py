@@ -1,11 +1,13 @@
-"""lance-ray, daft-lance and DuckDB's extension for Lance, unmodified, through a gateway.
+"""Polars, DuckDB, lance-ray and daft-lance, unmodified, over tables and through a gateway.
 
-DuckDB downloads the extension from its own host. Here it is the same file, of the package
-``duckdb-extension-lance``.
+DuckDB downloads its extension for Lance from its own host. Here it is the same file, of the package
+``duckdb-extension-lance``. `make test-engines` installs them.
 """
 
 from __future__ import annotations
 
+import shutil
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,17 +16,81 @@ import daft_lance
 import duckdb
 import lance
 import lance_ray
+import lancedb
+import polars
 import pytest
 import ray
 from clients.catalogs import Backend, Database, rows
-from clients.conftest import NewDatabase
-from clients.duckdb_extension import extension_file
+from clients.conftest import RAY_ENVIRONMENT, NewDatabase
+from clients.fetched import extension_file
+from docs.gateway_pages import Reader, reader_after_python, section
 from server.serving import serving
+from servers.metastores import Metastores
 
 from lance_bridge_server.app import create_app
 from lance_bridge_server.gateway import Gateway
 
-pytestmark = [pytest.mark.engines, pytest.mark.spec("server.md#clients")]
+pytestmark = [pytest.mark.engines, pytest.mark.spec("clients.md#polars", "server.md#clients")]
+
+SECTIONS = {"DuckDB": 3, "lance-ray": 1, "daft-lance": 1}
+"""How many blocks of Python each has."""
+PROGRESS = "elapsed)"
+"""Part of the bar that DuckDB prints while a query takes long."""
+
+
+@pytest.fixture
+def written(database: Database) -> Any:
+    """A table of LanceDB's with rows 0 to 29."""
+    db = lancedb.connect_namespace(database.impl, database.properties)
+    return db.create_table("t", rows(30), namespace_path=database.path)
+
+
+@pytest.fixture
+def dataset(written: Any, database: Database) -> Iterator[Any]:
+    """The same table, as pylance opens it by its name."""
+    assert written.name == "t"
+    with database.backend.connect() as namespace:
+        yield lance.dataset(namespace_client=namespace, table_id=database.id("t"))
+
+
+@pytest.mark.spec("clients.md#the-table")
+def test_polars_scans_a_table_of_lancedb(written: Any) -> None:
+    found = written.to_polars().filter(polars.col("id") < 3).select("id", "color").collect()
+    assert found.rows() == [(0, "red"), (1, "green"), (2, "blue")]
+    scanned = polars.scan_lance(written).filter(polars.col("id") > 27)
+    assert scanned.collect()["id"].to_list() == [28, 29]
+    assert written.search([7.0] * 8).limit(1).to_polars()["id"].to_list() == [7]
+
+
+def test_polars_scans_and_reads_a_dataset(dataset: Any) -> None:
+    scanned = polars.scan_lance(dataset)
+    assert scanned.filter(polars.col("id") == 7).collect()["text"].to_list() == [
+        "a green car number7"
+    ]
+    read = polars.from_arrow(dataset.to_table(columns=["id"], filter="id > 27"))
+    assert read["id"].to_list() == [28, 29]
+
+
+def test_a_frame_of_polars_is_written(dataset: Any, database: Database) -> None:
+    frame = polars.from_arrow(dataset.to_table(columns=["id", "color"]))
+    with database.backend.connect() as namespace:
+        where: dict[str, Any] = {"namespace_client": namespace, "table_id": database.id("frame")}
+        lance.write_dataset(frame.to_arrow(), **where)
+        assert lance.dataset(**where).count_rows("color = 'red'") == 10
+
+
+@pytest.mark.spec("clients.md#duckdb")
+def test_duckdb_queries_a_dataset_by_the_name_of_its_variable(dataset: Any) -> None:
+    films = dataset
+    with duckdb.connect() as connection:
+        connection.register("films", films)
+        query = "SELECT color, count(*) FROM films WHERE id < 10 GROUP BY color ORDER BY color"
+        assert connection.execute(query).fetchall() == [("blue", 3), ("green", 3), ("red", 4)]
+        connection.register("batches", films.scanner(columns=["id"]).to_reader())
+        assert connection.execute("SELECT max(id) FROM batches").fetchall() == [(29,)]
+
+
+# -- through a gateway -----------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -118,3 +184,32 @@ def test_writes_to_a_managed_table_are_past_the_catalog(
         assert [each.version for each in found.versions] == [2]
         dataset = lance.dataset(namespace_client=namespace, table_id=managed.id("t"))
         assert dataset.count_rows() == 10
+
+
+# -- the lines to paste of docs/gateway-clients.md -------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory: pytest.TempPathFactory, metastores: Metastores) -> Iterator[Reader]:
+    with reader_after_python(tmp_path_factory.mktemp("page"), metastores) as found:
+        found.environment |= RAY_ENVIRONMENT
+        install_extension(found)
+        yield found
+
+
+def install_extension(reader: Reader) -> None:
+    """Put the extension where DuckDB's `INSTALL lance` puts it, which downloads it."""
+    [(platform,)] = duckdb.execute("PRAGMA platform").fetchall()
+    target = reader.directory / ".duckdb" / "extensions" / f"v{duckdb.__version__}" / platform
+    target.mkdir(parents=True)
+    shutil.copy(extension_file(), target)
+
+
+@pytest.mark.parametrize("title", SECTIONS)
+def test_the_lines_run(reader: Reader, title: str) -> None:
+    found = [each for each in section(title) if each.language == "python"]
+    assert len(found) == SECTIONS[title]
+    for block in found:
+        printed = reader.run([sys.executable, "-c", reader.here(block.text)]).splitlines()
+        assert [line for line in printed if line.strip() and PROGRESS not in line] == block.printed
+        assert block.printed

@@ -200,7 +200,7 @@ check-docs: $(STAMP)
 	@echo "documents and packaging"; $(PY) -m pytest --quiet --tier checks tests/docs
 
 specs: $(STAMP) ## write the generated parts of specs/: contents, tables of properties
-	@PYTHONPATH=tests $(PY) -m docs.spec_writer
+	@PYTHONPATH=tests $(PY) -m docs.specs
 
 docs: $(DOCS)/.complete ## build the documentation site into build/site/html, and check its links (Python 3.11 or later)
 	@$(DOCS)/bin/python -m website

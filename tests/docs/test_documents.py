@@ -21,8 +21,7 @@ from servers.unity import OPEN_SOURCE_0_6, UnityServer
 import lance_bridge
 from lance_bridge import kit_options
 
-from .spec_writer import GENERATED, render
-from .specs import DOCUMENTS, REPOSITORY, Spec
+from .specs import DOCUMENTS, GENERATED, REPOSITORY, Spec, render
 
 pytestmark = pytest.mark.checks
 

@@ -1,9 +1,10 @@
-"""Memory of the server: while rows go through it, a part of them; and with idle connections."""
+"""Memory of the server: while rows go through it, with idle connections, and of SQL functions."""
 
 from __future__ import annotations
 
 import io
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,14 +17,18 @@ import pyarrow as pa
 import pytest
 from server.authenticated import LIST, children, serve
 from server.gateway_process import GatewayProcess
-from server.http_requests import ARROW, dial, done, head
+from server.http_requests import ARROW, dial, done, head, refused, send_rows
 from servers.metastores import Metastores
 from servers.processes import memory
 
 from lance_bridge_hive import HiveNamespace
 from lance_bridge_server.process.listening import raise_file_limit
+from lance_bridge_server.sql_functions import refuse_functions
 
-pytestmark = [pytest.mark.servers, pytest.mark.spec("server.md#memory-and-speed")]
+pytestmark = [
+    pytest.mark.servers,
+    pytest.mark.spec("server.md#memory-and-speed", "server.md#requests"),
+]
 
 PEAK_BYTES = 450 << 20
 """405 MiB were measured, in a query of 20 GiB on a busy machine."""
@@ -33,10 +38,13 @@ _ROW_BYTES = 8 + 4 * _DIMENSIONS
 _KEY_BYTES = 80
 """What a merge holds of each row of the table: its key and where it is, in a hash table."""
 _ID = "memory$t"
+TABLE = "/v1/table/films$t"
+QUERY = {"k": 1, "vector": {}}
+LONG = "repeat('a', 10) = 'b'"
 
 
 @pytest.fixture
-def gateway(metastores: Metastores, tmp_path: Path) -> Iterator[GatewayProcess]:
+def running(metastores: Metastores, tmp_path: Path) -> Iterator[GatewayProcess]:
     uri = metastores.get("2.3").uri
     with HiveNamespace(uri=uri, root=f"{tmp_path}/root") as namespace:
         request = api.CreateNamespaceRequest(id=["memory"], mode="exist_ok")
@@ -61,26 +69,26 @@ def gateway(metastores: Metastores, tmp_path: Path) -> Iterator[GatewayProcess]:
     ],
 )
 def test_rows_go_through_in_bounded_memory(
-    gateway: GatewayProcess, size: int, compression: str | None
+    running: GatewayProcess, size: int, compression: str | None
 ) -> None:
     batches = size // (_BATCH_ROWS * _ROW_BYTES)
     peaks = {}
-    with httpx.Client(base_url=f"{gateway.url}/v1/table/{_ID}", timeout=3600) as http:
+    with httpx.Client(base_url=f"{running.url}/v1/table/{_ID}", timeout=3600) as http:
 
         def send(path: str, first: int) -> None:
             body = stream(batches, first, compression)
             done(http.post(path, content=body, headers={"content-type": ARROW}))
 
         send("/create", 0)
-        peaks["create"] = peak(gateway)
+        peaks["create"] = peak(running)
         send("/insert", batches * _BATCH_ROWS)
-        peaks["insert"] = peak(gateway)
+        peaks["insert"] = peak(running)
         count = 2 * batches * _BATCH_ROWS
         assert done(http.post("/count_rows")) == count
         assert count_rows(http) == count
-        peaks["query"] = peak(gateway)
+        peaks["query"] = peak(running)
         send("/merge_insert?on=id&when_matched_update_all=true", 0)
-        peaks["merge"] = peak(gateway)
+        peaks["merge"] = peak(running)
         assert done(http.post("/count_rows")) == count
     print({name: f"{value / 1e6:.0f} MB" for name, value in peaks.items()})
     assert max(peaks[name] for name in ("create", "insert", "query")) < PEAK_BYTES
@@ -165,3 +173,149 @@ def test_a_thousand_idle_connections_keep_nobody_out(tmp_path: Path) -> None:
             connection.sendall(head(LIST)[: number % 20])
         assert children(served.url) == ["files"]
         assert memory(pid) - before < 100 << 20
+
+
+# -- SQL functions that would let one request take all of it ---------------------------------------
+
+
+@pytest.fixture
+def films(http: httpx.Client) -> httpx.Client:
+    """A client of a gateway in memory that has the table."""
+    done(send_rows(http, f"{TABLE}/create"))
+    return http
+
+
+def query_column(http: httpx.Client, expression: str) -> httpx.Response:
+    """Query a column that an expression computes."""
+    columns = {"column_aliases": {"x": expression}}
+    return http.post(f"{TABLE}/query", json={**QUERY, "columns": columns})
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("count_rows", {"predicate": LONG}),
+        ("query", {**QUERY, "filter": LONG}),
+        ("query", {**QUERY, "columns": {"column_aliases": {"x": "lpad(word, 10)"}}}),
+        ("explain_plan", {"query": {**QUERY, "filter": LONG}}),
+        ("analyze_plan", {**QUERY, "filter": LONG}),
+        ("delete", {"predicate": LONG}),
+        ("update", {"updates": [["word", "rpad(word, 10)"]]}),
+        ("update", {"updates": [["word", "'x'"]], "predicate": LONG}),
+        ("add_columns", {"new_columns": [{"name": "x", "expression": "range(1, 10)"}]}),
+        ("add_columns", {"new_columns": [{"name": "x", "computed": "array_repeat(1, 10)"}]}),
+        ("backfill_column", {"column": "word", "where": LONG}),
+    ],
+)
+def test_no_field_of_a_request_takes_them(
+    films: httpx.Client, path: str, body: dict[str, Any]
+) -> None:
+    assert "not available on this server" in refused(
+        films.post(f"{TABLE}/{path}", json=body), 400, 13
+    )
+
+
+@pytest.mark.parametrize(
+    "field", ["when_matched_update_all_filt", "when_not_matched_by_source_delete_filt"]
+)
+def test_nor_does_a_merge(films: httpx.Client, field: str) -> None:
+    answer = send_rows(films, f"{TABLE}/merge_insert", params={"on": "id", field: LONG})
+    assert "not available on this server" in refused(answer, 400, 13)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "replace(replace(word, 'a', 'aaaa'), 'a', 'aaaa')",
+        "regexp_replace(word, '(.*)', '$1$1$1$1')",
+        "array_to_string(string_to_array(word, ''), word)",
+        "array_join(string_to_array(word, ''), word)",
+        "list_join(string_to_array(word, ''), word)",
+        "list_to_string(string_to_array(word, ''), word)",
+        "array_replace_all(string_to_array(word, ''), 'a', 'aaaa')",
+        "list_replace_n(string_to_array(word, ''), 'a', 'aaaa', 9)",
+        "concat_ws(word, '', '', '', '')",
+        "encode(encode(word, 'hex'), 'hex')",
+        "REPEAT ('a', 10) = 'b'",
+        "\"repeat\"('a', 10) = 'b'",
+        "`repeat`('a', 10) = 'b'",
+        "repeat/* ' */('a', 10) = 'b'",
+        "repeat -- '\n('a', 10) = 'b'",
+        "word = 'it''s' or repeat('a', 10) = 'it''s'",
+        "word <> /* ' */ repeat('a', 10) -- '",
+        "\"a'b\" = repeat('a', 10)",
+        "word = e'\\'' or repeat('a', 10) = '",
+    ],
+)
+def test_functions_whose_values_multiply_are_refused_in_any_spelling(
+    films: httpx.Client, expression: str
+) -> None:
+    assert "not available on this server" in refused(query_column(films, expression), 400, 13)
+
+
+FIXED = "FixedSizeList(1000000000 x Int64)"
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        f"arrow_try_cast(make_array(id), '{FIXED}')",
+        "arrow_cast(NULL, 'FixedSizeBinary(1000000000)')",
+        f"arrow_cast(nullif(make_array(id), make_array(id)), '{FIXED}')",
+        "arrow_cast(NULL, 'FixedSizeList(8000 x FixedSizeList(8000 x Int64))')",
+        f"arrow_try_cast(make_array(id), 'Fixed' || '{FIXED[5:]}')",
+        f"arrow_try_cast(make_array(id), concat('{FIXED[:-6]}', 'Int64)'))",
+        f"concat(', ''Int64'')', arrow_cast(NULL, '{FIXED}'))",
+        f"arrow_cast(arrow_try_cast(make_array(id), '{FIXED}'), 'Int64')",
+        f"arrow_cast(arrow_try_cast(id, 'Int64'), '{FIXED}')",
+        f"arrow_cast(id, 'Int64') = arrow_cast(NULL, '{FIXED}')",
+        f"arrow_cast(NULL, 'FixedSizeBinary({'9' * 5000})')",
+        "arrow_cast((id, 'Int64')",
+        f"arrow_cast /* */ (NULL, '{FIXED}')",
+        f"\"arrow_cast\"(NULL, '{FIXED}')",
+    ],
+)
+def test_casts_to_large_types_are_refused(films: httpx.Client, expression: str) -> None:
+    assert "cast" in refused(query_column(films, expression), 400, 13)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "arrow_cast(word, 'Timestamp(Second, None)') IS NULL OR true",
+        "arrow_cast(NULL, 'Timestamp(Second, Some(\"+01:00\"))') IS NULL",
+        "arrow_cast(NULL, 'FixedSizeList(2, FixedSizeList(2, Float32))') IS NULL",
+        "arrow_cast(id, 'Decimal128(38, 2)') >= 0",
+        "arrow_cast(make_array(id, id), 'FixedSizeList(2 x Float32)') IS NOT NULL",
+        "word <> 'arrow_cast(' AND arrow_cast(arrow_cast(id, 'Int32'), 'Utf8') <> ')'",
+    ],
+)
+def test_other_casts_are_taken(films: httpx.Client, expression: str) -> None:
+    answer = films.post(f"{TABLE}/count_rows", json={"predicate": expression})
+    assert "cast cannot" not in answer.text
+    assert "on this server" not in answer.text
+    if "Timestamp(Second, None)" not in expression:
+        assert done(answer) == 3
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["word = 'repeat (3)'", "word <> 'a' and length(word) > 0", "word = 'it''s range(1)'"],
+)
+def test_texts_that_look_like_calls_are_taken(films: httpx.Client, expression: str) -> None:
+    done(films.post(f"{TABLE}/count_rows", json={"predicate": expression}))
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        " + ".join(["arrow_cast(1, 'Int8')"] * 3000),
+        "arrow_cast(" * 3000 + "1" + ", 'Int8')" * 3000,
+        f"arrow_cast(NULL, 'Struct({'9 ' * 400_000})')",
+    ],
+    ids=["flat", "nested", "numbers"],
+)
+def test_many_casts_are_checked_in_little_time(expression: str) -> None:
+    started = time.thread_time()
+    refuse_functions({"filter": expression})
+    assert time.thread_time() - started < 2

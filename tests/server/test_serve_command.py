@@ -1,27 +1,43 @@
-"""``lance-bridge serve``, as the installed program."""
+"""``lance-bridge serve``, as the installed program, and the same application in granian."""
 
 from __future__ import annotations
 
 import json
+import os
+import re
+import shlex
 import signal
 import socket
+import subprocess
+import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
+import lance
 import lance_namespace as api
+import pyarrow as pa
 import pytest
+import yaml
 from cli.running import answer_of, program, run
+from servers.processes import free_port, wait_until
 from servers.replies import unanswered
 
 from lance_bridge_server.authentication.key_file import ApiKeyFile
 
 from .authenticated import AUDIENCE, LIST, children, connect, identity_provider, serve, write_config
+from .http_requests import dial, head
 
-pytestmark = [pytest.mark.servers, pytest.mark.spec("server.md#serve")]
+pytestmark = [
+    pytest.mark.servers,
+    pytest.mark.spec("server.md#other-asgi-servers", "server.md#serve"),
+]
 
 HIVE = "prod=hive:uri=thrift://127.0.0.1:1"
+SPEC = Path(__file__).parents[2] / "specs" / "server.md"
+STARTED_SECONDS = 120.0
 
 
 @pytest.mark.spec("cli.md#serve")
@@ -195,3 +211,98 @@ def test_wrong_options_are_wrong_usage(arguments: list[str], text: str, more: li
     done = run("serve", *arguments, *more, code=2)
     assert text in done.output.replace("\n", " ")
     assert "Traceback" not in done.output
+
+
+# -- granian, by the command of the specification --------------------------------------------------
+
+
+def command(port: int) -> list[str]:
+    """Return the command of the specification, with a port."""
+    text = SPEC.read_text(encoding="utf-8").replace("\\\n", "")
+    found = re.search(
+        r"^ +LANCE_BRIDGE_SERVER_CONFIG=server.yaml granian (.*)$", text, re.MULTILINE
+    )
+    assert found is not None
+    return [sys.executable, "-m", "granian", "--port", str(port), *shlex.split(found[1])]
+
+
+@pytest.fixture
+def granian(tmp_path: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """The address of a server with a directory, and its process."""
+    settings = {
+        "catalogs": {"files": {"impl": "dir", "root": str(tmp_path / "lake")}},
+        "root": "files",
+        "limits": {"body_bytes": 1 << 16},
+    }
+    (tmp_path / "server.yaml").write_text(yaml.safe_dump(settings))
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    environment = {**os.environ, "LANCE_BRIDGE_SERVER_CONFIG": "server.yaml"}
+    process = subprocess.Popen(command(port), cwd=tmp_path, env=environment, start_new_session=True)
+    try:
+        require_started(url, process)
+        yield url, process
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def require_started(url: str, process: subprocess.Popen[bytes]) -> None:
+    wait_until(lambda: process.poll() is not None or listens(url), STARTED_SECONDS)
+    assert process.poll() is None, f"granian did not start; exit code {process.poll()}"
+    assert httpx.get(f"{url}/livez", timeout=STARTED_SECONDS).status_code == 200
+
+
+def listens(url: str) -> bool:
+    try:
+        dial(url).close()
+    except ConnectionRefusedError:
+        return False
+    return True
+
+
+@pytest.mark.engines
+def test_clients_work_and_limits_hold_in_granian(
+    granian: tuple[str, subprocess.Popen[bytes]],
+) -> None:
+    url, _ = granian
+    client = connect(url)
+    client.create_namespace(api.CreateNamespaceRequest(id=["films"]))
+    table = {"namespace_client": client, "table_id": ["films", "t"]}
+    lance.write_dataset(pa.table({"id": [1, 2]}), **table)
+    assert lance.dataset(**table).count_rows() == 2
+    missing = httpx.post(f"{url}/v1/namespace/a%2Fb/describe")
+    assert (missing.status_code, missing.json()["error"]) == (404, "Namespace not found: a/b")
+    large = httpx.post(f"{url}/v1/namespace/x/create", json={"properties": {"a": "b" * 70_000}})
+    assert (large.status_code, large.json()["code"]) == (413, 13)
+    assert httpx.get(f"{url}/livez", headers={"a": "b" * 50_000}).status_code == 200
+    assert httpx.get(f"{url}/livez", headers={"a": "b" * 300_000}).status_code == 431
+
+
+@pytest.mark.engines
+def test_granian_closes_connections_without_a_whole_request(
+    granian: tuple[str, subprocess.Popen[bytes]],
+) -> None:
+    url, _ = granian
+    with dial(url) as silent, dial(url) as slow:
+        slow.sendall(b"GET /livez HTTP/1.1\r\nHost:")
+        for each in (silent, slow):
+            each.settimeout(60)
+            assert each.recv(1) == b""
+
+
+@pytest.mark.engines
+def test_granian_completes_requests_when_it_is_stopped(
+    granian: tuple[str, subprocess.Popen[bytes]],
+) -> None:
+    url, process = granian
+    with dial(url) as connection:
+        json = ("Content-Type: application/json", "Content-Length: 2", "Expect: 100-continue")
+        connection.sendall(head("/v1/namespace/made/create", *json))
+        assert connection.recv(1 << 10).startswith(b"HTTP/1.1 100")  # the application reads it
+        process.send_signal(signal.SIGTERM)
+        wait_until(lambda: not listens(url), 30)
+        connection.sendall(b"{}")
+        assert connection.recv(1 << 10).startswith(b"HTTP/1.1 200")
+    assert process.wait(60) == 0

@@ -52,9 +52,6 @@ pytestmark = [
     ),
 ]
 
-# -- public options --------------------------------------------------------------------------------
-
-
 STORAGE = {
     "storage.aws_region": "eu-1",
     "storage.endpoint": "http://s3.local",
@@ -68,6 +65,9 @@ _AUDIT = """
 logger.audit.name = org.apache.hadoop.hive.metastore.HiveMetaStore.audit
 logger.audit.level = info
 """
+
+
+# -- public options --------------------------------------------------------------------------------
 
 
 class OtherNamespace(LanceNamespace):

@@ -27,9 +27,6 @@ pytestmark = [
     pytest.mark.spec("server.md#databases", "server.md#hidden-objects"),
 ]
 
-# -- listings, in full pages -----------------------------------------------------------------------
-
-
 SEEING = """
 permit(principal == User::"all", action, resource);
 permit(principal, action in Action::"see", resource)
@@ -40,6 +37,9 @@ CATALOG_POLICIES = """
 permit(principal == User::"ann", action, resource in Namespace::"prod");
 permit(principal == User::"owner", action, resource);
 """
+
+
+# -- listings, in full pages -----------------------------------------------------------------------
 
 
 class Counting:

@@ -25,11 +25,9 @@ from managed.conftest import GLUE, NewTable
 from managed.fleet import Fleet, RowFleet, start
 from managed.writer import row
 from servers.glue_server import GlueServer
-from servers.http_faults import Delay
-from servers.http_proxy import HttpProxy
+from servers.http_proxy import Delay, HttpProxy
 from servers.metastores import Metastores
-from servers.proxy import ThriftProxy
-from servers.thrift_faults import Hold
+from servers.proxy import Hold, ThriftProxy
 
 from lance_bridge.testing.build import ipc
 

@@ -35,7 +35,7 @@ from managed.conftest import GLUE, GLUE_S3, NewTable
 from managed.writer import row
 from managed.writers import Writers
 from servers.glue_server import GlueServer
-from servers.http_faults import Fault as HttpFault
+from servers.http_proxy import Fault as HttpFault
 from servers.http_proxy import HttpProxy
 from servers.metastores import Metastores
 from servers.proxy import Fault as ThriftFault

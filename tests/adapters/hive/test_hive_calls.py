@@ -10,8 +10,7 @@ import pytest
 from lance_namespace.errors import NamespaceNotFoundError
 from servers.hive_entries import open_catalog
 from servers.hive_raw import raw_client, raw_table
-from servers.proxy import ThriftProxy
-from servers.thrift_faults import Refusal
+from servers.proxy import Refusal, ThriftProxy
 
 import lance_bridge_hive.catalog as adapter
 from lance_bridge.catalog import TableRecord

@@ -19,7 +19,9 @@ NODE := .cache/node
 NODE_PACKAGES := tests/server/lancedb_clients/node/package.json
 JAVA := .cache/java-client
 JAVA_PACKAGES := tests/clients/java/pom.xml
-MAVEN_COPY := org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies
+MAVEN_DEPENDENCIES := org.apache.maven.plugins:maven-dependency-plugin:3.6.1
+TRINO := .cache/trino
+TRINO_PACKAGES := tests/neighbours/java/pom.xml
 NEIGHBOURS := .cache/neighbours
 NEIGHBOURS_PIP := $(NEIGHBOURS)/bin/python -m pip --disable-pip-version-check install --quiet
 CLIENTS_PIP := $(CLIENTS)/bin/python -m pip --disable-pip-version-check install --quiet
@@ -146,7 +148,7 @@ sparks: $(SPARKS) ## fetch the other releases of PySpark for the tests (about 90
 kerberos: $(STAMP) ## install packages for the Kerberos tests (Debian: krb5-kdc krb5-admin-server krb5-user libkrb5-dev)
 	@$(PIP_INSTALL) --require-hashes --no-build-isolation -r requirements/kerberos.txt
 
-test-clients: metastores stores $(CLIENTS)/.complete $(NEIGHBOURS)/.complete ## run Ray, Daft, geneva, Polars, DuckDB and torch on tables of all catalogs, and other tools beside them (about 9 GB, once)
+test-clients: metastores stores $(CLIENTS)/.complete $(NEIGHBOURS)/.complete $(TRINO)/.complete ## run Ray, Daft, geneva, Polars, DuckDB and torch on tables of all catalogs, and other tools beside them (about 9 GB, once)
 	@$(CLIENTS)/bin/python -m pytest -n 2 --dist loadfile --tier clients,engines tests/clients tests/neighbours tests/stores $(PYTEST_ARGS)
 
 $(NODE)/.complete: $(NODE_PACKAGES)
@@ -157,7 +159,7 @@ $(NODE)/.complete: $(NODE_PACKAGES)
 $(JAVA)/.complete: $(JAVA_PACKAGES)
 	@command -v mvn >/dev/null || echo "no mvn to fetch the Java client with: tests of it will be skipped" >&2
 	@! command -v mvn >/dev/null || { echo "setting up $(@D)" && mkdir -p $(@D) && \
-		mvn --quiet --batch-mode --file $< $(MAVEN_COPY) "-DoutputDirectory=$(CURDIR)/$(@D)" && touch $@; }
+		mvn --quiet --batch-mode --file $< $(MAVEN_DEPENDENCIES):copy-dependencies "-DoutputDirectory=$(CURDIR)/$(@D)" && touch $@; }
 
 $(ENGINES)/.complete: requirements/engines.txt | $(STAMP)
 	@echo "setting up $(@D)"
@@ -173,6 +175,12 @@ $(CLIENTS)/.complete: requirements/build.txt requirements/clients.txt pyproject.
 	@$(CLIENTS_PIP) --require-hashes --no-build-isolation --no-deps -r requirements/clients.txt
 	@$(CLIENTS_PIP) --no-build-isolation --no-deps --editable .
 	@touch $@
+
+$(TRINO)/.complete: $(TRINO_PACKAGES)
+	@command -v mvn >/dev/null || echo "no mvn to fetch Trino with: tests of it will fail" >&2
+	@! command -v mvn >/dev/null || { echo "setting up $(@D)" && rm -rf $(@D) && mkdir -p $(@D) && \
+		mvn --quiet --batch-mode --file $< $(MAVEN_DEPENDENCIES):unpack-dependencies \
+		"-DoutputDirectory=$(CURDIR)/$(@D)" "-DmarkersDirectory=$(CURDIR)/$(@D)/markers" && touch $@; }
 
 $(NEIGHBOURS)/.complete: requirements/neighbours.txt
 	@echo "setting up $(NEIGHBOURS)"

@@ -45,17 +45,17 @@ def server() -> Iterator[GlueServer]:
 @pytest.fixture(scope="module")
 def ask_here(server: GlueServer, ask: Ask) -> AskHere:
     """Ask a tool about the database: Parquet, ORC and CSV of AWS SDK for pandas, and Iceberg."""
-    given = server.properties
-    environment = {
-        "AWS_ENDPOINT_URL": given["endpoint"],
-        "AWS_DEFAULT_REGION": given["region"],
-        "AWS_ACCESS_KEY_ID": given["access_key_id"],
-        "AWS_SECRET_ACCESS_KEY": given["secret_access_key"],
-    }
     server.glue.create_database(DatabaseInput={"Name": DATABASE})
-    ask("aws_pandas", "write", environment, database=DATABASE, root=ROOT)
-    ask("iceberg", "write", environment, database=DATABASE, root=ROOT, catalog=iceberg(server))
-    return lambda program, **extra: ask(program, "read", environment, **extra)
+    ask("aws_pandas", "write", server.environment, database=DATABASE, root=ROOT)
+    ask(
+        "iceberg",
+        "write",
+        server.environment,
+        database=DATABASE,
+        root=ROOT,
+        catalog=iceberg(server),
+    )
+    return lambda program, **extra: ask(program, "read", server.environment, **extra)
 
 
 @pytest.fixture(scope="module", autouse=True)

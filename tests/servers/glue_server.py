@@ -46,6 +46,16 @@ class GlueServer(MotoServer):
             "secret_access_key": SECRET_KEY,
         }
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables with which AWS's own clients in another process use it."""
+        return {
+            "AWS_ENDPOINT_URL": self.endpoint,
+            "AWS_DEFAULT_REGION": REGION,
+            "AWS_ACCESS_KEY_ID": ACCESS_KEY,
+            "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
+        }
+
     @cached_property
     def glue(self) -> Any:
         """A raw boto3 client of Glue, which knows nothing of what is under test."""

@@ -19,7 +19,6 @@ import pytest
 
 HOST = "127.0.0.1"
 _END_SECONDS = 60.0
-_START_SECONDS = 120.0
 _GUARDIAN = Path(__file__).with_name("guardian.py")
 _OWNERS = "TEST_PROCESS_OWNERS"
 """The variable that says which processes have started a process, directly or not: their marks."""
@@ -112,6 +111,7 @@ class ServerProcess(ABC):
 
     health: ClassVar[str]
     """The path that answers 200 once the server is ready."""
+    start_seconds: ClassVar[float] = 120.0
 
     def __init__(self) -> None:
         self._temporary: TemporaryDirectory[str] | None = None
@@ -168,7 +168,7 @@ class ServerProcess(ABC):
 
     def _await(self, port_file: Path, log: Path) -> None:
         assert self._process is not None
-        deadline = time.monotonic() + _START_SECONDS
+        deadline = time.monotonic() + self.start_seconds
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
                 break

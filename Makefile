@@ -21,9 +21,13 @@ JAVA := .cache/java-client
 JAVA_PACKAGES := tests/clients/java/pom.xml
 MAVEN_DEPENDENCIES := org.apache.maven.plugins:maven-dependency-plugin:3.6.1
 TRINO := .cache/trino
-TRINO_PACKAGES := tests/neighbours/java/pom.xml
+TRINO_PACKAGES := tests/neighbours/java/trino.xml
+HIVE := .cache/hive
+HIVE_PACKAGES := tests/neighbours/java/hive.xml
 NEIGHBOURS := .cache/neighbours
 NEIGHBOURS_PIP := $(NEIGHBOURS)/bin/python -m pip --disable-pip-version-check install --quiet
+OPENMETADATA := .cache/openmetadata
+OPENMETADATA_PIP := $(OPENMETADATA)/bin/python -m pip --disable-pip-version-check install --quiet
 CLIENTS_PIP := $(CLIENTS)/bin/python -m pip --disable-pip-version-check install --quiet
 DOCS_PIP := $(DOCS)/bin/python -m pip --disable-pip-version-check install --quiet
 DEPS_STAMP := $(VENV)/.dependencies-installed
@@ -148,7 +152,7 @@ sparks: $(SPARKS) ## fetch the other releases of PySpark for the tests (about 90
 kerberos: $(STAMP) ## install packages for the Kerberos tests (Debian: krb5-kdc krb5-admin-server krb5-user libkrb5-dev)
 	@$(PIP_INSTALL) --require-hashes --no-build-isolation -r requirements/kerberos.txt
 
-test-clients: metastores stores $(CLIENTS)/.complete $(NEIGHBOURS)/.complete $(TRINO)/.complete ## run Ray, Daft, geneva, Polars, DuckDB and torch on tables of all catalogs, and other tools beside them (about 9 GB, once)
+test-clients: metastores stores $(CLIENTS)/.complete $(NEIGHBOURS)/.complete $(OPENMETADATA)/.complete $(TRINO)/.complete $(HIVE)/.complete ## run Ray, Daft, geneva, Polars, DuckDB and torch on tables of all catalogs, and other tools beside them (about 9 GB, once)
 	@$(CLIENTS)/bin/python -m pytest -n 2 --dist loadfile --tier clients,engines tests/clients tests/neighbours tests/stores $(PYTEST_ARGS)
 
 $(NODE)/.complete: $(NODE_PACKAGES)
@@ -182,10 +186,21 @@ $(TRINO)/.complete: $(TRINO_PACKAGES)
 		mvn --quiet --batch-mode --file $< $(MAVEN_DEPENDENCIES):unpack-dependencies \
 		"-DoutputDirectory=$(CURDIR)/$(@D)" "-DmarkersDirectory=$(CURDIR)/$(@D)/markers" && touch $@; }
 
+$(HIVE)/.complete: $(HIVE_PACKAGES)
+	@command -v mvn >/dev/null || echo "no mvn to fetch jars of Hive with: tests of its command line will fail" >&2
+	@! command -v mvn >/dev/null || { echo "setting up $(@D)" && mkdir -p $(@D) && \
+		mvn --quiet --batch-mode --file $< $(MAVEN_DEPENDENCIES):copy-dependencies "-DoutputDirectory=$(CURDIR)/$(@D)" && touch $@; }
+
 $(NEIGHBOURS)/.complete: requirements/neighbours.txt
 	@echo "setting up $(NEIGHBOURS)"
 	@$(PYTHON) -m venv --clear $(NEIGHBOURS)
 	@$(NEIGHBOURS_PIP) --require-hashes --no-deps -r $<
+	@touch $@
+
+$(OPENMETADATA)/.complete: requirements/openmetadata.txt
+	@echo "setting up $(@D)"
+	@$(PYTHON) -m venv --clear $(@D)
+	@$(OPENMETADATA_PIP) --require-hashes --no-deps -r $<
 	@touch $@
 
 check: check-lint check-format check-types check-layers check-docs ## lint, format, types, layers, documents (make -k check: all of them)
@@ -280,9 +295,12 @@ lock: $(STAMP) ## resolve the locked dependencies again (needs the package index
 	@$(COMPILE) --upgrade pyproject.toml $(SERVER_EXTRAS) \
 		--constraint requirements/build.txt --constraint requirements/dev.txt --output-file requirements/server.txt
 	@$(COMPILE) --upgrade --python-version 3.11 --group neighbours --output-file requirements/neighbours.txt
+	@# This parser of dbt's is fetched from elsewhere when it is built, and no source here needs it.
+	@$(COMPILE) --upgrade --python-version 3.11 --group openmetadata --no-emit-package dbt-core-experimental-parser \
+		--output-file requirements/openmetadata.txt
 	@$(COMPILE) --upgrade pyproject.toml --extra server --group docs \
 		--constraint requirements/build.txt --constraint requirements/dev.txt --output-file requirements/docs.txt
-	@echo "$(LOCKS) $(addprefix requirements/,clients.txt engines.txt neighbours.txt server.txt docs.txt) written"
+	@echo "$(LOCKS) $(addprefix requirements/,clients.txt engines.txt neighbours.txt openmetadata.txt server.txt docs.txt) written"
 
 docker-driver: $(JDBC_JAR) ## fetch the PostgreSQL driver that docker/hive.yaml mounts
 

@@ -12,23 +12,35 @@ import pytest
 from commands import run_command
 
 HERE = Path(__file__).parent
-PYTHON = HERE.parents[1] / ".cache" / "neighbours" / "bin" / "python"
+CACHE = HERE.parents[1] / ".cache"
 Ask = Callable[..., Any]
 """``ask(program, action, environment, **given)`` returns what a program of ``programs`` printed."""
 
 
-@pytest.fixture(scope="session")
-def ask() -> Ask:
-    """Ask another tool."""
-    assert PYTHON.exists(), "the other tools are not installed: run 'make test-clients'"
+def asking(environment: str) -> Ask:
+    """Return `Ask` for an environment of ``.cache``."""
+    python = CACHE / environment / "bin" / "python"
+    assert python.exists(), "the other tools are not installed: run 'make test-clients'"
 
     def ask(program: str, action: str, environment: dict[str, str], **given: object) -> Any:
         # -I: this project's modules and the user's are not found.
         done = run_command(
-            *(PYTHON, "-I", HERE / "programs" / f"{program}.py", action),
+            *(python, "-I", HERE / "programs" / f"{program}.py", action),
             input=json.dumps(given),
             env={"PATH": os.environ["PATH"], **environment},
         )
         return json.loads(done.stdout.splitlines()[-1])
 
     return ask
+
+
+@pytest.fixture(scope="session")
+def ask() -> Ask:
+    """Ask another tool."""
+    return asking("neighbours")
+
+
+@pytest.fixture(scope="session")
+def ask_openmetadata() -> Ask:
+    """Ask OpenMetadata, which is in an environment of its own."""
+    return asking("openmetadata")

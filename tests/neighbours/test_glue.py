@@ -118,3 +118,20 @@ def test_datahub_ingests_all_without_a_failure(
     assert [name for name, _ in found["columns"]["parquet"]] == ["id", "name"]
     published = [["id", "bigint"], ["vector", "array<float>"]]
     assert found["columns"]["ours"] == (published if publishes else [])
+
+
+def test_openmetadata_ingests_all_without_a_failure(
+    ask_openmetadata: Ask, server: GlueServer, publishes: bool
+) -> None:
+    """It takes the SerDe of text files for CSV, and shows no format of a Lance table."""
+    found = ask_openmetadata("openmetadata_glue", "read", {}, **server.properties)
+    assert (found["errors"], found["warnings"]) == ([], [])
+    tables = found["tables"]
+    assert tables.keys() == {*FILES, "iceberg", "ours"}
+    assert (tables["csv"]["format"], tables["parquet"]["format"]) == ("csv", "parquet")
+    published = [["id", "bigint"], ["vector", "array<float>"]]
+    assert tables["ours"] == {
+        "type": "External",
+        "format": None,
+        "columns": published if publishes else [],
+    }

@@ -152,7 +152,7 @@ sparks: $(SPARKS) ## fetch the other releases of PySpark for the tests (about 90
 kerberos: $(STAMP) ## install packages for the Kerberos tests (Debian: krb5-kdc krb5-admin-server krb5-user libkrb5-dev)
 	@$(PIP_INSTALL) --require-hashes --no-build-isolation -r requirements/kerberos.txt
 
-test-clients: metastores stores $(CLIENTS)/.complete $(NEIGHBOURS)/.complete $(OPENMETADATA)/.complete $(TRINO)/.complete $(HIVE)/.complete ## run Ray, Daft, geneva, Polars, DuckDB and torch on tables of all catalogs, and other tools beside them (about 9 GB, once)
+test-clients: metastores stores $(CLIENTS)/.complete $(NEIGHBOURS)/.complete $(OPENMETADATA)/.complete $(TRINO)/.complete $(HIVE)/.complete .cache/pyspark/4.1/.complete ## run Ray, Daft, geneva, Polars, DuckDB and torch on tables of all catalogs, and other tools beside them (about 9 GB, once)
 	@$(CLIENTS)/bin/python -m pytest -n 2 --dist loadfile --tier clients,engines tests/clients tests/neighbours tests/stores $(PYTEST_ARGS)
 
 $(NODE)/.complete: $(NODE_PACKAGES)

@@ -23,8 +23,8 @@ from migrate.sessions import (
     plan_next,
     rows_of,
 )
+from servers.lakes import ICE, RELEASE, conf_of
 from servers.metastores import Metastores
-from servers.sparks import ROOT
 
 from lance_bridge_migrate import State, migration_type
 from lance_bridge_migrate.record import ItemState
@@ -33,20 +33,6 @@ from lance_bridge_migrate.spark.snapshots import Difference, difference
 from lance_bridge_migrate.spark.sources import SourceTable
 
 pytestmark = [pytest.mark.matrix, pytest.mark.spec("migration.md#catch-up")]
-
-RELEASE = "4.1"
-"""The latest release of Spark that both Delta and Iceberg are made for."""
-PACKAGES = (
-    "io.delta:delta-spark_4.1_2.13:4.4.0",
-    "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
-)
-EXTENSIONS = (
-    "io.delta.sql.DeltaSparkSessionExtension",
-    "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
-)
-
-ICE = "ice"
-"""The session's catalog of Iceberg's tables."""
 
 
 @dataclass(frozen=True)
@@ -91,26 +77,6 @@ ICEBERG = Lake(
         "older_than => now(), retain_last => 1)",
     ),
 )
-
-
-def conf_of(uri: str) -> dict[str, str]:
-    """Return the settings with which a session has tables of Delta, and a catalog of Iceberg's."""
-    ice = f"spark.sql.catalog.{ICE}"
-    return {
-        "spark.jars.packages": ",".join(PACKAGES),
-        "spark.jars.ivy": str(ROOT / ".cache" / "ivy"),
-        "spark.sql.extensions": ",".join(EXTENSIONS),
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        ice: "org.apache.iceberg.spark.SparkCatalog",
-        f"{ice}.type": "hive",
-        f"{ice}.uri": uri,
-        # This metastore has no tables for locks, and there is one writer.
-        "spark.hadoop.iceberg.engine.hive.lock-enabled": "false",
-        "spark.databricks.delta.retentionDurationCheck.enabled": "false",
-        "spark.databricks.delta.snapshotPartitions": "1",
-        # As many tasks list the files for a VACUUM; by default 10,000.
-        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
-    }
 
 
 @pytest.fixture(scope="module")

@@ -8,17 +8,10 @@ from __future__ import annotations
 import json
 import sys
 from typing import Any
-from unittest.mock import MagicMock
+from unittest.mock import MagicMock, patch
 
 from metadata.generated.schema.metadataIngestion.workflow import Source
 from metadata.ingestion.source.database.glue.metadata import GlueSource
-
-
-class GlueSourceAlone(GlueSource):
-    """The source without a server."""
-
-    def test_connection(self) -> None:
-        """Do nothing: the server lists the steps of a test."""
 
 
 given = json.load(sys.stdin)
@@ -37,7 +30,9 @@ config = {
     "serviceConnection": {"config": connection},
     "sourceConfig": {"config": {"type": "DatabaseMetadata"}},
 }
-source = GlueSourceAlone(Source.model_validate(config), MagicMock())
+# The server lists the steps of a test of the connection.
+with patch.object(GlueSource, "test_connection"):
+    source = GlueSource(Source.model_validate(config), MagicMock())
 context = source.context.get()
 context.__dict__["database_service"] = "glue"
 [context.__dict__["database"]] = source.get_database_names()

@@ -13,7 +13,6 @@ from unittest.mock import MagicMock, patch
 from metadata.generated.schema.metadataIngestion.workflow import Source
 from metadata.ingestion.source.database.glue.metadata import GlueSource
 
-
 given = json.load(sys.stdin)
 connection = {
     "type": "Glue",

@@ -281,6 +281,7 @@ def prod(tmp_path: Path) -> Any:
     return namespace
 
 
+@pytest.mark.servers  # it runs curl, which a machine may lack
 def test_the_lines_read_the_table(
     prod: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -196,3 +197,47 @@ def test_an_overwrite_of_some_rows_is_refused_with_advice(spark: Any, table: Tab
     with pytest.raises(AnalysisException, match="LANCE_UNSUPPORTED_OPERATION"):
         spark.table(table.name).writeTo(table.name).overwrite(F.col("id") == 1)
     assert ids(table) == [1, 2, 3]
+
+
+# -- names that differ only in letter case ---------------------------------------------------------
+
+ALIKE = {
+    "columns": {"id": [1, 9], "Id": [2, 8], "v": [3, 7]},
+    "fields": {"k": [1, 9], "s": [{"a": 1, "A": 2}, {"a": 5, "A": 6}], "v": [3, 7]},
+    "fields in a list": {"k": [1, 9], "s": [[{"a": 1, "A": 2}], []], "v": [3, 7]},
+}
+WRITES = [
+    "UPDATE {} SET v = 4 WHERE v = 3",
+    "MERGE INTO {} t USING (SELECT 3L k) o ON t.v = o.k WHEN MATCHED THEN UPDATE SET v = 4",
+    "MERGE INTO {} t USING (SELECT 3L k) o ON t.v = o.k WHEN NOT MATCHED BY SOURCE THEN DELETE",
+    "INSERT INTO {} SELECT * FROM VALUES (5L, 6L, 7L)",
+    "INSERT INTO {} BY NAME SELECT 5L AS v",
+    "DELETE FROM {} WHERE v + rand() > 100",
+]
+
+
+@pytest.mark.spec("spark.md#row-level-changes")
+@pytest.mark.parametrize("statement", WRITES)
+@pytest.mark.parametrize("kind", ALIKE)
+def test_a_write_in_which_spark_confuses_columns_is_refused(
+    db: Database, kind: str, statement: str
+) -> None:
+    """Spark would write the values of one of them to both."""
+    table = f"{db.name}.alike{abs(hash((kind, statement)))}"
+    rows = pa.table(ALIKE[kind])
+    address = address_of(db.spark, table)
+    create_table(address, rows.schema)
+    location = find_table(address).record.location or ""
+    lance.write_dataset(rows, location, mode="append")
+
+    refused = failure_of(lambda: db.sql(statement.format(table)).collect())
+    # Spark itself refuses some, in its own words.
+    assert refused is not None
+    assert re.search("spark.sql.caseSensitive=true|AMBIGUOUS|INCOMPATIBLE|INSERT_COLUMN", refused)
+    assert lance.dataset(location).to_table() == rows
+    if statement.startswith("UPDATE"):
+        assert "differ only in letter case" in refused
+        with setting(db.spark, "spark.sql.caseSensitive", "true"):
+            db.sql(statement.format(table))
+        found = lance.dataset(location).to_table().sort_by("v").to_pylist()
+        assert found == [{**rows.to_pylist()[0], "v": 4}, rows.to_pylist()[1]]

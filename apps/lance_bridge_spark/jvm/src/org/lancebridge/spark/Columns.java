@@ -1,10 +1,15 @@
 package org.lancebridge.spark;
 
+import java.util.HashMap;
+import java.util.Locale;
+import java.util.Map;
 import java.util.Set;
 import java.util.regex.Pattern;
 import org.apache.spark.sql.connector.expressions.Expression;
 import org.apache.spark.sql.connector.expressions.NamedReference;
+import org.apache.spark.sql.types.ArrayType;
 import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.MapType;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
@@ -60,6 +65,26 @@ final class Columns {
     Reference found = find(expression);
     boolean usable = found != null && found.asStored && ((NamedReference) expression).fieldNames().length == 1;
     return usable ? found.type : null;
+  }
+
+  /** Return two fields of one struct whose names differ only in letter case, or null. */
+  static String[] alike(DataType type) {
+    if (type instanceof ArrayType) {
+      return alike(((ArrayType) type).elementType());
+    }
+    if (type instanceof MapType) {
+      String[] ofKey = alike(((MapType) type).keyType());
+      return ofKey == null ? alike(((MapType) type).valueType()) : ofKey;
+    }
+    Map<String, String> known = new HashMap<>();
+    for (StructField field : type instanceof StructType ? ((StructType) type).fields() : new StructField[0]) {
+      String other = known.put(field.name().toLowerCase(Locale.ROOT), field.name());
+      String[] inside = other == null ? alike(field.dataType()) : new String[] {other, field.name()};
+      if (inside != null) {
+        return inside;
+      }
+    }
+    return null;
   }
 
   private static StructField named(StructType struct, String name) {

@@ -19,6 +19,7 @@ import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.RowLevelOperationBuilder;
 import org.apache.spark.sql.connector.write.RowLevelOperationInfo;
 import org.apache.spark.sql.connector.write.WriteBuilder;
+import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
@@ -123,6 +124,7 @@ final class LanceTable
 
   @Override
   public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
+    requireDistinctNames();
     return writeBuilder(info).to(id()).withProperties(properties());
   }
 
@@ -161,7 +163,18 @@ final class LanceTable
 
   @Override
   public RowLevelOperationBuilder newRowLevelOperationBuilder(RowLevelOperationInfo info) {
+    requireDistinctNames();
     return () -> new FragmentRewrite(this, info);
+  }
+
+  /** Refuse a write in which Spark takes one column for another, and writes its values to both. */
+  private void requireDistinctNames() {
+    String[] alike = SQLConf.get().caseSensitiveAnalysis() ? null : Columns.alike(schema);
+    if (alike != null) {
+      throw LanceException.invalid(
+          "Columns or fields '" + alike[0] + "' and '" + alike[1] + "' of table " + name + " differ only in letter case,"
+              + " and Spark would write one's values to both: SET spark.sql.caseSensitive=true, or rename one");
+    }
   }
 
   /** Return the estimated size of some columns of some rows, by the table's size if known. */

@@ -7,8 +7,10 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
+from shutil import rmtree
 from typing import Any
 
 import lance
@@ -26,7 +28,7 @@ from lance_bridge.testing.calls import Calls
 
 from .building import DATASET, TABLE, at, at_change, count_rows, create, raising, stream
 from .managed_tables import another
-from .memory_catalog import CAPABILITIES, MemoryNamespace, MemoryServer, Moment
+from .memory_catalog import CAPABILITIES, MemoryCatalog, MemoryNamespace, MemoryServer, Moment
 from .table_data import place
 
 pytestmark = [
@@ -212,6 +214,35 @@ def test_creators_that_get_in_each_others_way_look_again(namespace: MemoryNamesp
     at_change(namespace, "create_table", "before", raising(conflict))
     assert create(namespace, TABLE, rows=3, mode="ExistOk").version == 1
     assert count_rows(namespace, TABLE) == 3
+
+
+@pytest.mark.spec("common.md#createtable", "common.md#declaretable")
+@pytest.mark.parametrize("mode", ["Create", "ExistOk", "Overwrite", "declare"])
+def test_a_table_that_is_dropped_after_it_was_found_is_a_concurrent_modification(
+    namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    """The request did not ask for a table that exists."""
+    create(namespace, TABLE)
+    location = place(namespace)
+    add, load = MemoryCatalog.create_table, MemoryCatalog.load_table
+
+    def load_and_drop(catalog: MemoryCatalog, path: Any) -> Any:
+        found = load(catalog, path)
+        del namespace.server.tables[tuple(path)]
+        rmtree(location)
+        return found
+
+    def add_and_watch(catalog: MemoryCatalog, record: TableRecord) -> Any:
+        monkeypatch.setattr(MemoryCatalog, "load_table", load_and_drop)
+        return add(catalog, record)
+
+    monkeypatch.setattr(MemoryCatalog, "create_table", add_and_watch)
+    calls = Calls(namespace)
+    again = calls.declare_table if mode == "declare" else partial(calls.create_table, mode=mode)
+    arguments = () if mode == "declare" else (stream(1),)
+    with pytest.raises(errors.ConcurrentModificationError, match="Orders"):
+        again(TABLE, *arguments)
+    assert tuple(TABLE) not in namespace.server.tables
 
 
 def test_a_thread_that_python_did_not_start_does_not_repeat_a_declaration(

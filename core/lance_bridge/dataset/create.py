@@ -98,6 +98,12 @@ def create_table(connection: Connection, new: NewTable) -> tuple[Table, int]:
                 table.storage_options(write=True)  # the entry's own, which may be refused, too
             if is_managed:
                 table = conversion.begin(table)
+    with creation.after_drops(new.path):
+        return _write(table, new, is_new=is_new, is_managed=is_managed)
+
+
+def _write(table: Table, new: NewTable, *, is_new: bool, is_managed: bool) -> tuple[Table, int]:
+    """Write the rows to a table that was created or found, as the mode says."""
     try:
         if is_new:
             with _remove_if_refused(table, new.rows):

@@ -152,12 +152,25 @@ def declare(
         with removed_on_failure(table, is_declared=True):
             table = conversion.begin(table) if new.is_managed else table
             return table, table.answer_options(vend=vend, write=True)
-    _require_declaration(table)
-    if location and locations.key(location) != locations.key(table.location):
-        raise table_already_exists(path, f"declared at {table.location}")
-    table = table.set_properties(new.properties) if properties else table
-    table = conversion.begin(table) if new.is_managed else table
+    with after_drops(path):
+        _require_declaration(table)
+        if location and locations.key(location) != locations.key(table.location):
+            raise table_already_exists(path, f"declared at {table.location}")
+        table = table.set_properties(new.properties) if properties else table
+        table = conversion.begin(table) if new.is_managed else table
     return table, table.answer_options(vend=vend, write=True)
+
+
+@contextmanager
+def after_drops(path: Path) -> Iterator[None]:
+    """Raise ConcurrentModification (14) if a table that was created or found is dropped meanwhile.
+
+    TableNotFound would be the answer to another request.
+    """
+    try:
+        yield
+    except TableNotFoundError as error:
+        raise concurrent_modification(path) from error
 
 
 @contextmanager
@@ -218,7 +231,7 @@ def _has_been_written(table: Table) -> bool:
         table.require_data()
     except TableNotWrittenError:
         return False
-    except TableDataMissingError:
+    except (TableDataMissingError, TableNotFoundError):
         raise
     except LanceNamespaceError as error:
         raise table_already_exists(table.path, f"its storage cannot be read: {error}") from error

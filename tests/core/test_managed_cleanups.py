@@ -179,6 +179,29 @@ def test_a_version_without_its_data_is_not_adopted(namespace: MemoryNamespace) -
     assert rows(namespace) == [0, 1, 2, 8]
 
 
+@pytest.mark.spec("operations.md#adopt_out_of_band_versions")
+def test_a_damaged_manifest_is_not_adopted(namespace: MemoryNamespace) -> None:
+    create_table(namespace, "refuse")
+    append_past_the_catalog(namespace, 9)
+    manifests(namespace)[0].write_bytes(b"damaged")
+    with pytest.raises(errors.InvalidTableStateError, match=r"Version 3 .*cannot be adopted"):
+        namespace.adopt_out_of_band_versions(TABLE)
+    assert rows(namespace) == [0, 1, 2, 8]
+
+
+@pytest.mark.spec("operations.md#discard_out_of_band_versions")
+def test_nothing_is_discarded_while_the_latest_manifest_is_damaged(
+    namespace: MemoryNamespace,
+) -> None:
+    create_table(namespace, "refuse")
+    append_past_the_catalog(namespace, 9)
+    manifests(namespace)[1].write_bytes(b"damaged")
+    with pytest.raises(LatestVersionGoneError, match=r"readable manifest of version 2.*: 3"):
+        discard(namespace)
+    assert namespace.adopt_out_of_band_versions(TABLE) == 3
+    assert rows(namespace) == [0, 1, 2, 8, 9]
+
+
 @pytest.mark.spec("managed.md#commits-that-bypass-the-catalog")
 def test_a_version_without_its_data_is_quarantined_by_the_property_too(
     namespace: MemoryNamespace,

@@ -141,13 +141,22 @@ def _find_latest_adoptable(table: TableEntry) -> int:
             f"versions may be based on that, without the rows of the one committed: {remedy}"
         )
     version, name = found[-1]
-    missing = directory.missing_data_files(directory.files.read(directory.within(name)) or b"")
-    if missing:
+    defect = _find_defect(directory, name)
+    if defect:
         raise InvalidTableStateError(
-            f"Version {version} of table '{table.name}' cannot be adopted: its data file "
-            f"{missing[0]} is missing"
+            f"Version {version} of table '{table.name}' cannot be adopted: {defect}"
         )
     return version
+
+
+def _find_defect(directory: ManagedDirectory, name: str) -> str:
+    """Return why the version of a manifest cannot be read, as far as its files show, or ""."""
+    data = directory.files.read(directory.within(name))
+    try:
+        missing = directory.missing_data_files(data or b"")
+    except ValueError as error:
+        return str(error)
+    return f"its data file {missing[0]} is missing" if missing else ""
 
 
 def _is_latest_gone(directory: ManagedDirectory) -> bool:

@@ -61,14 +61,20 @@ class ManagedDirectory(VersionDirectory):
         """Check that the latest version can be read, as far as its files show. Lists data files.
 
         Raises:
-            LatestVersionGoneError: (19) its manifest or a data file was deleted, and others are
-                there.
+            LatestVersionGoneError: (19) its manifest or a data file was deleted or damaged, and
+                others are there.
         """
         latest = self.latest()
         data = None if latest is None else self.files.read(self.within(latest.name))
-        missing = self.missing_data_files(data) if data else []
-        if missing:
-            self._require_no_others(f"Data file {missing[0]}")
+        if data is None:
+            return
+        try:
+            missing = self.missing_data_files(data)
+        except ValueError:
+            self._require_no_others("A readable manifest")
+        else:
+            if missing:
+                self._require_no_others(f"Data file {missing[0]}")
 
     def last_two(self) -> Sequence[Manifest] | None:
         """Return the two latest versions without a listing: Lance needs the latest at each open."""

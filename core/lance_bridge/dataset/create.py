@@ -92,13 +92,13 @@ def create_table(connection: Connection, new: NewTable) -> tuple[Table, int]:
         declared=True,
         columns=columns_of(new.rows.schema),
     )
-    if is_new:
-        with creation.removed_on_failure(table, is_declared=True):
-            if not location.is_free:
-                table.storage_options(write=True)  # the entry's own, which may be refused, too
-            if is_managed:
-                table = conversion.begin(table)
     with creation.after_drops(new.path):
+        if is_new:
+            with creation.removed_on_failure(table, is_declared=True):
+                if not location.is_free:
+                    table.storage_options(write=True)  # the entry's own, which may be refused, too
+                if is_managed:
+                    table = conversion.begin(table)
         return _write(table, new, is_new=is_new, is_managed=is_managed)
 
 

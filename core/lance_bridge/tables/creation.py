@@ -148,11 +148,11 @@ def declare(
     """
     new = plan_declaration(connection, path, location, properties)
     table, is_new = add_or_find(connection, path, new.location, new.properties, declared=True)
-    if is_new:
-        with removed_on_failure(table, is_declared=True):
-            table = conversion.begin(table) if new.is_managed else table
-            return table, table.answer_options(vend=vend, write=True)
     with after_drops(path):
+        if is_new:
+            with removed_on_failure(table, is_declared=True):
+                table = conversion.begin(table) if new.is_managed else table
+                return table, table.answer_options(vend=vend, write=True)
         _require_declaration(table)
         if location and locations.key(location) != locations.key(table.location):
             raise table_already_exists(path, f"declared at {table.location}")

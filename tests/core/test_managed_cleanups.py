@@ -15,6 +15,7 @@ from lance_namespace import errors
 from lance_bridge.dataset import clean_up
 from lance_bridge.errors import LatestVersionGoneError
 from lance_bridge.managed import out_of_band
+from lance_bridge.managed.view import TableView
 from lance_bridge.records import FOREIGN_COMMITS
 from lance_bridge.testing.calls import Calls
 
@@ -146,6 +147,20 @@ def test_a_rival_of_the_version_that_is_gone_keeps_others_from_being_adopted(
         discard(namespace)
     register_again(namespace)
     assert rows(namespace) == [0, 1, 2, 8, 9]
+
+
+def test_a_version_that_was_the_latest_until_it_was_deleted_is_not_found(
+    namespace: MemoryNamespace,
+) -> None:
+    """The view of a reader that has been open since then, and a clean-up."""
+    create_table(namespace, "hide")
+    view = TableView(namespace.tables.load_by_id(TABLE), write=False)
+    append(namespace, 9)
+    manifests(namespace)[1].unlink()
+    with pytest.raises(errors.TableVersionNotFoundError):
+        view.describe_table_version({"version": 2})
+    described = view.describe_table_version({"version": 3}).version
+    assert (described.version, versions(namespace)) == (3, [1, 3])
 
 
 @pytest.mark.parametrize("call", [count, versions, insert, discard, release])

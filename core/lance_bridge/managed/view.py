@@ -21,6 +21,7 @@ from lance_namespace.errors import LanceNamespaceError, TableVersionNotFoundErro
 
 from ..credentials.sources import describe_credentials
 from ..entry import TableEntry
+from ..errors import LatestVersionGoneError
 from ..requests import as_model
 from ..storage.manifests import Manifest
 from ..storage.staging import Staged
@@ -95,7 +96,12 @@ class TableView(LanceNamespace):
         directory = managed_directory(table, write=self.write)
         if version is None or version > directory.state.version:
             directory = managed_directory(table.reloaded(), write=self.write)
-        found = directory.find(directory.state.version if version is None else version)
+        wanted = directory.state.version if version is None else version
+        try:
+            found = directory.find(wanted)
+        except LatestVersionGoneError:
+            # By now it may be an old version, which a clean-up has deleted.
+            found = managed_directory(table.reloaded(), write=self.write).find(wanted)
         if found is None:
             raise TableVersionNotFoundError(
                 f"Table '{self.table.name}' has no version {version or 'yet'}"

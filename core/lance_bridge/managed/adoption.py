@@ -80,7 +80,7 @@ def _find_objection(directory: ManagedDirectory, data: bytes) -> str:
     parent = parse_manifest(committed).data_files if committed is not None else frozenset()
     if not _explains(directory, transaction, content, parent):
         return f"its data files are not those of version {latest} and of its transaction"
-    missing = directory.missing_data_files(data, known=parent)
+    missing = directory.missing_data_files(content, known=parent)
     if missing:
         return f"its data file {missing[0]} is missing"
     rivals = directory.conflicting()

@@ -126,19 +126,19 @@ def _find_latest_adoptable(table: TableEntry) -> int:
     if not found:
         directory.latest()  # raises if it is gone, and only older versions are left
         raise invalid(f"Table '{table.name}' has no version that was not committed")
-    is_gone = _is_latest_gone(directory)
-    remedy = _RESTORE if is_gone else "discard them"
     versions = [version for version, _ in found]
     is_next = versions == list(range(latest + 1, latest + 1 + len(found)))
-    if not (is_next or is_gone) or any(each.scheme is not Scheme.V2 for each in present):
+    are_v2 = all(each.scheme is Scheme.V2 for each in present)
+    if not are_v2 or not (is_next or _is_latest_gone(directory)):
         raise InvalidTableStateError(
             f"Versions {', '.join(map(str, versions))} do not continue version {latest} of table "
-            f"'{table.name}': {remedy}"
+            f"'{table.name}': {_remedy(directory)}"
         )
     if directory.conflicting():
         raise InvalidTableStateError(
             f"Another version {latest} of table '{table.name}' is quarantined, and the uncommitted "
-            f"versions may be based on that, without the rows of the one committed: {remedy}"
+            "versions may be based on that, without the rows of the one committed: "
+            f"{_remedy(directory)}"
         )
     version, name = found[-1]
     defect = _find_defect(directory, name)
@@ -153,10 +153,16 @@ def _find_defect(directory: ManagedDirectory, name: str) -> str:
     """Return why the version of a manifest cannot be read, as far as its files show, or ""."""
     data = directory.files.read(directory.within(name))
     try:
-        missing = directory.missing_data_files(data or b"")
+        content = parse_manifest(data or b"")
     except ValueError as error:
         return str(error)
+    missing = directory.missing_data_files(content)
     return f"its data file {missing[0]} is missing" if missing else ""
+
+
+def _remedy(directory: ManagedDirectory) -> str:
+    """Return what to do with versions that cannot be adopted."""
+    return _RESTORE if _is_latest_gone(directory) else "discard them"
 
 
 def _is_latest_gone(directory: ManagedDirectory) -> bool:
@@ -299,8 +305,8 @@ def quarantine(table: TableEntry) -> None:
     """
     now = recovery.settle(table.reloaded())
     directory = managed_directory(now, write=True)
+    directory.latest()  # raises if it is gone
     # Fails if the storage is read-only, before it makes other clients wait.
-    directory.latest()
     directory.copy_to_quarantine([each.name for each in directory.uncommitted()])
     with compare_and_set.held(now, brief=True) as held:
         directory = managed_directory(held, write=True)

@@ -13,7 +13,7 @@ from ..entry import TableEntry
 from ..errors import LatestVersionGoneError
 from ..managed_state import State
 from ..storage.lance_files import DATA, VERSIONS
-from ..storage.manifest_content import parse_manifest
+from ..storage.manifest_content import ManifestContent, parse_manifest
 from ..storage.manifests import Manifest, Scheme, VersionDirectory, name_of, parse_name
 from ..storage.table_files import TableFiles, discard
 from .intents import latest_state
@@ -69,12 +69,13 @@ class ManagedDirectory(VersionDirectory):
         if data is None:
             return
         try:
-            missing = self.missing_data_files(data)
+            content = parse_manifest(data)
         except ValueError:
             self._require_no_others("A readable manifest")
-        else:
-            if missing:
-                self._require_no_others(f"Data file {missing[0]}")
+            return
+        missing = self.missing_data_files(content)
+        if missing:
+            self._require_no_others(f"Data file {missing[0]}")
 
     def last_two(self) -> Sequence[Manifest] | None:
         """Return the two latest versions without a listing: Lance needs the latest at each open."""
@@ -249,18 +250,16 @@ class ManagedDirectory(VersionDirectory):
         committed = self.files.read(self._final_path(self.state.version))
         return [data for data in found if data is not None and data != committed]
 
-    def missing_data_files(self, data: bytes, known: Set[str] = frozenset()) -> Sequence[str]:
-        """Return the data files in a manifest that do not exist, sorted.
+    def missing_data_files(
+        self, content: ManifestContent, known: Set[str] = frozenset()
+    ) -> Sequence[str]:
+        """Return the data files of a manifest that do not exist, sorted.
 
         The files of a clone can be at other locations, and are not looked for.
 
         Args:
             known: Data files that exist.
-
-        Raises:
-            ValueError: It is not a manifest, or is truncated.
         """
-        content = parse_manifest(data)
         wanted = set() if content.base_paths else content.data_files - known
         if len(wanted) > _FEW:
             prefix = f"{DATA}/"

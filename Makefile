@@ -25,9 +25,7 @@ TRINO_PACKAGES := tests/neighbours/java/trino.xml
 HIVE := .cache/hive
 HIVE_PACKAGES := tests/neighbours/java/hive.xml
 NEIGHBOURS := .cache/neighbours
-NEIGHBOURS_PIP := $(NEIGHBOURS)/bin/python -m pip --disable-pip-version-check install --quiet
 OPENMETADATA := .cache/openmetadata
-OPENMETADATA_PIP := $(OPENMETADATA)/bin/python -m pip --disable-pip-version-check install --quiet
 CLIENTS_PIP := $(CLIENTS)/bin/python -m pip --disable-pip-version-check install --quiet
 DOCS_PIP := $(DOCS)/bin/python -m pip --disable-pip-version-check install --quiet
 DEPS_STAMP := $(VENV)/.dependencies-installed
@@ -152,7 +150,7 @@ sparks: $(SPARKS) ## fetch the other releases of PySpark for the tests (about 90
 kerberos: $(STAMP) ## install packages for the Kerberos tests (Debian: krb5-kdc krb5-admin-server krb5-user libkrb5-dev)
 	@$(PIP_INSTALL) --require-hashes --no-build-isolation -r requirements/kerberos.txt
 
-test-clients: metastores stores $(CLIENTS)/.complete $(NEIGHBOURS)/.complete $(OPENMETADATA)/.complete $(TRINO)/.complete $(HIVE)/.complete .cache/pyspark/4.1/.complete ## run Ray, Daft, geneva, Polars, DuckDB and torch on tables of all catalogs, and other tools beside them (about 9 GB, once)
+test-clients: metastores stores $(CLIENTS)/.complete $(NEIGHBOURS)/.complete $(OPENMETADATA)/.complete $(TRINO)/.complete $(HIVE)/.complete .cache/pyspark/4.1/.complete ## run Ray, Daft, geneva, Polars, DuckDB and torch on tables of all catalogs, and other tools beside them (about 11 GB, once)
 	@$(CLIENTS)/bin/python -m pytest -n 2 --dist loadfile --tier clients,engines tests/clients tests/neighbours tests/stores $(PYTEST_ARGS)
 
 $(NODE)/.complete: $(NODE_PACKAGES)
@@ -191,16 +189,10 @@ $(HIVE)/.complete: $(HIVE_PACKAGES)
 	@! command -v mvn >/dev/null || { echo "setting up $(@D)" && mkdir -p $(@D) && \
 		mvn --quiet --batch-mode --file $< $(MAVEN_DEPENDENCIES):copy-dependencies "-DoutputDirectory=$(CURDIR)/$(@D)" && touch $@; }
 
-$(NEIGHBOURS)/.complete: requirements/neighbours.txt
-	@echo "setting up $(NEIGHBOURS)"
-	@$(PYTHON) -m venv --clear $(NEIGHBOURS)
-	@$(NEIGHBOURS_PIP) --require-hashes --no-deps -r $<
-	@touch $@
-
-$(OPENMETADATA)/.complete: requirements/openmetadata.txt
+$(NEIGHBOURS)/.complete $(OPENMETADATA)/.complete: .cache/%/.complete: requirements/%.txt
 	@echo "setting up $(@D)"
 	@$(PYTHON) -m venv --clear $(@D)
-	@$(OPENMETADATA_PIP) --require-hashes --no-deps -r $<
+	@$(@D)/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes --no-deps -r $<
 	@touch $@
 
 check: check-lint check-format check-types check-layers check-docs ## lint, format, types, layers, documents (make -k check: all of them)

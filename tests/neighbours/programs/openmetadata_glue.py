@@ -1,6 +1,6 @@
 """OpenMetadata: reads a database of Glue (``read``), and says which columns each table has.
 
-Its server is not there: a stand-in takes the place of its client, and connections are not tested.
+No OpenMetadata server runs: a double replaces its client, and connections are not tested.
 """
 
 from __future__ import annotations

@@ -10,7 +10,8 @@ import gc
 import os
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from servers.metastores import Metastores
@@ -61,6 +62,24 @@ def metastores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Metastores]
     """Metastores of every release, started when first asked for."""
     with Metastores(tmp_path_factory.mktemp("servers")) as servers:
         yield servers
+
+
+@pytest.fixture
+def reads_of(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Path]]:
+    """A function of files: returns a list that gets each of them whenever it is read as text."""
+
+    def watch(*files: Path) -> list[Path]:
+        opened: list[Path] = []
+        read_text = Path.read_text
+
+        def counted(path: Path, *args: str, **more: str) -> str:
+            opened.extend([path] if path in files else [])
+            return read_text(path, *args, **more)
+
+        monkeypatch.setattr(Path, "read_text", counted)
+        return opened
+
+    return watch
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ import json
 import socket
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -409,16 +409,9 @@ def test_many_callers_need_one_reading(
     client: httpx.Client,
     unity: UnityServer,
     files: dict[str, Path],
-    monkeypatch: pytest.MonkeyPatch,
+    reads_of: Callable[..., list[Path]],
 ) -> None:
-    opened: list[Path] = []
-    read_text = Path.read_text
-
-    def counted(path: Path, *args: str, **more: str) -> str:
-        opened.extend([path] if path in files.values() else [])
-        return read_text(path, *args, **more)
-
-    monkeypatch.setattr(Path, "read_text", counted)
+    opened = reads_of(*files.values())
     unity.token = SECOND
     files["a"].write_text(f"token: {SECOND}\n")
     answers = race(lambda _: done(client.get(LIST_IN.format("a")))["namespaces"], THREADS)

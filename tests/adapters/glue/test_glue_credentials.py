@@ -410,20 +410,6 @@ def ended(server: GlueServer, connect: Connect, file: Path, database: str) -> It
         yield connect(access_key_id="", secret_access_key="", **{"secrets.file": str(file)})
 
 
-@pytest.fixture
-def readings(file: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """The file, once for each time that it was read."""
-    opened: list[Path] = []
-    read_text = Path.read_text
-
-    def counted(path: Path, *args: str, **more: str) -> str:
-        opened.extend([path] if path == file else [])
-        return read_text(path, *args, **more)
-
-    monkeypatch.setattr(Path, "read_text", counted)
-    return opened
-
-
 def test_a_new_key_pair_in_the_file_is_used(
     ended: Calls, proxy: HttpProxy, file: Path, database: str
 ) -> None:
@@ -467,12 +453,13 @@ def test_a_listing_with_a_new_key_pair_has_every_page_once(
 
 
 def test_ten_threads_read_the_file_once(
-    ended: Calls, file: Path, readings: list[Path], database: str
+    ended: Calls, file: Path, reads_of: Callable[..., list[Path]], database: str
 ) -> None:
+    opened = reads_of(file)
     file.write_text(GOOD)
     found = race(lambda _: names(ended), 10)
     assert all(isinstance(each, list) and database in each for each in found)
-    assert readings == [file]
+    assert opened == [file]
 
 
 def test_a_file_with_the_same_key_pair_is_named_and_the_request_sent_once(

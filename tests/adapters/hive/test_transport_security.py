@@ -599,16 +599,9 @@ def test_a_new_secret_in_the_file_is_used(ended: Calls, secured: Secured) -> Non
 
 
 def test_ten_threads_read_the_file_once(
-    ended: Calls, secured: Secured, monkeypatch: pytest.MonkeyPatch
+    ended: Calls, secured: Secured, reads_of: Callable[..., list[Path]]
 ) -> None:
-    opened: list[Path] = []
-    read_text = Path.read_text
-
-    def counted(path: Path, *args: str, **more: str) -> str:
-        opened.extend([path] if path == secured.file else [])
-        return read_text(path, *args, **more)
-
-    monkeypatch.setattr(Path, "read_text", counted)
+    opened = reads_of(secured.file)
     secured.write_right()
     assert race(lambda _: names(ended), THREADS) == [["default"]] * THREADS
     assert opened == [secured.file]

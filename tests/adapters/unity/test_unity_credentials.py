@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -389,16 +390,9 @@ def test_a_token_that_was_given_is_sent_once_and_no_file_is_named(
 
 
 def test_ten_threads_read_the_file_once(
-    ended: UnityCatalog, file: Path, monkeypatch: pytest.MonkeyPatch
+    ended: UnityCatalog, file: Path, reads_of: Callable[..., list[Path]]
 ) -> None:
-    opened: list[Path] = []
-    read_text = Path.read_text
-
-    def counted(path: Path, *args: str, **more: str) -> str:
-        opened.extend([path] if path == file else [])
-        return read_text(path, *args, **more)
-
-    monkeypatch.setattr(Path, "read_text", counted)
+    opened = reads_of(file)
     file.write_text("token: second\n")
     assert race(lambda _: read(ended), THREADS) == [("c", "s")] * THREADS
     assert opened == [file]

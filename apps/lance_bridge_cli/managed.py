@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -30,6 +30,15 @@ app = typer.Typer()
 def begin(
     catalog: CatalogName,
     table: TableName,
+    *,
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force",
+            help="Take the versions from another entry that manages them. Its writes are refused "
+            "from then on.",
+        ),
+    ] = False,
     properties: Properties = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
@@ -38,7 +47,7 @@ def begin(
     Example: lance-bridge managed begin hive sales.embeddings -p uri=thrift://metastore:9083
     """
     with connected(catalog, properties) as namespace:
-        namespace.manage_table(parse_name(table))
+        namespace.manage_table(parse_name(table), force=force)
     fields = {"table": table, "managed": True}
     print_result(output, f"{table}: the catalog manages its versions", fields)
 

@@ -208,6 +208,14 @@ def register(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace an existing table of that name.")
     ] = False,
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force",
+            help="Register the table though another entry manages its versions: the new entry only "
+            "reads, or becomes the manager with --set managed_by=impl.",
+        ),
+    ] = False,
     properties: Properties = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
@@ -215,11 +223,12 @@ def register(
 
     Example: lance-bridge table register prod sales.old_orders /data/old_orders.lance
     """
+    given = parse_key_values(settings, "--set") | ({"managed.force": "true"} if force else {})
     request = api.RegisterTableRequest(
         id=parse_name(table),
         location=location,
         mode="Overwrite" if overwrite else "Create",
-        properties=parse_key_values(settings, "--set") or None,
+        properties=given or None,
     )
     with connected_or_federated(catalog, properties) as namespace:
         registered = namespace.register_table(request).location or location

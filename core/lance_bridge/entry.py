@@ -22,12 +22,20 @@ from .catalog import LATEST, MANAGED_BY, Path, TableCredentials, TableRecord
 from .connection import Connection
 from .credentials import CALLER
 from .declarations import DECLARED_AT, RESERVED
-from .errors import concurrent_modification, display, invalid, table_not_found, unsupported
+from .errors import (
+    ManagedElsewhereError,
+    concurrent_modification,
+    display,
+    invalid,
+    table_not_found,
+    unsupported,
+)
 from .lost_replies import retry_after_readback
 from .managed_state import State, parse_state, with_state
 from .records import (
     ENTRY_ID,
     FOREIGN_COMMITS,
+    MANAGER,
     PUBLISH_COLUMNS,
     ForeignCommits,
     replace_visible,
@@ -244,6 +252,11 @@ class TableEntry:
         return self.managed
 
     @property
+    def manager(self) -> str:
+        """The entry that manages the versions, for people, if this is one that only reads."""
+        return self.record.properties.get(MANAGER, "")
+
+    @property
     def foreign_commits(self) -> ForeignCommits:
         """How versions that bypassed the catalog are handled.
 
@@ -263,11 +276,18 @@ class TableEntry:
         return self.with_record(with_state(self.record, state))
 
     def require_own_versions(self) -> None:
-        """Check that no other implementation holds the table's versions.
+        """Check that neither another entry nor another implementation holds the table's versions.
 
         Raises:
-            UnsupportedOperationError: (0)
+            ManagedElsewhereError: (19) another entry does.
+            UnsupportedOperationError: (0) another implementation does.
         """
+        if self.manager:
+            raise ManagedElsewhereError(
+                f"Table '{self.name}' can only be read through this entry: the versions at "
+                f"{self.uri} are managed by {self.manager}. Write through that entry. If it no "
+                "longer exists, make this one the manager with `lance-bridge managed begin --force`"
+            )
         if self.record.is_managed and LATEST not in self.record.properties:
             raise unsupported(
                 f"The versions of table '{self.name}' are managed by another implementation "

@@ -42,6 +42,7 @@ __all__ = [
     "LanceNamespaceError",
     "LancePanicError",
     "LatestVersionGoneError",
+    "ManagedElsewhereError",
     "ObjectUnavailableError",
     "OutcomeUnknownError",
     "TableDataMissingError",
@@ -107,6 +108,10 @@ class LatestVersionGoneError(InvalidTableStateError):
 
     These may be all that is left of its rows: nothing moves or deletes them.
     """
+
+
+class ManagedElsewhereError(InvalidTableStateError):
+    """Another entry manages the versions at the location (19): this one writes nothing."""
 
 
 class TableNotWrittenError(InvalidTableStateError):

@@ -14,6 +14,7 @@ from lance_namespace.errors import InvalidTableStateError
 
 from .catalog import GUARD, IMPLEMENTATION, LATEST, MANAGED_BY, STORAGE, Path, TableRecord
 from .errors import display
+from .records import MANAGER, MARK
 
 HOLD_SECONDS = 300.0
 """How long a hold lasts after its holder has died, by the clocks of the clients."""
@@ -188,16 +189,33 @@ def with_state(record: TableRecord, state: State) -> TableRecord:
     return record.with_properties({**record.properties, LATEST: state.to_text()})
 
 
-def as_managed(record: TableRecord, state: State, guard: str) -> TableRecord:
-    """Return an entry that holds its table's versions."""
+def as_managed(record: TableRecord, state: State, guard: str, mark: str = "") -> TableRecord:
+    """Return an entry that holds its table's versions.
+
+    Args:
+        mark: The id of the file that says so in the storage; earlier releases wrote none.
+    """
     own = {MANAGED_BY: IMPLEMENTATION, LATEST: state.to_text(), GUARD: guard}
-    return record.with_properties({**record.properties, **own})
+    own |= {MARK: mark} if mark else {}
+    kept = {k: v for k, v in record.properties.items() if k != MANAGER}
+    return record.with_properties({**kept, **own})
 
 
 def as_unmanaged(record: TableRecord) -> TableRecord:
     """Return an entry that leaves its table's versions to the storage."""
-    kept = {k: v for k, v in record.properties.items() if k not in (LATEST, GUARD)}
+    kept = {k: v for k, v in record.properties.items() if k not in (LATEST, GUARD, MARK)}
     return record.with_properties({**kept, MANAGED_BY: STORAGE})
+
+
+def as_second(record: TableRecord, manager: str) -> TableRecord:
+    """Return an entry whose table's versions another entry manages: it only reads.
+
+    Args:
+        manager: That entry, for people.
+    """
+    kept = {k: v for k, v in record.properties.items() if k not in (LATEST, GUARD, MARK)}
+    own = {MANAGED_BY: IMPLEMENTATION, MANAGER: manager}
+    return record.with_properties({**kept, **own})
 
 
 def _now() -> int:

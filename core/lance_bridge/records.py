@@ -29,6 +29,12 @@ GUARD = RESERVED_PREFIX + "guard"
 LATEST = RESERVED_PREFIX + "latest"
 """The latest version of a table that the catalog manages."""
 
+MARK = RESERVED_PREFIX + "mark"
+"""The id of the file in a managed table's storage that says which entry manages it."""
+
+MANAGER = RESERVED_PREFIX + "manager"
+"""Which entry manages the versions, for people, in a second entry that only reads them."""
+
 ENTRY_ID = RESERVED_PREFIX + "id"
 """Set in each new entry, so that its creator recognises it after a lost reply."""
 
@@ -40,6 +46,10 @@ PUBLISHED = RESERVED_PREFIX + "published"
 
 FOREIGN_COMMITS = "managed.foreign_commits"
 """Property of a managed table: how versions that bypassed the catalog are handled."""
+
+FORCE = "managed.force"
+"""Property of a request that adds an entry for a table whose versions another entry manages. It is
+not stored."""
 
 UNREADABLE = "unreadable"
 """`TableRecord.entry_type` of an entry that exists but cannot be read."""
@@ -288,6 +298,19 @@ def parse_publish_columns(value: str) -> str:
     return value.lower()
 
 
+def pop_force(properties: Mapping[str, str] | None) -> tuple[dict[str, str] | None, bool]:
+    """Return a request's properties without `FORCE`, and whether it is true.
+
+    Raises:
+        InvalidInputError: (13) it is neither true nor false.
+    """
+    given = None if properties is None else dict(properties)
+    value = (given or {}).pop(FORCE, "false")
+    if str(value).lower() not in ("true", "false"):
+        raise invalid(f"Property '{FORCE}' must be true or false, not {str(value)[:60]!r}")
+    return given, str(value).lower() == "true"
+
+
 def manager_in(properties: Mapping[str, str] | None) -> str | None:
     """Return who manages a table according to a caller's properties, or None.
 
@@ -300,8 +323,12 @@ def manager_in(properties: Mapping[str, str] | None) -> str | None:
 
 
 def properties_of_new_table(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties of a new table's entry: the caller's and the format properties."""
-    own = {TABLE_TYPE: LANCE, MANAGED_BY: STORAGE, ENTRY_ID: uuid.uuid4().hex}
+    """Return the properties of a new table's entry: the caller's and the format properties.
+
+    With `MANAGER`, another entry manages the versions.
+    """
+    manager = IMPLEMENTATION if MANAGER in properties else STORAGE
+    own = {TABLE_TYPE: LANCE, MANAGED_BY: manager, ENTRY_ID: uuid.uuid4().hex}
     return {**properties, **own}
 
 

@@ -40,7 +40,7 @@ from .errors import (
     translate_lance_errors,
 )
 from .lance_datasets import latest_version, transaction_at
-from .managed import OutOfBand, conversion, out_of_band
+from .managed import OutOfBand, conversion, mark, out_of_band
 from .managed.intents import latest_state
 from .managed.view import TableView
 from .requests import LATEST, Ref
@@ -184,6 +184,7 @@ class Table(TableEntry):
         """
         if write:
             self.require_own_versions()
+            mark.require_manager(self)
         dataset = self._open(ref, vend=vend, write=write)
         changes = CHANGES.get()
         if changes is not None:
@@ -297,15 +298,21 @@ class Table(TableEntry):
 
     # -- versions that the catalog holds -----------------------------------------------------------
 
-    def manage(self) -> Self:
+    def manage(self, *, force: bool = False) -> Self:
         """Have the catalog hold the versions from now on; return the updated table.
 
         The versions in the storage become the table's. Writers that opened the table before
         continue to write to the storage, and those versions are not shown: stop these writers
         first.
 
+        Args:
+            force: Whether to take the versions from another entry that manages them. It then only
+                reads, if it is in this catalog; if not, it keeps showing its latest version, and
+                its writes are refused.
+
         Raises:
             UnsupportedOperationError: (0) the catalog cannot, or another implementation manages it.
+            ManagedElsewhereError: (19) another entry manages them.
             InvalidInputError: (13) its namespace has a wrong value of `FOREIGN_COMMITS`.
             InvalidTableStateError: (19) as `latest_in_storage`; or its data is missing.
             ConcurrentModificationError: (14) other clients keep changing the entry.
@@ -313,7 +320,7 @@ class Table(TableEntry):
         """
         if self.managed is None:
             self.require_not_missing()  # else the entry would say that it never had data
-        return conversion.begin(self)
+        return conversion.begin(self, force=force)
 
     def release(self, holder: str = "") -> Self:
         """Return the versions to the storage; return the updated table.

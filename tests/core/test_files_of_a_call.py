@@ -48,7 +48,7 @@ def test_describing_a_table_takes_at_most_nine_files(namespace: MemoryNamespace)
     assert len(files) <= 9, ", ".join(files)
 
 
-def test_inserting_rows_takes_at_most_ten_files(namespace: MemoryNamespace) -> None:
+def test_inserting_rows_takes_at_most_fourteen_files(namespace: MemoryNamespace) -> None:
     create(namespace, TABLE, rows=3)
     request, data = api.InsertIntoTableRequest(id=TABLE), stream(2)
 
@@ -56,4 +56,5 @@ def test_inserting_rows_takes_at_most_ten_files(namespace: MemoryNamespace) -> N
 
     assert count_rows(namespace, TABLE) == 5
     assert "dataset/insert.py" in files
-    assert len(files) <= 10, ", ".join(files)
+    # Four of them read the file that says whether another entry manages the versions.
+    assert len(files) <= 14, ", ".join(files)

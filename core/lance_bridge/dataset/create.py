@@ -29,7 +29,7 @@ from ..errors import (
     table_already_exists,
     translate_lance_errors,
 )
-from ..managed import conversion
+from ..managed import conversion, mark
 from ..records import check_properties, manager_in
 from ..requests import CreateMode
 from ..spark_types import columns_of
@@ -200,6 +200,8 @@ def write_first(
         ServiceUnavailableError: (17) the data could not be written to storage.
         InternalError: (18) Lance panicked; nothing is committed.
     """
+    if table.managed is None:
+        mark.require_manager(table)
     uri, options = _uri_and_options(table, storage_options)
     transaction, through = None, table.commit_arguments()
     try:

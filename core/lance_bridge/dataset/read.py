@@ -35,7 +35,7 @@ def describe(table: Table, request: DescribeTableRequest) -> DescribeTableRespon
         table_uri=locations.table_uri(table.location) if request.with_table_uri else None,
         storage_options=table.answer_options(vend=request.vend_credentials, write=None),
         properties=table.properties,
-        managed_versioning=True if table.managed is not None else None,
+        managed_versioning=True if table.managed is not None or table.manager else None,
     )
     detailed = bool(request.load_detailed_metadata)
     if detailed:

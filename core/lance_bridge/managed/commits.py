@@ -19,7 +19,7 @@ from ..records import ForeignCommits
 from ..storage import staging
 from ..storage.manifests import Manifest, Scheme, name_of
 from ..storage.staging import Staged
-from . import compare_and_set, out_of_band, recovery
+from . import compare_and_set, mark, out_of_band, recovery
 from .versions import ManagedDirectory, managed_directory
 
 logger = logging.getLogger(__name__)
@@ -161,6 +161,7 @@ def prepare(table: TableEntry, staged: Staged) -> CatalogCommit:
         ConcurrentModificationError: (14) the version exists, or is not the next one, or the table
             is held. Uncommitted manifests in the storage are quarantined.
         InvalidInputError: (13) the manifest does not exist, or is not of this version.
+        ManagedElsewhereError: (19) another entry manages the versions.
         InvalidTableStateError: (19) the table refuses commits, because of such versions; or the
             record of a batch that it is part of is missing.
         UnsupportedOperationError: (0) metadata is given.
@@ -168,6 +169,7 @@ def prepare(table: TableEntry, staged: Staged) -> CatalogCommit:
     staging.refuse_metadata(table.path, staged)
     staging.require_scheme(table.path, staged, Scheme.V2)
     table = compare_and_set.await_free(recovery.settle(table))
+    mark.ensure(table)
     state = table.managed_state()
     directory = managed_directory(table, write=True)
     name = directory.name_of_staged(staged.manifest_path)

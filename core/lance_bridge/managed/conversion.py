@@ -15,12 +15,12 @@ from lance_namespace.errors import (
 
 from ..catalog import GUARD, MANAGED_BY
 from ..entry import EntryT, TableEntry
-from ..errors import concurrent_modification, display, invalid
+from ..errors import OutcomeUnknownError, concurrent_modification, display, invalid
 from ..lost_replies import retry_after_readback
-from ..managed_state import State, as_managed, as_unmanaged
-from ..records import FOREIGN_COMMITS, ForeignCommits
+from ..managed_state import State, as_managed, as_second, as_unmanaged
+from ..records import FOREIGN_COMMITS, MARK, ForeignCommits
 from ..storage.manifests import Manifest, Scheme, VersionDirectory
-from . import compare_and_set, recovery
+from . import compare_and_set, mark, recovery
 from .removal import held_for_removal
 from .versions import managed_directory
 
@@ -29,27 +29,91 @@ _ATTEMPTS = 5
 logger = logging.getLogger(__name__)
 
 
-def begin(table: EntryT) -> EntryT:
+def begin(table: EntryT, *, force: bool = False) -> EntryT:
     """Implement `Table.manage`."""
     table.connection.require_manageable(f"Table '{table.name}'")
+    if not force:
+        return _begin(table)
+    with _former_manager(table) as former:
+        table = _begin(table, force=True)
+        if former is not None:
+            second = as_second(former.record, str(mark.Mark.of(table)))
+            table.connection.catalog.alter_table(second)
+    return table
+
+
+def _begin(table: EntryT, *, force: bool = False) -> EntryT:
     has_begun = False
     for _ in range(_ATTEMPTS):
-        table.require_own_versions()
+        if not (force and table.manager):
+            table.require_own_versions()
         if table.record.revision is None:
             # A record that was just created has no revision that the catalog could compare.
             table = table.reloaded()
         if table.managed is not None:
-            return _adopt_late_versions(table) if has_begun else table
-        state = State(latest_in_storage(table))
+            if has_begun:
+                return _adopt_late_versions(table)
+            return _take_back(table) if force else _require_manager(table)
         guard = table.record.properties.get(GUARD) or table.connection.catalog.commit_guard(
             table.record
         )
-        with suppress(ConcurrentModificationError):
-            table = _with_inherited_policy(table)
-            _alter(table.with_record(as_managed(table.record, state, guard)))
+        table = _with_inherited_policy(table)
+        with suppress(ConcurrentModificationError), _marked(table, force=force) as own:
+            state = State(latest_in_storage(table))
+            _alter(table.with_record(as_managed(table.record, state, guard, own)))
             has_begun = True
         table = table.reloaded()
     raise concurrent_modification(table.path)
+
+
+def _require_manager(table: EntryT) -> EntryT:
+    mark.require_manager(table)
+    return table
+
+
+@contextmanager
+def _former_manager(table: TableEntry) -> Iterator[TableEntry | None]:
+    """Hold the entry of this catalog that another one takes the versions from; yield it.
+
+    Its latest version gets its final name. None if there is no such entry, or it is in another
+    catalog.
+    """
+    former = mark.find_former(table)
+    if former is None:
+        yield None
+        return
+    with compare_and_set.held(recovery.settle(former)) as held:
+        managed_directory(held, write=True).finish()
+        yield held
+
+
+def _take_back(table: EntryT) -> EntryT:
+    """Return the versions to an entry that managed them before another one did.
+
+    Those that the other one committed become versions of this entry.
+    """
+    with compare_and_set.held(recovery.settle(table)) as held:
+        own = {MARK: mark.place(held, force=True)}
+        managed_directory(held, write=True).finish()
+        latest = max(held.managed_state().version, latest_in_storage(held))
+        marked = held.record.with_properties({**held.record.properties, **own})
+        compare_and_set.swap(held.with_record(marked), State(latest))
+    return table.reloaded()
+
+
+@contextmanager
+def _marked(table: TableEntry, *, force: bool) -> Iterator[str]:
+    """Place the table's mark, and remove it if the entry does not become managed; yield its id."""
+    own = mark.place(table, force=force)
+    try:
+        yield own
+    except OutcomeUnknownError:
+        raise
+    except LanceNamespaceError:
+        with suppress(LanceNamespaceError):
+            if table.reloaded().managed is None:
+                mark.remove(table, own)
+        raise
 
 
 def _with_inherited_policy(table: EntryT) -> EntryT:
@@ -88,6 +152,8 @@ def finished_for_removal(table: EntryT) -> Iterator[EntryT]:
     with held_for_removal(table) as held:
         _finish_before_removal(held)
         yield held
+    if MARK in held.record.properties:
+        mark.remove(held)
 
 
 def _finish_before_removal(table: TableEntry) -> None:
@@ -157,6 +223,7 @@ def end(table: EntryT, holder: str = "") -> EntryT:
         directory.latest()  # raises if it is gone, and nothing else has its rows
         _refuse_uncommitted(held, directory.uncommitted())
         _alter(held.with_record(as_unmanaged(held.record)))
+        mark.remove(held)
     return table.reloaded()
 
 

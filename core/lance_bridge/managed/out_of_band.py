@@ -21,7 +21,7 @@ from ..names import first_names
 from ..records import FOREIGN_COMMITS, ForeignCommits
 from ..storage.manifest_content import parse_manifest
 from ..storage.manifests import Manifest, Scheme
-from . import adoption, compare_and_set, recovery
+from . import adoption, compare_and_set, mark, recovery
 from .intents import latest_state
 from .versions import ManagedDirectory, managed_directory, quarantined_version
 
@@ -106,6 +106,7 @@ def adopt(table: TableEntry) -> int:
         InvalidTableStateError: (19) they do not continue the latest version, or lack a data file.
         ConcurrentModificationError: (14) another client commits.
     """
+    mark.require_manager(table)
     table = recovery.settle(table)
     _find_latest_adoptable(table)
     with compare_and_set.held(table) as held:  # else another client could quarantine them
@@ -183,6 +184,7 @@ def discard(table: TableEntry) -> int:
         ConcurrentModificationError: (14) another client commits.
         LatestVersionGoneError: (19) they may be all that is left of the table's rows.
     """
+    mark.require_manager(table)
     managed_directory(table, write=True).require_intact()
     quarantine(table)
     directory = managed_directory(table, write=True)
@@ -219,6 +221,7 @@ def clear_next_version(table: EntryT) -> EntryT:
 
 def _handle_next_version(table: EntryT) -> EntryT:
     """Handle the next version's uncommitted manifest as the table's property says."""
+    mark.require_manager(table)
     if table.foreign_commits is ForeignCommits.REFUSE:
         _require_no_foreign_versions(table, managed_directory(table))
         return table.reloaded()
@@ -304,6 +307,7 @@ def quarantine(table: TableEntry) -> None:
         InvalidTableStateError: (19) as `recovery.settle`.
     """
     now = recovery.settle(table.reloaded())
+    mark.require_manager(now)
     directory = managed_directory(now, write=True)
     directory.latest()  # raises if it is gone
     # Fails if the storage is read-only, before it makes other clients wait.

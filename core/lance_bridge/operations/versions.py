@@ -206,16 +206,19 @@ class VersionOperations(Operations):
 class ManagementOperations(Operations):
     """Beyond the trait: whether a table's storage or its catalog manages its versions."""
 
-    def manage_table(self, id: Sequence[str]) -> None:
+    def manage_table(self, id: Sequence[str], *, force: bool = False) -> None:
         """Have the catalog hold a table's versions.
 
         Stop its writers first: a writer that opened the table before continues to write to the
         storage, and its versions are not visible.
 
+        Args:
+            force: Whether to take them from another entry that manages them; see `Table.manage`.
+
         Raises: UnsupportedOperation, NamespaceNotFound, TableNotFound, InvalidInput,
         ConcurrentModification, InvalidTableState.
         """
-        self.tables.load_by_id(id).manage()
+        self.tables.load_by_id(id).manage(force=force)
 
     def release_table(self, id: Sequence[str]) -> None:
         """Leave a table's versions to its storage again.

@@ -26,6 +26,9 @@ RESERVED_FILE = ".lance-reserved"
 VERSIONS = "_versions"
 """The directory of the main branch's manifests."""
 
+MARK_FILE = f"{VERSIONS}/.manager.json"
+"""Says which entry of which catalog manages the versions of an implementation-managed table."""
+
 BATCH_RECORD = ".record.batch.json"
 BATCH_OUTCOME = ".outcome.batch.json"
 """The endings of a batch's files. Vendors of credentials for governed tables let no client write or
@@ -49,6 +52,7 @@ _DATASET_FILES = (
     rf"_versions/\.tmp_(?:\d+|d\d+)\.manifest_{_UUID}",
     r"_versions/\d+\.manifest-foreign(?:-[0-9a-f]{16})?",  # quarantined by this library
     r"_versions/latest_version_hint\.json",
+    re.escape(MARK_FILE),
     r"_latest\.manifest",
     r"_deletions/\d+-\d+-\d+\.(?:arrow|bin)",
     rf"_transactions/\d+-{_UUID}\.txn",

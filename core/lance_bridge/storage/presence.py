@@ -15,7 +15,7 @@ from pathlib import Path
 from lance_namespace.errors import LanceNamespaceError, ServiceUnavailableError
 
 from .. import locations
-from .lance_files import RESERVED_FILE, VERSIONS
+from .lance_files import MARK_FILE, RESERVED_FILE, VERSIONS
 from .local_files import is_directory
 from .store import TableStorage, store_errors
 
@@ -70,7 +70,7 @@ class Presence:
     Attributes:
         reason: What was found, for messages; it continues "There is no version at LOCATION".
         error: The storage's error if the state is UNREACHABLE.
-        has_files: Whether the location has files other than `RESERVED_FILE`.
+        has_files: Whether the location has files other than `RESERVED_FILE` and `MARK_FILE`.
     """
 
     state: DataState
@@ -136,6 +136,8 @@ class _Found:
             if name == RESERVED_FILE:
                 is_reserved = True
                 continue
+            if name == MARK_FILE:
+                continue  # a declared table can have it
             has_files = True
             if _OF_LATER_VERSIONS.fullmatch(name):
                 return cls(is_reserved, has_files, had_version=True)

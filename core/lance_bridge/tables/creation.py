@@ -24,6 +24,7 @@ from ..connection import Connection
 from ..declarations import DECLARED_AT, RESERVED, now
 from ..entry import load_entry
 from ..errors import (
+    ManagedElsewhereError,
     TableDataMissingError,
     TableNotWrittenError,
     concurrent_modification,
@@ -33,14 +34,17 @@ from ..errors import (
     unsupported,
 )
 from ..lost_replies import retry_after_readback
-from ..managed import conversion
+from ..managed import conversion, mark
 from ..publishing import has_columns
 from ..records import (
+    FORCE,
+    MANAGER,
     PUBLISH_COLUMNS,
     Published,
     check_properties,
     manager_in,
     parse_publish_columns,
+    pop_force,
     properties_of_new_table,
 )
 from ..table import Table
@@ -147,6 +151,8 @@ def declare(
         UnsupportedOperationError: (0) the catalog should manage the table, and cannot.
     """
     new = plan_declaration(connection, path, location, properties)
+    if location:
+        _refuse_managed(connection, path, location)
     table, is_new = add_or_find(connection, path, new.location, new.properties, declared=True)
     with after_drops(path):
         if is_new:
@@ -159,6 +165,21 @@ def declare(
         table = table.set_properties(new.properties) if properties else table
         table = conversion.begin(table) if new.is_managed else table
     return table, table.answer_options(vend=vend, write=True)
+
+
+def _refuse_managed(connection: Connection, path: Path, location: str) -> None:
+    """Check that no other entry manages the versions at a location.
+
+    Raises:
+        ManagedElsewhereError: (19)
+    """
+    manager = mark.find_manager(connection, path, location)
+    if manager is not None:
+        raise ManagedElsewhereError(
+            f"'{display(path)}' is not added: the versions at {locations.for_lance(location)} are "
+            f"managed by {manager}. Use that entry; or register one that only reads, with the "
+            f"property {FORCE}=true (`lance-bridge table register --force`)"
+        )
 
 
 @contextmanager
@@ -256,20 +277,28 @@ def register(
     Raises:
         TableAlreadyExistsError: (5) the name is taken; with ``overwrite``, by an entry that is not
             a Lance table.
+        ManagedElsewhereError: (19) another entry manages the versions there, and the properties do
+            not have `FORCE`.
         NamespaceNotFoundError: (1)
         InvalidInputError: (13) bad location or properties.
     """
     checked_location = locations.check(location)
+    properties, is_forced = pop_force(properties)
     checked = check_properties(properties)
     namespace = LazyNamespace(connection, path[:-1])
     is_managed = wants_management(path, namespace, properties)
     checked = with_publishing(namespace, checked)
+    if not is_forced:
+        _refuse_managed(connection, path, checked_location)
+    elif not is_managed:
+        manager = mark.find_manager(connection, path, checked_location)
+        checked = checked if manager is None else {**checked, MANAGER: str(manager)}
     table, is_new = add_or_find(
         connection, path, NewLocation(checked_location), checked, columns=columns
     )
     if is_new:
         with removed_on_failure(table, is_declared=False):
-            table = conversion.begin(table) if is_managed else table
+            table = conversion.begin(table, force=is_forced) if is_managed else table
         table.publish_after_commit()
         return table
     if not overwrite:
@@ -278,7 +307,7 @@ def register(
         moved = table.with_record(replace(table.record, location=checked_location))
         conversion.latest_in_storage(moved)
     table = _move_registration(table, checked_location, checked)
-    table = conversion.begin(table) if is_managed else table
+    table = conversion.begin(table, force=is_forced) if is_managed else table
     table.publish_after_commit()
     return table
 

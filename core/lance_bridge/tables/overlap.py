@@ -12,9 +12,10 @@ from ..catalog import Path, TableRecord
 from ..connection import Connection
 from ..entry import TableEntry
 from ..errors import OF_ONE_OBJECT, concurrent_modification, display, marking_other_entries
+from ..managed import mark
 from ..records import ENTRY_ID
 from ..scan import Named, error_of_check, scan_locations
-from ..storage.lance_files import LocationFiles
+from ..storage.lance_files import MARK_FILE, LocationFiles
 
 _THREADS = 8
 """Entries whose clones or partitions are read at once."""
@@ -119,6 +120,7 @@ class LocationIndex:
         files that are not the table's: otherwise no partition could lose a file.
 
         Raises:
+            ManagedElsewhereError: (19) an entry of another catalog manages the table's versions.
             InvalidTableStateError: (19) a manifest or an entry's partitions cannot be read, a
                 partition overlaps the location, or another Lance table reads the files or cannot
                 be read.
@@ -132,6 +134,8 @@ class LocationIndex:
             raise InvalidTableStateError(
                 f"Table '{display(record.path)}' cannot be dropped with its data. {error}"
             ) from error
+        if any(MARK_FILE in group for group in found.own):
+            mark.require_manager(TableEntry(self._connection, record))
         if self._connection.config.drop_check == "entries":
             return found
         others = [each for each in self._entries if each.path != record.path and not each.link_to]

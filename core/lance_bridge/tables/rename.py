@@ -15,7 +15,7 @@ from ..catalog import Capabilities, Path
 from ..entry import EntryT, TableEntry, load_entry
 from ..errors import concurrent_modification, display, table_already_exists, unsupported
 from ..lost_replies import retry_after_readback
-from ..managed import recovery
+from ..managed import mark, recovery
 from ..managed.compare_and_set import held, release
 from ..records import ENTRY_ID
 from ..storage import DataState
@@ -54,6 +54,7 @@ def rename(table: Table, new_path: Path) -> None:
     with held(settled, new_path if by_copy else ()) as current:
         moved = (_copy_and_drop if by_copy else _move)(current, new_path)
     release(moved)
+    mark.move(moved)
 
 
 def _move(table: TableEntry, new_path: Path) -> TableEntry:

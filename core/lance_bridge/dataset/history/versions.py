@@ -42,10 +42,12 @@ def directory_of(
     """Return the directory that records the versions of a table, or of one of its branches.
 
     Raises:
-        UnsupportedOperationError: (0) another implementation manages the table's versions.
+        ManagedElsewhereError: (19) another entry manages the table's versions, and ``write``.
+        UnsupportedOperationError: (0) another implementation manages them.
         TableBranchNotFoundError: (22)
     """
-    table.require_own_versions()
+    if write or not table.manager:
+        table.require_own_versions()
     if table.managed is not None:
         table.require_main_branch(branch)
         return managed_directory(table, write=write)

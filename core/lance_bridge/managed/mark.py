@@ -1,0 +1,274 @@
+"""The mark of the manager: a file beside the manifests that says which entry manages a table.
+
+An entry is one of possibly several for a location, in one or more catalogs. Only the storage is
+common to all of them, so a second entry, which knows nothing of the first, finds the mark.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import uuid
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timezone
+from typing import Any
+
+from lance_namespace.errors import LanceNamespaceError
+
+from .. import locations
+from ..catalog import Path, TableRecord
+from ..connection import Connection
+from ..entry import TableEntry
+from ..errors import ManagedElsewhereError, concurrent_modification, display
+from ..records import ENTRY_ID, MARK
+from ..scan import Named, scan_locations
+from ..storage.lance_files import MARK_FILE
+from ..storage.local_files import is_directory
+from ..storage.table_files import TableFiles, discard
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Says which entry of which catalog manages the versions of the table at a location.
+
+    Attributes:
+        id: The value of `MARK` in the entry.
+        table: The path of the entry when the mark was written.
+        catalog: The description of the catalog's connection.
+        location: The location in Lance's spelling: a copy of the table has the mark of another one.
+        since: When the mark was written, in ISO format, by the client's clock.
+    """
+
+    id: str
+    table: Path
+    catalog: str
+    location: str
+    since: str
+
+    def __str__(self) -> str:
+        """Return the manager's name for messages."""
+        return f"'{display(self.table)}' of {self.catalog} (since {self.since})"
+
+    @classmethod
+    def of(cls, table: TableEntry) -> Mark:
+        """Return the mark of an entry. It is the same for all clients, but for its time."""
+        record, catalog = table.record, table.connection.catalog.describe_connection()
+        known = record.properties.get(MARK)
+        facts = (catalog, *record.path, record.identity or "")
+        seed = record.properties.get(ENTRY_ID) or json.dumps(facts)
+        since = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        own = known or uuid.uuid5(uuid.NAMESPACE_OID, seed).hex
+        return cls(own, record.path, catalog, table.uri, since)
+
+    @classmethod
+    def parse(cls, data: bytes) -> Mark:
+        """Return the mark in a file. Raises ValueError."""
+        fields: Any = json.loads(data)
+        try:
+            texts = [str(fields[name]) for name in ("id", "catalog", "location", "since")]
+            table = tuple(map(str, fields["table"]))
+        except (KeyError, TypeError) as error:
+            raise ValueError(data[:100]) from error
+        return cls(texts[0], table, *texts[1:])
+
+    def to_bytes(self) -> bytes:
+        """Return the content of the file."""
+        return json.dumps(asdict(self), indent=1).encode()
+
+
+def require_manager(table: TableEntry) -> None:
+    """Check that no other entry manages the versions at an entry's location, before a write.
+
+    A mark whose entry no longer exists is deleted.
+
+    Raises:
+        ManagedElsewhereError: (19) one does.
+        ServiceUnavailableError: (17) or another error of the storage or the catalog.
+    """
+    files = table.files(write=True)
+    _require_manager(table, files, read(files))
+
+
+def ensure(table: TableEntry) -> None:
+    """Do the same as `require_manager` before a commit, and write the mark if it is missing."""
+    files = table.files(write=True)
+    found = read(files)
+    _require_manager(table, files, found)
+    if found is None and MARK in table.record.properties:
+        files.put_own(MARK_FILE, Mark.of(table).to_bytes())
+
+
+def _require_manager(table: TableEntry, files: TableFiles, found: Mark | None) -> None:
+    if found is None or not _is_of_another(found, table.record, files.location):
+        return
+    manager = _find_manager(table.connection, found)
+    if manager is None:
+        discard(files, MARK_FILE)
+        return
+    raise ManagedElsewhereError(
+        f"Table '{table.name}' cannot be written through this entry: the versions at {table.uri} "
+        f"are managed by {manager}. Write through that entry. If it no longer exists, make this "
+        "one the manager with `lance-bridge managed begin --force`"
+    )
+
+
+def find_manager(connection: Connection, path: Path, location: str) -> Mark | None:
+    """Return the mark of the entry that manages the versions at a location, if there is one.
+
+    None also if the storage cannot be read: the first write through a new entry checks it.
+
+    Args:
+        path: The entry that is to be added, or replaced.
+
+    Raises:
+        ManagedElsewhereError: (19) the mark cannot be read.
+        LanceNamespaceError: an entry of the catalog cannot be read.
+    """
+    record = TableRecord(path, location)
+    try:
+        storage = TableEntry(connection, record).storage(vend=False)
+        found = read(TableFiles(storage, location))
+    except ManagedElsewhereError:
+        raise
+    except LanceNamespaceError as error:
+        logger.info("it is not known whether another entry manages %s: %s", location, error)
+        return None
+    if found is None or not _is_of_another(found, record, location):
+        return None
+    manager = _find_manager(connection, found)
+    return None if manager is not None and manager.table == path else manager
+
+
+def find_former(table: TableEntry) -> TableEntry | None:
+    """Return the entry that manages the versions at a table's location, if this catalog has it."""
+    files = table.files(write=True)
+    try:
+        found = read(files)
+    except ManagedElsewhereError:
+        return None
+    if found is None or not _is_of_another(found, table.record, files.location):
+        return None
+    record = _find_entry(table.connection, found)
+    return None if record is None else TableEntry(table.connection, record)
+
+
+def _is_of_another(mark: Mark, record: TableRecord, location: str) -> bool:
+    """Return whether a mark is of another entry, and was not copied with the table."""
+    is_here = locations.key(mark.location) == locations.key(location)
+    return is_here and mark.id != record.properties.get(MARK)
+
+
+def _find_manager(connection: Connection, mark: Mark) -> Mark | None:
+    """Return the mark with the present name of its entry; None if the entry no longer exists.
+
+    The entry of another catalog cannot be looked up, and counts.
+
+    Raises:
+        LanceNamespaceError: an entry cannot be read.
+    """
+    record = _find_entry(connection, mark)
+    if record is not None:
+        return replace(mark, table=record.path)
+    return None if mark.catalog == connection.catalog.describe_connection() else mark
+
+
+def _find_entry(connection: Connection, mark: Mark) -> TableRecord | None:
+    """Return the entry of a mark if this catalog has it.
+
+    Raises:
+        LanceNamespaceError: it cannot be known, because an entry or a namespace cannot be read.
+    """
+    if len(mark.table) == connection.capabilities.levels + 1:
+        entry = connection.find_table(mark.table)
+        if entry is not None and entry.properties.get(MARK) == mark.id:
+            return entry
+    if mark.catalog != connection.catalog.describe_connection():
+        return None
+    # Another tool may have renamed it.
+    named = Named(frozenset(connection.named_namespaces))
+    scan = scan_locations(connection.catalog, named, _explain, everywhere=True)
+    found = (record for record, _ in scan.records if record.properties.get(MARK) == mark.id)
+    return next(found, None)
+
+
+def _explain(what: str, error: LanceNamespaceError) -> str:
+    return (
+        f"{what} may have the entry that manages the table's versions, and cannot be read: {error}"
+    )
+
+
+def read(files: TableFiles) -> Mark | None:
+    """Return the mark at a location, or None if there is none.
+
+    Raises:
+        ManagedElsewhereError: (19) it cannot be read.
+        ServiceUnavailableError: (17) or another error of the storage.
+    """
+    data = files.read(MARK_FILE)
+    if data is None:
+        return None
+    try:
+        return Mark.parse(data)
+    except ValueError as error:
+        raise ManagedElsewhereError(
+            f"{files.location}/{MARK_FILE}, which says which entry manages the table's versions, "
+            "cannot be read. Delete the file if you know that no other entry does"
+        ) from error
+
+
+def place(table: TableEntry, *, force: bool) -> str:
+    """Write the mark of an entry that is about to manage its versions; return the mark's id.
+
+    A local directory is not created for it: then the first commit writes it.
+
+    Args:
+        force: Whether to replace the mark of another entry.
+
+    Raises:
+        ManagedElsewhereError: (19) another entry manages them.
+        ConcurrentModificationError: (14) another client writes or removes a mark.
+        ServiceUnavailableError: (17) or another error of the storage.
+    """
+    mark, files = Mark.of(table), table.files(write=True)
+    if locations.is_local(table.uri) and not is_directory(table.uri):
+        return mark.id
+    if files.put_own(MARK_FILE, mark.to_bytes()):
+        return mark.id
+    if not force:
+        found = read(files)
+        if found is None:
+            raise concurrent_modification(table.path)
+        if found.id == mark.id:
+            return mark.id
+        _require_manager(table, files, found)
+    files.put_over(MARK_FILE, mark.to_bytes())
+    return mark.id
+
+
+def move(table: TableEntry) -> None:
+    """Write the mark of a renamed entry. A failure is logged, and costs a search for the entry."""
+    if MARK not in table.record.properties:
+        return
+    try:
+        require_manager(table)
+        table.files(write=True).put_over(MARK_FILE, Mark.of(table).to_bytes())
+    except LanceNamespaceError as error:
+        logger.warning("the mark of %s has its former name: %s", table.name, error)
+
+
+def remove(table: TableEntry, mark_id: str | None = None) -> None:
+    """Delete the mark of an entry that no longer manages its versions; a failure is logged.
+
+    Args:
+        mark_id: The id of the mark, if the entry does not have it.
+    """
+    own = mark_id or table.record.properties.get(MARK)
+    files = table.files(write=True)
+    try:
+        found = read(files)
+        if found is not None and found.id == own:
+            files.remove([MARK_FILE])
+    except LanceNamespaceError as error:
+        logger.warning("the mark of %s in %s remains: %s", table.name, table.uri, error)

@@ -25,8 +25,10 @@ _WRITE = ["s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"]
 _FINAL_MANIFESTS = "*_versions/*.manifest"
 """Relative to the table, for every branch. Staged manifests do not match: they end in
 ``.manifest-`` and a UUID. Writers may delete final manifests, to clean up old versions."""
-_BATCH_RECORDS = "_transactions/*.batch.json"
-"""Relative to the table. They decide versions of other tables, too."""
+_BATCH_RECORDS = "*/_transactions/*.batch.json"
+"""In any table, because policies are short. They decide versions of other tables, too."""
+_MARK = "*/_versions/.manager.json"
+"""In any table. It says which entry manages the versions."""
 
 Statement = dict[str, Any]
 
@@ -59,7 +61,10 @@ def session_policy(
         table = f"{bucket}/{prefix}"
         statements += [
             _deny(["s3:PutObject"], f"{table}/{_FINAL_MANIFESTS}"),
-            _deny(["s3:PutObject", "s3:DeleteObject"], f"{table}/{_BATCH_RECORDS}"),
+            _deny(
+                ["s3:PutObject", "s3:DeleteObject"],
+                [f"arn:{partition}:s3:::{each}" for each in (_BATCH_RECORDS, _MARK)],
+            ),
         ]
     if kms_key_arn:
         statements.append(_use_key(kms_key_arn, f"s3.{region}.{_DOMAINS[partition]}", grant.write))
@@ -81,7 +86,7 @@ def _allow(actions: list[str], resource: str, condition: Any = None) -> Statemen
     return {**statement, "Condition": condition} if condition else statement
 
 
-def _deny(actions: list[str], resource: str) -> Statement:
+def _deny(actions: list[str], resource: str | list[str]) -> Statement:
     return {"Effect": "Deny", "Action": actions, "Resource": resource}
 
 

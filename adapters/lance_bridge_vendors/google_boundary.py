@@ -17,8 +17,9 @@ MAX_CHARACTERS = 2048
 _READ = "inRole:roles/storage.objectViewer"
 _WRITE = "inRole:roles/storage.objectUser"
 """Unlike ``storage.objectAdmin``, it does not allow changing who may read an object."""
-_CATALOG_FILES = (".manifest", ".batch.json")
-"""Endings of files that only the catalog writes in a governed table: manifests, batch records."""
+_CATALOG_FILES = (".manifest", ".batch.json", "/.manager.json")
+"""Endings of files that only the catalog writes in a governed table: manifests, records of batches,
+and the file that says which entry manages the versions."""
 
 
 def access_boundary(grant: Grant) -> dict[str, Any]:

@@ -24,6 +24,7 @@ class Kind(str, Enum):
     LOCATION_GONE = "location-gone"
     DECLARED_ONLY = "declared-only"
     INCONSISTENT_ENTRY = "inconsistent-entry"
+    MANAGED_ELSEWHERE = "managed-elsewhere"
     INCOMPLETE_ENTRY = "incomplete-entry"
     OUTDATED_COLUMNS = "outdated-columns"
     OUT_OF_BAND = "out-of-band"

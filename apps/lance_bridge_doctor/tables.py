@@ -99,7 +99,8 @@ class TableChecks:
     def _check_ownership(self, entry: TableEntry) -> Iterator[Finding]:
         record, state = entry.record, entry.managed
         manager = record.properties.get(MANAGED_BY, STORAGE).lower()
-        if manager not in _MANAGERS or (manager == IMPLEMENTATION and state is None):
+        is_others = manager == IMPLEMENTATION and state is None and not entry.manager
+        if manager not in _MANAGERS or is_others:
             yield self._inconsistent(
                 entry,
                 f"Its entry has {MANAGED_BY}={manager}, but no version that lance-bridge "
@@ -149,12 +150,29 @@ class TableChecks:
             message = f"Its data is missing: there is no version at {table.uri}, {found.reason}"
             yield self._location_gone(table, message)
             return
-        problems = [] if table.managed is None else [*self._check_versions(table, table.managed)]
+        problems = [*self._check_manager(table)]
+        if table.managed is not None and not problems:
+            problems += self._check_versions(table, table.managed)
         yield from problems
         if found.state is DataState.PRESENT and not problems:
             yield from self._check_columns(table)
         if found.state is not DataState.PRESENT and not problems:
             yield from self._check_unwritten(table, found)
+
+    def _check_manager(self, table: Table) -> Iterator[Finding]:
+        """Yield a finding if another entry manages the versions, or did when this one was added."""
+        other, name = table.other_manager(), written(table.path)
+        if table.manager and not other:
+            yield self._inconsistent(
+                table, f"It only reads, because its versions were managed by {table.manager}"
+            )
+        if other and not table.manager:
+            message = (
+                f"Its versions are managed by {other}: this entry writes nothing, and what pylance "
+                "or LanceDB write through it bypasses that one"
+            )
+            command = self.commands.on_table("deregister", name)
+            yield Finding(Kind.MANAGED_ELSEWHERE, name, message, command)
 
     def _check_columns(self, table: Table) -> Iterator[Finding]:
         problem = table.find_outdated_columns()

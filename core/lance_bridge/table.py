@@ -363,6 +363,15 @@ class Table(TableEntry):
         """
         return conversion.latest_in_storage(self)
 
+    def other_manager(self) -> str:
+        """Return the other entry that manages the versions at the location, for people, or "".
+
+        Raises:
+            ManagedElsewhereError: (19) the mark that says so cannot be read.
+            LanceNamespaceError: the storage or the catalog cannot be read.
+        """
+        return mark.other_manager(self)
+
     def out_of_band_versions(self) -> OutOfBand:
         """Return the versions that were not committed through the catalog.
 

@@ -518,3 +518,31 @@ def test_a_wrong_location_is_noticed_when_it_is_registered(lake: Lake, tmp_path:
     assert f"{place} has no Lance table" in done.stderr
     refused("table", "count", "prod", name, place=place)
     fix(the_only(Kind.LOCATION_GONE))
+
+
+# -- several entries for one table ----------------------------------------------------------------
+
+
+@pytest.mark.spec("managed.md#the-mark-of-the-manager")
+def test_a_second_entry_of_a_managed_table_is_deregistered(lake: Lake) -> None:
+    lake.create("orders")
+    run("table", "register", "prod", lake.name("second"), str(lake.place("orders")))
+    run("managed", "begin", "prod", lake.name("orders"))
+    found = the_only(Kind.MANAGED_ELSEWHERE, f"managed by '{lake.name('orders')}' of thrift:")
+    assert found["subject"] == lake.name("second")
+    fix(found)
+
+
+@pytest.mark.spec("managed.md#the-mark-of-the-manager", "cli.md#table")
+def test_an_entry_that_only_reads_is_no_finding_until_nobody_manages(lake: Lake) -> None:
+    lake.create("orders", managed_by="impl")
+    second = ["table", "register", "prod", lake.name("second"), str(lake.place("orders"))]
+    refused = CliRunner().invoke(app, second)
+    assert refused.exit_code != 0
+    assert "--force" in refused.stderr
+    run(*second, "--force")
+    assert findings() == []
+    run("managed", "end", "prod", lake.name("orders"))
+    found = the_only(Kind.INCONSISTENT_ENTRY, "It only reads")
+    assert found["subject"] == lake.name("second")
+    fix(found)

@@ -15,7 +15,7 @@ from lance_namespace.errors import ConcurrentModificationError, LanceNamespaceEr
 from ..entry import TableEntry
 from ..errors import OutcomeUnknownError, concurrent_modification
 from ..managed_state import State
-from ..records import ForeignCommits
+from ..records import MARK, ForeignCommits
 from ..storage import staging
 from ..storage.manifests import Manifest, Scheme, name_of
 from ..storage.staging import Staged
@@ -97,7 +97,7 @@ class CatalogCommit(staging.Commit):
         Raises:
             OutcomeUnknownError: (17) it cannot be quarantined, and may be adopted later.
         """
-        directory = ManagedDirectory(self.directory.files, self.old)
+        directory = ManagedDirectory(self.directory.files, self.old, self._mark_id)
         try:
             if self._has_final_name():
                 # Before reading the entry: a client that adopts it later keeps the staged manifest.
@@ -116,8 +116,9 @@ class CatalogCommit(staging.Commit):
 
         A failure of the storage does not undo the commit, and must not look as if it did.
         """
+        directory = ManagedDirectory(self.directory.files, self.new, self._mark_id)
         try:
-            manifest = ManagedDirectory(self.directory.files, self.new).latest()
+            manifest = directory.latest()
         except LanceNamespaceError as error:
             if not self.data:
                 raise
@@ -130,6 +131,10 @@ class CatalogCommit(staging.Commit):
         name, millis = self.new.staged, time.time_ns() // 1_000_000
         path = f"{self.directory.path}/{name}"
         return Manifest(self.version, Scheme.V2, name, path, len(self.data), None, millis)
+
+    @property
+    def _mark_id(self) -> str:
+        return self.table.record.properties.get(MARK, "")
 
     def _precedes(self, later: State | None) -> bool:
         """Return whether a later state is based on this version, and not on another client's.

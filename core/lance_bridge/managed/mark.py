@@ -114,6 +114,30 @@ def _require_manager(table: TableEntry, files: TableFiles, found: Mark | None) -
     )
 
 
+def require_id(files: TableFiles, own: str) -> None:
+    """Check that no mark with another id counts at a location, without looking for its entry.
+
+    Raises:
+        ManagedElsewhereError: (19)
+    """
+    found = read(files)
+    is_here = found and locations.key(found.location) == locations.key(files.location)
+    if found is not None and is_here and found.id != own:
+        raise ManagedElsewhereError(
+            f"The versions at {files.location} are managed by {found}: the latest version of "
+            "another entry does not replace one of them"
+        )
+
+
+def other_manager(table: TableEntry) -> str:
+    """Implement `Table.other_manager`."""
+    files = table.files()
+    found = read(files)
+    if found is None or not _is_of_another(found, table.record, files.location):
+        return ""
+    return str(_find_manager(table.connection, found) or "")
+
+
 def find_manager(connection: Connection, path: Path, location: str) -> Mark | None:
     """Return the mark of the entry that manages the versions at a location, if there is one.
 

@@ -12,10 +12,12 @@ from lance_namespace.errors import LanceNamespaceError
 from ..entry import TableEntry
 from ..errors import LatestVersionGoneError
 from ..managed_state import State
+from ..records import MARK
 from ..storage.lance_files import DATA, VERSIONS
 from ..storage.manifest_content import ManifestContent, parse_manifest
 from ..storage.manifests import Manifest, Scheme, VersionDirectory, name_of, parse_name
 from ..storage.table_files import TableFiles, discard
+from . import mark
 from .intents import latest_state
 
 QUARANTINED = ".manifest-foreign"
@@ -37,9 +39,10 @@ logger = logging.getLogger(__name__)
 class ManagedDirectory(VersionDirectory):
     """Lists versions up to the catalog's latest, and first finishes that one."""
 
-    def __init__(self, files: TableFiles, state: State) -> None:
+    def __init__(self, files: TableFiles, state: State, mark_id: str = "") -> None:
         super().__init__(files)
         self.state = state
+        self._mark_id = mark_id
         self._is_finished = not state.staged
 
     def list(self) -> list[Manifest]:
@@ -163,6 +166,7 @@ class ManagedDirectory(VersionDirectory):
             return
         there = self.files.read(path)
         if there not in (None, data):
+            mark.require_id(self.files, self._mark_id)  # else it may be another manager's commit
             # A write that bypassed the catalog loses to the commit.
             self._warn(path, self._copy_aside(path, there))
         self.files.put_over(path, data)
@@ -335,4 +339,5 @@ def managed_directory(table: TableEntry, *, write: bool = False) -> ManagedDirec
         InvalidInputError: (13) its storage manages the table.
         InvalidTableStateError: (19) as `intents.latest_state`.
     """
-    return ManagedDirectory(table.files(write=write), latest_state(table))
+    own = table.record.properties.get(MARK, "")
+    return ManagedDirectory(table.files(write=write), latest_state(table), own)

@@ -33,6 +33,7 @@ from migrate.sessions import Died, dying_before
 from servers.glue_server import GlueServer
 from servers.hive_raw import raw_client
 
+import lance_bridge
 from lance_bridge.testing.build import ipc
 from lance_bridge_migrate import Directory, Endpoints, State, address_of
 from lance_bridge_migrate.migrations import register
@@ -71,6 +72,27 @@ def test_a_directory_of_tables_is_registered_and_its_files_stay_as_they_are(targ
         assert counts_of(record) == {"undone": 3}
     assert target.entries() == {}
     assert files(target.lake) == before
+
+
+@pytest.mark.spec("managed.md#the-mark-of-the-manager")
+def test_a_table_whose_versions_another_entry_manages_is_blocked(hive: Place, glue: Place) -> None:
+    write(hive.lake, "orders", "parts")
+    name = hive.namespace("first")
+    with lance_bridge.connect("hive", hive.properties) as first:
+        first.create_namespace(api.CreateNamespaceRequest(id=list(name)))
+        properties = {"managed_by": "impl"}
+        location = str(hive.lake / "orders.lance")
+        request = api.RegisterTableRequest(
+            id=[*name, "orders"], location=location, properties=properties
+        )
+        first.register_table(request)
+        for place in (hive, glue):
+            with registering(place) as run:
+                plan = run.migration.plan()
+            [blocked] = plan.blocked
+            assert blocked.source == ("orders",)
+            assert f"managed by '{name[0]}.orders' of thrift:" in str(blocked.problems)
+            assert ("parts",) in [item.source for item in plan.to_do]
 
 
 def pylance(directory: Path, **properties: str) -> api.LanceNamespace:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 import lance
-from lance_namespace.errors import InvalidInputError, NamespaceNotFoundError
+from lance_namespace.errors import (
+    InvalidInputError,
+    LanceNamespaceError,
+    NamespaceNotFoundError,
+)
 from pydantic import Field
 
 from lance_bridge import locations
@@ -35,6 +41,8 @@ from ..targets import (
 )
 from .verification import compare
 
+_THREADS = 8
+"""Locations that are read at once."""
 NO_DATA = "It is declared and has no data yet"
 
 
@@ -93,6 +101,8 @@ def plan_items(
     if not make_namespaces:
         planned = [_require_namespace(item, absent) for item in planned]
     planned = [_compare_with_entry(item, existing.get(item.target)) for item in planned]
+    with ThreadPoolExecutor(_THREADS) as threads:
+        planned = list(threads.map(partial(_require_unmanaged, tables), planned))
     managed = {"managed": True}
     return [*(missing if make_namespaces else []), *(
         item.model_copy(update={"facts": {**item.facts, **managed}})
@@ -166,6 +176,26 @@ def _compare_with_entry(item: Item, entry: TableEntry | None) -> Item:
         return item.model_copy(update={"nothing_to_do": "It has an entry for that location"})
     found = f"a Lance table at {entry.location}" if is_lance else entry.describe_type()
     return item.with_problems(blocker(f"The name is already used by {found}"))
+
+
+def _require_unmanaged(tables: Tables, item: Item) -> Item:
+    """Return the item, blocked if another entry manages the versions at its location."""
+    location = item.facts["location"]
+    if not item.is_to_do or not location:
+        return item
+    try:
+        manager = tables.find_manager(item.target, location)
+    except LanceNamespaceError as error:
+        return item.with_problems(blocker(str(error)))
+    if not manager:
+        return item
+    return item.with_problems(
+        blocker(
+            f"Its versions are managed by {manager}. Return them to the storage with `lance-bridge "
+            "managed end`, or register an entry that only reads with `lance-bridge table register "
+            "--force`"
+        )
+    )
 
 
 # -- steps ---------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ..catalog import Column, Path, TableRecord
 from ..connection import Connection
 from ..entry import TableEntry, load_entry
-from ..managed import conversion
+from ..managed import conversion, mark
 from ..paging import PageRequest
 from ..requests import parse_table
 from ..scan import Unreadable, innermost_namespaces, raise_error
@@ -215,6 +215,21 @@ class Tables:
         table = self.load(path)
         dropping.drop(table)
         return table
+
+    def find_manager(self, path: Path, location: str) -> str:
+        """Return the entry that manages the versions at a location, for people, or "".
+
+        "" also if the storage cannot be read.
+
+        Args:
+            path: An entry that does not count: the one that is to be added.
+
+        Raises:
+            ManagedElsewhereError: (19) the file that says so cannot be read.
+            LanceNamespaceError: an entry of the catalog cannot be read.
+        """
+        found = mark.find_manager(self.connection, path, location)
+        return "" if found is None else str(found)
 
     def require_droppable(self, table: TableEntry) -> None:
         """Check that `drop_with_data` would delete no file of another entry.

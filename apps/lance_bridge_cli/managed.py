@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lance_bridge.exit_codes import FOUND
+from lance_bridge.exit_codes import FAILED, FOUND
 
 from .common import (
     CatalogName,
@@ -16,11 +18,14 @@ from .common import (
     Yes,
     confirm,
     connected,
+    parse_key_values,
     parse_name,
+    usage_error,
 )
-from .output import Output, print_result
+from .output import Output, message, print_result
 
 if TYPE_CHECKING:
+    from lance_bridge.errors import RowsOnlyHereError
     from lance_bridge.managed import OutOfBand
 
 app = typer.Typer()
@@ -88,6 +93,7 @@ def check(
         "quarantined": list(found.quarantined),
         "quarantined_versions": list(found.quarantined_versions),
         "writers": list(found.writers),
+        "unique": list(found.unique),
     }
     print_result(output, _format_out_of_band(table, found), fields)
     if found.versions or found.quarantined:
@@ -102,6 +108,8 @@ def _format_out_of_band(table: str, found: OutOfBand) -> str:
     ]
     if found.writers:
         lines.append(f"{table}: written by {', '.join(found.writers)}")
+    if found.unique:
+        lines.append(f"{table}: rows that nothing else has: {', '.join(found.unique)}")
     return "\n".join(lines) or f"{table}: every version was committed through the catalog"
 
 
@@ -109,6 +117,14 @@ def _format_out_of_band(table: str, found: OutOfBand) -> str:
 def adopt(
     catalog: CatalogName,
     table: TableName,
+    *,
+    append: Annotated[
+        bool,
+        typer.Option(
+            "--append",
+            help="Append the rows that only these versions have, if they cannot be adopted.",
+        ),
+    ] = False,
     properties: Properties = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
@@ -117,7 +133,7 @@ def adopt(
     Example: lance-bridge managed adopt prod sales.embeddings
     """
     with connected(catalog, properties) as namespace:
-        latest = namespace.adopt_out_of_band_versions(parse_name(table))
+        latest = namespace.adopt_out_of_band_versions(parse_name(table), append=append)
     fields = {"table": table, "version": latest}
     print_result(output, f"{table}: the latest version is {latest}", fields)
 
@@ -126,15 +142,55 @@ def adopt(
 def discard(
     catalog: CatalogName,
     table: TableName,
+    *,
+    versions: Annotated[
+        str | None,
+        typer.Option(
+            "--versions", help="Delete only these, also if nothing else has their rows: 7,8"
+        ),
+    ] = None,
     properties: Properties = None,
     output: OutputOption = Output.TEXT,
     yes: Yes = False,
 ) -> None:
     """Delete versions that bypassed the catalog. This cannot be undone.
 
-    Example: lance-bridge managed discard prod sales.embeddings --yes
+    A version with rows that nothing else has is deleted only if --versions names it.
+
+    Example: lance-bridge managed discard prod sales.embeddings --versions 2 --yes
     """
-    confirm(f"Delete the versions of {table} that bypassed the catalog?", yes=yes)
+    named = None if versions is None else _parse_versions(versions)
+    which = "the versions" if named is None else f"versions {versions}"
+    confirm(f"Delete {which} of {table} that bypassed the catalog?", yes=yes)
+    from lance_bridge.errors import RowsOnlyHereError  # noqa: PLC0415 - takes seconds to import
+
     with connected(catalog, properties) as namespace:
-        count = namespace.discard_out_of_band_versions(parse_name(table))
+        try:
+            count = namespace.discard_out_of_band_versions(parse_name(table), named)
+        except RowsOnlyHereError as error:
+            is_secret = namespace.config_type.is_secret
+            pairs = parse_key_values(properties).items()
+            shown = [f"{key}={f'<{key}>' if is_secret(key) else value}" for key, value in pairs]
+            message(_explain_refusal(error, catalog, table, shown))
+            raise typer.Exit(FAILED) from error
     print_result(output, f"{table}: {count} discarded", {"table": table, "discarded": count})
+
+
+def _explain_refusal(
+    error: RowsOnlyHereError, catalog: str, table: str, properties: Sequence[str]
+) -> str:
+    """Return why nothing was discarded, and the commands that keep the rows or delete them."""
+    given = [part for each in properties for part in ("-p", each)]
+    how = [] if error.can_adopt else ["--append"]
+    keep = ["lance-bridge", "managed", "adopt", catalog, table, *how, *given]
+    numbers = ",".join(map(str, error.versions))
+    delete = ["lance-bridge", "managed", "discard", catalog, table, "--versions", numbers, *given]
+    return f"{error}. To keep them: {shlex.join(keep)}. To delete them: {shlex.join(delete)}"
+
+
+def _parse_versions(text: str) -> list[int]:
+    """Return the numbers in an option; exit if it is malformed."""
+    parts = [each.strip() for each in text.split(",")]
+    if not all(each.isascii() and each.isdecimal() for each in parts):
+        raise usage_error("--versions must be numbers, separated by commas, such as 7,8")
+    return [int(each) for each in parts]

@@ -45,6 +45,7 @@ __all__ = [
     "ManagedElsewhereError",
     "ObjectUnavailableError",
     "OutcomeUnknownError",
+    "RowsOnlyHereError",
     "TableDataMissingError",
     "TableNotWrittenError",
     "as_namespace_error",
@@ -112,6 +113,21 @@ class LatestVersionGoneError(InvalidTableStateError):
 
 class ManagedElsewhereError(InvalidTableStateError):
     """Another entry manages the versions at the location (19): this one writes nothing."""
+
+
+class RowsOnlyHereError(InvalidTableStateError):
+    """Versions to be deleted have rows that nothing else has, and were not named (19).
+
+    Args:
+        message: Names the versions, and how many rows of each would be lost.
+        versions: The versions to name so that all that was requested is deleted.
+        can_adopt: Whether the versions can be adopted instead.
+    """
+
+    def __init__(self, message: str, versions: Sequence[int], *, can_adopt: bool) -> None:
+        super().__init__(message)
+        self.versions = tuple(versions)
+        self.can_adopt = can_adopt
 
 
 class TableNotWrittenError(InvalidTableStateError):

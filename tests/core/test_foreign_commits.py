@@ -333,7 +333,7 @@ def test_a_version_on_top_of_one_that_was_discarded_is_not_adopted(hiding: Manag
     hiding.append_past_the_catalog(8)
     foreign = lance.dataset(str(hiding.directory))
     assert hiding.append(9).version == 2
-    hiding.ns.discard_out_of_band_versions(TABLE)
+    hiding.ns.discard_out_of_band_versions(TABLE, [2])
     hiding.set_policy("adopt")
     foreign.insert(table(10))
     assert hiding.rows() == [0, 1, 2, 9]
@@ -381,15 +381,16 @@ def test_a_foreign_version_stops_commits_and_no_reader(refusing: ManagedTable) -
 
 
 @pytest.mark.parametrize(
-    ("solve", "expected"), [("adopt", [0, 0, 1, 2, 8]), ("discard", [0, 0, 1, 2])]
+    ("solve", "given", "expected"),
+    [("adopt", [], [0, 0, 1, 2, 8]), ("discard", [[2]], [0, 0, 1, 2])],
 )
 def test_commits_go_on_after_adopting_or_discarding(
-    refusing: ManagedTable, solve: str, expected: list[int]
+    refusing: ManagedTable, solve: str, given: list[list[int]], expected: list[int]
 ) -> None:
     refusing.append_past_the_catalog(8)
     with pytest.raises(errors.InvalidTableStateError):
         refusing.insert()
-    getattr(refusing.ns, f"{solve}_out_of_band_versions")(TABLE)
+    getattr(refusing.ns, f"{solve}_out_of_band_versions")(TABLE, *given)
     refusing.insert()
     assert refusing.rows() == expected
 
@@ -417,7 +418,7 @@ def test_a_version_that_lost_to_a_commit_stops_the_next_one(refusing: ManagedTab
     refusing.insert()
     with pytest.raises(errors.InvalidTableStateError, match=r": 2\. Use"):
         refusing.insert()
-    refusing.ns.discard_out_of_band_versions(TABLE)
+    refusing.ns.discard_out_of_band_versions(TABLE, [2])
     refusing.insert()
     assert refusing.rows() == [0, 0, 0, 1, 2]
 

@@ -79,7 +79,7 @@ def test_a_table_is_not_released_with_versions_that_would_show_up(managed: Memor
     with pytest.raises(errors.InvalidTableStateError, match="adopt or discard"):
         managed.release_table(TABLE)
     assert managed.server.tables[KEY].properties[MANAGED_BY] == "impl"
-    managed.discard_out_of_band_versions(TABLE)
+    managed.discard_out_of_band_versions(TABLE, [2])
     managed.release_table(TABLE)
     assert rows(managed) == [0, 1, 2]
 
@@ -312,7 +312,7 @@ def test_what_stands_on_a_version_that_lost_is_not_adopted(managed: MemoryNamesp
     with pytest.raises(errors.InvalidTableStateError, match="Another version 2"):
         managed.adopt_out_of_band_versions(TABLE)
     assert rows(managed) == [0, 1, 2, 100]
-    assert managed.discard_out_of_band_versions(TABLE) == 2
+    assert managed.discard_out_of_band_versions(TABLE, [2, 3]) == 2
 
 
 def test_a_transaction_past_the_catalog_is_not_committed(managed: MemoryNamespace) -> None:

@@ -448,7 +448,7 @@ def test_out_of_band_versions_are_discarded_after_confirmation(managed: MemoryNa
     refused = run(managed, "discard", answer="n\n")
     assert refused.exit_code == 2  # stdin is not a terminal
     assert run(managed, "check").exit_code == FOUND
-    done = run(managed, "discard", "--yes", "-o", "json")
+    done = run(managed, "discard", "--versions", "2", "--yes", "-o", "json")
     assert json.loads(done.stdout)["discarded"] == 1
     assert run(managed, "check").exit_code == 0
 
@@ -462,6 +462,7 @@ def test_quarantined_versions_are_listed(managed: MemoryNamespace) -> None:
     assert found.stdout == (
         f"eu.shop.sales.Orders: version 2 is quarantined ({name})\n"
         f"eu.shop.sales.Orders: written by lance {lance.__version__}\n"
+        "eu.shop.sales.Orders: rows that nothing else has: version 2 (1 data file, 1 row)\n"
     )
     assert json.loads(run(managed, "check", "-o", "json").stdout)["quarantined_versions"] == [2]
 

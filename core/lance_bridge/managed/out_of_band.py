@@ -5,30 +5,40 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 from lance_namespace.errors import (
     ConcurrentModificationError,
+    InvalidInputError,
     InvalidTableStateError,
     LanceNamespaceError,
 )
 
 from ..entry import EntryT, TableEntry
-from ..errors import LatestVersionGoneError, invalid
+from ..errors import LatestVersionGoneError, RowsOnlyHereError, invalid
 from ..managed_state import State
 from ..names import first_names
 from ..records import FOREIGN_COMMITS, ForeignCommits
-from ..storage.manifest_content import parse_manifest
+from ..storage.manifest_content import ManifestContent, parse_manifest
 from ..storage.manifests import Manifest, Scheme
 from . import adoption, compare_and_set, mark, recovery
 from .intents import latest_state
-from .versions import ManagedDirectory, managed_directory, quarantined_version
+from .unique_rows import find_unique_rows, has_rows_of, read_manifests
+from .versions import (
+    ManagedDirectory,
+    UncommittedManifest,
+    managed_directory,
+    quarantined_version,
+)
 
 _NAMED = 5
 _RESTORE = (
     "restore the files of that version; or deregister the table and register its location, "
     "which takes the last version there"
+)
+_APPEND = (
+    "append the rows that only these versions have with `lance-bridge managed adopt --append`; "
+    "`lance-bridge managed discard` deletes versions without such rows"
 )
 
 logger = logging.getLogger(__name__)
@@ -43,11 +53,13 @@ class OutOfBand:
         quarantined: File names of manifests that were moved aside for a commit. They can be
             adopted as long as no commit has taken their versions.
         writers: The libraries that wrote them, each with its version: ``lance 14.0.2``.
+        unique: Those with rows that nothing else has: ``version 3 (1 data file, 2 rows)``.
     """
 
     versions: tuple[Manifest, ...]
     quarantined: tuple[str, ...]
     writers: tuple[str, ...] = ()
+    unique: tuple[str, ...] = ()
 
     @property
     def quarantined_versions(self) -> tuple[int | None, ...]:
@@ -63,8 +75,13 @@ def inspect(table: TableEntry) -> OutOfBand:
     latest = latest_state(table.reloaded()).version if found else 0
     left = tuple(each for each in found if each.version > latest)
     quarantined = tuple(directory.quarantined())
-    writers = _writers(directory, [*(each.name for each in left), *quarantined])
-    return OutOfBand(left, quarantined, tuple(sorted(writers)))
+    manifests = [UncommittedManifest(each.version, each.name) for each in left]
+    manifests += [UncommittedManifest(quarantined_version(each) or 0, each) for each in quarantined]
+    writers = {
+        content.writer for _, content in read_manifests(directory, manifests) if content is not None
+    }
+    unique = tuple(map(str, find_unique_rows(directory, manifests))) if manifests else ()
+    return OutOfBand(left, quarantined, tuple(sorted(writers - {""})), unique)
 
 
 def require_decided(table: TableEntry) -> None:
@@ -83,16 +100,6 @@ def require_decided(table: TableEntry) -> None:
             "that bypassed its catalog. Make them part of the table with `lance-bridge managed "
             "adopt`, or delete them with `lance-bridge managed discard`"
         )
-
-
-def _writers(directory: ManagedDirectory, names: Sequence[str]) -> set[str]:
-    """Return the libraries that wrote manifests, if the manifests name them."""
-    found = set()
-    for name in names:
-        data = directory.files.read(directory.within(name))
-        with suppress(ValueError):  # it cannot be read
-            found.add(parse_manifest(data or b"").writer)
-    return found - {""}
 
 
 def adopt(table: TableEntry) -> int:
@@ -126,44 +133,66 @@ def _find_latest_adoptable(table: TableEntry) -> int:
     found = found or list(directory.quarantined_after_latest())
     if not found:
         directory.latest()  # raises if it is gone, and only older versions are left
-        raise invalid(f"Table '{table.name}' has no version that was not committed")
+        aside = f" after version {latest}: {_APPEND}" if directory.quarantined() else ""
+        raise invalid(f"Table '{table.name}' has no version that was not committed{aside}")
     versions = [version for version, _ in found]
+    version, name = found[-1]
     is_next = versions == list(range(latest + 1, latest + 1 + len(found)))
-    are_v2 = all(each.scheme is Scheme.V2 for each in present)
-    if not are_v2 or not (is_next or _is_latest_gone(directory)):
+    rivals = directory.conflicting()
+    is_gone = (rivals or not is_next) and _is_latest_gone(directory)
+    content, defect = _find_defect(directory, name)
+    is_one = versions.count(version) == 1 and all(each.scheme is Scheme.V2 for each in present)
+    contains = content is not None and _contains_latest(directory, content, rivals)
+    if not is_one or not (is_next or is_gone or contains):
         raise InvalidTableStateError(
             f"Versions {', '.join(map(str, versions))} do not continue version {latest} of table "
-            f"'{table.name}': {_remedy(directory)}"
+            f"'{table.name}': {_remedy(is_gone=is_gone)}"
         )
-    if directory.conflicting():
+    if rivals and (is_gone or not contains):
         raise InvalidTableStateError(
             f"Another version {latest} of table '{table.name}' is quarantined, and the uncommitted "
             "versions may be based on that, without the rows of the one committed: "
-            f"{_remedy(directory)}"
+            f"{_remedy(is_gone=is_gone)}"
         )
-    version, name = found[-1]
-    defect = _find_defect(directory, name)
     if defect:
         raise InvalidTableStateError(
-            f"Version {version} of table '{table.name}' cannot be adopted: {defect}"
+            f"Version {version} of table '{table.name}' cannot be adopted: {defect}. Restore it, "
+            f"or {_remedy(is_gone=is_gone)}"
         )
     return version
 
 
-def _find_defect(directory: ManagedDirectory, name: str) -> str:
-    """Return why the version of a manifest cannot be read, as far as its files show, or ""."""
+def _find_defect(directory: ManagedDirectory, name: str) -> tuple[ManifestContent | None, str]:
+    """Return a manifest, and why its version cannot be read, as far as its files show, or ""."""
     data = directory.files.read(directory.within(name))
     try:
         content = parse_manifest(data or b"")
     except ValueError as error:
-        return str(error)
+        return None, str(error)
     missing = directory.missing_data_files(content)
-    return f"its data file {missing[0]} is missing" if missing else ""
+    return content, f"its data file {missing[0]} is missing" if missing else ""
 
 
-def _remedy(directory: ManagedDirectory) -> str:
-    """Return what to do with versions that cannot be adopted."""
-    return _RESTORE if _is_latest_gone(directory) else "discard them"
+def _contains_latest(
+    directory: ManagedDirectory, content: ManifestContent, rivals: Sequence[bytes]
+) -> bool:
+    """Return whether a version has the rows of the latest committed one, and not a rival's."""
+    data = directory.read_latest()
+    if data is None:
+        return directory.state.version == 0
+    try:
+        latest = parse_manifest(data)
+        theirs = {name for each in rivals for name in parse_manifest(each).data_files}
+    except ValueError:
+        return False
+    if rivals and not content.data_files & (latest.data_files - theirs):
+        return False
+    return has_rows_of(directory, content, latest)
+
+
+def _remedy(*, is_gone: bool) -> str:
+    """Return what to do with versions that cannot be adopted; nothing of it loses rows."""
+    return _RESTORE if is_gone else _APPEND
 
 
 def _is_latest_gone(directory: ManagedDirectory) -> bool:
@@ -174,23 +203,61 @@ def _is_latest_gone(directory: ManagedDirectory) -> bool:
     return False
 
 
-def discard(table: TableEntry) -> int:
+def discard(table: TableEntry, versions: Sequence[int] | None = None) -> int:
     """Delete the manifests that were not committed, also quarantined ones; return their number.
 
     The data files that only they name are deleted by Lance's clean-up.
 
+    Args:
+        versions: Delete only these versions, also if nothing else has their rows.
+
     Raises:
-        InvalidInputError: (13) storage manages the table.
+        InvalidInputError: (13) storage manages the table, or it has no such uncommitted version.
         ConcurrentModificationError: (14) another client commits.
         LatestVersionGoneError: (19) they may be all that is left of the table's rows.
+        RowsOnlyHereError: (19) nothing else has their rows, and they are not named.
     """
     mark.require_manager(table)
-    managed_directory(table, write=True).require_intact()
-    quarantine(table)
     directory = managed_directory(table, write=True)
-    names = directory.quarantined()
+    directory.require_intact()
+    _choose_discarded(table, directory, versions)
+    quarantine(table)
+    directory = managed_directory(table.reloaded(), write=True)
+    names = [each.name for each in _choose_discarded(table, directory, versions)]
     directory.files.remove([directory.within(name) for name in names])
     return len(names)
+
+
+def _choose_discarded(
+    table: TableEntry, directory: ManagedDirectory, versions: Sequence[int] | None
+) -> Sequence[UncommittedManifest]:
+    """Return the manifests to delete. Raises as `discard`."""
+    found = directory.every_uncommitted()
+    if versions is not None:
+        unknown = sorted(set(versions) - {each.version for each in found})
+        if unknown:
+            raise invalid(
+                f"Table '{table.name}' has no version {unknown[0]} that was not committed"
+            )
+        return [each for each in found if each.version in versions]
+    unique = find_unique_rows(directory, found)
+    if unique:
+        count, names = len(unique), [str(each) for each in unique]
+        raise RowsOnlyHereError(
+            f"No version of table '{table.name}' is discarded, because nothing else has the rows "
+            f"of {'this one' if count == 1 else 'these'}: {first_names(names, _NAMED)}",
+            sorted({each.version for each in found}),
+            can_adopt=_is_adoptable(table),
+        )
+    return found
+
+
+def _is_adoptable(table: TableEntry) -> bool:
+    try:
+        _find_latest_adoptable(table)
+    except (InvalidInputError, InvalidTableStateError):
+        return False
+    return True
 
 
 def clear_next_version(table: EntryT) -> EntryT:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
-from collections.abc import Sequence, Set
+from collections.abc import Collection, Sequence, Set
+from dataclasses import dataclass
 
 from lance_namespace.errors import LanceNamespaceError
 
@@ -14,7 +15,7 @@ from ..errors import LatestVersionGoneError
 from ..managed_state import State
 from ..records import MARK
 from ..storage.lance_files import DATA, VERSIONS
-from ..storage.manifest_content import ManifestContent, parse_manifest
+from ..storage.manifest_content import ManifestContent, Rewrite, parse_manifest, parse_transaction
 from ..storage.manifests import Manifest, Scheme, VersionDirectory, name_of, parse_name
 from ..storage.table_files import TableFiles, discard
 from . import mark
@@ -34,6 +35,19 @@ _TRANSACTION = re.compile(rb"(\d+)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.
 _DATA_FILE = re.compile(rb"[0-9A-Za-z_-]{16,}\.lance")
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class UncommittedManifest:
+    """A manifest that was not committed: Lance finds it as a version, or it is quarantined.
+
+    Attributes:
+        version: The version in its name; 0 if the name has none.
+        name: Its file name.
+    """
+
+    version: int
+    name: str
 
 
 class ManagedDirectory(VersionDirectory):
@@ -220,6 +234,25 @@ class ManagedDirectory(VersionDirectory):
         names = (meta["path"].rpartition("/")[2] for meta in metas)
         return sorted(name for name in names if QUARANTINED in name)
 
+    def committed_paths(self) -> Sequence[str]:
+        """Return the paths of the committed manifests, the last version first; changes nothing."""
+        older = [each for each in super().list() if each.version <= self.state.version]
+        paths = [self.within(each.name) for each in reversed(older)]
+        return [self.within(self.state.staged), *paths] if self.state.staged else paths
+
+    def read_latest(self) -> bytes | None:
+        """Return the content of the latest version's manifest, staged or not; changes nothing."""
+        staged = self.files.read(self.within(self.state.staged)) if self.state.staged else None
+        return staged if staged is not None else self.read_final(self.state.version)
+
+    def every_uncommitted(self) -> Sequence[UncommittedManifest]:
+        """Return all manifests that were not committed, quarantined or not, sorted by version."""
+        found = [UncommittedManifest(each.version, each.name) for each in self.uncommitted()]
+        found += [
+            UncommittedManifest(quarantined_version(name) or 0, name) for name in self.quarantined()
+        ]
+        return sorted(found, key=lambda each: (each.version, each.name))
+
     def quarantined_after_latest(self) -> Sequence[tuple[int, str]]:
         """Return version and file name of quarantined manifests of versions not yet committed.
 
@@ -264,12 +297,25 @@ class ManagedDirectory(VersionDirectory):
         Args:
             known: Data files that exist.
         """
-        wanted = set() if content.base_paths else content.data_files - known
+        return self.missing_of(set() if content.base_paths else content.data_files - known)
+
+    def missing_of(self, names: Collection[str]) -> Sequence[str]:
+        """Return the data files that do not exist, sorted."""
+        wanted = set(names)
         if len(wanted) > _FEW:
             prefix = f"{DATA}/"
             wanted -= {each["path"].removeprefix(prefix) for each in self.files.list(DATA)}
             return sorted(wanted)
         return sorted(name for name in wanted if self.files.head(f"{DATA}/{name}") is None)
+
+    def rewrites_of(self, content: ManifestContent) -> Sequence[Rewrite]:
+        """Return which rows a version has moved to other data files, if it is a compaction."""
+        name = content.transaction_file
+        data = self.files.read(f"_transactions/{name}") if name else None
+        try:
+            return () if data is None else parse_transaction(data).rewrites
+        except ValueError:
+            return ()
 
     def may_be_based_on_quarantined(self, path: str, data: bytes) -> bool:
         """Return whether a staged manifest may be based on a quarantined one.

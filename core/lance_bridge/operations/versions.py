@@ -8,6 +8,7 @@ import lance_namespace as api
 
 from ..dataset.history import batches, branches, tags, versions
 from ..dataset.insert import track_client_commit
+from ..dataset.uncommitted_rows import append_uncommitted_rows
 from ..managed import conversion, out_of_band
 from ..managed.out_of_band import OutOfBand
 from ..paging import PageRequest
@@ -235,18 +236,29 @@ class ManagementOperations(Operations):
         """
         return out_of_band.inspect(self.tables.load_by_id(id))
 
-    def adopt_out_of_band_versions(self, id: Sequence[str]) -> int:
+    def adopt_out_of_band_versions(self, id: Sequence[str], *, append: bool = False) -> int:
         """Make such versions the table's own; return its latest.
 
-        Raises: NamespaceNotFound, TableNotFound, InvalidInput, ConcurrentModification,
-        InvalidTableState.
-        """
-        return out_of_band.adopt(self.tables.load_by_id(id))
+        Args:
+            append: Append the rows that only these versions have to the latest version instead,
+                if the versions cannot be adopted.
 
-    def discard_out_of_band_versions(self, id: Sequence[str]) -> int:
+        Raises: NamespaceNotFound, TableNotFound, InvalidInput, ConcurrentModification,
+        InvalidTableState; TableSchemaValidation with `append`.
+        """
+        table = self.tables.load_by_id(id)
+        return append_uncommitted_rows(table) if append else out_of_band.adopt(table)
+
+    def discard_out_of_band_versions(
+        self, id: Sequence[str], versions: Sequence[int] | None = None
+    ) -> int:
         """Delete such versions' manifests; return their number.
 
+        Args:
+            versions: Delete only these, also if nothing else has their rows. Without it, such a
+                version is refused (InvalidTableState).
+
         Raises: NamespaceNotFound, TableNotFound, InvalidInput, ConcurrentModification,
         InvalidTableState.
         """
-        return out_of_band.discard(self.tables.load_by_id(id))
+        return out_of_band.discard(self.tables.load_by_id(id), versions)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 _MAGIC = b"LANC"
 _FOOTER = 16
@@ -17,13 +18,35 @@ _LENGTH = 4
 
 # Manifest
 _FRAGMENT, _VERSION, _TRANSACTION_FILE, _WRITER, _BASE_PATH, _BRANCH = 2, 3, 12, 13, 18, 20
-# DataFragment, DataFile, WriterVersion and BasePath
-_DATA_FILE, _FILE_PATH, _LIBRARY, _LIBRARY_VERSION, _BASE_PATH_TEXT = 2, 1, 1, 2, 4
-# Transaction and Transaction.Restore
-_APPEND, _RESTORE, _RESTORED = 100, 106, 1
+# DataFragment and DeletionFile
+_FRAGMENT_ID, _DATA_FILE, _DELETION_FILE, _PHYSICAL_ROWS = 1, 2, 3, 4
+_READ_VERSION, _DELETION_ID, _DELETED_ROWS = 2, 3, 4
+# DataFile, WriterVersion and BasePath
+_FILE_PATH, _LIBRARY, _LIBRARY_VERSION, _BASE_PATH_TEXT = 1, 1, 2, 4
+# Transaction, Transaction.Rewrite with its groups, and Transaction.Restore
+_APPEND, _REWRITE, _RESTORE = 100, 104, 106
+_GROUP, _OLD, _NEW, _RESTORED = 3, 1, 2, 1
 
 Field = tuple[int, int | bytes]
 """The number and the value of a field: an integer, or the bytes of a text or a message."""
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """Some rows of a version, in one or several data files, each with some of the columns.
+
+    Attributes:
+        id: The number of the fragment in its version.
+        data_files: Paths of data files, relative to the directory ``data`` that each is in.
+        deletion_file: The name, without its ending, of the file that says which rows are deleted;
+            empty if none are.
+        rows: The number of rows that are not deleted; an old writer of Lance did not store it.
+    """
+
+    id: int
+    data_files: frozenset[str]
+    deletion_file: str
+    rows: int
 
 
 @dataclass(frozen=True)
@@ -33,14 +56,26 @@ class ManifestContent:
     version: int
     branch: str
     """The branch that it is a version of; empty for main."""
-    data_files: frozenset[str]
-    """Paths of data files, relative to the directory ``data`` that each of them is in."""
+    fragments: tuple[Fragment, ...]
     base_paths: tuple[str, ...]
     """Locations of other tables, or directories, with some of its files, if it is a clone."""
     transaction_file: str = ""
     """The file name of its transaction, which begins with the version that was read."""
     writer: str = ""
     """The library that wrote it, and its version: ``lance 14.0.2``."""
+
+    @cached_property
+    def data_files(self) -> frozenset[str]:
+        """Paths of data files, relative to the directory ``data`` that each of them is in."""
+        return frozenset(name for each in self.fragments for name in each.data_files)
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """Data files whose rows are in other data files since a compaction; no row has changed."""
+
+    old: frozenset[str]
+    new: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -50,6 +85,8 @@ class TransactionContent:
     is_append: bool
     restored: int | None
     """The version that it restores, if it restores one."""
+    rewrites: tuple[Rewrite, ...] = ()
+    """What it moves, if it is a compaction."""
 
 
 def parse_manifest(data: bytes) -> ManifestContent:
@@ -59,7 +96,7 @@ def parse_manifest(data: bytes) -> ManifestContent:
         ValueError: It is not a manifest, or is truncated.
     """
     version, branch, transaction, writer = 0, "", "", ""
-    files: set[str] = set()
+    fragments: list[Fragment] = []
     bases: list[str] = []
     for number, value in _fields(_message(data)):
         if isinstance(value, int):
@@ -67,14 +104,31 @@ def parse_manifest(data: bytes) -> ManifestContent:
         elif number == _BRANCH:
             branch = value.decode()
         elif number == _FRAGMENT:
-            files.update(_texts_of_parts(value, _DATA_FILE, _FILE_PATH))
+            fragments.append(_parse_fragment(value))
         elif number == _BASE_PATH:
             bases += _texts(value, _BASE_PATH_TEXT)
         elif number == _TRANSACTION_FILE:
             transaction = value.decode()
         elif number == _WRITER:
             writer = " ".join([*_texts(value, _LIBRARY), *_texts(value, _LIBRARY_VERSION)])
-    return ManifestContent(version, branch, frozenset(files), tuple(bases), transaction, writer)
+    return ManifestContent(version, branch, tuple(fragments), tuple(bases), transaction, writer)
+
+
+def _parse_fragment(message: bytes) -> Fragment:
+    number, rows, deleted, deletion_file = 0, 0, 0, ""
+    files: set[str] = set()
+    for field, value in _fields(message):
+        if isinstance(value, int):
+            number = value if field == _FRAGMENT_ID else number
+            rows = value if field == _PHYSICAL_ROWS else rows
+        elif field == _DATA_FILE:
+            files.update(_texts(value, _FILE_PATH))
+        elif field == _DELETION_FILE:
+            found = {key: each for key, each in _fields(value) if isinstance(each, int)}
+            deletion_file = f"{found.get(_READ_VERSION, 0)}-{found.get(_DELETION_ID, 0)}"
+            deleted = found.get(_DELETED_ROWS, 0)
+    name = f"{number}-{deletion_file}" if deletion_file else ""
+    return Fragment(number, frozenset(files), name, max(rows - deleted, 0))
 
 
 def parse_transaction(data: bytes) -> TransactionContent:
@@ -83,8 +137,20 @@ def parse_transaction(data: bytes) -> TransactionContent:
     restore = operations.get(_RESTORE)
     restored = dict(_fields(restore)).get(_RESTORED) if isinstance(restore, bytes) else None
     return TransactionContent(
-        _APPEND in operations, restored if isinstance(restored, int) else None
+        _APPEND in operations,
+        restored if isinstance(restored, int) else None,
+        tuple(_rewrites(operations.get(_REWRITE))),
     )
+
+
+def _rewrites(operation: int | bytes | None) -> Iterator[Rewrite]:
+    for number, group in _fields(operation) if isinstance(operation, bytes) else ():
+        if number == _GROUP and isinstance(group, bytes):
+            parts = {_OLD: set[str](), _NEW: set[str]()}
+            for part, fragment in _fields(group):
+                if part in parts and isinstance(fragment, bytes):
+                    parts[part] |= _parse_fragment(fragment).data_files
+            yield Rewrite(frozenset(parts[_OLD]), frozenset(parts[_NEW]))
 
 
 def version_inside(data: bytes) -> int | None:
@@ -105,12 +171,6 @@ def _message(data: bytes) -> bytes:
     if end > len(data) - _FOOTER:
         raise ValueError("it is truncated")
     return data[start:end]
-
-
-def _texts_of_parts(message: bytes, part: int, text: int) -> Iterator[str]:
-    for number, value in _fields(message):
-        if number == part and isinstance(value, bytes):
-            yield from _texts(value, text)
 
 
 def _texts(message: bytes, wanted: int) -> Iterator[str]:

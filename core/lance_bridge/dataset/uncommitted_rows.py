@@ -1,0 +1,121 @@
+"""Appends rows of versions that bypassed the catalog, and that cannot be adopted as they are."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from typing import Any
+
+import lance
+
+from ..errors import concurrent_modification, invalid, translate_lance_errors
+from ..managed import out_of_band
+from ..managed.unique_rows import UniqueRows, find_unique_rows, has_rows_of, read_manifests
+from ..managed.versions import ManagedDirectory, UncommittedManifest, managed_directory
+from ..records import ForeignCommits
+from ..requests import LATEST
+from ..storage.table_files import discard
+from ..table import Table
+from .insert import InsertMode, insert
+from .rows import Rows
+
+_DETACHED = 1 << 63
+"""The bit of the numbers that Lance gives to detached versions: no listing has them."""
+
+
+def append_uncommitted_rows(table: Table) -> int:
+    """Append the rows that only uncommitted versions have; return the latest version.
+
+    The last of several versions that build on each other has the rows of all of them. A version is
+    deleted once its rows are committed. If this process dies in between, a repetition appends the
+    same rows again.
+
+    Raises:
+        InvalidInputError: (13) there are no such rows, or storage manages the table.
+        ConcurrentModificationError: (14) another client commits.
+        LatestVersionGoneError: (19) there is no version to append to.
+        TableSchemaValidationError: (20) the rows of a version do not fit the table's schema; that
+            version stays, and all before it.
+    """
+    managed_directory(table, write=True).require_intact()
+    out_of_band.quarantine(table)
+    directory = managed_directory(table.reloaded(), write=True)
+    manifests = directory.every_uncommitted()
+    unique = [
+        each
+        for each in find_unique_rows(directory, manifests, newest_first=True)
+        if each.content is not None
+    ]
+    if not unique:
+        raise invalid(f"Table '{table.name}' has no rows that only uncommitted versions have")
+    version = directory.state.version
+    done: set[str] = set()
+    for each in unique:
+        if not each.data_files <= done:
+            rows = Rows.from_data(_read(table, directory, each))
+            target = _Accepting(table.connection, table.record).reloaded()
+            version = insert(target, rows, InsertMode.APPEND, LATEST).version
+        done |= each.data_files | _covered_by(directory, each, unique)
+        _remove_done(directory, manifests, done, unique)
+    return version
+
+
+def _covered_by(
+    directory: ManagedDirectory, last: UniqueRows, others: list[UniqueRows]
+) -> set[str]:
+    """Return the data files of versions whose rows a later one has, such as a compaction."""
+    return {
+        name
+        for each in others
+        if each.content and last.content and has_rows_of(directory, last.content, each.content)
+        for name in each.data_files
+    }
+
+
+def _remove_done(
+    directory: ManagedDirectory,
+    manifests: Sequence[UncommittedManifest],
+    done: set[str],
+    unique: list[UniqueRows],
+) -> None:
+    """Delete the manifests whose rows are committed by now."""
+    names = {name for each in unique for name in each.data_files}
+    found = [
+        manifest
+        for manifest, content in read_manifests(directory, manifests)
+        if content is not None and content.data_files & names and content.data_files & names <= done
+    ]
+    directory.files.remove([directory.within(each.name) for each in found])
+
+
+def _read(table: Table, directory: ManagedDirectory, unique: UniqueRows) -> Any:
+    """Return a reader of the rows that only one manifest has.
+
+    Lance opens the manifest under a name that no version has. Given a namespace that names the
+    manifest, Lance would copy it to the name of its version, over a committed one.
+    """
+    data = directory.files.read(directory.within(unique.manifest.name))
+    if data is None:
+        raise concurrent_modification(table.path)
+    number = _DETACHED | secrets.randbits(62)
+    path = directory.within(f"d{number}.manifest")
+    directory.files.put_new(path, data)
+    try:
+        with translate_lance_errors(f"{unique} of table '{table.name}' could not be read"):
+            storage = lance.dataset(table.uri, storage_options=table.storage_options())
+            dataset = storage.checkout_version(number)
+            wanted = {each.id for each in unique.fragments}
+            fragments = [each for each in dataset.get_fragments() if each.fragment_id in wanted]
+            return dataset.scanner(fragments=fragments).to_reader()
+    finally:
+        discard(directory.files, path)
+
+
+class _Accepting(Table):
+    """Accepts commits while versions are not decided on: their rows are being committed."""
+
+    @property
+    def foreign_commits(self) -> ForeignCommits:
+        """How versions that bypassed the catalog are handled by this commit."""
+        policy = super().foreign_commits
+        return ForeignCommits.HIDE if policy is ForeignCommits.REFUSE else policy

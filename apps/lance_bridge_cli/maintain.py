@@ -153,8 +153,10 @@ def clean_up(
             with spinner(f"clean up {table}"):
                 done = clean_up_table(load_table(namespace, names), **options)
     would = "would be deleted" if dry_run else "deleted"
-    text = f"{table}: {done.versions} versions, {done.bytes} bytes {would}"
-    print_result(output, text, {"table": table, "dry_run": dry_run, **asdict(done)})
+    lines = [f"{table}: {done.versions} versions, {done.bytes} bytes {would}"]
+    lines += [f"{table}: {reason}" for reason in done.kept]
+    lines += [f"{table}: it is unknown whether this is a clone: {each}" for each in done.unread]
+    print_result(output, "\n".join(lines), {"table": table, "dry_run": dry_run, **asdict(done)})
 
 
 def _spark_session(catalog: str, properties: Sequence[str] | None) -> AbstractContextManager[Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -12,25 +14,31 @@ import lance_namespace as api
 import pytest
 from lance_namespace import errors
 
-from lance_bridge.dataset import clean_up
+from lance_bridge.dataset import Cleaned, clean_up, maintenance
 from lance_bridge.errors import LatestVersionGoneError
 from lance_bridge.managed import out_of_band
 from lance_bridge.managed.view import TableView
 from lance_bridge.records import FOREIGN_COMMITS
+from lance_bridge.storage.manifests import BaseLocations
+from lance_bridge.storage.table_files import TableFiles
+from lance_bridge.testing.build import ipc
 from lance_bridge.testing.calls import Calls
 
-from .building import TABLE, create
+from .building import TABLE, create, raising
 from .managed_tables import (
     MANAGED,
     append,
     append_past_the_catalog,
+    commit,
     directory,
     insert,
     rows,
     state,
+    table,
     versions,
 )
 from .memory_catalog import MemoryNamespace
+from .staging import stage
 
 pytestmark = [
     pytest.mark.quick,
@@ -241,3 +249,142 @@ def test_a_clean_up_waits_for_a_decision_on_versions_that_bypassed_the_catalog(
     assert namespace.adopt_out_of_band_versions(TABLE) == 3
     assert rows(namespace) == [0, 1, 2, 8, 9]
     assert clean_up(namespace.tables.load_by_id(TABLE), dry_run=dry_run).versions == 0
+
+
+# -- what a clean-up must not delete ---------------------------------------------------------------
+
+
+def make_old(ns: MemoryNamespace) -> None:
+    """Give all files of the table an age at which a clean-up deletes them if none names them."""
+    then = time.time() - timedelta(days=8).total_seconds()
+    for path in directory(ns).rglob("*"):
+        if path.is_file():
+            os.utime(path, (then, then))
+
+
+def overwrite(ns: MemoryNamespace, *values: int) -> None:
+    request = api.InsertIntoTableRequest(id=TABLE, mode="overwrite")
+    ns.insert_into_table(request, ipc(table(*values)))
+
+
+def clean(ns: MemoryNamespace, **options: Any) -> Cleaned:
+    return clean_up(ns.tables.load_by_id(TABLE), older_than=timedelta(0), **options)
+
+
+@pytest.fixture
+def any_age(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(maintenance, "LEAST_AGE", timedelta())
+
+
+@pytest.mark.usefixtures("any_age")
+@pytest.mark.spec("spark.md#clean_up")
+def test_a_committed_version_gets_its_final_name_before_a_clean_up(
+    unfinished: MemoryNamespace,
+) -> None:
+    make_old(unfinished)
+    assert clean(unfinished).versions == 1
+    assert rows(unfinished) == [0, 1, 2, 100]
+
+
+@pytest.mark.usefixtures("any_age")
+@pytest.mark.spec("spark.md#clean_up")
+def test_nothing_is_cleaned_up_while_a_committed_version_stays_staged(
+    unfinished: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_old(unfinished)
+    with monkeypatch.context() as patched:
+        refused = raising(errors.PermissionDeniedError("read only"))
+        patched.setattr(TableFiles, "put_own", refused)
+        with pytest.raises(errors.PermissionDeniedError):
+            clean(unfinished)
+    assert rows(unfinished) == [0, 1, 2, 100]
+
+
+@pytest.mark.usefixtures("any_age")
+@pytest.mark.spec("spark.md#clean_up")
+def test_data_of_a_version_that_is_only_staged_is_not_deleted(managed: MemoryNamespace) -> None:
+    version, path = stage(managed)
+    make_old(managed)
+    with pytest.raises(errors.InvalidTableStateError, match=r"needs|staged manifest .*version 2"):
+        clean(managed)
+    commit(managed, version, str(path))
+    assert rows(managed) == [0, 1, 2, 100]
+    assert clean(managed).versions == 1
+    assert rows(managed) == [0, 1, 2, 100]
+
+
+@pytest.mark.usefixtures("any_age")
+@pytest.mark.spec("spark.md#clean_up")
+@pytest.mark.parametrize("is_managed", [False, True])
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_what_stays_is_in_the_answer(
+    namespace: MemoryNamespace, *, is_managed: bool, dry_run: bool
+) -> None:
+    create(namespace, TABLE, properties=MANAGED if is_managed else None)
+    overwrite(namespace, 8)
+    overwrite(namespace, 9)
+    opened = lance.dataset(str(directory(namespace)))
+    opened.tags.create("first", 1)
+    reasons = ["version 1 has the tag 'first'"]
+    if not is_managed:
+        opened.create_branch("b", 2)
+        reasons.append("version 2 has the branch 'b'")
+    found = clean(namespace, dry_run=dry_run)
+    assert list(found.kept) == reasons
+    assert found.unread == ()
+    assert lance.dataset(str(directory(namespace)), version=1).count_rows() == 3
+
+
+def clone_of(ns: MemoryNamespace, version: int, place: Path) -> None:
+    """Clone a version of the table, and register the clone."""
+    lance.dataset(str(directory(ns))).shallow_clone(str(place), version)
+    ns.register_table(api.RegisterTableRequest(id=[*TABLE[:-1], "clone"], location=str(place)))
+
+
+@pytest.mark.usefixtures("any_age")
+@pytest.mark.spec("spark.md#clean_up")
+@pytest.mark.parametrize("is_managed", [False, True])
+def test_files_of_a_shallow_clone_stay(
+    namespace: MemoryNamespace, tmp_path: Path, *, is_managed: bool
+) -> None:
+    create(namespace, TABLE, properties=MANAGED if is_managed else None)
+    append(namespace, 7) if is_managed else insert(namespace)
+    lance.dataset(namespace_client=namespace, table_id=TABLE).delete("a = 1")
+    clone_of(namespace, 3, tmp_path / "clone")
+    for value in range(4):
+        overwrite(namespace, value)
+    make_old(namespace)
+    found = clean(namespace)
+    assert (found.versions, len(found.kept)) == (0, 1)
+    assert "the shallow clone 'eu.shop.sales.clone'" in found.kept[0]
+    assert lance.dataset(str(tmp_path / "clone")).count_rows() == 3
+    namespace.drop_table(api.DropTableRequest(id=[*TABLE[:-1], "clone"]))
+    assert clean(namespace).versions == 6
+
+
+@pytest.mark.usefixtures("any_age")
+@pytest.mark.spec("spark.md#clean_up")
+def test_files_that_only_a_shallow_clone_needs_are_not_deleted(
+    namespace: MemoryNamespace, tmp_path: Path
+) -> None:
+    create(namespace, TABLE)
+    clone_of(namespace, 1, tmp_path / "clone")
+    overwrite(namespace, 8)
+    manifests(namespace)[1].unlink()
+    make_old(namespace)
+    with pytest.raises(errors.InvalidTableStateError, match=r"data/.* which the shallow clone"):
+        clean(namespace)
+    assert lance.dataset(str(tmp_path / "clone")).count_rows() == 3
+
+
+@pytest.mark.spec("spark.md#clean_up")
+def test_an_entry_that_cannot_be_read_may_be_a_clone(
+    namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(namespace, TABLE)
+    create(namespace, [*TABLE[:-1], "other"])
+    refused = raising(errors.PermissionDeniedError("not yours"))
+    monkeypatch.setattr(BaseLocations, "of_latest", refused)
+    assert clean_up(namespace.tables.load_by_id(TABLE)).unread == (
+        "'eu.shop.sales.other': not yours",
+    )

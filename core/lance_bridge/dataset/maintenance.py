@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from lance import optimize
+from lance_namespace.errors import InvalidTableStateError
 
 from ..errors import invalid, translate_lance_errors
 from ..managed import conversion, out_of_band
 from ..table import Table
 from . import SMALL_FRAGMENT
+from .protected_files import Protection, find_protections, first_needed
 
 _lance: Any = optimize
 """Untyped, because pylance's stub is incomplete."""
@@ -79,9 +81,18 @@ LEAST_AGE = timedelta(hours=1)
 DEFAULT_AGE = timedelta(days=14)
 
 
+_MOST_FILES = 1 << 31
+"""More files than a clean-up deletes."""
+
+
 @dataclass(frozen=True)
 class Cleaned:
-    """What a cleanup deleted, or would delete."""
+    """What a cleanup deleted, or would delete.
+
+    Attributes:
+        kept: Why some old versions stay: tags, branches, and shallow clones.
+        unread: What could not be read, and may be a shallow clone that needs files of the table.
+    """
 
     versions: int
     bytes: int
@@ -89,6 +100,8 @@ class Cleaned:
     index_files: int
     transaction_files: int
     deletion_files: int
+    kept: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
 
 
 def check_ages(older_than: timedelta, keep_versions: int | None) -> None:
@@ -108,8 +121,9 @@ def clean_up(
 ) -> Cleaned:
     """Delete old versions, the files that only they use, and files that no version refers to.
 
-    The latest version and tagged versions are always kept. Files that no version refers to are
-    kept until they are 7 days old, because a running job may need them.
+    The latest version, tagged versions, and those that branches and shallow clones need are always
+    kept. Files that no version refers to are kept until they are 7 days old, because a running job
+    may need them.
 
     Args:
         older_than: A version is deleted if the next one is at least this old; see `LEAST_AGE`.
@@ -118,25 +132,73 @@ def clean_up(
 
     Raises:
         InvalidInputError: (13) an option that is not safe.
-        InvalidTableStateError: (19) versions that bypassed the catalog are not decided on.
+        InvalidTableStateError: (19) versions that bypassed the catalog are not decided on, or a
+            shallow clone or a staged manifest needs a file that no version names.
+        PermissionDeniedError: (15) or another error: the latest version has no final name yet.
         ServiceUnavailableError: (17) some files may be deleted already; retry.
     """
     check_ages(older_than, keep_versions)
     if table.managed is not None and not dry_run:
-        # An unfinished commit still has its manifest under another name.
-        conversion.finish_latest(table)
+        table = conversion.require_finished(table)
     dataset = table.open(write=True)
     if table.managed is not None:
         out_of_band.require_decided(table)
+    protections, unread = find_protections(table)
+    with translate_lance_errors(f"The versions of table '{table.name}' could not be read"):
+        versions = [each["version"] for each in dataset.versions()]
+        retained = max(keep_versions or 1, _count_in_use(dataset, older_than))
+        kept, tagged = retained, _tagged(dataset)
+        while protections and (needed := _first_deleted(dataset, older_than, kept, protections)):
+            if kept >= len(versions):
+                raise InvalidTableStateError(
+                    f"Table '{table.name}' is not cleaned up: {needed[1]} would be deleted, which "
+                    f"{needed[0].owner} needs"
+                )
+            kept = min(2 * kept, len(versions))
+    reasons = [
+        f"version {version} has the tag '{tag}'"
+        for version in sorted(versions)[:-kept]
+        for tag in tagged.get(version, ())
+    ]
+    if kept > retained:
+        first, owners = sorted(versions)[-kept], ", ".join(each.owner for each in protections)
+        reasons.append(f"the versions from {first} have files that are needed by {owners}")
+    given = _arguments(older_than, kept)
     with table.committing(dataset, "it was not cleaned up"):
-        given: dict[str, Any] = {
-            "older_than": older_than,
-            "retain_versions": max(keep_versions or 1, _count_in_use(dataset, older_than)),
-            "error_if_tagged_old_versions": False,
-        }
-        if dry_run:
-            return _to_cleaned(dataset.explain_cleanup_old_versions(**given).stats)
-        return _to_cleaned(dataset.cleanup_old_versions(**given))
+        plan = dataset.explain_cleanup_old_versions(**given)
+        reasons += [
+            f"version {each.referenced_version} has the branch '{each.name}'"
+            for each in plan.referenced_branches
+        ]
+        stats = plan.stats if dry_run else dataset.cleanup_old_versions(**given)
+        return _to_cleaned(stats, reasons, unread)
+
+
+def _arguments(older_than: timedelta, retained: int) -> dict[str, Any]:
+    return {
+        "older_than": older_than,
+        "retain_versions": retained,
+        "error_if_tagged_old_versions": False,
+    }
+
+
+def _first_deleted(
+    dataset: Any, older_than: timedelta, retained: int, protections: Sequence[Protection]
+) -> tuple[Protection, str] | None:
+    """Return a file that a clean-up would delete although it is needed, and by what."""
+    plan = dataset.explain_cleanup_old_versions(
+        **_arguments(older_than, retained), include_files=True, max_files=_MOST_FILES
+    )
+    return first_needed(protections, [each.path for each in plan.candidate_files])
+
+
+def _tagged(dataset: Any) -> dict[int, list[str]]:
+    """Return the tags of versions of main."""
+    found: dict[int, list[str]] = {}
+    for tag, content in dataset.tags.list().items():
+        if content.get("branch") is None:
+            found.setdefault(content["version"], []).append(tag)
+    return found
 
 
 def _count_in_use(dataset: Any, age: timedelta) -> int:
@@ -152,7 +214,7 @@ def _count_in_use(dataset: Any, age: timedelta) -> int:
     return sum(version >= first for version in made)
 
 
-def _to_cleaned(stats: Any) -> Cleaned:
+def _to_cleaned(stats: Any, kept: Sequence[str], unread: Sequence[str]) -> Cleaned:
     return Cleaned(
         versions=stats.old_versions,
         bytes=stats.bytes_removed,
@@ -160,4 +222,6 @@ def _to_cleaned(stats: Any) -> Cleaned:
         index_files=stats.index_files_removed,
         transaction_files=stats.transaction_files_removed,
         deletion_files=stats.deletion_files_removed,
+        kept=tuple(kept),
+        unread=tuple(unread),
     )

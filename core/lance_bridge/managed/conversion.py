@@ -187,6 +187,22 @@ def finish_latest(table: TableEntry) -> None:
         _warn_of_staged(table, error)
 
 
+def require_finished(table: EntryT) -> EntryT:
+    """End the batch that a table is part of, and give its latest version the final name.
+
+    Before files are deleted that no version names: Lance reads no staged manifest. Returns the
+    updated table.
+
+    Raises:
+        PermissionDeniedError: (15) or another error of the storage.
+    """
+    table = recovery.settle(table.reloaded())
+    directory = managed_directory(table, write=True)
+    directory.finish()
+    directory.latest()  # raises if it is gone
+    return table
+
+
 def _finish_latest(table: TableEntry) -> None:
     if table.managed is not None:
         managed_directory(table, write=True).finish()

@@ -93,12 +93,13 @@ def require_decided(table: TableEntry) -> None:
         InvalidTableStateError: (19) there are such versions.
     """
     found = inspect(table)
-    count = len(found.versions) + len(found.quarantined)
-    if count:
+    names = [f"version {each.version}" for each in found.versions]
+    names += [f"quarantined version {each}" for each in found.quarantined_versions]
+    if names:
         raise InvalidTableStateError(
-            f"Table '{table.name}' is not cleaned up: that could delete files of {count} versions "
-            "that bypassed its catalog. Make them part of the table with `lance-bridge managed "
-            "adopt`, or delete them with `lance-bridge managed discard`"
+            f"Table '{table.name}' is not cleaned up: that could delete files of versions that "
+            f"bypassed its catalog: {first_names(names, _NAMED)}. Make them part of the table with "
+            "`lance-bridge managed adopt`, or delete them with `lance-bridge managed discard`"
         )
 
 

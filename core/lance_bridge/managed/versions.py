@@ -32,6 +32,7 @@ _FEW = 20
 
 _TRANSACTION = re.compile(rb"(\d+)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.txn")
 """The transaction file that a manifest names: it begins with the version that was read."""
+_STAGED = re.compile(r"(\d{20}\.manifest)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _DATA_FILE = re.compile(rb"[0-9A-Za-z_-]{16,}\.lance")
 
 logger = logging.getLogger(__name__)
@@ -252,6 +253,17 @@ class ManagedDirectory(VersionDirectory):
             UncommittedManifest(quarantined_version(name) or 0, name) for name in self.quarantined()
         ]
         return sorted(found, key=lambda each: (each.version, each.name))
+
+    def staged_after_latest(self) -> Sequence[tuple[int, str]]:
+        """Return version and file name of manifests that were staged for versions to come."""
+        names = (meta["path"].rpartition("/")[2] for meta in self.files.list(self.inside))
+        matches = (_STAGED.fullmatch(name) for name in names)
+        found = ((parse_name(each[1]), each[0]) for each in matches if each is not None)
+        return sorted(
+            (parsed[0], name)
+            for parsed, name in found
+            if parsed is not None and parsed[0] > self.state.version
+        )
 
     def quarantined_after_latest(self) -> Sequence[tuple[int, str]]:
         """Return version and file name of quarantined manifests of versions not yet committed.

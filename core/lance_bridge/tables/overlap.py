@@ -16,6 +16,7 @@ from ..managed import mark
 from ..records import ENTRY_ID
 from ..scan import Named, error_of_check, scan_locations
 from ..storage.lance_files import MARK_FILE, LocationFiles
+from ..storage.table_files import TableFiles
 
 _THREADS = 8
 """Entries whose clones or partitions are read at once."""
@@ -145,18 +146,52 @@ class LocationIndex:
                 list(threads.map(lambda each: self._refuse_partitions_of(each, record), others))
         return found
 
-    def _refuse_clone(self, entry: TableRecord, record: TableRecord) -> None:
+    def find_clones(
+        self, record: TableRecord
+    ) -> tuple[list[tuple[Path, list[TableFiles]]], list[tuple[Path, LanceNamespaceError]]]:
+        """Return the shallow clones that read a table's files, each with its own files.
+
+        Also returns the Lance tables that cannot be read, and why.
+        """
+        own = locations.key(record.location or "/")
+        found: list[tuple[Path, list[TableFiles]]] = []
+        unread: list[tuple[Path, LanceNamespaceError]] = []
+
+        def check(entry: TableRecord) -> None:
+            try:
+                places = [
+                    location
+                    for location, base in self._bases_of(entry, own)
+                    if _may_overlap(own, base)
+                ]
+            except LanceNamespaceError as error:
+                unread.append((entry.path, error))
+                return
+            if places:
+                storage = TableEntry(self._connection, entry).storage()
+                found.append((entry.path, [TableFiles(storage, each) for each in set(places)]))
+
+        others = [each for each in self._entries if each.path != record.path and not each.link_to]
+        with ThreadPoolExecutor(_THREADS) as threads:
+            list(threads.map(check, others))
+        return found, unread
+
+    def _bases_of(self, entry: TableRecord, own: tuple[str, ...]) -> list[tuple[str, str]]:
+        """Return the base paths of a Lance table in the store of another one, with its location."""
         if not entry.is_lance or not entry.location:
-            return
+            return []
+        # pylance creates a clone in the store of its source table.
+        return [
+            (location, base)
+            for location in locations.readable_spellings(entry.location)
+            if locations.key(location)[0] == own[0]
+            for base in self._base_paths(entry, location)
+        ]
+
+    def _refuse_clone(self, entry: TableRecord, record: TableRecord) -> None:
         own = locations.key(record.location or "/")
         try:
-            # pylance creates a clone in the store of its source table.
-            bases = [
-                base
-                for location in locations.readable_spellings(entry.location)
-                if locations.key(location)[0] == own[0]
-                for base in self._base_paths(entry, location)
-            ]
+            bases = [base for _, base in self._bases_of(entry, own)]
         except LanceNamespaceError as error:
             raise InvalidTableStateError(
                 f"Table '{display(record.path)}' cannot be dropped with its data: "

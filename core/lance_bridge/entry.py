@@ -13,6 +13,7 @@ from lance_namespace.errors import (
     InvalidInputError,
     InvalidTableStateError,
     LanceNamespaceError,
+    NamespaceNotFoundError,
     TableBranchNotFoundError,
     TableNotFoundError,
 )
@@ -24,6 +25,8 @@ from .credentials import CALLER
 from .declarations import DECLARED_AT, RESERVED
 from .errors import (
     ManagedElsewhereError,
+    NotManagedError,
+    OutcomeUnknownError,
     concurrent_modification,
     display,
     invalid,
@@ -113,6 +116,37 @@ class TableEntry:
         found = self.with_record(self.connection.catalog.load_table(self.path))
         if found.entry_id != self.entry_id:
             raise concurrent_modification(self.path)
+        return found
+
+    def reread_after_commit(self, version: int) -> Self:
+        """Return the table with its entry reloaded, after a commit to its storage.
+
+        Raises:
+            TableNotFoundError: (4) the entry is gone.
+            ConcurrentModificationError: (14) another table has the name, or it has another
+                location.
+            OutcomeUnknownError: (17) the entry cannot be read.
+        """
+        what = f"Version {version} of table '{self.name}'"
+        try:
+            found = self.with_record(self.connection.catalog.load_table(self.path))
+        except (TableNotFoundError, NamespaceNotFoundError) as error:
+            raise TableNotFoundError(
+                f"Table '{self.name}' was dropped, deregistered or renamed while it was written. "
+                f"If it was dropped, files of this write may remain at {self.location}; otherwise "
+                f"the write is version {version} of the files there"
+            ) from error
+        except LanceNamespaceError as error:
+            raise OutcomeUnknownError(
+                f"{what} is in its files at {self.location}, and whether it is part of the table "
+                f"is not known, because the entry could not be read again: {error}"
+            ) from error
+        if not _is_same_table(found.record, self.record):
+            raise ConcurrentModificationError(
+                f"Another table has the name '{self.name}', or it has another location, since it "
+                f"was opened to be written. Files of this write may remain at {self.location}; "
+                "reload the table and retry"
+            )
         return found
 
     def refreshed(self) -> Self:
@@ -241,12 +275,12 @@ class TableEntry:
         """Return the state of an implementation-managed table.
 
         Raises:
-            InvalidInputError: (13) its storage, or another implementation, manages the table.
+            NotManagedError: (13) its storage, or another implementation, manages the table.
             InvalidTableStateError: (19) as `managed`.
         """
         if self.managed is None:
             owner = "another implementation" if self.record.is_managed else "its storage"
-            raise invalid(
+            raise NotManagedError(
                 f"The versions of table '{self.name}' are managed by {owner}, not by its catalog"
             )
         return self.managed
@@ -418,6 +452,11 @@ def load_entry(connection: Connection, path: Path) -> TableEntry:
     except TableNotFoundError as error:
         connection.catalog.load_namespace(path[:-1])
         raise table_not_found(path) from error
+
+
+def _is_same_table(found: TableRecord, before: TableRecord) -> bool:
+    places = {locations.key(each.location or "/") for each in (found, before)}
+    return len(places) == 1 and _identity(found) == _identity(before)
 
 
 def _identity(record: TableRecord) -> object:

@@ -43,6 +43,7 @@ __all__ = [
     "LancePanicError",
     "LatestVersionGoneError",
     "ManagedElsewhereError",
+    "NotManagedError",
     "ObjectUnavailableError",
     "OutcomeUnknownError",
     "RowsOnlyHereError",
@@ -67,6 +68,7 @@ __all__ = [
     "namespace_not_found",
     "panics_as_errors",
     "reason_in",
+    "releases_as_conflicts",
     "require_text",
     "table_already_exists",
     "table_not_found",
@@ -81,6 +83,10 @@ class OutcomeUnknownError(ServiceUnavailableError):
     A `Catalog` raises this, never a plain ServiceUnavailable, when a call that changes something
     may have reached the server. Core then reads back and decides.
     """
+
+
+class NotManagedError(InvalidInputError):
+    """An operation is for implementation-managed tables, and its storage manages the table."""
 
 
 class ObjectUnavailableError(ServiceUnavailableError):
@@ -221,6 +227,19 @@ def require_text(what: str, text: str) -> None:
         raise invalid(
             f"{what} {text[:60]!r} has an unpaired surrogate: it is not Unicode"
         ) from None
+
+
+@contextmanager
+def releases_as_conflicts() -> Iterator[None]:
+    """Raise ConcurrentModification (14) if the block finds that its managed table was released.
+
+    The table was managed when the block began: its versions are managed by its storage since then,
+    and the operation can be repeated.
+    """
+    try:
+        yield
+    except NotManagedError as error:
+        raise ConcurrentModificationError(f"{error}, since a moment ago: retry") from error
 
 
 # -- errors of the caller's code -------------------------------------------------------------------

@@ -24,6 +24,15 @@ def latest_version(dataset: lance.LanceDataset) -> int:
         return 0
 
 
+def manifest_message(dataset: lance.LanceDataset) -> bytes:
+    """Return the message of a dataset's manifest as it is in memory, without reading its file.
+
+    pylance has it for pickling only. `read_transaction` reads the file, which another writer may
+    have replaced.
+    """
+    return bytes(dataset._ds.serialized_manifest())
+
+
 def transaction_at(dataset: lance.LanceDataset, version: int) -> lance.Transaction | None:
     """Return the transaction that made a version, or None if it is not recorded.
 

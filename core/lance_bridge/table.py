@@ -22,6 +22,7 @@ from lance_namespace.errors import (
 )
 
 from . import locations, publishing
+from .catalog import MANAGED_BY
 from .credentials import CALLER, PRINCIPAL
 from .entry import TableEntry
 from .errors import (
@@ -37,11 +38,14 @@ from .errors import (
     invalid,
     is_input_error,
     panics_as_errors,
+    releases_as_conflicts,
     translate_lance_errors,
 )
 from .lance_datasets import latest_version, transaction_at
-from .managed import OutOfBand, conversion, mark, out_of_band
+from .managed import OutOfBand, conversion, late_commits, mark, out_of_band
 from .managed.intents import latest_state
+from .managed.late_commits import Made
+from .managed.versions import latest_in_storage
 from .managed.view import TableView
 from .requests import LATEST, Ref
 from .storage import DataState, Presence, TableStorage
@@ -198,8 +202,8 @@ class Table(TableEntry):
             TableStorage(options or {}).is_occupied(self.uri)
         if self.managed is not None:
             clear = out_of_band.clear_next_version if write else out_of_band.adopt_if_allowed
-            table = clear(self)
-            return table._open_managed(ref, options, write=write)
+            with releases_as_conflicts():
+                return clear(self)._open_managed(ref, options, write=write)
         on_main = ref.version if ref.branch is None else None
         try:
             with panics_as_errors():
@@ -301,9 +305,9 @@ class Table(TableEntry):
     def manage(self, *, force: bool = False) -> Self:
         """Have the catalog hold the versions from now on; return the updated table.
 
-        The versions in the storage become the table's. Writers that opened the table before
-        continue to write to the storage, and those versions are not shown: stop these writers
-        first.
+        The versions in the storage become the table's. A write of this library that began before
+        becomes part of the table, or fails. Other writers that opened the table before continue to
+        write to the storage, and those versions are not shown: stop these writers first.
 
         Args:
             force: Whether to take the versions from another entry that manages them. It then only
@@ -361,7 +365,7 @@ class Table(TableEntry):
             InvalidTableStateError: (19) no catalog can hold its versions: it has branches, or
                 manifests of the first naming scheme.
         """
-        return conversion.latest_in_storage(self)
+        return latest_in_storage(self)
 
     def other_manager(self) -> str:
         """Return the other entry that manages the versions at the location, for people, or "".
@@ -403,7 +407,7 @@ class Table(TableEntry):
     ) -> Iterator[None]:
         """Translate errors that pylance raises in a change; nothing is committed then.
 
-        After a success, the dataset's version is recorded as a commit.
+        After a success, the dataset's version is passed to `note_commit`.
 
         Args:
             what: What did not happen, for the middle of the message.
@@ -417,6 +421,7 @@ class Table(TableEntry):
             ConcurrentModificationError: (14) another writer's commit came first and does not fit.
             ServiceUnavailableError: (17) the storage failed.
             InternalError: (18) Lance panicked.
+            TableNotFoundError: (4), OutcomeUnknownError: (17) as `require_part`.
         """
         before = int(dataset.version)
         try:
@@ -436,20 +441,58 @@ class Table(TableEntry):
             if not has_panicked(error) and self._was_overtaken(dataset, latest or before, error):
                 raise concurrent_modification(self.path) from error
             raise as_namespace_error(message, error) from error
-        self.note_commit(before, int(dataset.version))
+        self.note_commit(before, int(dataset.version), dataset)
 
-    def note_commit(self, read: int, after: int) -> None:
-        """Record a commit, if commits are recorded, and publish columns, if the entry has them.
+    def note_commit(
+        self,
+        read: int,
+        after: int,
+        made: Made = "",
+        branch: str | None = None,
+    ) -> None:
+        """Check that a commit counts, record it if commits are recorded, and publish columns.
+
+        Every operation that commits with pylance passes here.
 
         Args:
             read: The version that it was made from.
             after: The version that it created, or ``read`` if none.
+            made: As of `require_part`, if a version was created.
+            branch: As of `require_part`.
+
+        Raises:
+            LanceNamespaceError: what `require_part` raises; nothing is recorded.
         """
+        if after > read:
+            self.require_part(after, made, branch)
         changes = CHANGES.get()
         if changes is not None:
             changes.add(self.path, read, after)
         if after > read:
             self.publish_after_commit()
+
+    def require_part(self, version: int, made: Made, branch: str | None = None) -> None:
+        """Check that a version that was committed to the storage is part of the table now.
+
+        It is if the entry, read again, leaves the versions to the storage, or has this version. The
+        version becomes the next one in the catalog if it can; see `late_commits`. Nothing is to be
+        checked if the catalog held the versions before, since it then decides each commit.
+
+        Args:
+            made: The dataset at the version, the identifier of its transaction, or its manifest.
+            branch: The branch that it was made on; a dataset knows its own.
+
+        Raises:
+            TableNotFoundError: (4) the table was dropped or deregistered while it was written.
+            ConcurrentModificationError: (14) it was made managed, or replaced, and does not have
+                the version.
+            OutcomeUnknownError: (17) whether it has the version is not known.
+        """
+        if self.managed is not None:
+            return
+        now = self.reread_after_commit(version)
+        if MANAGED_BY in now.record.properties:  # else no catalog has ever held its versions
+            late_commits.require_part(now, late_commits.LateCommit.of(version, made, branch))
 
     # -- columns in the entry ----------------------------------------------------------------------
 

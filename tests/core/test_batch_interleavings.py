@@ -257,7 +257,7 @@ class Batches(RuleBasedStateMachine):
 def versions_of(table: Table) -> int:
     """Return the latest version, also of a table that its storage manages."""
     if table.managed is None:
-        return conversion.latest_in_storage(table)
+        return table.latest_in_storage()
     return latest_state(table).version
 
 

@@ -38,10 +38,9 @@ def commit(
         ServiceUnavailableError: (17)
     """
 
-    def send() -> int:
+    def send() -> lance.LanceDataset:
         options = table.storage_options(write=True)
-        committed = lance.LanceDataset.commit(dataset, transaction, storage_options=options)
-        return int(committed.version)
+        return lance.LanceDataset.commit(dataset, transaction, storage_options=options)
 
     return send_once(table, dataset, send, lambda other: other.uuid == transaction.uuid, what)
 
@@ -49,7 +48,7 @@ def commit(
 def send_once(
     table: SparkTable,
     dataset: lance.LanceDataset,
-    send: Callable[[], int],
+    send: Callable[[], lance.LanceDataset],
     is_own: IsOwn,
     what: str,
 ) -> int:
@@ -57,12 +56,15 @@ def send_once(
 
     A reply can be lost after the commit took effect. So a failed commit is searched for in the
     versions after the one that was read, and sent again only if it is missing.
+
+    Args:
+        send: Sends it, and returns the dataset at the version that it made.
     """
     since = int(dataset.version)
     for attempt in range(_ATTEMPTS):
         try:
             with table.committing(dataset, what):
-                version = send()
+                sent = send()
         except (ConcurrentModificationError, ServiceUnavailableError) as error:
             found = _find_commit(dataset, is_own, since, error)
             if found is None:
@@ -70,8 +72,11 @@ def send_once(
                 if last or not isinstance(error, ServiceUnavailableError):
                     raise
                 continue
-            version = found
-        table.note_commit(since, version)
+            transaction = transaction_at(dataset, found)
+            table.note_commit(since, found, transaction.uuid if transaction is not None else "")
+            return found
+        version = int(sent.version)
+        table.note_commit(since, version, sent)
         return version
     raise AssertionError("the last attempt raises")
 

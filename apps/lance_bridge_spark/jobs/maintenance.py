@@ -124,9 +124,9 @@ def _commit(
     gone = [old for each in rewrites for old in each.original_fragments]
     added = [new for each in rewrites for new in each.new_fragments]
 
-    def send() -> int:
+    def send() -> lance.LanceDataset:
         _lance.Compaction.commit(dataset, rewrites, options)
-        return int(dataset.version)
+        return dataset
 
     version = send_once(
         table, dataset, send, lambda other: bool(own & _written_by(other)), "it was not compacted"

@@ -146,7 +146,7 @@ def commit_once(
         if done is None:
             raise
     version = int(committed.version) if done is None else done
-    table.note_commit(int(dataset.version), version)
+    table.note_commit(int(dataset.version), version, transaction.uuid, branch)
     return version
 
 

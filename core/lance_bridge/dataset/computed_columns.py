@@ -116,7 +116,7 @@ def backfill(table: Table, ref: Ref, request: AlterTableBackfillColumnsRequest) 
     column, expression = _check_request(dataset, table, request)
     with table.committing(dataset, f"column '{column.path}' was not filled"):
         job, version = _commit(dataset, column, expression, request.where)
-    table.note_commit(int(dataset.version), version)
+    table.note_commit(int(dataset.version), version, job, ref.branch)
     return job
 
 

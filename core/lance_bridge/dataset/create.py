@@ -180,7 +180,7 @@ def _overwrite(new: NewTable, table: Table) -> int:
             storage_options=options,
             transaction_properties=transaction_properties(),
         )
-    table.note_commit(int(dataset.version), int(written.version))
+    table.note_commit(int(dataset.version), int(written.version), written)
     return int(written.version)
 
 
@@ -228,7 +228,7 @@ def write_first(
             raise not_written(table, error, hint) from error
         if transaction is None or not _made_first_version(table, transaction.uuid):
             raise table_already_exists(table.path, "another writer created its data") from error
-    table.note_commit(0, FIRST_VERSION)
+    table.note_commit(0, FIRST_VERSION, transaction.uuid)
     return FIRST_VERSION
 
 

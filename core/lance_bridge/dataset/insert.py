@@ -103,8 +103,9 @@ def insert(table: Table, rows: Rows, mode: InsertMode, ref: Ref) -> Inserted:
     with table.committing(dataset), _commit_turn(table.uri):
         is_stale = mode is InsertMode.APPEND and time.monotonic() - opened > _STALE_SECONDS
         base = _advance(table, ref, dataset, transaction) if is_stale else dataset
-        committed = lance.LanceDataset.commit(base, transaction, storage_options=options)
-    table.note_commit(int(base.version), int(committed.version))
+        with table.committing(base):  # it has the error, if the catalog refuses the commit
+            committed = lance.LanceDataset.commit(base, transaction, storage_options=options)
+    table.note_commit(int(base.version), int(committed.version), committed)
     return Inserted(rows.count, int(committed.version), transaction.uuid)
 
 

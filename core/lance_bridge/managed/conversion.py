@@ -19,10 +19,10 @@ from ..errors import OutcomeUnknownError, concurrent_modification, display, inva
 from ..lost_replies import retry_after_readback
 from ..managed_state import State, as_managed, as_second, as_unmanaged
 from ..records import FOREIGN_COMMITS, MARK, ForeignCommits
-from ..storage.manifests import Manifest, Scheme, VersionDirectory
+from ..storage.manifests import Manifest
 from . import compare_and_set, mark, recovery
 from .removal import held_for_removal
-from .versions import managed_directory
+from .versions import latest_in_storage, managed_directory
 
 _ATTEMPTS = 5
 
@@ -43,7 +43,6 @@ def begin(table: EntryT, *, force: bool = False) -> EntryT:
 
 
 def _begin(table: EntryT, *, force: bool = False) -> EntryT:
-    has_begun = False
     for _ in range(_ATTEMPTS):
         if not (force and table.manager):
             table.require_own_versions()
@@ -51,18 +50,18 @@ def _begin(table: EntryT, *, force: bool = False) -> EntryT:
             # A record that was just created has no revision that the catalog could compare.
             table = table.reloaded()
         if table.managed is not None:
-            if has_begun:
-                return _adopt_late_versions(table)
             return _take_back(table) if force else _require_manager(table)
         guard = table.record.properties.get(GUARD) or table.connection.catalog.commit_guard(
             table.record
         )
-        table = _with_inherited_policy(table)
+        table, state = _with_inherited_policy(table), None
         with suppress(ConcurrentModificationError), _marked(table, force=force) as own:
-            state = State(latest_in_storage(table))
+            # Held, until the versions are adopted that were committed before the entry was changed.
+            state = recovery.begin_conversion(latest_in_storage(table))
             _alter(table.with_record(as_managed(table.record, state, guard, own)))
-            has_begun = True
         table = table.reloaded()
+        if state is not None and table.managed == state:
+            return _finish_conversion(table)
     raise concurrent_modification(table.path)
 
 
@@ -132,18 +131,19 @@ def _with_inherited_policy(table: EntryT) -> EntryT:
     return table.with_record(table.record.with_properties({**own, FOREIGN_COMMITS: policy}))
 
 
-def _adopt_late_versions(table: EntryT) -> EntryT:
-    """Adopt versions that were written to the storage before the entry was changed."""
-    state = table.managed_state()
-    if state.staged or state.is_held or state.prepared is not None:
-        return table  # another client has committed through the catalog already
-    if latest_in_storage(table) <= state.version:
-        return table
-    with suppress(ConcurrentModificationError), compare_and_set.held(table) as held:
-        latest = latest_in_storage(held)  # other clients may have quarantined some versions
-        if latest > state.version:
-            compare_and_set.swap(held, State(latest))
-    return table.reloaded()
+def _finish_conversion(table: EntryT) -> EntryT:
+    """Adopt the versions that were committed to the storage before the entry was changed.
+
+    Their writers have read the entry before it was changed: those that read it later adopt their
+    versions themselves. If that fails, the table is returned to its storage.
+    """
+    try:
+        return recovery.finish_conversion(table)
+    except LanceNamespaceError:
+        with suppress(LanceNamespaceError):  # the hold ends, and the next writer finishes it
+            _alter(table.with_record(as_unmanaged(table.record)))
+            mark.remove(table)
+        raise
 
 
 @contextmanager
@@ -210,24 +210,6 @@ def _finish_latest(table: TableEntry) -> None:
 
 def _warn_of_staged(table: TableEntry, error: LanceNamespaceError) -> None:
     logger.warning("the latest version of %s may stay staged: %s", table.name, error)
-
-
-def latest_in_storage(table: TableEntry) -> int:
-    """Implement `Table.latest_in_storage`."""
-    files = table.files(write=True)
-    if files.list("tree") or files.list("_refs/branches"):
-        raise InvalidTableStateError(
-            f"Table '{table.name}' has branches, which its catalog cannot hold: delete them first"
-        )
-    latest = VersionDirectory(files).latest()
-    if latest is None:
-        return 0
-    if latest.scheme is not Scheme.V2:
-        raise InvalidTableStateError(
-            f"The manifests of table '{table.name}' are named in scheme {latest.scheme.value}: "
-            "rename them first, with migrate_manifest_paths_v2 of pylance"
-        )
-    return latest.version
 
 
 def end(table: EntryT, holder: str = "") -> EntryT:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import logging
 import time
+import uuid
 from bisect import bisect_left
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 from lance_namespace.errors import (
     ConcurrentModificationError,
@@ -23,9 +25,10 @@ from ..catalog import Path
 from ..connection import Connection
 from ..entry import EntryT, TableEntry
 from ..errors import concurrent_modification
-from ..managed_state import PreparedVersion
+from ..managed_state import PreparedVersion, State
 from . import compare_and_set
 from .intents import Intent, Outcome
+from .versions import latest_in_storage
 
 STALLED_SECONDS = 5.0
 """How long the client of an undecided batch may make no progress, by another client's clock."""
@@ -35,6 +38,8 @@ POLL_SECONDS = 0.1
 _ROUNDS = 20
 _ATTEMPTS = 5
 _THREADS = 8
+_CONVERTER = "manage-"
+"""The beginning of the id of a holder that makes a table managed."""
 
 logger = logging.getLogger(__name__)
 
@@ -42,13 +47,16 @@ logger = logging.getLogger(__name__)
 def settle(table: EntryT) -> EntryT:
     """End the batch that a table is part of, if any; return the updated table.
 
-    Waits for an undecided batch, and finally aborts it.
+    Waits for an undecided batch, and finally aborts it. Also finishes a conversion whose client
+    died.
 
     Raises:
         ConcurrentModificationError: (14) batches keep following each other.
         InvalidTableStateError: (19) the record of the batch is missing, or cannot be read.
         ServiceUnavailableError: (17) or another error of the storage that has the record.
     """
+    if _is_conversion_left(table):
+        table = finish_conversion(table)
     for _ in range(_ROUNDS):
         state = table.managed
         if state is None or state.prepared is None:
@@ -58,6 +66,32 @@ def settle(table: EntryT) -> EntryT:
     raise ConcurrentModificationError(
         f"Other batches keep committing to table '{table.name}'; retry later"
     )
+
+
+def begin_conversion(version: int) -> State:
+    """Return the state with which a table becomes managed: held, until `finish_conversion`."""
+    return State(version).hold(holder=f"{_CONVERTER}{uuid.uuid4().hex[:16]}", brief=True)
+
+
+def finish_conversion(table: EntryT) -> EntryT:
+    """Adopt all versions in the storage, and end the hold; return the updated table.
+
+    Versions that were committed after the conversion began may be missing in its state. Their
+    writers read the entry before it was changed, and succeeded.
+
+    Raises:
+        InvalidTableStateError: (19) as `latest_in_storage`.
+    """
+    latest = max(latest_in_storage(table), table.managed_state().version)
+    with suppress(ConcurrentModificationError):  # another client has finished it
+        compare_and_set.swap(table, State(latest))
+    return table.reloaded()
+
+
+def _is_conversion_left(table: TableEntry) -> bool:
+    """Return whether the client died that made a table managed."""
+    state = table.managed
+    return state is not None and state.holder.startswith(_CONVERTER) and not state.is_held
 
 
 def _end_batch(table: TableEntry, prepared: PreparedVersion) -> None:

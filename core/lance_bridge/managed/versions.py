@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Sequence, Set
 from dataclasses import dataclass
 
-from lance_namespace.errors import LanceNamespaceError
+from lance_namespace.errors import InvalidTableStateError, LanceNamespaceError
 
 from ..entry import TableEntry
 from ..errors import LatestVersionGoneError
@@ -388,6 +388,24 @@ def quarantined_version(name: str) -> int | None:
 def _quarantine_path(path: str) -> str:
     """Return the path of the first manifest that is quarantined from a path."""
     return path.removesuffix(".manifest") + QUARANTINED
+
+
+def latest_in_storage(table: TableEntry) -> int:
+    """Implement `Table.latest_in_storage`."""
+    files = table.files(write=True)
+    if files.list("tree") or files.list("_refs/branches"):
+        raise InvalidTableStateError(
+            f"Table '{table.name}' has branches, which its catalog cannot hold: delete them first"
+        )
+    latest = VersionDirectory(files).latest()
+    if latest is None:
+        return 0
+    if latest.scheme is not Scheme.V2:
+        raise InvalidTableStateError(
+            f"The manifests of table '{table.name}' are named in scheme {latest.scheme.value}: "
+            "rename them first, with migrate_manifest_paths_v2 of pylance"
+        )
+    return latest.version
 
 
 def managed_directory(table: TableEntry, *, write: bool = False) -> ManagedDirectory:

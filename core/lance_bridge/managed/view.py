@@ -21,7 +21,7 @@ from lance_namespace.errors import LanceNamespaceError, TableVersionNotFoundErro
 
 from ..credentials.sources import describe_credentials
 from ..entry import TableEntry
-from ..errors import LatestVersionGoneError
+from ..errors import LatestVersionGoneError, releases_as_conflicts
 from ..requests import as_model
 from ..storage.manifests import Manifest
 from ..storage.staging import Staged
@@ -110,7 +110,8 @@ class TableView(LanceNamespace):
 
     def _record_failure(self, call: Callable[[], ResultT]) -> ResultT:
         try:
-            return call()
+            with releases_as_conflicts():
+                return call()
         except LanceNamespaceError as error:
             self.failure = self.failure or error
             raise

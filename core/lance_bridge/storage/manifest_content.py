@@ -131,6 +131,19 @@ def _parse_fragment(message: bytes) -> Fragment:
     return Fragment(number, frozenset(files), name, max(rows - deleted, 0))
 
 
+def parse_origin(message: bytes) -> tuple[str, str]:
+    """Return the file name of the transaction that made a manifest, and its branch ("" for main).
+
+    Args:
+        message: The message of a manifest alone, as pylance has it in memory.
+
+    Raises:
+        ValueError: It is not a message.
+    """
+    found = {number: value for number, value in _fields(message) if isinstance(value, bytes)}
+    return found.get(_TRANSACTION_FILE, b"").decode(), found.get(_BRANCH, b"").decode()
+
+
 def parse_transaction(data: bytes) -> TransactionContent:
     """Parse a transaction's file. Raises ValueError for anything else."""
     operations = {number: value for number, value in _fields(data) if number >= _APPEND}

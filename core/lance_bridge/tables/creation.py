@@ -305,7 +305,7 @@ def register(
         raise table_already_exists(path)
     if is_managed:
         moved = table.with_record(replace(table.record, location=checked_location))
-        conversion.latest_in_storage(moved)
+        moved.latest_in_storage()
     table = _move_registration(table, checked_location, checked)
     table = conversion.begin(table, force=is_forced) if is_managed else table
     table.publish_after_commit()

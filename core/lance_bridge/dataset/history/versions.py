@@ -123,8 +123,11 @@ def create(table: Table, staged: Staged) -> Manifest:
         InvalidInputError: (13) the manifest does not exist, is of another version, or would be
             named in another scheme than those of the table.
         UnsupportedOperationError: (0) metadata is given, which a manifest cannot hold.
+        TableNotFoundError: (4), OutcomeUnknownError: (17) as `Table.require_part`.
     """
-    made = prepare_creation(table, staged).do()
+    prepared = prepare_creation(table, staged)
+    made = prepared.do()
+    table.require_part(made.version, prepared.data, staged.branch)
     table.publish_after_commit()
     return made
 

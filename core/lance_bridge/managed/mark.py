@@ -54,13 +54,10 @@ class Mark:
     @classmethod
     def of(cls, table: TableEntry) -> Mark:
         """Return the mark of an entry. It is the same for all clients, but for its time."""
-        record, catalog = table.record, table.connection.catalog.describe_connection()
-        known = record.properties.get(MARK)
-        facts = (catalog, *record.path, record.identity or "")
-        seed = record.properties.get(ENTRY_ID) or json.dumps(facts)
+        own = table.record.properties.get(MARK) or _first_id(table)
+        catalog = table.connection.catalog.describe_connection()
         since = datetime.now(timezone.utc).isoformat(timespec="seconds")
-        own = known or uuid.uuid5(uuid.NAMESPACE_OID, seed).hex
-        return cls(own, record.path, catalog, table.uri, since)
+        return cls(own, table.path, catalog, table.uri, since)
 
     @classmethod
     def parse(cls, data: bytes) -> Mark:
@@ -76,6 +73,14 @@ class Mark:
     def to_bytes(self) -> bytes:
         """Return the content of the file."""
         return json.dumps(asdict(self), indent=1).encode()
+
+
+def _first_id(table: TableEntry) -> str:
+    """Return the id of the mark that an entry gets; a copy that renames the entry keeps it."""
+    record = table.record
+    facts = (table.connection.catalog.describe_connection(), *record.path, record.identity or "")
+    seed = record.properties.get(ENTRY_ID) or json.dumps(facts)
+    return uuid.uuid5(uuid.NAMESPACE_OID, seed).hex
 
 
 def require_manager(table: TableEntry) -> None:
@@ -101,9 +106,9 @@ def ensure(table: TableEntry) -> None:
 
 
 def _require_manager(table: TableEntry, files: TableFiles, found: Mark | None) -> None:
-    if found is None or not _is_of_another(found, table.record, files.location):
+    if found is None or not _is_of_another(found, table):
         return
-    manager = _find_manager(table.connection, found)
+    manager = _find_manager(table.connection, found, table.path)
     if manager is None:
         discard(files, MARK_FILE)
         return
@@ -133,9 +138,9 @@ def other_manager(table: TableEntry) -> str:
     """Implement `Table.other_manager`."""
     files = table.files()
     found = read(files)
-    if found is None or not _is_of_another(found, table.record, files.location):
+    if found is None or not _is_of_another(found, table):
         return ""
-    return str(_find_manager(table.connection, found) or "")
+    return str(_find_manager(table.connection, found, table.path) or "")
 
 
 def find_manager(connection: Connection, path: Path, location: str) -> Mark | None:
@@ -150,19 +155,17 @@ def find_manager(connection: Connection, path: Path, location: str) -> Mark | No
         ManagedElsewhereError: (19) the mark cannot be read.
         LanceNamespaceError: an entry of the catalog cannot be read.
     """
-    record = TableRecord(path, location)
+    table = TableEntry(connection, TableRecord(path, location))
     try:
-        storage = TableEntry(connection, record).storage(vend=False)
-        found = read(TableFiles(storage, location))
+        found = read(TableFiles(table.storage(vend=False), location))
     except ManagedElsewhereError:
         raise
     except LanceNamespaceError as error:
         logger.info("it is not known whether another entry manages %s: %s", location, error)
         return None
-    if found is None or not _is_of_another(found, record, location):
+    if found is None or not _is_of_another(found, table):
         return None
-    manager = _find_manager(connection, found)
-    return None if manager is not None and manager.table == path else manager
+    return _find_manager(connection, found, path)
 
 
 def find_former(table: TableEntry) -> TableEntry | None:
@@ -172,29 +175,37 @@ def find_former(table: TableEntry) -> TableEntry | None:
         found = read(files)
     except ManagedElsewhereError:
         return None
-    if found is None or not _is_of_another(found, table.record, files.location):
+    if found is None or not _is_of_another(found, table):
         return None
     record = _find_entry(table.connection, found)
-    return None if record is None else TableEntry(table.connection, record)
+    if record is None or record.path == table.path:
+        return None
+    return TableEntry(table.connection, record)
 
 
-def _is_of_another(mark: Mark, record: TableRecord, location: str) -> bool:
-    """Return whether a mark is of another entry, and was not copied with the table."""
-    is_here = locations.key(mark.location) == locations.key(location)
-    return is_here and mark.id != record.properties.get(MARK)
+def _is_of_another(mark: Mark, table: TableEntry) -> bool:
+    """Return whether a mark is of another entry, and was not copied with the table.
+
+    The entry may be becoming managed, and not have the mark's id yet.
+    """
+    is_here = locations.key(mark.location) == locations.key(table.location)
+    return is_here and mark.id not in (table.record.properties.get(MARK), _first_id(table))
 
 
-def _find_manager(connection: Connection, mark: Mark) -> Mark | None:
+def _find_manager(connection: Connection, mark: Mark, own: Path) -> Mark | None:
     """Return the mark with the present name of its entry; None if the entry no longer exists.
 
     The entry of another catalog cannot be looked up, and counts.
+
+    Args:
+        own: The entry at hand, which may be registered again.
 
     Raises:
         LanceNamespaceError: an entry cannot be read.
     """
     record = _find_entry(connection, mark)
     if record is not None:
-        return replace(mark, table=record.path)
+        return None if record.path == own else replace(mark, table=record.path)
     return None if mark.catalog == connection.catalog.describe_connection() else mark
 
 

@@ -16,6 +16,7 @@ import lance
 import pyarrow as pa
 from lance_namespace.errors import (
     InvalidInputError,
+    InvalidTableStateError,
     LanceNamespaceError,
     ServiceUnavailableError,
     TableColumnNotFoundError,
@@ -23,6 +24,7 @@ from lance_namespace.errors import (
 
 from ..errors import (
     LANCE_ERRORS,
+    MISSING_FILE,
     as_namespace_error,
     first_line,
     invalid,
@@ -64,6 +66,7 @@ _MISSING = re.compile(
 _MOST_COLUMNS = 20
 """Maximum number of columns in a message."""
 
+_MISSING_FILE = re.compile(rf"{MISSING_FILE}(\S+\.(?:lance|arrow|bin|idx|blob))\b")
 _ON_A_ROW = (
     "Error applying filter expression",
     "LanceError(Arrow)",
@@ -281,6 +284,7 @@ def translate_query_errors(what: str) -> Iterator[None]:
 
     Raises:
         InvalidInputError: (13) an expression fails on a row, such as a division by zero.
+        InvalidTableStateError: (19) a file of the version is missing.
         ServiceUnavailableError: (17) the storage failed.
         InternalError: (18) Lance panicked.
     """
@@ -292,9 +296,15 @@ def translate_query_errors(what: str) -> Iterator[None]:
 
 
 def to_query_error(error: Exception, what: str) -> LanceNamespaceError:
-    """Return InvalidInput, ServiceUnavailable or Internal for a failed query."""
+    """Return InvalidInput, InvalidTableState, ServiceUnavailable or Internal for a failed query."""
     if any(text in str(error) for text in _ON_A_ROW):
         return invalid(f"{what}: {first_line(error)}")
+    missing = _MISSING_FILE.search(str(error))
+    if missing is not None:
+        return InvalidTableStateError(
+            f"{what}: the file {missing[1]} is missing. If a clean-up deleted it meanwhile, read "
+            "the latest version; otherwise restore it. `lance-bridge doctor` says what else to do"
+        )
     return as_namespace_error(what, error)
 
 

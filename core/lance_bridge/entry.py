@@ -55,6 +55,18 @@ EntryT = TypeVar("EntryT", bound="TableEntry")
 _ATTEMPTS = 3
 
 
+class TableReplacedError(ConcurrentModificationError):
+    """Another table has the name of a table that was written (code 14).
+
+    Args:
+        found: The entry of that table.
+    """
+
+    def __init__(self, message: str, found: TableRecord) -> None:
+        super().__init__(message)
+        self.found = found
+
+
 @dataclass(frozen=True)
 class TableEntry:
     """An entry as the catalog had it when it was loaded."""
@@ -123,8 +135,7 @@ class TableEntry:
 
         Raises:
             TableNotFoundError: (4) the entry is gone.
-            ConcurrentModificationError: (14) another table has the name, or it has another
-                location.
+            TableReplacedError: (14) another table has the name, or it has another location.
             OutcomeUnknownError: (17) the entry cannot be read.
         """
         what = f"Version {version} of table '{self.name}'"
@@ -142,10 +153,11 @@ class TableEntry:
                 f"is not known, because the entry could not be read again: {error}"
             ) from error
         if not _is_same_table(found.record, self.record):
-            raise ConcurrentModificationError(
+            raise TableReplacedError(
                 f"Another table has the name '{self.name}', or it has another location, since it "
                 f"was opened to be written. Files of this write may remain at {self.location}; "
-                "reload the table and retry"
+                "reload the table and retry",
+                found.record,
             )
         return found
 

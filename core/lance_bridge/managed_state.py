@@ -12,9 +12,21 @@ from typing import Any
 
 from lance_namespace.errors import InvalidTableStateError
 
-from .catalog import GUARD, IMPLEMENTATION, LATEST, MANAGED_BY, STORAGE, Path, TableRecord
+from .catalog import (
+    GUARD,
+    IMPLEMENTATION,
+    LATEST,
+    MANAGED_BY,
+    RESERVED_PREFIX,
+    STORAGE,
+    Path,
+    TableRecord,
+)
 from .errors import display
 from .records import MANAGER, MARK
+
+RELEASED = RESERVED_PREFIX + "released"
+"""A random value in the entry of a table that was returned to its storage."""
 
 HOLD_SECONDS = 300.0
 """How long a hold lasts after its holder has died, by the clocks of the clients."""
@@ -202,9 +214,13 @@ def as_managed(record: TableRecord, state: State, guard: str, mark: str = "") ->
 
 
 def as_unmanaged(record: TableRecord) -> TableRecord:
-    """Return an entry that leaves its table's versions to the storage."""
+    """Return an entry that leaves its table's versions to the storage.
+
+    `RELEASED` differs each time: a writer that reads it again knows that the catalog held the
+    versions in between.
+    """
     kept = {k: v for k, v in record.properties.items() if k not in (LATEST, GUARD, MARK)}
-    return record.with_properties({**kept, MANAGED_BY: STORAGE})
+    return record.with_properties({**kept, MANAGED_BY: STORAGE, RELEASED: uuid.uuid4().hex[:16]})
 
 
 def as_second(record: TableRecord, manager: str) -> TableRecord:

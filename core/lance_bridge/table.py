@@ -22,9 +22,8 @@ from lance_namespace.errors import (
 )
 
 from . import locations, publishing
-from .catalog import MANAGED_BY
 from .credentials import CALLER, PRINCIPAL
-from .entry import TableEntry
+from .entry import TableEntry, TableReplacedError
 from .errors import (
     LANCE_ERRORS,
     STORAGE_ERROR,
@@ -47,6 +46,7 @@ from .managed.intents import latest_state
 from .managed.late_commits import Made
 from .managed.versions import latest_in_storage
 from .managed.view import TableView
+from .managed_state import RELEASED
 from .requests import LATEST, Ref
 from .storage import DataState, Presence, TableStorage
 from .version_changes import CHANGES
@@ -490,8 +490,14 @@ class Table(TableEntry):
         """
         if self.managed is not None:
             return
-        now = self.reread_after_commit(version)
-        if MANAGED_BY in now.record.properties:  # else no catalog has ever held its versions
+        try:
+            now = self.reread_after_commit(version)
+        except TableReplacedError as error:
+            commit = late_commits.LateCommit.of(version, made, branch)
+            late_commits.remove_from_new_table(self, error.found, commit)
+            raise
+        before, after = (each.record.properties.get(RELEASED) for each in (self, now))
+        if now.record.is_managed or before != after:  # its catalog holds the versions, or did
             late_commits.require_part(now, late_commits.LateCommit.of(version, made, branch))
 
     # -- columns in the entry ----------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from lance_bridge.entry import TableEntry
 from lance_bridge.errors import OutcomeUnknownError
 from lance_bridge.managed import adoption, late_commits
 from lance_bridge.managed.view import TableView
-from lance_bridge.records import FOREIGN_COMMITS
+from lance_bridge.records import ENTRY_ID, FOREIGN_COMMITS
 from lance_bridge.table import Table
 from lance_bridge.tables.collection import Tables
 from lance_bridge.testing.build import ipc
@@ -36,6 +37,7 @@ from .managed_tables import (
     append_past_the_catalog,
     commit,
     die,
+    directory,
     insert,
     leave_unfinished,
     meanwhile,
@@ -420,6 +422,123 @@ def test_a_table_stays_with_its_storage_if_the_conversion_cannot_be_finished(
         manage(other)
     insert(writes)
     assert rows(other) == [0, 0, 1, 2]
+
+
+# -- a drop ----------------------------------------------------------------------------------------
+
+OVERLAPS_A_DROP = pytest.mark.spec("common.md#writes-that-overlap-a-drop", "common.md#droptable")
+
+
+@pytest.fixture
+def after_reading(monkeypatch: pytest.MonkeyPatch) -> Callable[[Act], None]:
+    """Have something happen after the writer has opened the dataset."""
+
+    def install(act: Act) -> None:
+        opening, act_once = Table.open, once(act)
+
+        def open_first(table: Table, *args: Any, **options: Any) -> lance.LanceDataset:
+            found = opening(table, *args, **options)
+            act_once()
+            return found
+
+        monkeypatch.setattr(Table, "open", open_first)
+
+    return install
+
+
+def drop(ns: MemoryNamespace) -> None:
+    ns.drop_table(api.DropTableRequest(id=TABLE))
+
+
+def deregister(ns: MemoryNamespace) -> None:
+    ns.deregister_table(api.DeregisterTableRequest(id=TABLE))
+
+
+@OVERLAPS_A_DROP
+@pytest.mark.parametrize("change", ["insert_into_table", "insert_into_table-overwrite"])
+def test_a_write_to_a_table_that_is_dropped_meanwhile_fails_and_deletes_nothing(
+    writes: MemoryNamespace,
+    other: MemoryNamespace,
+    after_reading: Callable[[Act], None],
+    change: str,
+) -> None:
+    """pylance writes into the directory that was deleted, which then has this version only."""
+    place = directory(writes)
+    kept = place.parent / "kept"
+
+    def drop_first() -> None:
+        drop(other)
+        assert not place.exists()
+        kept.write_text("another's")
+
+    after_reading(drop_first)
+    mode = "overwrite" if change.endswith("overwrite") else "append"
+    with pytest.raises(errors.TableNotFoundError, match="may remain at") as caught:
+        Calls(writes).call("insert_into_table", TABLE, stream(1), mode=mode)
+    assert place.name in str(caught.value)
+    assert kept.exists()
+    assert sorted(each.name for each in place.iterdir()) == ["_transactions", "_versions", "data"]
+    with pytest.raises(errors.TableNotFoundError):
+        insert(writes)
+
+
+@OVERLAPS_A_DROP
+def test_the_first_write_to_a_table_that_is_dropped_meanwhile_fails(
+    namespace: MemoryNamespace, after_commit: Callable[[Act], None]
+) -> None:
+    namespace.declare_table(api.DeclareTableRequest(id=TABLE))
+    after_commit(lambda: deregister(another(namespace)))
+    with pytest.raises(errors.TableNotFoundError, match="dropped, deregistered or renamed"):
+        insert(namespace)
+
+
+@OVERLAPS_A_DROP
+def test_a_write_to_a_table_that_is_deregistered_meanwhile_is_a_version_of_its_files(
+    writes: MemoryNamespace, other: MemoryNamespace, after_reading: Callable[[Act], None]
+) -> None:
+    place = directory(writes)
+    after_reading(lambda: deregister(other))
+    with pytest.raises(errors.TableNotFoundError, match="the write is version 2 of the files"):
+        insert(writes)
+    assert lance.dataset(str(place)).to_table()["a"].to_pylist() == [0, 1, 2, 0]
+
+
+@OVERLAPS_A_DROP
+@pytest.mark.parametrize("way", ["created again", "registered elsewhere"])
+def test_a_write_to_a_table_whose_name_another_one_has_by_now_is_a_conflict(
+    writes: MemoryNamespace, other: MemoryNamespace, after_reading: Callable[[Act], None], way: str
+) -> None:
+    def replace_table() -> None:
+        if way == "created again":
+            drop(other)
+            create(other, TABLE, rows=1)
+            return
+        record = other.server.tables[KEY]
+        other.server.tables[KEY] = replace(record, location=f"{record.location}2")
+
+    after_reading(replace_table)
+    with pytest.raises(errors.ConcurrentModificationError, match="Another table has the name"):
+        insert(writes)
+    if way == "created again":
+        assert rows(other) == [0]
+
+
+@OVERLAPS_A_DROP
+def test_a_write_to_a_table_of_another_tool_that_is_created_again_meanwhile_is_a_conflict(
+    writes: MemoryNamespace, after_reading: Callable[[Act], None]
+) -> None:
+    """Its entry has no id of this library: the catalog's identity distinguishes the two."""
+    tables = writes.server.tables
+    properties = {k: v for k, v in tables[KEY].properties.items() if k != ENTRY_ID}
+    tables[KEY] = tables[KEY].with_properties(properties)
+    insert(writes)
+
+    def create_again() -> None:
+        tables[KEY] = replace(tables[KEY], identity="another")
+
+    after_reading(create_again)
+    with pytest.raises(errors.ConcurrentModificationError, match="Another table has the name"):
+        insert(writes)
 
 
 # -- the second look -------------------------------------------------------------------------------

@@ -7,12 +7,15 @@ before the writer fails. So a commit that succeeds is never lost, and one that f
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import dataclass
 
 import lance
 from lance_namespace.errors import ConcurrentModificationError, LanceNamespaceError
 
+from .. import locations
+from ..catalog import TableRecord
 from ..entry import EntryT, TableEntry
 from ..errors import OutcomeUnknownError
 from ..lance_datasets import manifest_message
@@ -22,6 +25,8 @@ from ..storage.manifest_content import parse_manifest, parse_origin
 from ..storage.manifests import Manifest, VersionDirectory
 from . import adoption, compare_and_set, out_of_band, recovery
 from .versions import managed_directory
+
+logger = logging.getLogger(__name__)
 
 _WAIT_SECONDS = 5.0
 """How long a writer looks again while other clients hold the table, or may adopt the version before
@@ -95,6 +100,29 @@ def require_part(table: EntryT, commit: LateCommit) -> None:
                 raise _unknown(table, commit, error) from error
         time.sleep(compare_and_set.POLL_SECONDS)
         table = table.reread_after_commit(commit.version)
+
+
+def remove_from_new_table(table: TableEntry, found: TableRecord, commit: LateCommit) -> None:
+    """Remove a commit's manifest from a table that was created again at the same location.
+
+    It names files of the table that was dropped, and would make the new one unreadable. A manifest
+    on which another one is based stays; so does one in a table whose versions the catalog holds,
+    which does not adopt it.
+    """
+    if found.is_managed or locations.key(found.location or "/") != locations.key(table.location):
+        return
+    directory = VersionDirectory(table.files(write=True), commit.branch)
+    try:
+        own, latest = commit.find(directory), directory.latest()
+        if own is not None and latest is not None and latest.version == own.version:
+            directory.files.remove([directory.within(own.name)])
+    except LanceNamespaceError as error:
+        logger.warning(
+            "version %s of the table that was dropped stays in %s, which was created again: %s",
+            commit.version,
+            table.name,
+            error,
+        )
 
 
 class _WithdrawnError(ConcurrentModificationError):

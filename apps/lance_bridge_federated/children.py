@@ -48,6 +48,16 @@ class Child:
         """Implement `lance_bridge.forks.Restartable`."""
         self._lock = threading.Lock()
 
+    @property
+    def made(self) -> LanceNamespace | None:
+        """The namespace, if it was created."""
+        return self._namespace
+
+    @property
+    def is_native(self) -> bool:
+        """Whether its properties say that it is another library's."""
+        return isinstance(self._source, NativeCatalog)
+
     def namespace(self) -> LanceNamespace:
         """Return the namespace. Raises the errors of creating it."""
         if self._namespace is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import lance_namespace as api
@@ -11,13 +11,13 @@ from lance_namespace import LanceNamespace
 from lance_namespace.errors import NamespaceNotFoundError
 from pydantic import BaseModel
 
-from lance_bridge.catalog import Path
+from lance_bridge.catalog import Path, TableRecord
 from lance_bridge.errors import invalid, unsupported
 from lance_bridge.extended_requests import require_order
 from lance_bridge.paging import PageRequest, decode_token, encode_token
-from lance_bridge.requests import as_model
+from lance_bridge.requests import DropBehavior, as_model
 
-from . import listing
+from . import listing, sharing
 from .children import Child, Connect
 from .config import IMPL, children_from
 from .delegation import delegates, request_type
@@ -69,6 +69,11 @@ class FederatedNamespace(LanceNamespace):
     def catalogs(self) -> list[str]:
         """The names of the catalogs, sorted."""
         return list(self._children)
+
+    @property
+    def children(self) -> list[Child]:
+        """The catalogs, each of which is connected when it is first used."""
+        return list(self._children.values())
 
     def child(self, catalog: str) -> LanceNamespace:
         """Return a catalog's own namespace, which takes identifiers without the catalog's name.
@@ -208,11 +213,48 @@ class FederatedNamespace(LanceNamespace):
         return response
 
     def drop_namespace(self, request: api.DropNamespaceRequest) -> api.DropNamespaceResponse:
-        """Drop a namespace of a catalog. Raises what the catalog does, and Unsupported."""
+        """Drop a namespace of a catalog. Raises what the catalog does, and Unsupported.
+
+        With `Cascade`, the other catalogs are read first, as for `drop_table`.
+        """
         model = as_model(api.DropNamespaceRequest, request)
         _refuse_to_change_catalogs("dropped", model.id)
+        if (model.behavior or "").lower() == DropBehavior.CASCADE.value.lower():
+            self._require_unshared(model, sharing.entries_below)
         response: api.DropNamespaceResponse = self._delegate("drop_namespace", model)
         return response
+
+    def drop_table(self, request: api.DropTableRequest) -> api.DropTableResponse:
+        """Drop a table of a catalog, unless another catalog has an entry for its files.
+
+        Raises what the catalog does, and InvalidTableState, or what another catalog raises that
+        cannot be read; nothing is changed then.
+        """
+        model = as_model(api.DropTableRequest, request)
+
+        def entries(namespace: LanceNamespace, id: Sequence[str] | None) -> list[TableRecord]:
+            found = sharing.entry_of(namespace, id)
+            return [] if found is None else [found]
+
+        self._require_unshared(model, entries)
+        response: api.DropTableResponse = self._delegate("drop_table", model)
+        return response
+
+    def _require_unshared(
+        self,
+        request: BaseModel,
+        entries: Callable[[LanceNamespace, Sequence[str] | None], list[TableRecord]],
+    ) -> None:
+        """Check that no other catalog needs the files that a request deletes."""
+        catalog, inner = split(request)
+        others = [child for name, child in self._children.items() if name != catalog]
+        if not any(map(sharing.may_have_entries, others)):
+            return
+        child, id = self._child(catalog), getattr(inner, "id", None)
+        with errors_of(catalog, "find what is dropped", list(ids_in(inner))):
+            owner = child.namespace()
+            found = entries(owner, id)
+        sharing.require_unshared([catalog, *(id or ())], owner, found, others)
 
     def list_all_tables(self, request: api.ListTablesRequest) -> api.ListTablesResponse:
         """List the tables of all catalogs as identifiers joined with ``$``, by catalog.

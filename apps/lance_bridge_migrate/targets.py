@@ -269,7 +269,7 @@ def _require_droppable(work: Work, table: Table, source: Tables | None) -> None:
     """Raise InvalidTableState (19) if an entry of either catalog shares the location."""
     work.target_tables.require_droppable(table)
     if source is not None:
-        source.require_unshared(table, work.item.source[:-1])
+        source.require_unshared([table.record], work.item.source[:-1])
 
 
 def _delete_leftovers(work: Work, check_files: CheckFiles, source: Tables | None) -> None:

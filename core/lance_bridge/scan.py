@@ -11,7 +11,7 @@ in addition to what is listed.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NoReturn
@@ -25,7 +25,7 @@ from lance_namespace.errors import (
 )
 
 from . import locations
-from .catalog import Capabilities, Catalog, Path, TableRecord
+from .catalog import Capabilities, Catalog, NameRule, Path, TableRecord
 from .errors import OF_ONE_OBJECT, display, marking_other_entries
 
 _THREADS = 8
@@ -134,6 +134,13 @@ class Named:
             frozenset(path for path in self.entries if path[:-1] in namespaces),
         )
 
+    def valid_in(self, capabilities: Capabilities) -> Named:
+        """Return the part of this that a catalog can have, by its levels and its rules of names."""
+        return Named(
+            frozenset(path for path in self.namespaces if is_namespace(path, capabilities)),
+            frozenset(path for path in self.entries if _is_valid(path, capabilities)),
+        )
+
     @classmethod
     def union(cls, parts: Iterable[Named]) -> Named:
         """Return all that the parts name."""
@@ -165,8 +172,16 @@ def entries_named_by(
     return [path for path in paths if _is_valid(path, capabilities)]
 
 
+def is_namespace(path: Path, capabilities: Capabilities) -> bool:
+    """Return whether a path can be that of a namespace with tables in a catalog."""
+    return _follows(path, capabilities.namespace_levels)
+
+
 def _is_valid(path: Path, capabilities: Capabilities) -> bool:
-    rules = (*capabilities.namespace_levels, capabilities.table_rule)
+    return _follows(path, (*capabilities.namespace_levels, capabilities.table_rule))
+
+
+def _follows(path: Path, rules: Sequence[NameRule]) -> bool:
     return len(path) == len(rules) and all(
         rule.pattern.fullmatch(name) and len(name) <= rule.max_length
         for name, rule in zip(path, rules, strict=True)

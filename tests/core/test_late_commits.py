@@ -402,7 +402,11 @@ def test_a_write_through_the_catalog_to_a_table_that_is_released_meanwhile_can_b
 def test_a_write_is_not_lost_with_the_client_that_makes_the_table_managed(
     writes: MemoryNamespace, other: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    meanwhile(writes, "before", lambda: (insert(writes), meanwhile(writes, "after", die)))
+    def insert_and_die() -> None:
+        insert(writes)
+        meanwhile(writes, "after", die)
+
+    meanwhile(writes, "before", insert_and_die)
     with pytest.raises(Death):
         manage(other)
     assert state(writes).version == 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..catalog import Column, Path, TableRecord
 from ..connection import Connection
@@ -239,18 +239,49 @@ class Tables:
         """
         dropping.require_droppable(table, overlap.LocationIndex(self.connection, [table.record]))
 
-    def require_unshared(self, table: TableEntry, namespace: Path) -> None:
-        """Check that no entry of this catalog overlaps the location of one of another catalog.
+    def require_unshared(
+        self,
+        tables: Iterable[TableRecord],
+        namespace: Path | None = None,
+        *,
+        is_same_catalog: bool = False,
+    ) -> None:
+        """Check that no entry of this catalog overlaps the location of one of another connection.
+
+        An entry with the same `ENTRY_ID` is the same one: both connections see one catalog.
 
         Args:
+            tables: Entries of another connection.
             namespace: The namespace that is read in any case, and alone if `drop.check-sharing`
-                restricts the check to one.
+                restricts the check to one; else those of the same paths.
+            is_same_catalog: Whether both are known to see one catalog, with the same paths.
 
         Raises:
             InvalidTableStateError: (19) one does, or cannot be read.
+            LanceNamespaceError: this catalog cannot be read.
         """
-        index = overlap.LocationIndex(self.connection, [table.record], namespace)
-        index.refuse_shared(table.record, of_another_catalog=True)
+        tables = [each for each in tables if each.location]
+        if not tables:
+            return
+        named = tables
+        if namespace is not None:
+            named = [replace(each, path=(*namespace, each.path[-1])) for each in tables]
+        is_other = not is_same_catalog
+        index = overlap.LocationIndex(self.connection, named, of_another_catalog=is_other)
+        for each in tables:
+            index.refuse_shared(each, of_another_catalog=is_other)
+
+    def scan_below(self, namespace: Path) -> Iterator[TableEntry]:
+        """Yield all entries of a namespace and of those below it.
+
+        Raises:
+            NamespaceNotFoundError: (1)
+        """
+        if len(namespace) == self.connection.capabilities.levels:
+            yield from self.scan(namespace)
+            return
+        for child in self.connection.catalog.list_namespaces(namespace):
+            yield from self.scan_below((*namespace, child))
 
     def drop_with_data(self, table: TableEntry) -> None:
         """Remove the entry, then the files, without the checks of `require_droppable`.

@@ -29,7 +29,11 @@ class LocationIndex:
     """The entries whose files DropTable must keep, read once."""
 
     def __init__(
-        self, connection: Connection, tables: Iterable[TableRecord], namespace: Path | None = None
+        self,
+        connection: Connection,
+        tables: Iterable[TableRecord],
+        *,
+        of_another_catalog: bool = False,
     ) -> None:
         """Read the whole catalog, or only the tables' namespaces, as `drop.check-sharing` says.
 
@@ -38,12 +42,13 @@ class LocationIndex:
 
         Args:
             tables: The entries of the tables to check.
-            namespace: The namespace to read instead of their own, if they are in another catalog.
+            of_another_catalog: Whether they are in another catalog. Namespaces and entries of the
+                same paths are then read, if this catalog can have them.
         """
+        if of_another_catalog:
+            tables = [TableRecord((*each.path[:-1], ""), each.location) for each in tables]
         self._connection = connection
         everywhere = connection.config.drop_check != "namespace"
-        if namespace is not None:
-            tables = [TableRecord((*namespace, ""), each.location) for each in tables]
         tables = list(tables)
         root, capabilities = connection.config.root, connection.capabilities
         named = Named.union(Named.of(each, capabilities, root) for each in tables)
@@ -51,6 +56,8 @@ class LocationIndex:
             named = Named.union([named, Named(frozenset(connection.named_namespaces))])
         else:
             named = named.within({each.path[:-1] for each in tables})
+        if of_another_catalog:
+            named = named.valid_in(capabilities)
         scan = scan_locations(connection.catalog, named, _explain, everywhere=everywhere)
         records = [each for each, _ in scan.records]
         self._entries = records
@@ -88,8 +95,9 @@ class LocationIndex:
                     self._require_unchanged(record)
                 raise InvalidTableStateError(
                     f"Table '{display(record.path)}' cannot be dropped with its data: its "
-                    f"location {record.location} overlaps that of '{display(path)}'. "
-                    "Deregister one of them instead"
+                    f"location {record.location} overlaps that of '{display(path)}'"
+                    f"{' in another catalog' if of_another_catalog else ''}. Deregister one of "
+                    "them instead"
                 )
 
         for path in self._unreadable:

@@ -28,6 +28,7 @@ class Kind(str, Enum):
     INCOMPLETE_ENTRY = "incomplete-entry"
     OUTDATED_COLUMNS = "outdated-columns"
     OUT_OF_BAND = "out-of-band"
+    UNPROTECTED_DATA = "unprotected-data"
     ORPHANED_DATA = "orphaned-data"
     UNKNOWN_DATA = "unknown-data"
 

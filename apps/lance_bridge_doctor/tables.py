@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 
 from lance_namespace.errors import (
     InvalidTableStateError,
@@ -31,6 +32,12 @@ _MANAGERS = (STORAGE, "catalog", IMPLEMENTATION)
 """Values of `managed_by`; ``catalog`` is another implementation's value for storage."""
 _OWNED = "MANAGED"
 """The prefix of table types whose files the catalog may delete."""
+_AGED = timedelta(days=3)
+"""Lance's clean-up deletes files that no version names once they are 7 days old."""
+_RISK = (
+    "Decide soon: a clean-up by the table's location, such as LanceDB's optimize(), reads only "
+    "versions, and deletes data that is older than 7 days"
+)
 
 
 @dataclass(frozen=True)
@@ -212,23 +219,36 @@ class TableChecks:
         name = written(table.path)
         directory = VersionDirectory(table.files())
         staged = directory.within(state.staged) if state.staged else ""
-        has_version = directory.find(state.version) or (staged and directory.files.head(staged))
+        has_final = directory.find(state.version) is not None
+        has_version = has_final or (staged and directory.files.head(staged))
         found = table.out_of_band_versions()
         if state.version and not has_version:
             yield self._version_gone(table, state, found)
         elif found.versions or found.quarantined:
-            yield self._out_of_band(name, found, state)
+            yield self._out_of_band(table, found, state)
+        elif staged and not has_final and _is_aged(table):
+            yield Finding(
+                Kind.UNPROTECTED_DATA,
+                name,
+                f"The manifest of version {state.version} has no final name yet: its writer died. "
+                f"{_RISK}",
+                self.commands.on_table("versions", name),
+            )
 
     def _version_gone(self, table: Table, state: State, found: OutOfBand) -> Finding:
-        message = f"Version {state.version}, the latest by its entry, is gone"
-        if not found.versions:
-            return self._inconsistent(table, message)
         name = written(table.path)
-        message = f"{message}; version {found.versions[-1].version} is there, without the catalog"
-        adopt = self.commands.on_catalog(["managed", "adopt"], name)
-        return Finding(Kind.INCONSISTENT_ENTRY, name, message, adopt)
+        message = f"Version {state.version}, the latest by its entry, is gone"
+        later = {each.version for each in found.versions}
+        later |= {each for each in found.quarantined_versions if each and each > state.version}
+        if later:
+            message = f"{message}; version {max(later)} is there, without the catalog"
+            command = self.commands.on_catalog(["managed", "adopt"], name)
+            return Finding(Kind.INCONSISTENT_ENTRY, name, message, command)
+        message = f"{message}, and only older ones are there: restore its manifest from a backup"
+        return Finding(Kind.INCONSISTENT_ENTRY, name, message, self.commands.on_catalog(["doctor"]))
 
-    def _out_of_band(self, name: str, found: OutOfBand, state: State) -> Finding:
+    def _out_of_band(self, table: Table, found: OutOfBand, state: State) -> Finding:
+        name = written(table.path)
         adoptable = any((version or 0) > state.version for version in found.quarantined_versions)
         adopt = self.commands.on_catalog(["managed", "adopt"], name)
         discard = self.commands.on_catalog(["managed", "discard"], name, "--yes")
@@ -236,13 +256,23 @@ class TableChecks:
         versions = ", ".join(str(each.version) for each in found.versions)
         what = f"versions {versions}" if versions else f"{len(found.quarantined)} quarantined"
         writers = f" by {', '.join(found.writers)}" if found.writers else ""
-        other = f". To delete them instead: {discard}" if can_adopt else ""
-        return Finding(
-            Kind.OUT_OF_BAND,
-            name,
-            f"Not visible, because committed without the catalog{writers}: {what}{other}",
-            adopt if can_adopt else discard,
-        )
+        message = f"Not visible, because committed without the catalog{writers}: {what}"
+        if found.unique:
+            message += f". Nothing else has the rows of {', '.join(found.unique)}"
+        elif can_adopt:
+            message += f". To delete them instead: {discard}"
+        if not can_adopt and found.unique:
+            adopt = self.commands.on_catalog(["managed", "adopt"], name, "--append")
+        command = adopt if can_adopt or found.unique else discard
+        if not _is_aged(table):
+            return Finding(Kind.OUT_OF_BAND, name, message, command)
+        return Finding(Kind.UNPROTECTED_DATA, name, f"{message}. {_RISK}", command)
+
+
+def _is_aged(table: Table) -> bool:
+    """Return whether data that a clean-up by path may delete is old enough to say so."""
+    since = table.unprotected_since()
+    return since is not None and time.time() - since > _AGED.total_seconds()
 
 
 def broken_name(name: str, message: str, error: LanceNamespaceError, commands: Commands) -> Finding:

@@ -384,6 +384,15 @@ class Table(TableEntry):
         """
         return out_of_band.inspect(self)
 
+    def unprotected_since(self) -> float | None:
+        """Return since when a clean-up by the location has threatened rows, or None.
+
+        That is the time, in seconds since 1970, at which the oldest data file was written that is
+        named only by a quarantined or staged manifest; or the latest version, if later ones
+        bypassed the catalog.
+        """
+        return out_of_band.unprotected_since(self)
+
     # -- commits -----------------------------------------------------------------------------------
 
     def commit_arguments(self) -> dict[str, Any]:

@@ -346,14 +346,18 @@ def test_a_managed_table_marked_as_storage_managed_is_managed_again(lake: Lake) 
     assert answer_of("table", "describe", "prod", lake.name("orders"))["managed_versioning"]
 
 
-def test_an_entry_whose_latest_version_is_gone_is_recreated(lake: Lake) -> None:
+def test_a_latest_version_that_is_gone_is_restored(lake: Lake) -> None:
     name = lake.create("orders", managed_by="impl")
     names = name.split(".")
     lance.write_dataset(ORDERS, namespace_client=lake.namespace, table_id=names, mode="append")
-    manifests = sorted((lake.place("orders") / "_versions").glob("*.manifest"))
-    manifests[0].unlink()
-    fix(the_only(Kind.INCONSISTENT_ENTRY, "Version 2, the latest by its entry, is gone"))
-    assert run("table", "count", "prod", name).stdout == "5\n"
+    manifest = sorted((lake.place("orders") / "_versions").glob("*.manifest"))[0]
+    backup = manifest.rename(lake.root / "backup")
+    found = the_only(Kind.INCONSISTENT_ENTRY, "Version 2, the latest by its entry, is gone")
+    assert "only older ones are there: restore its manifest" in found["message"]
+    assert pasted(found["command"]).exit_code == 3
+    backup.rename(manifest)
+    assert findings() == []
+    assert run("table", "count", "prod", name).stdout == "10\n"
 
 
 def test_a_table_that_the_metastore_owns_is_made_external(lake: Lake) -> None:
@@ -415,7 +419,7 @@ def test_out_of_band_versions_are_adopted(lake: Lake) -> None:
     found = the_only(
         Kind.OUT_OF_BAND, f"without the catalog by lance {lance.__version__}: versions 2."
     )
-    assert "managed discard prod" in found["message"]
+    assert "Nothing else has the rows of version 2 (1 data file, 5 rows)" in found["message"]
     fix(found)
     assert run("table", "count", "prod", lake.name("orders")).stdout == "10\n"
 

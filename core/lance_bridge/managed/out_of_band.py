@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from lance_namespace.errors import (
@@ -19,12 +20,14 @@ from ..errors import LatestVersionGoneError, RowsOnlyHereError, invalid
 from ..managed_state import State
 from ..names import first_names
 from ..records import FOREIGN_COMMITS, ForeignCommits
+from ..storage.lance_files import DATA
 from ..storage.manifest_content import ManifestContent, parse_manifest
-from ..storage.manifests import Manifest, Scheme
+from ..storage.manifests import Manifest, Scheme, name_of
 from . import adoption, compare_and_set, mark, recovery
 from .intents import latest_state
 from .unique_rows import find_unique_rows, has_rows_of, read_manifests
 from .versions import (
+    QUARANTINED,
     ManagedDirectory,
     UncommittedManifest,
     managed_directory,
@@ -32,6 +35,8 @@ from .versions import (
 )
 
 _NAMED = 5
+_FILES = 20
+"""Files of which the age is read."""
 _RESTORE = (
     "restore the files of that version; or deregister the table and register its location, "
     "which takes the last version there"
@@ -82,6 +87,26 @@ def inspect(table: TableEntry) -> OutOfBand:
     }
     unique = tuple(map(str, find_unique_rows(directory, manifests))) if manifests else ()
     return OutOfBand(left, quarantined, tuple(sorted(writers - {""})), unique)
+
+
+def unprotected_since(table: TableEntry) -> float | None:
+    """Implement `Table.unprotected_since`; changes nothing."""
+    directory = managed_directory(table)
+    state, files = directory.state, directory.files
+    paths: list[str] = []
+    manifests = directory.every_uncommitted()
+    aside = [each for each in manifests if QUARANTINED in each.name]
+    for each in find_unique_rows(directory, aside):
+        paths += [f"{DATA}/{name}" for name in sorted(each.data_files)]
+    if len(manifests) > len(aside):
+        paths.append(directory.within(name_of(state.version, Scheme.V2)))
+    staged = files.read(directory.within(state.staged)) if state.staged else None
+    if staged is not None and directory.read_final(state.version) is None:
+        with suppress(ValueError):
+            paths += [f"{DATA}/{name}" for name in sorted(parse_manifest(staged).data_files)]
+    heads = [files.head(path) for path in paths[:_FILES]]
+    times = [meta["last_modified"].timestamp() for meta in heads if meta is not None]
+    return min(times, default=None)
 
 
 def require_decided(table: TableEntry) -> None:

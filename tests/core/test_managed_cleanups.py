@@ -305,12 +305,30 @@ def test_nothing_is_cleaned_up_while_a_committed_version_stays_staged(
 def test_data_of_a_version_that_is_only_staged_is_not_deleted(managed: MemoryNamespace) -> None:
     version, path = stage(managed)
     make_old(managed)
-    with pytest.raises(errors.InvalidTableStateError, match=r"needs|staged manifest .*version 2"):
+    with pytest.raises(
+        errors.InvalidTableStateError, match=r"data/.* which the manifest \S+ needs"
+    ):
         clean(managed)
     commit(managed, version, str(path))
     assert rows(managed) == [0, 1, 2, 100]
     assert clean(managed).versions == 1
     assert rows(managed) == [0, 1, 2, 100]
+
+
+@pytest.mark.usefixtures("any_age")
+@pytest.mark.spec("spark.md#clean_up")
+def test_quarantined_versions_protect_their_data_after_a_release_too(
+    managed: MemoryNamespace,
+) -> None:
+    append_past_the_catalog(managed, 7)
+    assert rows(managed) == [0, 1, 2]
+    managed.release_table(TABLE)
+    make_old(managed)
+    with pytest.raises(errors.InvalidTableStateError, match="managed begin"):
+        clean(managed)
+    managed.manage_table(TABLE)
+    assert managed.adopt_out_of_band_versions(TABLE) == 2
+    assert rows(managed) == [0, 1, 2, 7]
 
 
 @pytest.mark.usefixtures("any_age")

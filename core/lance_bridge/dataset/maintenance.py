@@ -152,7 +152,7 @@ def clean_up(
             if kept >= len(versions):
                 raise InvalidTableStateError(
                     f"Table '{table.name}' is not cleaned up: {needed[1]} would be deleted, which "
-                    f"{needed[0].owner} needs"
+                    f"{needed[0].owner} needs. {needed[0].way_out}"
                 )
             kept = min(2 * kept, len(versions))
     reasons = [

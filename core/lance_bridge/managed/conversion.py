@@ -13,16 +13,16 @@ from lance_namespace.errors import (
     LanceNamespaceError,
 )
 
-from ..catalog import GUARD, MANAGED_BY
+from ..catalog import GUARD, IMPLEMENTATION, MANAGED_BY
 from ..entry import EntryT, TableEntry
 from ..errors import OutcomeUnknownError, concurrent_modification, display, invalid
 from ..lost_replies import retry_after_readback
-from ..managed_state import State, as_managed, as_second, as_unmanaged
+from ..managed_state import State, as_managed, as_second, as_unmanaged, parse_state
 from ..records import FOREIGN_COMMITS, MARK, ForeignCommits
-from ..storage.manifests import Manifest
+from ..storage.manifests import Manifest, VersionDirectory
 from . import compare_and_set, mark, recovery
 from .removal import held_for_removal
-from .versions import latest_in_storage, managed_directory
+from .versions import ManagedDirectory, latest_in_storage, managed_directory
 
 _ATTEMPTS = 5
 
@@ -51,6 +51,7 @@ def _begin(table: EntryT, *, force: bool = False) -> EntryT:
             table = table.reloaded()
         if table.managed is not None:
             return _take_back(table) if force else _require_manager(table)
+        _finish_staged(table)
         guard = table.record.properties.get(GUARD) or table.connection.catalog.commit_guard(
             table.record
         )
@@ -113,6 +114,21 @@ def _marked(table: TableEntry, *, force: bool) -> Iterator[str]:
             if table.reloaded().managed is None:
                 mark.remove(table, own)
         raise
+
+
+def _finish_staged(table: TableEntry) -> None:
+    """Give the latest version its final name if the table was managed before.
+
+    Another tool may have changed who manages the table while only the entry had the manifest's
+    name. A version that has been written to the storage since then is not replaced.
+    """
+    record = table.record.with_properties({**table.record.properties, MANAGED_BY: IMPLEMENTATION})
+    with suppress(InvalidTableStateError):  # its latest version is not known
+        state = parse_state(record)
+        if state is not None and state.staged:
+            files = table.files(write=True)
+            if VersionDirectory(files).find(state.version) is None:
+                ManagedDirectory(files, state).finish()
 
 
 def _with_inherited_policy(table: EntryT) -> EntryT:

@@ -536,7 +536,7 @@ def test_a_hold_ends_where_the_entry_cannot_be_read_after_it(
 
     monkeypatch.setattr(MemoryCatalog, "load_table", load_or_fail)
     with pytest.raises(errors.ServiceUnavailableError):
-        managed.discard_out_of_band_versions(TABLE)
+        managed.discard_out_of_band_versions(TABLE, [2])
     assert not left
     insert(managed)
     assert state(managed).version == 2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import lance
@@ -271,14 +270,3 @@ def test_an_order_of_several_searches_is_unsupported(
 def test_the_request_of_the_specification_has_no_order(unordered: MemoryNamespace) -> None:
     plain = api.QueryTableRequest.model_validate(ordered(RANK).model_dump())
     assert unordered.query_table_reader(plain).read_all()["id"].to_pylist() == [0, 1, 2, 3]
-
-
-@pytest.mark.spec("operations.md#errors-of-every-operation", "operations.md#counttablerows")
-def test_a_missing_file_is_named_with_the_way_out(filled: MemoryNamespace) -> None:
-    [data] = Path(dataset(filled).uri).glob("data/*.lance")
-    data.unlink()
-    counted = api.CountTableRowsRequest(id=TABLE, predicate="id > 1")
-    with pytest.raises(errors.InvalidTableStateError, match=rf"{data.name} is missing.*doctor"):
-        filled.count_table_rows(counted)
-    with pytest.raises(errors.InvalidTableStateError, match=rf"{data.name} is missing"):
-        filled.query_table(request(filter="id > 1"))

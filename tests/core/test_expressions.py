@@ -290,7 +290,7 @@ def test_one_expression_is_taken_wherever_it_stands(filled: MemoryNamespace, sql
 def test_rows_that_cannot_be_read_are_no_fault_of_the_request(filled: MemoryNamespace) -> None:
     lose_data(filled)
     for predicate in ("a > 1", "word = 'x'"):
-        with pytest.raises(errors.InvalidTableStateError, match="queried.* is missing.*doctor"):
+        with pytest.raises(errors.InvalidTableStateError, match=r"queried.* is missing.*doctor"):
             ask(filled, filter=predicate)
         with pytest.raises(errors.InvalidTableStateError, match="counted"):
             count(filled, predicate)

@@ -50,7 +50,8 @@ class Target(ABC):
     """Seconds within which the catalog must work again after ``start_server`` returned."""
     page_size: int = 100
     """`CatalogSuite`: the most entries that one request of a listing returns. The suite makes a few
-    more than that. If the server has no pages, the number that the adapter reads in a request."""
+    more than that, and 200 at least. If the server has no pages, the number that the adapter reads
+    in a request."""
     identity_resolution: float = 0.0
     """`CatalogSuite`: seconds after which a recreated table is sure to have another ``identity``,
     if that is the time of creation."""

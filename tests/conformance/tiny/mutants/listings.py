@@ -26,6 +26,11 @@ wrong_answers(__name__, "list_tables", {
         found, key=lambda name: name.replace("_", "")
     ),
 })  # fmt: skip
+wrong_answers(__name__, "scan_tables", {
+    "Scans two hundred entries at most, though names are listed whole.": lambda found, _: islice(
+        found, 200
+    ),
+})  # fmt: skip
 wrong_answers(__name__, "entries", {
     "Scans as if an entry that cannot be read did not exist.": lambda found, _: (
         record for record in found if record.is_readable

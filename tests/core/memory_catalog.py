@@ -241,7 +241,8 @@ class MemoryCatalog(Catalog):
             if new_path in self.server.tables:
                 raise table_already_exists(new_path)
             del self.server.tables[record.path]
-            self.server.tables[new_path] = replace(found, path=new_path)
+            renamed = replace(found, path=new_path, revision=self.server.stamp())
+            self.server.tables[new_path] = renamed
 
         self.server.change("rename_table", effect)
 

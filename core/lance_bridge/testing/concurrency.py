@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
+import sys
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
 
 import lance
 from lance_namespace import ErrorCode, LanceNamespaceError
@@ -22,6 +24,8 @@ THREADS = 8
 ROUNDS = 10
 DEADLINE = 120.0
 """Seconds after which threads that have not finished count as hanging."""
+LOCK_SECONDS = 0.3
+"""How long to wait for a second change while the first is held: the first may block it."""
 
 _T = TypeVar("_T")
 
@@ -42,6 +46,24 @@ def race(call: Callable[[int], _T], threads: int = THREADS) -> list[_T | LanceNa
             return list(pool.map(run, range(threads), timeout=DEADLINE))
         finally:
             start.abort()  # after an interrupt, threads would wait for those that never start
+
+
+def arrives(event: threading.Event, call: Future[Any]) -> bool:
+    """Wait until the request is sent, or the call ends without one; return whether it was sent."""
+    for _ in range(int(DEADLINE * 20)):
+        if event.wait(0.05) or call.done():
+            break
+    return event.is_set()
+
+
+def run_in_steps(call: Callable[[], object], stop: Callable[[int], object]) -> None:
+    """Run a call in this thread, and call ``stop`` with a number before each of its own calls."""
+    steps = itertools.count()
+    sys.setprofile(lambda *_: stop(next(steps)))
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
 
 
 def check_winners(answers: list[_T | LanceNamespaceError], code: ErrorCode) -> list[int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -13,7 +12,7 @@ from lance_namespace import ErrorCode, LanceNamespaceError
 
 from ...catalog import GUARD, TableRecord
 from ..cases import Refusals, needs
-from ..concurrency import DEADLINE, check_one_winner, race
+from ..concurrency import DEADLINE, LOCK_SECONDS, arrives, check_one_winner, race
 from ..expect import answer_of, described, refused
 from ..hooks import RawEntry
 from .workspace import (
@@ -29,9 +28,6 @@ from .workspace import (
 _CHANGED = ErrorCode.CONCURRENT_MODIFICATION
 _THREADS = 6
 _ROUNDS = 5
-_LOCK_SECONDS = 1.0
-"""How long to wait for a second change while the first is held: the first may block it."""
-
 SECOND_CHANGES: dict[str, Callable[[TableRecord], TableRecord]] = {
     "another value": lambda record: with_properties(record, count="2"),
     "the same value": lambda record: with_properties(record, count="1"),
@@ -208,6 +204,20 @@ class GuardCases(CatalogCases):
         assert renamed.properties["count"] == "0"
         assert guardable.set(renamed, count="1").properties["count"] == "1"
 
+    def test_a_rename_is_a_change_of_the_revision(self, guardable: Workspace) -> None:
+        skip_if(guardable, "no_rename", "renames_by_copy")
+        stale = guardable.guard()
+        changed, new = with_properties(stale, count="5"), guardable.table("new")
+        guardable.catalog.rename_table(stale, new)
+        renamed = guardable.catalog.load_table(new)
+        with refused(_CHANGED, naming="new"):
+            guardable.catalog.alter_table(replace(changed, path=new))
+        guardable.catalog.rename_table(renamed, stale.path)
+        back = guardable.catalog.load_table(stale.path)
+        with refused(_CHANGED, naming="t"):
+            guardable.catalog.alter_table(changed)
+        require_same(guardable.catalog.load_table(stale.path), back)
+
     def test_a_record_from_before_the_guard_cannot_be_renamed(self, guardable: Workspace) -> None:
         skip_if(guardable, "no_rename", "renames_by_copy")
         stale = guardable.create("t", {"count": "0"})
@@ -277,10 +287,10 @@ class GuardCases(CatalogCases):
                     faults.catalog.alter_table, with_properties(slow_record, count="slow")
                 )
                 try:
-                    assert _arrives(held.arrived, slow), "no change was sent"
+                    assert arrives(held.arrived, slow), "no change was sent"
                     other = guardable.connect()
                     quick = pool.submit(other.alter_table, with_properties(record, count="quick"))
-                    wait([quick], _LOCK_SECONDS)
+                    wait([quick], LOCK_SECONDS)
                 finally:
                     held.release.set()
                 made = {"slow": _succeeded(slow), "quick": _succeeded(quick)}
@@ -302,14 +312,6 @@ def _add_one(workspace: Workspace, path: tuple[str, ...]) -> None:
         else:
             return
     raise AssertionError("no change was made in 1000 attempts")
-
-
-def _arrives(event: threading.Event, call: Future[None]) -> bool:
-    """Wait until the request is sent, or the call ends without one; return whether it was sent."""
-    for _ in range(int(DEADLINE * 20)):
-        if event.wait(0.05) or call.done():
-            break
-    return event.is_set()
 
 
 def _succeeded(call: Future[None]) -> bool:

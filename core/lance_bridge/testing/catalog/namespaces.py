@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from lance_namespace import ErrorCode
 
-from ...catalog import NamespaceRecord, Path
+from ...catalog import NamespaceRecord, Path, TableRecord
 from ..build import unique_name
-from ..expect import refused
+from ..cases import needs
+from ..concurrency import DEADLINE, LOCK_SECONDS, arrives, run_in_steps
+from ..expect import code_of, refused
+from ..hooks import HeldChange
 from .properties import ODD_VALUES
-from .workspace import CatalogCases, Workspace, require_same, skip_if, skip_unless, try_change
+from .workspace import (
+    CatalogCases,
+    Workspace,
+    faults_of,
+    require_same,
+    skip_if,
+    skip_unless,
+    try_change,
+)
 
 _EXISTS = ErrorCode.NAMESPACE_ALREADY_EXISTS
 _NOT_FOUND = ErrorCode.NAMESPACE_NOT_FOUND
 _NOT_EMPTY = ErrorCode.NAMESPACE_NOT_EMPTY
+_STOPS = 12
+"""At how many of its steps a drop is stopped."""
 
 PROPERTIES = {
     **ODD_VALUES,
@@ -26,6 +42,13 @@ PROPERTIES = {
 
 class NamespaceCases(CatalogCases):
     """Namespaces of the innermost level, under the target's parent."""
+
+    @pytest.fixture
+    def droppable(self, workspace: Workspace) -> Workspace:
+        """A workspace of a catalog that drops no namespace with a table."""
+        skip_if(workspace, "no_namespace_changes")
+        skip_unless(workspace, "atomic_restrict")
+        return workspace
 
     def test_a_namespace_is_loaded_under_its_path(self, workspace: Workspace) -> None:
         found = workspace.catalog.load_namespace(workspace.path)
@@ -160,14 +183,45 @@ class NamespaceCases(CatalogCases):
             workspace.catalog.drop_namespace(missing)
 
     def test_a_namespace_with_a_table_is_not_dropped_where_the_catalog_checks(
-        self, workspace: Workspace
+        self, droppable: Workspace
     ) -> None:
-        skip_if(workspace, "no_namespace_changes")
-        skip_unless(workspace, "atomic_restrict")
-        record = workspace.create()
-        with refused(_NOT_EMPTY, naming=workspace.path[-1]):
-            workspace.catalog.drop_namespace(workspace.path)
-        require_same(workspace.catalog.load_table(record.path), record)
+        record = droppable.create()
+        with refused(_NOT_EMPTY, naming=droppable.path[-1]):
+            droppable.catalog.drop_namespace(droppable.path)
+        require_same(droppable.catalog.load_table(record.path), record)
+
+    @needs("faults")
+    def test_a_namespace_keeps_a_table_that_overtakes_its_drop_where_the_catalog_checks(
+        self, droppable: Workspace
+    ) -> None:
+        """The server must check: a check before the request is too early."""
+        table = droppable.record()
+        with (
+            faults_of(droppable.target, "hold_next_change") as faults,
+            faults.hold_next_change() as held,
+        ):
+            drop = partial(faults.catalog.drop_namespace, droppable.path)
+            assert _overtake(droppable, drop, held, table), "no change was sent"
+
+    def test_a_namespace_keeps_a_table_of_any_moment_where_the_catalog_checks(
+        self, droppable: Workspace
+    ) -> None:
+        """The drop stops at one of its steps, after what it may have read has changed."""
+        steps: list[int] = []
+        run_in_steps(
+            partial(droppable.catalog.drop_namespace, droppable.new_namespace()), steps.append
+        )
+        for at in range(0, len(steps), len(steps) // _STOPS + 1):
+            namespace, held = droppable.new_namespace(), HeldChange()
+
+            def stop(step: int, at: int = at, held: HeldChange = held) -> None:
+                if step == at:
+                    held.arrived.set()
+                    held.release.wait(DEADLINE)
+
+            drop = partial(droppable.catalog.drop_namespace, namespace)
+            table = replace(droppable.record(), path=(*namespace, "t"))
+            _overtake(droppable, partial(run_in_steps, drop, stop), held, table)
 
     # -- outer levels ----------------------------------------------------------------------------
 
@@ -215,6 +269,30 @@ def _outer(workspace: Workspace) -> Path:
     if workspace.capabilities.levels < 2:
         pytest.skip("the catalog has one level of namespaces")
     return workspace.track((*workspace.path[:-2], unique_name()))
+
+
+def _overtake(
+    workspace: Workspace, drop: Callable[[], None], held: HeldChange, table: TableRecord
+) -> bool:
+    """Create a table while the drop of its namespace is held; require that one of both is made.
+
+    Returns whether the drop was held: it may have ended before.
+    """
+    with ThreadPoolExecutor(2) as pool:
+        dropped = pool.submit(code_of, drop)
+        try:
+            is_held = arrives(held.arrived, dropped)
+            created = pool.submit(code_of, workspace.connect().create_table, table)
+            wait([created], LOCK_SECONDS)
+        finally:
+            held.release.set()
+    is_dropped, is_created = dropped.result() is None, created.result() is None
+    assert not (is_dropped and is_created), "a namespace was dropped with a table in it"
+    if is_created:
+        workspace.catalog.load_table(table.path)
+    with refused(_NOT_FOUND) if is_dropped else nullcontext():
+        workspace.catalog.load_namespace(table.path[:-1])
+    return is_held
 
 
 def _is_kept(workspace: Workspace, properties: Mapping[str, str]) -> bool:

@@ -13,6 +13,7 @@ from lance_bridge import Catalog, TableRecord
 from lance_bridge.catalog import GUARD, Path
 from lance_bridge.errors import concurrent_modification, invalid
 
+from ..adapter import SERVERS
 from . import Mutant, wrong_answers, wrong_arguments
 
 wrong_arguments(__name__, "alter_table", {
@@ -34,6 +35,15 @@ wrong_answers(__name__, "meaning", {
         invalid(str(found)) if error.status == 412 else found
     ),
 })  # fmt: skip
+
+
+class RenameKeepsTheRevision(Mutant):
+    """Renames an entry, and leaves it the revision that it had."""
+
+    def rename_table(self, record: TableRecord, new_path: Path) -> None:
+        kept = self.load_table(record.path).revision
+        super().rename_table(record, new_path)
+        SERVERS[self._config.server].tables[new_path[0], new_path[1]]["etag"] = kept
 
 
 class ComparesInTheClient(Mutant):

@@ -7,6 +7,7 @@ from lance_namespace.errors import LanceNamespaceError
 from lance_bridge import NamespaceRecord
 from lance_bridge.catalog import Path
 from lance_bridge.errors import (
+    namespace_not_empty,
     namespace_not_found,
     table_not_found,
 )
@@ -45,6 +46,15 @@ class DropsWithTables(Mutant):
     """Drops a schema with all that is in it, and declares that the server does not."""
 
     def drop_namespace(self, path: Path) -> None:
+        self.send("delete_schema", path, schema=path[0], cascade=True)
+
+
+class DropsWithoutALock(Mutant):
+    """Looks whether a schema is empty, and drops it with what was created in it since."""
+
+    def drop_namespace(self, path: Path) -> None:
+        if list(self.list_tables(path)):
+            raise namespace_not_empty(path, "it holds tables")
         self.send("delete_schema", path, schema=path[0], cascade=True)
 
 

@@ -25,7 +25,7 @@ Rules for all methods:
 Who owns what:
 
 - A location that core passes is a URI without a trailing slash (``file:///data/t.lance``,
-  ``s3://bucket/t.lance``). A catalog may store it in another spelling: core compares
+  ``s3://bucket/t.lance``). A catalog may store it in another spelling with a scheme: core compares
   locations, not spellings. Adapters return what the catalog has, unchanged, also for entries of
   other tools, and None if it has nothing. Those may keep their data elsewhere: adapters put what
   `data_locations.other_locations` finds in `TableRecord.other_locations`.

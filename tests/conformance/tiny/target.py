@@ -12,6 +12,7 @@ from lance_namespace import LanceNamespace
 
 from lance_bridge.catalog import Catalog, Path
 from lance_bridge.config import load
+from lance_bridge.locations import for_lance
 from lance_bridge.testing import Faults, HeldChange, Neighbour, RawEntry, Target
 
 from ..faulty_servers import AnsweredFaults
@@ -166,7 +167,7 @@ class PurgingServer(TinyServer):
     def request(self, operation: str, **body: object) -> Json:
         answer = super().request(operation, **body)
         while self.deleted_files:
-            shutil.rmtree(self.deleted_files.pop(), ignore_errors=True)
+            shutil.rmtree(for_lance(self.deleted_files.pop()), ignore_errors=True)
         return answer
 
 

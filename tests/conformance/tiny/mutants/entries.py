@@ -21,8 +21,8 @@ from . import Mutant, wrong_answers, wrong_arguments
 wrong_answers(__name__, "record", {
     "Calls every entry external.": lambda found, *_: replace(found, is_external=True),
     "Calls no entry external.": lambda found, *_: replace(found, is_external=False),
-    "Loses the slash with which a local location begins.": lambda found, *_: replace(
-        found, location=(found.location or "").lstrip("/")
+    "Loses the slash with which a local path begins.": lambda found, *_: replace(
+        found, location=(found.location or "").replace("file:///", "file://")
     ),
     "Gives every table one identity.": lambda found, *_: replace(found, identity="table"),
     "Takes the name for the identity.": lambda found, *_: replace(found, identity=str(found.path)),
@@ -36,6 +36,11 @@ wrong_answers(__name__, "record", {
 wrong_answers(__name__, "fields", {
     "Decodes %20 in locations.": lambda fields, _: {
         **fields, "location": fields["location"].replace("%20", " ")
+    },
+})  # fmt: skip
+wrong_answers(__name__, "fields", {
+    "Stores a local location without its scheme.": lambda fields, _: {
+        **fields, "location": fields["location"].removeprefix("file://")
     },
 })  # fmt: skip
 wrong_arguments(__name__, "rename_table", {

@@ -46,6 +46,9 @@ class Capabilities:
     """Names are stored in lower case, and found in any case."""
     atomic_restrict: bool = False
     """The catalog itself refuses to drop a namespace that is not empty."""
+    compares_drops: bool = False
+    """`Catalog.drop_table` compares the entry's identity or revision in the step that removes it,
+    and refuses another table that has got the name."""
     makes_directories: bool = False
     """The catalog creates a new table's directory, and deletes it with all its content if it fails
     to create the entry. Core prevents this by creating the directory first."""

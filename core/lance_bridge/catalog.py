@@ -410,7 +410,8 @@ class Catalog(ABC):
         """Remove the entry, and never a file.
 
         - Removes the entry that has the record's name. A catalog that can compare `identity` or
-          `revision` in the same step does so; core relies on neither, and checks before and after.
+          `revision` in the same step does so, and declares `Capabilities.compares_drops`. Core
+          relies on neither, and checks before and after.
         - If several callers drop one entry, one succeeds, if the catalog can detect that.
 
         Raises:

@@ -141,7 +141,7 @@ def test_every_wrong_adapter_fails_and_the_correct_one_passes(tmp_path: Path, gr
 
 @pytest.mark.servers
 def test_there_are_mutants_enough() -> None:
-    assert len(all_mutants()) >= 105
+    assert len(all_mutants()) >= 115
 
 
 @pytest.mark.servers

@@ -81,6 +81,7 @@ class TinyCatalog(Catalog):
             namespace_levels=(_rule("schema"),),
             table_rule=_rule("table"),
             atomic_restrict=True,
+            compares_drops=True,
             has_partitions=True,
             hides_tables=True,
         )
@@ -122,6 +123,7 @@ class TinyCatalog(Catalog):
             "SCHEMA_NOT_EMPTY": namespace_not_empty(path, "it holds tables"),
             "TABLE_EXISTS": table_already_exists(path),
             "ETAG_MISMATCH": concurrent_modification(path),
+            "ID_MISMATCH": concurrent_modification(path),
         }
         said = f"'{display(path)}': the server answered {error} to {operation}"
         by_status: dict[int, LanceNamespaceError] = {
@@ -287,7 +289,7 @@ class TinyCatalog(Catalog):
 
     def drop_table(self, record: TableRecord) -> None:
         schema, table = record.path
-        self.send("delete", record.path, schema=schema, table=table)
+        self.send("delete", record.path, schema=schema, table=table, if_id=record.identity)
 
     def vend_credentials(self, record: TableRecord, *, write: bool) -> Mapping[str, str] | None:
         body = {"table_id": record.identity or "", "location": record.location, "write": write}

@@ -171,8 +171,12 @@ class TinyServer:
         self.tables[to] = entry | {"name": to[1], "etag": self._etag()}
         return {}
 
-    def _delete(self, schema: str, table: str, purge: bool = False) -> Json:
+    def _delete(
+        self, schema: str, table: str, if_id: str | None = None, purge: bool = False
+    ) -> Json:
         entry = self._table(schema, table)
+        if if_id not in (None, entry.get("id")):
+            raise ServerError(412, "ID_MISMATCH")
         if purge:
             self.deleted_files.append(entry["location"])
         del self.tables[schema, table]

@@ -285,6 +285,22 @@ class EntryCases(CatalogCases):
         with refused(_NO_TABLE, naming="t"):
             workspace.catalog.drop_table(record)
 
+    def test_a_record_of_a_dropped_table_drops_no_later_one_where_the_catalog_compares(
+        self, workspace: Workspace
+    ) -> None:
+        stale = workspace.create()
+        workspace.catalog.drop_table(stale)
+        time.sleep(workspace.target.identity_resolution)
+        later = workspace.create()
+        code = code_of(workspace.catalog.drop_table, stale)
+        if code is None:
+            assert workspace.names() == [], "the drop succeeded, and the table is still there"
+            assert not workspace.capabilities.compares_drops, "a later table was dropped"
+            return
+        assert code == ErrorCode.CONCURRENT_MODIFICATION
+        require_same(workspace.catalog.load_table(later.path), later)
+        assert workspace.capabilities.compares_drops, "compares_drops is not declared"
+
     def test_a_dropped_name_can_be_created_again(self, workspace: Workspace) -> None:
         workspace.catalog.drop_table(workspace.create("t", {"old": "yes"}))
         wanted = workspace.record("t", {"new": "yes"}, location=workspace.location("elsewhere"))

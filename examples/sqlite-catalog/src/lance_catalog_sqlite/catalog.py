@@ -49,6 +49,7 @@ class SqliteCatalog(Catalog):
             namespace_levels=(NameRule("namespace", NAME, ALLOWED, max_length=128),),
             table_rule=NameRule("table", NAME, ALLOWED, max_length=128),
             atomic_restrict=True,
+            compares_drops=True,
         )
 
     def describe_connection(self) -> str:

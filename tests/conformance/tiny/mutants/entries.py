@@ -43,6 +43,9 @@ wrong_answers(__name__, "fields", {
         **fields, "location": fields["location"].removeprefix("file://")
     },
 })  # fmt: skip
+wrong_arguments(__name__, "drop_table", {
+    "Drops a later table of the name.": lambda _, record: [replace(record, identity=None)],
+})  # fmt: skip
 wrong_arguments(__name__, "rename_table", {
     "Renames within the old schema, whatever the new path says.": lambda _, record, new: (
         record, (record.path[0], new[1])
@@ -110,6 +113,17 @@ class DropOfMissingSucceeds(Mutant):
     def drop_table(self, record: TableRecord) -> None:
         if record.path[-1] in self.list_tables(record.path[:-1]):
             super().drop_table(record)
+
+
+class DropOfAReplacedTableSucceeds(Mutant):
+    """Says nothing where another table has got the name, and leaves that one."""
+
+    def drop_table(self, record: TableRecord) -> None:
+        try:
+            super().drop_table(record)
+        except LanceNamespaceError as error:
+            if error.code != 14:
+                raise
 
 
 class FoldsNames(Mutant):

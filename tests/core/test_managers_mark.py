@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from lance_namespace import errors
 
+from lance_bridge.catalog import NamespaceRecord
 from lance_bridge.errors import ManagedElsewhereError
 from lance_bridge.records import FORCE, MANAGER, MARK, visible_properties
 from lance_bridge.storage.lance_files import MARK_FILE
@@ -83,7 +84,7 @@ def with_second(
     create(ns, TABLE)
     register(other, directory(ns))
     if managed:
-        ns.manage_table(TABLE)
+        ns.tables.load_by_id(TABLE).manage()  # as before this library looked for other entries
     return other
 
 
@@ -264,7 +265,36 @@ def test_an_older_second_entry_cannot_become_the_manager(
 ) -> None:
     with_second(namespace, other)
     with pytest.raises(ManagedElsewhereError, match="managed begin --force"):
-        other.manage_table(SECOND)
+        other.tables.load_by_id(SECOND).manage()
+    append(namespace, 8)
+
+
+@pytest.mark.spec("operations.md#manage_table")
+def test_a_table_with_two_entries_does_not_become_managed(namespace: MemoryNamespace) -> None:
+    with_second(namespace, namespace, managed=False)
+    with pytest.raises(
+        errors.InvalidTableStateError, match=r"'eu\.shop\.sales\.second' has the same"
+    ):
+        namespace.manage_table(TABLE)
+    assert not (directory(namespace) / MARK_FILE).exists()
+    namespace.manage_table(TABLE, force=True)
+    append(namespace, 8)
+    assert rows(namespace, SECOND) == [0, 1, 2, 8]
+    with pytest.raises(OSError, match="Commit result"):
+        append_to(namespace, SECOND, 9)
+    with pytest.raises(ManagedElsewhereError, match="can only be read"):
+        insert(namespace, SECOND)
+    assert rows(namespace) == [0, 1, 2, 8]
+
+
+def test_entries_that_cannot_be_read_keep_no_table_from_being_managed(
+    namespace: MemoryNamespace,
+) -> None:
+    create(namespace, TABLE)
+    server = server_of(namespace)
+    server.namespaces[("eu", "shop", "closed")] = NamespaceRecord(("eu", "shop", "closed"))
+    server.closed.add(("eu", "shop", "closed"))
+    namespace.manage_table(TABLE)
     append(namespace, 8)
 
 
@@ -303,7 +333,7 @@ def test_a_forced_manager_takes_the_versions(
             namespace.release_table(TABLE)
         register(other, directory(namespace), **force)
         if how == "manage":
-            namespace.manage_table(TABLE)
+            namespace.tables.load_by_id(TABLE).manage()
         other.manage_table(SECOND, force=True)
     append_to(other, SECOND, 9)
     assert rows(other, SECOND) == [0, 1, 2, 8, 9]

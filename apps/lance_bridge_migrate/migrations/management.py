@@ -56,8 +56,11 @@ class Management(MigrationType):
     options_type = ManagementOptions
 
     def survey(self, endpoints: Endpoints, options: ManagementOptions) -> Survey:
-        entries = entries_of(endpoints.target_tables, options, lance_only=True)
-        return Survey([_item(entry, options) for entry in entries], [_NOTES[options.to]])
+        tables = endpoints.target_tables
+        entries = list(entries_of(tables, options, lance_only=True))
+        sharing = tables.find_sharing(entries) if options.to == "catalog" else {}
+        items = [_item(entry, options, sharing.get(entry.path, [])) for entry in entries]
+        return Survey(items, [_NOTES[options.to]])
 
     def fingerprint(self, endpoints: Endpoints, item: Item) -> str:
         return _fingerprint(endpoints.target_tables.load_entry(item.source))
@@ -86,7 +89,7 @@ def _fingerprint(entry: TableEntry) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def _item(entry: TableEntry, options: ManagementOptions) -> Item:
+def _item(entry: TableEntry, options: ManagementOptions, others: Sequence[TableEntry]) -> Item:
     item = Item(
         source=entry.path,
         target=entry.path,
@@ -98,17 +101,25 @@ def _item(entry: TableEntry, options: ManagementOptions) -> Item:
         table.require_own_versions()
         if _managed_by(table) == options.to:
             return item.model_copy(update={"nothing_to_do": f"Its {options.to} holds its versions"})
-        return item.with_problems(*_problems(table, options))
+        return item.with_problems(*_problems(table, options, others))
     except LanceNamespaceError as error:
         return item.with_problems(blocker(str(error)))
 
 
-def _problems(table: Table, options: ManagementOptions) -> list[Problem]:
-    """Return problems that prevent the conversion. Raises what the conversion would raise."""
+def _problems(
+    table: Table, options: ManagementOptions, others: Sequence[TableEntry]
+) -> list[Problem]:
+    """Return problems that prevent the conversion. Raises what the conversion would raise.
+
+    Args:
+        others: Other entries for the location of the table.
+    """
     if options.to == "catalog":
         table.connection.require_manageable(f"Table '{table.name}'")
         table.latest_in_storage()
-        return []
+        manager = table.other_manager() or (f"'{others[0].name}'" if others else "")
+        text = f"{manager} has the same location: deregister one of the two first"
+        return [blocker(text)] if manager else []
     outside = table.out_of_band_versions().versions
     if not outside:
         return []
@@ -162,7 +173,7 @@ def _check_undo(work: Work) -> None:
     back = work.options.opposite
     if _managed_by(table) == back.to:
         return
-    problems = _problems(table, back)
+    problems = _problems(table, back, work.target_tables.find_sharing([table]).get(table.path, ()))
     if problems:
         raise InvalidTableStateError(f"'{table.name}': {problems[0].text}")
 

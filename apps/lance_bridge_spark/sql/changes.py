@@ -30,6 +30,7 @@ from lance_bridge.errors import invalid, unsupported
 from lance_bridge.records import FOREIGN_COMMITS, ForeignCommits, check_properties, manager_in
 from lance_bridge.requests import LATEST
 from lance_bridge.table import Table
+from lance_bridge.tables import Tables
 
 from ..addresses import CatalogAddress
 from ..source import schema_compat
@@ -280,7 +281,7 @@ def _alter_properties(table: Table, changes: Sequence[Change]) -> None:
     if manager is not None:
         is_managed = table.managed is not None
         if manager == IMPLEMENTATION and not is_managed:
-            table = table.manage()
+            table = Tables(table.connection).manage(table)
         elif manager != IMPLEMENTATION and is_managed:
             table = table.release()
     table.set_properties(own)

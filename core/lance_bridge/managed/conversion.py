@@ -37,9 +37,14 @@ def begin(table: EntryT, *, force: bool = False) -> EntryT:
     with _former_manager(table) as former:
         table = _begin(table, force=True)
         if former is not None:
-            second = as_second(former.record, str(mark.Mark.of(table)))
-            table.connection.catalog.alter_table(second)
+            make_second(former, table)
     return table
+
+
+def make_second(entry: TableEntry, manager: TableEntry) -> None:
+    """Have an entry only read a table whose versions another entry manages."""
+    second = as_second(entry.record, str(mark.Mark.of(manager)))
+    entry.connection.catalog.alter_table(second)
 
 
 def _begin(table: EntryT, *, force: bool = False) -> EntryT:

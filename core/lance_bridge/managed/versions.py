@@ -14,7 +14,7 @@ from ..entry import TableEntry
 from ..errors import LatestVersionGoneError
 from ..managed_state import State
 from ..records import MARK
-from ..storage.lance_files import DATA, VERSIONS
+from ..storage.lance_files import DATA
 from ..storage.manifest_content import ManifestContent, Rewrite, parse_manifest, parse_transaction
 from ..storage.manifests import Manifest, Scheme, VersionDirectory, name_of, parse_name
 from ..storage.table_files import TableFiles, discard
@@ -132,7 +132,7 @@ class ManagedDirectory(VersionDirectory):
             return
         message = (
             f"{missing} of version {self.state.version}, the latest in the catalog, is missing in "
-            f"{self.path.removesuffix(VERSIONS)}"
+            f"{self.files.location}"
         )
         if not later:
             raise LatestVersionGoneError(f"{message}: restore that file")

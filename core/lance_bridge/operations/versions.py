@@ -219,7 +219,7 @@ class ManagementOperations(Operations):
         Raises: UnsupportedOperation, NamespaceNotFound, TableNotFound, InvalidInput,
         ConcurrentModification, InvalidTableState.
         """
-        self.tables.load_by_id(id).manage(force=force)
+        self.tables.manage(self.tables.load_by_id(id), force=force)
 
     def release_table(self, id: Sequence[str]) -> None:
         """Leave a table's versions to its storage again.

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+
+from lance_namespace.errors import InvalidTableStateError, LanceNamespaceError
 
 from ..catalog import Column, Path, TableRecord
 from ..connection import Connection
@@ -18,6 +21,8 @@ from . import creation, dropping, listing, new_location, overlap, rename
 NamesPage = tuple[list[str], str | None]
 """Names of tables, and the token of the next page or None."""
 PathsPage = tuple[list[Path], str | None]
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -230,6 +235,48 @@ class Tables:
         """
         found = mark.find_manager(self.connection, path, location)
         return "" if found is None else str(found)
+
+    def find_sharing(self, tables: Sequence[TableEntry]) -> dict[Path, Sequence[TableEntry]]:
+        """Return other Lance entries of this catalog for the locations of tables, by their paths.
+
+        The catalog is read once. What cannot be read is left out, and logged.
+        """
+        try:
+            index = overlap.LocationIndex(self.connection, [each.record for each in tables])
+        except LanceNamespaceError as error:
+            logger.info("other entries for the same locations are not known: %s", error)
+            return {}
+        return {
+            each.path: [
+                TableEntry(self.connection, record) for record in index.find_sharing(each.record)
+            ]
+            for each in tables
+        }
+
+    def manage(self, table: Table, *, force: bool = False) -> Table:
+        """Have the catalog hold a table's versions, after a check of other entries.
+
+        Args:
+            force: As of `Table.manage`; other entries of this catalog for the location then only
+                read.
+
+        Raises:
+            InvalidTableStateError: (19) there are such entries; or as `Table.manage`.
+            UnsupportedOperationError: (0), ConcurrentModificationError: (14) as `Table.manage`.
+        """
+        others = [] if table.managed is not None else self.find_sharing([table]).get(table.path, [])
+        if others and not force:
+            raise InvalidTableStateError(
+                f"Table '{table.name}' does not become managed, because '{others[0].name}' has the "
+                "same location, and would write past it: deregister one of the two, or have the "
+                "other one only read, with `lance-bridge managed begin --force`"
+            )
+        for each in others:
+            conversion.finish_latest(each)
+        managed = table.manage(force=force)
+        for each in others:
+            conversion.make_second(each, managed)
+        return managed
 
     def require_droppable(self, table: TableEntry) -> None:
         """Check that `drop_with_data` would delete no file of another entry.

@@ -108,6 +108,16 @@ class LocationIndex:
                     f"the table instead. {_HINT}"
                 )
 
+    def find_sharing(self, record: TableRecord) -> list[TableRecord]:
+        """Return the other Lance entries, but no links, for the very location of a table."""
+        own = locations.key(record.location or "/")
+        return [
+            each
+            for each in self._entries
+            if each.is_lance and each.path != record.path and not each.link_to
+            and own in locations.keys_of(each.all_locations)
+        ]  # fmt: skip
+
     def find_renamed(self, record: TableRecord) -> Path | None:
         """Return another name under which a table, or another table in its location, is listed.
 

@@ -628,8 +628,8 @@ def require_no_write_lost(ns: LanceBridgeNamespace, table: list[str]) -> None:
                 made.append(value)
             except errors.ConcurrentModificationError:
                 pass  # it is not visible
-            except OutcomeUnknownError:
-                unknown.append(value)
+            except errors.ServiceUnavailableError:
+                unknown.append(value)  # or Lance read a manifest that was quarantined meanwhile
             finally:
                 attempts.release()
 

@@ -14,8 +14,10 @@ import pyarrow as pa
 import pytest
 from core.memory_catalog import CAPABILITIES, MemoryCatalog, Moment
 
-from lance_bridge.catalog import NamespaceWords, TableRecord
+from lance_bridge.catalog import LATEST, NamespaceWords, TableRecord
 from lance_bridge.errors import OutcomeUnknownError
+from lance_bridge.managed_state import State
+from lance_bridge.table import Table
 from lance_bridge_spark.source import requests
 from lance_bridge_spark.source.errors import LanceError
 
@@ -109,15 +111,53 @@ def test_describing_takes_one_call_to_the_catalog(
 
 @pytest.mark.spec("spark.md#commits")
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
-def test_a_statement_that_writes_loads_the_entry_to_resolve_its_table_and_to_commit(
+def test_a_statement_that_writes_loads_the_entry_to_resolve_its_table_to_commit_and_after_it(
     service: Service, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
     service.create(TABLE, ID)
     calls: list[str] = []
     monkeypatch.setattr(MemoryCatalog, "load_table", _counted(calls, "load_table"))
     write(service, service.ask("load_table", table=TABLE), 1, 2, mode=mode)
-    assert calls == ["load_table"] * 2
+    assert calls == ["load_table"] * 3
     assert service.ids_in(TABLE) == [1, 2]
+
+
+@pytest.mark.spec("managed.md#writes-that-overlap-the-conversion", "spark.md#commits")
+def test_a_write_to_a_table_that_becomes_managed_meanwhile_is_part_of_it(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service.server.capabilities = replace(service.server.capabilities, no_alter="")
+    service.create(TABLE, ID)
+    write(service, service.ask("load_table", table=TABLE), 1)
+    committing = Table.committing
+
+    def manage_before_commit(table: Table, *args: Any, **options: Any) -> Any:
+        service.catalog.connect().manage_table(TABLE)
+        return committing(table, *args, **options)
+
+    loaded = service.ask("load_table", table=TABLE)
+    monkeypatch.setattr(Table, "committing", manage_before_commit)
+    write(service, loaded, 2)
+    record = service.server.tables[tuple(TABLE)]
+    assert record.is_managed
+    assert State.from_text(record.properties[LATEST]).version == 3
+    assert service.ids_in(TABLE) == [1, 2]
+
+
+@pytest.mark.spec("common.md#writes-that-overlap-a-drop", "spark.md#commits")
+def test_a_write_to_a_table_that_is_deregistered_meanwhile_fails(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service.create(TABLE, ID)
+    reread = Table.reread_after_commit
+
+    def reread_late(table: Table, version: int) -> Table:
+        del service.server.tables[tuple(TABLE)]
+        return reread(table, version)
+
+    monkeypatch.setattr(Table, "reread_after_commit", reread_late)
+    with pytest.raises(LanceError, match="dropped, deregistered or renamed while it was written"):
+        write(service, service.ask("load_table", table=TABLE), 1)
 
 
 @pytest.mark.spec("spark.md#commits")

@@ -23,6 +23,7 @@ from lance_bridge.storage.manifests import BaseLocations
 from lance_bridge.storage.table_files import TableFiles
 from lance_bridge.testing.build import ipc
 from lance_bridge.testing.calls import Calls
+from lance_bridge_doctor import Finding, Kind, diagnose_namespace
 
 from .building import TABLE, create, raising
 from .managed_tables import (
@@ -277,7 +278,7 @@ def any_age(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("any_age")
-@pytest.mark.spec("spark.md#clean_up")
+@pytest.mark.spec("spark.md#clean_up", "managed.md#clean-ups")
 def test_a_committed_version_gets_its_final_name_before_a_clean_up(
     unfinished: MemoryNamespace,
 ) -> None:
@@ -287,7 +288,7 @@ def test_a_committed_version_gets_its_final_name_before_a_clean_up(
 
 
 @pytest.mark.usefixtures("any_age")
-@pytest.mark.spec("spark.md#clean_up")
+@pytest.mark.spec("spark.md#clean_up", "managed.md#clean-ups")
 def test_nothing_is_cleaned_up_while_a_committed_version_stays_staged(
     unfinished: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -301,13 +302,11 @@ def test_nothing_is_cleaned_up_while_a_committed_version_stays_staged(
 
 
 @pytest.mark.usefixtures("any_age")
-@pytest.mark.spec("spark.md#clean_up")
+@pytest.mark.spec("spark.md#clean_up", "managed.md#clean-ups")
 def test_data_of_a_version_that_is_only_staged_is_not_deleted(managed: MemoryNamespace) -> None:
     version, path = stage(managed)
     make_old(managed)
-    with pytest.raises(
-        errors.InvalidTableStateError, match=r"data/.* which the manifest \S+ needs"
-    ):
+    with pytest.raises(errors.InvalidTableStateError, match=r"data/.* which the manifest"):
         clean(managed)
     commit(managed, version, str(path))
     assert rows(managed) == [0, 1, 2, 100]
@@ -316,7 +315,7 @@ def test_data_of_a_version_that_is_only_staged_is_not_deleted(managed: MemoryNam
 
 
 @pytest.mark.usefixtures("any_age")
-@pytest.mark.spec("spark.md#clean_up")
+@pytest.mark.spec("spark.md#clean_up", "managed.md#clean-ups")
 def test_quarantined_versions_protect_their_data_after_a_release_too(
     managed: MemoryNamespace,
 ) -> None:
@@ -332,7 +331,7 @@ def test_quarantined_versions_protect_their_data_after_a_release_too(
 
 
 @pytest.mark.usefixtures("any_age")
-@pytest.mark.spec("spark.md#clean_up")
+@pytest.mark.spec("spark.md#clean_up", "managed.md#clean-ups")
 @pytest.mark.parametrize("is_managed", [False, True])
 @pytest.mark.parametrize("dry_run", [True, False])
 def test_what_stays_is_in_the_answer(
@@ -360,7 +359,7 @@ def clone_of(ns: MemoryNamespace, version: int, place: Path) -> None:
 
 
 @pytest.mark.usefixtures("any_age")
-@pytest.mark.spec("spark.md#clean_up")
+@pytest.mark.spec("spark.md#clean_up", "managed.md#clean-ups")
 @pytest.mark.parametrize("is_managed", [False, True])
 def test_files_of_a_shallow_clone_stay(
     namespace: MemoryNamespace, tmp_path: Path, *, is_managed: bool
@@ -381,7 +380,7 @@ def test_files_of_a_shallow_clone_stay(
 
 
 @pytest.mark.usefixtures("any_age")
-@pytest.mark.spec("spark.md#clean_up")
+@pytest.mark.spec("spark.md#clean_up", "managed.md#clean-ups")
 def test_files_that_only_a_shallow_clone_needs_are_not_deleted(
     namespace: MemoryNamespace, tmp_path: Path
 ) -> None:
@@ -395,7 +394,7 @@ def test_files_that_only_a_shallow_clone_needs_are_not_deleted(
     assert lance.dataset(str(tmp_path / "clone")).count_rows() == 3
 
 
-@pytest.mark.spec("spark.md#clean_up")
+@pytest.mark.spec("spark.md#clean_up", "managed.md#clean-ups")
 def test_an_entry_that_cannot_be_read_may_be_a_clone(
     namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -406,3 +405,82 @@ def test_an_entry_that_cannot_be_read_may_be_a_clone(
     assert clean_up(namespace.tables.load_by_id(TABLE)).unread == (
         "'eu.shop.sales.other': not yours",
     )
+
+
+# -- what the doctor says of clean-ups by path -----------------------------------------------------
+
+
+def diagnosed(ns: MemoryNamespace) -> Finding:
+    [found] = diagnose_namespace(ns, "prod", idle=timedelta(0)).findings
+    assert found.subject == ".".join(TABLE)
+    return found
+
+
+@pytest.mark.spec("cli.md#findings", "managed.md#clean-ups")
+@pytest.mark.parametrize("policy", ["hide", "refuse"])
+def test_the_doctor_says_which_rows_a_clean_up_by_path_threatens(
+    namespace: MemoryNamespace, policy: str
+) -> None:
+    create_table(namespace, policy)
+    append_past_the_catalog(namespace, 9)
+    aside = manifests(namespace)[0]
+    aside.rename(aside.with_name(f"{aside.name}-foreign"))
+    assert diagnosed(namespace).kind is Kind.OUT_OF_BAND
+    make_old(namespace)
+    found = diagnosed(namespace)
+    assert found.kind is Kind.UNPROTECTED_DATA
+    assert "deletes data that is older than 7 days" in found.message
+    assert found.command == f"lance-bridge managed adopt prod {'.'.join(TABLE)}"
+    before = len(list((directory(namespace) / "data").iterdir()))
+    clean_up_by_path(namespace)
+    # It compacted 2 data files to 1, and deleted that of version 3.
+    assert (before, len(list((directory(namespace) / "data").iterdir()))) == (3, 1)
+
+
+@pytest.mark.spec("cli.md#findings", "managed.md#clean-ups")
+def test_the_doctor_says_that_a_clean_up_by_path_threatens_the_latest_version(
+    namespace: MemoryNamespace,
+) -> None:
+    create_table(namespace, "hide")
+    make_old(namespace)
+    append_past_the_catalog(namespace, 9)
+    assert diagnosed(namespace).kind is Kind.UNPROTECTED_DATA
+
+
+@pytest.mark.spec("cli.md#findings", "managed.md#clean-ups")
+def test_the_doctor_says_that_a_committed_version_has_no_final_name(
+    unfinished: MemoryNamespace,
+) -> None:
+    assert diagnose_namespace(unfinished, "prod", idle=timedelta(0)).findings == ()
+    make_old(unfinished)
+    found = diagnosed(unfinished)
+    assert (found.kind, "version 2 has no final name" in found.message) == (
+        Kind.UNPROTECTED_DATA, True
+    )  # fmt: skip
+    assert len(manifests(unfinished)) == 2
+    assert versions(unfinished) == [1, 2]
+    assert diagnose_namespace(unfinished, "prod", idle=timedelta(0)).findings == ()
+
+
+@pytest.mark.spec("cli.md#findings", "managed.md#clean-ups")
+def test_the_doctor_says_to_append_rows_of_what_cannot_be_adopted(
+    namespace: MemoryNamespace,
+) -> None:
+    create_table(namespace, "hide")
+    append_past_the_catalog(namespace, 8)
+    append(namespace, 9)
+    found = diagnosed(namespace)
+    assert found.command.endswith(f"prod {'.'.join(TABLE)} --append")
+    assert "the rows of version 3 (1 data file, 1 row)" in found.message
+
+
+@pytest.mark.spec("cli.md#findings", "managed.md#clean-ups")
+def test_the_doctor_says_to_restore_a_latest_version_that_is_gone(
+    namespace: MemoryNamespace,
+) -> None:
+    create_table(namespace, "hide")
+    manifests(namespace)[0].unlink()
+    found = diagnosed(namespace)
+    assert found.kind is Kind.INCONSISTENT_ENTRY
+    assert "restore its manifest from a backup" in found.message
+    assert "deregister" not in f"{found.message} {found.command}"

@@ -32,7 +32,9 @@ pytestmark = [
     pytest.mark.quick,
     pytest.mark.usefixtures("able"),
     pytest.mark.spec(
-        "operations.md#adopt_out_of_band_versions", "operations.md#discard_out_of_band_versions"
+        "managed.md#rows-that-nothing-else-has",
+        "operations.md#adopt_out_of_band_versions",
+        "operations.md#discard_out_of_band_versions",
     ),
 ]
 

@@ -465,8 +465,9 @@ def test_a_method_of_managed_tables_waits_for_no_holder(able: Able, method: str)
         LATEST: TableEntry(ns.connection, record).managed_state().hold().to_text(),
     }
     server.tables[KEY] = record.with_properties(held)
+    named = [[2]] if method.startswith("discard") else []
     with pytest.raises(errors.ConcurrentModificationError, match="try again"):
-        getattr(ns, method)(TABLE)
+        getattr(ns, method)(TABLE, *named)
     assert dict(server.tables[KEY].properties) == held
 
 

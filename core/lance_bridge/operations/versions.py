@@ -244,7 +244,7 @@ class ManagementOperations(Operations):
                 if the versions cannot be adopted.
 
         Raises: NamespaceNotFound, TableNotFound, InvalidInput, ConcurrentModification,
-        InvalidTableState; TableSchemaValidation with `append`.
+        InvalidTableState, TableSchemaValidation.
         """
         table = self.tables.load_by_id(id)
         return append_uncommitted_rows(table) if append else out_of_band.adopt(table)

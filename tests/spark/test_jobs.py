@@ -524,7 +524,7 @@ def test_a_commit_whose_reply_is_lost_is_found_on_its_branch(
     transaction = lance.Transaction(read_version=dataset.version, operation=append)
     sent: list[Any] = []
 
-    def send() -> int:
+    def send() -> lance.LanceDataset:
         sent.append(lance.LanceDataset.commit(dataset, transaction).version)
         raise ServiceUnavailableError("the reply is lost")
 

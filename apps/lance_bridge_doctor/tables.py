@@ -173,13 +173,17 @@ class TableChecks:
             yield self._inconsistent(
                 table, f"It only reads, because its versions were managed by {table.manager}"
             )
-        if other and not table.manager:
-            message = (
-                f"Its versions are managed by {other}: this entry writes nothing, and what pylance "
-                "or LanceDB write through it bypasses that one"
-            )
-            command = self.commands.on_table("deregister", name)
-            yield Finding(Kind.MANAGED_ELSEWHERE, name, message, command)
+        if other is None or table.manager:
+            return
+        message = (
+            f"Its versions are managed by {other}: this entry writes nothing, and what pylance or "
+            "LanceDB write through it bypasses that one"
+        )
+        command = self.commands.on_table("deregister", name)
+        if not other.id:
+            message = f"Its versions were managed by {other}: it lacks those committed since"
+            command = self.commands.on_catalog(["managed", "begin"], name, "--force")
+        yield Finding(Kind.MANAGED_ELSEWHERE, name, message, command)
 
     def _check_columns(self, table: Table) -> Iterator[Finding]:
         problem = table.find_outdated_columns()

@@ -44,6 +44,7 @@ from .lance_datasets import latest_version, transaction_at
 from .managed import OutOfBand, conversion, late_commits, mark, out_of_band
 from .managed.intents import latest_state
 from .managed.late_commits import Made
+from .managed.mark import Mark
 from .managed.versions import latest_in_storage
 from .managed.view import TableView
 from .managed_state import RELEASED
@@ -367,8 +368,10 @@ class Table(TableEntry):
         """
         return latest_in_storage(self)
 
-    def other_manager(self) -> str:
-        """Return the other entry that manages the versions at the location, for people, or "".
+    def other_manager(self) -> Mark | None:
+        """Return the mark of another entry that manages the versions at the location, if any.
+
+        Its id is empty if another entry managed them after this one, and no longer does.
 
         Raises:
             ManagedElsewhereError: (19) the mark that says so cannot be read.

@@ -359,6 +359,49 @@ def test_the_former_manager_can_take_them_back(
         insert(other, SECOND)
 
 
+@pytest.mark.parametrize("end", ["release", "deregister", "by another tool"])
+def test_a_former_manager_does_not_count_again_by_itself(
+    namespace: MemoryNamespace, elsewhere: MemoryNamespace, end: str
+) -> None:
+    create_managed(namespace)
+    register(elsewhere, directory(namespace), **{FORCE: "true", **MANAGED})
+    append_to(elsewhere, SECOND, 9)
+    if end == "release":
+        elsewhere.release_table(SECOND)
+        insert(elsewhere, SECOND)
+    elif end == "deregister":
+        elsewhere.deregister_table(api.DeregisterTableRequest(id=SECOND))
+    else:
+        del server_of(elsewhere).tables[tuple(SECOND)]
+        register(elsewhere, directory(namespace))
+        insert(elsewhere, SECOND)
+    with pytest.raises(ManagedElsewhereError, match=r"were managed by .*begin --force"):
+        insert(namespace)
+    with pytest.raises((OSError, ValueError), match="managed begin --force"):
+        append(namespace, 10)
+    with pytest.raises((OSError, ValueError), match="managed begin --force"):
+        rows(namespace)
+    namespace.manage_table(TABLE, force=True)
+    append(namespace, 10)
+    assert {0, 1, 2, 9, 10} <= set(rows(namespace))
+    assert count_rows(namespace, TABLE) == (5 if end == "deregister" else 6)
+
+
+def test_who_managed_before_keeps_no_other_entry_from_managing(
+    namespace: MemoryNamespace, elsewhere: MemoryNamespace
+) -> None:
+    create_managed(namespace)
+    register(elsewhere, directory(namespace), **{FORCE: "true", **MANAGED})
+    elsewhere.release_table(SECOND)
+    elsewhere.manage_table(SECOND)
+    append_to(elsewhere, SECOND, 9)
+    elsewhere.deregister_table(api.DeregisterTableRequest(id=SECOND))
+    register(elsewhere, directory(namespace), **MANAGED)
+    append_to(elsewhere, SECOND, 10)
+    with pytest.raises(ManagedElsewhereError, match="are managed by"):
+        insert(namespace)
+
+
 def test_a_staged_version_of_the_former_manager_is_kept(
     unfinished: MemoryNamespace,
 ) -> None:

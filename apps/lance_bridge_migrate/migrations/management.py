@@ -117,7 +117,7 @@ def _problems(
     if options.to == "catalog":
         table.connection.require_manageable(f"Table '{table.name}'")
         table.latest_in_storage()
-        manager = table.other_manager() or (f"'{others[0].name}'" if others else "")
+        manager = str(table.other_manager() or "") or (f"'{others[0].name}'" if others else "")
         text = f"{manager} has the same location: deregister one of the two first"
         return [blocker(text)] if manager else []
     outside = table.out_of_band_versions().versions

@@ -34,11 +34,13 @@ class Mark:
     """Says which entry of which catalog manages the versions of the table at a location.
 
     Attributes:
-        id: The value of `MARK` in the entry.
+        id: The value of `MARK` in the entry; empty if no entry manages the versions any more.
         table: The path of the entry when the mark was written.
         catalog: The description of the catalog's connection.
         location: The location in Lance's spelling: a copy of the table has the mark of another one.
         since: When the mark was written, in ISO format, by the client's clock.
+        superseded: The ids of entries that managed the versions before, and may not know that
+            others were committed since.
     """
 
     id: str
@@ -46,33 +48,50 @@ class Mark:
     catalog: str
     location: str
     since: str
+    superseded: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """Return the manager's name for messages."""
-        return f"'{display(self.table)}' of {self.catalog} (since {self.since})"
+        since = "since" if self.id else "until"
+        return f"'{display(self.table)}' of {self.catalog} ({since} {self.since})"
 
     @classmethod
     def of(cls, table: TableEntry) -> Mark:
         """Return the mark of an entry. It is the same for all clients, but for its time."""
         own = table.record.properties.get(MARK) or _first_id(table)
         catalog = table.connection.catalog.describe_connection()
-        since = datetime.now(timezone.utc).isoformat(timespec="seconds")
-        return cls(own, table.path, catalog, table.uri, since)
+        return cls(own, table.path, catalog, table.uri, _now())
 
     @classmethod
     def parse(cls, data: bytes) -> Mark:
         """Return the mark in a file. Raises ValueError."""
         fields: Any = json.loads(data)
         try:
-            texts = [str(fields[name]) for name in ("id", "catalog", "location", "since")]
+            own, catalog, location, since = (
+                str(fields[name]) for name in ("id", "catalog", "location", "since")
+            )
             table = tuple(map(str, fields["table"]))
-        except (KeyError, TypeError) as error:
+            superseded = tuple(map(str, fields.get("superseded", ())))
+        except (AttributeError, KeyError, TypeError) as error:
             raise ValueError(data[:100]) from error
-        return cls(texts[0], table, *texts[1:])
+        return cls(own, table, catalog, location, since, superseded)
 
     def to_bytes(self) -> bytes:
         """Return the content of the file."""
         return json.dumps(asdict(self), indent=1).encode()
+
+    def after(self, former: Mark) -> Mark:
+        """Return this mark, which replaces another one at its location."""
+        ids = {*former.superseded, former.id} - {"", self.id}
+        return replace(self, superseded=tuple(sorted(ids)))
+
+    def released(self) -> Mark:
+        """Return the mark that is left when the entry no longer manages the versions."""
+        return replace(self, id="", since=_now())
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 
 def _first_id(table: TableEntry) -> str:
@@ -110,13 +129,29 @@ def _require_manager(table: TableEntry, files: TableFiles, found: Mark | None) -
         return
     manager = _find_manager(table.connection, found, table.path)
     if manager is None:
+        _retire(files, found)
+        return
+    what = f"Table '{table.name}' cannot be written through this entry: the versions at {table.uri}"
+    if not manager.id:
+        raise ManagedElsewhereError(
+            f"{what} were managed by {manager}, and this entry lacks those committed since. Take "
+            "them over with `lance-bridge managed begin --force`"
+        )
+    raise ManagedElsewhereError(
+        f"{what} are managed by {manager}. Write through that entry. If it no longer exists, make "
+        "this one the manager with `lance-bridge managed begin --force`"
+    )
+
+
+def _retire(files: TableFiles, mark: Mark) -> None:
+    """Delete a mark, but for what entries of other catalogs need of it; a failure is logged."""
+    if not mark.superseded:
         discard(files, MARK_FILE)
         return
-    raise ManagedElsewhereError(
-        f"Table '{table.name}' cannot be written through this entry: the versions at {table.uri} "
-        f"are managed by {manager}. Write through that entry. If it no longer exists, make this "
-        "one the manager with `lance-bridge managed begin --force`"
-    )
+    try:
+        files.put_over(MARK_FILE, mark.released().to_bytes())
+    except LanceNamespaceError as error:
+        logger.warning("the mark in %s remains: %s", files.location, error)
 
 
 def require_id(files: TableFiles, own: str) -> None:
@@ -134,13 +169,12 @@ def require_id(files: TableFiles, own: str) -> None:
         )
 
 
-def other_manager(table: TableEntry) -> str:
+def other_manager(table: TableEntry) -> Mark | None:
     """Implement `Table.other_manager`."""
-    files = table.files()
-    found = read(files)
+    found = read(table.files())
     if found is None or not _is_of_another(found, table):
-        return ""
-    return str(_find_manager(table.connection, found, table.path) or "")
+        return None
+    return _find_manager(table.connection, found, table.path)
 
 
 def find_manager(connection: Connection, path: Path, location: str) -> Mark | None:
@@ -170,12 +204,8 @@ def find_manager(connection: Connection, path: Path, location: str) -> Mark | No
 
 def find_former(table: TableEntry) -> TableEntry | None:
     """Return the entry that manages the versions at a table's location, if this catalog has it."""
-    files = table.files(write=True)
-    try:
-        found = read(files)
-    except ManagedElsewhereError:
-        return None
-    if found is None or not _is_of_another(found, table):
+    found = _read_any(table.files(write=True))
+    if found is None or not found.id or not _is_of_another(found, table):
         return None
     record = _find_entry(table.connection, found)
     if record is None or record.path == table.path:
@@ -186,10 +216,15 @@ def find_former(table: TableEntry) -> TableEntry | None:
 def _is_of_another(mark: Mark, table: TableEntry) -> bool:
     """Return whether a mark is of another entry, and was not copied with the table.
 
-    The entry may be becoming managed, and not have the mark's id yet.
+    The entry may be becoming managed, and not have the mark's id yet. If no entry manages the
+    versions any more, the mark is only for those that did before.
     """
-    is_here = locations.key(mark.location) == locations.key(table.location)
-    return is_here and mark.id not in (table.record.properties.get(MARK), _first_id(table))
+    own = table.record.properties.get(MARK)
+    if locations.key(mark.location) != locations.key(table.location):
+        return False
+    if not mark.id:
+        return own in mark.superseded
+    return mark.id not in (own, _first_id(table))
 
 
 def _find_manager(connection: Connection, mark: Mark, own: Path) -> Mark | None:
@@ -203,6 +238,8 @@ def _find_manager(connection: Connection, mark: Mark, own: Path) -> Mark | None:
     Raises:
         LanceNamespaceError: an entry cannot be read.
     """
+    if not mark.id:
+        return mark
     record = _find_entry(connection, mark)
     if record is not None:
         return None if record.path == own else replace(mark, table=record.path)
@@ -271,15 +308,25 @@ def place(table: TableEntry, *, force: bool) -> str:
         return mark.id
     if files.put_own(MARK_FILE, mark.to_bytes()):
         return mark.id
-    if not force:
-        found = read(files)
-        if found is None:
-            raise concurrent_modification(table.path)
-        if found.id == mark.id:
-            return mark.id
+    found = _read_any(files) if force else read(files)
+    if found is None and not force:
+        raise concurrent_modification(table.path)
+    if found is not None and found.id == mark.id:
+        return mark.id
+    if found is not None and not force:
         _require_manager(table, files, found)
+    if found is not None and locations.key(found.location) == locations.key(mark.location):
+        mark = mark.after(found)
     files.put_over(MARK_FILE, mark.to_bytes())
     return mark.id
+
+
+def _read_any(files: TableFiles) -> Mark | None:
+    """Return the mark at a location, or None if there is none that can be read."""
+    try:
+        return read(files)
+    except ManagedElsewhereError:
+        return None
 
 
 def move(table: TableEntry) -> None:
@@ -288,7 +335,10 @@ def move(table: TableEntry) -> None:
         return
     try:
         require_manager(table)
-        table.files(write=True).put_over(MARK_FILE, Mark.of(table).to_bytes())
+        files, mark = table.files(write=True), Mark.of(table)
+        found = read(files)
+        mark = mark if found is None else mark.after(found)
+        files.put_over(MARK_FILE, mark.to_bytes())
     except LanceNamespaceError as error:
         logger.warning("the mark of %s has its former name: %s", table.name, error)
 
@@ -304,6 +354,6 @@ def remove(table: TableEntry, mark_id: str | None = None) -> None:
     try:
         found = read(files)
         if found is not None and found.id == own:
-            files.remove([MARK_FILE])
+            _retire(files, found)
     except LanceNamespaceError as error:
         logger.warning("the mark of %s in %s remains: %s", table.name, table.uri, error)

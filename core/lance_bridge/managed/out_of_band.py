@@ -16,7 +16,7 @@ from lance_namespace.errors import (
 )
 
 from ..entry import EntryT, TableEntry
-from ..errors import LatestVersionGoneError, RowsOnlyHereError, invalid
+from ..errors import LatestVersionGoneError, ManagedElsewhereError, RowsOnlyHereError, invalid
 from ..managed_state import State
 from ..names import first_names
 from ..records import FOREIGN_COMMITS, ForeignCommits
@@ -381,11 +381,16 @@ def clear_next_version_if_allowed(table: EntryT) -> EntryT:
 
     pylance requests the latest version before it writes, and its request looks like a reader's. A
     client that may only read continues as if the manifest did not exist.
+
+    Raises:
+        ManagedElsewhereError: (19) another entry has committed it.
     """
     if table.managed is None or not managed_directory(table).has_next():
         return table
     try:
         return clear_next_version(table)
+    except ManagedElsewhereError:
+        raise  # this entry lacks what the other one has committed
     except LanceNamespaceError as error:
         logger.info("an uncommitted version of %s is not quarantined: %s", table.name, error)
         return table

@@ -207,6 +207,8 @@ def test_a_compaction_has_the_rows_of_the_latest(ns: MemoryNamespace) -> None:
     opened(ns).optimize.compact_files()
     manifest(ns, 2).unlink()
     manifest(ns, 3).unlink()  # its fragments are reserved by a version of its own
+    with pytest.raises(RowsOnlyHereError, match=r"version 4 \(1 data file, 4 rows\)$"):
+        discard(ns)
     assert ns.adopt_out_of_band_versions(TABLE) == 4
     assert rows(ns) == [0, 1, 2, 8]
 
@@ -260,14 +262,32 @@ def test_rows_of_versions_that_build_on_each_other_are_appended_once(ns: MemoryN
     discard(ns)
 
 
-def test_rows_are_not_appended_beside_their_compaction(ns: MemoryNamespace) -> None:
+@pytest.mark.parametrize("is_compacted_twice", [False, True])
+def test_rows_are_not_appended_beside_their_compaction(
+    ns: MemoryNamespace, *, is_compacted_twice: bool
+) -> None:
     append_past_the_catalog(ns, 7)
     append_past_the_catalog(ns, 8)
     opened(ns).optimize.compact_files()
-    with pytest.raises(RowsOnlyHereError):
-        discard(ns)
-    assert ns.adopt_out_of_band_versions(TABLE) == 5
-    assert rows(ns) == [0, 1, 2, 7, 8]
+    if is_compacted_twice:
+        append_past_the_catalog(ns, 9)
+        opened(ns).optimize.compact_files()
+    append_rows(ns)
+    assert rows(ns) == [0, 1, 2, 7, 8, *([9] if is_compacted_twice else [])]
+    assert ns.list_out_of_band_versions(TABLE).unique == ()
+    discard(ns)
+    assert ns.list_out_of_band_versions(TABLE).quarantined == ()
+
+
+def test_rows_that_a_compaction_joined_with_others_are_not_appended(ns: MemoryNamespace) -> None:
+    append_past_the_catalog(ns, 7)
+    opened(ns).optimize.compact_files()
+    manifest(ns, 2).unlink()
+    manifest(ns, 3).unlink()
+    with pytest.raises(errors.InvalidTableStateError, match="a compaction has joined"):
+        append_rows(ns)
+    assert ns.adopt_out_of_band_versions(TABLE) == 4
+    assert rows(ns) == [0, 1, 2, 7]
 
 
 def test_versions_of_one_number_are_appended_each(ns: MemoryNamespace) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import sys
 from collections.abc import Callable
@@ -451,6 +452,41 @@ def test_out_of_band_versions_are_discarded_after_confirmation(managed: MemoryNa
     done = run(managed, "discard", "--versions", "2", "--yes", "-o", "json")
     assert json.loads(done.stdout)["discarded"] == 1
     assert run(managed, "check").exit_code == 0
+
+
+def test_rows_that_nothing_else_has_are_discarded_by_a_second_command(
+    managed: MemoryNamespace,
+) -> None:
+    append_past_the_catalog(managed, 8)
+    refused = run(managed, "discard", "--yes")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    name, uri = "eu.shop.sales.Orders", managed._properties["uri"]
+    assert "version 2 (1 data file, 1 row). To keep them: " in refused.stderr
+    assert f"lance-bridge managed adopt {CLASS} {name} -p {shlex.quote(f'uri={uri}')}" in (
+        refused.stderr
+    )
+    assert f"lance-bridge managed discard {CLASS} {name} --versions 2 -p " in refused.stderr
+    insert(managed)
+    again = run(managed, "discard", "--yes")
+    assert f"lance-bridge managed adopt {CLASS} {name} --append -p " in again.stderr
+    appended = run(managed, "adopt", "--append")
+    assert (appended.exit_code, appended.stdout) == (0, f"{name}: the latest version is 3\n")
+    assert rows(managed) == [0, 0, 1, 2, 8]
+
+
+@pytest.mark.parametrize("text", ["", "x", "2,", "2 3", "-1", "2..3"])
+def test_malformed_versions_are_refused(managed: MemoryNamespace, text: str) -> None:
+    append_past_the_catalog(managed, 8)
+    refused = run(managed, "discard", "--versions", text, "--yes")
+    assert (refused.exit_code, "--versions must be numbers" in refused.stderr) == (2, True)
+    assert run(managed, "discard", "--versions", "2, 2", "--yes").exit_code == 0
+
+
+def test_a_printed_command_shows_no_secret(managed: MemoryNamespace) -> None:
+    append_past_the_catalog(managed, 8)
+    refused = run(managed, "discard", "--yes", "-p", "token=secret-7")
+    assert "token=<token>" in refused.stderr
+    assert "secret-7" not in refused.stderr
 
 
 def test_quarantined_versions_are_listed(managed: MemoryNamespace) -> None:

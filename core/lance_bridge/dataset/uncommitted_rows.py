@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
 from typing import Any
 
 import lance
 
 from ..errors import concurrent_modification, invalid, translate_lance_errors
 from ..managed import out_of_band
-from ..managed.unique_rows import UniqueRows, find_unique_rows, has_rows_of, read_manifests
-from ..managed.versions import ManagedDirectory, UncommittedManifest, managed_directory
+from ..managed.unique_rows import RowsToAppend, UniqueRows
+from ..managed.versions import ManagedDirectory, managed_directory
 from ..records import ForeignCommits
 from ..requests import LATEST
 from ..storage.table_files import discard
@@ -34,58 +33,26 @@ def append_uncommitted_rows(table: Table) -> int:
         InvalidInputError: (13) there are no such rows, or storage manages the table.
         ConcurrentModificationError: (14) another client commits.
         LatestVersionGoneError: (19) there is no version to append to.
+        InvalidTableStateError: (19) a compaction has joined such rows with others.
         TableSchemaValidationError: (20) the rows of a version do not fit the table's schema; that
             version stays, and all before it.
     """
     managed_directory(table, write=True).require_intact()
     out_of_band.quarantine(table)
     directory = managed_directory(table.reloaded(), write=True)
-    manifests = directory.every_uncommitted()
-    unique = [
-        each
-        for each in find_unique_rows(directory, manifests, newest_first=True)
-        if each.content is not None
-    ]
-    if not unique:
+    found = RowsToAppend.of(directory, directory.every_uncommitted())
+    if not found.unique:
         raise invalid(f"Table '{table.name}' has no rows that only uncommitted versions have")
     version = directory.state.version
-    done: set[str] = set()
-    for each in unique:
-        if not each.data_files <= done:
-            rows = Rows.from_data(_read(table, directory, each))
-            target = _Accepting(table.connection, table.record).reloaded()
-            version = insert(target, rows, InsertMode.APPEND, LATEST).version
-        done |= each.data_files | _covered_by(directory, each, unique)
-        _remove_done(directory, manifests, done, unique)
+    appended: set[str] = set()
+    for each in found.unique:
+        rows = Rows.from_data(_read(table, directory, each))
+        target = _Accepting(table.connection, table.record).reloaded()
+        version = insert(target, rows, InsertMode.APPEND, LATEST).version
+        appended |= each.data_files
+        done = found.without_others(appended)
+        directory.files.remove([directory.within(manifest.name) for manifest in done])
     return version
-
-
-def _covered_by(
-    directory: ManagedDirectory, last: UniqueRows, others: list[UniqueRows]
-) -> set[str]:
-    """Return the data files of versions whose rows a later one has, such as a compaction."""
-    return {
-        name
-        for each in others
-        if each.content and last.content and has_rows_of(directory, last.content, each.content)
-        for name in each.data_files
-    }
-
-
-def _remove_done(
-    directory: ManagedDirectory,
-    manifests: Sequence[UncommittedManifest],
-    done: set[str],
-    unique: list[UniqueRows],
-) -> None:
-    """Delete the manifests whose rows are committed by now."""
-    names = {name for each in unique for name in each.data_files}
-    found = [
-        manifest
-        for manifest, content in read_manifests(directory, manifests)
-        if content is not None and content.data_files & names and content.data_files & names <= done
-    ]
-    directory.files.remove([directory.within(each.name) for each in found])
 
 
 def _read(table: Table, directory: ManagedDirectory, unique: UniqueRows) -> Any:

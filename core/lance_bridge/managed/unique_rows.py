@@ -12,7 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 
-from ..storage.manifest_content import Fragment, ManifestContent, parse_manifest
+from lance_namespace.errors import InvalidTableStateError
+
+from ..storage.manifest_content import Fragment, ManifestContent, Rewrite, parse_manifest
 from .versions import ManagedDirectory, UncommittedManifest
 
 _THREADS = 16
@@ -46,39 +48,122 @@ class UniqueRows:
 
 
 def find_unique_rows(
-    directory: ManagedDirectory,
-    manifests: Sequence[UncommittedManifest],
-    *,
-    newest_first: bool = False,
+    directory: ManagedDirectory, manifests: Sequence[UncommittedManifest]
 ) -> list[UniqueRows]:
     """Return the manifests that have rows which no committed version has, the first version first.
 
     A fragment that several of them have counts for the first one. Fragments whose data files are
     all missing have no rows.
-
-    Args:
-        newest_first: Return the last version first; a fragment then counts for the last one.
     """
-    ordered = sorted(manifests, key=lambda each: (each.version, each.name), reverse=newest_first)
-    contents = read_manifests(directory, ordered)
-    wanted = {name for _, each in contents if each is not None for name in each.data_files}
-    found = _committed_data_files(directory, wanted)
-    left = wanted - found
-    with_bases = {
-        name for _, each in contents if each and each.base_paths for name in each.data_files
-    }
-    missing = set(directory.missing_of(left - with_bases))
-    unique = []
-    for manifest, content in contents:
-        fragments = _without(content.fragments if content else (), found, missing)
-        if fragments and content is not None:
-            rewrites = [each for each in directory.rewrites_of(content) if each.old <= found]
-            moved = {name for each in rewrites for name in each.new}
-            fragments = _without(fragments, moved, missing)
+    sources = _Sources.read(directory, manifests)
+    found, unique = set(sources.committed), []
+    for manifest, content in sources.contents:
+        found |= sources.moved_from(found)
+        fragments = _without(content.fragments if content else (), found, sources.missing)
         found |= {name for each in fragments for name in each.data_files}
         if fragments or content is None:
             unique.append(UniqueRows(manifest, content, fragments))
     return unique
+
+
+@dataclass(frozen=True)
+class RowsToAppend:
+    """The rows that only uncommitted versions have, each as the last version has it.
+
+    Attributes:
+        unique: The manifests to read them from, the last version first.
+    """
+
+    unique: Sequence[UniqueRows]
+    _sources: _Sources
+
+    @classmethod
+    def of(
+        cls, directory: ManagedDirectory, manifests: Sequence[UncommittedManifest]
+    ) -> RowsToAppend:
+        """Read manifests. One that cannot be read is left out.
+
+        Raises:
+            InvalidTableStateError: (19) a compaction has rows of committed versions and others in
+                one data file, and nothing else has the others.
+        """
+        sources = _Sources.read(directory, manifests)
+        # Rows are read from where they were before a compaction, if any manifest has them there.
+        found = sources.committed | sources.moved_from(sources.committed | sources.names)
+        mixed = {
+            name
+            for each in sources.rewrites
+            if each.old & sources.committed and not each.new <= found
+            for name in each.new
+        }
+        unique = []
+        for manifest, content in reversed(sources.contents):
+            fragments = _without(content.fragments if content else (), found, sources.missing)
+            rows = UniqueRows(manifest, content, fragments)
+            if rows.data_files & mixed:
+                raise InvalidTableStateError(
+                    f"The rows of {rows} cannot be appended: a compaction has joined them with "
+                    "rows of the table"
+                )
+            found |= rows.data_files
+            if fragments:
+                unique.append(rows)
+        return cls(unique, sources)
+
+    def without_others(self, appended: Set[str]) -> list[UncommittedManifest]:
+        """Return the manifests whose rows are committed, once those of some data files are."""
+        done = set(appended) | self._sources.committed
+        done |= self._sources.moved_from(done)
+        had_rows = {name for each in self.unique for name in each.data_files}
+        had_rows |= self._sources.moved_from(had_rows | self._sources.committed)
+        had_rows -= self._sources.committed
+        return [
+            manifest
+            for manifest, content in self._sources.contents
+            if content is not None
+            and content.data_files & had_rows
+            and content.data_files & had_rows <= done
+        ]
+
+
+@dataclass(frozen=True)
+class _Sources:
+    """Uncommitted manifests, and what decides where else their rows are."""
+
+    contents: Sequence[tuple[UncommittedManifest, ManifestContent | None]]
+    """The first version first; None for a manifest that cannot be read."""
+    rewrites: Sequence[Rewrite]
+    committed: frozenset[str]
+    missing: frozenset[str]
+
+    @classmethod
+    def read(
+        cls, directory: ManagedDirectory, manifests: Sequence[UncommittedManifest]
+    ) -> _Sources:
+        ordered = sorted(manifests, key=lambda each: (each.version, each.name))
+        contents = read_manifests(directory, ordered)
+        parsed = [each for _, each in contents if each is not None]
+        wanted = {name for each in parsed for name in each.data_files}
+        rewrites = [rewrite for each in parsed for rewrite in directory.rewrites_of(each)]
+        old = {name for each in rewrites for name in each.old}
+        committed = _committed_data_files(directory, wanted | old)
+        elsewhere = {name for each in parsed if each.base_paths for name in each.data_files}
+        missing = directory.missing_of(wanted - committed - elsewhere)
+        return cls(contents, rewrites, frozenset(committed), frozenset(missing))
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The data files of all these manifests."""
+        return frozenset(name for _, each in self.contents if each for name in each.data_files)
+
+    def moved_from(self, found: Set[str]) -> set[str]:
+        """Return the data files to which compactions moved only rows of others."""
+        moved: set[str] = set()
+        for _ in self.rewrites:  # one may have moved what another one had moved
+            moved |= {
+                name for each in self.rewrites if each.old <= found | moved for name in each.new
+            }
+        return moved
 
 
 def _without(

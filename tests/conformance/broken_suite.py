@@ -194,7 +194,7 @@ class ForgetsTheVersion(BrokenDirectory):
 class BrokenTarget(DirectoryTarget):
     """A directory behind one of these classes."""
 
-    stateful_bounds = StatefulBounds(examples=10, shrink=False)
+    stateful_bounds = StatefulBounds(shrink=False)
     kind: type[DirectoryNamespace] = DirectoryNamespace
 
     def connect(self) -> api.LanceNamespace:

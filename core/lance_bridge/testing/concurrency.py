@@ -20,7 +20,7 @@ from .cases import Cases, needs
 from .expect import described
 from .storage import same_location
 
-THREADS = 8
+THREADS = 6
 ROUNDS = 10
 DEADLINE = 120.0
 """Seconds after which threads that have not finished count as hanging."""

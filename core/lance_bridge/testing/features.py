@@ -93,7 +93,7 @@ class Features:
 class StatefulBounds:
     """How long the stateful case runs: ``examples`` sequences of at most ``steps`` operations."""
 
-    examples: int = 8
+    examples: int = 5
     steps: int = 25
     derandomize: bool = True
     """Use the same sequences in every run. False tries new ones, for long manual runs."""

@@ -200,22 +200,22 @@ class NamespaceCases(Cases):
 
     @needs("namespace_changes", "cascade")
     def test_drop_cascade_drops_the_tables_and_their_data(self, ns: CaseNamespace) -> None:
-        for behavior in ("Cascade", "cascade", "CASCADE"):
-            dropped = ns.new_namespace()
-            for name in ("a", "b"):
-                ns.create_table([*dropped, name], rows(range(3)))
-            ns.declare_table([*dropped, "declared"])
-            locations = [ns.location([*dropped, name]) for name in ("a", "b")]
-            ns.drop_namespace(dropped, behavior=behavior)
-            with refused(NOT_FOUND, naming=dropped[-1]):
-                ns.namespace_exists(dropped)
-            assert [ns.storage.files(each) for each in locations] == [frozenset()] * 2
+        for name in ("a", "b"):
+            ns.with_rows(name)
+        ns.declare_table(ns.table("declared"))
+        locations = [ns.location(ns.table(name)) for name in ("a", "b")]
+        ns.drop_namespace(ns.id, behavior="Cascade")
+        with refused(NOT_FOUND, naming=ns.name):
+            ns.namespace_exists(ns.id)
+        assert [ns.storage.files(each) for each in locations] == [frozenset()] * 2
 
     @needs("namespace_changes", "cascade")
     def test_drop_cascade_of_an_empty_namespace_drops_it(self, ns: CaseNamespace) -> None:
-        ns.drop_namespace(ns.id, behavior="Cascade")
-        with refused(NOT_FOUND):
-            ns.namespace_exists(ns.id)
+        for behavior in ("Cascade", "cascade", "CASCADE"):
+            dropped = ns.new_namespace()
+            ns.drop_namespace(dropped, behavior=behavior)
+            with refused(NOT_FOUND):
+                ns.namespace_exists(dropped)
 
     @needs("namespace_changes", "cascade")
     def test_drop_cascade_leaves_the_tables_of_other_namespaces(self, ns: CaseNamespace) -> None:

@@ -19,8 +19,6 @@ _MORE = 5
 """Entries on the last page."""
 _FEWEST = 200
 """Entries before the last page, however small pages are: clients have limits of their own."""
-_MOST_VANISHING = 50
-"""If pages are larger than this, entries vanish on the first page."""
 _THREADS = 4
 
 ODD_NAMES = ("a", "aa", "ab", "a_b", "a__", "a1", "a10", "a9", "_a", "b", "B", "A_b", "9", "10")
@@ -105,17 +103,20 @@ class ListingCases(CatalogCases):
             records = workspace.catalog.scan_tables(workspace.path, after=after)
             assert [r.path[-1] for r in records] == [name for name in names if name > after]
 
-    def test_a_scan_goes_on_where_entries_vanish(self, workspace: Workspace) -> None:
-        """The entries are few enough to take a second, and more than two batches."""
-        count = 2 * min(workspace.target.page_size, _MOST_VANISHING) + _MORE
-        records = [workspace.create(f"t{number:05d}") for number in range(count)]
-        scan = iter(workspace.catalog.scan_tables(workspace.path))
+    def test_a_scan_goes_on_where_entries_vanish(self, full: FullNamespace) -> None:
+        """Of entries that vanish, the last is on a later page than the first."""
+        catalog = full.workspace.catalog
+        scan = iter(catalog.scan_tables(full.path))
         found = {next(scan).path[-1]}
-        dropped = [records[count // 2], records[count - 2]]
-        for record in dropped:
-            workspace.catalog.drop_table(record)
-        found |= {record.path[-1] for record in scan}
-        kept = {r.path[-1] for r in records} - {r.path[-1] for r in dropped}
+        dropped = {full.names[len(full.names) // 2], full.names[-2]}
+        try:
+            for name in dropped:
+                catalog.drop_table(catalog.load_table((*full.path, name)))
+            found |= {record.path[-1] for record in scan}
+        finally:
+            for name in dropped:
+                _create(full.workspace, name)
+        kept = {*full.names} - dropped
         assert kept <= found, f"missing: {sorted(kept - found)[:5]}"
 
     @needs("faults")

@@ -25,7 +25,7 @@ from ...catalog import (
 )
 from ..build import PREFIX, unique_name
 from ..cases import Cases
-from ..expect import described
+from ..expect import code_of, described
 from ..hooks import Faults
 from ..storage import Storage
 from ..target import Target
@@ -147,22 +147,27 @@ class Workspace:
             catalog.close()
 
     def _remove(self, path: Path) -> None:
-        if len(path) < self.capabilities.levels:
-            self.catalog.drop_namespace(path)
+        is_checked = self.capabilities.atomic_restrict or len(path) < self.capabilities.levels
+        if (
+            path != self.path
+            and is_checked
+            and not self.capabilities.no_namespace_changes
+            and code_of(self.catalog.drop_namespace, path) != ErrorCode.NAMESPACE_NOT_EMPTY
+        ):
             return
-        for name in list(self.catalog.list_tables(path)):
-            _try(lambda name=name: self._drop((*path, name)))  # type: ignore[misc]  # the same
+        for record in list(self.catalog.scan_tables(path)):
+            _try(lambda record=record: self._drop(record))  # type: ignore[misc]  # the same
         if self.capabilities.no_namespace_changes:
             self.target.remove_namespace(list(path))
         else:
             self.catalog.drop_namespace(path)
 
-    def _drop(self, path: Path) -> None:
+    def _drop(self, record: TableRecord) -> None:
         try:
-            self.catalog.drop_table(self.catalog.load_table(path))
+            self.catalog.drop_table(record)
         except LanceNamespaceError:
             if not self.target.lacks("remove_entry"):
-                self.target.remove_entry(list(path[:-1]), path[-1])
+                self.target.remove_entry(list(record.path[:-1]), record.path[-1])
 
 
 def _try(action: Callable[[], object]) -> None:

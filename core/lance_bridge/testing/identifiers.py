@@ -25,12 +25,14 @@ class IdentifierCases(Cases):
     # -- names that must work --------------------------------------------------------------------
 
     def test_odd_table_names_work(self, ns: CaseNamespace) -> None:
-        names = list(ns.features.good_names)
-        for number, name in enumerate(names):
-            ns.create_table(ns.table(name), rows(range(number + 1)))
-        assert ns.names() == sorted(names)
-        for number, name in enumerate(names):
-            assert ns.ids(ns.table(name)) == list(range(number + 1))
+        *names, last = ns.features.good_names
+        own = [ns.declare_table(ns.table(name)).location or "" for name in names]
+        ns.create_table(ns.table(last), rows(range(3)))
+        assert ns.names() == sorted([*names, last])
+        assert ns.ids(ns.table(last)) == [0, 1, 2]
+        for name, location in zip(names, own, strict=True):
+            assert same_location(ns.location(ns.table(name)), location)
+        for name in (*names, last):
             ns.drop_table(ns.table(name))
         assert ns.names() == []
 

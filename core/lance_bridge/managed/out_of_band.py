@@ -165,8 +165,8 @@ def _find_latest_adoptable(table: TableEntry) -> int:
     version, name = found[-1]
     is_next = versions == list(range(latest + 1, latest + 1 + len(found)))
     rivals = directory.conflicting()
-    is_gone = (rivals or not is_next) and _is_latest_gone(directory)
     content, defect = _find_defect(directory, name)
+    is_gone = bool(rivals or defect or not is_next) and _is_latest_gone(directory)
     is_one = versions.count(version) == 1 and all(each.scheme is Scheme.V2 for each in present)
     contains = content is not None and _contains_latest(directory, content, rivals)
     if not is_one or not (is_next or is_gone or contains):

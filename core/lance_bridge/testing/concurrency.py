@@ -24,7 +24,7 @@ THREADS = 6
 ROUNDS = 5
 DEADLINE = 120.0
 """Seconds after which threads that have not finished count as hanging."""
-LOCK_SECONDS = 0.3
+LOCK_SECONDS = 1.0
 """How long to wait for a second change while the first is held: the first may block it."""
 
 _T = TypeVar("_T")

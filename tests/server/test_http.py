@@ -74,6 +74,17 @@ def test_the_delimiter_alone_is_the_root(
 
 
 @pytest.mark.parametrize(
+    ("delimiter", "name"), [(None, "films$t"), ("$", "films$t"), (".", "films.t"), ("/", "films/t")]
+)
+def test_names_of_all_tables_are_joined_by_the_delimiter(
+    http: httpx.Client, delimiter: str | None, name: str
+) -> None:
+    create(http)
+    query = {} if delimiter is None else {"delimiter": delimiter}
+    assert done(http.get("/v1/table", params=query)) == {"tables": [name]}
+
+
+@pytest.mark.parametrize(
     "path",
     [
         "films$a%2Fb",

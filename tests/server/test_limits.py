@@ -548,6 +548,16 @@ def test_many_small_batches_are_taken(http: httpx.Client, table: str) -> None:
     assert done(http.post(f"{table}/count_rows")) == 5_003
 
 
+@pytest.mark.parametrize("metadata", [b"\xff" * 8, b"\x04\0\0\0"], ids=["outside", "short"])
+def test_metadata_that_points_outside_of_itself_is_refused(
+    http: httpx.Client, table: str, metadata: bytes
+) -> None:
+    body = struct.pack("<II", 0xFFFFFFFF, len(metadata)) + metadata
+    answer = http.post(f"{table}/insert", content=body, headers={"content-type": ARROW})
+    assert refused(answer, 400, 13) == "The body is not a valid Arrow IPC stream"
+    assert done(http.post(f"{table}/count_rows")) == 3
+
+
 def test_dictionaries_count_as_batches(http: httpx.Client, table: str) -> None:
     words = pa.array(["x" * (6 << 20)]).dictionary_encode()
     answer = send_rows(http, f"{table}/create", pa.table({"word": words}))

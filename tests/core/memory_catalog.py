@@ -26,6 +26,7 @@ from lance_bridge.catalog import (
     GUARD,
     Capabilities,
     Catalog,
+    CatalogColumn,
     NameRule,
     NamespaceRecord,
     Path,
@@ -78,6 +79,8 @@ class MemoryServer:
     """Entries that no namespace lists."""
     partitions: dict[Path, list[str]] = field(default_factory=dict)
     """Their locations by the paths of entries; no answer for an entry that is not in it."""
+    columns: dict[Path, list[CatalogColumn]] = field(default_factory=dict)
+    """Those that it stores for entries, by their paths."""
     closed: set[Path] = field(default_factory=set)
     """Namespaces whose entries may not be read."""
     fault: Fault | None = None
@@ -191,6 +194,10 @@ class MemoryCatalog(Catalog):
             if path not in self.server.tables:
                 raise table_not_found(path)
             return self.server.tables[path]
+
+    def load_columns(self, path: Path) -> Iterable[CatalogColumn]:
+        self.load_table(path)
+        return self.server.columns.get(path, ())
 
     def create_table(self, record: TableRecord) -> TableRecord:
         def effect() -> None:

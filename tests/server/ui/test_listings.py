@@ -17,7 +17,7 @@ from lance_namespace.errors import ServiceUnavailableError
 from server.policies import cedar, clients, declare, memory_namespace
 from server.ui.browsers import HtmlPage
 
-from lance_bridge.catalog import TableRecord
+from lance_bridge.catalog import CatalogColumn, TableRecord
 from lance_bridge_federated import FederatedNamespace
 from lance_bridge_server.ui import table_names
 from lance_bridge_server.ui.foreign_schema import columns_in
@@ -100,6 +100,23 @@ def test_one_has_its_schema_type_and_location(client_of: Any) -> None:
     assert "EXTERNAL_TABLE" in page.text
     assert "s3://lake/orders" in page.text
     assert "list of string" in _page(client_of, "/ui/other/prod/sales/events").cells
+
+
+def test_one_without_a_schema_in_its_properties_has_the_columns_of_the_catalog(
+    tmp_path: Path,
+) -> None:
+    namespace = memory_namespace(tmp_path)
+    namespace.create_namespace(api.CreateNamespaceRequest(id=["db"]))
+    server, path = SERVERS[str(tmp_path)], ("db", "days")
+    server.tables[path] = TableRecord(path, entry_type="TABLE")
+    server.columns[path] = [
+        CatalogColumn("id", "bigint", nullable=False, comment="counted"),
+        CatalogColumn("day", "date", is_partition=True),
+    ]
+    with clients(namespace, cedar(tmp_path, SEEING)) as client_of:
+        cells = _page(client_of, "/ui/other/db/days").cells
+    rows = [cells[at : at + 4] for at in range(4, len(cells), 4)][:2]
+    assert rows == [["id", "bigint", "no", "counted"], ["day", "date partition", "yes", ""]]
 
 
 def test_no_secret_of_one_is_shown(client_of: Any) -> None:

@@ -378,6 +378,17 @@ def test_the_schema_is_that_of_the_version(db: Any) -> None:
     assert table.schema.names == ["id"]
 
 
+def test_a_table_of_pylances_directory_has_its_schema(tmp_path: Path) -> None:
+    """A directory that is no catalog of a federation responds to a query with a file of Arrow."""
+    lake = lance_bridge.connect("dir", {"root": str(tmp_path)})
+    lake.create_namespace(api.CreateNamespaceRequest(id=["lake"]))
+    kinds = (pa.timestamp("ms", "UTC"), pa.decimal128(10, 2), pa.duration("ns"))
+    row = pa.table({str(kind): pa.array([None], kind) for kind in kinds})
+    with serving_namespace(lake) as url:
+        db = lancedb.connect("db://lake", api_key="k", host_override=url)
+        assert db.create_table("t", row).schema == row.schema
+
+
 def test_columns_of_nulls_are_added_by_their_schema(db: Any) -> None:
     table = db.create_table("t", pa.table({"id": [1]}))
     kinds = [kind for kind in TYPES.values() if not pa.types.is_null(kind) and _has_sql(kind)]

@@ -341,6 +341,24 @@ def test_a_change_whose_answer_trickles_is_unknown_in_time() -> None:
     while_answers_trickle(change)
 
 
+def test_a_read_whose_answer_never_pauses_is_given_up_in_time() -> None:
+    """No wait for a byte times out: the client is slower than the server."""
+    more = b"HTTP/1.1 100 Continue\r\n\r\n" * 4096
+
+    def serve(connection: socket.socket) -> None:
+        connection.recv(1 << 16)
+        while True:
+            connection.sendall(more)
+
+    started = time.monotonic()
+    with (
+        closing(ScriptedServer(serve)) as server,
+        pytest.raises(ServiceUnavailableError, match="timed out"),
+    ):
+        catalog_at(server.url).load_table(TABLE)
+    assert time.monotonic() - started < 30
+
+
 def while_answers_trickle(call: Callable[[str], None]) -> None:
     """Call a server for each of `BEGINNINGS`, all at once, and require that each call ends."""
     started = time.monotonic()

@@ -8,6 +8,7 @@ import re
 import shlex
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -28,6 +29,7 @@ from servers.replies import unanswered
 from lance_bridge_server.authentication.key_file import ApiKeyFile
 
 from .authenticated import AUDIENCE, LIST, children, connect, identity_provider, serve, write_config
+from .certificates import Authority, loopback
 from .http_requests import dial, head
 
 pytestmark = [
@@ -82,6 +84,40 @@ def test_several_processes_serve_a_file_and_a_socket(tmp_path: Path, keys: ApiKe
         assert "died" not in error
         assert len([line for line in error.splitlines() if "Started server process" in line]) == 2
         assert all(json.loads(line)["level"] for line in error.splitlines())
+
+
+@pytest.mark.spec("server.md#keys-of-the-configuration", "server.md#stop-and-reload")
+def test_several_processes_serve_over_tls_and_reload_its_files(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    tls = {name: tmp_path / f"server.{name}" for name in ("certificate", "key")}
+
+    def install() -> str:
+        pair = authority.issue("server", names=loopback())
+        for file, content in zip(tls.values(), pair, strict=True):
+            file.write_bytes(content.read_bytes())
+        return pair[0].read_text()
+
+    def found() -> set[str]:
+        """Return the certificates of so many connections that each process takes some."""
+        return {ssl.get_server_certificate(("127.0.0.1", port)) for _ in range(20)}
+
+    first = install()
+    config = write_config(
+        tmp_path,
+        catalogs={"files": {"impl": "dir", "root": f"{tmp_path}/lake"}},
+        listeners=[{"port": 0}],
+        tls={name: str(file) for name, file in tls.items()},
+        workers=2,
+    )
+    with serve("--config", str(config)) as served:
+        assert children(served.url, **{"tls.ssl_ca_cert": str(authority.path)}) == ["files"]
+        port = int(served.url.removeprefix("https://127.0.0.1:"))
+        assert found() == {first}
+        second = install()
+        served.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: found() == {second})
+        code, _, error = served.stop()
+    assert (code, "died" in error) == (0, False), error
 
 
 def test_it_refuses_other_addresses_without_authentication(

@@ -98,7 +98,7 @@ def test_several_processes_serve_over_tls_and_reload_its_files(tmp_path: Path) -
         return pair[0].read_text()
 
     def found() -> set[str]:
-        """Return the certificates of so many connections that each process takes some."""
+        """Return the certificates of many connections, which the processes share."""
         return {ssl.get_server_certificate(("127.0.0.1", port)) for _ in range(20)}
 
     first = install()
@@ -112,6 +112,7 @@ def test_several_processes_serve_over_tls_and_reload_its_files(tmp_path: Path) -
     with serve("--config", str(config)) as served:
         assert children(served.url, **{"tls.ssl_ca_cert": str(authority.path)}) == ["files"]
         port = int(served.url.removeprefix("https://127.0.0.1:"))
+        wait_until(lambda: served.printed().count("Started server process") == 2)
         assert found() == {first}
         second = install()
         served.process.send_signal(signal.SIGHUP)

@@ -31,7 +31,9 @@ from lance_bridge.catalog import (
 from lance_bridge.entry import TableEntry
 from lance_bridge.errors import concurrent_modification, table_already_exists
 from lance_bridge.lost_replies import retry_after_readback
+from lance_bridge.managed_state import RELEASED
 from lance_bridge.records import ENTRY_ID, FOREIGN_COMMITS
+from lance_bridge.records import MARK as MANAGERS_MARK
 from lance_bridge.scan import read_entry
 from lance_bridge.table import Table
 from lance_bridge.tables import Tables
@@ -47,7 +49,7 @@ AFTER = "after"
 MANAGING = "managing"
 """The fact that is true from when a step starts to make the catalog manage the table's versions
 until it is done. A run that died then may or may not have changed the entry."""
-_OF_MANAGEMENT = (MANAGED_BY, GUARD, FOREIGN_COMMITS)
+_OF_MANAGEMENT = (MANAGED_BY, GUARD, FOREIGN_COMMITS, MANAGERS_MARK, RELEASED)
 """Properties that such a step sets, beside `LATEST`."""
 _THREADS = 8
 _DROPPED = "dropped"

@@ -531,7 +531,7 @@ def test_a_wrong_location_is_noticed_when_it_is_registered(lake: Lake, tmp_path:
 def test_a_second_entry_of_a_managed_table_is_deregistered(lake: Lake) -> None:
     lake.create("orders")
     run("table", "register", "prod", lake.name("second"), str(lake.place("orders")))
-    run("managed", "begin", "prod", lake.name("orders"))
+    lake.namespace.tables.load_by_id([lake.database, "orders"]).manage()  # from another catalog
     found = the_only(Kind.MANAGED_ELSEWHERE, f"managed by '{lake.name('orders')}' of thrift:")
     assert found["subject"] == lake.name("second")
     fix(found)

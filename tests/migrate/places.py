@@ -45,7 +45,7 @@ _RANDOM = (
     "lance_bridge.id", "lance_bridge.revision", "lance_bridge.migration",
     "lance_bridge.declared_at", "transient_lastDdlTime",
 )  # fmt: skip
-_OF_CHANGES = ("last_modified_by", "last_modified_time")
+_OF_CHANGES = ("last_modified_by", "last_modified_time", "lance_bridge.released")
 _HIVE = "org.apache.hadoop.hive.ql.io.parquet"
 
 

@@ -226,8 +226,11 @@ def test_tables_are_converted_to_the_catalog_and_back_without_losing_a_version(
     with in_place("management", place, to="catalog") as run:
         assert counts_of(run.execute()) == {"done": 1}
         assert is_managed(place, table)
-        assert files(place.lake) == data
+        managed = files(place.lake)
+        assert managed.pop("t.lance/_versions/.manager.json")
+        assert managed == data
         run.undo()
+        assert files(place.lake) == data
         assert not is_managed(place, table)
         assert place.state() == before
         run.another(**run.options).execute()

@@ -100,7 +100,8 @@ def test_a_declaration_reads_the_database_once(
     assert proxy.counts == {"GetDatabase": 1, "CreateTable": 1}
     proxy.reset()
     connect().create_table([database, "w"], rows(range(3)))
-    assert proxy.counts == {"GetDatabase": 1, "CreateTable": 1}
+    # The entry is read again after the commit to the storage.
+    assert proxy.counts == {"GetDatabase": 1, "CreateTable": 1, "GetTable": 1}
 
 
 def test_a_declaration_that_says_who_manages_the_table_needs_one_call(

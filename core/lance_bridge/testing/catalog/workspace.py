@@ -155,6 +155,11 @@ class Workspace:
             and code_of(self.catalog.drop_namespace, path) != ErrorCode.NAMESPACE_NOT_EMPTY
         ):
             return
+        if len(path) < self.capabilities.levels:
+            for child in list(self.catalog.list_namespaces(path)):  # some servers add one
+                self._remove((*path, child))
+            self.catalog.drop_namespace(path)
+            return
         for record in list(self.catalog.scan_tables(path)):
             _try(lambda record=record: self._drop(record))  # type: ignore[misc]  # the same
         if self.capabilities.no_namespace_changes:

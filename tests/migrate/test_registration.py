@@ -33,7 +33,6 @@ from migrate.sessions import Died, dying_before
 from servers.glue_server import GlueServer
 from servers.hive_raw import raw_client
 
-import lance_bridge
 from lance_bridge.testing.build import ipc
 from lance_bridge_migrate import Directory, Endpoints, State, address_of
 from lance_bridge_migrate.migrations import register
@@ -78,7 +77,7 @@ def test_a_directory_of_tables_is_registered_and_its_files_stay_as_they_are(targ
 def test_a_table_whose_versions_another_entry_manages_is_blocked(hive: Place, glue: Place) -> None:
     write(hive.lake, "orders", "parts")
     name = hive.namespace("first")
-    with lance_bridge.connect("hive", hive.properties) as first:
+    with hive.connect() as first:
         first.create_namespace(api.CreateNamespaceRequest(id=list(name)))
         properties = {"managed_by": "impl"}
         location = str(hive.lake / "orders.lance")

@@ -20,7 +20,7 @@ from .building import at
 from .interleaving import Client, manifest
 from .test_batch_interleavings import ChangedTables
 
-pytestmark = pytest.mark.quick
+pytestmark = pytest.mark.servers  # more than two CPU seconds each
 
 
 def manage_commit_and_release(model: ChangedTables, steps: int) -> None:

@@ -80,6 +80,10 @@ class Mark:
         """Return the content of the file."""
         return json.dumps(asdict(self), indent=1).encode()
 
+    def is_at(self, location: str) -> bool:
+        """Return whether the table at a location has this mark of its own, not by a copy."""
+        return locations.key(self.location) == locations.key(location)
+
     def after(self, former: Mark) -> Mark:
         """Return this mark, which replaces another one at its location."""
         ids = {*former.superseded, former.id} - {"", self.id}
@@ -127,7 +131,7 @@ def ensure(table: TableEntry) -> None:
 def _require_manager(table: TableEntry, files: TableFiles, found: Mark | None) -> None:
     if found is None or not _is_of_another(found, table):
         return
-    manager = _find_manager(table.connection, found, table.path)
+    manager = _manager_by(found, table)
     if manager is None:
         _retire(files, found)
         return
@@ -161,8 +165,7 @@ def require_id(files: TableFiles, own: str) -> None:
         ManagedElsewhereError: (19)
     """
     found = read(files)
-    is_here = found and locations.key(found.location) == locations.key(files.location)
-    if found is not None and is_here and found.id != own:
+    if found is not None and found.is_at(files.location) and found.id != own:
         raise ManagedElsewhereError(
             f"The versions at {files.location} are managed by {found}: the latest version of "
             "another entry does not replace one of them"
@@ -171,10 +174,7 @@ def require_id(files: TableFiles, own: str) -> None:
 
 def other_manager(table: TableEntry) -> Mark | None:
     """Implement `Table.other_manager`."""
-    found = read(table.files())
-    if found is None or not _is_of_another(found, table):
-        return None
-    return _find_manager(table.connection, found, table.path)
+    return _manager_by(read(table.files()), table)
 
 
 def find_manager(connection: Connection, path: Path, location: str) -> Mark | None:
@@ -197,9 +197,7 @@ def find_manager(connection: Connection, path: Path, location: str) -> Mark | No
     except LanceNamespaceError as error:
         logger.info("it is not known whether another entry manages %s: %s", location, error)
         return None
-    if found is None or not _is_of_another(found, table):
-        return None
-    return _find_manager(connection, found, path)
+    return _manager_by(found, table)
 
 
 def find_former(table: TableEntry) -> TableEntry | None:
@@ -220,29 +218,32 @@ def _is_of_another(mark: Mark, table: TableEntry) -> bool:
     versions any more, the mark is only for those that did before.
     """
     own = table.record.properties.get(MARK)
-    if locations.key(mark.location) != locations.key(table.location):
+    if not mark.is_at(table.location):
         return False
     if not mark.id:
         return own in mark.superseded
     return mark.id not in (own, _first_id(table))
 
 
-def _find_manager(connection: Connection, mark: Mark, own: Path) -> Mark | None:
-    """Return the mark with the present name of its entry; None if the entry no longer exists.
+def _manager_by(mark: Mark | None, table: TableEntry) -> Mark | None:
+    """Return a mark with the present name of its entry, if that is another one and still exists.
 
     The entry of another catalog cannot be looked up, and counts.
 
     Args:
-        own: The entry at hand, which may be registered again.
+        table: The entry at hand, which may be registered again.
 
     Raises:
         LanceNamespaceError: an entry cannot be read.
     """
+    if mark is None or not _is_of_another(mark, table):
+        return None
     if not mark.id:
         return mark
+    connection = table.connection
     record = _find_entry(connection, mark)
     if record is not None:
-        return None if record.path == own else replace(mark, table=record.path)
+        return None if record.path == table.path else replace(mark, table=record.path)
     return None if mark.catalog == connection.catalog.describe_connection() else mark
 
 
@@ -315,7 +316,7 @@ def place(table: TableEntry, *, force: bool) -> str:
         return mark.id
     if found is not None and not force:
         _require_manager(table, files, found)
-    if found is not None and locations.key(found.location) == locations.key(mark.location):
+    if found is not None and found.is_at(mark.location):
         mark = mark.after(found)
     files.put_over(MARK_FILE, mark.to_bytes())
     return mark.id

@@ -1,6 +1,6 @@
 """Commands that messages about managed tables print lose no row, and lead to a table that works.
 
-Each situation is made anew, and each command that its messages print is run as printed. If the
+Each situation is created again, and each command that its messages print is run as printed. If the
 command fails, the commands that it prints are run in turn. Whatever is run, every row that some
 manifest has is in some manifest afterwards; and a chain of commands ends with a table that has all
 committed rows, and accepts further ones.
@@ -381,7 +381,7 @@ def test_obeyed_commands_lose_no_row_and_lead_to_a_table_that_works(
 def obey(place: Place, command: str, committed: list[int], depth: int = 1) -> bool:
     """Run a command, and those that it prints; return whether the table works in the end."""
     if "--versions" in command:
-        # It says what it deletes, and asks. Here, nobody confirms it.
+        # It says what it deletes, and asks. Here, the answer is missing.
         assert pasted(command).exit_code == MISUSED
         return False
     before = held(place)

@@ -14,7 +14,7 @@ from lance_bridge.storage.table_files import TableFiles
 
 
 class Death(BaseException):
-    """Ends a client that died, once nobody needs what it has left."""
+    """Ends a client that died, once the test no longer needs what it has left."""
 
 
 SECONDS = 30.0

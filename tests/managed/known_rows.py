@@ -1,4 +1,4 @@
-"""The rows that a table may have, by what its clients were told."""
+"""The rows that a table may have, by the results that its clients got."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Change = Callable[[Rows], Rows]
 
 
 class Outcome(Enum):
-    """What a client is told of its change."""
+    """The result of a change for its client."""
 
     DONE = "done"
     REFUSED = "refused"

@@ -270,7 +270,7 @@ class LifeAround(RuleBasedStateMachine):
         return outcome
 
     def _run(self, key: str, act: Callable[[], object], steps: int | None = None) -> Outcome:
-        """Run a client; return what it is told.
+        """Run a client; return the result for it.
 
         Args:
             steps: At which of its steps it dies; None if it does not.
@@ -566,19 +566,19 @@ class LifeAround(RuleBasedStateMachine):
         if not self.decides(key):
             self._read_beside(key)
             return
-        told = []
+        messages = []
         for _ in range(ROUNDS):
             try:
                 found = self._read(how, key)
             except ERRORS as error:
-                told.append(str(error))
+                messages.append(str(error))
                 self._lead_out(key, error)
                 if key not in self.entries:
                     return
             else:
                 self._require(found)
                 return
-        raise AssertionError("obeying messages does not lead out:\n" + "\n".join(told))
+        raise AssertionError("obeying messages does not lead out:\n" + "\n".join(messages))
 
     def _read_beside(self, key: str) -> None:
         """Read through an entry that does not decide: it may be late, and invents nothing."""
@@ -658,17 +658,17 @@ class LifeAround(RuleBasedStateMachine):
             self.known.see(rows_in(lance.dataset(self.location).to_table()))
 
     def _require_write(self) -> None:
-        key, told = self.pick_writer(0), []
+        key, messages = self.pick_writer(0), []
         for _ in range(ROUNDS):
             if self._append(key, lambda rows: self._insert(key, rows)) is Outcome.DONE:
                 return
             _, text = self.messages.pop()
-            told.append(text)
+            messages.append(text)
             if asks_to_wait(text):
                 self._end_holds()
             else:
                 self._obey(key, text)
-        raise AssertionError("obeying messages does not lead to a write:\n" + "\n".join(told))
+        raise AssertionError("obeying messages does not lead to a write:\n" + "\n".join(messages))
 
 
 def new_home(directory: Path, properties: Mapping[str, str] | None = None) -> Home:

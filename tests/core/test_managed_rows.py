@@ -252,6 +252,22 @@ def test_rows_of_versions_that_cannot_be_adopted_are_appended(ns: MemoryNamespac
     assert rows(ns) == [0, 0, 1, 2, 8, 9]
 
 
+def test_versions_that_have_no_rows_are_to_be_discarded(ns: MemoryNamespace) -> None:
+    opened(ns).delete("a = 1")
+    aside = manifest(ns, 2)
+    hidden = aside.rename(aside.with_name("hidden"))
+    append(ns, 9)
+    hidden.rename(aside.with_name(aside.name + "-foreign"))
+    for append_too in (False, True):
+        with pytest.raises(errors.InvalidInputError, match="with `lance-bridge managed discard`"):
+            ns.adopt_out_of_band_versions(TABLE, append=append_too)
+    opened(ns).optimize.compact_files()
+    with pytest.raises(errors.InvalidTableStateError, match="with `lance-bridge managed discard`"):
+        ns.adopt_out_of_band_versions(TABLE)
+    assert discard(ns) == 3
+    assert rows(ns) == [0, 1, 2, 9]
+
+
 def test_rows_of_versions_that_build_on_each_other_are_appended_once(ns: MemoryNamespace) -> None:
     append_past_the_catalog(ns, 7, 8)
     append_past_the_catalog(ns, 9)

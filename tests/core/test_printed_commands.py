@@ -153,6 +153,15 @@ def rival_and_foreign(place: Place) -> None:
     append_past_the_catalog(place.ns, 10)
 
 
+def compacted_beside_a_rival_that_only_deletes(place: Place) -> None:
+    """The other version of the latest number adds no rows, nor does the later one."""
+    place.opened().delete("a = 1")
+    aside = place.manifest(3).rename(place.versions / "aside")
+    append(place.ns, 9)
+    aside.rename(place.versions / f"{name_of(3, Scheme.V2)}-foreign")
+    place.opened().optimize.compact_files()
+
+
 def foreign_on_rival(place: Place) -> None:
     """The same, and a later version is based on the quarantined one."""
     append_past_the_catalog(place.ns, 7)
@@ -241,6 +250,7 @@ SITUATIONS: dict[Situation, list[int]] = {
     rival: [0, 1, 2, 8, 9],
     rival_and_foreign: [0, 1, 2, 8, 9],
     foreign_on_rival: [0, 1, 2, 8, 9],
+    compacted_beside_a_rival_that_only_deletes: [0, 1, 2, 8, 9],
     rival_and_gone: [0, 1, 2, 8, 9],
     gap: [0, 1, 2, 8],
     gap_and_overwritten: [0, 1, 2, 8],

@@ -67,15 +67,21 @@ class Operator:
 
         If it has none, as an error of pylance's own, the doctor is asked.
         """
+        last = self._follow(message, place)
+        if last:
+            self.log.append(f"no way out: {last}")
+            self.obey_doctor(place)
+
+    def _follow(self, message: str, place: Place) -> str:
+        """Run what a message prints, and so on; return the last message if it prints nothing."""
         for _ in range(_LONGEST):
             ways = ways_out(message, place)
             if not ways:
-                self.log.append(f"no way out: {message}")
-                self.obey_doctor(place)
-                return
+                return message
             code, message = self.run(self.choose(ways))
             if not code:
-                return
+                break
+        return ""
 
     def findings(self, place: Place) -> list[dict[str, Any]]:
         """Return what the doctor finds of tables in a namespace."""
@@ -97,8 +103,8 @@ class Operator:
             more = ways_out(each["message"], place)
             self.log.append(f"doctor: {each['message']}")
             code, text = self.run(self.choose([each["command"], *more]))
-            if code and ways_out(text, place):
-                self.obey(text, place)
+            if code:
+                self._follow(text, place)
         return bool(found)
 
 

@@ -40,9 +40,13 @@ def append_uncommitted_rows(table: Table) -> int:
     managed_directory(table, write=True).require_intact()
     out_of_band.quarantine(table)
     directory = managed_directory(table.reloaded(), write=True)
-    found = RowsToAppend.of(directory, directory.every_uncommitted())
+    uncommitted = directory.every_uncommitted()
+    found = RowsToAppend.of(directory, uncommitted)
     if not found.unique:
-        raise invalid(f"Table '{table.name}' has no rows that only uncommitted versions have")
+        remedy = f": {out_of_band.DELETE}" if uncommitted else ""
+        raise invalid(
+            f"Table '{table.name}' has no rows that only uncommitted versions have{remedy}"
+        )
     version = directory.state.version
     appended: set[str] = set()
     for each in found.unique:

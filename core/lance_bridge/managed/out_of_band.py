@@ -45,6 +45,8 @@ _APPEND = (
     "append the rows that only these versions have with `lance-bridge managed adopt --append`; "
     "`lance-bridge managed discard` deletes versions without such rows"
 )
+DELETE = "delete these versions with `lance-bridge managed discard`, which loses no rows"
+"""What to do with versions that have no rows of their own."""
 
 logger = logging.getLogger(__name__)
 
@@ -159,7 +161,7 @@ def _find_latest_adoptable(table: TableEntry) -> int:
     found = found or list(directory.quarantined_after_latest())
     if not found:
         directory.latest()  # raises if it is gone, and only older versions are left
-        aside = f" after version {latest}: {_APPEND}" if directory.quarantined() else ""
+        aside = f" after version {latest}: {_remedy(directory)}" if directory.quarantined() else ""
         raise invalid(f"Table '{table.name}' has no version that was not committed{aside}")
     versions = [version for version, _ in found]
     version, name = found[-1]
@@ -172,18 +174,18 @@ def _find_latest_adoptable(table: TableEntry) -> int:
     if not is_one or not (is_next or is_gone or contains):
         raise InvalidTableStateError(
             f"Versions {', '.join(map(str, versions))} do not continue version {latest} of table "
-            f"'{table.name}': {_remedy(is_gone=is_gone)}"
+            f"'{table.name}': {_remedy(directory, is_gone=is_gone)}"
         )
     if rivals and (is_gone or not contains):
         raise InvalidTableStateError(
             f"Another version {latest} of table '{table.name}' is quarantined, and the uncommitted "
             "versions may be based on that, without the rows of the one committed: "
-            f"{_remedy(is_gone=is_gone)}"
+            f"{_remedy(directory, is_gone=is_gone)}"
         )
     if defect:
         raise InvalidTableStateError(
             f"Version {version} of table '{table.name}' cannot be adopted: {defect}. Restore it, "
-            f"or {_remedy(is_gone=is_gone)}"
+            f"or {_remedy(directory, is_gone=is_gone)}"
         )
     return version
 
@@ -216,9 +218,11 @@ def _contains_latest(
     return has_rows_of(directory, content, latest)
 
 
-def _remedy(*, is_gone: bool) -> str:
+def _remedy(directory: ManagedDirectory, *, is_gone: bool = False) -> str:
     """Return what to do with versions that cannot be adopted; nothing of it loses rows."""
-    return _RESTORE if is_gone else _APPEND
+    if is_gone:
+        return _RESTORE
+    return _APPEND if find_unique_rows(directory, directory.every_uncommitted()) else DELETE
 
 
 def _is_latest_gone(directory: ManagedDirectory) -> bool:

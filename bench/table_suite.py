@@ -3,7 +3,8 @@
 Starts a Hive Metastore. Each round makes two tables of the same rows and does every operation on
 both. What is left of our time after pylance's and that of one raw call to the catalog is our own.
 The calls on the wire are counted by a proxy. Tables that differ at the end of a round are a wrong
-answer. Missed bars are reported only.
+answer. Missed bars are reported only. Some operations are also done on a table whose versions the
+catalog manages.
 """
 
 from __future__ import annotations
@@ -49,6 +50,10 @@ _COMMITS = (
     "create index, full text", "drop index", "restore", "insert, overwrite",
 )  # fmt: skip
 """Operations that read the entry again after their commit."""
+_MANAGED = {
+    "insert, append": 4, "merge": 4, "update": 4, "delete": 4, "count": 1, "query, filter": 1,
+}  # fmt: skip
+"""Operations on a table whose versions the catalog manages, with their calls to it."""
 _FEW, _DIMENSIONS = 100, 32
 _COLUMNS = ["id", "price"]
 _FILTER = "price > 10.0 AND id < 500"
@@ -69,7 +74,7 @@ def add_options(parser: argparse.ArgumentParser, _: str) -> None:
 def measure(options: argparse.Namespace) -> Row:
     """Time all operations on a direct connection, then count their calls through a proxy."""
     show_progress("starting the catalog …")
-    operations, unlike = table_operations(), list[str]()
+    unlike: list[str] = []
     # The raw client at its fastest, because its time is subtracted from ours.
     with (
         catalogs.hive("2.3", 2, 2, kind=catalogs.AcceleratedHive) as catalog,
@@ -77,18 +82,26 @@ def measure(options: argparse.Namespace) -> Row:
     ):
         catalog.fill()
         show_progress(f"measuring on {catalog.title} …")
-        with closing(catalog.connect()) as namespace:
-            make_turn = partial(make_pair, namespace, catalog, client, unlike)
-            figures = take_turns(operations, options.rounds, _REHEARSALS, make_turn)
-        with catalog.counted() as (wire, counted):
-            make_turn = partial(make_pair, counted, catalog, client, unlike)
-            count_calls(operations, wire, figures, 1, make_turn)
+        make = partial(make_pair, catalog, client, unlike)
+        plain = _measure(catalog, table_operations(), make, options.rounds)
+        managed = _measure(catalog, managed_operations(), make, options.rounds)
     return {
         "catalog": catalog.title,
         "rows": TABLE_ROWS,
-        "operations": operation_rows(operations, figures),
+        "operations": plain,
+        "operations_on_a_managed_table": managed,
         "tables_at_the_end": [make_row({"unlike": len(unlike)}, {}, len(unlike))],
     }
+
+
+def _measure(
+    catalog: Catalog, operations: list[Operation], make: Callable[..., Any], rounds: int
+) -> list[Row]:
+    with closing(catalog.connect()) as namespace:
+        figures = take_turns(operations, rounds, _REHEARSALS, partial(make, namespace))
+    with catalog.counted() as (wire, counted):
+        count_calls(operations, wire, figures, 1, partial(make, counted))
+    return operation_rows(operations, figures)
 
 
 @dataclass(frozen=True)
@@ -112,7 +125,7 @@ class TablePair:
 
 @contextmanager
 def make_pair(
-    namespace: Any, catalog: Catalog, client: Any, unlike: list[str], number: int
+    catalog: Catalog, client: Any, unlike: list[str], namespace: Any, number: int
 ) -> Iterator[TablePair]:
     """Yield the pair of a round, which the first operation creates; remove it at the end.
 
@@ -153,10 +166,24 @@ def table_operations() -> list[Operation]:
         "ours": _ours("create_table", _version, _stream(TABLE_ROWS)),
         "pylance": lambda pair: lance.write_dataset(_reader(TABLE_ROWS), pair.path).version,
     }
-    return [Operation("create_table", create, _is_same), *map(_operation, _OURS)]
+    ours = [_operation(name, 2 if name in _COMMITS else 1) for name in _OURS]
+    return [Operation("create_table", create, _is_same), *ours]
 
 
-def _operation(name: str) -> Operation:
+def managed_operations() -> list[Operation]:
+    """Return the same for a table whose versions the catalog manages."""
+    create, *_ = table_operations()
+    ways = {**create.ways, "ours": _create_managed}
+    ours = [_operation(name, calls) for name, calls in _MANAGED.items()]
+    return [Operation("create_table", ways, _is_same), *ours]
+
+
+def _create_managed(pair: TablePair) -> Any:
+    properties = {"managed_by": "impl"}
+    return pair.request("create_table", _stream(TABLE_ROWS), properties=properties).version
+
+
+def _operation(name: str, calls: int) -> Operation:
     """Return an operation with the raw call to the catalog as its third way."""
     pylance = _PYLANCE[name]
     version = _RESTORED if name in ("describe version", "restore") else None
@@ -165,7 +192,6 @@ def _operation(name: str) -> Operation:
         "pylance": lambda pair: pylance(lance.dataset(pair.path, version=version)),
         "call": lambda pair: pair.catalog.raw("describe_table", pair.client, pair.name),
     }
-    calls = 2 if name in _COMMITS else 1
     bars = {**_BARS, "calls": f"= {calls}"}
     return Operation(name, ways, _is_same, bars, more=lambda found: _own_time(found, calls))
 

@@ -91,6 +91,16 @@ def test_a_small_catalog_is_measured_without_wrong_answers(tmp_path: Path) -> No
     assert {each["connections_opened"] for each in found["operations"]} == {0}
 
 
+@pytest.mark.spec("managed.md#the-steps-of-a-commit")
+@pytest.mark.slow
+def test_operations_inside_a_table_make_the_calls_that_are_allowed(tmp_path: Path) -> None:
+    found = measured(tmp_path, "operations", "--rounds", "1", seconds=250)
+    assert found["wrong_answers"] == 0
+    rows = found["operations"][1:] + found["operations_on_a_managed_table"][1:]
+    assert [each["operation"] for each in rows if not each["calls_passed"]] == []
+    assert len(rows) == 41
+
+
 @pytest.mark.spec("spark.md#speed")
 @pytest.mark.slow
 def test_statements_and_queries_of_spark_give_the_answers_of_parquet(tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ from lance_bridge.dataset import insert
 from lance_bridge.entry import TableEntry
 from lance_bridge.errors import LANCE_ERRORS, OutcomeUnknownError
 from lance_bridge.managed import compare_and_set
+from lance_bridge.managed.mark import Mark
 from lance_bridge.records import FOREIGN_COMMITS, MARK, ForeignCommits
 from lance_bridge.storage.lance_files import MARK_FILE
 from lance_bridge.testing.build import ipc
@@ -78,11 +79,7 @@ class Home:
 
 
 _ENTRY_POINTS = _lance_bridge_names._entry_points
-
-
 READS = ("pylance", "query", "count")
-
-
 needs_entry = precondition(lambda self: self.entries)
 
 
@@ -450,12 +447,20 @@ class LifeAround(RuleBasedStateMachine):
     @rule(pick=picks, force=st.booleans(), steps=steps)
     def manage(self, pick: int, force: bool, steps: int | None) -> None:
         key, before = self.pick(pick), self.manager()
+        was_marked = self._is_marked(key)
         outcome = self._run(
             key, lambda: self.spaces[key].manage_table(self.id(key), force=force), steps
         )
         if outcome is Outcome.DONE:
             assert self.manager() == key
-            assert force or before in (None, key), f"{key} becomes the manager after {before}"
+            may = force or before in (None, key) or was_marked
+            assert may, f"{key} becomes the manager after {before}"
+
+    def _is_marked(self, key: str) -> bool:
+        """Return whether a client that died had made an entry the manager in the storage."""
+        mark = self.directory / MARK_FILE
+        own: str = Mark.of(self.entries[key]).id
+        return mark.exists() and json.loads(mark.read_text())["id"] == own
 
     @precondition(lambda self: self.manager())
     @rule(pick=picks, steps=steps)

@@ -100,6 +100,7 @@ class Operator:
         """Run the fix of each finding; return whether there were any."""
         found = self.findings(place)
         for each in found:
+            place = Place(place.catalog, each["subject"], place.location)
             more = ways_out(each["message"], place)
             self.log.append(f"doctor: {each['message']}")
             code, text = self.run(self.choose([each["command"], *more]))

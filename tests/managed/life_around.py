@@ -7,11 +7,9 @@ with a message whose commands lead out.
 
 from __future__ import annotations
 
-import json
 import os
 import time
-import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -51,6 +49,7 @@ from lance_bridge.storage.lance_files import MARK_FILE
 from lance_bridge.testing.build import ipc
 
 from .dying_clients import SECONDS, Clients, Death
+from .homes import Home
 from .known_rows import Change, Model, Outcome, Rows, rows_in, rows_of, table_of
 from .operator import Operator, Place, asks_to_wait, ways_out
 
@@ -66,16 +65,6 @@ OLD = 30 * DAY
 
 ERRORS = (*LANCE_ERRORS, CommitConflictError, LanceNamespaceError)
 """What operations of this library and of pylance raise."""
-
-
-@dataclass(frozen=True)
-class Home:
-    """A catalog by its name in the configuration, and the namespace of a table in it."""
-
-    catalog: str
-    namespace: list[str]
-    other: str
-    """Another catalog, which has no namespace yet."""
 
 
 _ENTRY_POINTS = _lance_bridge_names._entry_points
@@ -184,11 +173,20 @@ class LifeAround(RuleBasedStateMachine):
 
     def manager(self) -> str | None:
         """Return the entry that manages the versions; None if the storage does."""
-        found = {k: each for k, each in self.entries.items() if each.managed is not None}
+        found = [k for k, each in self.entries.items() if each.managed is not None]
         if len(found) > 1:
-            mark = json.loads((self.directory / MARK_FILE).read_text())["id"]
-            found = {k: e for k, e in found.items() if e.record.properties.get(MARK) == mark}
-        return next(iter(found), None)
+            found = [k for k in found if self.mark.id == self.entries[k].record.properties[MARK]]
+        return next((k for k in found if not self._is_superseded(k)), None)
+
+    @property
+    def mark(self) -> Mark:
+        """Return the mark in the storage; one of no entry if there is none."""
+        file = self.directory / MARK_FILE
+        return Mark.parse(file.read_bytes()) if file.exists() else Mark("", (), "", "", "")
+
+    def _is_superseded(self, key: str) -> bool:
+        own = self.entries[key].record.properties.get(MARK)
+        return own != self.mark.id and own in self.mark.superseded
 
     def pick(self, pick: int) -> str:
         """Return an entry: mostly one that decides."""
@@ -202,7 +200,7 @@ class LifeAround(RuleBasedStateMachine):
 
     def decides(self, key: str) -> bool:
         """Return whether what is committed by this name is committed."""
-        return self.manager() in (None, key)
+        return self.manager() in (None, key) and not self._is_superseded(key)
 
     @property
     def known(self) -> Model:
@@ -458,9 +456,7 @@ class LifeAround(RuleBasedStateMachine):
 
     def _is_marked(self, key: str) -> bool:
         """Return whether a client that died had made an entry the manager in the storage."""
-        mark = self.directory / MARK_FILE
-        own: str = Mark.of(self.entries[key]).id
-        return mark.exists() and json.loads(mark.read_text())["id"] == own
+        return bool(self.mark.id == Mark.of(self.entries[key]).id)
 
     @precondition(lambda self: self.manager())
     @rule(pick=picks, steps=steps)
@@ -674,26 +670,3 @@ class LifeAround(RuleBasedStateMachine):
             else:
                 self._obey(key, text)
         raise AssertionError("obeying messages does not lead to a write:\n" + "\n".join(messages))
-
-
-def new_home(directory: Path, properties: Mapping[str, str] | None = None) -> Home:
-    """Return a new namespace in ``prod`` of a new configuration.
-
-    Args:
-        properties: Those of the catalog, with ``impl``; a new one in a SQLite file without.
-    """
-    root = directory / uuid.uuid4().hex[:8]
-    root.mkdir()
-    sqlite = {"impl": "lance_catalog_sqlite.SqliteNamespace"}
-    given = {
-        "prod": {**(properties or {**sqlite, "file": f"{root}/prod.db"}), "root": f"{root}/prod"},
-        "other": {**sqlite, "file": f"{root}/other.db", "root": f"{root}/other"},
-    }
-    config = root / "config.yaml"
-    config.write_text(json.dumps({"catalogs": given}))  # which is YAML, too
-    os.environ["LANCE_BRIDGE_CONFIG"] = str(config)
-    home = Home("prod", [f"db_{root.name}"], "other")
-    connected: Any = lance_bridge.connect("prod")
-    with connected as ns:
-        ns.create_namespace(api.CreateNamespaceRequest(id=home.namespace))
-    return home

@@ -13,7 +13,8 @@ from hypothesis.stateful import run_state_machine_as_test
 from servers.glue_server import GlueServer
 from servers.metastores import Metastores
 
-from .life_around import LifeAround, new_home
+from .homes import new_home
+from .life_around import LifeAround
 
 pytestmark = [
     pytest.mark.hypothesis,

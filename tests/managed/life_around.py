@@ -185,6 +185,8 @@ class LifeAround(RuleBasedStateMachine):
         return Mark.parse(file.read_bytes()) if file.exists() else Mark("", (), "", "", "")
 
     def _is_superseded(self, key: str) -> bool:
+        if key not in self.entries:
+            return False
         own = self.entries[key].record.properties.get(MARK)
         return own != self.mark.id and own in self.mark.superseded
 

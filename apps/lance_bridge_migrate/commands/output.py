@@ -70,7 +70,7 @@ def _plan_row(item: Item) -> Mapping[str, Any]:
     return {
         "source": "" if item.type is ItemType.NAMESPACE else ".".join(item.source),
         "target": item.name,
-        "format": item.facts.get("source", {}).get("format"),
+        "format": (item.facts.get("source") or item.facts.get("arrow_files", {})).get("format"),
         "rows": None if item.rows is None else f"{item.rows:,}",
         "size": None if item.bytes is None else decimal(item.bytes),
         "plan": item.nothing_to_do or ("blocked" if item.blockers else "to do"),

@@ -199,6 +199,13 @@ def convert(
     table: Annotated[
         str | None, typer.Option("--table", help="With --path: the name of the new table.")
     ] = None,
+    reader: Annotated[
+        str,
+        typer.Option(
+            "--reader",
+            help="With --path: pyarrow has types that Spark does not have, such as nanoseconds.",
+        ),
+    ] = "spark",
     read_option: Annotated[
         list[str] | None,
         typer.Option("--read-option", help="With --path, of Spark's reader: header=true."),
@@ -285,6 +292,7 @@ def convert(
         source = {
             "path": path,
             "format": format,
+            "reader": reader,
             "read_options": parse_key_values(read_option, "--read-option"),
         }
         options["paths"] = [{**source, "table": table}]

@@ -74,10 +74,14 @@ def next_increment(record: Record, **options: Any) -> dict[str, Any]:
 def _track_table(
     record: Record, state: ItemState, before: Mapping[tuple[str, ...], dict[str, Any]]
 ) -> dict[str, Any] | None:
-    """Return a table after a migration, as `Tracked` in JSON, or None if it was not converted."""
+    """Return a table after a migration, as `Tracked` in JSON.
+
+    None if Spark has not converted it: an increment is read by Spark.
+    """
     facts, earlier = state.facts, before.get(state.item.target)
     version = facts.get("version_before" if state.item.nothing_to_do else "version")
-    if version is not None and not state.undo_started:
+    is_of_spark = "arrow_files" not in state.item.facts
+    if version is not None and not state.undo_started and is_of_spark:
         tracked = Tracked(
             source=facts["source"],
             target=current_path(state.item, facts),

@@ -22,6 +22,7 @@ from lance_bridge.names import first_names
 from lance_bridge.requests import Ref
 from lance_bridge_spark.jobs.engine import address_in
 
+from ..arrow_files import ArrowFiles
 from ..endpoints import Endpoints
 from ..journal import Check
 from ..levels import Level
@@ -35,13 +36,22 @@ from ..spark.session import become_active, session_at, spark_errors
 from ..spark.sources import SourceTable
 from ..spark.writing import read_back, sample_of
 from ..targets import load_own_table
-from .convert_options import ConvertFacts, ConvertOptions, index_problems, indices_on
+from . import arrow_loading
+from .convert_options import (
+    ArrowFacts,
+    ConvertFacts,
+    ConvertOptions,
+    PathSource,
+    facts_of,
+    index_problems,
+    indices_on,
+)
 from .loading import LOAD, loading_steps
 from .registration import Candidate, EntryFacts, plan_items
 from .verification import sample_row_numbers
 
 Names = tuple[str, ...]
-Describe = Callable[[], SourceTable | None]
+Describe = Callable[[], SourceTable | ArrowFiles | None]
 """Describes one source, or returns None if it should not be converted."""
 
 _THREADS = 8
@@ -79,8 +89,12 @@ class Convert(MigrationType):
         return Survey(items, notes + _space_notes(tables.connection.config.root, items))
 
     def fingerprint(self, endpoints: Endpoints, item: Item) -> str:
+        facts = facts_of(item)
+        if isinstance(facts, ArrowFacts):
+            files = facts.arrow_files
+            return ArrowFiles.at_path(files.path, files.format, {}).fingerprint()
         become_active(endpoints.source)
-        source = ConvertFacts.of(item).source
+        source = facts.source
         return listing.describe_again(endpoints.source, source).fingerprint()
 
     def steps(self, item: Item) -> Sequence[Step]:
@@ -89,9 +103,12 @@ class Convert(MigrationType):
     def verify(self, work: Work, level: Level) -> Sequence[Check]:
         if work.item.type is ItemType.NAMESPACE:
             return []
+        facts = facts_of(work.item)
+        if isinstance(facts, ArrowFacts):
+            return list(arrow_loading.checks(work, facts, level))
         become_active(work.endpoints.source)
         with spark_errors(f"'{work.item.name}' cannot be verified"):
-            return list(_checks(work, level))
+            return list(_checks(work, facts, level))
 
 
 # -- planning --------------------------------------------------------------------------------------
@@ -101,13 +118,24 @@ def _sources(spark: Any, options: ConvertOptions) -> Iterator[tuple[Names, Descr
     """Yield the names of each source, with a function that describes it."""
     if options.paths:
         for each in options.paths:
-            find = partial(sources.at_path, spark, each.path, each.format, each.read_options)
-            yield (each.path, each.table), find
+            yield (each.path, each.table), partial(_describe_path, spark, each)
         return
     tables = list(listing.tables_in(spark, options.catalog, options))
     known = listing.describe_all(spark, options.catalog, tables)
     for names in tables:
         yield names, partial(listing.describe, spark, options.catalog, names, known.get(names))
+
+
+def _describe_path(spark: Any, source: PathSource) -> SourceTable | ArrowFiles:
+    if source.reader == "pyarrow":
+        return ArrowFiles.at_path(source.path, source.format, source.read_options)
+    try:
+        return sources.at_path(spark, source.path, source.format, source.read_options)
+    except LanceNamespaceError as error:
+        advice = arrow_loading.advice(source)
+        if not advice:
+            raise
+        raise invalid(f"{error}{advice}") from error
 
 
 def _target_of(names: Names, options: ConvertOptions, levels: int) -> Names:
@@ -145,7 +173,7 @@ def _survey_all(
         target = _target_of(names, own, levels)
         try:
             described = describe()
-            found = None if described is None else _candidate(spark, described, target, own)
+            found = _candidate_of(spark, described, target, own)
         except LanceNamespaceError as error:
             if limit.add_failure(error):
                 raise
@@ -174,6 +202,16 @@ def _unused_notes(options: ConvertOptions, candidates: Sequence[Candidate]) -> l
         for name in columns
         if name.lower() not in existing and name not in options.renames
     ]
+
+
+def _candidate_of(
+    spark: Any, source: SourceTable | ArrowFiles | None, target: Names, options: ConvertOptions
+) -> Candidate | None:
+    if source is None:
+        return None
+    if isinstance(source, ArrowFiles):
+        return arrow_loading.candidate(source, target, options)
+    return _candidate(spark, source, target, options)
 
 
 def _candidate(
@@ -277,9 +315,9 @@ def _read(spark: Any, source: SourceTable) -> tuple[Any, Footers | None]:
 # -- verifying -------------------------------------------------------------------------------------
 
 
-def _checks(work: Work, level: Level) -> Iterator[Check]:
+def _checks(work: Work, facts: ConvertFacts, level: Level) -> Iterator[Check]:
     """Compare the source with the version that the migration wrote."""
-    spark, facts = work.endpoints.source, ConvertFacts.of(work.item)
+    spark = work.endpoints.source
     source = facts.read(spark)
     version = int(work.facts["version"])
     dataset = load_own_table(work).open(Ref(version=version))

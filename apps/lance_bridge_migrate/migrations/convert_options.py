@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 from pydantic import Field, field_validator
@@ -13,8 +13,9 @@ from lance_bridge.dataset import parse_index_type
 from lance_bridge.errors import display
 from lance_bridge_spark.jobs.indexing import index_request
 
+from ..arrow_files import ArrowFiles
 from ..migration import Options, PlainLocation
-from ..plan import Problem, blocker, warning
+from ..plan import Item, Problem, blocker, warning
 from ..selection import Selection
 from ..spark import schema
 from ..spark.files import Size
@@ -70,12 +71,15 @@ class PathSource(Options):
 
     Attributes:
         table: The table's name.
+        reader: What reads it: ``spark``, or ``pyarrow`` in this process, which has types that
+            Spark does not have.
         read_options: Options of Spark's reader, such as ``header`` for CSV.
     """
 
     path: PlainLocation
     format: str
     table: str
+    reader: Literal["spark", "pyarrow"] = "spark"
     read_options: dict[str, str] = Field(default_factory=dict)
 
 
@@ -158,8 +162,28 @@ class ConvertOptions(Selection):
         return indices
 
 
-class ConvertFacts(EntryFacts):
-    """The facts about a table to convert.
+class LoadFacts(EntryFacts):
+    """The facts about a table that is written with the rows of a source.
+
+    Attributes:
+        renames: See `ConvertOptions`; likewise its other options.
+        bytes_before: The size of the source; None if unknown.
+    """
+
+    renames: dict[str, str] = Field(default_factory=dict)
+    max_rows_per_file: int | None = None
+    vectors: dict[str, int] = Field(default_factory=dict)
+    indices: tuple[IndexOptions, ...] = ()
+    bytes_before: int | None = None
+
+    @property
+    def schema_of_table(self) -> pa.Schema:
+        """The schema of the new table."""
+        raise NotImplementedError
+
+
+class ConvertFacts(LoadFacts):
+    """The facts about a table to convert with Spark.
 
     Attributes:
         source: The source when the plan was made.
@@ -171,12 +195,7 @@ class ConvertFacts(EntryFacts):
     source: SourceTable
     columns: str
     casts: dict[str, str] = Field(default_factory=dict)
-    renames: dict[str, str] = Field(default_factory=dict)
-    max_rows_per_file: int | None = None
-    vectors: dict[str, int] = Field(default_factory=dict)
     sort_by: tuple[str, ...] = ()
-    indices: tuple[IndexOptions, ...] = ()
-    bytes_before: int | None = None
     files: Size | None = None
 
     @property
@@ -187,3 +206,37 @@ class ConvertFacts(EntryFacts):
     def read(self, spark: Any) -> Any:
         """Return the rows of the source, with the types and names of the target."""
         return schema.as_target(self.source.read(spark), self.casts, self.renames)
+
+
+class ArrowFacts(LoadFacts):
+    """The facts about files to convert with pyarrow.
+
+    Attributes:
+        arrow_files: The files when the plan was made.
+    """
+
+    arrow_files: ArrowFiles
+
+    @property
+    def schema_of_table(self) -> pa.Schema:
+        """The schema of the new table."""
+        found = self.arrow_files.schema
+        lengths = {name.lower(): length for name, length in self.vectors.items()}
+        names = schema.renamed(found.names, self.renames)
+        return pa.schema(
+            [
+                pa.field(name, _as_vector(each.type, lengths.get(name.lower())))
+                for name, each in zip(names, found, strict=True)
+            ]
+        )
+
+
+def _as_vector(of: pa.DataType, length: int | None) -> pa.DataType:
+    if length is None or not (pa.types.is_list(of) or pa.types.is_large_list(of)):
+        return of
+    return pa.list_(of.value_type, length)
+
+
+def facts_of(item: Item) -> ConvertFacts | ArrowFacts:
+    """Return the facts of a table's item."""
+    return ArrowFacts.of(item) if "arrow_files" in item.facts else ConvertFacts.of(item)

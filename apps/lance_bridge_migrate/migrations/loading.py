@@ -42,7 +42,8 @@ from ..targets import (
     require_unchanged,
     undo_entry,
 )
-from .convert_options import ConvertFacts, IndexOptions
+from .arrow_loading import append_files
+from .convert_options import ArrowFacts, ConvertFacts, IndexOptions, facts_of
 from .provenance import origin_version
 
 _log = logging.getLogger(__name__)
@@ -53,7 +54,7 @@ LOAD = "load"
 
 def loading_steps(item: Item) -> list[Step]:
     """Return the steps of a table, which create its entry, rows and indices."""
-    indices = ConvertFacts.of(item).indices
+    indices = facts_of(item).indices
     built = [Step(f"index {each.index_name}", partial(_build_index, each)) for each in indices]
     return [Step("entry", _create, _undo, _check_undo), Step(LOAD, _load), *built]
 
@@ -62,7 +63,7 @@ def loading_steps(item: Item) -> list[Step]:
 
 
 def _create(work: Work) -> Facts:
-    facts = ConvertFacts.of(work.item)
+    facts = facts_of(work.item)
     location = allocate_location(work)
     work.note(location=location)
     columns = columns_of(facts.schema_of_table)
@@ -76,31 +77,38 @@ def _create(work: Work) -> Facts:
 
 
 def _load(work: Work) -> Facts:
-    facts, spark = ConvertFacts.of(work.item), work.endpoints.source
-    table = load_own_table(work)
+    facts, table = facts_of(work.item), load_own_table(work)
     _make_first_version(table, facts.schema_of_table, work)
     removed = _delete_orphans(table, work)
-    become_active(spark)
-    completeness.require_complete(
-        spark, facts.source, facts.files, ignore_statistics=work.options.ignore_statistics
-    )
     options = dict(writing_options(work.options))
     if facts.max_rows_per_file is not None:
         options["max_rows_per_file"] = facts.max_rows_per_file
-    loaded = append(
-        schema.sort(facts.read(spark), facts.sort_by),
-        address_in(work.endpoints.target, work.item.target),
-        version=FIRST_VERSION,
-        transaction=transaction_of(work.mark, LOAD),
-        mark=work.mark,
-        options=options,
-        alone=True,
-    )
+    once: dict[str, Any] = {
+        "version": FIRST_VERSION,
+        "transaction": transaction_of(work.mark, LOAD),
+        "mark": work.mark,
+        "options": options,
+    }
+    address = address_in(work.endpoints.target, work.item.target)
+    if isinstance(facts, ArrowFacts):
+        loaded = append_files(facts, address, **once)
+    else:
+        loaded = append(_read(work, facts), address, alone=True, **once)
     noted = _written_facts(work, loaded)
     work.advance(rows=loaded.rows, size=noted["bytes_written"])
     if removed:
         noted["orphaned_bytes_deleted"] = removed
     return noted
+
+
+def _read(work: Work, facts: ConvertFacts) -> Any:
+    """Return the rows of a source whose files all exist, in Spark."""
+    spark = work.endpoints.source
+    become_active(spark)
+    completeness.require_complete(
+        spark, facts.source, facts.files, ignore_statistics=work.options.ignore_statistics
+    )
+    return schema.sort(facts.read(spark), facts.sort_by)
 
 
 def _written_facts(work: Work, loaded: Loaded) -> Facts:

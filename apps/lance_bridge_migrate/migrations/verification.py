@@ -48,11 +48,11 @@ def _checks(
     if rows[0] != rows[1] or schemas[0] != schemas[1]:
         return
     if level.includes(Level.CHECKSUMS):
-        yield from _value_checks("values", _batches(source), _batches(target), source.schema.names)
+        yield from compare_values("values", _batches(source), _batches(target), source.schema.names)
     elif level.includes(Level.SAMPLE):
         chosen = sample_row_numbers(rows[0])
         pair = ([source.take(chosen)], [target.take(chosen)])
-        yield from _value_checks("sample", iter(pair[0]), iter(pair[1]), source.schema.names)
+        yield from compare_values("sample", iter(pair[0]), iter(pair[1]), source.schema.names)
 
 
 def sample_row_numbers(rows: int) -> list[int]:
@@ -65,12 +65,13 @@ def _batches(dataset: lance.LanceDataset) -> Iterator[pa.RecordBatch]:
     return iter(dataset.scanner(batch_size=_BATCH, scan_in_order=True).to_batches())
 
 
-def _value_checks(
+def compare_values(
     name: str,
     source: Iterator[pa.RecordBatch | pa.Table],
     target: Iterator[pa.RecordBatch | pa.Table],
     columns: Sequence[str],
 ) -> Iterator[Check]:
+    """Compare rows by column; the batches of both must have the same sizes."""
     differing: dict[str, int] = {}
     read = 0
     for one, other in zip_longest(source, target):

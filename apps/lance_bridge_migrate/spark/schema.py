@@ -56,7 +56,7 @@ def problems_of(
         found += _type_warnings(field)
     if blockers_in(found):
         return found
-    return found + _problems_in_lance(schema_for(columns, vectors), storage_version)
+    return found + problems_in_lance(schema_for(columns, vectors), storage_version)
 
 
 def _name_problems(name: str) -> Iterable[Problem]:
@@ -78,7 +78,7 @@ def _type_warnings(field: spark.StructField) -> Iterable[Problem]:
         yield warning(f"{text} a query may find fewer rows than with the collation", field.name)
 
 
-def _problems_in_lance(schema: pa.Schema, storage_version: str | None) -> list[Problem]:
+def problems_in_lance(schema: pa.Schema, storage_version: str | None) -> list[Problem]:
     """Return the error of Lance, if any, on writing a row of nulls to a table in memory."""
     if storage_version in _FIRST_FILES:
         return [blocker(f"Files of version {storage_version} cannot be mixed with later ones")]

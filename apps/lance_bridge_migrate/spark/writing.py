@@ -75,7 +75,7 @@ def append(
     dataset = find_table(address).open()
     made = find_commit(dataset, lambda each: each.uuid == transaction, version)
     if made is not None:
-        return Loaded(made, _rows_added(address, made))
+        return Loaded(made, rows_added(address, made))
     write = requests.Write(requests.APPEND, version=version, guard=alone, may_create=False)
     job = Job(address, frame.schema, write, WriteOptions(**options))
     job.commit = replace(job.commit, uuid=transaction, properties={MARK: mark})
@@ -87,7 +87,8 @@ def append(
     return Loaded(made, sum(each.rows for each in written))
 
 
-def _rows_added(address: TableAddress, version: int) -> int:
+def rows_added(address: TableAddress, version: int) -> int:
+    """Return how many rows a version has more than the one before it."""
     table = find_table(address)
     with translate_lance_errors(f"The rows of '{address.name}' could not be counted"):
         after = table.open(Ref(version=version)).count_rows()

@@ -33,7 +33,9 @@ from .session import java_class, spark_errors
 DELTA, ICEBERG = "delta", "iceberg"
 OWN_CATALOG = "spark_catalog"
 """The name of every session's own catalog."""
-FORMATS = ("parquet", "orc", "avro", "csv", "json", DELTA, ICEBERG)
+FORMATS = (
+    "parquet", "orc", "avro", "csv", "json", "text", "binaryFile", DELTA, ICEBERG
+)  # fmt: skip
 _PACKAGES = {
     "avro": "org.apache.spark:spark-avro_2.13 of the session's release",
     DELTA: "io.delta:delta-spark_2.13 (for Spark 4.1: io.delta:delta-spark_4.1_2.13)",
@@ -270,7 +272,10 @@ def at_path(spark: Any, path: str, format: str, read_options: Mapping[str, str])
 def with_schema(spark: Any, table: SourceTable) -> SourceTable:
     """Return a source with its current schema."""
     table.refresh_files(spark)
-    columns = table.read(spark, refresh=False).schema.json()
+    frame = table.read(spark, refresh=False)
+    # With some settings, Spark has types that PySpark does not have, such as nanoseconds.
+    with spark_errors(f"The columns of '{table.name}' cannot be read"):
+        columns = frame.schema.json()
     return table.model_copy(update={"columns": columns})
 
 
@@ -349,7 +354,8 @@ def unread_problems(
     return [
         warning(
             "Spark leaves out what is in sub-directories that are not partitions, such as "
-            f"{left_out[0]}: move those files up where their rows belong to the table"
+            f"{left_out[0]}: move those files up where their rows belong to the table, or give the "
+            "read option recursiveFileLookup=true for a path"
         )
     ]
 

@@ -125,6 +125,13 @@ def adopt(
             help="Append the rows that only these versions have, if they cannot be adopted.",
         ),
     ] = False,
+    versions: Annotated[
+        str | None,
+        typer.Option(
+            "--versions",
+            help="With --append: delete these with rows that the table has deleted: 7,8",
+        ),
+    ] = None,
     properties: Properties = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
@@ -132,8 +139,11 @@ def adopt(
 
     Example: lance-bridge managed adopt prod sales.embeddings
     """
+    named = None if versions is None else _parse_versions(versions)
     with connected(catalog, properties) as namespace:
-        latest = namespace.adopt_out_of_band_versions(parse_name(table), append=append)
+        latest = namespace.adopt_out_of_band_versions(
+            parse_name(table), append=append, versions=named
+        )
     fields = {"table": table, "version": latest}
     print_result(output, f"{table}: the latest version is {latest}", fields)
 

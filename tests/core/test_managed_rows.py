@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import lance
+import lance_namespace as api
 import pytest
 from lance_namespace import errors
 
@@ -250,6 +251,46 @@ def test_rows_of_versions_that_cannot_be_adopted_are_appended(ns: MemoryNamespac
         append_rows(ns)
     insert(ns)
     assert rows(ns) == [0, 0, 1, 2, 8, 9]
+
+
+def overwritten_beside_a_rival(ns: MemoryNamespace) -> None:
+    """Replace all rows by 9 in version 2, beside a version 2 that adds 8 to version 1."""
+    append_past_the_catalog(ns, 8)
+    aside = manifest(ns, 2)
+    hidden = aside.rename(aside.with_name("hidden"))
+    ns.insert_into_table(api.InsertIntoTableRequest(id=TABLE, mode="overwrite"), table(9))
+    hidden.rename(aside.with_name(aside.name + "-foreign"))
+    assert rows(ns) == [9]
+
+
+def test_rows_that_the_table_has_replaced_are_not_appended(ns: MemoryNamespace) -> None:
+    overwritten_beside_a_rival(ns)
+    assert append_rows(ns) == 3
+    assert rows(ns) == [8, 9]
+
+
+def test_rows_of_a_version_that_is_gone_are_lost_only_by_name(ns: MemoryNamespace) -> None:
+    overwritten_beside_a_rival(ns)
+    manifest(ns, 1).unlink()  # by a clean-up
+    before = files(ns)
+    for named in ([], [1]):
+        with pytest.raises(
+            errors.InvalidTableStateError,
+            match=r"some rows of version 2 \(1 data file, 3 rows\).*`.* --append --versions 2`",
+        ):
+            ns.adopt_out_of_band_versions(TABLE, append=True, versions=named)
+    with pytest.raises(RowsOnlyHereError, match=r"version 2 \(2 data files, 4 rows\)"):
+        discard(ns)
+    assert (files(ns), rows(ns)) == (before, [9])
+    assert ns.adopt_out_of_band_versions(TABLE, append=True, versions=[2]) == 3
+    assert rows(ns) == [8, 9]
+    assert ns.list_out_of_band_versions(TABLE).quarantined == ()
+
+
+def test_versions_are_named_only_to_append(ns: MemoryNamespace) -> None:
+    append_past_the_catalog(ns, 8)
+    with pytest.raises(errors.InvalidInputError, match="only with append"):
+        ns.adopt_out_of_band_versions(TABLE, versions=[2])
 
 
 def test_versions_that_have_no_rows_are_to_be_discarded(ns: MemoryNamespace) -> None:

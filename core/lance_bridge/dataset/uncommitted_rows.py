@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence, Set
 from typing import Any
 
 import lance
+from lance_namespace.errors import InvalidTableStateError
 
 from ..errors import concurrent_modification, invalid, translate_lance_errors
 from ..managed import out_of_band
 from ..managed.unique_rows import RowsToAppend, UniqueRows
 from ..managed.versions import ManagedDirectory, managed_directory
+from ..names import first_names
 from ..records import ForeignCommits
 from ..requests import LATEST
 from ..storage.table_files import discard
@@ -18,22 +21,28 @@ from ..table import Table
 from .insert import InsertMode, insert
 from .rows import Rows
 
+_NAMED = 5
 _DETACHED = 1 << 63
 """The bit of the numbers that Lance gives to detached versions: no listing has them."""
 
 
-def append_uncommitted_rows(table: Table) -> int:
+def append_uncommitted_rows(table: Table, versions: Sequence[int] = ()) -> int:
     """Append the rows that only uncommitted versions have; return the latest version.
 
     The last of several versions that build on each other has the rows of all of them. A version is
     deleted once its rows are committed. If this process dies in between, a repetition appends the
     same rows again.
 
+    Args:
+        versions: Versions to delete although they have other rows, which were committed in a
+            version that is gone: committed versions have deleted or replaced these.
+
     Raises:
         InvalidInputError: (13) there are no such rows, or storage manages the table.
         ConcurrentModificationError: (14) another client commits.
         LatestVersionGoneError: (19) there is no version to append to.
-        InvalidTableStateError: (19) a compaction has joined such rows with others.
+        InvalidTableStateError: (19) a compaction has joined such rows with others; or a version has
+            other rows, and is not named.
         TableSchemaValidationError: (20) the rows of a version do not fit the table's schema; that
             version stays, and all before it.
     """
@@ -42,21 +51,40 @@ def append_uncommitted_rows(table: Table) -> int:
     directory = managed_directory(table.reloaded(), write=True)
     uncommitted = directory.every_uncommitted()
     found = RowsToAppend.of(directory, uncommitted)
-    if not found.unique:
+    _require_named(table, found, versions)
+    if not (found.unique or found.left):
         remedy = f": {out_of_band.DELETE}" if uncommitted else ""
         raise invalid(
             f"Table '{table.name}' has no rows that only uncommitted versions have{remedy}"
         )
     version = directory.state.version
     appended: set[str] = set()
+    _delete(directory, found, appended)
     for each in found.unique:
         rows = Rows.from_data(_read(table, directory, each))
         target = _Accepting(table.connection, table.record).reloaded()
         version = insert(target, rows, InsertMode.APPEND, LATEST).version
         appended |= each.data_files
-        done = found.without_others(appended)
-        directory.files.remove([directory.within(manifest.name) for manifest in done])
+        _delete(directory, found, appended)
     return version
+
+
+def _require_named(table: Table, found: RowsToAppend, versions: Sequence[int]) -> None:
+    """Check that versions with rows that are not appended are named."""
+    left = [each for each in found.left if each.manifest.version not in versions]
+    if left:
+        numbers = ",".join(sorted({str(each.manifest.version) for each in found.left}))
+        raise InvalidTableStateError(
+            f"No row is appended to table '{table.name}': nothing else has some rows of "
+            f"{first_names(list(map(str, left)), _NAMED)} that committed versions have deleted or "
+            "replaced. To append the others, and delete these: `lance-bridge managed adopt "
+            f"--append --versions {numbers}`"
+        )
+
+
+def _delete(directory: ManagedDirectory, found: RowsToAppend, appended: Set[str]) -> None:
+    done = found.without_others(appended)
+    directory.files.remove([directory.within(each.name) for each in done])
 
 
 def _read(table: Table, directory: ManagedDirectory, unique: UniqueRows) -> Any:

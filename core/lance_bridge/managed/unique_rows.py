@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from lance_namespace.errors import InvalidTableStateError
@@ -72,9 +72,12 @@ class RowsToAppend:
 
     Attributes:
         unique: The manifests to read them from, the last version first.
+        left: Manifests with rows of committed versions that no longer exist. The committed versions
+            after these have deleted or replaced them, so that they are not appended.
     """
 
     unique: Sequence[UniqueRows]
+    left: Sequence[UniqueRows]
     _sources: _Sources
 
     @classmethod
@@ -96,7 +99,7 @@ class RowsToAppend:
             if each.old & sources.committed and not each.new <= found
             for name in each.new
         }
-        unique = []
+        unique, left = [], []
         for manifest, content in reversed(sources.contents):
             fragments = _without(content.fragments if content else (), found, sources.missing)
             rows = UniqueRows(manifest, content, fragments)
@@ -106,15 +109,23 @@ class RowsToAppend:
                     "rows of the table"
                 )
             found |= rows.data_files
-            if fragments:
-                unique.append(rows)
-        return cls(unique, sources)
+            old = tuple(each for each in fragments if each.data_files & sources.outlived)
+            if old:
+                left.append(replace(rows, fragments=old))
+            if len(old) < len(fragments):
+                new = tuple(each for each in fragments if each not in old)
+                unique.append(replace(rows, fragments=new))
+        return cls(unique, left, sources)
 
     def without_others(self, appended: Set[str]) -> list[UncommittedManifest]:
-        """Return the manifests whose rows are committed, once those of some data files are."""
-        done = set(appended) | self._sources.committed
+        """Return the manifests that are not needed, once the rows of some data files are committed.
+
+        The rows of `left` are not needed.
+        """
+        left = {name for each in self.left for name in each.data_files}
+        done = left | appended | self._sources.committed
         done |= self._sources.moved_from(done)
-        had_rows = {name for each in self.unique for name in each.data_files}
+        had_rows = left | {name for each in self.unique for name in each.data_files}
         had_rows |= self._sources.moved_from(had_rows | self._sources.committed)
         had_rows -= self._sources.committed
         return [
@@ -135,6 +146,8 @@ class _Sources:
     rewrites: Sequence[Rewrite]
     committed: frozenset[str]
     missing: frozenset[str]
+    outlived: frozenset[str]
+    """Data files of committed versions that are gone, as far as these manifests have them."""
 
     @classmethod
     def read(
@@ -149,7 +162,8 @@ class _Sources:
         committed = _committed_data_files(directory, wanted | old)
         elsewhere = {name for each in parsed if each.base_paths for name in each.data_files}
         missing = directory.missing_of(wanted - committed - elsewhere)
-        return cls(contents, rewrites, frozenset(committed), frozenset(missing))
+        outlived = _outlived(directory, [each for each in parsed if each.data_files - committed])
+        return cls(contents, rewrites, frozenset(committed), frozenset(missing), outlived)
 
     @property
     def names(self) -> frozenset[str]:
@@ -164,6 +178,23 @@ class _Sources:
                 name for each in self.rewrites if each.old <= found | moved for name in each.new
             }
         return moved
+
+
+def _outlived(directory: ManagedDirectory, contents: Sequence[ManifestContent]) -> frozenset[str]:
+    """Return data files that versions have from a committed one before them that is gone.
+
+    A version beside a committed one is based on the one before it. If that is gone, and was not
+    written past the catalog as well, all that its transaction did not add was committed.
+    """
+    versions = {each.version for each in contents}
+    found: set[str] = set()
+    for content in contents:
+        before = content.version - 1
+        is_beside = 0 < before < directory.state.version and before not in versions
+        if is_beside and directory.read_final(before) is None:
+            added = directory.files_added_by(content)
+            found |= content.data_files - added if added is not None else set()
+    return frozenset(found)
 
 
 def _without(

@@ -329,6 +329,17 @@ class ManagedDirectory(VersionDirectory):
         except ValueError:
             return ()
 
+    def files_added_by(self, content: ManifestContent) -> Set[str] | None:
+        """Return the data files that a version's own transaction added; None if it is missing."""
+        name = content.transaction_file
+        data = self.files.read(f"_transactions/{name}") if name else None
+        if data is None:
+            return None
+        names = data_files(data)
+        return {
+            each for each in content.data_files if each.encode() in names or each.encode() in data
+        }
+
     def may_be_based_on_quarantined(self, path: str, data: bytes) -> bool:
         """Return whether a staged manifest may be based on a quarantined one.
 

@@ -9,6 +9,7 @@ import lance_namespace as api
 from ..dataset.history import batches, branches, tags, versions
 from ..dataset.insert import track_client_commit
 from ..dataset.uncommitted_rows import append_uncommitted_rows
+from ..errors import invalid
 from ..managed import conversion, out_of_band
 from ..managed.out_of_band import OutOfBand
 from ..paging import PageRequest
@@ -236,18 +237,26 @@ class ManagementOperations(Operations):
         """
         return out_of_band.inspect(self.tables.load_by_id(id))
 
-    def adopt_out_of_band_versions(self, id: Sequence[str], *, append: bool = False) -> int:
+    def adopt_out_of_band_versions(
+        self, id: Sequence[str], *, append: bool = False, versions: Sequence[int] | None = None
+    ) -> int:
         """Make such versions the table's own; return its latest.
 
         Args:
             append: Append the rows that only these versions have to the latest version instead,
                 if the versions cannot be adopted.
+            versions: With `append`, versions to delete although they have other rows, which
+                committed versions have deleted or replaced.
 
         Raises: NamespaceNotFound, TableNotFound, InvalidInput, ConcurrentModification,
         InvalidTableState, TableSchemaValidation.
         """
+        if versions and not append:
+            raise invalid("versions can be named only with append")
         table = self.tables.load_by_id(id)
-        return append_uncommitted_rows(table) if append else out_of_band.adopt(table)
+        if append:
+            return append_uncommitted_rows(table, versions or ())
+        return out_of_band.adopt(table)
 
     def discard_out_of_band_versions(
         self, id: Sequence[str], versions: Sequence[int] | None = None

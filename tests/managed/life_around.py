@@ -32,7 +32,7 @@ from hypothesis.stateful import (
     rule,
 )
 from lance.commit import CommitConflictError
-from lance_namespace.errors import InternalError, LanceNamespaceError
+from lance_namespace.errors import InternalError, LanceNamespaceError, NamespaceNotEmptyError
 from lance_namespace_urllib3_client.models import QueryTableRequestVector
 from lancedb.namespace import LanceNamespaceDBConnection
 
@@ -638,7 +638,8 @@ class LifeAround(RuleBasedStateMachine):
         for each in self.entries.values():
             each.connection.catalog.drop_table(each.record)
         request = api.DropNamespaceRequest(id=self.home.namespace)
-        self.spaces[X].drop_namespace(request)
+        with suppress(NamespaceNotEmptyError):  # in Hive 3.1, a drop that died leaves a view
+            self.spaces[X].drop_namespace(request)
 
     def _require_end(self) -> None:
         self._end_holds()

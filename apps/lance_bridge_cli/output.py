@@ -5,17 +5,13 @@ Only results go to standard output; messages and bars go to standard error.
 
 from __future__ import annotations
 
-import base64
 import json
 import logging
-import math
 import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import date, time, timedelta
-from decimal import Decimal
 from enum import Enum
 from typing import Any, Literal
 
@@ -24,6 +20,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
+
+from lance_bridge.values import to_json_value, to_text
 
 UNLIMITED = 10_000
 """The width of a table that is written to a file or a program: nothing is truncated."""
@@ -92,44 +90,12 @@ class _MessageHandler(logging.Handler):
 
 
 def to_json(value: Any) -> str:
-    """Return strict JSON; types that JSON lacks are converted by `plain`.
+    """Return strict JSON; types that JSON lacks are converted.
 
     Characters that control a terminal are escaped, which changes no value.
     """
-    text = json.dumps(plain(value), ensure_ascii=False, allow_nan=False)
+    text = json.dumps(to_json_value(value), ensure_ascii=False, allow_nan=False)
     return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
-
-
-def plain(value: Any) -> Any:
-    """Return a value converted to JSON types.
-
-    Bytes are in base64, times in ISO 8601, durations in seconds, decimals as text, and numbers that
-    JSON lacks as "NaN", "Infinity" and "-Infinity".
-    """
-    if isinstance(value, Mapping):
-        return {str(key): plain(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
-    for type_, convert in _CONVERTERS:
-        if isinstance(value, type_):
-            return convert(value)
-    return value
-
-
-def _number(value: float) -> float | str:
-    if math.isfinite(value):
-        return value
-    return "NaN" if math.isnan(value) else f"{'-' if value < 0 else ''}Infinity"
-
-
-_CONVERTERS: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
-    (float, _number),
-    (bytes, lambda value: base64.b64encode(value).decode()),
-    (Enum, lambda value: value.value),
-    (timedelta, timedelta.total_seconds),
-    ((date, time), lambda value: value.isoformat()),
-    (Decimal, str),
-)
 
 
 # -- for people ------------------------------------------------------------------------------------
@@ -191,13 +157,7 @@ def format_value(value: Any, longest: int = MAX_CELL) -> str:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return one_line(as_text(value), longest)
-
-
-def as_text(value: Any) -> str:
-    """Return a value as text: JSON unless it is a string."""
-    short = plain(value)
-    return short if isinstance(short, str) else json.dumps(short, ensure_ascii=False)
+    return one_line(to_text(value), longest)
 
 
 def output_console() -> Console:

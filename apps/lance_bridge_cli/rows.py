@@ -14,17 +14,17 @@ from rich import box
 from rich.table import Column, Table
 from rich.text import Text
 
+from lance_bridge.values import JsonText, to_json_value, to_text
+
 from .output import (
     MAX_CELL,
     UNLIMITED,
     Output,
-    as_text,
     format_value,
     make_table,
     message,
     one_line,
     output_console,
-    plain,
     print_parts,
     print_table,
     printable,
@@ -133,7 +133,7 @@ def _write_csv(columns: Sequence[str], rows: Iterable[Row]) -> None:
     writer.writerow([form(each) for each in columns])
     for row in rows:
         values = (row.get(each) for each in columns)
-        writer.writerow(["" if each is None else form(as_text(each)) for each in values])
+        writer.writerow(["" if each is None else form(to_text(each)) for each in values])
 
 
 # -- for people ------------------------------------------------------------------------------------
@@ -177,7 +177,7 @@ def format_cell(value: Any, longest: int = MAX_CELL) -> str:
         return NULL
     if isinstance(value, bool):
         return "true" if value else "false"
-    short = _shorten(value)
+    short = value if isinstance(value, JsonText) else _shorten(value)
     text = short if isinstance(short, str) else json.dumps(short, ensure_ascii=False)
     return one_line(text, longest)
 
@@ -190,7 +190,7 @@ def _shorten(value: Any) -> Any:
         return {str(key): _shorten(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
         return _describe_vector(value) if _is_vector(value) else [_shorten(each) for each in value]
-    return plain(value)
+    return to_json_value(value)
 
 
 def _is_vector(values: Sequence[Any]) -> bool:

@@ -201,7 +201,9 @@ def test_types_that_json_lacks_are_converted(value: Any, written: str) -> None:
     assert json.loads(to_json({"a": value})) == {"a": written}
 
 
-def test_times_that_python_lacks_are_printed_as_text(capsys: pytest.CaptureFixture[str]) -> None:
+def test_times_that_python_lacks_are_printed_in_iso_8601(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     days = pa.array([10_000_000, -800_000, 0, None], pa.date32())
     moments = [300_000_000_000_000_000, -99_999_999_999_999_999, 0, None]
     zone = pa.timestamp("us", "Europe/Berlin")
@@ -218,29 +220,20 @@ def test_times_that_python_lacks_are_printed_as_text(capsys: pytest.CaptureFixtu
 
     shown = json.loads(capsys.readouterr().out)
     assert [row["id"] for row in shown] == [1, 2, 3, 4]
-    assert [row["day"] for row in shown] == ["29349-01-26", "-0221-09-04", "1970-01-01", None]
+    assert [row["day"] for row in shown] == ["+29349-01-26", "-0221-09-04", "1970-01-01", None]
     assert [row["moment"] for row in shown] == [
-        "11476-08-15T05:20:00.000000",
+        "+11476-08-15T05:20:00",
         "-1199-02-15T14:13:20.000001",
-        "1970-01-01T00:00:00.000000",
+        "1970-01-01T00:00:00",
         None,
     ]
-    assert shown[0]["there"] == "11476-08-15T06:20:00.000000+01:00"
+    assert shown[0]["there"] == "+11476-08-15T07:20:00+02:00"
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        pa.array([[10_000_000]], pa.list_(pa.date32())),
-        pa.array([{"day": 10_000_000}], pa.struct([("day", pa.date32())])),
-        pa.array([2**62], pa.duration("s")),
-    ],
-    ids=lambda values: str(values.type),
-)
-def test_other_values_that_python_lacks_are_an_error_that_names_the_column(
-    values: pa.Array,
-) -> None:
-    batch = pa.RecordBatch.from_pydict({"id": [1], "bad": values})
+def test_values_that_cannot_be_shown_are_an_error_that_names_the_column() -> None:
+    offsets = pa.array([0, 1], pa.int32()).buffers()[1]
+    text = pa.Array.from_buffers(pa.string(), 1, [None, offsets, pa.py_buffer(b"\xff")])
+    batch = pa.RecordBatch.from_pydict({"id": [1], "bad": text})
 
     with pytest.raises(UnsupportedOperationError, match=r"Column 'bad' .* leave it out"):
         batch_to_rows(batch)

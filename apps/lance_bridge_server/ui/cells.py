@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,6 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 from markupsafe import escape
+
+from lance_bridge.arrow_values import to_values
+from lance_bridge.values import to_text
 
 from .rendering import format_bytes
 from .storage_plots import line_points
@@ -62,7 +64,7 @@ def make_cell(value: Any, kind: str, similar: str = "", source: str = "") -> Cel
     """Return the cell of a value.
 
     Args:
-        value: As ``pyarrow.Scalar.as_py`` returns it; a vector also as an array.
+        value: As `to_values` returns it; a vector also as an array.
         kind: The kind of its column, see `columns.ColumnLine.kind`.
         similar: See `Cell.similar`.
         source: The address of the value, if it is an image.
@@ -86,13 +88,16 @@ def _text(text: str) -> Cell:
 
 
 def _plain_text(value: Any) -> str:
-    if isinstance(value, (dict, list, tuple)):
-        return json.dumps(value, default=_nested_text, ensure_ascii=False)
-    return str(value)
+    return str(value) if isinstance(value, bool) else to_text(_without_bytes(value))
 
 
-def _nested_text(value: Any) -> str:
-    return f"{format_bytes(len(value))} of bytes" if isinstance(value, bytes) else str(value)
+def _without_bytes(value: Any) -> Any:
+    """Return a value with the sizes of bytes in it, in place of the bytes."""
+    if isinstance(value, dict):
+        return {name: _without_bytes(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_without_bytes(each) for each in value]
+    return f"{format_bytes(len(value))} of bytes" if isinstance(value, bytes) else value
 
 
 def _vector(values: Sequence[Any] | pa.Array, similar: str) -> Cell:
@@ -106,13 +111,8 @@ def _vector(values: Sequence[Any] | pa.Array, similar: str) -> Cell:
 
 
 def _numbers(values: Sequence[Any] | pa.Array) -> list[float]:
-    items = values.to_pylist() if isinstance(values, pa.Array) else values
-    return [math.nan if each is None else _number(each) for each in items]
-
-
-def _number(value: Any) -> float:
-    """Return a number of a vector; Lance's BFloat16 has no ``__float__``."""
-    return float(value.as_float() if hasattr(value, "as_float") else value)
+    items = to_values(values) if isinstance(values, pa.Array) else values
+    return [math.nan if each is None else float(each) for each in items]
 
 
 def _binary(data: bytes, source: str) -> Cell:

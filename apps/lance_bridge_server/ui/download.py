@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import base64
 import io
-import json
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
+from lance_namespace.errors import InvalidInputError
 from pyarrow import csv, parquet
 from starlette.responses import Response
 
+from lance_bridge.arrow_values import to_values
 from lance_bridge.errors import invalid
+from lance_bridge.values import to_text
 
 from .columns import column_lines
 from .rendering import SECURITY_HEADERS
@@ -37,7 +40,7 @@ async def send_rows(ui: UiRequest) -> Response:
 
     Raises:
         InvalidInputError: (13) the format is unknown, or the rows are too large or take too long
-            to read.
+            to read, or a column has values that the format lacks.
         LanceNamespaceError: The query's own.
     """
     path, format_ = ui.names, ui.text("format")
@@ -72,48 +75,68 @@ def _to_file(format_: str, result: Any) -> bytes:
         raise invalid(
             f"The rows exceed {_MAX_BYTES >> 20} MiB, or took too long to read; choose fewer rows"
         )
-    sink = io.BytesIO()
+    write = _WRITERS[format_]
     try:
-        if format_ == "parquet":
-            parquet.write_table(sample.table, sink)
-        elif format_ == "csv":
-            csv.write_csv(_flatten(sample.table), sink)
-        else:
-            with pa.ipc.new_file(sink, sample.table.schema) as writer:
-                writer.write_table(sample.table)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise invalid(f"The rows cannot be written as {format_}: {error}") from error
+        return write(sample.table)
+    except _FAILURES as error:
+        raise _explain(format_, sample.table) from error
+
+
+def _explain(format_: str, table: pa.Table) -> InvalidInputError:
+    """Return the error for a table that a format cannot represent, which names a column."""
+    for field in table.schema:
+        try:
+            _WRITERS[format_](table.select([field.name]))
+        except _FAILURES:
+            others = " or ".join(each for each in FORMATS if each != format_)
+            return invalid(
+                f"Column '{field.name}' of type {field.type} has values that a {format_} file "
+                f"cannot represent: download {others}"
+            )
+    return invalid(f"The rows cannot be written as {format_}")
+
+
+def _to_arrow(table: pa.Table) -> bytes:
+    sink = io.BytesIO()
+    with pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
     return sink.getvalue()
 
 
-def _flatten(table: pa.Table) -> pa.Table:
-    """Return a table that CSV can represent: lists and structs as JSON, bytes in Base64."""
+def _to_parquet(table: pa.Table) -> bytes:
+    sink = io.BytesIO()
+    parquet.write_table(table, sink)
+    for field in table.schema:
+        if "date64" in str(field.type):  # Parquet has whole days in 32 bits: pyarrow cuts others
+            [written] = parquet.read_table(sink, columns=[field.name]).columns
+            if to_values(written) != to_values(table[field.name]):
+                raise ValueError("a date is not a whole day, or too far")
+    return sink.getvalue()
+
+
+def _to_csv(table: pa.Table) -> bytes:
+    sink = io.BytesIO()
     columns = [
-        pa.array([_as_text(each.as_py()) for each in column], pa.string())
-        if pa.types.is_nested(column.type) or _is_bytes(column.type)
-        else column
-        for column in table.columns
+        _as_texts(column, field) for column, field in zip(table.columns, table.schema, strict=True)
     ]
-    return pa.table(columns, names=table.column_names)
+    csv.write_csv(pa.table(columns, names=table.column_names), sink)
+    return sink.getvalue()
 
 
-def _is_bytes(type_: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_binary(type_)
-        or pa.types.is_large_binary(type_)
-        or pa.types.is_fixed_size_binary(type_)
-    )
+def _as_texts(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray | pa.Array:
+    """Return a column as text, unless pyarrow writes it as `to_text` would."""
+    type_ = column.type
+    is_whole = pa.types.is_integer(type_) or pa.types.is_string(type_)
+    if is_whole or (pa.types.is_floating(type_) and pc.all(pc.is_finite(column)).as_py()):
+        return column
+    texts = [None if each is None else to_text(each) for each in to_values(column, field)]
+    return pa.array(texts, pa.large_string())
 
 
-def _as_text(value: Any) -> str | None:
-    if value is None or isinstance(value, str):
-        return value
-    return _base64(value) if isinstance(value, bytes) else json.dumps(value, default=_json_default)
-
-
-def _json_default(value: Any) -> str:
-    return _base64(value) if isinstance(value, bytes) else str(value)
-
-
-def _base64(data: bytes) -> str:
-    return base64.b64encode(data).decode()
+_WRITERS: dict[str, Callable[[pa.Table], bytes]] = {
+    "parquet": _to_parquet,
+    "csv": _to_csv,
+    "arrow": _to_arrow,
+}
+_FAILURES = (pa.ArrowException, OSError, ValueError)
+"""What pyarrow raises for values that a format lacks."""

@@ -9,6 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from lance_bridge.arrow_values import to_values
+
 from .time_travel import State
 from .ui_request import UiRequest
 
@@ -83,7 +85,7 @@ async def read_value(ui: UiRequest, state: State, column: str, row: str) -> Any:
 
 def _first_value(result: Any) -> Any:
     table = as_reader(result).read_all()
-    return table.column(0)[0].as_py() if table.num_rows else None
+    return to_values(table.column(0), table.schema.field(0))[0] if table.num_rows else None
 
 
 def as_reader(result: Any) -> pa.RecordBatchReader:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
@@ -10,6 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 from starlette.responses import Response
+
+from lance_bridge.arrow_values import to_values
 
 from .cells import Cell, make_cell
 from .columns import ColumnLine, column_lines
@@ -147,7 +149,7 @@ class RowsView:
     def _cells(self, table: pa.Table, name: str) -> Iterable[Cell]:
         kind = self.columns[name].kind if name in self.columns else "number"
         rows = table.column(ROW_ID).to_pylist() if ROW_ID in table.column_names else []
-        for index, value in enumerate(_values(table.column(name), is_vector=kind == "vector")):
+        for index, value in enumerate(_values(table, name, is_vector=kind == "vector")):
             is_searched = kind == "vector" and rows and value is not None
             near = self.query.near_row(rows[index], name) if is_searched else None
             source = self._image_address(rows, index, name) if isinstance(value, bytes) else ""
@@ -198,11 +200,12 @@ async def show_rows(ui: UiRequest) -> Response:
     )
 
 
-def _values(column: Any, *, is_vector: bool) -> Iterator[Any]:
-    """Yield the values of a column: vectors as arrays, and as text what Python cannot represent."""
-    for each in column:
-        try:
-            value = each.values if is_vector and isinstance(each, pa.ListScalar) else each.as_py()
-        except (ValueError, OverflowError):
-            value = str(each)
-        yield value
+def _values(table: pa.Table, name: str, *, is_vector: bool) -> list[Any]:
+    """Return the values of a column, with vectors as arrays."""
+    column, field = table.column(name), table.schema.field(name)
+    if is_vector and pa.types.is_fixed_size_list(column.type):
+        return [each.values for each in column]
+    try:
+        return to_values(column, field)
+    except ValueError as error:
+        return [f"cannot be shown: {error}"] * len(column)

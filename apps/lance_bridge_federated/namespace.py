@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from lance_bridge.catalog import Path, TableRecord
 from lance_bridge.errors import invalid, unsupported
-from lance_bridge.extended_requests import require_order
+from lance_bridge.extended_requests import require_extensions
 from lance_bridge.paging import PageRequest, decode_token, encode_token
 from lance_bridge.requests import DropBehavior, as_model
 
@@ -148,7 +148,7 @@ class FederatedNamespace(LanceNamespace):
             inner = inner.model_copy(update={"page_token": own})
         with errors_of(catalog, operation, list(ids_in(inner))):
             namespace = child.namespace()
-            require_order(namespace, inner)
+            require_extensions(namespace, inner)
             response = getattr(namespace, operation)(inner, *rows)
         return _with_catalog(response, catalog) if isinstance(response, BaseModel) else response
 

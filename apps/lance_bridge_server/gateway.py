@@ -25,7 +25,7 @@ from starlette.responses import JSONResponse, Response
 from lance_bridge import locations
 from lance_bridge.credentials import acting_for
 from lance_bridge.errors import internal, invalid, is_panic
-from lance_bridge.extended_requests import require_order
+from lance_bridge.extended_requests import require_extensions
 from lance_bridge.names import DELIMITER
 from lance_bridge.requests import as_model
 from lance_bridge_federated.children import close_namespace
@@ -337,7 +337,7 @@ class _Run:
 
     def _call_namespace(self, access: Access | None) -> Any:
         operation, namespace = self.call.operation, self.namespace
-        require_order(namespace, self.arguments[0])
+        require_extensions(namespace, self.arguments[0])
         if operation.answer is Answer.ROWS and hasattr(namespace, "query_table_reader"):
             return with_first_batch(namespace.query_table_reader(*self.arguments))
         method = getattr(namespace, operation.name)

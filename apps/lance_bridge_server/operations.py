@@ -13,10 +13,11 @@ import lance_namespace as api
 from pydantic import BaseModel
 
 from lance_bridge.extended_requests import (
+    ExtendedColumnsRequest,
+    ExtendedIndexRequest,
     OrderedQuery,
     OrderedQueryAnalysis,
     OrderedQueryPlan,
-    ReplacingIndexRequest,
 )
 
 
@@ -113,7 +114,7 @@ OPERATIONS = (
     _table("create_table_version", "version/create", api.CreateTableVersionRequest),
     _table("describe_table_version", "version/describe", api.DescribeTableVersionRequest, **_READ),
     _table("batch_delete_table_versions", "version/delete", api.BatchDeleteTableVersionsRequest),
-    _table("alter_table_add_columns", "add_columns", api.AlterTableAddColumnsRequest),
+    _table("alter_table_add_columns", "add_columns", ExtendedColumnsRequest),
     _table("alter_table_alter_columns", "alter_columns", api.AlterTableAlterColumnsRequest),
     _table("alter_table_drop_columns", "drop_columns", api.AlterTableDropColumnsRequest),
     _table("alter_table_backfill_columns", "backfill_column",
@@ -128,8 +129,8 @@ OPERATIONS = (
     _table("count_table_rows", "count_rows", api.CountTableRowsRequest, **_VALUE),
     _table("explain_table_query_plan", "explain_plan", OrderedQueryPlan, **_VALUE),
     _table("analyze_table_query_plan", "analyze_plan", OrderedQueryAnalysis, **_VALUE),
-    _table("create_table_index", "create_index", ReplacingIndexRequest),
-    _table("create_table_scalar_index", "create_scalar_index", ReplacingIndexRequest),
+    _table("create_table_index", "create_index", ExtendedIndexRequest),
+    _table("create_table_scalar_index", "create_scalar_index", ExtendedIndexRequest),
     _table("list_table_indices", "index/list", api.ListTableIndicesRequest, **_READ),
     _table("describe_table_index_stats", "index/{index_name}/stats",
            api.DescribeTableIndexStatsRequest, **_READ),

@@ -13,7 +13,7 @@ import pytest
 from lance_namespace import errors
 
 from lance_bridge.dataset import index_types
-from lance_bridge.extended_requests import ReplacingIndexRequest
+from lance_bridge.extended_requests import ExtendedIndexRequest
 
 from .building import DATASET, TABLE, create
 from .memory_catalog import MemoryNamespace
@@ -71,7 +71,7 @@ def test_an_index_of_the_same_column_is_replaced_where_that_is_asked_for(
 ) -> None:
     def replace(column: str, index_type: str, **more: str) -> None:
         request = {"id": TABLE, "column": column, "index_type": index_type, "replace": True, **more}
-        ns.create_table_index(ReplacingIndexRequest.model_validate(request))
+        ns.create_table_index(ExtendedIndexRequest.model_validate(request))
 
     replace("st.`a.b`", "BTREE")
     replace("st.`a.b`", "BITMAP")

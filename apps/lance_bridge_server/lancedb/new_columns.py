@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 import pyarrow as pa
 
-from lance_bridge.errors import invalid, unsupported
+from lance_bridge.errors import invalid
 
 NEW_COLUMNS = "alter_table_add_columns"
 """The operation that accepts a schema as well as JSON."""
@@ -31,38 +32,34 @@ _UNITS = {"s": "Second", "ms": "Millisecond", "us": "Microsecond", "ns": "Nanose
 def new_columns(body: bytes) -> dict[str, Any]:
     """Return the request fields that add the columns of a schema, given as an Arrow IPC stream.
 
+    They have the schema for lance-bridge's own catalogs, and expressions for others, which ignore
+    it: none, if an expression cannot make one of the columns.
+
     Raises:
-        InvalidInputError: (13) the body is not a schema, or a column may not be null.
-        UnsupportedOperationError: (0) a column has metadata, or a type that no expression has.
+        InvalidInputError: (13) the body is not a schema.
     """
     try:
         schema = pa.ipc.read_schema(pa.py_buffer(body))
     except (pa.ArrowException, OSError) as error:
         raise invalid(f"The body is not an Arrow schema: {error}") from None
-    return {"new_columns": [_entry(field) for field in schema]}
-
-
-def _entry(field: pa.Field) -> dict[str, str]:
-    if not field.nullable:
-        raise invalid(
-            f"Column '{field.name}' may not be null, so it needs values: give expressions"
-        )
-    if field.metadata:
-        raise unsupported(f"Column '{field.name}' has metadata, which cannot be added with it")
+    entries = [_entry(field) for field in schema]
     return {
-        "name": field.name,
-        "expression": f"arrow_cast(NULL, '{_type(field.name, field.type)}')",
+        "new_columns": [] if None in entries else entries,
+        "arrow_schema": base64.b64encode(body).decode(),
     }
 
 
-def _type(column: str, dtype: pa.DataType) -> str:
+def _entry(field: pa.Field) -> dict[str, str] | None:
+    """Return the entry of a column with the expression that makes it; None if there is none."""
+    dtype = _type(field.type)
+    if dtype is None or field.metadata or not field.nullable:
+        return None
+    return {"name": field.name, "expression": f"arrow_cast(NULL, '{dtype}')"}
+
+
+def _type(dtype: pa.DataType) -> str | None:
     """Return a type as Lance's SQL writes it."""
-    name = _NAMES.get(str(dtype)) or _type_with_parameters(dtype) or _nested_type(column, dtype)
-    if name is None:
-        raise unsupported(
-            f"Column '{column}' of nulls cannot be of type {dtype}: give it an expression"
-        )
-    return name
+    return _NAMES.get(str(dtype)) or _type_with_parameters(dtype) or _nested_type(dtype)
 
 
 def _type_with_parameters(dtype: pa.DataType) -> str | None:
@@ -78,12 +75,14 @@ def _type_with_parameters(dtype: pa.DataType) -> str | None:
     return None
 
 
-def _nested_type(column: str, dtype: pa.DataType) -> str | None:
+def _nested_type(dtype: pa.DataType) -> str | None:
     if pa.types.is_dictionary(dtype):
-        types = [_type(column, each) for each in (dtype.index_type, dtype.value_type)]
-        return f"Dictionary({', '.join(types)})"
-    if pa.types.is_fixed_size_list(dtype) and dtype.value_field.name == "item":
-        return f"FixedSizeList({dtype.list_size}, {_type(column, dtype.value_type)})"
-    if pa.types.is_list(dtype) and dtype.value_field.name == "item":
-        return f"List({_type(column, dtype.value_type)})"
-    return None
+        types = [_type(each) for each in (dtype.index_type, dtype.value_type)]
+        return None if None in types else f"Dictionary({', '.join(map(str, types))})"
+    is_list, is_fixed = pa.types.is_list(dtype), pa.types.is_fixed_size_list(dtype)
+    if not (is_list or is_fixed) or dtype.value_field.name != "item":
+        return None
+    inner = _type(dtype.value_type)
+    if inner is None:
+        return None
+    return f"FixedSizeList({dtype.list_size}, {inner})" if is_fixed else f"List({inner})"

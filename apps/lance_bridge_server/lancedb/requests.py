@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lance_bridge.errors import invalid, unsupported
-from lance_bridge.extended_requests import ReplacingIndexRequest
+from lance_bridge.extended_requests import ExtendedIndexRequest
 
 from .types import type_from_json
 
@@ -122,16 +122,27 @@ def _alteration(alteration: Any) -> Any:
 
 # -- indices ---------------------------------------------------------------------------------------
 
-_OWN_OPTIONS: Fields = {"min_ngram_length": 3, "max_ngram_length": 3, "block_size": 128}
-"""LanceDB's defaults of index options that the specification lacks. Other defaults are false or
-null."""
+_DEFAULTS: Fields = {
+    "min_ngram_length": 3,
+    "max_ngram_length": 3,
+    "block_size": 128,
+    "prefix_only": False,
+}
+"""LanceDB's defaults of options that the specification lacks. The client always sends them; without
+them, the request is one that any catalog supports."""
 _TRANSLATED = {"metric_type", "train"}
 
 
 def _create_index(fields: Fields) -> Fields:
-    for name in fields.keys() - ReplacingIndexRequest.model_fields.keys() - _TRANSLATED:
-        if fields[name] not in (None, False, _OWN_OPTIONS.get(name)):
+    if str(fields.get("index_type", "")).upper() == "FTS" and "max_token_length" in fields:
+        fields["max_token_length"] = fields["max_token_length"] or 0  # null is no limit
+    for name, default in _DEFAULTS.items():
+        if fields.get(name) == default:
+            del fields[name]
+    for name in fields.keys() - ExtendedIndexRequest.model_fields.keys() - _TRANSLATED:
+        if fields[name] not in (None, False):
             raise unsupported(f"An index with {name} is not supported; leave it out")
+    fields["lancedb_defaults"] = True
     if fields.get("replace") is None:
         fields["replace"] = True  # LanceDB's default, which its client does not send
     metric = fields.pop("metric_type", None)

@@ -96,16 +96,14 @@ def type_from_json(data_type: Json) -> Json:
 
     Raises:
         InvalidInputError: (13) it is malformed.
-        UnsupportedOperationError: (0) the specification has no form for it: dictionaries.
+        UnsupportedOperationError: (0) it is a dictionary of values that have no name of their own.
     """
     written = data_type.get("type", "")
     if not isinstance(written, str):
         raise invalid("The `type` of a data_type must be a string")
     name, *rest = written.split(":")
     if name == "dict":
-        raise unsupported(
-            "A column cannot be changed to a dictionary: the protocol cannot express it"
-        )
+        return _dictionary_from_json(rest)
     if name == "decimal":
         return _decimal_from_json(rest)
     if name in _WITH_UNIT and rest:
@@ -116,6 +114,19 @@ def type_from_json(data_type: Json) -> Json:
     if found.get("fields"):
         found["fields"] = _fields_from_json(found["fields"])
     return found
+
+
+def _dictionary_from_json(parts: list[str]) -> Json:
+    """Return a dictionary as Arrow prints it; see `lance_bridge.dataset.schema_json`."""
+    *value, index, _ordered = parts if len(parts) > 2 else ["", "", ""]
+    inner = [type_from_json({"type": each}) for each in (":".join(value), index)]
+    if any(each.keys() != {"type"} for each in inner):
+        raise unsupported(
+            f"A column cannot be changed to a dictionary of {':'.join(value)[:60]}: the protocol "
+            "cannot express it"
+        )
+    values, indices = (each["type"] for each in inner)
+    return {"type": f"dictionary<values={values}, indices={indices}, ordered=0>"}
 
 
 def _fields_from_json(fields: Any) -> list[Json]:

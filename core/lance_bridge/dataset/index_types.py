@@ -10,12 +10,16 @@ import pyarrow as pa
 from lance_namespace import CreateTableIndexRequest
 
 from ..errors import invalid
+from ..extended_requests import FURTHER_INDEX_OPTIONS
 
 Fits = Callable[[pa.Field], bool]
 
 _NOT_OPTIONS = frozenset(
-    {"identity", "context", "id", "branch", "column", "index_type", "name", "replace"}
-)  # fields of ReplacingIndexRequest
+    {
+        *("identity", "context", "id", "branch", "column", "index_type"),
+        *("name", "replace", "lancedb_defaults"),
+    }
+)  # fields of ExtendedIndexRequest
 _IVF = frozenset(
     {"distance_type", "num_partitions", "target_partition_size", "sample_rate", "max_iterations"}
 )
@@ -32,6 +36,7 @@ _TEXT = frozenset(
         "stem",
         "remove_stop_words",
         "ascii_folding",
+        *FURTHER_INDEX_OPTIONS,
     }
 )
 DISTANCES = {"l2": "l2", "euclidean": "l2", "cosine": "cosine", "dot": "dot", "hamming": "hamming"}
@@ -114,6 +119,11 @@ def _is_text_column(field: pa.Field) -> bool:
     return _is_text(stored_type(field))
 
 
+def _is_text_or_binary_column(field: pa.Field) -> bool:
+    dtype = stored_type(field)
+    return _is_text(dtype) or _is_bytes(dtype)
+
+
 def _is_searchable(field: pa.Field) -> bool:
     dtype = stored_type(field)
     return _extension(field) == "lance.json" or _is_text(
@@ -175,6 +185,7 @@ _ALL = (
     IndexType("LABEL_LIST", "a column of lists of values that are not nested", _is_list_of_plain),
     IndexType("NGRAM", "a text column", _is_text_column),
     IndexType("MINHASHLSH", "a text column", _is_text_column),
+    IndexType("FM", "a text or binary column", _is_text_or_binary_column),
     IndexType("RTREE", "a geometry: a geoarrow column, WKB or WKT", _is_geometry),
     IndexType("FTS", "a column of text, of lists of text, or of JSON", _is_searchable, _TEXT),
     _vector_index("IVF_FLAT"),
@@ -231,7 +242,13 @@ def index_options(
         if name not in index_type.options:
             takes = ", ".join(sorted(index_type.options)) or "no options"
             raise invalid(f"{name} does not apply to {index_type.name}, which takes {takes}")
-    return _vector_options(given, index_type, field) if index_type.is_vector else given
+    if given.get("max_token_length") == 0:
+        given["max_token_length"] = None  # no limit; a limit of 0 would leave no words
+    if not index_type.is_vector:
+        return given
+    if "num_sub_vectors" in index_type.options and getattr(request, "lancedb_defaults", False):
+        given.setdefault("num_sub_vectors", _lancedb_sub_vectors(given.get("num_bits"), field))
+    return _vector_options(given, index_type, field)
 
 
 def _vector_options(
@@ -271,6 +288,14 @@ def _distance(name: str, index_type: IndexType, field: pa.Field) -> str:
     if pa.types.is_list(stored_type(field)) and distance != "cosine":
         raise invalid(f"distance_type for lists of vectors is cosine, not {distance}")
     return distance
+
+
+def _lancedb_sub_vectors(bits: int | None, field: pa.Field) -> int:
+    """Return LanceDB's default. Source: ``get_num_sub_vectors`` of its ``table.rs``."""
+    vector = vector_of(field)
+    dimension = 1 if vector is None else int(vector.list_size)
+    parts = next((dimension // size for size in (16, 8) if dimension % size == 0), 1)
+    return parts + parts % 2 if bits == 4 else parts
 
 
 def _sub_vectors(given: int | None, field: pa.Field) -> int:

@@ -7,6 +7,7 @@ from typing import Any
 
 import lance
 import pyarrow as pa
+from lance.indices import IndexConfig
 from lance_namespace import (
     CreateTableIndexRequest,
     DescribeTableIndexStatsResponse,
@@ -16,7 +17,7 @@ from lance_namespace_urllib3_client.models import IndexContent
 
 from .. import locations
 from ..errors import invalid, require_text, translate_lance_errors
-from ..extended_requests import ReplacingIndexRequest
+from ..extended_requests import ExtendedIndexRequest
 from ..paging import PageRequest
 from ..requests import Ref
 from ..table import Table, transaction_id
@@ -65,12 +66,14 @@ def create(
         )
     _require_outside_lists(dataset, column)
     options = index_types.index_options(request, index_type, field)
-    replaces = isinstance(request, ReplacingIndexRequest) and request.replace
+    replaces = isinstance(request, ExtendedIndexRequest) and request.replace
     name = _check_name(request.name, f"{column.path}_idx")
     _require_free_name(dataset, table, name, column if replaces else None)
     build: Any = dataset.create_index if index_type.is_vector else dataset.create_scalar_index
+    # pylance knows this type only by its configuration.
+    kind = IndexConfig("fm", {}) if index_type.name == "FM" else index_type.name
     with table.committing(dataset, f"no index was built on column '{column.path}'"):
-        build(column.path, index_type.name, name=name, replace=replaces, **options)
+        build(column.path, kind, name=name, replace=replaces, **options)
     return transaction_id(dataset, table)
 
 

@@ -93,13 +93,18 @@ def _check_entries(entries: Sequence[AddColumnsEntry]) -> None:
 def _check_new_names(dataset: lance.LanceDataset, names: Sequence[str]) -> None:
     taken = set(paths.siblings(dataset, ()))
     for name in names:
-        _check_name(name, is_nested=False)
+        check_name(name, is_nested=False)
         if name in taken:
             raise invalid(f"Column '{name}' exists already, or is named twice")
         taken.add(name)
 
 
-def _check_name(name: str, *, is_nested: bool) -> None:
+def check_name(name: str, *, is_nested: bool) -> None:
+    """Check the name of a new column, or of a field in one.
+
+    Raises:
+        InvalidInputError: (13) Lance, or a catalog, could not use it.
+    """
     require_text("The column name", name)
     if not name or "\0" in name:
         raise invalid(f"{name!r} cannot be a column's name: it is empty or has a NUL")
@@ -192,7 +197,7 @@ def _check_renames(dataset: lance.LanceDataset, alterations: Sequence[Alteration
             if each.column.parent == parent and each.rename is not None
         }
         for name in renames.values():
-            _check_name(name, is_nested=bool(parent))
+            check_name(name, is_nested=bool(parent))
         after = Counter(renames.get(name, name) for name in paths.siblings(dataset, parent))
         twice = [name for name, count in after.items() if count > 1]
         if twice:

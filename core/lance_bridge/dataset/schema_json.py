@@ -2,7 +2,7 @@
 
 The names are those of pylance's directory namespace, so that clients read all namespaces the same
 way. As there, units, time zones and dictionaries are omitted, and a decimal's ``length`` is
-``precision * 1000 + scale``. In a request, a type may have a unit and a time zone.
+``precision * 1000 + scale``. A request may have them.
 """
 
 from __future__ import annotations
@@ -113,6 +113,7 @@ _PLAIN: dict[str, pa.DataType] = {
     "duration": pa.duration("us"),
 }
 _WITH_UNIT = re.compile(r"(timestamp|duration|time32|time64)\[(s|ms|us|ns)(?:, *tz=(.+))?\]")
+_DICTIONARY = re.compile(r"dictionary<values=(.+), indices=(u?int(?:8|16|32|64)), ordered=[01]>")
 _DECIMALS = {"decimal128": pa.decimal128, "decimal256": pa.decimal256}
 _MIN_SCALE = -128
 
@@ -120,8 +121,9 @@ _MIN_SCALE = -128
 def type_from_json(json: Mapping[str, Any]) -> pa.DataType:
     """Return the Arrow type that a JsonArrowDataType describes.
 
-    A unit and a time zone may be given as Arrow prints them: ``timestamp[ns, tz=UTC]``. The default
-    unit is microseconds.
+    A unit, a time zone and a dictionary may be given as Arrow prints them, as in
+    ``timestamp[ns, tz=UTC]`` and ``dictionary<values=string, indices=int32, ordered=0>``. The
+    default unit is microseconds.
 
     Raises:
         InvalidInputError: (13) it is not such a type, or has a key that its type does not use.
@@ -151,6 +153,10 @@ def _arrow_type(data_type: JsonArrowDataType) -> pa.DataType:
     if match := _WITH_UNIT.fullmatch(data_type.type):
         _refuse_keys(data_type, "length", "fields")
         return _type_with_unit(*match.groups())
+    if match := _DICTIONARY.fullmatch(data_type.type):
+        _refuse_keys(data_type, "length", "fields")
+        values, indices = (_NAMES.get(each, each) for each in match.groups())
+        return pa.dictionary(_PLAIN[indices], _arrow_type(JsonArrowDataType(type=values)))
     if name in _DECIMALS:
         _refuse_keys(data_type, "fields")
         precision = (_length(data_type) - _MIN_SCALE) // 1000

@@ -5,7 +5,8 @@ from __future__ import annotations
 import lance_namespace as api
 
 from .. import engine
-from ..dataset import computed_columns, schema_evolution
+from ..dataset import computed_columns, null_columns, schema_evolution
+from ..extended_requests import ExtendedColumnsRequest
 from ..requests import Ref
 from .base import Operations
 
@@ -16,14 +17,17 @@ class SchemaOperations(Operations):
     def alter_table_add_columns(
         self, request: api.AlterTableAddColumnsRequest
     ) -> api.AlterTableAddColumnsResponse:
-        """Add columns by SQL expression.
+        """Add columns by SQL expression, or of nulls (`ExtendedColumnsRequest`).
 
         Raises: UnsupportedOperation, NamespaceNotFound, TableNotFound, TableColumnNotFound,
         InvalidInput, ConcurrentModification, InvalidTableState, TableBranchNotFound.
         """
         ref = Ref.of(branch=request.branch)
         table = self.tables.load_by_id(request.id)
-        version = schema_evolution.add_columns(table, ref, request.new_columns)
+        if isinstance(request, ExtendedColumnsRequest) and request.arrow_schema is not None:
+            version = null_columns.add(table, ref, request.arrow_schema)
+        else:
+            version = schema_evolution.add_columns(table, ref, request.new_columns)
         return api.AlterTableAddColumnsResponse(version=version)
 
     def alter_table_alter_columns(

@@ -10,6 +10,7 @@ import lance
 import lance_namespace as api
 import pyarrow as pa
 import pytest
+from lance.indices import IndexConfig
 from lance_namespace import errors
 
 from lance_bridge.dataset import index_types
@@ -22,10 +23,11 @@ from .test_fields_for_other_tools import STORABLE
 
 pytestmark = pytest.mark.quick
 
-SCALAR = [
+NAMED = [
     "BITMAP", "BLOOMFILTER", "BTREE", "FTS", "LABEL_LIST", "MINHASHLSH", "NGRAM", "RTREE",
     "ZONEMAP",
 ]  # fmt: skip
+SCALAR = [*NAMED, "FM"]
 VECTOR = [
     "IVF_FLAT", "IVF_HNSW_FLAT", "IVF_HNSW_PQ", "IVF_HNSW_SQ", "IVF_PQ", "IVF_RQ", "IVF_SQ",
 ]  # fmt: skip
@@ -202,11 +204,11 @@ def test_the_kinds_are_all_that_pylance_names() -> None:
     source = inspect.getsource(lance.LanceDataset.create_scalar_index)
     source += inspect.getsource(lance.LanceDataset._prepare_scalar_index_request)
     source += inspect.getsource(lance.LanceDataset._create_index_impl)
-    assert all(f'"{kind}"' in source for kind in [*SCALAR, *VECTOR])
+    assert all(f'"{kind}"' in source for kind in [*NAMED, *VECTOR])
     listed = source.split("valid_index_types = [")[1].split("]")[0].split()
     assert sorted(name.strip('",') for name in listed) == VECTOR
     listed = source.split("if index_type not in [")[1].split("]")[0].split()
-    assert sorted({name.strip('",') for name in listed} - {"INVERTED"}) == SCALAR
+    assert sorted({name.strip('",') for name in listed} - {"INVERTED"}) == NAMED
 
 
 @pytest.mark.parametrize(
@@ -251,7 +253,8 @@ def is_taken(found: lance.LanceDataset, kind: str) -> bool:
         if kind.startswith("IVF"):
             found.create_index("c", kind, name="i")
         else:
-            found.create_scalar_index("c", kind, name="i")  # type: ignore[arg-type]  # any text
+            taken: Any = IndexConfig("fm", {}) if kind == "FM" else kind
+            found.create_scalar_index("c", taken, name="i")
     except (OSError, ValueError, RuntimeError, TypeError) as error:
         # It fits, but there is no vector to train with.
         return "cannot train" in str(error)
@@ -341,10 +344,68 @@ def hints(ns: MemoryNamespace) -> dict[str, str]:
 
 
 def test_every_option_of_the_request_goes_with_some_kind() -> None:
-    fields = set(api.CreateTableIndexRequest.model_fields)
+    fields = set(ExtendedIndexRequest.model_fields)
     fields -= {"identity", "context", "id", "branch", "column", "index_type", "name"}
+    fields -= {"replace", "lancedb_defaults"}
     kinds = [index_types.parse_index_type(name) for name in [*SCALAR, *VECTOR]]
     assert fields == set().union(*(kind.options for kind in kinds))
+
+
+def build_extended(ns: MemoryNamespace, column: str, index_type: str, **more: Any) -> None:
+    fields = {"id": TABLE, "column": column, "index_type": index_type, **more}
+    ns.create_table_index(ExtendedIndexRequest.model_validate(fields))
+
+
+@pytest.mark.spec("server.md#further-fields")
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        ({"base_tokenizer": "ngram", "min_ngram_length": 2, "max_ngram_length": 4}, {}),
+        ({"prefix_only": True}, {}),
+        ({"block_size": 256}, {}),
+        ({"max_token_length": 0}, {"max_token_length": None}),
+        ({"max_token_length": 5}, {}),
+    ],
+)
+def test_options_of_full_text_indices_reach_lance(
+    ns: MemoryNamespace, options: dict[str, Any], found: dict[str, Any]
+) -> None:
+    build_extended(ns, "text", "FTS", **options)
+    assert details(ns) | options | found == details(ns)
+
+
+@pytest.mark.spec("server.md#further-fields")
+def test_custom_stop_words_are_not_found(ns: MemoryNamespace) -> None:
+    build_extended(ns, "text", "FTS", custom_stop_words=["more"])
+    assert dataset(ns).to_table(full_text_query="more").num_rows == 0
+    assert dataset(ns).to_table(full_text_query="word1").num_rows > 0
+
+
+@pytest.mark.spec("server.md#further-fields")
+@pytest.mark.parametrize(
+    "options", [{"block_size": 300}, {"base_tokenizer": "ngram", "min_ngram_length": 9}]
+)
+def test_options_of_full_text_indices_that_lance_refuses_are_invalid(
+    ns: MemoryNamespace, options: dict[str, Any]
+) -> None:
+    with pytest.raises(errors.InvalidInputError):
+        build_extended(ns, "text", "FTS", **options)
+    assert dataset(ns).version == 1
+
+
+@pytest.mark.spec("server.md#further-fields")
+@pytest.mark.parametrize(
+    ("dimension", "bits", "parts"),
+    [(32, 8, 2), (32, 4, 2), (24, 8, 3), (24, 4, 4), (20, 8, 1), (8, None, 1)],
+)
+def test_lancedbs_default_of_the_parts_of_a_vector(
+    namespace: MemoryNamespace, dimension: int, bits: int | None, parts: int
+) -> None:
+    numbers = pa.array([float(i % 9) for i in range(dimension * 300)], pa.float32())
+    vectors = pa.FixedSizeListArray.from_arrays(numbers, dimension)
+    make(namespace, pa.table({"vector": vectors}))
+    build_extended(namespace, "vector", "IVF_PQ", num_bits=bits, lancedb_defaults=True)
+    assert details(namespace)["compression"]["num_sub_vectors"] == parts
 
 
 def test_options_of_training_reach_lance(ns: MemoryNamespace) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import datetime
 import re
 from collections.abc import Callable
@@ -14,7 +15,7 @@ import lance_namespace as api
 import lancedb
 import pyarrow as pa
 import pytest
-from lance_namespace.errors import InvalidInputError
+from lance_namespace.errors import InvalidInputError, UnsupportedOperationError
 from lancedb import index, query
 from lancedb.remote.errors import HttpError
 from server.lancedb_clients.test_operations import SPEC
@@ -23,10 +24,14 @@ from server.serving import serving_namespace
 from starlette.requests import HTTPConnection
 
 import lance_bridge
-from lance_bridge.errors import invalid
 from lance_bridge_federated import FederatedNamespace
 from lance_bridge_hive import HiveNamespace
-from lance_bridge_server.lancedb import DatabasePaths, database_of, pages_by_name
+from lance_bridge_server.lancedb import (
+    DatabasePaths,
+    database_of,
+    pages_by_name,
+    translate_request,
+)
 from lance_bridge_server.lancedb.new_columns import new_columns
 from lance_bridge_server.lancedb.types import type_from_json
 
@@ -106,10 +111,10 @@ def test_an_index_has_the_type_and_the_distance_that_were_asked_for(
     assert stats.distance_type == getattr(config, "distance_type", None)
 
 
-def test_an_option_that_the_specification_lacks_is_refused(table: Table) -> None:
-    config = index.FTS(base_tokenizer="ngram", ngram_min_length=2)
-    with pytest.raises(Exception, match="min_ngram_length is not supported"):
-        table.create_index("title", config=config, name="tried")
+def test_an_option_of_source_code_is_refused() -> None:
+    body = {"index_type": "FTS", "column": "c", "split_identifiers": True}
+    with pytest.raises(UnsupportedOperationError, match="split_identifiers is not supported"):
+        translate_request("create_table_index", body)
 
 
 _MATCH = query.MatchQuery("number7", "title")
@@ -390,23 +395,38 @@ def test_a_table_of_pylances_directory_has_its_schema(tmp_path: Path) -> None:
 
 def test_columns_of_nulls_are_added_by_their_schema(db: Any) -> None:
     table = db.create_table("t", pa.table({"id": [1]}))
-    kinds = [kind for kind in TYPES.values() if not pa.types.is_null(kind) and _has_sql(kind)]
+    kinds = list(TYPES.values())
     fields = [pa.field(f"c{i}", kind) for i, kind in enumerate(kinds)]
     table.add_columns(pa.schema(fields))
     assert [table.schema.field(f"c{i}").type for i in range(len(kinds))] == kinds
     assert len(kinds) > 30
 
 
-def _has_sql(kind: pa.DataType) -> bool:
-    nested = pa.types.is_struct(kind) or pa.types.is_large_list(kind)
-    return not nested and not pa.types.is_fixed_size_binary(kind)
+@pytest.mark.parametrize(
+    ("field", "expression"),
+    [
+        (pa.field("s", pa.struct([("a", pa.int64())])), None),
+        (pa.field("n", pa.int32(), metadata={"unit": "m"}), None),
+        (pa.field("l", pa.list_(pa.binary(4))), None),
+        (pa.field("d", pa.dictionary(pa.int8(), pa.binary(2))), None),
+        (pa.field("n", pa.int32()), "arrow_cast(NULL, 'Int32')"),
+        (pa.field("v", pa.list_(pa.float32(), 2)), "arrow_cast(NULL, 'FixedSizeList(2, Float32)')"),
+    ],
+    ids=str,
+)
+def test_other_catalogs_get_expressions_if_they_can_make_the_columns(
+    field: pa.Field, expression: str | None
+) -> None:
+    fields = new_columns(pa.schema([field]).serialize().to_pybytes())
+    assert [each["expression"] for each in fields["new_columns"]] == (
+        [expression] if expression else []
+    )
+    schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(fields["arrow_schema"])))
+    assert schema.field(0).equals(field, check_metadata=True)
 
 
-def test_a_schema_that_no_expression_has_is_refused() -> None:
-    struct = pa.schema([pa.field("s", pa.struct([("a", pa.int64())]))])
-    with pytest.raises(Exception, match="cannot be of type struct"):
-        new_columns(struct.serialize().to_pybytes())
-    with pytest.raises(type(invalid("")), match="not an Arrow schema"):
+def test_a_body_that_is_no_schema_is_refused() -> None:
+    with pytest.raises(InvalidInputError, match="not an Arrow schema"):
         new_columns(b"not a schema")
 
 
@@ -426,6 +446,14 @@ def test_a_column_is_changed_to_another_type(db: Any) -> None:
         ({"type": "string"}, {"type": "utf8"}),
         ({"type": "timestamp:us:-"}, {"type": "timestamp[us]"}),
         ({"type": "timestamp:ns:+02:00"}, {"type": "timestamp[ns, tz=+02:00]"}),
+        (
+            {"type": "dict:string:int32:false"},
+            {"type": "dictionary<values=utf8, indices=int32, ordered=0>"},
+        ),
+        (
+            {"type": "dict:timestamp:us:-:uint8:false"},
+            {"type": "dictionary<values=timestamp[us], indices=uint8, ordered=0>"},
+        ),
         ({"type": "decimal:128:10:-2"}, {"type": "decimal128", "length": 9998}),
         (
             {"type": "list", "fields": [{"name": "i", "type": {"type": "float"}}]},

@@ -105,6 +105,7 @@ def _to_arrow(table: pa.Table) -> bytes:
 
 def _to_parquet(table: pa.Table) -> bytes:
     sink = io.BytesIO()
+    table = table.cast(pa.schema([_with_nulls(field) for field in table.schema]))
     parquet.write_table(table, sink)
     for field in table.schema:
         if "date64" in str(field.type):  # Parquet has whole days in 32 bits: pyarrow cuts others
@@ -112,6 +113,19 @@ def _to_parquet(table: pa.Table) -> bytes:
             if to_values(written) != to_values(table[field.name]):
                 raise ValueError("a date is not a whole day, or too far")
     return sink.getvalue()
+
+
+def _with_nulls(field: pa.Field) -> pa.Field:
+    """Return a field whose inner fields may be null, as they are below a struct that is null.
+
+    pyarrow does not write these nulls otherwise. The description of a blob has such fields.
+    """
+    type_ = field.type
+    if pa.types.is_struct(type_):
+        type_ = pa.struct([_with_nulls(each).with_nullable(True) for each in type_])
+    elif pa.types.is_list(type_):
+        type_ = pa.list_(_with_nulls(type_.value_field))
+    return field.with_type(type_)
 
 
 def _to_csv(table: pa.Table) -> bytes:

@@ -471,10 +471,16 @@ def _find_lossy_type(dtype: pa.DataType) -> str | None:
     return next((reason for reason in reasons if reason is not None), None)
 
 
+_IN_VECTORS = "lance.bfloat16"
+"""The extension type whose lists Lance can store."""
+
+
 def _is_fixed_size(dtype: pa.DataType) -> bool:
     """Return whether all values have the same size."""
     if arrow.is_fixed_size_list(dtype):
         return _is_fixed_size(dtype.value_type)
+    if isinstance(dtype, pa.BaseExtensionType):
+        return bool(dtype.extension_name == _IN_VECTORS)
     return bool(
         arrow.is_null(dtype)
         or arrow.is_boolean(dtype)

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
+from lance.schema import LanceSchema
 from lance_namespace_urllib3_client.models import JsonArrowDataType, JsonArrowField, JsonArrowSchema
 from pydantic import ValidationError
 
@@ -39,9 +40,7 @@ def _field_to_json(field: pa.Field) -> JsonArrowField:
     if isinstance(dtype, pa.BaseExtensionType):
         # As in Arrow IPC, an extension type is its storage type with two metadata entries.
         metadata[b"ARROW:extension:name"] = dtype.extension_name.encode()
-        # Arrow's built-in extensions have no metadata.
-        serialize = getattr(dtype, "__arrow_ext_serialize__", bytes)
-        metadata[b"ARROW:extension:metadata"] = serialize()
+        metadata[b"ARROW:extension:metadata"] = _parameters(dtype)
         dtype = dtype.storage_type
     return JsonArrowField(
         name=field.name,
@@ -49,6 +48,18 @@ def _field_to_json(field: pa.Field) -> JsonArrowField:
         type=_type_to_json(dtype),
         metadata=_decode(metadata),
     )
+
+
+def _parameters(dtype: pa.BaseExtensionType) -> bytes:
+    """Return the parameters of an extension type, such as the shape of a tensor, as in Arrow IPC.
+
+    pyarrow has no method that returns those of its own types.
+    """
+    if hasattr(dtype, "__arrow_ext_serialize__"):
+        return bytes(dtype.__arrow_ext_serialize__())
+    field: Any = LanceSchema.from_pyarrow(pa.schema([pa.field("c", dtype)])).field("c")
+    found: dict[str, str] = field.metadata
+    return found.get("ARROW:extension:metadata", "").encode()
 
 
 def _type_to_json(dtype: pa.DataType) -> JsonArrowDataType:

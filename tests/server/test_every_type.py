@@ -178,7 +178,7 @@ def test_a_client_of_the_specification_writes_and_reads_them(place: Place, wide:
 
 @every_table
 def test_lancedb_writes_and_reads_them(place: Place, wide: Wide, tmp_path: Path) -> None:
-    # LanceDB's own JSON of a schema has no maps, and its writer cannot store nulls in structs.
+    # Maps are below, and LanceDB's own writer cannot store nulls in structs.
     of_remote = wide.without("map")
     of_both = of_remote.without("null")
     options = {"mode": "overwrite", "on_bad_vectors": "null"}
@@ -195,6 +195,36 @@ def test_lancedb_writes_and_reads_them(place: Place, wide: Wide, tmp_path: Path)
 def test_the_schema_is_described(place: Place, wide: Wide) -> None:
     wanted = place.write("t", wide.without("map").table).schema
     assert place.remote.open_table("t").schema.types == wanted.types
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_map_is_read_by_lancedb_although_its_schema_has_none(place: Place, shape: str) -> None:
+    [sample] = [SHAPES[shape](each) for each in STORED if "map" in each.name]
+    wanted = place.write("t", sample.table)
+    remote = place.remote.open_table("t")
+    assert "list<entries: struct<key: string not null" in str(remote.schema.field("c").type)
+    found = remote.search().limit(100).to_arrow()
+    assert found.schema == wanted.schema
+    assert content(found) == content(wanted)
+
+
+@pytest.mark.parametrize("sample", NO_PARQUET, ids=lambda sample: sample.name)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_value_that_parquet_lacks_is_written_or_names_its_column(
+    place: Place, sample: Sample, shape: str
+) -> None:
+    table = SHAPES[shape](sample).table
+    wanted = place.write("t", table)
+    path = "/v1/table/db$rest"
+    created = place.http(
+        "POST", f"{path}/create?mode=overwrite", content=ipc(table), headers=_ARROW
+    )
+    if sample.array.type == pa.date64():  # Arrow's own rule
+        assert created.status_code == 400
+        assert "not valid Arrow data: In column 'c'" in created.json()["error"]
+    else:
+        assert created.status_code == 200, created.text
+        assert content(place.read("rest")) == content(wanted)
 
 
 @pytest.mark.parametrize("sample", REFUSED, ids=lambda sample: sample.name)

@@ -1,8 +1,8 @@
 """Arrow types in Lance's own JSON, which LanceDB's client reads and writes.
 
 It names types differently from the specification's JSON, and has units, time zones and
-dictionaries, which the specification lacks. Source: ``arrow/json.rs`` and ``datatypes.rs`` of
-Lance 13.
+dictionaries, which the specification lacks. It has no maps: they are lists of their entries.
+Source: ``arrow/json.rs`` and ``datatypes.rs`` of Lance 13.
 """
 
 from __future__ import annotations
@@ -65,7 +65,10 @@ def _type_to_json(specified: Json, dtype: pa.DataType | None) -> Json:
         scale = specified["length"] - precision * 1000
         return {"type": f"decimal:{name.removeprefix('decimal')}:{precision}:{scale}"}
     if specified.get("fields"):
-        return {**specified, "fields": _fields_to_json(specified["fields"], dtype)}
+        # Lance's JSON has no maps: without this, the client could not even read their table.
+        shown = "list" if name == "map" else name
+        fields = _fields_to_json(specified["fields"], dtype)
+        return {**specified, "type": shown, "fields": fields}
     return {**specified, "type": _NAMES.get(name, name)}
 
 

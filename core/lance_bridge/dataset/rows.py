@@ -9,6 +9,7 @@ would then look complete, so the mark is required here, and nothing may follow i
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -361,6 +362,10 @@ class _EndCheckingFile:
 # -- checks ----------------------------------------------------------------------------------------
 
 
+_COLUMN = re.compile(r"(?<=In column )\d+")
+"""The number of a column in messages of pyarrow."""
+
+
 def _check_batch(batch: Any, schema: pa.Schema) -> None:
     if not isinstance(batch, pa.RecordBatch):
         raise _not_a_batch(batch)
@@ -370,7 +375,8 @@ def _check_batch(batch: Any, schema: pa.Schema) -> None:
         # Rust does not validate Arrow data: wrong offsets or text must not reach it.
         batch.validate(full=True)
     except (pa.ArrowException, UnicodeDecodeError) as error:
-        raise invalid(f"The data is not valid Arrow data: {first_line(error)}") from error
+        reason = _COLUMN.sub(lambda found: repr(schema.names[int(found[0])]), first_line(error))
+        raise invalid(f"The data is not valid Arrow data: {reason}") from error
     for field, column in zip(schema, batch.columns, strict=True):
         # Aligned, because pyarrow also reads the offsets of empty lists, which may be missing.
         if _is_strict(field) and _has_forbidden_null(align(column), field):

@@ -23,9 +23,9 @@ from lance_bridge.requests import Ref
 from lance_bridge_spark.addresses import TableAddress
 from lance_bridge_spark.jobs.tasks import RESULTS_DDL, unpack, write_rows
 from lance_bridge_spark.lookup import find_table
-from lance_bridge_spark.source import arrays, requests
+from lance_bridge_spark.source import arrays, blobs, requests
 from lance_bridge_spark.source.options import WriteOptions
-from lance_bridge_spark.source.types import batch_schema, spark_schema
+from lance_bridge_spark.source.types import ROW_ID, batch_schema, spark_schema
 from lance_bridge_spark.source.writer import Job, Target, Written, fragments_of
 
 from ..targets import MARK
@@ -121,7 +121,8 @@ def sample_of(spark: Any, dataset: lance.LanceDataset, row_numbers: list[int]) -
     shown: StructType = spark_schema(dataset.schema)
     expected = batch_schema(shown)
     with translate_lance_errors(f"Rows of {dataset.uri} could not be read"):
-        taken = dataset.take(row_numbers)
+        ids = dataset.take(row_numbers, columns=[ROW_ID]).column(ROW_ID).combine_chunks()
+        taken = pa.table(blobs.take_rows(dataset, ids, dataset.schema.names))
     batches = [arrays.to_spark(batch, expected) for batch in taken.to_batches()]
     frame: DataFrame = spark.createDataFrame(
         pa.Table.from_batches(batches, schema=expected), schema=shown

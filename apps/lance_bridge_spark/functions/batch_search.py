@@ -32,7 +32,7 @@ from lance_bridge.errors import invalid, translate_lance_errors
 from lance_bridge.requests import Ref
 
 from ..addresses import Access
-from ..source import arrays, planning
+from ..source import arrays, blobs, planning
 from ..source.search import DISTANCE
 from ..source.types import ROW_ID, batch_schema
 from .filters import Condition, sql_of
@@ -249,7 +249,8 @@ def take_rows(search: Search, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.
             with translate_lance_errors(
                 f"Rows of table '{search.access.address.name}' are not read"
             ):
-                found = dataset._take_rows(ids.astype(np.uint64), columns=list(search.names))
+                wanted = pa.array(ids, pa.uint64())
+                found = pa.table(blobs.take_rows(dataset, wanted, search.names))
             rows = found.take(pa.array(places)).combine_chunks().to_batches()
             columns = {name: rows[0].column(name) for name in search.names}
             own = {field.name: some.column(field.name) for field in _FOUND}

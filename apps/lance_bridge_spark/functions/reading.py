@@ -22,7 +22,7 @@ from lance_bridge.requests import LATEST, Ref
 
 from ..addresses import address_of
 from ..lookup import find_table
-from ..source import arrays, requests
+from ..source import arrays, blobs, requests
 from ..source.types import batch_schema, spark_schema
 from ..time_travel import to_micros
 from ..time_travel import version_at as find_version
@@ -156,7 +156,8 @@ def take(
 def _take_by_ids(target: Snapshot, row_ids: Sequence[int], names: Sequence[str]) -> pa.Table:
     what = f"Rows of table '{target.name}' could not be read by their ids"
     try:
-        found = target.dataset._take_rows(pa.array(row_ids, pa.uint64()), columns=list(names))
+        taken = blobs.take_rows(target.dataset, pa.array(row_ids, pa.uint64()), names)
+        found = pa.table(taken)
     except LANCE_ERRORS as error:
         error_type = invalid if is_refusal(error) else ServiceUnavailableError
         raise error_type(f"{what}: {first_line(error)}") from error

@@ -16,6 +16,7 @@ from lance_bridge.dataset import translate_query_errors
 from lance_bridge.errors import ErrorCapturingReader, invalid
 
 from ..addresses import Access
+from ..source import blobs
 from ..source.arrays import to_lance, to_spark
 from ..source.types import ROW_ADDRESS, ROW_ID
 from .tasks import result_row, run_task
@@ -64,10 +65,19 @@ class FillPlan:
         scanner = self._fragment(fragment).scanner(
             columns={**wanted, ROW: ROW_ADDRESS if self.is_new else ROW_ID, CHOSEN: chosen},
             filter=None if self.is_new else self.where,
-            batch_size=self.batch_size,
+            **self._batch_arguments(fragment),
         )
         with translate_query_errors(f"Column '{self.field.name}' was not filled"):
             yield from scanner.to_batches()
+
+    def _batch_arguments(self, number: int) -> dict[str, Any]:
+        """Return the arguments of a scan with batches that fit in memory."""
+        dataset = self.access.open()
+        read = blobs.columns_with_blobs(dataset.schema, self.columns)
+        rows = self.batch_size
+        if read:
+            rows = blobs.batch_rows(dataset, [self._fragment(number)], read, rows)
+        return {"batch_size": rows, **blobs.scan_arguments(dataset.schema, read)}
 
     def compute_batches(self, fragment: int, sql: str) -> Iterator[pa.RecordBatch]:
         """Yield Lance's values for the chosen rows of a fragment: `ROW` and `VALUE`."""

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 from lance_bridge.dataset import in_brackets, translate_query_errors
 
 from ..addresses import Access
-from . import aggregates, arrays, planning
+from . import aggregates, arrays, blobs, planning
 from .options import BATCH_ROWS, ReadOptions
 from .planning import Fragments
 from .requests import Aggregate, Scan
@@ -112,6 +112,7 @@ class Reading:
         self, dataset: lance.LanceDataset, part: Fragments, names: list[str]
     ) -> lance.LanceScanner:
         columns = [name for name in names if name not in (ROW_ID, ROW_ADDRESS)]
+        fragments = planning.fragments_of(dataset, part.ids)
         return dataset.scanner(
             columns=columns,
             # A scan without columns counts rows by their ids.
@@ -121,14 +122,23 @@ class Reading:
             filter=self.filter or ("true" if self.scan.order else None),
             limit=self._limit(part),
             offset=part.offset,
-            fragments=planning.fragments_of(dataset, part.ids),
-            batch_size=self.options.batch_size or self._batch_rows(dataset, columns),
+            fragments=fragments,
+            batch_size=self.options.batch_size or self._batch_rows(dataset, columns, fragments),
             scan_in_order=part.limit is not None or part.offset is not None,
+            **blobs.scan_arguments(dataset.schema, columns),
             **self._search_arguments(),
             **self._sort_arguments(columns),
         )
 
-    def _batch_rows(self, dataset: lance.LanceDataset, columns: list[str]) -> int:
+    def _batch_rows(
+        self,
+        dataset: lance.LanceDataset,
+        columns: list[str],
+        fragments: list[lance.LanceFragment] | None,
+    ) -> int:
+        with_blobs = blobs.columns_with_blobs(dataset.schema, columns)
+        if with_blobs:
+            return blobs.batch_rows(dataset, fragments, with_blobs, BATCH_ROWS)
         if self.filter is not None or self.search is not None:
             # Lance reads the columns of a filter in batches of the same number of rows.
             return BATCH_ROWS

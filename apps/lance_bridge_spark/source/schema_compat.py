@@ -15,6 +15,8 @@ from pyspark.sql import types as spark
 
 from lance_bridge.errors import invalid
 
+from . import stored_types
+from .blobs import is_blob_type
 from .types import (
     COMMENT,
     batch_schema,
@@ -57,12 +59,17 @@ def new_schema(schema: spark.StructType, vectors: Mapping[str, int] | None = Non
     fields = []
     for field, given in zip(batch_schema(schema), schema.fields, strict=True):
         metadata = given.metadata or {}
-        size = wanted.get(given.name.lower(), metadata.get(VECTOR_SIZE))
-        dtype = field.type if size is None else _vectors(given.name, field.type, int(size))
+        size = wanted.get(given.name.lower())
+        stored = stored_types.stored_field(metadata.get(stored_types.KEY), field.type, read_type)
+        if size is None and stored is not None:
+            new = stored
+        else:
+            size = size or metadata.get(VECTOR_SIZE)
+            dtype = field.type if size is None else _vectors(given.name, field.type, int(size))
+            new = pa.field(given.name, dtype)
         comment = metadata.get(COMMENT)
-        fields.append(
-            pa.field(given.name, dtype, given.nullable, {COMMENT: comment} if comment else None)
-        )
+        kept = {**(new.metadata or {}), **({COMMENT: comment} if comment else {})}
+        fields.append(pa.field(given.name, new.type, given.nullable, kept or None))
     return pa.schema(fields)
 
 
@@ -146,6 +153,10 @@ def fits(given: pa.DataType, stored: pa.DataType) -> bool:
     """Return whether values of one type can be stored as another without loss."""
     if given.equals(stored) or arrow.is_null(given) or given.equals(read_type(stored)):
         return True
+    if is_blob_type(stored):
+        return False
+    if isinstance(stored, pa.BaseExtensionType):
+        return fits(given, stored.storage_type)
     if arrow.is_dictionary(stored):
         return fits(given, stored.value_type)
     if is_list(given) and is_list(stored):

@@ -20,6 +20,8 @@ from pyspark.sql.types import FloatType, LongType, StructField, StructType
 
 from lance_bridge.errors import invalid
 
+from . import stored_types
+from .blobs import is_blob_type
 from .options import ReadOptions
 from .search import Search
 
@@ -41,6 +43,7 @@ def spark_schema(schema: pa.Schema) -> spark.StructType:
     for made, field in zip(converted.fields, schema, strict=True):
         comment = (field.metadata or {}).get(COMMENT.encode())
         metadata = {COMMENT: comment.decode()} if comment else {}
+        metadata |= stored_types.metadata_of(field, read_type)
         fields.append(spark.StructField(made.name, made.dataType, made.nullable, metadata))
     return spark.StructType(fields)
 
@@ -52,6 +55,8 @@ def batch_schema(schema: spark.StructType) -> pa.Schema:
 
 def read_type(dtype: pa.DataType) -> pa.DataType:
     """Return the Arrow type as which Spark reads values of ``dtype``."""
+    if is_blob_type(dtype):
+        return pa.binary()
     if isinstance(dtype, pa.BaseExtensionType):
         return read_type(dtype.storage_type)
     if arrow.is_dictionary(dtype):

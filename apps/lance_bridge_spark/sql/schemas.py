@@ -21,7 +21,7 @@ from pyspark.sql.types import (
     VarcharType,
 )
 
-from ..source import schema_compat, types
+from ..source import blobs, schema_compat, stored_types, types
 from ..source.options import whole_number
 from ..source.schema_compat import VECTOR_SIZE
 from ..source.types import COMMENT
@@ -57,6 +57,7 @@ def _add_field_metadata(spark_json: Json, field: pa.Field) -> Json:
         metadata[COMMENT] = comment.decode(errors="replace")
     if pa.types.is_fixed_size_list(field.type):
         metadata[VECTOR_SIZE] = field.type.list_size
+    metadata |= stored_types.metadata_of(field, types.read_type)
     exact = (field.metadata or {}).get(TYPE.encode())
     if exact is not None:
         metadata[_LENGTH_CHECKED] = exact.decode(errors="replace")
@@ -85,7 +86,7 @@ def converted_columns(schema: pa.Schema) -> list[str]:
 
     A type that differs only in layout, such as ``large_string``, is not converted.
     """
-    return [field.name for field in schema if _is_converted(field.type)]
+    return [f.name for f in schema if blobs.has_blobs(f) or _is_converted(f.type)]
 
 
 def _is_converted(dtype: pa.DataType) -> bool:
@@ -196,4 +197,5 @@ def _add_comments(dtype: pa.DataType, spark: DataType) -> pa.DataType:
 def _add_comment(field: pa.Field, spark: StructField) -> pa.Field:
     comment = (spark.metadata or {}).get(COMMENT)
     dtype = _add_comments(field.type, spark.dataType)
-    return field.with_type(dtype).with_metadata({COMMENT: comment} if comment else None)
+    metadata = {**(field.metadata or {}), **({COMMENT: comment} if comment else {})}
+    return field.with_type(dtype).with_metadata(metadata or None)

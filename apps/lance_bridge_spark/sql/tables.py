@@ -28,7 +28,7 @@ from lance_bridge.tables import Tables
 
 from ..addresses import CatalogAddress, TableAddress
 from ..lookup import find_table
-from ..source import requests
+from ..source import blobs, requests
 from ..source.options import Options, ReadOptions
 from ..source.types import ROW_ADDRESS
 from ..spark_tables import SparkTable
@@ -110,7 +110,8 @@ def describe(table: Table, dataset: lance.LanceDataset) -> Answer:
     """Return the description of a table at one version for Spark.
 
     ``bytes`` is the size of its data files; ``converted`` are the columns whose values in Spark
-    differ from the stored ones, so that only Spark can compare them.
+    differ from the stored ones, so that only Spark can compare them, and ``opaque`` are those that
+    Lance's SQL cannot even compare with null.
     """
     with translate_lance_errors(f"Table '{table.name}' could not be read"):
         rows = int(dataset.count_rows())
@@ -122,6 +123,7 @@ def describe(table: Table, dataset: lance.LanceDataset) -> Answer:
     return {
         "schema": schemas.to_spark(dataset.schema),
         "converted": schemas.converted_columns(dataset.schema),
+        "opaque": blobs.columns_with_blobs(dataset.schema, dataset.schema.names),
         "version": int(dataset.version),
         "rows": rows,
         "bytes": size,

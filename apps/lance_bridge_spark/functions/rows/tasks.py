@@ -11,7 +11,8 @@ from __future__ import annotations
 import json
 import uuid
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -23,7 +24,7 @@ from lance.fragment import FragmentMetadata, RowIdSequence
 
 from lance_bridge.errors import translate_lance_errors
 
-from ...source import arrays
+from ...source import arrays, blobs
 from ...source.types import ROW_ADDRESS, ROW_ID
 from ...source.writer import Target
 
@@ -171,7 +172,20 @@ class Writing:
             return
         self._record_touched(action, rows.column(ROW_ADDRESS).to_numpy())
         if action.kind is Kind.UPDATE:
-            yield Piece(self._complete(rows, action), rows.column(ROW_ID).to_numpy())
+            for start, length in self._slices(rows, action):
+                some = rows.slice(start, length)
+                yield Piece(self._complete(some, action), some.column(ROW_ID).to_numpy())
+
+    def _slices(self, rows: pa.RecordBatch, action: Action) -> Iterable[tuple[int, int]]:
+        """Return runs of rows whose old blobs fit in memory."""
+        kept = [name for name in self._schema.names if name not in action.columns]
+        kept = blobs.columns_with_blobs(self._schema, kept)
+        if not kept:
+            return [(0, rows.num_rows)]
+        with self._reading() as dataset:
+            found = dataset._take_rows(rows.column(ROW_ID).cast(pa.uint64()), columns=kept)
+        sizes = blobs.row_sizes([_combine_chunks(found.column(name)) for name in kept])
+        return blobs.slices(sizes, rows.num_rows)
 
     def _record_touched(self, action: Action, addresses: np.ndarray[Any, Any]) -> None:
         fragments = addresses >> _OFFSET_BITS
@@ -202,13 +216,19 @@ class Writing:
         """Return columns of the old rows, which do not pass through Spark."""
         if not names:
             return {}
+        with self._reading() as dataset:
+            found = blobs.take_rows(dataset, ids.cast(pa.uint64()), names)
+        columns = {name: _combine_chunks(column) for name, column in found.items()}
+        return {n: arrays.to_lance(c, self._schema.field(n)) for n, c in columns.items()}
+
+    @contextmanager
+    def _reading(self) -> Iterator[lance.LanceDataset]:
         with translate_lance_errors(
             f"Rows of table '{self._job.target.access.address.name}' are not read"
         ):
             if self._dataset is None:
                 self._dataset = self._job.target.access.open()
-            found = self._dataset._take_rows(ids.cast(pa.uint64()), columns=names)
-        return {name: _combine_chunks(found.column(name)) for name in names}
+            yield self._dataset
 
     def _write_file(self, pieces: Pieces) -> None:
         ids: list[np.ndarray[Any, Any]] = []

@@ -20,11 +20,16 @@ final class Columns {
 
   private final StructType schema;
   private final Set<String> converted;
+  private final Set<String> opaque;
 
-  /** @param converted top-level columns whose values in Spark differ from the stored ones */
-  Columns(StructType schema, Set<String> converted) {
+  /**
+   * @param converted top-level columns whose values in Spark differ from the stored ones
+   * @param opaque top-level columns that Lance's SQL cannot refer to at all
+   */
+  Columns(StructType schema, Set<String> converted, Set<String> opaque) {
     this.schema = schema;
     this.converted = converted;
+    this.opaque = opaque;
   }
 
   /** A column with its name in Lance's SQL. */
@@ -47,6 +52,9 @@ final class Columns {
       return null;
     }
     String[] path = ((NamedReference) expression).fieldNames();
+    if (opaque.contains(path[0])) {
+      return null;
+    }
     StringBuilder sql = new StringBuilder();
     DataType type = schema;
     for (String part : path) {

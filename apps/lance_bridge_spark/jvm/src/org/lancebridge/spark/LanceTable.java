@@ -42,9 +42,13 @@ final class LanceTable
     this.name = name;
     this.state = state;
     this.schema = Service.schemaOf(state);
-    Set<String> converted = new HashSet<>();
-    state.path("converted").forEach(column -> converted.add(column.asText()));
-    this.columns = new Columns(schema, converted);
+    this.columns = new Columns(schema, namesIn("converted"), namesIn("opaque"));
+  }
+
+  private Set<String> namesIn(String key) {
+    Set<String> names = new HashSet<>();
+    state.path(key).forEach(column -> names.add(column.asText()));
+    return names;
   }
 
   Service service() {

@@ -1,0 +1,143 @@
+"""Columns of blobs: large values that Lance stores apart, and reads as descriptions by default.
+
+A blob of file version 2.1 and earlier is ``large_binary`` with a key in its metadata, a later one
+an extension type. Spark reads and writes both as BINARY.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as arrow
+
+BLOB = b"lance-encoding:blob"
+"""The key in a column's metadata, which Lance accepts for new columns in every file version."""
+_EXTENSION = "lance.blob.v2"
+_MOST_BYTES = 16 * 1024 * 1024
+"""How many bytes of blobs one batch should have: a larger blob is a batch of its own."""
+_UNKNOWN_ROWS = 16
+_POSITION, _SIZE = "position", "size"
+
+
+def is_blob(field: pa.Field) -> bool:
+    """Return whether a field, without those inside it, is a blob."""
+    return is_blob_type(field.type) or (field.metadata or {}).get(BLOB) == b"true"
+
+
+def is_blob_type(dtype: pa.DataType) -> bool:
+    """Return whether a type is the extension type of blobs."""
+    return isinstance(dtype, pa.BaseExtensionType) and dtype.extension_name == _EXTENSION
+
+
+def has_blobs(field: pa.Field) -> bool:
+    """Return whether a field is a blob, or has one inside it."""
+    if is_blob(field):
+        return True
+    dtype = field.type
+    if isinstance(dtype, pa.BaseExtensionType) or not arrow.is_nested(dtype):
+        return False
+    return any(has_blobs(dtype.field(i)) for i in range(dtype.num_fields))
+
+
+def columns_with_blobs(schema: pa.Schema, names: Iterable[str]) -> list[str]:
+    """Return those of some columns that have blobs at any depth."""
+    known = set(schema.names)
+    return [name for name in names if name in known and has_blobs(schema.field(name))]
+
+
+def scan_arguments(schema: pa.Schema, names: Iterable[str]) -> dict[str, Any]:
+    """Return the arguments of a scan that reads the bytes of blobs, instead of descriptions."""
+    return {"blob_handling": "all_binary"} if columns_with_blobs(schema, names) else {}
+
+
+def to_storage(array: pa.Array, dtype: pa.DataType) -> pa.Array:
+    """Return binary values in the storage type of the extension type of blobs."""
+    fields = list(dtype)
+    parts = [
+        array.cast(field.type) if field.name == "data" else pa.nulls(len(array), field.type)
+        for field in fields
+    ]
+    mask = array.is_null() if array.null_count else None
+    return pa.StructArray.from_arrays(parts, fields=fields, mask=mask)
+
+
+# -- sizes -----------------------------------------------------------------------------------------
+
+
+def batch_rows(
+    dataset: lance.LanceDataset, fragments: Any, columns: Sequence[str], most: int
+) -> int:
+    """Return how many rows a batch may have, so that its blobs fit in memory.
+
+    Args:
+        columns: Columns with blobs; only the descriptions of their blobs are read.
+        most: The number of rows if the blobs are small.
+    """
+    largest = 0
+    for batch in dataset.scanner(columns=list(columns), fragments=fragments).to_batches():
+        sizes = row_sizes(batch.columns)
+        if sizes is None:
+            return min(_UNKNOWN_ROWS, most)
+        largest = max(largest, int(sizes.max(initial=0)))
+    return min(max(_MOST_BYTES // max(largest, 1), 1), most)
+
+
+def row_sizes(descriptions: Iterable[pa.Array]) -> np.ndarray[Any, Any] | None:
+    """Return the bytes of the blobs of each row, or None if they are inside of other types."""
+    total: np.ndarray[Any, Any] | None = None
+    for array in descriptions:
+        if not arrow.is_struct(array.type) or array.type.get_field_index(_SIZE) < 0:
+            return None
+        sizes = pc.fill_null(array.field(array.type.get_field_index(_SIZE)), 0)
+        found = sizes.to_numpy(zero_copy_only=False).astype(np.int64)
+        total = found if total is None else total + found
+    return total
+
+
+def slices(sizes: np.ndarray[Any, Any] | None, rows: int) -> Iterator[tuple[int, int]]:
+    """Yield the start and the length of runs of rows whose blobs fit in memory."""
+    start, filled = 0, 0
+    for row in range(rows):
+        size = _MOST_BYTES // _UNKNOWN_ROWS if sizes is None else int(sizes[row])
+        if row > start and filled + size > _MOST_BYTES:
+            yield start, row - start
+            start, filled = row, 0
+        filled += size
+    if rows > start:
+        yield start, rows - start
+
+
+def take_rows(
+    dataset: lance.LanceDataset, ids: pa.Array, columns: Sequence[str]
+) -> dict[str, pa.ChunkedArray]:
+    """Return columns of rows by their ids, in this order, with the bytes of blobs.
+
+    Args:
+        ids: Row ids as ``uint64``; each is of a row that exists.
+    """
+    with_blobs = columns_with_blobs(dataset.schema, columns)
+    rest = [name for name in columns if name not in with_blobs]
+    found = {}
+    if rest:
+        taken = dataset._take_rows(ids, columns=rest)
+        found = {name: taken.column(name) for name in rest}
+    if with_blobs:
+        read = _read_by_ids(dataset, ids, with_blobs)
+        found |= {name: read.column(name) for name in with_blobs}
+    return found
+
+
+def _read_by_ids(dataset: lance.LanceDataset, ids: pa.Array, columns: list[str]) -> pa.Table:
+    wanted = ", ".join(map(str, ids.to_pylist()))
+    read = dataset.scanner(
+        columns=columns,
+        filter=f"_rowid IN ({wanted})",
+        with_row_id=True,
+        blob_handling="all_binary",
+    ).to_table()
+    return read.take(pc.index_in(ids, read.column("_rowid").combine_chunks()))

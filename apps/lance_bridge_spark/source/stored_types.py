@@ -1,0 +1,76 @@
+"""Types that Spark lacks, kept with its columns, so that a copy has the types of its source.
+
+Spark reads a column as a type of its own, such as a time as a number. The Arrow type goes with the
+column in Spark's metadata, which a query keeps if it selects the column as it is. A table that is
+created from such a column stores it as it was.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+
+import pyarrow as pa
+import pyarrow.types as arrow
+
+from .blobs import BLOB, is_blob
+
+KEY = "lance.arrow"
+"""The key in a Spark column's metadata: the Arrow schema of the column, as IPC in base64."""
+
+ReadType = Callable[[pa.DataType], pa.DataType]
+
+
+def metadata_of(field: pa.Field, read_type: ReadType) -> dict[str, str]:
+    """Return the metadata for a column of Spark; empty if its type in Spark is the stored one."""
+    if read_type(field.type).equals(field.type) and not is_blob(field):
+        return {}
+    text = pa.schema([as_new(field).with_name("")]).serialize().to_pybytes()
+    return {KEY: base64.b64encode(text).decode()}
+
+
+def stored_field(text: str | None, given: pa.DataType, read_type: ReadType) -> pa.Field | None:
+    """Return the field for a new column, or None if a query has made another type of the column.
+
+    Args:
+        text: The metadata of the column of Spark.
+        given: The Arrow type that Spark has for the column.
+    """
+    if text is None:
+        return None
+    try:
+        field = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text))).field(0)
+    except (ValueError, pa.ArrowException):
+        return None  # another program's metadata
+    read = as_new(pa.field("", read_type(field.type))).type
+    return field if read.equals(as_new(pa.field("", given)).type) else None
+
+
+def as_new(field: pa.Field) -> pa.Field:
+    """Return a field for a new table: nullable at every depth, in the way that Lance creates it.
+
+    A dictionary becomes its values: one that is large enough for a column's values need not be
+    for those of a query.
+    """
+    metadata = {k: v for k, v in (field.metadata or {}).items() if k.startswith(BLOB)}
+    if is_blob(field):
+        return pa.field(field.name, pa.large_binary(), True, {**metadata, BLOB: b"true"})
+    return pa.field(field.name, _new_type(field.type), True)
+
+
+def _new_type(dtype: pa.DataType) -> pa.DataType:
+    if isinstance(dtype, pa.BaseExtensionType):
+        return dtype
+    if arrow.is_dictionary(dtype):
+        return _new_type(dtype.value_type)
+    if arrow.is_fixed_size_list(dtype):
+        return pa.list_(as_new(dtype.value_field), dtype.list_size)
+    if arrow.is_large_list(dtype):
+        return pa.large_list(as_new(dtype.value_field))
+    if arrow.is_list(dtype):
+        return pa.list_(as_new(dtype.value_field))
+    if arrow.is_struct(dtype):
+        return pa.struct([as_new(each) for each in dtype])
+    if arrow.is_map(dtype):
+        return pa.map_(_new_type(dtype.key_type), as_new(dtype.item_field))
+    return dtype

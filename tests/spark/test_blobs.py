@@ -65,7 +65,8 @@ def test_reads_have_the_bytes(table: StoredTable) -> None:
 CHANGES: dict[str, Callable[[StoredTable], Any]] = {
     "UPDATE": lambda t: t.sql("UPDATE {t} SET id = 13 WHERE id = 3"),
     "MERGE": lambda t: t.sql(
-        "MERGE INTO {t} t USING (SELECT 3L AS k) s ON t.id = s.k WHEN MATCHED THEN UPDATE SET id = 13"
+        "MERGE INTO {t} t USING (SELECT 3L AS k) s ON t.id = s.k "
+        "WHEN MATCHED THEN UPDATE SET id = 13"
     ),
     "update": lambda t: lance_bridge_spark.update(t.spark, t.name, {"id": "id + 10"}, "id = 3"),
     "merge_into": lambda t: lance_bridge_spark.merge_into(

@@ -16,6 +16,7 @@ from lance_bridge.requests import LATEST, Ref
 
 from ..addresses import address_of
 from ..lookup import find_table
+from ..source.column_names import require_writable
 from ..source.types import batch_schema, spark_schema
 from .backfill_tasks import (
     CHOSEN,
@@ -248,6 +249,7 @@ def _plan(order: Backfill, dataset: lance.LanceDataset) -> FillPlan:
     if is_new:
         _require_new_name(order.column, names)
     data_type = None if is_new else schema.field(order.column).type
+    require_writable(names, name)
     if isinstance(order.expression, str):
         found = _sql_type(order, schema, read)
         data_type = data_type or order.data_type or found

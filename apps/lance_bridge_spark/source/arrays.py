@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +21,7 @@ from lance_bridge.errors import (
 )
 
 from .blobs import is_blob_type, to_storage
-from .types import is_list
+from .nested_arrays import convert_parts
 
 
 def to_spark(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -46,7 +45,7 @@ def _read(array: pa.Array, field: pa.Field) -> pa.Array:
 
 
 def _cast(array: pa.Array, dtype: pa.DataType) -> pa.Array:
-    """Return values as another type, also inside of types that Arrow's own cast does not enter."""
+    """Return stored values as another type, also inside of nested types."""
     found = array.type
     if found.equals(dtype):
         return array
@@ -54,71 +53,19 @@ def _cast(array: pa.Array, dtype: pa.DataType) -> pa.Array:
         return _cast(array.storage, dtype)
     if arrow.is_dictionary(found):
         return _cast(array.dictionary_decode(), dtype)
-    if arrow.is_fixed_size_list(found) and arrow.is_list(dtype):
+    if arrow.is_fixed_size_list(found) and arrow.is_list(dtype) and not array.null_count:
         return _to_list(array, dtype)
-    if is_list(found) and arrow.is_list(dtype):
-        return _with_elements(array, _cast(array.flatten(), dtype.value_type), dtype)
-    if arrow.is_map(found) and arrow.is_map(dtype):
-        keys, items = (
-            _cast(each, to) for each, to in zip(_entries(array), _parts(dtype), strict=True)
-        )
-        return _as_map(array, keys, items, dtype)
-    if arrow.is_struct(found) and arrow.is_struct(dtype):
-        columns = [_cast(each, f.type) for each, f in zip(array.flatten(), dtype, strict=True)]
-        return _as_struct(array, columns, dtype)
+    nested = convert_parts(array, dtype, _cast)
+    if nested is not None:
+        return nested
     if arrow.is_time32(found):
         array = array.cast(pa.int32())  # Arrow cannot cast it to 64 bits directly
     return array.cast(dtype)
 
 
-def _entries(array: pa.MapArray) -> tuple[pa.Array, pa.Array]:
-    """Return the keys and the items of all maps, one after the other, without those of nulls."""
-    entries = array.cast(pa.list_(pa.struct([array.type.key_field, array.type.item_field])))
-    keys, items = entries.flatten().flatten()
-    return keys, items
-
-
-def _parts(dtype: pa.MapType) -> tuple[pa.DataType, pa.DataType]:
-    return dtype.key_type, dtype.item_type
-
-
-def _offsets(array: pa.Array, lengths: pa.Array) -> np.ndarray[Any, Any]:
-    counts = pc.fill_null(lengths, 0).to_numpy(zero_copy_only=False)
-    return np.concatenate([[0], np.cumsum(counts)])
-
-
-def _mask(array: pa.Array) -> pa.Array | None:
-    return array.is_null() if array.null_count else None
-
-
-def _as_map(array: pa.MapArray, keys: pa.Array, items: pa.Array, dtype: pa.DataType) -> pa.Array:
-    lists = array.cast(pa.list_(pa.struct([array.type.key_field, array.type.item_field])))
-    offsets = _offsets(array, pc.list_value_length(lists)).astype(np.int32)
-    return pa.MapArray.from_arrays(pa.array(offsets), keys, items, type=dtype, mask=_mask(array))
-
-
-def _as_struct(array: pa.StructArray, columns: list[pa.Array], dtype: pa.DataType) -> pa.Array:
-    fields = list(dtype)
-    if not fields:
-        return array.cast(dtype)
-    return pa.StructArray.from_arrays(columns, fields=fields, mask=_mask(array))
-
-
-def _with_elements(array: pa.Array, elements: pa.Array, dtype: pa.DataType) -> pa.Array:
-    """Return lists with other elements in place of those that `flatten` gives."""
-    offsets = _offsets(array, pc.list_value_length(array))
-    if arrow.is_large_list(dtype):
-        places, of = pa.array(offsets.astype(np.int64)), pa.LargeListArray
-    else:
-        places, of = pa.array(offsets.astype(np.int32)), pa.ListArray
-    return of.from_arrays(places, elements, type=dtype, mask=_mask(array))
-
-
 def _to_list(array: pa.Array, dtype: pa.DataType) -> pa.Array:
-    """Return vectors as lists, without copying their numbers if none is null."""
+    """Return vectors, none of which is null, as lists, without copying their numbers."""
     size = array.type.list_size
-    if array.null_count:
-        return _with_elements(array, _cast(array.flatten(), dtype.value_type), dtype)
     values = _cast(array.values.slice(array.offset * size, len(array) * size), dtype.value_type)
     offsets = pa.array(np.arange(len(array) + 1, dtype=np.int32) * np.int32(size))
     return pa.ListArray.from_arrays(offsets, values, type=dtype)
@@ -187,26 +134,25 @@ def _convert(array: pa.Array, dtype: pa.DataType, name: str) -> pa.Array:
         return array
     if arrow.is_null(found):
         return pa.nulls(len(array), dtype)
-    if is_blob_type(dtype):
-        return dtype.wrap_array(to_storage(array, dtype.storage_type))
     if isinstance(dtype, pa.BaseExtensionType):
-        return dtype.wrap_array(_convert(array, dtype.storage_type, name))
-    if arrow.is_dictionary(dtype):
-        return _convert(array, dtype.value_type, name).cast(dtype)
+        return dtype.wrap_array(_to_storage_of(array, dtype, name))
     if arrow.is_list(found) and arrow.is_fixed_size_list(dtype):
         return _to_vectors(array, dtype, name)
-    if arrow.is_list(found) and is_list(dtype):
-        return _with_elements(array, _convert(array.flatten(), dtype.value_type, name), dtype)
-    if arrow.is_map(found) and arrow.is_map(dtype):
-        pairs = zip(_entries(array), _parts(dtype), strict=True)
-        keys, items = (_convert(each, to, name) for each, to in pairs)
-        return _as_map(array, keys, items, dtype)
-    if arrow.is_struct(found) and arrow.is_struct(dtype):
-        parts = dict(zip([each.name for each in found], array.flatten(), strict=True))
-        columns = [_convert(parts[each.name], each.type, name) for each in dtype]
-        return _as_struct(array, columns, dtype)
-    if arrow.is_time32(dtype) and arrow.is_integer(found):
-        array = array.cast(pa.int32())
+    nested = convert_parts(array, dtype, lambda part, of: _convert(part, of, name))
+    return _convert_plain(array, dtype, name) if nested is None else nested
+
+
+def _to_storage_of(array: pa.Array, dtype: pa.BaseExtensionType, name: str) -> pa.Array:
+    if is_blob_type(dtype):
+        return to_storage(array, dtype.storage_type)
+    return _convert(array, dtype.storage_type, name)
+
+
+def _convert_plain(array: pa.Array, dtype: pa.DataType, name: str) -> pa.Array:
+    if arrow.is_dictionary(dtype):
+        return _convert(array, dtype.value_type, name).cast(dtype)
+    if arrow.is_time32(dtype) and arrow.is_integer(array.type):
+        array = array.cast(pa.int32())  # Arrow cannot cast 64 bits to it directly
     return array.cast(dtype)
 
 

@@ -17,6 +17,7 @@ from lance_bridge.errors import invalid
 
 from . import stored_types
 from .blobs import is_blob_type
+from .column_names import require_writable
 from .types import (
     COMMENT,
     batch_schema,
@@ -48,6 +49,7 @@ def new_schema(schema: spark.StructType, vectors: Mapping[str, int] | None = Non
     """
     refuse_unstorable(schema)
     refuse_collations(schema)
+    _require_names(schema.fieldNames(), vectors or {})
     wanted = {name.lower(): size for name, size in (vectors or {}).items()}
     names = {each.name.lower() for each in schema.fields}
     for name in wanted:
@@ -71,6 +73,24 @@ def new_schema(schema: spark.StructType, vectors: Mapping[str, int] | None = Non
         kept = {**(new.metadata or {}), **({COMMENT: comment} if comment else {})}
         fields.append(pa.field(given.name, new.type, given.nullable, kept or None))
     return pa.schema(fields)
+
+
+def _require_names(names: Sequence[str], vectors: Mapping[str, int]) -> None:
+    """Check that Lance finds columns by their names, and that an option names one column only.
+
+    Raises:
+        InvalidInputError: (13)
+    """
+    for name in names:
+        if "`" in name:
+            raise invalid(f"Column {name!r}: Lance finds no column with a backtick in its name")
+    for option in vectors:
+        same = [name for name in names if name.lower() == option.lower()]
+        if len(same) > 1:
+            raise invalid(
+                f"Option 'vector.{option}' may mean each of {_list(same)}, which differ only in "
+                "letter case: rename one"
+            )
 
 
 def _vectors(name: str, dtype: pa.DataType, size: int) -> pa.DataType:
@@ -102,6 +122,7 @@ def match_columns(schema: spark.StructType, table: pa.Schema, name: str) -> dict
         InvalidInputError: (13) Lance cannot store a type.
     """
     refuse_unstorable(schema)
+    require_writable(table.names, name)
     given = {field.name: field for field in batch_schema(schema)}
     if len(given) != len(schema.fields):
         raise _mismatch(name, "the DataFrame has two columns of one name")
@@ -153,12 +174,15 @@ def fits(given: pa.DataType, stored: pa.DataType) -> bool:
     """Return whether values of one type can be stored as another without loss."""
     if given.equals(stored) or arrow.is_null(given) or given.equals(read_type(stored)):
         return True
-    if is_blob_type(stored):
-        return False
     if isinstance(stored, pa.BaseExtensionType):
-        return fits(given, stored.storage_type)
+        return not is_blob_type(stored) and fits(given, stored.storage_type)
     if arrow.is_dictionary(stored):
         return fits(given, stored.value_type)
+    return _parts_fit(given, stored) or _is_wider(given, stored)
+
+
+def _parts_fit(given: pa.DataType, stored: pa.DataType) -> bool:
+    """Return whether two nested types are of the same kind, and the parts of one fit the other."""
     if is_list(given) and is_list(stored):
         return fits(given.value_type, stored.value_type)
     if arrow.is_map(given) and arrow.is_map(stored):
@@ -168,7 +192,7 @@ def fits(given: pa.DataType, stored: pa.DataType) -> bool:
         return set(parts) == {each.name for each in stored} and all(
             fits(parts[each.name], each.type) for each in stored
         )
-    return _is_wider(given, stored)
+    return False
 
 
 def _is_wider(given: pa.DataType, stored: pa.DataType) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.types as arrow
@@ -61,16 +62,17 @@ def as_new(field: pa.Field) -> pa.Field:
 def _new_type(dtype: pa.DataType) -> pa.DataType:
     if isinstance(dtype, pa.BaseExtensionType):
         return dtype
-    if arrow.is_dictionary(dtype):
-        return _new_type(dtype.value_type)
-    if arrow.is_fixed_size_list(dtype):
-        return pa.list_(as_new(dtype.value_field), dtype.list_size)
-    if arrow.is_large_list(dtype):
-        return pa.large_list(as_new(dtype.value_field))
-    if arrow.is_list(dtype):
-        return pa.list_(as_new(dtype.value_field))
-    if arrow.is_struct(dtype):
-        return pa.struct([as_new(each) for each in dtype])
-    if arrow.is_map(dtype):
-        return pa.map_(_new_type(dtype.key_type), as_new(dtype.item_field))
+    for is_of, new in _NESTED:
+        if is_of(dtype):
+            return new(dtype)
     return dtype
+
+
+_NESTED: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any], pa.DataType]], ...] = (
+    (arrow.is_dictionary, lambda of: _new_type(of.value_type)),
+    (arrow.is_fixed_size_list, lambda of: pa.list_(as_new(of.value_field), of.list_size)),
+    (arrow.is_large_list, lambda of: pa.large_list(as_new(of.value_field))),
+    (arrow.is_list, lambda of: pa.list_(as_new(of.value_field))),
+    (arrow.is_struct, lambda of: pa.struct([as_new(each) for each in of])),
+    (arrow.is_map, lambda of: pa.map_(_new_type(of.key_type), as_new(of.item_field))),
+)

@@ -22,6 +22,7 @@ from lance_bridge.errors import invalid
 
 from . import stored_types
 from .blobs import is_blob_type
+from .column_names import require_readable
 from .options import ReadOptions
 from .search import Search
 
@@ -55,10 +56,8 @@ def batch_schema(schema: spark.StructType) -> pa.Schema:
 
 def read_type(dtype: pa.DataType) -> pa.DataType:
     """Return the Arrow type as which Spark reads values of ``dtype``."""
-    if is_blob_type(dtype):
-        return pa.binary()
     if isinstance(dtype, pa.BaseExtensionType):
-        return read_type(dtype.storage_type)
+        return pa.binary() if is_blob_type(dtype) else read_type(dtype.storage_type)
     if arrow.is_dictionary(dtype):
         return read_type(dtype.value_type)
     if is_list(dtype):
@@ -229,6 +228,7 @@ def check_readable(asked: StructType, table: pa.Schema, name: str, search: Searc
         TableColumnNotFoundError: (12)
         InvalidInputError: (13) a column has another type.
     """
+    require_readable(asked.fieldNames(), name)
     schema = spark_schema(table)
     added = (*ADDED, search.column) if search else ADDED
     for field in asked.fields:

@@ -72,6 +72,8 @@ def _refuse_impossible(table: Table, change: Change) -> None:
         raise unsupported(
             f"Table '{name}': Lance does not support the ALTER TABLE change '{action}'"
         )
+    if action == "rename_column" and len(change["field"]) == 1 and "`" in change["to"]:
+        raise invalid(f"{change['to']!r} cannot be a column's name in Lance")
     if action == "add_column":
         column = canonical(change["field"])
         if not change.get("nullable", True):
@@ -148,7 +150,8 @@ def _require_new(table: Table, parents: tuple[str, ...], name: str, taken: Seque
     column = canonical((*parents, name))
     if name.lower() in {each.lower() for each in taken}:
         raise invalid(f"Column '{column}' exists already in table '{table.name}'")
-    if not name or "\0" in name or (not parents and ("." in name or name in RESERVED_COLUMNS)):
+    is_reserved = not parents and (set(name) & set(".`") or name in RESERVED_COLUMNS)
+    if not name or "\0" in name or is_reserved:
         raise invalid(f"{column!r} cannot be a column's name in Lance")
 
 

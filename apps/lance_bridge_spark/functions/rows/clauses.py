@@ -179,6 +179,8 @@ def step_of(target: Snapshot, clause: Update | Delete | Insert, source: list[str
 
 def _from_source(target: Snapshot, source: list[str]) -> dict[str, Any]:
     folded = {name.lower(): name for name in source}
+    if len(folded) < len(source) and not set(target.schema.names) <= set(source):
+        raise invalid("'*' is ambiguous: columns of the source differ only in letter case")
     lacking = [name for name in target.schema.names if name.lower() not in folded]
     if lacking:
         raise invalid(

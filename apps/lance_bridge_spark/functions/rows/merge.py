@@ -62,7 +62,8 @@ def merge_into(
 
     Raises:
         InvalidInputError: (13) no such catalog, a malformed name, no Lance table, invalid clauses,
-            or several source rows match one row (MERGE_CARDINALITY_VIOLATION).
+            columns whose names differ only in letter case, or several source rows match one row
+            (MERGE_CARDINALITY_VIOLATION).
         TableNotFoundError: (4)
         TableColumnNotFoundError: (12) a column to compare or to set does not exist.
         TableSchemaValidationError: (20) an expression has a type that its column cannot store.
@@ -80,6 +81,7 @@ def merge_into(
 
     def attempt() -> Changed:
         target = Snapshot.open(source.sparkSession, table, write=True)
+        target.require_changeable()
         return change.apply(target, Merge(target, source, on, clauses).plan())
 
     return change.retry(retries, attempt)

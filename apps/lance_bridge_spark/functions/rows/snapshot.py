@@ -18,7 +18,7 @@ from lance_bridge.requests import LATEST, Ref
 
 from ...addresses import Access, address_of
 from ...lookup import find_table
-from ...source import requests
+from ...source import column_names, requests
 from ...source.types import spark_schema
 
 if TYPE_CHECKING:
@@ -76,6 +76,19 @@ class Snapshot:
     def access(self, *, write: bool = False) -> Access:
         """Return what tasks need to open this version."""
         return self.table.access(self.dataset, write=write)
+
+    def require_changeable(self, *, rewrites: bool = True) -> None:
+        """Check that a change by Spark's expressions changes only the columns that it names.
+
+        Args:
+            rewrites: Whether the change writes rows, and does not only delete some.
+
+        Raises:
+            InvalidInputError: (13)
+        """
+        column_names.require_distinct(self.spark, self.schema, self.name)
+        if rewrites:
+            column_names.require_writable(self.schema.names, self.name)
 
     def column(self, name: str) -> str:
         """Return the table's column for a name; case matters only if columns differ only by case.

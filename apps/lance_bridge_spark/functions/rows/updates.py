@@ -38,7 +38,8 @@ def delete(
         retries: How often to retry if another writer changed the same fragments.
 
     Raises:
-        InvalidInputError: (13) no such catalog, a malformed name, or no Lance table.
+        InvalidInputError: (13) no such catalog, a malformed name, no Lance table, or columns whose
+            names differ only in letter case.
         TableNotFoundError: (4)
         ConcurrentModificationError: (14) every attempt conflicted with another writer's change.
         OutcomeUnknownError: (17) it is unknown whether the rows are deleted.
@@ -48,6 +49,7 @@ def delete(
 
     def attempt() -> Changed:
         target = Snapshot.open(spark, table, write=True)
+        target.require_changeable(rewrites=False)
         rows = _select_rows(target, where, ())
         marked = rows.select(*ROW_KEY_COLUMNS, F.lit(0).alias(tasks.ACTION))
         return change.apply(target, Plan(marked, [Action(Kind.DELETE)], ()))
@@ -75,8 +77,8 @@ def update(
         retries: How often to retry if another writer changed the same fragments.
 
     Raises:
-        InvalidInputError: (13) no such catalog, a malformed name, no Lance table, or nothing is
-            set.
+        InvalidInputError: (13) no such catalog, a malformed name, no Lance table, nothing is
+            set, or columns whose names differ only in letter case.
         TableNotFoundError: (4)
         TableColumnNotFoundError: (12) a column to set does not exist.
         TableSchemaValidationError: (20) an expression has a type that its column cannot store.
@@ -88,6 +90,7 @@ def update(
 
     def attempt() -> Changed:
         target = Snapshot.open(spark, table, write=True)
+        target.require_changeable()
         values = columns_to_set(target, set)
         rows = _select_rows(target, where, tuple(values.values()))
         made = cast_values(target, rows, values)

@@ -1,0 +1,197 @@
+"""Every type of Arrow and Lance in every statement: the same values, or a refusal with the name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import arrow_types
+import pyarrow as pa
+import pytest
+from arrow_types import CASES, SHAPES, TypeCase, plain, rows_of
+from pyspark.errors import PySparkException
+
+import lance_bridge_spark
+from lance_bridge_spark.source.stored_types import as_new
+
+from .sql_helpers import stream_all
+from .stored_tables import StoredTable, stored_table
+
+pytestmark = [
+    pytest.mark.servers,
+    pytest.mark.spec("spark.md#reading-types", "spark.md#writing-types"),
+]
+
+Values = dict[int, dict[str, Any]]
+"""The values of columns by the id of their row."""
+
+REFUSED: Mapping[str, str] = {
+    "null": "void",
+}
+"""Types that statements which write them refuse, by name, and a word of the refusal."""
+
+
+def test_every_type_of_pyarrow_and_pylance_is_decided() -> None:
+    assert arrow_types.undecided() == []
+
+
+def columns_of(case: TypeCase) -> pa.Table:
+    """Return rows with a column of each shape: `c0` to `c3`, named by the type's own in `SHAPES`."""
+    tables = [rows_of(case, shape) for shape in SHAPES]
+    rows = tables[0].select(["id", "n"])
+    for number, table in enumerate(tables):
+        field = table.schema.field("c").with_name(f"c{number}")
+        rows = rows.append_column(field, table.column("c"))
+    return rows
+
+
+def wide_rows(cases: list[TypeCase]) -> pa.Table:
+    """Return rows with columns of all types and shapes; shorter columns are null at the end."""
+    tables = [columns_of(case) for case in cases]
+    most = max(table.num_rows for table in tables)
+    rows = pa.table(
+        {"id": pa.array(range(most), pa.int64()), "n": pa.array([1] * most, pa.int32())}
+    )
+    for number, table in enumerate(tables):
+        for name in table.schema.names[2:]:
+            column = table.column(name).combine_chunks()
+            nulls = pa.nulls(most - len(column), column.type)
+            field = table.schema.field(name).with_name(f"t{number}_{name}")
+            rows = rows.append_column(field, pa.chunked_array([column, nulls], column.type))
+    return rows
+
+
+def stored(table: StoredTable) -> Values:
+    """Return the values in the table, as pylance reads them."""
+    found = table.dataset().to_table(blob_handling="all_binary")
+    ids = found["id"].to_pylist()
+    assert len(set(ids)) == len(ids)
+    columns = {name: plain(found[name]) for name in found.schema.names if name not in ("id", "n")}
+    return {
+        each: {name: values[place] for name, values in columns.items()}
+        for place, each in enumerate(ids)
+    }
+
+
+# -- statements ------------------------------------------------------------------------------------
+
+Statement = Callable[[StoredTable, Any], Iterator[StoredTable]]
+
+
+def _changed(statement: str) -> Callable[[StoredTable, Any], StoredTable]:
+    def run(table: StoredTable, _: Any) -> StoredTable:
+        table.sql(statement)
+        return table
+
+    return run
+
+
+def _insert(table: StoredTable, _: Any) -> StoredTable:
+    rest = ", ".join(table.dataset().schema.names[1:])
+    table.sql(f"INSERT INTO {{t}} SELECT id + 100, {rest} FROM {{t}}")
+    found = stored(table)
+    first = {key: row for key, row in found.items() if key < 100}
+    assert {key - 100: row for key, row in found.items() if key >= 100} == first
+    table.sql("DELETE FROM {t} WHERE id >= 100")
+    return table
+
+
+def _create(table: StoredTable, _: Any) -> StoredTable:
+    table.sql(f"CREATE TABLE {table.name}_ctas AS SELECT * FROM {{t}}")
+    return StoredTable(table.spark, f"{table.name}_ctas")
+
+
+def _dataframe(table: StoredTable, _: Any) -> StoredTable:
+    lance_bridge_spark.write(lance_bridge_spark.read(table.spark, table.name), f"{table.name}_df")
+    return StoredTable(table.spark, f"{table.name}_df")
+
+
+def _stream(table: StoredTable, directory: Any) -> StoredTable:
+    copy = StoredTable(table.spark, f"{table.name}_stream")
+    table.sql(f"CREATE TABLE {copy.name} AS SELECT * FROM {{t}} LIMIT 0")
+    rows = table.spark.readStream.table(table.name)
+    stream_all(rows.writeStream, directory / "checkpoint", copy.name)
+    return copy
+
+
+def _function(table: StoredTable, _: Any) -> StoredTable:
+    lance_bridge_spark.update(table.spark, table.name, {"n": "n + 1"}, "id = 1")
+    return table
+
+
+_SOURCE = "MERGE INTO {t} t USING (SELECT 1L AS k) s ON t.id = s.k"
+STATEMENTS: dict[str, Callable[[StoredTable, Any], StoredTable]] = {
+    "ALTER TABLE ADD COLUMN": _changed("ALTER TABLE {t} ADD COLUMN added STRING"),
+    "UPDATE": _changed("UPDATE {t} SET n = n + 1 WHERE id = 1"),
+    "update": _function,
+    "MERGE": _changed(f"{_SOURCE} WHEN MATCHED THEN UPDATE SET n = 7"),
+    "DELETE by Lance": _changed("DELETE FROM {t} WHERE id = -1"),
+    "DELETE by Spark": _changed("DELETE FROM {t} WHERE n + rand() > 100"),
+    "INSERT OVERWRITE": _changed("INSERT OVERWRITE {t} SELECT * FROM {t}"),
+    "INSERT": _insert,
+    "CREATE TABLE AS SELECT": _create,
+    "DataFrame": _dataframe,
+    "stream": _stream,
+}
+
+
+def outcomes(table: StoredTable, directory: Any, names: Mapping[str, str]) -> dict[str, str]:
+    """Run all statements, and return what is wrong with which.
+
+    Args:
+        names: A name that a refusal must contain, by word that makes it a refusal.
+    """
+    expected, wrong = stored(table), {}
+    types = table.dataset().schema
+    for name, statement in STATEMENTS.items():
+        (directory / name).mkdir()
+        try:
+            result = statement(table, directory / name)
+        except PySparkException as error:
+            text = " ".join(str(error).split())
+            if not all(word in text for word in names.values()) or not names:
+                wrong[name] = text[:600]
+            continue
+        found = {
+            key: {each: value for each, value in row.items() if each in types.names}
+            for key, row in stored(result).items()
+        }
+        differing = {
+            column: (expected[key][column], found.get(key, {}).get(column))
+            for key in expected
+            for column in expected[key]
+            if found.get(key, {}).get(column) != expected[key][column]
+        }
+        if differing or set(found) != set(expected):
+            wrong[name] = f"differs: {str(differing)[:600]}"
+        elif result.name != table.name:
+            copied = result.dataset().schema
+            changed = [f"{f} is {copied.field(f.name)}" for f in types if not _same(f, copied)]
+            if changed:
+                wrong[name] = f"types: {changed}"
+    return wrong
+
+
+def _same(field: pa.Field, copied: pa.Schema) -> bool:
+    return bool(as_new(field).type.equals(as_new(copied.field(field.name)).type))
+
+
+def test_all_types_survive_all_statements(spark: Any, catalog: str, tmp_path: Any) -> None:
+    cases = [case for case in CASES if case.name not in REFUSED]
+    table = stored_table(spark, catalog, wide_rows(cases), "wide")
+    spark.table(table.name).collect()
+    wrong = outcomes(table, tmp_path, {})
+    numbered = {number: case.name for number, case in enumerate(cases)}
+    assert not wrong, (numbered, wrong)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_type_survives_each_statement_or_is_refused_by_name(
+    spark: Any, catalog: str, tmp_path: Any, case: TypeCase
+) -> None:
+    table = stored_table(spark, catalog, columns_of(case), "typed")
+    word = REFUSED.get(case.name)
+    names = {} if word is None else {"column": "c0", "word": word}
+    wrong = outcomes(table, tmp_path, names)
+    assert not wrong, wrong

@@ -137,7 +137,8 @@ def _extensions() -> Iterator[TypeCase]:
     tensor = pa.fixed_shape_tensor(pa.float32(), [2, 2])
     yield TypeCase("tensor", tensor, ([1.0, 2.0, 3.0, 4.0],))
     yield TypeCase("opaque", pa.opaque(pa.binary(), "kind", "vendor"), (b"", b"\x01"))
-    yield TypeCase("bfloat16", lance.arrow.BFloat16Type(), (b"\x80\x3f", b"\x00\x00"))
+    bfloat16 = lance.arrow.BFloat16Type()  # type: ignore[no-untyped-call]  # pylance gives it no types
+    yield TypeCase("bfloat16", bfloat16, (b"\x80\x3f", b"\x00\x00"))
     yield TypeCase("image URI", lance.arrow.ImageURIType(), ("", "file:///a.png"))
     yield TypeCase("encoded image", lance.arrow.EncodedImageType(), _BYTES)
     image = lance.arrow.FixedShapeImageTensorType(pa.uint8(), (1, 2, 1))
@@ -181,7 +182,8 @@ def undecided() -> list[str]:
 
 
 def _subclasses(cls: type) -> Iterator[type]:
-    for each in cls.__subclasses__():
+    subclasses: list[type] = cls.__subclasses__()
+    for each in subclasses:
         yield each
         yield from _subclasses(each)
 

@@ -43,9 +43,10 @@ class TypeCase:
         """Return a column of this type."""
         return pa.field(name, self.type, metadata=self.metadata or None)
 
-    def array(self) -> pa.Array:
-        """Return the values, and nulls first and last."""
+    def array(self, rows: int = 0) -> pa.Array:
+        """Return the values, and nulls first and last; more nulls if there have to be more rows."""
         values = [None, *self.values, None]
+        values += [None] * (rows - len(values))
         if isinstance(self.type, lance.blob.BlobType):
             return lance.blob_array(values)
         if isinstance(self.type, pa.BaseExtensionType):
@@ -219,9 +220,13 @@ SHAPES: dict[str, Callable[[TypeCase, pa.Array], pa.Array]] = {
 """Ways in which a type occurs in a column."""
 
 
-def rows_of(case: TypeCase, shape: str) -> pa.Table:
-    """Return rows with an id from 0, a number `n`, and the column `c` with the values of a type."""
-    values = SHAPES[shape](case, case.array())
+def rows_of(case: TypeCase, shape: str, rows: int = 0) -> pa.Table:
+    """Return rows with an id from 0, a number `n`, and the column `c` with the values of a type.
+
+    Args:
+        rows: The least number of rows.
+    """
+    values = SHAPES[shape](case, case.array(rows))
     column = case.field("c") if shape == "plain" else pa.field("c", values.type)
     ids = pa.array(range(len(values)), pa.int64())
     numbers = pa.array([1] * len(values), pa.int32())

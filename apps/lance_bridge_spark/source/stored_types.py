@@ -41,7 +41,7 @@ def stored_field(text: str | None, given: pa.DataType, read_type: ReadType) -> p
         return None
     try:
         field = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text))).field(0)
-    except (ValueError, pa.ArrowException):
+    except (ValueError, IndexError, OSError, pa.ArrowException):
         return None  # another program's metadata
     read = as_new(pa.field("", read_type(field.type))).type
     return field if read.equals(as_new(pa.field("", given)).type) else None

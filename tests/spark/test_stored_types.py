@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from arrow_types import CASES, SHAPES, TypeCase, plain, rows_of
 from lance_namespace.errors import InvalidInputError
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import StructField, StructType
 
 from lance_bridge_spark.source import arrays, blobs, stored_types
 from lance_bridge_spark.source.schema_compat import match_columns, new_schema

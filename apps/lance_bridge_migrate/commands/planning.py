@@ -245,6 +245,13 @@ def convert(
             help="Ignore statistics of the catalog that count more rows or files than exist.",
         ),
     ] = False,
+    accept_differences: Annotated[
+        bool,
+        typer.Option(
+            "--accept-differences",
+            help="Convert what Spark reads where the plan shows that it differs from the files.",
+        ),
+    ] = False,
     sort_by: Annotated[
         list[str] | None, typer.Option("--sort-by", help="A column to sort by. Repeatable.")
     ] = None,
@@ -278,6 +285,7 @@ def convert(
         "find_vectors": find_vectors,
         "count_rows": count,
         "ignore_statistics": ignore_statistics,
+        "accept_differences": accept_differences,
         "sort_by": sort_by or [],
         "indices": [_parse_index(each) for each in index or ()],
         "properties": parse_key_values(table_property, "--table-property"),

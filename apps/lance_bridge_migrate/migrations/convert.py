@@ -30,6 +30,8 @@ from ..migration import MigrationType, Step, Survey, Work
 from ..namespaces import namespace_steps
 from ..plan import Address, Item, ItemType, Problem, blocker, blockers_in, warning
 from ..run_session import FailureLimit
+from ..second_reader import check as second_reader
+from ..second_reader.check import SecondReading
 from ..spark import checksums, completeness, footers, listing, paths, schema, sources
 from ..spark.footers import Footers
 from ..spark.session import become_active, session_at, spark_errors
@@ -217,7 +219,7 @@ def _candidate_of(
 def _candidate(
     spark: Any, source: SourceTable, target: Names, options: ConvertOptions
 ) -> Candidate:
-    read, found_footers = _read(spark, source)
+    read, found_footers, reading = _read(spark, source)
     source = source.model_copy(update={"columns": read.schema.json()})
     frame = schema.as_target(read, options.casts, options.renames)
     inventory = completeness.take_inventory(spark, source)
@@ -228,6 +230,10 @@ def _candidate(
     rows, vectors, problems = _count(frame, source, options, found_footers if is_whole else None)
     problems += unread
     problems += paths.problems_of(spark, source, read, options.casts)
+    differences = second_reader.problems_of(
+        spark, source, read, reading, directories, accept=options.accept_differences
+    )
+    problems += differences
     problems += schema.problems_of(frame.schema, vectors, options.data_storage_version)
     problems += completeness.problems_of(
         spark, frame, inventory, rows, ignore_statistics=options.ignore_statistics
@@ -236,7 +242,7 @@ def _candidate(
     if inventory.size is None or inventory.size.bytes:
         if found_footers is None or options.casts:
             schema.check_first_rows(frame, source.name)
-        if found_footers is not None:
+        if found_footers is not None and not blockers_in(differences):
             problems += footers.check_types(spark, source, read.schema, found_footers)
         hints = schema.vector_hints(frame, vectors, source.name)
     facts = _facts(source, frame, vectors, options, inventory)
@@ -302,14 +308,15 @@ def _count(
     return rows, vectors, problems
 
 
-def _read(spark: Any, source: SourceTable) -> tuple[Any, Footers | None]:
-    """Return the rows of a source, and the footers of its files."""
+def _read(spark: Any, source: SourceTable) -> tuple[Any, Footers | None, SecondReading]:
+    """Return the rows of a source, and the footers of its files as two readers read them."""
     source.refresh_files(spark)
     frame = source.read(spark, refresh=False)
-    found = footers.read(spark, source, frame)
+    reading = second_reader.read_footers(spark, source, frame)
+    found = footers.read(spark, source, frame, reading.schemas)
     if found is None:  # Spark counts the rows, and rows cached by the session may be outdated
         frame = source.read(spark)
-    return frame, found
+    return frame, found, reading
 
 
 # -- verifying -------------------------------------------------------------------------------------

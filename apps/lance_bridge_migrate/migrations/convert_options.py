@@ -98,6 +98,7 @@ class TableOptions(Options):
     indices: tuple[IndexOptions, ...] | None = None
     properties: dict[str, str] | None = None
     max_rows_per_file: int | None = Field(default=None, ge=1)
+    accept_differences: bool | None = None
 
 
 class ConvertOptions(Selection):
@@ -118,6 +119,7 @@ class ConvertOptions(Selection):
         count_rows: Counts the rows for the plan.
         ignore_statistics: Treats statistics of the catalog that count more data than exists as
             outdated, not as a sign of missing files.
+        accept_differences: Converts what Spark reads where it differs from the files.
         sort_by: Columns to sort by, if a table has all of them.
         indices: Indices to build on each table that has the column.
         properties: Properties of the new tables.
@@ -137,6 +139,7 @@ class ConvertOptions(Selection):
     find_vectors: bool = False
     count_rows: bool = True
     ignore_statistics: bool = False
+    accept_differences: bool = False
     sort_by: tuple[str, ...] = ()
     indices: tuple[IndexOptions, ...] = ()
     properties: dict[str, str] = Field(default_factory=dict)

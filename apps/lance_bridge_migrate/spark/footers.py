@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as spark
 
 from ..plan import Problem, warning
+from ..second_reader.file_schemas import FileSchemas
 from .session import java_class, spark_errors
 from .sources import SourceTable
 
@@ -48,8 +49,12 @@ class Footers:
         return self.files_read == self.files
 
 
-def read(session: Any, table: SourceTable, frame: DataFrame) -> Footers | None:
+def read(
+    session: Any, table: SourceTable, frame: DataFrame, known: FileSchemas | None = None
+) -> Footers | None:
     """Read the footers of a table's files, or of an evenly spaced sample.
+
+    If the second reader has read the footers of all files, one file of each schema is enough.
 
     Returns None if they cannot be read: for other formats, Spark Connect, damaged files, and tables
     whose files Spark does not list.
@@ -57,7 +62,7 @@ def read(session: Any, table: SourceTable, frame: DataFrame) -> Footers | None:
     if table.format not in _FORMATS or getattr(session, "_jvm", None) is None:
         return None
     try:
-        files = sorted(frame.inputFiles())
+        files = [*known.schemas] if known is not None else sorted(frame.inputFiles())
         if not files:
             return None
         chosen = _sample(files)
@@ -70,6 +75,9 @@ def read(session: Any, table: SourceTable, frame: DataFrame) -> Footers | None:
                 schemas[text] = (file, reader.schema_of(found))
     except (PySparkException, Py4JError):
         return None
+    if known is not None:
+        read_of = known.files if len(chosen) == len(files) else len(chosen)
+        return Footers(known.files, read_of, known.rows, dict(schemas.values()))
     return Footers(len(files), len(chosen), rows, dict(schemas.values()))
 
 

@@ -58,6 +58,7 @@ Describe = Callable[[], SourceTable | ArrowFiles | None]
 
 _THREADS = 8
 """The number of sources to read in parallel."""
+_NOT_COUNTED = {"count_rows": False, "find_vectors": False}
 _NAMES = 20
 """The maximum number of left out tables in a note."""
 
@@ -180,7 +181,8 @@ def _survey_all(
             if limit.add_failure(error):
                 raise
             shown = names[:1] if options.paths else names
-            return Candidate(shown, target, EntryFacts(), problems=(blocker(str(error)),))
+            problems = (blocker(str(error)), *_conflicts(spark, names[0], options))
+            return Candidate(shown, target, EntryFacts(), problems=problems)
         limit.add_success()
         return found
 
@@ -188,6 +190,12 @@ def _survey_all(
     with ThreadPoolExecutor(_THREADS) as pool:
         found = list(pool.map(survey, sources_found))
     return [(names, each) for (names, _), each in zip(sources_found, found, strict=True)]
+
+
+def _conflicts(spark: Any, path: str, options: ConvertOptions) -> list[Problem]:
+    """Return the columns with several types in the files of a path that Spark cannot read."""
+    formats = [each.format for each in options.paths if each.path == path]
+    return second_reader.conflicts_at(spark, path, formats[0]) if formats else []
 
 
 def _unused_notes(options: ConvertOptions, candidates: Sequence[Candidate]) -> list[str]:
@@ -227,22 +235,23 @@ def _candidate(
     unread = sources.unread_problems(spark, source, frame, directories)
     # Footers also count files below a partition that Spark lists but does not read.
     is_whole = found_footers is not None and found_footers.is_complete and not unread
-    rows, vectors, problems = _count(frame, source, options, found_footers if is_whole else None)
-    problems += unread
+    accept = options.accept_differences
+    reading = second_reader.compare(spark, source, read, reading, directories, accept=accept)
+    is_same = not blockers_in(reading.problems)
+    counted = options if is_same else options.model_copy(update=_NOT_COUNTED)
+    rows, vectors, problems = _count(frame, source, counted, found_footers if is_whole else None)
+    problems += [*unread, *reading.problems]
+    problems += second_reader.count_problems(reading, rows, accept=accept)
     problems += paths.problems_of(spark, source, read, options.casts)
-    differences = second_reader.problems_of(
-        spark, source, read, reading, directories, accept=options.accept_differences
-    )
-    problems += differences
     problems += schema.problems_of(frame.schema, vectors, options.data_storage_version)
     problems += completeness.problems_of(
         spark, frame, inventory, rows, ignore_statistics=options.ignore_statistics
     )
     hints: list[str] = []
-    if inventory.size is None or inventory.size.bytes:
+    if is_same and (inventory.size is None or inventory.size.bytes):
         if found_footers is None or options.casts:
             schema.check_first_rows(frame, source.name)
-        if found_footers is not None and not blockers_in(differences):
+        if found_footers is not None:
             problems += footers.check_types(spark, source, read.schema, found_footers)
         hints = schema.vector_hints(frame, vectors, source.name)
     facts = _facts(source, frame, vectors, options, inventory)
@@ -276,6 +285,7 @@ def _facts(
     return ConvertFacts(
         properties=options.properties,
         source=source,
+        accepts_differences=options.accept_differences,
         columns=frame.schema.json(),
         casts=options.casts,
         renames=options.renames,
@@ -332,6 +342,8 @@ def _checks(work: Work, facts: ConvertFacts, level: Level) -> Iterator[Check]:
     count = dataset.count_rows()
     ignore = work.options.ignore_statistics
     yield completeness.files_check(spark, facts.source, ignore_statistics=ignore)
+    if not facts.accepts_differences:
+        yield second_reader.verify(spark, facts.source, count, level=level)
     planned = work.item.rows
     if planned is not None:
         yield Check(name="rows of the plan", ok=count >= planned, expected=planned, found=count)

@@ -193,6 +193,7 @@ class ConvertFacts(LoadFacts):
         columns: The schema that Spark reads, with casts and renames, in JSON.
         casts: See `ConvertOptions`; likewise its other options.
         files: The number of files of the source and their bytes; None if unknown.
+        accepts_differences: Whether it is converted as Spark reads it, whatever the files have.
     """
 
     source: SourceTable
@@ -200,6 +201,7 @@ class ConvertFacts(LoadFacts):
     casts: dict[str, str] = Field(default_factory=dict)
     sort_by: tuple[str, ...] = ()
     files: Size | None = None
+    accepts_differences: bool = False
 
     @property
     def schema_of_table(self) -> pa.Schema:

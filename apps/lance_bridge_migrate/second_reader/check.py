@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
 
 from lance_bridge.names import first_names
 
-from ..plan import Problem, Severity, blocker, warning
-from ..spark.sources import FORMATS, SourceTable
-from . import columns, file_schemas, skipped
+from ..journal import Check
+from ..levels import Level
+from ..plan import Problem, Severity, blocker, blockers_in, warning
+from ..spark.sources import (
+    FORMATS,
+    OWN_CATALOG,
+    SourceTable,
+    session_catalog,
+    table_identifier,
+)
+from . import columns, csv_check, file_schemas, json_check, skipped
 from .columns import Difference
+from .csv_check import CsvReading
 from .file_schemas import FileSchemas
 from .storage import Storage, StoredFile, UnreachableError, path_in
 
@@ -25,6 +35,8 @@ _FIELDS = 20
 """The maximum number of columns and fields that are reported one by one."""
 _ACCEPT = "accept_differences (--accept-differences)"
 _MERGE = "mergeSchema"
+_TEXTS = ("csv", "json")
+_SEPARATOR = "\x1e"
 _OF_OPTIONS = ("pathglobfilter", "modifiedbefore", "modifiedafter")
 """Options of Spark's reader with which a user chooses the files."""
 
@@ -36,10 +48,14 @@ class SecondReading:
     Attributes:
         schemas: The content of the footers; None for other formats, and if they cannot be read.
         unreachable: Why something could not be read, or "".
+        problems: The differences from what Spark reads, and what was not read.
+        records: The number of records of CSV files; None if unknown, and for other formats.
     """
 
     schemas: FileSchemas | None = None
     unreachable: str = ""
+    problems: tuple[Problem, ...] = ()
+    records: int | None = None
 
 
 def can_check(session: Any, source: SourceTable) -> bool:
@@ -68,7 +84,7 @@ def _is_file(uri: str, source: SourceTable) -> bool:
     return not source.catalog or path_in(uri).rstrip("/") != path_in(source.location).rstrip("/")
 
 
-def problems_of(
+def compare(
     session: Any,
     source: SourceTable,
     frame: DataFrame,
@@ -76,27 +92,65 @@ def problems_of(
     directories: Sequence[str],
     *,
     accept: bool,
-) -> list[Problem]:
-    """Return the differences between a source and what Spark reads of it, and what was not read.
+) -> SecondReading:
+    """Compare a source with what Spark reads of it; return that with its problems.
 
     Args:
         frame: The rows as Spark reads them, without casts and renames.
+        reading: The result of `read_footers`.
         directories: The directories of the table, or of its partitions in the catalog.
         accept: Whether differences are warnings, not blockers.
     """
     if not can_check(session, source):
-        return []
+        return reading
+    storage, records = Storage(session), None
     found: list[Problem] = []
     if reading.schemas is not None:
         found += _column_problems(session, source, frame, reading.schemas)
     unreachable = reading.unreachable
     try:
-        found += _file_problems(Storage(session), source, directories)
+        found += _file_problems(storage, source, directories)
+        texts = _text_problems(session, storage, source, frame)
+        found, records = [*found, *texts.problems], texts.records
     except UnreachableError as error:
         unreachable = unreachable or str(error)
     if unreachable:
         found.append(warning(f"The second reader did not compare all of its files: {unreachable}"))
-    return [_accepted(each) for each in found] if accept else found
+    if accept:
+        found = [_accepted(each) for each in found]
+    return replace(reading, problems=tuple(found), records=records)
+
+
+def verify(session: Any, source: SourceTable, rows: int, level: Level) -> Check:
+    """Compare a source again after its conversion, because files may have come since the plan.
+
+    Args:
+        rows: The number of rows of the new table.
+        level: Rows of CSV and JSON are compared from the level of samples on.
+    """
+    expected, found = "none", ""
+    if can_check(session, source):
+        frame = source.read(session)
+        reading = read_footers(session, source, frame)
+        is_text = source.format in _TEXTS
+        if not is_text or level.includes(Level.SAMPLE):
+            reading = compare(session, source, frame, reading, (source.location,), accept=False)
+        problems = [*reading.problems, *count_problems(reading, rows, accept=False)]
+        found = "; ".join(f"{each.column} {each.text}".strip() for each in blockers_in(problems))
+    return Check(
+        name="differences from the files", ok=not found, expected=expected, found=found or expected
+    )
+
+
+def count_problems(reading: SecondReading, rows: int | None, *, accept: bool) -> list[Problem]:
+    """Return a problem if Spark counts other rows than the second reader."""
+    if reading.records is None or rows is None or reading.records == rows:
+        return []
+    problem = blocker(
+        f"The files have {reading.records:,} records, and Spark reads {rows:,} rows: correct them, "
+        f"or accept what Spark reads with the option {_ACCEPT}"
+    )
+    return [_accepted(problem) if accept else problem]
 
 
 def _accepted(problem: Problem) -> Problem:
@@ -189,6 +243,30 @@ def _mended_by_merging(
     return {(each.path.lower(), each.stored) for each in left}
 
 
+def conflicts_at(session: Any, path: str, format: str) -> list[Problem]:
+    """Return the columns with several types in the files of a path that Spark cannot read.
+
+    Spark's own error often names neither the column nor the file.
+    """
+    if format not in file_schemas.FORMATS or getattr(session, "_jvm", None) is None:
+        return []
+    storage = Storage(session)
+    try:
+        stored = storage.files_below(path)
+        uris = sorted(each.uri for each in skipped.visible(stored) if storage.is_local(path))
+        found = columns.conflicts(file_schemas.read_all(storage, format, uris).schemas)
+    except UnreachableError:  # the error that Spark gave says why
+        return []
+    return [
+        blocker(
+            f"{path_in(each.file)} has {each.stored}, and another file {each.read_as}: convert the "
+            "files of each type as a table of their own",
+            each.path,
+        )
+        for each in found[:_FIELDS]
+    ]
+
+
 # -- files -----------------------------------------------------------------------------------------
 
 
@@ -223,3 +301,47 @@ def _partition_problems(
             f"not read them: {first_names(found, _NAMES)}. Register them (MSCK REPAIR TABLE) if "
             "their rows belong to the table"
         )
+
+
+# -- rows of texts ---------------------------------------------------------------------------------
+
+
+def _text_problems(
+    session: Any, storage: Storage, source: SourceTable, frame: DataFrame
+) -> CsvReading:
+    """Compare rows of CSV and JSON files; those of Hive's text files are of no such format."""
+    options = _text_options(session, source)
+    if options is None:
+        return CsvReading()
+    try:
+        files = sorted(frame.inputFiles())
+    except (PySparkException, Py4JError):  # Spark's own check gives the error
+        return CsvReading()
+    if not files:
+        return CsvReading()
+    partitions = {name.lower() for name in _partitions_of(source, frame)}
+    data = [each for each in frame.schema.fields if each.name.lower() not in partitions]
+    is_local = storage.is_local(source.location)
+    arguments = (session, storage, files, StructType(data), options)
+    if source.format == "csv":
+        return csv_check.check(*arguments, is_local=is_local)
+    return CsvReading(tuple(json_check.check(*arguments, is_local=is_local)))
+
+
+def _text_options(session: Any, source: SourceTable) -> Mapping[str, str] | None:
+    """Return the options with which Spark reads a source; None if it is no CSV or JSON of Spark."""
+    if source.format not in _TEXTS:
+        return None
+    if not source.catalog:
+        return source.read_options
+    if source.catalog != OWN_CATALOG:
+        return None
+    try:
+        name = table_identifier(session, source.names)
+        entry = session_catalog(session).getTableMetadata(name)
+        if str(entry.provider().getOrElse(None) or "").lower() != source.format:
+            return None
+        pairs = str(entry.storage().properties().mkString(_SEPARATOR)).split(_SEPARATOR)
+    except (PySparkException, Py4JError):
+        return None
+    return dict(each.split(" -> ", 1) for each in pairs if " -> " in each)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -10,7 +10,12 @@ from pyspark.sql import types as spark
 
 _ORC_POSITION = "_col"
 """The start of column names in ORC files of old releases of Hive, which are read by position."""
-_INTEGERS = {spark.ByteType: 8, spark.ShortType: 16, spark.IntegerType: 32, spark.LongType: 64}
+_INTEGERS: dict[type[spark.DataType], int] = {
+    spark.ByteType: 8,
+    spark.ShortType: 16,
+    spark.IntegerType: 32,
+    spark.LongType: 64,
+}
 _DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
 _BITS_OF_FLOAT, _BITS_OF_DOUBLE = 16, 32
 """The largest integers that a float or a double holds without rounding."""
@@ -54,6 +59,34 @@ def differences(
         for each in _in_fields(stored, data, "", file):
             found.setdefault((each.path.lower(), each.stored), each)
     return list(found.values())
+
+
+def conflicts(schemas: Mapping[str, pa.Schema]) -> list[Difference]:
+    """Return the columns and fields that have another type in a later file than in an earlier one.
+
+    Attributes of a difference are those of the later file; `Difference.read_as` is the first type.
+    """
+    first: dict[str, pa.DataType] = {}
+    found: dict[str, Difference] = {}
+    for file, schema in schemas.items():
+        for path, data_type in _leaves(schema):
+            known = first.setdefault(path.lower(), data_type)
+            if known != data_type:
+                each = Difference(file, path, str(data_type), str(known))
+                found.setdefault(path.lower(), each)
+    return list(found.values())
+
+
+def _leaves(fields: Iterable[pa.Field], above: str = "") -> Iterator[tuple[str, pa.DataType]]:
+    for field in fields:
+        path, stored = f"{above}{field.name}", _plain(field.type)
+        while _is_list(stored):
+            path, stored = f"{path}[]", _plain(stored.value_type)
+        if pa.types.is_struct(stored):
+            inner = (stored.field(number) for number in range(stored.num_fields))
+            yield from _leaves(inner, f"{path}.")
+        else:
+            yield path, stored
 
 
 def _in_fields(
@@ -117,7 +150,7 @@ def _boolean(_: pa.DataType, read: spark.DataType) -> bool:
 
 def _integer(stored: pa.DataType, read: spark.DataType) -> bool:
     is_unsigned = pa.types.is_unsigned_integer(stored)
-    bits = stored.bit_width + (1 if is_unsigned else 0)
+    bits = int(stored.bit_width) + (1 if is_unsigned else 0)
     if isinstance(read, spark.DecimalType):
         digits = 20 if bits > 64 else _DIGITS[stored.bit_width]
         return read.precision - read.scale >= digits
@@ -141,7 +174,7 @@ def _floating(stored: pa.DataType, read: spark.DataType) -> bool:
 def _decimal(stored: pa.DataType, read: spark.DataType) -> bool:
     if isinstance(read, spark.DecimalType):
         whole = stored.precision - stored.scale
-        return read.scale >= stored.scale and read.precision - read.scale >= whole
+        return bool(read.scale >= stored.scale and read.precision - read.scale >= whole)
     if type(read) in _INTEGERS and stored.scale == 0:
         return bool(stored.precision < _DIGITS[_INTEGERS[type(read)]])
     return isinstance(read, _TEXTS)

@@ -46,6 +46,13 @@ def hidden_files(storage: Storage, format: str, stored: Iterable[StoredFile]) ->
     return sorted(found)
 
 
+def visible(stored: Iterable[StoredFile]) -> Iterator[StoredFile]:
+    """Yield the files that have no hidden name in their path."""
+    for each in stored:
+        if each.size and not any(_HIDDEN.match(name) for name in PurePosixPath(each.inside).parts):
+            yield each
+
+
 def _is_of_no_table(name: str) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in _OF_NO_TABLE)
 
@@ -59,12 +66,8 @@ def _has_rows(storage: Storage, format: str, file: StoredFile) -> bool:
     magic = _MAGIC.get(format)
     if magic is None or not storage.is_local(file.path):
         return False
-    with storage.open(_as_uri(file.path)) as opened:
+    with storage.open(file.uri) as opened:
         return opened.read(len(magic)) == magic
-
-
-def _as_uri(path: str) -> str:
-    return PurePosixPath(path).as_uri()
 
 
 def unregistered_partitions(

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import io
 import os
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 from urllib.parse import unquote, urlsplit
 
@@ -20,8 +19,6 @@ from py4j.protocol import Py4JError
 from ..spark import files
 from ..spark.session import java_class
 
-_STATUS = re.compile(r"path=([^;]*); isDirectory=(?:(true)|false; length=(\d+))")
-"""What Hadoop prints of a file's status."""
 _BLOCK = 1 << 16
 
 
@@ -41,6 +38,11 @@ class StoredFile:
     path: str
     inside: str
     size: int
+
+    @property
+    def uri(self) -> str:
+        """The URI of a file on this machine."""
+        return PurePosixPath(self.path).as_uri()
 
 
 class Storage:
@@ -102,14 +104,13 @@ class Storage:
             return
         waiting = [] if system.isFile(path) else [path]
         while waiting:
-            statuses = system.listStatus(waiting.pop())
-            text = str(java_class(self._session, "java.util.Arrays").asList(statuses).toString())
-            for found, is_directory, size in _STATUS.findall(text):
-                name = _path_in(found)
-                if is_directory:
-                    waiting.append(java_class(self._session, "org.apache.hadoop.fs.Path")(found))
-                else:
-                    yield StoredFile(name, name[len(root) :].lstrip("/"), int(size))
+            for status in system.listStatus(waiting.pop()):
+                found = status.getPath()
+                if status.isDirectory():
+                    waiting.append(found)
+                    continue
+                name = str(found.toUri().getPath())
+                yield StoredFile(name, name[len(root) :].lstrip("/"), int(status.getLen()))
 
 
 def path_in(uri: str) -> str:
@@ -117,17 +118,12 @@ def path_in(uri: str) -> str:
     return unquote(urlsplit(uri).path)
 
 
-def _path_in(text: str) -> str:
-    """Return the path of a Hadoop path's text, which is not percent-encoded."""
-    return re.sub(r"^[A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?", "", text)
-
-
 def _local_files(root: str) -> Iterator[StoredFile]:
     for directory, _, names in os.walk(root):
         for name in names:
-            path = os.path.join(directory, name)  # noqa: PTH118 - a Path per file takes long
-            if os.path.isfile(path):  # noqa: PTH113
-                size = os.path.getsize(path)  # noqa: PTH202
+            path = os.path.join(directory, name)
+            if os.path.isfile(path):
+                size = os.path.getsize(path)
                 yield StoredFile(path, os.path.relpath(path, root), size)
 
 

@@ -1,0 +1,367 @@
+"""Compare Spark's rows of CSV files with the records that the second reader parses."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pyspark.sql import types as spark
+
+from ..plan import Problem, blocker, warning
+from .csv_dialect import Cell, Dialect, Record, UnsupportedOptionError, dialect_of
+from .csv_scan import Scan, scan
+from .samples import Samples, as_arguments, spread, written
+from .storage import Storage, UnreachableError, path_in
+from .texts import decode, encoding_of, is_wide, open_text
+
+_HEAD = 500
+"""The number of first records of a file in its sample."""
+_SAMPLES = 20
+_REMOTE_BYTES = 1 << 20
+_WIDE_BYTES = 4 << 20
+_START = 1 << 16
+_SHOWN = 60
+_NULL_TEXT = "\\N"
+_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
+_SEPARATORS = (";", "\t", "|")
+_ACCEPT = "accept_differences (--accept-differences)"
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """A sample of one file, with its records as the second reader parses them."""
+
+    uri: str
+    data: bytes
+    dialect: Dialect
+    found: Scan
+    records: list[Record]
+
+
+@dataclass(frozen=True)
+class CsvReading:
+    """What the second reader found in CSV files.
+
+    Attributes:
+        records: The number of records without headers; None if not all were read.
+    """
+
+    problems: tuple[Problem, ...] = ()
+    records: int | None = None
+
+
+def check(
+    session: Any,
+    storage: Storage,
+    files: Sequence[str],
+    columns: spark.StructType,
+    read_options: Mapping[str, str],
+    *,
+    is_local: bool,
+) -> CsvReading:
+    """Compare the files of a source, and find the read options that make both readers agree.
+
+    Files on this machine are scanned from start to end; of others, the start of some is read.
+
+    Args:
+        columns: The columns that Spark reads from the files, without those of directories.
+    """
+    try:
+        dialect = dialect_of(read_options)
+        chosen = files if is_local else spread(files, _SAMPLES)
+        samples = [
+            found for uri in chosen if (found := _sample(storage, uri, dialect, is_local=is_local))
+        ]
+    except (UnsupportedOptionError, UnreachableError) as error:
+        text = f"The second reader did not compare its rows with Spark's: it cannot read {error}"
+        return CsvReading((warning(text),))
+    problems = [*_shape_problems(samples, len(columns.fields))]
+    problems += _value_problems(session, _most_useful(samples), columns, read_options)
+    if not is_local:
+        problems.append(_partly_read(len(samples), len(files)))
+    return CsvReading(tuple(problems), _count(samples) if is_local else None)
+
+
+def _partly_read(read: int, files: int) -> Problem:
+    return warning(
+        f"The second reader compared the first {_REMOTE_BYTES >> 20} MB of {read} of its {files:,} "
+        "files, because they are not on this machine"
+    )
+
+
+def _count(samples: Sequence[_Sample]) -> int | None:
+    """Return the number of all records; None if one file may have been split otherwise."""
+    unsure = ("stray", "return")
+    if any(not s.found.is_whole or any(k in s.found.seen for k in unsure) for s in samples):
+        return None
+    return sum(max(s.found.records - s.dialect.has_header, 0) for s in samples)
+
+
+def _most_useful(samples: Sequence[_Sample]) -> list[_Sample]:
+    """Return the samples to compare: those with odd records first."""
+    odd = [each for each in samples if each.found.odd][:_SAMPLES]
+    plain = [each for each in samples if not each.found.odd]
+    uris = {*spread([each.uri for each in plain], _SAMPLES)} if plain else set[str]()
+    return odd + [each for each in plain if each.uri in uris]
+
+
+# -- samples ---------------------------------------------------------------------------------------
+
+
+def _sample(storage: Storage, uri: str, dialect: Dialect, *, is_local: bool) -> _Sample | None:
+    """Return the sample of a file; None if it is empty."""
+    with open_text(storage, uri) as stream:
+        start = stream.read(_START)
+    if b"\r" in start and b"\n" not in start:
+        dialect = replace(dialect, line_end="\r")
+    encoding = encoding_of(start, dialect.encoding, is_utf8=True)
+    if is_wide(encoding):
+        return _wide_sample(storage, uri, replace(dialect, encoding=encoding))
+    limit = None if is_local else _REMOTE_BYTES
+    with open_text(storage, uri) as stream:
+        found = scan(stream, dialect, _HEAD, limit)
+    if "backslash" in found.seen and (found.longer or found.shorter or "stray" in found.seen):
+        escaped = replace(dialect, escape="\\")
+        with open_text(storage, uri) as stream:
+            again = scan(stream, escaped, _HEAD, limit)
+        if not (again.longer or again.shorter):
+            dialect, found = escaped, again
+    if not found.records:
+        return None
+    encoding = encoding_of(start, dialect.encoding, is_utf8=found.is_utf8)
+    dialect = replace(dialect, encoding=encoding)
+    data = b"".join(_ended(each) for each in (found.head, *found.odd))
+    return _Sample(uri, data, dialect, found, [*dialect.records(decode(data, encoding))])
+
+
+def _ended(data: bytes) -> bytes:
+    return data if data.endswith((b"\n", b"\r")) else data + b"\n"
+
+
+def _wide_sample(storage: Storage, uri: str, dialect: Dialect) -> _Sample:
+    with open_text(storage, uri) as stream:
+        data = stream.read(_WIDE_BYTES + 1)
+    if len(data) > _WIDE_BYTES:
+        raise UnreachableError(f"{uri}, which is large and in {dialect.encoding}")
+    records = [*dialect.records(decode(data, dialect.encoding))]
+    counts = [len(each) for each in records]
+    found = Scan(records=len(records), values=counts[0] if counts else 0, is_utf8=False)
+    found.seen["encoding"] = 1
+    return _Sample(uri, data, dialect, found, records)
+
+
+# -- shape -----------------------------------------------------------------------------------------
+
+
+def _shape_problems(samples: Sequence[_Sample], width: int) -> Iterator[Problem]:
+    """Yield problems of records that have another number of values than there are columns."""
+    for each in samples:
+        path = path_in(each.uri)
+        if each.found.values != width and not is_wide(each.dialect.encoding):
+            yield blocker(
+                f"The first record of {path} has {each.found.values} values, and Spark reads "
+                f"{width} columns: move the file elsewhere if it is of no table, give the read "
+                f"options that it needs, or accept what Spark reads with the option {_ACCEPT}"
+            )
+            return
+    longer = [each for each in samples if each.found.longer]
+    for each in longer[:1]:
+        number, text = each.found.longer[0]
+        shown = text[:_SHOWN].decode("utf-8", "replace").strip()
+        yield blocker(
+            f"Record {number} of {path_in(each.uri)} has more values than its first record, of "
+            f"which Spark drops the last ones ({shown!r}): correct the file, or accept what Spark "
+            f"reads with the option {_ACCEPT}",
+        )
+    shorter = [each for each in samples if each.found.shorter]
+    for each in shorter[:1]:
+        yield warning(
+            f"{each.found.shorter:,} records of {path_in(each.uri)} have fewer values than its "
+            "first record: Spark reads the others as null"
+        )
+
+
+# -- values ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The first value that differs."""
+
+    uri: str
+    column: str
+    text: str
+    read: str
+    is_typed: bool = False
+
+
+def _value_problems(
+    session: Any,
+    samples: Sequence[_Sample],
+    columns: spark.StructType,
+    read_options: Mapping[str, str],
+) -> Iterator[Problem]:
+    if not samples or not columns.fields:
+        return
+    with written(session, "csv", [each.data for each in samples]) as files:
+        read = files.read(read_options, columns)
+        if read is None:
+            yield warning("Spark could not read a sample of its rows beside the second reader")
+            return
+        found = _first_difference(samples, read[1], columns, read_options)
+        if found is not None:
+            options = _options_that_agree(files, samples, read_options)
+            yield blocker(_text_of(found, options), found.column)
+        else:
+            yield from _looks(samples)
+
+
+def _text_of(found: _Found, options: Mapping[str, str] | None) -> str:
+    text = f"{path_in(found.uri)} has {found.text}, and Spark reads {found.read}: "
+    if found.is_typed:
+        text += "read it as a text (without the read option inferSchema), "
+    if options is None:
+        return text + f"correct the file, or accept what Spark reads with the option {_ACCEPT}"
+    return text + f"give the read options with which both agree ({as_arguments(options)})"
+
+
+def _first_difference(
+    samples: Sequence[_Sample],
+    rows: Sequence[Sequence[Any]],
+    columns: spark.StructType,
+    options: Mapping[str, str],
+) -> _Found | None:
+    rules = _Rules.of(options)
+    for sample, read in zip(samples, rows, strict=True):
+        records = sample.records[sample.dialect.has_header :]
+        for record, row in zip(records, read, strict=False):
+            for number, field in enumerate(columns.fields):
+                cell = record[number] if number < len(record) else Cell("")
+                if not rules.is_same(cell, row[number], field.dataType):
+                    shown = (_shown(cell.text), _shown(row[number]))
+                    is_typed = not isinstance(field.dataType, spark.StringType)
+                    return _Found(sample.uri, field.name, *shown, is_typed)
+        if len(records) != len(read):
+            counts = (f"{len(records)} records in a sample", f"{len(read)} rows")
+            return _Found(sample.uri, "", *counts)
+    return None
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "null"
+    text = repr(str(value))
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+@dataclass(frozen=True)
+class _Rules:
+    """How Spark's options make a value of a text."""
+
+    null: str
+    is_empty_given: bool
+    strips: bool
+
+    @classmethod
+    def of(cls, read_options: Mapping[str, str]) -> _Rules:
+        options = {key.lower(): value for key, value in read_options.items()}
+        spaces = ("ignoreleadingwhitespace", "ignoretrailingwhitespace")
+        strips = any(options.get(each, "").lower() == "true" for each in spaces)
+        return cls(options.get("nullvalue", ""), "emptyvalue" in options, strips)
+
+    def is_same(self, cell: Cell, read: Any, data_type: spark.DataType) -> bool:
+        text = cell.text.strip() if self.strips else cell.text
+        if self.null and text == self.null:
+            return read is None or read == text
+        if not text:
+            if self.is_empty_given or not isinstance(data_type, spark.StringType):
+                return True
+            return bool(read == "") if cell.is_quoted else read in (None, "")
+        if read is None:
+            return False
+        if isinstance(data_type, spark.StringType):
+            read = read.strip() if self.strips else read
+            # In values with several lines, Spark writes all line ends in one way.
+            return bool(read == text or read == text.replace("\r\n", "\n"))
+        return _is_number(text, read, data_type)
+
+
+def _is_number(text: str, read: Any, data_type: spark.DataType) -> bool:
+    """Return whether a number is that of a text; 01234 and 1234 are not the same."""
+    if isinstance(data_type, spark.IntegralType):
+        return text.strip().lstrip("+") in (str(read), "-0" if read == 0 else str(read))
+    return True
+
+
+def _options_that_agree(
+    files: Samples, samples: Sequence[_Sample], read_options: Mapping[str, str]
+) -> dict[str, str] | None:
+    """Return the fewest options with which Spark reads the samples as the second reader does."""
+    wanted = _candidates(samples, read_options)
+    if not wanted or not _agree(files, samples, {**read_options, **wanted}):
+        return None
+    for key in [*wanted]:
+        fewer = {name: value for name, value in wanted.items() if name != key}
+        if fewer and _agree(files, samples, {**read_options, **fewer}):
+            wanted = fewer
+    return wanted
+
+
+def _candidates(samples: Sequence[_Sample], read_options: Mapping[str, str]) -> dict[str, str]:
+    given = {key.lower() for key in read_options}
+    seen = {kind for each in samples for kind in each.found.seen}
+    is_doubled = all(each.dialect.escape == each.dialect.quote for each in samples)
+    encodings = {each.dialect.encoding for each in samples} - {""}
+    wanted: dict[str, str] = {}
+    if seen & {"break", "return"} or any(is_wide(each) for each in encodings):
+        wanted["multiLine"] = "true"
+    if seen & {"pair", "backslash", "stray", "break", "encoding"} and is_doubled:
+        wanted["escape"] = samples[0].dialect.quote
+    if len(encodings) == 1 and not given & {"encoding", "charset"}:
+        wanted["encoding"] = encodings.pop()
+    if "empty" in seen or seen & {"encoding"}:
+        wanted["nullValue"] = _NULL_TEXT
+    return {key: value for key, value in wanted.items() if key.lower() not in given}
+
+
+def _agree(files: Samples, samples: Sequence[_Sample], options: Mapping[str, str]) -> bool:
+    width = max((each.found.values for each in samples), default=0)
+    names = [f"_{number}" for number in range(width)]
+    columns = spark.StructType([spark.StructField(name, spark.StringType()) for name in names])
+    read = files.read(options, columns)
+    return read is not None and _first_difference(samples, read[1], columns, options) is None
+
+
+# -- what looks wrong ------------------------------------------------------------------------------
+
+
+def _looks(samples: Sequence[_Sample]) -> Iterator[Problem]:
+    """Yield warnings if the first line looks like a header, or another separator is likely."""
+    first = samples[0]
+    head, rows = first.records[0], first.records[1:]
+    if len(head) == 1 and rows:
+        counts = {s: {row[0].text.count(s) for row in first.records} for s in _SEPARATORS}
+        for separator, found in counts.items():
+            if len(found) == 1 and found != {0}:
+                yield warning(
+                    f"The lines of {path_in(first.uri)} seem to be separated by {separator!r}: "
+                    f"give the read option sep (--read-option 'sep={separator}') if they are"
+                )
+    if not first.dialect.has_header and _is_header(head, rows):
+        yield warning(
+            f"The first line of {path_in(first.uri)} looks like a header: give the read option "
+            "header=true (--read-option header=true) if it is one"
+        )
+
+
+def _is_header(head: Record, rows: Sequence[Record]) -> bool:
+    """Return whether a record has only names, and the others have numbers below one of them."""
+    if any(not cell.text or _NUMBER.fullmatch(cell.text) for cell in head):
+        return False
+    for number in range(len(head)):
+        texts = [row[number].text for row in rows if number < len(row) and row[number].text]
+        if texts and all(_NUMBER.fullmatch(text) for text in texts):
+            return True
+    return False

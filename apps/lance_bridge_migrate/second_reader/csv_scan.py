@@ -1,0 +1,179 @@
+"""Scan a CSV file for the records of which readers are known to disagree.
+
+A file of any size is scanned once, in chunks. Only the records found go to both readers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+from .csv_dialect import Dialect
+
+_CHUNK = 8 << 20
+_LONGEST = 64 << 20
+"""The longest record; a longer one comes from a quote that does not end."""
+_OF_A_KIND = 3
+_NEWLINE, _RETURN, _BACKSLASH = 10, 13, 92
+
+Bytes = npt.NDArray[np.uint8]
+Positions = npt.NDArray[np.int64]
+
+
+@dataclass
+class Scan:
+    """What a scan found.
+
+    Attributes:
+        head: The first records, at most as many as wanted.
+        odd: Some records of each kind on which readers disagree.
+        longer: Records, by number, with more values than the first one.
+        shorter: The number of records with fewer values than the first one.
+        is_utf8: Whether all of the file is UTF-8.
+        is_whole: Whether the file was scanned to its end.
+    """
+
+    head: bytes = b""
+    odd: list[bytes] = field(default_factory=list)
+    longer: list[tuple[int, bytes]] = field(default_factory=list)
+    shorter: int = 0
+    records: int = 0
+    values: int = 0
+    is_utf8: bool = True
+    is_whole: bool = True
+    seen: dict[str, int] = field(default_factory=dict)
+
+
+def scan(stream: BinaryIO, dialect: Dialect, head: int, limit: int | None = None) -> Scan:
+    """Scan a file in an encoding that contains ASCII.
+
+    Args:
+        head: The number of first records to return.
+        limit: The number of bytes to read; by default all.
+    """
+    found, rest, read = Scan(), b"", 0
+    while True:
+        more = stream.read(_CHUNK if limit is None else min(_CHUNK, limit - read))
+        read += len(more)
+        is_end = not more or (limit is not None and read >= limit)
+        data = rest + more
+        if is_end and more and stream.read(1):
+            found.is_whole = False
+        chunk = _Chunk(data, dialect, is_end=is_end and found.is_whole)
+        _add(found, chunk, head)
+        rest = data[chunk.end :]
+        if is_end or len(rest) > _LONGEST:
+            found.is_whole = found.is_whole and is_end
+            return found
+
+
+class _Chunk:
+    """Records of a file, from the start of one to the end of another."""
+
+    def __init__(self, data: bytes, dialect: Dialect, *, is_end: bool) -> None:
+        values: Bytes = np.frombuffer(data, dtype=np.uint8)
+        quotes = values == ord(dialect.quote)
+        if dialect.escape != dialect.quote:
+            quotes[1:] &= values[:-1] != ord(dialect.escape)
+        self.has_quotes = bool(quotes.any())
+        self._inside: Any = np.cumsum(quotes, dtype=np.uint8) & 1 if self.has_quotes else None
+        self._line_end = ord(dialect.line_end)
+        newlines = self._outside(np.flatnonzero(values == self._line_end))
+        self.ends: Positions = newlines + 1
+        if is_end and data and (not len(self.ends) or self.ends[-1] < len(data)):
+            self.ends = np.append(self.ends, len(data))
+        self.end = int(self.ends[-1]) if len(self.ends) else 0
+        self.starts: Positions = np.concatenate(([0], self.ends[:-1])).astype(np.int64)
+        self.data, self.values = data[: self.end], values[: self.end]
+        self.quotes, self._dialect = quotes[: self.end], dialect
+
+    def _outside(self, positions: Positions) -> Positions:
+        return positions if self._inside is None else positions[self._inside[positions] == 0]
+
+    def _within(self, positions: Positions) -> Positions:
+        return positions[:0] if self._inside is None else positions[self._inside[positions] == 1]
+
+    def counts(self) -> Positions:
+        """Return the number of values of each record; 0 for empty lines."""
+        separators = self._outside(np.flatnonzero(self.values == ord(self._dialect.separator)))
+        before = np.searchsorted(separators, self.ends)
+        counts: Positions = np.diff(before, prepend=0) + 1
+        sizes = self.ends - self.starts
+        last = self.values[np.maximum(self.ends - 2, 0)] if self.end else self.values[:0]
+        counts[(sizes <= 1) & (self.values[self.starts] == self._line_end)] = 0
+        counts[(sizes == 2) & (last == _RETURN)] = 0
+        return counts
+
+    def odd(self) -> Iterator[tuple[str, Positions]]:
+        """Yield positions by kind: breaks, quotes, backslashes, and bytes in quoted values."""
+        returns = np.flatnonzero(self.values == _RETURN)
+        after = np.append(self.values[1:], _NEWLINE)
+        alone = returns[after[returns] != _NEWLINE]
+        yield "return", alone if self._line_end == _NEWLINE else self._within(alone)
+        try:
+            self.data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            yield "encoding", np.array([error.start])
+        if not self.has_quotes:
+            return
+        breaks = (self.values == _NEWLINE) | (self.values == _RETURN)
+        yield "break", self._within(np.flatnonzero(breaks))
+        pairs = np.flatnonzero(self.quotes[1:] & self.quotes[:-1])
+        before, behind = self._byte(pairs - 1), self._byte(pairs + 2)
+        is_empty = self._is_border(before) & self._is_border(behind)
+        yield "pair", pairs[~is_empty]
+        yield "empty", pairs[is_empty]
+        yield "backslash", self._within(np.flatnonzero(self.values == _BACKSLASH))
+        marks = np.flatnonzero(self.quotes)
+        borders = (self._byte(marks - 1), self._byte(marks + 1))
+        inner = [~(self._is_border(each) | (each == ord(self._dialect.quote))) for each in borders]
+        yield "stray", marks[inner[0] & inner[1]]
+
+    def _byte(self, positions: Positions) -> Bytes:
+        is_in = (positions >= 0) & (positions < self.end)
+        found = self.values[np.clip(positions, 0, max(self.end - 1, 0))].copy()
+        found[~is_in] = _NEWLINE
+        return np.asarray(found, dtype=np.uint8)
+
+    def _is_border(self, values: Bytes) -> Any:
+        separator = ord(self._dialect.separator)
+        return (values == separator) | (values == _NEWLINE) | (values == _RETURN)
+
+    def records_at(self, position: int) -> tuple[int, bytes]:
+        """Return the number of the record at a position, and it with those beside it."""
+        number = int(np.searchsorted(self.ends, position, side="right"))
+        first, last = max(number - 1, 0), min(number + 1, len(self.ends) - 1)
+        return number, self.data[self.starts[first] : self.ends[last]]
+
+
+def _add(found: Scan, chunk: _Chunk, head: int) -> None:
+    if not len(chunk.ends):
+        return
+    counts = chunk.counts()
+    if not found.values:
+        found.values = int(next((each for each in counts if each), 0))
+    if found.records < head:
+        last = min(head - found.records, len(chunk.ends)) - 1
+        found.head += chunk.data[: chunk.ends[last]]
+    for number in np.flatnonzero(counts > found.values)[: _OF_A_KIND - len(found.longer)]:
+        text = chunk.data[chunk.starts[number] : chunk.ends[number]]
+        found.longer.append((found.records + int((counts[: number + 1] > 0).sum()), text))
+    found.shorter += int(((counts > 0) & (counts < found.values)).sum())
+    for kind, positions in chunk.odd():
+        if kind == "encoding":
+            found.is_utf8 = False
+        _add_odd(found, chunk, kind, positions)
+    found.records += int((counts > 0).sum())
+
+
+def _add_odd(found: Scan, chunk: _Chunk, kind: str, positions: Positions) -> None:
+    wanted = _OF_A_KIND - found.seen.get(kind, 0)
+    for position in positions[: max(wanted, 0)]:
+        _, text = chunk.records_at(int(position))
+        found.seen[kind] = found.seen.get(kind, 0) + 1
+        if text not in found.odd:
+            found.odd.append(text)

@@ -1,0 +1,265 @@
+"""Compare Spark's rows of JSON files with the objects that Python's json parses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import types as spark
+
+from ..plan import Problem, blocker, warning
+from .json_rows import BROKEN, difference, documents_of, lines_of
+from .samples import Samples, as_arguments, spread, written
+from .storage import Storage, UnreachableError, path_in
+from .texts import decode, encoding_of, is_wide, open_text
+
+_HEAD = 500
+"""The number of first lines of a file in its sample."""
+_SAMPLES = 20
+_CHUNK = 8 << 20
+_REMOTE_BYTES = 1 << 20
+_DOCUMENT_BYTES = 8 << 20
+_SHOWN = 60
+_CORRUPT = "_corrupt_record"
+_ACCEPT = "accept_differences (--accept-differences)"
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """A sample of one file.
+
+    Attributes:
+        objects: Its objects, with `BROKEN` for lines that are none.
+        has_documents: Whether the file is JSON only if an object may have several lines.
+        broken: The number and the text of the first line that is no object; None if there is none.
+    """
+
+    uri: str
+    data: bytes
+    encoding: str
+    objects: list[Any]
+    has_documents: bool = False
+    broken: tuple[int, str] | None = None
+
+
+def check(
+    session: Any,
+    storage: Storage,
+    files: Sequence[str],
+    columns: spark.StructType,
+    read_options: Mapping[str, str],
+    *,
+    is_local: bool,
+) -> list[Problem]:
+    """Compare the files of a source, and find the read options that make both readers agree.
+
+    The first lines of some files are compared. All files on this machine are decoded; if Spark
+    has found lines that are no JSON, the first one is looked for.
+    """
+    options = {key.lower(): value for key, value in read_options.items()}
+    reader = _Reader(storage, options, finds_broken=_CORRUPT in columns.names, is_local=is_local)
+    try:
+        chosen = files if is_local else spread(files, _SAMPLES)
+        samples = [found for uri in chosen if (found := reader.sample(uri))]
+    except UnreachableError as error:
+        text = f"The second reader did not compare its rows with Spark's: it cannot read {error}"
+        return [warning(text)]
+    problems = [*_problems(session, _most_useful(samples), columns, read_options)]
+    if not is_local:
+        problems.append(
+            warning(
+                f"The second reader compared the first {_REMOTE_BYTES >> 20} MB of {len(samples)} "
+                f"of its {len(files):,} files, because they are not on this machine"
+            )
+        )
+    return problems
+
+
+def _most_useful(samples: Sequence[_Sample]) -> list[_Sample]:
+    odd = [each for each in samples if each.broken or each.encoding or each.has_documents]
+    plain = [each for each in samples if each not in odd]
+    uris = {*spread([each.uri for each in plain], _SAMPLES)} if plain else set[str]()
+    return odd[:_SAMPLES] + [each for each in plain if each.uri in uris]
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """Reads samples of files."""
+
+    storage: Storage
+    options: Mapping[str, str]
+    finds_broken: bool
+    is_local: bool
+
+    def sample(self, uri: str) -> _Sample | None:
+        """Return the sample of a file; None if it is empty."""
+        given = self.options.get("encoding", self.options.get("charset", ""))
+        with open_text(self.storage, uri) as stream:
+            start = stream.read(_CHUNK if self.is_local else _REMOTE_BYTES)
+            more = stream.read(1) != b""
+        if not start.strip():
+            return None
+        encoding = encoding_of(start, given, is_utf8=True)
+        is_whole = not more and len(start) <= _DOCUMENT_BYTES
+        if self.options.get("multiline", "").lower() == "true" or is_wide(encoding):
+            return self._document(uri, start, encoding, is_whole=is_whole)
+        odd, is_utf8 = self._undecodable(uri, start) if not given else (b"", True)
+        lines = start.splitlines(keepends=True)
+        if more:
+            lines = lines[:-1]
+        encoding = encoding_of(start, given, is_utf8=is_utf8)
+        data = b"".join(lines[:_HEAD]) + b"\n" + odd
+        objects = [*lines_of(decode(data, encoding))]
+        broken = self._first_broken(uri, encoding) if self._looks_broken(objects) else None
+        if broken and is_whole:
+            found = self._document(uri, start, encoding, is_whole=True)
+            if BROKEN not in found.objects:
+                return found
+        if broken:
+            data += broken[1].encode(encoding or "utf-8") + b"\n"
+            objects = [*lines_of(decode(data, encoding))]
+        return _Sample(uri, data, encoding, objects, broken=broken)
+
+    def _looks_broken(self, objects: Sequence[Any]) -> bool:
+        return self.finds_broken or any(each is BROKEN for each in objects)
+
+    def _document(self, uri: str, data: bytes, encoding: str, *, is_whole: bool) -> _Sample:
+        if not is_whole:
+            raise UnreachableError(f"{uri}, which is large and may have objects of several lines")
+        text = decode(data, encoding)
+        try:
+            objects = [*documents_of(text)]
+        except ValueError:
+            objects = [BROKEN]
+        lines = [*lines_of(text)]
+        return _Sample(uri, data, encoding, objects, has_documents=BROKEN in lines)
+
+    def _undecodable(self, uri: str, start: bytes) -> tuple[bytes, bool]:
+        """Return the first line that is not UTF-8, if any, and whether there is none."""
+        with open_text(self.storage, uri) as stream:
+            rest = b""
+            while True:
+                more = stream.read(_CHUNK) if self.is_local else b""
+                data = rest + more if self.is_local else start
+                cut = data.rfind(b"\n") + 1 if more else len(data)
+                try:
+                    data[:cut].decode("utf-8")
+                except UnicodeDecodeError as error:
+                    first = data.rfind(b"\n", 0, error.start) + 1
+                    last = data.find(b"\n", error.start)
+                    return data[first : last if last >= 0 else len(data)] + b"\n", False
+                rest = data[cut:]
+                if not more:
+                    return b"", True
+
+    def _first_broken(self, uri: str, encoding: str) -> tuple[int, str] | None:
+        with open_text(self.storage, uri) as stream:
+            for number, line in enumerate(stream, 1):
+                text = decode(line, encoding)
+                if BROKEN in [*lines_of(text)]:
+                    return number, text.strip()
+                if not self.is_local and stream.tell() > _REMOTE_BYTES:
+                    return None
+        return None
+
+
+# -- comparing -------------------------------------------------------------------------------------
+
+
+def _problems(
+    session: Any,
+    samples: Sequence[_Sample],
+    columns: spark.StructType,
+    read_options: Mapping[str, str],
+) -> Iterator[Problem]:
+    if not samples or not columns.fields:
+        return
+    with written(session, "json", [each.data for each in samples]) as files:
+        read = files.read(read_options, columns)
+        if read is None and _CORRUPT not in columns.names:
+            yield warning("Spark could not read a sample of its rows beside the second reader")
+            return
+        found = _first_difference(samples, read[1], columns) if read else _corrupt(samples)
+        if found is not None:
+            column, text = found
+            options = _options_that_agree(files, samples, read_options)
+            yield blocker(f"{text}: {_advice(options)}", column)
+
+
+def _advice(options: Mapping[str, str] | None) -> str:
+    if options is None:
+        return f"correct the file, or accept what Spark reads with the option {_ACCEPT}"
+    return f"give the read options with which both agree ({as_arguments(options)})"
+
+
+def _corrupt(samples: Sequence[_Sample]) -> tuple[str, str]:
+    """Return the difference if Spark takes all lines for no JSON, which it cannot show."""
+    odd = next((each for each in samples if each.broken or each.encoding), samples[0])
+    if odd.encoding and not odd.broken:
+        return _CORRUPT, f"{path_in(odd.uri)} is not UTF-8, and Spark reads no value of it"
+    return _CORRUPT, _broken_text(odd)
+
+
+def _first_difference(
+    samples: Sequence[_Sample], rows: Sequence[Sequence[Any]], columns: spark.StructType
+) -> tuple[str, str] | None:
+    """Return the column and the text of the first difference."""
+    for sample, read in zip(samples, rows, strict=True):
+        path = path_in(sample.uri)
+        for value, row in zip(sample.objects, read, strict=False):
+            if value is BROKEN:
+                if _is_empty(row, columns):
+                    return _CORRUPT if _CORRUPT in columns.names else "", _broken_text(sample)
+                continue
+            found = difference(value, row, columns)
+            if found is not None:
+                return found, f"{path} has {_shown(value)}, of which Spark reads {found} otherwise"
+        if len(sample.objects) != len(read):
+            if sample.broken or sample.has_documents:
+                return _CORRUPT, _broken_text(sample)
+            counts = f"{len(sample.objects)} objects in a sample, and Spark reads {len(read)} rows"
+            return "", f"{path} has {counts}"
+    return None
+
+
+def _is_empty(row: Any, columns: spark.StructType) -> bool:
+    """Return whether Spark has no value of a line either, but for the line itself."""
+    names = [each.name for each in columns.fields if each.name != _CORRUPT]
+    return all(row[name] is None for name in names)
+
+
+def _broken_text(sample: _Sample) -> str:
+    path = path_in(sample.uri)
+    if sample.has_documents or sample.broken is None:
+        return f"{path} has objects of several lines, and Spark reads each line as a row"
+    number, text = sample.broken
+    shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return f"Line {number} of {path} is not JSON ({shown!r}), and Spark reads a row without values"
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+def _options_that_agree(
+    files: Samples, samples: Sequence[_Sample], read_options: Mapping[str, str]
+) -> dict[str, str] | None:
+    """Return options with which Spark reads the samples as the second reader does."""
+    given = {key.lower() for key in read_options}
+    encodings = {each.encoding for each in samples} - {""}
+    wanted: dict[str, str] = {}
+    if any(each.has_documents for each in samples) or any(map(is_wide, encodings)):
+        wanted["multiLine"] = "true"
+    if len(encodings) == 1 and not given & {"encoding", "charset"}:
+        wanted["encoding"] = encodings.pop()
+        wanted |= {} if "multiLine" in wanted else {"lineSep": "\n"}
+    wanted = {key: value for key, value in wanted.items() if key.lower() not in given}
+    if not wanted:
+        return None
+    read = files.read({**read_options, **wanted}, None)
+    if read is None or _first_difference(samples, read[1], read[0]) is not None:
+        return None
+    return wanted

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lance_namespace.errors import LanceNamespaceError
+from lance_namespace.errors import InvalidInputError, LanceNamespaceError
 
 from lance_bridge import locations
 from lance_bridge.errors import display, invalid
@@ -181,7 +181,8 @@ def _survey_all(
             if limit.add_failure(error):
                 raise
             shown = names[:1] if options.paths else names
-            problems = (blocker(str(error)), *_conflicts(spark, names[0], options))
+            conflicts = _conflicts(spark, names[0], options, error)
+            problems = (blocker(str(error)), *conflicts)
             return Candidate(shown, target, EntryFacts(), problems=problems)
         limit.add_success()
         return found
@@ -192,10 +193,14 @@ def _survey_all(
     return [(names, each) for (names, _), each in zip(sources_found, found, strict=True)]
 
 
-def _conflicts(spark: Any, path: str, options: ConvertOptions) -> list[Problem]:
+def _conflicts(
+    spark: Any, path: str, options: ConvertOptions, error: LanceNamespaceError
+) -> list[Problem]:
     """Return the columns with several types in the files of a path that Spark cannot read."""
     formats = [each.format for each in options.paths if each.path == path]
-    return second_reader.conflicts_at(spark, path, formats[0]) if formats else []
+    if not formats or not isinstance(error, InvalidInputError):
+        return []
+    return second_reader.conflicts_at(spark, path, formats[0])
 
 
 def _unused_notes(options: ConvertOptions, candidates: Sequence[Candidate]) -> list[str]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.sql import types as spark
+
+from lance_bridge.names import first_names
 
 from ..plan import Problem, blocker, warning
 from .csv_dialect import Cell, Dialect, Record, UnsupportedOptionError, dialect_of
@@ -23,6 +26,7 @@ _REMOTE_BYTES = 1 << 20
 _WIDE_BYTES = 4 << 20
 _START = 1 << 16
 _SHOWN = 60
+_NAMES = 3
 _NULL_TEXT = "\\N"
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
 _SEPARATORS = (";", "\t", "|")
@@ -157,15 +161,17 @@ def _wide_sample(storage: Storage, uri: str, dialect: Dialect) -> _Sample:
 
 def _shape_problems(samples: Sequence[_Sample], width: int) -> Iterator[Problem]:
     """Yield problems of records that have another number of values than there are columns."""
-    for each in samples:
-        path = path_in(each.uri)
-        if each.found.values != width and not is_wide(each.dialect.encoding):
-            yield blocker(
-                f"The first record of {path} has {each.found.values} values, and Spark reads "
-                f"{width} columns: move the file elsewhere if it is of no table, give the read "
-                f"options that it needs, or accept what Spark reads with the option {_ACCEPT}"
-            )
-            return
+    plain = [each for each in samples if not is_wide(each.dialect.encoding)]
+    widths = Counter(each.found.values for each in plain)
+    if widths and {*widths} != {width}:
+        rarest = sorted(plain, key=lambda each: widths[each.found.values])
+        names = [f"{path_in(each.uri)} has {each.found.values}" for each in rarest]
+        yield blocker(
+            f"Spark reads {width} columns, and by the values of its first record "
+            f"{first_names(names, _NAMES)}: move files elsewhere that are of no table, give the "
+            f"read options that they need, or accept what Spark reads with the option {_ACCEPT}"
+        )
+        return
     longer = [each for each in samples if each.found.longer]
     for each in longer[:1]:
         number, text = each.found.longer[0]
@@ -213,14 +219,20 @@ def _value_problems(
         found = _first_difference(samples, read[1], columns, read_options)
         if found is not None:
             options = _options_that_agree(files, samples, read_options)
-            yield blocker(_text_of(found, options), found.column)
+            is_inferred = found.is_typed and _is_set(read_options, "inferSchema")
+            yield blocker(_text_of(found, options, is_inferred=is_inferred), found.column)
         else:
             yield from _looks(samples)
 
 
-def _text_of(found: _Found, options: Mapping[str, str] | None) -> str:
+def _is_set(read_options: Mapping[str, str], name: str) -> bool:
+    options = {key.lower(): value.lower() for key, value in read_options.items()}
+    return options.get(name.lower()) == "true"
+
+
+def _text_of(found: _Found, options: Mapping[str, str] | None, *, is_inferred: bool) -> str:
     text = f"{path_in(found.uri)} has {found.text}, and Spark reads {found.read}: "
-    if found.is_typed:
+    if is_inferred:
         text += "read it as a text (without the read option inferSchema), "
     if options is None:
         return text + f"correct the file, or accept what Spark reads with the option {_ACCEPT}"

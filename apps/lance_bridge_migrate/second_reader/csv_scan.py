@@ -143,11 +143,13 @@ class _Chunk:
         separator = ord(self._dialect.separator)
         return (values == separator) | (values == _NEWLINE) | (values == _RETURN)
 
-    def records_at(self, position: int) -> tuple[int, bytes]:
-        """Return the number of the record at a position, and it with those beside it."""
+    def records_at(self, position: int, *, is_start: bool) -> bytes:
+        """Return the record at a position with those beside it."""
         number = int(np.searchsorted(self.ends, position, side="right"))
         first, last = max(number - 1, 0), min(number + 1, len(self.ends) - 1)
-        return number, self.data[self.starts[first] : self.ends[last]]
+        if is_start:  # the first record may be a header, and is in the head
+            first = max(first, 1)
+        return self.data[self.starts[first] : self.ends[last]] if first <= last else b""
 
 
 def _add(found: Scan, chunk: _Chunk, head: int) -> None:
@@ -173,7 +175,7 @@ def _add(found: Scan, chunk: _Chunk, head: int) -> None:
 def _add_odd(found: Scan, chunk: _Chunk, kind: str, positions: Positions) -> None:
     wanted = _OF_A_KIND - found.seen.get(kind, 0)
     for position in positions[: max(wanted, 0)]:
-        _, text = chunk.records_at(int(position))
+        text = chunk.records_at(int(position), is_start=not found.records)
         found.seen[kind] = found.seen.get(kind, 0) + 1
-        if text not in found.odd:
+        if text and text not in found.odd:
             found.odd.append(text)

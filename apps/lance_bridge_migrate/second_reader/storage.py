@@ -46,7 +46,13 @@ class StoredFile:
 
 
 class Storage:
-    """The file systems of a Spark session, read without Spark's readers."""
+    """The file systems of a Spark session, read without Spark's readers.
+
+    Attributes:
+        local_schemes: The schemes of URIs whose files Python opens.
+    """
+
+    local_schemes: tuple[str, ...] = ("", "file")
 
     def __init__(self, session: Any) -> None:
         self._session = session
@@ -56,7 +62,7 @@ class Storage:
         """Return whether Python can open the files of a path or URI."""
         try:
             system, path = self._system(uri)
-            return str(system.makeQualified(path).toUri().getScheme()) == "file"
+            return str(system.makeQualified(path).toUri().getScheme()) in self.local_schemes
         except Py4JError as error:
             raise UnreachableError(_reason(error)) from error
 
@@ -68,7 +74,7 @@ class Storage:
         """
         parts = urlsplit(uri)
         try:
-            if parts.scheme in ("", "file"):
+            if parts.scheme in self.local_schemes:
                 return Path(unquote(parts.path)).open("rb")
             path = java_class(self._session, "org.apache.hadoop.fs.Path")(
                 java_class(self._session, "java.net.URI")(uri)
@@ -99,7 +105,7 @@ class Storage:
     def _below(self, system: Any, path: Any) -> Iterator[StoredFile]:
         uri = system.makeQualified(path).toUri()
         root = str(uri.getPath())
-        if str(uri.getScheme()) == "file":
+        if str(uri.getScheme()) in self.local_schemes:
             yield from _local_files(root)
             return
         waiting = [] if system.isFile(path) else [path]

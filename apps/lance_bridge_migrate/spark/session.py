@@ -42,7 +42,7 @@ _URIS = "spark.hadoop.hive.metastore.uris"
 _CANCELLED = "[SPARK_JOB_CANCELLED]"
 _FILES_GONE = ("[FAILED_READ_FILE.FILE_NOT_EXIST]", "[DELTA_FILE_NOT_FOUND",
                "org.apache.iceberg.exceptions.NotFoundException")  # fmt: skip
-_UNREADABLE = "[FAILED_READ_FILE"
+_UNREADABLE = ("[FAILED_READ_FILE", "[CANNOT_MERGE_SCHEMAS]")
 _OTHER_HEADER = ("CSV header does not conform", "Number of column in CSV header")
 _NOT_FOUND = ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND", "PATH_NOT_FOUND")
 
@@ -192,7 +192,7 @@ def _raise_for(error: PySparkException | Py4JError, what: str) -> NoReturn:
             "files of each header to a directory of their own; or give the read option "
             "enforceSchema=true, with which Spark reads all columns by their position"
         ) from error
-    if _UNREADABLE in str(error):
+    if any(sign in str(error) for sign in _UNREADABLE):
         raise invalid(f"{what}: {_first_line(error)}") from error
     if isinstance(error, PySparkException):
         if (error.getCondition() or "").startswith(_NOT_FOUND):

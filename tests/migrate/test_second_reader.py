@@ -1,0 +1,338 @@
+"""What a plan of a conversion says where Spark reads other rows than a second reader does."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from migrate.sessions import Scene, failed, replaced, rows_of
+from pyarrow import orc
+
+from lance_bridge_migrate.plan import Item, Severity
+from lance_bridge_migrate.second_reader.storage import Storage, UnreachableError
+
+pytestmark = [pytest.mark.servers, pytest.mark.spec("migration.md#the-second-reader")]
+
+HEADER = {"header": "true"}
+MERGED = {"mergeSchema": "true"}
+
+
+def write(directory: Path, tables: Sequence[pa.Table], format: str) -> Path:
+    """Write each table to a file of its own, named as shards of a data set are."""
+    directory.mkdir(parents=True)
+    for number, table in enumerate(tables):
+        name = directory / f"train-{number:05d}-of-{len(tables):05d}.{format}"
+        pq.write_table(table, name) if format == "parquet" else orc.write_table(table, name)
+    return directory
+
+
+def write_text(path: Path, text: str | bytes) -> Path:
+    """Write a file; return its directory."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return path.parent
+
+
+def plan(run: Any, scene: Scene, sources: Mapping[str, Any], **options: Any) -> dict[str, Item]:
+    """Plan paths with their formats and read options; return the items by the new name."""
+    paths = [
+        {"path": str(path), "format": format, "table": name, "read_options": dict(given)}
+        for name, (path, format, given) in sources.items()
+    ]
+    made = run.plan(paths=paths, namespace=[scene.target], **options)
+    return {item.target[-1]: item for item in made.items if item.source}
+
+
+def blockers(item: Item) -> list[tuple[str, str]]:
+    return [(each.column, each.text) for each in item.blockers]
+
+
+DIFFERING: dict[str, list[pa.Table]] = {
+    "column": [pa.table({"id": [1], "a": ["x"]}), pa.table({"id": [2], "lang": ["en"]})],
+    "field": [pa.table({"id": [1], "m": [{"a": 1}]}), pa.table({"id": [2], "m": [{"b": "x"}]})],
+    "in_list": [
+        pa.table({"id": [1], "m": [[{"a": 1}]]}),
+        pa.table({"id": [2], "m": [[{"b": {"c": "x"}}]]}),
+    ],
+}
+LOST = {"column": {"a", "lang"}, "field": {"m.a", "m.b"}, "in_list": {"m[].a", "m[].b"}}
+
+
+@pytest.mark.parametrize("format", ["parquet", "orc"])
+def test_columns_and_fields_of_other_files_block_until_schemas_are_merged(
+    scene: Scene, format: str
+) -> None:
+    places = {n: write(scene.directory / n, t, format) for n, t in DIFFERING.items()}
+    with scene.run("convert") as run:
+        items = plan(run, scene, {name: (path, format, {}) for name, path in places.items()})
+        for name, item in items.items():
+            [(column, text)] = blockers(item)
+            assert column in LOST[name]
+            assert str(places[name] / "train-0000") in text
+            assert "--read-option mergeSchema=true" in text
+        items = plan(run, scene, {name: (path, format, MERGED) for name, path in places.items()})
+        assert [item.problems for item in items.values()] == [()] * len(items)
+        assert failed(run.execute(verify="checksums")) == []
+    for name, tables in DIFFERING.items():
+        union = pa.unify_schemas([each.schema for each in tables[:1]]).names
+        found = scene.dataset(name).to_table()
+        assert {*union, *tables[1].schema.names} == {*found.schema.names}
+        assert found.num_rows == 2
+    assert "'b': {'c': 'x'}" in str(scene.dataset("in_list").to_table().to_pylist())
+
+
+def test_differences_are_accepted_by_one_option(scene: Scene) -> None:
+    place = write(scene.directory / "t", DIFFERING["column"], "parquet")
+    with scene.run("convert") as run:
+        sources: dict[str, Any] = {"t": (place, "parquet", {})}
+        item = plan(run, scene, sources, accept_differences=True)["t"]
+        assert [(each.severity, each.column) for each in item.problems] == [
+            (Severity.WARNING, "lang")
+        ]
+        assert failed(run.execute(verify="checksums")) == []
+        only = {"t": {"accept_differences": True}}
+        assert plan(run, scene, sources, tables=only, name="{table}_2")["t_2"].blockers == []
+    assert scene.dataset("t").schema.names == ["id", "a"]
+
+
+def test_types_in_which_values_would_change_are_blocked(scene: Scene) -> None:
+    days = [pa.table({"id": [date(2024, 1, 1)]}), pa.table({"id": [1]})]
+    numbers = [pa.table({"id": pa.array([1], pa.int32())}), pa.table({"id": [2**40]})]
+    places: dict[str, Any] = {
+        name: (write(scene.directory / name, tables, format), format, {})
+        for name, tables, format in (
+            ("days", days, "orc"),
+            ("parquet", numbers, "parquet"),
+        )
+    }
+    merged = {"merged": (places["parquet"][0], "parquet", MERGED)}
+    with scene.run("convert") as run:
+        items = plan(run, scene, {**places, **merged})
+        for name in ("days", "parquet", "merged"):
+            column, text = blockers(items[name])[-1]
+            assert column == "id", items[name].problems
+            assert "/train-0000" in text
+
+
+def test_all_footers_are_read_however_many_files_there_are(scene: Scene) -> None:
+    tables = [pa.table({"id": [number]}) for number in range(150)]
+    tables[77] = pa.table({"id": [77], "rare": [True]})
+    place = write(scene.directory / "many", tables, "parquet")
+    with scene.run("convert") as run:
+        item = plan(run, scene, {"many": (place, "parquet", {})})["many"]
+        [(column, text)] = blockers(item)
+        assert (column, "train-00077-of-00150.parquet" in text) == ("rare", True)
+        item = plan(run, scene, {"many": (place, "parquet", MERGED)})["many"]
+        assert (item.rows, item.problems) == (150, ())
+
+
+def test_files_that_spark_skips_because_of_their_names_are_blocked(scene: Scene) -> None:
+    place = write(scene.directory / "t", [pa.table({"id": [1]})], "parquet")
+    [file] = place.iterdir()
+    hidden = ["_extra.parquet", ".x.parquet", ".hidden/part.bin"]
+    for name in (*hidden, "_SUCCESS", "_temporary/0/part.parquet", ".part.parquet.crc"):
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(file, place / name)
+    with scene.run("convert") as run:
+        [(_, text)] = blockers(plan(run, scene, {"t": (place, "parquet", {})})["t"])
+        assert "skips 3 files" in text
+        assert all(f"{place}/{name}" in text for name in hidden)
+        assert "--accept-differences" in text
+        filtered = {"t": (place, "parquet", {"pathGlobFilter": "train*"})}
+        assert plan(run, scene, filtered)["t"].problems == ()
+        items = plan(run, scene, {"t": (place, "parquet", {})}, accept_differences=True)
+        assert (items["t"].rows, items["t"].blockers) == (1, [])
+
+
+def test_columns_of_files_that_a_table_lacks_are_blocked(scene: Scene) -> None:
+    database = scene.database()
+    place = write(scene.directory / "t", DIFFERING["column"], "parquet")
+    scene.sql(f"CREATE TABLE {database}.inferred USING parquet LOCATION '{place}'")
+    scene.sql(f"CREATE EXTERNAL TABLE {database}.declared (id BIGINT, a STRING) "
+              f"STORED AS PARQUET LOCATION '{place}'")  # fmt: skip
+    with scene.converting(database) as run:
+        items = run.migration.plan().blocked
+        assert [item.source[-1] for item in items] == ["declared", "inferred"]
+        for item in items:
+            [(column, text)] = blockers(item)
+            assert (column, "ALTER TABLE" in text) == ("lang", True)
+        scene.sql(f"ALTER TABLE {database}.declared ADD COLUMNS (lang STRING)")
+        made = run.plan(include=[f"{database}.declared"], namespace=[scene.target])
+        assert made.blocked == []
+
+
+def test_partitions_that_are_not_in_the_catalog_get_a_warning(scene: Scene) -> None:
+    database = scene.database()
+    name = f"{database}.t"
+    scene.sql(f"CREATE TABLE {name} (id BIGINT) PARTITIONED BY (part BIGINT) STORED AS PARQUET")
+    scene.sql(f"INSERT INTO {name} SELECT id, id % 2 AS part FROM range(4)")
+    place = scene.directory / "raw" / "t"
+    shutil.copytree(place / "part=0", place / "part=7")
+    with scene.converting(database) as run:
+        item = run.migration.plan().items[-1]
+        [problem] = item.problems
+        assert (problem.severity, item.rows) == (Severity.WARNING, 4)
+        assert f"{place}/part=7" in problem.text
+        assert "MSCK REPAIR TABLE" in problem.text
+        scene.sql(f"MSCK REPAIR TABLE {name}")
+        item = run.plan(include=[f"{database}.*"], namespace=[scene.target]).items[-1]
+        assert (item.rows, item.problems) == (6, ())
+
+
+# -- CSV and JSON ----------------------------------------------------------------------------------
+
+CSV: dict[str, tuple[str | bytes, str, list[tuple[str | None, ...]]]] = {
+    "line": ('id,t\n1,"one\ntwo"\n2,x\n', "multiLine=true", [("1", "one\ntwo"), ("2", "x")]),
+    "quote": ('id,t\n1,"a ""b"", c"\n2,x\n', 'escape="', [("1", 'a "b", c'), ("2", "x")]),
+    "latin": ("id,t\n1,café\n".encode("latin-1"), "encoding=ISO-8859-1", [("1", "café")]),
+    "empty": ('id,t\n1,""\n2,\n', "nullValue=\\N", [("1", ""), ("2", None)]),
+    "slash": ('id,t\n1,"C:\\"\n2,"x"\n', 'escape="', [("1", "C:\\"), ("2", "x")]),
+    "deep": (
+        "id,t\n" + "0,x\n" * 3000 + '1,"a\nb"\n' + "0,x\n" * 3000,
+        "multiLine=true",
+        [*[("0", "x")] * 6000, ("1", "a\nb")],
+    ),
+}
+
+
+def test_rows_of_csv_that_spark_would_change_are_blocked_with_options_that_help(
+    scene: Scene,
+) -> None:
+    places = {n: write_text(scene.directory / n / "t.csv", text) for n, (text, *_) in CSV.items()}
+    with scene.run("convert") as run:
+        items = plan(run, scene, {name: (path, "csv", HEADER) for name, path in places.items()})
+        for name, item in items.items():
+            [(column, text)] = blockers(item)
+            assert (column, f"{places[name]}/t.csv has " in text) == ("t", True)
+            assert text.endswith(f"(--read-option '{CSV[name][1]}')"), text
+        given = {n: {**HEADER, **dict([CSV[n][1].split("=", 1)])} for n in CSV}
+        items = plan(run, scene, {n: (path, "csv", given[n]) for n, path in places.items()})
+        assert {name: item.problems for name, item in items.items()} == dict.fromkeys(CSV, ())
+        assert failed(run.execute(verify="checksums")) == []
+    for name, (_, _, rows) in CSV.items():
+        found = scene.dataset(name).to_table().to_pylist()
+        assert sorted(tuple(row.values()) for row in found) == sorted(rows), name
+
+
+def test_records_of_csv_with_other_numbers_of_values_are_named(scene: Scene) -> None:
+    texts = {
+        "longer": "id,t\n1,a\n2,b,EXTRA\n",
+        "shorter": "id,t\n1\n2,b\n",
+        "foreign": "id,t\n1,a\n",
+        "first": "1,a\n2,b\n",
+        "escaped": 'id,t\n1,"a \\"b\\", c"\n2,"x"\n',
+        "tabs": "id;t\n1;a\n",
+    }
+    options = {**dict.fromkeys(texts, HEADER), "first": {}}
+    places = {n: write_text(scene.directory / n / "t.csv", text) for n, text in texts.items()}
+    write_text(places["foreign"] / "README.md", "nothing to see\n")
+    write_text(places["first"] / "t.csv", "id,t\n" + texts["first"])
+    with scene.run("convert") as run:
+        sources = {name: (path, "csv", options[name]) for name, path in places.items()}
+        items = plan(run, scene, sources)
+    texts_of = {name: [each.text for each in item.problems] for name, item in items.items()}
+    assert "Record 3 of" in texts_of["longer"][0]
+    assert "2,b,EXTRA" in texts_of["longer"][0]
+    assert "README.md" in texts_of["foreign"][0]
+    assert "1 records" in texts_of["shorter"][0]
+    assert "header=true" in texts_of["first"][0]
+    assert "sep=;" in texts_of["tabs"][0]
+    assert texts_of["escaped"] == []
+    is_blocked = {name for name, item in items.items() if item.blockers}
+    assert is_blocked == {"longer", "foreign"}
+
+
+def test_lines_that_are_no_json_are_blocked(scene: Scene) -> None:
+    texts: dict[str, str | bytes] = {
+        "broken": '{"a": 1}\n' * 600 + '{"a": 2, "b"\n',
+        "list": '[\n{"a": 1},\n{"a": 2}]\n',
+        "latin": '{"a": "café"}\n'.encode("latin-1"),
+        "large": '{"a": 9007199254740993}\n{"a": 0.5}\n',
+        "fields": '{"a": 1, "m": {"x": 1}}\n{"b": [{"y": [1]}], "e": {}}\n',
+    }
+    places = {n: write_text(scene.directory / n / "t.json", text) for n, text in texts.items()}
+    with scene.run("convert") as run:
+        items = plan(run, scene, {name: (path, "json", {}) for name, path in places.items()})
+        found = {name: item.blockers[0].text for name, item in items.items() if item.blockers}
+        assert set(found) == {"broken", "list", "latin", "large"}
+        assert "Line 601 of" in found["broken"]
+        assert found["list"].endswith("(--read-option 'multiLine=true')")
+        assert "encoding=ISO-8859-1" in found["latin"]
+        assert "9007199254740993" in found["large"]
+        options = {"list": {"multiLine": "true"}, "fields": {}}
+        options["latin"] = {"encoding": "ISO-8859-1", "lineSep": "\n"}
+        items = plan(run, scene, {n: (places[n], "json", given) for n, given in options.items()})
+        assert [item.problems for item in items.values()] == [()] * 3
+        assert failed(run.execute(verify="checksums")) == []
+    assert rows_of(scene.dataset("list").to_table(), "a") == [{"a": 1}, {"a": 2}]
+    assert scene.dataset("latin").to_table()["a"].to_pylist() == ["café"]
+
+
+def test_tables_of_csv_are_compared_with_their_options(scene: Scene) -> None:
+    database = scene.database()
+    place = write_text(scene.directory / "t" / "t.csv", 'id,t\n1,"one\ntwo"\n')
+    for name, more in (("t", ""), ("lines", ", multiLine 'true'")):
+        scene.sql(f"CREATE TABLE {database}.{name} (id INT, t STRING) USING csv "
+                  f"OPTIONS (header 'true'{more}) LOCATION '{place}'")  # fmt: skip
+    with scene.converting(database) as run:
+        [item] = run.migration.plan().blocked
+        assert (item.source[-1], item.blockers[0].column) == ("t", "t")
+
+
+# -- what cannot be read, and what came later ------------------------------------------------------
+
+
+def test_a_storage_that_the_second_reader_cannot_reach_is_a_warning(scene: Scene) -> None:
+    place = write(scene.directory / "t", DIFFERING["column"], "parquet")
+
+    def unreachable(_: Any) -> Any:
+        def fail(*_: Any) -> Any:
+            raise UnreachableError("the host does not respond")
+
+        return fail
+
+    with scene.run("convert") as run, replaced(Storage, "open", unreachable):
+        item = plan(run, scene, {"t": (place, "parquet", {})})["t"]
+        assert item.blockers == []
+        assert item.rows == 2
+        assert ["the host does not respond" in each.text for each in item.problems] == [True]
+
+
+@contextmanager
+def _no_storage_is_local() -> Iterator[None]:
+    before = Storage.local_schemes
+    Storage.local_schemes = ()
+    try:
+        yield
+    finally:
+        Storage.local_schemes = before
+
+
+def test_files_of_other_storages_are_read_through_spark(scene: Scene) -> None:
+    place = write(scene.directory / "t", DIFFERING["column"], "parquet")
+    shutil.copy(place / "train-00000-of-00002.parquet", place / "_old.parquet")
+    text = write_text(scene.directory / "csv" / "t.csv", CSV["line"][0])
+    with scene.run("convert") as run, _no_storage_is_local():
+        items = plan(run, scene, {"t": (place, "parquet", {}), "csv": (text, "csv", HEADER)})
+    assert {each.column for each in items["t"].blockers} == {"", "lang"}
+    assert any("not on this machine" in each.text for each in items["csv"].problems)
+    assert any("multiLine=true" in each.text for each in items["csv"].blockers)
+
+
+def test_files_that_come_after_the_plan_are_found_by_the_verification(scene: Scene) -> None:
+    place = write(scene.directory / "t", [pa.table({"id": [1]})], "parquet")
+    with scene.run("convert") as run:
+        assert plan(run, scene, {"t": (place, "parquet", {})})["t"].problems == ()
+        pq.write_table(pa.table({"id": [2], "late": ["x"]}), place / "z.parquet")
+        [difference] = failed(run.execute())
+    assert "differences from the files" in difference
+    assert "late" in difference
+    assert json.dumps(str(place / "z.parquet"))[1:-1] in difference

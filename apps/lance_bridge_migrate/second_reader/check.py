@@ -255,8 +255,8 @@ def conflicts_at(session: Any, path: str, format: str) -> list[Problem]:
         stored = storage.files_below(path)
         uris = sorted(each.uri for each in skipped.visible(stored) if storage.is_local(path))
         found = columns.conflicts(file_schemas.read_all(storage, format, uris).schemas)
-    except UnreachableError:  # the error that Spark gave says why
-        return []
+    except UnreachableError as error:
+        return [blocker(f"The second reader cannot read {error}")]
     return [
         blocker(
             f"{path_in(each.file)} has {each.stored}, and another file {each.read_as}: convert the "

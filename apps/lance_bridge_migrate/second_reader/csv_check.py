@@ -302,8 +302,11 @@ class _Rules:
 
 def _is_number(text: str, read: Any, data_type: spark.DataType) -> bool:
     """Return whether a number is that of a text; 01234 and 1234 are not the same."""
+    plain = text.strip().lstrip("+")
     if isinstance(data_type, spark.IntegralType):
-        return text.strip().lstrip("+") in (str(read), "-0" if read == 0 else str(read))
+        return plain in (str(read), "-0" if read == 0 else str(read))
+    if isinstance(data_type, spark.DoubleType) and plain.removeprefix("-").isdecimal():
+        return bool(int(plain) == read)  # a large number is rounded
     return True
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 _DEFAULT_SEPARATOR, _DEFAULT_QUOTE, _BACKSLASH = ",", '"', "\\"
-_UNSUPPORTED = ("linesep", "comment", "unescapedquotehandling", "chartoescapequoteescaping")
+_UNSUPPORTED = ("lineSep", "comment", "unescapedQuoteHandling", "charToEscapeQuoteEscaping")
 
 
 class UnsupportedOptionError(Exception):
@@ -88,7 +88,7 @@ def dialect_of(read_options: Mapping[str, str]) -> Dialect:
         UnsupportedOptionError: The second reader cannot do what an option says.
     """
     options = {key.lower(): value for key, value in read_options.items()}
-    unknown = next((key for key in _UNSUPPORTED if options.get(key)), None)
+    unknown = next((key for key in _UNSUPPORTED if options.get(key.lower())), None)
     separator = options.get("sep", options.get("delimiter", _DEFAULT_SEPARATOR))
     separator = separator.replace("\\t", "\t")
     quote = options.get("quote", _DEFAULT_QUOTE)

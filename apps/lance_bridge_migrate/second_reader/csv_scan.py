@@ -125,6 +125,7 @@ class _Chunk:
         pairs = np.flatnonzero(self.quotes[1:] & self.quotes[:-1])
         before, behind = self._byte(pairs - 1), self._byte(pairs + 2)
         is_empty = self._is_border(before) & self._is_border(behind)
+        is_empty &= self._inside[pairs] == 1  # the first quote begins a value
         yield "pair", pairs[~is_empty]
         yield "empty", pairs[is_empty]
         yield "backslash", self._within(np.flatnonzero(self.values == _BACKSLASH))

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from arrow_types import CASES, SHAPES, TypeCase, plain, rows_of
 from lance_namespace.errors import InvalidInputError
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
 from lance_bridge_spark.source import arrays, blobs, stored_types
 from lance_bridge_spark.source.schema_compat import match_columns, new_schema
@@ -67,16 +67,13 @@ def test_a_new_table_has_the_types_of_its_source(case: TypeCase) -> None:
 
 def test_a_column_of_another_type_takes_none_from_its_metadata() -> None:
     [field] = spark_schema(pa.schema([pa.field("c", pa.uint8())])).fields
-    for metadata in (
-        field.metadata,
-        {stored_types.KEY: "no base64"},
-        {stored_types.KEY: base64.b64encode(b"no schema").decode()},
+    for text in (
+        field.metadata[stored_types.KEY],
+        "no base64",
+        base64.b64encode(b"no schema").decode(),
     ):
-        text = StructType(
-            [StructField("c", spark_schema(pa.schema([("c", pa.string())]))["c"].dataType)]
-        )
-        text.fields[0].metadata = metadata
-        assert new_schema(text).field("c").type == pa.string()
+        made = StructType([StructField("c", StringType(), True, {stored_types.KEY: text})])
+        assert new_schema(made).field("c").type == pa.string()
 
 
 def test_runs_of_rows_have_few_bytes_and_at_least_one_row() -> None:

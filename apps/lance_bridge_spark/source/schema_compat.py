@@ -27,8 +27,6 @@ from .types import (
     refuse_unstorable,
 )
 
-VECTOR_SIZE = "arrow.fixed-size-list.size"
-"""The key in a column's metadata for the length of its vectors."""
 _LONGEST_VECTOR = 2**31 - 1
 
 
@@ -66,7 +64,7 @@ def new_schema(schema: spark.StructType, vectors: Mapping[str, int] | None = Non
         if size is None and stored is not None:
             new = stored
         else:
-            size = size or metadata.get(VECTOR_SIZE)
+            size = size or metadata.get(stored_types.VECTOR_SIZE)
             dtype = field.type if size is None else _vectors(given.name, field.type, int(size))
             new = pa.field(given.name, dtype)
         comment = metadata.get(COMMENT)

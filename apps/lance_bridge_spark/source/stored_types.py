@@ -14,20 +14,28 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as arrow
 
-from .blobs import BLOB, is_blob
+from .blobs import BLOB, has_blobs, is_blob
 
 KEY = "lance.arrow"
 """The key in a Spark column's metadata: the Arrow schema of the column, as IPC in base64."""
 
+VECTOR_SIZE = "arrow.fixed-size-list.size"
+"""The key in a column's metadata for the length of its vectors."""
+
 ReadType = Callable[[pa.DataType], pa.DataType]
 
 
-def metadata_of(field: pa.Field, read_type: ReadType) -> dict[str, str]:
+def metadata_of(field: pa.Field, read_type: ReadType) -> dict[str, Any]:
     """Return the metadata for a column of Spark; empty if its type in Spark is the stored one."""
-    if read_type(field.type).equals(field.type) and not is_blob(field):
-        return {}
+    metadata: dict[str, Any] = {}
+    own = field.type
+    if arrow.is_fixed_size_list(own):
+        metadata[VECTOR_SIZE] = own.list_size
+        own = own.value_type
+    if read_type(own).equals(own) and not has_blobs(field):
+        return metadata
     text = pa.schema([as_new(field).with_name("")]).serialize().to_pybytes()
-    return {KEY: base64.b64encode(text).decode()}
+    return {**metadata, KEY: base64.b64encode(text).decode()}
 
 
 def stored_field(text: str | None, given: pa.DataType, read_type: ReadType) -> pa.Field | None:

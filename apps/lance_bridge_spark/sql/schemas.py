@@ -23,7 +23,6 @@ from pyspark.sql.types import (
 
 from ..source import blobs, schema_compat, stored_types, types
 from ..source.options import whole_number
-from ..source.schema_compat import VECTOR_SIZE
 from ..source.types import COMMENT
 
 TYPE = "spark.type"
@@ -55,8 +54,6 @@ def _add_field_metadata(spark_json: Json, field: pa.Field) -> Json:
     comment = (field.metadata or {}).get(COMMENT.encode())
     if comment is not None:
         metadata[COMMENT] = comment.decode(errors="replace")
-    if pa.types.is_fixed_size_list(field.type):
-        metadata[VECTOR_SIZE] = field.type.list_size
     metadata |= stored_types.metadata_of(field, types.read_type)
     exact = (field.metadata or {}).get(TYPE.encode())
     if exact is not None:

@@ -119,6 +119,21 @@ def test_a_table_is_exported_verified_and_undone(scene: Scene) -> None:
     assert scene.dataset("t").count_rows() == 20
 
 
+@pytest.mark.spec("spark.md#blobs")
+def test_blobs_are_exported_with_their_bytes(scene: Scene) -> None:
+    values = [b"first", b"", None, b"x" * 300_000]
+    columns = pa.schema([("id", pa.int64()), lance.blob_field("b")])
+    rows = pa.table([pa.array(range(4), pa.int64()), lance.blob_array(values)], schema=columns)
+    _made(scene, "t", rows=rows)
+    out = scene.directory / "parquet"
+    with exporting(scene, directory=str(out)) as run:
+        assert failed(run.execute(verify="checksums")) == []
+    found = pq.read_table(out / scene.target / "t", partitioning=None)
+    assert dict(zip(found["id"].to_pylist(), found["b"].to_pylist(), strict=True)) == dict(
+        enumerate(values)
+    )
+
+
 def test_the_version_of_the_plan_is_exported_or_nothing(scene: Scene) -> None:
     place = _made(scene, "t", "u")
     out = scene.directory / "parquet"

@@ -76,7 +76,7 @@ class FillPlan:
         read = blobs.columns_with_blobs(dataset.schema, self.columns)
         rows = self.batch_size
         if read:
-            rows = blobs.batch_rows(dataset, [self._fragment(number)], read, rows)
+            rows = blobs.batch_rows(dataset, read, rows, fragments=[self._fragment(number)])
         return {"batch_size": rows, **blobs.scan_arguments(dataset.schema, read)}
 
     def compute_batches(self, fragment: int, sql: str) -> Iterator[pa.RecordBatch]:

@@ -20,8 +20,9 @@ BLOB = b"lance-encoding:blob"
 _EXTENSION = "lance.blob.v2"
 _MOST_BYTES = 16 * 1024 * 1024
 """How many bytes of blobs one batch should have: a larger blob is a batch of its own."""
-_UNKNOWN_ROWS = 16
-_POSITION, _SIZE = "position", "size"
+FEW_ROWS = 16
+"""How many rows a batch has if the sizes of its blobs are unknown."""
+_SIZE = "size"
 
 
 def is_blob(field: pa.Field) -> bool:
@@ -69,20 +70,19 @@ def to_storage(array: pa.Array, dtype: pa.DataType) -> pa.Array:
 # -- sizes -----------------------------------------------------------------------------------------
 
 
-def batch_rows(
-    dataset: lance.LanceDataset, fragments: Any, columns: Sequence[str], most: int
-) -> int:
+def batch_rows(dataset: lance.LanceDataset, columns: Sequence[str], most: int, **rows: Any) -> int:
     """Return how many rows a batch may have, so that its blobs fit in memory.
 
     Args:
         columns: Columns with blobs; only the descriptions of their blobs are read.
         most: The number of rows if the blobs are small.
+        rows: The arguments of a scan that choose rows, such as ``fragments`` and ``filter``.
     """
     largest = 0
-    for batch in dataset.scanner(columns=list(columns), fragments=fragments).to_batches():
+    for batch in dataset.scanner(columns=list(columns), **rows).to_batches():
         sizes = row_sizes(batch.columns)
         if sizes is None:
-            return min(_UNKNOWN_ROWS, most)
+            return min(FEW_ROWS, most)
         largest = max(largest, int(sizes.max(initial=0)))
     return min(max(_MOST_BYTES // max(largest, 1), 1), most)
 
@@ -103,7 +103,7 @@ def slices(sizes: np.ndarray[Any, Any] | None, rows: int) -> Iterator[tuple[int,
     """Yield the start and the length of runs of rows whose blobs fit in memory."""
     start, filled = 0, 0
     for row in range(rows):
-        size = _MOST_BYTES // _UNKNOWN_ROWS if sizes is None else int(sizes[row])
+        size = _MOST_BYTES // FEW_ROWS if sizes is None else int(sizes[row])
         if row > start and filled + size > _MOST_BYTES:
             yield start, row - start
             start, filled = row, 0

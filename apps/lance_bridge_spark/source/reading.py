@@ -112,7 +112,6 @@ class Reading:
         self, dataset: lance.LanceDataset, part: Fragments, names: list[str]
     ) -> lance.LanceScanner:
         columns = [name for name in names if name not in (ROW_ID, ROW_ADDRESS)]
-        fragments = planning.fragments_of(dataset, part.ids)
         return dataset.scanner(
             columns=columns,
             # A scan without columns counts rows by their ids.
@@ -122,8 +121,8 @@ class Reading:
             filter=self.filter or ("true" if self.scan.order else None),
             limit=self._limit(part),
             offset=part.offset,
-            fragments=fragments,
-            batch_size=self.options.batch_size or self._batch_rows(dataset, columns, fragments),
+            fragments=planning.fragments_of(dataset, part.ids),
+            batch_size=self.options.batch_size or self._batch_rows(dataset, columns, part),
             scan_in_order=part.limit is not None or part.offset is not None,
             **blobs.scan_arguments(dataset.schema, columns),
             **self._search_arguments(),
@@ -134,11 +133,15 @@ class Reading:
         self,
         dataset: lance.LanceDataset,
         columns: list[str],
-        fragments: list[lance.LanceFragment] | None,
+        part: Fragments,
     ) -> int:
         with_blobs = blobs.columns_with_blobs(dataset.schema, columns)
+        if with_blobs and self.search is not None:
+            return blobs.FEW_ROWS
         if with_blobs:
-            return blobs.batch_rows(dataset, fragments, with_blobs, BATCH_ROWS)
+            fragments = planning.fragments_of(dataset, part.ids)
+            chosen = {"filter": self.filter, "fragments": fragments}
+            return blobs.batch_rows(dataset, with_blobs, BATCH_ROWS, **chosen)
         if self.filter is not None or self.search is not None:
             # Lance reads the columns of a filter in batches of the same number of rows.
             return BATCH_ROWS

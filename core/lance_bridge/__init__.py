@@ -5,7 +5,8 @@ adapter implements), `lance_bridge.config` (the properties that it takes), `lanc
 (functions that make the errors it raises), `lance_bridge.extras` (packages that only one extra
 installs), `lance_bridge.forks` (what a forked child must replace), `lance_bridge.jvm` (a Java, for
 Spark and metastores) and `lance_bridge.testing` (the conformance kit). Applications also use
-``namespace.tables``, and the names that `lance_bridge.dataset` and `lance_bridge.storage` export.
+``namespace.tables``, the names that `lance_bridge.dataset` and `lance_bridge.storage` export, and
+`lance_bridge.arrow_values` and `lance_bridge.values`, which make JSON and text of a table's values.
 
 Names are imported on first use, so that ``lance-bridge --help`` loads no slow modules.
 """

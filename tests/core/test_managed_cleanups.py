@@ -19,7 +19,7 @@ from lance_bridge.errors import LatestVersionGoneError
 from lance_bridge.managed import out_of_band
 from lance_bridge.managed.view import TableView
 from lance_bridge.records import FOREIGN_COMMITS
-from lance_bridge.storage.manifests import BaseLocations
+from lance_bridge.storage.manifests import BaseLocations, Scheme, name_of
 from lance_bridge.storage.table_files import TableFiles
 from lance_bridge.testing.build import ipc
 from lance_bridge.testing.calls import Calls
@@ -154,6 +154,33 @@ def test_a_rival_of_the_version_that_is_gone_keeps_others_from_being_adopted(
         namespace.adopt_out_of_band_versions(TABLE)
     with pytest.raises(LatestVersionGoneError, match=r"Data file .* of version 3, .*: 5"):
         discard(namespace)
+    register_again(namespace)
+    assert rows(namespace) == [0, 1, 2, 8, 9]
+
+
+@pytest.mark.parametrize("lost", ["data", "_deletions"])
+def test_a_staged_manifest_whose_files_are_gone_gets_no_final_name(
+    namespace: MemoryNamespace, lost: str
+) -> None:
+    """A clean-up has deleted the files of the latest version and its final name."""
+    create_table(namespace, "hide")
+    append_past_the_catalog(namespace, 9)
+    later = manifests(namespace)[0].rename(directory(namespace) / "later")
+    old = set(directory(namespace).rglob("*.*"))
+    request = api.UpdateTableRequest(id=TABLE, predicate="a = 1", updates=[["a", "7"]])
+    namespace.update_table(request)
+    [final] = [each for each in manifests(namespace) if each not in old]
+    staged = final.with_name(str(state(namespace).staged))
+    final.rename(staged)
+    later.rename(manifests(namespace)[-1].with_name(name_of(4, Scheme.V2)))
+    for path in (directory(namespace) / lost).iterdir():
+        if path not in old:
+            path.unlink()
+    before = sorted(path.name for path in manifests(namespace))
+    for call in (count, insert, discard):
+        with pytest.raises(LatestVersionGoneError, match=r"ile .* of version 3, .*: 4"):
+            call(namespace)
+    assert sorted(path.name for path in manifests(namespace)) == before
     register_again(namespace)
     assert rows(namespace) == [0, 1, 2, 8, 9]
 

@@ -511,6 +511,8 @@ class LifeAround(RuleBasedStateMachine):
 
     @rule(days=st.sampled_from([0, 0, 14]), is_of_lancedb=st.booleans())
     def clean_up_by_path(self, days: int, is_of_lancedb: bool) -> None:
+        if self._is_all_that_has_rows():
+            return
         if is_of_lancedb:
             connection = lancedb.connect(self.directory.parent)
             table = connection.open_table(self.directory.name.removesuffix(".lance"))
@@ -519,6 +521,16 @@ class LifeAround(RuleBasedStateMachine):
             lance.dataset(self.location).cleanup_old_versions(
                 older_than=timedelta(days=days), error_if_tagged_old_versions=False
             )
+
+    def _is_all_that_has_rows(self) -> bool:
+        """Return whether the last version by path lacks rows of the committed one.
+
+        A writer by path did not see the latter, and a clean-up by path destroys its rows.
+        """
+        if self.manager() is None:
+            return False
+        by_path = rows_in(lance.dataset(self.location).to_table()).items()
+        return not any(each.items() <= by_path for each in self.known.states)
 
     @rule()
     def let_time_pass(self) -> None:

@@ -219,14 +219,16 @@ def require_finished(table: EntryT) -> EntryT:
     """
     table = recovery.settle(table.reloaded())
     directory = managed_directory(table, write=True)
-    directory.finish()
     directory.latest()  # raises if it is gone
+    directory.finish()
     return table
 
 
 def _finish_latest(table: TableEntry) -> None:
     if table.managed is not None:
-        managed_directory(table, write=True).finish()
+        directory = managed_directory(table, write=True)
+        directory.latest()  # raises if it is gone
+        directory.finish()
 
 
 def _warn_of_staged(table: TableEntry, error: LanceNamespaceError) -> None:
@@ -238,8 +240,8 @@ def end(table: EntryT, holder: str = "") -> EntryT:
     table = recovery.settle(table)
     with compare_and_set.held(table, holder=holder) as held:
         directory = managed_directory(held, write=True)
-        directory.finish()
         directory.latest()  # raises if it is gone, and nothing else has its rows
+        directory.finish()
         _refuse_uncommitted(held, directory.uncommitted())
         _alter(held.with_record(as_unmanaged(held.record)))
         mark.remove(held)

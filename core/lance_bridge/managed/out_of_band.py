@@ -155,7 +155,8 @@ def _find_latest_adoptable(table: TableEntry) -> int:
     """Return the latest of the versions that can be adopted. Raises as `adopt` does."""
     latest = table.managed_state().version
     directory = managed_directory(table, write=True)
-    directory.finish()
+    with suppress(LatestVersionGoneError):
+        directory.latest()  # gets its final name
     present = directory.uncommitted()
     found = [(each.version, each.name) for each in present]
     found = found or list(directory.quarantined_after_latest())

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
-from collections.abc import Collection, Sequence, Set
+from collections.abc import Collection, Iterator, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass
 
 from lance_namespace.errors import InvalidTableStateError, LanceNamespaceError
@@ -14,7 +15,7 @@ from ..entry import TableEntry
 from ..errors import LatestVersionGoneError
 from ..managed_state import State
 from ..records import MARK
-from ..storage.lance_files import DATA
+from ..storage.lance_files import DATA, DELETIONS
 from ..storage.manifest_content import ManifestContent, Rewrite, parse_manifest, parse_transaction
 from ..storage.manifests import Manifest, Scheme, VersionDirectory, name_of, parse_name
 from ..storage.table_files import TableFiles, discard
@@ -91,9 +92,22 @@ class ManagedDirectory(VersionDirectory):
         except ValueError:
             self._require_no_others("A readable manifest")
             return
-        missing = self.missing_data_files(content)
+        self._require_files(content)
+
+    def _require_files(self, content: ManifestContent) -> None:
+        """Raise `LatestVersionGoneError` if a file of the latest version is missing."""
+        missing = [f"Data file {each}" for each in self.missing_data_files(content)]
+        missing += [f"File {each}" for each in self._missing_deletions(content)]
         if missing:
-            self._require_no_others(f"Data file {missing[0]}")
+            self._require_no_others(missing[0])
+
+    def _missing_deletions(self, content: ManifestContent) -> Iterator[str]:
+        """Yield the names of the files that are missing of those that say what is deleted."""
+        fragments = () if content.base_paths else content.fragments
+        for name in {each.deletion_file for each in fragments} - {""}:
+            paths = [f"{DELETIONS}/{name}.{ending}" for ending in ("arrow", "bin")]
+            if all(self.files.head(path) is None for path in paths):
+                yield paths[0]
 
     def last_two(self) -> Sequence[Manifest] | None:
         """Return the two latest versions without a listing: Lance needs the latest at each open."""
@@ -145,7 +159,9 @@ class ManagedDirectory(VersionDirectory):
 
     def _try_finish(self) -> bool:
         try:
-            self.finish()
+            self._finish(is_new=False)
+        except LatestVersionGoneError:
+            raise
         except LanceNamespaceError as error:
             # Readers may lack the right to write: the staged manifest has the same content.
             logger.info("version %s stays staged: %s", self.state.version, error)
@@ -162,12 +178,24 @@ class ManagedDirectory(VersionDirectory):
 
         Safe to repeat and to run concurrently: all clients write the same.
         """
+        self._finish(is_new=True)
+
+    def _finish(self, *, is_new: bool) -> None:
+        """Implement `finish`.
+
+        Args:
+            is_new: Whether the version was just committed. Files of an older one may have been
+                deleted with its final name, by a clean-up of a version that lacks its rows.
+        """
         if self._is_finished:
             return
         staged = self.within(self.state.staged)
         data = self.files.read(staged)
         if data is not None:
             final = self._final_path(self.state.version)
+            if not is_new and self.files.read(final) != data:
+                with suppress(ValueError):
+                    self._require_files(parse_manifest(data))
             self._put_final(final, data)
             if not self.has_quarantined(self.state.version):
                 discard(self.files, staged)

@@ -38,6 +38,7 @@ _THREADS = 16
 LARGEST_VERSION = 2**64 - 1
 V2_DIGITS = 20
 DATA = "data"
+DELETIONS = "_deletions"
 
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _DATA_NAME = rf"(?:[01]{{24}}[0-9a-f]{{26}}|{_UUID})"

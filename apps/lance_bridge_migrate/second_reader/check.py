@@ -178,7 +178,9 @@ def _partitions_of(source: SourceTable, frame: DataFrame) -> tuple[str, ...]:
     """Return the partition columns of a table, or of the directories of a path."""
     if source.catalog:
         return source.partitions
-    start = path_in(source.location) if ":/" in source.location else source.location
+    options = {key.lower(): value for key, value in source.read_options.items()}
+    base = options.get("basepath", source.location)
+    start = path_in(base) if ":/" in base else base
     names = {
         name.partition("=")[0].lower()
         for uri in frame.inputFiles()

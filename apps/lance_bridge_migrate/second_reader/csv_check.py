@@ -344,6 +344,9 @@ def _candidates(samples: Sequence[_Sample], read_options: Mapping[str, str]) -> 
 def _agree(files: Samples, samples: Sequence[_Sample], options: Mapping[str, str]) -> bool:
     width = max((each.found.values for each in samples), default=0)
     names = [f"_{number}" for number in range(width)]
+    first = samples[0].records[0]
+    if samples[0].dialect.has_header and len({cell.text.lower() for cell in first}) == width:
+        names = [cell.text for cell in first]  # or Spark warns of each name that differs
     columns = spark.StructType([spark.StructField(name, spark.StringType()) for name in names])
     read = files.read(options, columns)
     return read is not None and _first_difference(samples, read[1], columns, options) is None

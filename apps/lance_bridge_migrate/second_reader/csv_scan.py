@@ -14,7 +14,8 @@ import numpy.typing as npt
 
 from .csv_dialect import Dialect
 
-_CHUNK = 8 << 20
+_CHUNK = 1 << 20
+"""Small enough for the caches of a processor."""
 _LONGEST = 64 << 20
 """The longest record; a longer one comes from a quote that does not end."""
 _OF_A_KIND = 3
@@ -82,13 +83,13 @@ class _Chunk:
         self.has_quotes = bool(quotes.any())
         self._inside: Any = np.cumsum(quotes, dtype=np.uint8) & 1 if self.has_quotes else None
         self._line_end = ord(dialect.line_end)
-        newlines = self._outside(np.flatnonzero(values == self._line_end))
-        self.ends: Positions = newlines + 1
+        self.ends: Positions = self._outside(np.flatnonzero(values == self._line_end)) + 1
         if is_end and data and (not len(self.ends) or self.ends[-1] < len(data)):
             self.ends = np.append(self.ends, len(data))
         self.end = int(self.ends[-1]) if len(self.ends) else 0
         self.starts: Positions = np.concatenate(([0], self.ends[:-1])).astype(np.int64)
         self.data, self.values = data[: self.end], values[: self.end]
+        self._newlines: Positions = np.flatnonzero(self.values == _NEWLINE)
         self.quotes, self._dialect = quotes[: self.end], dialect
 
     def _outside(self, positions: Positions) -> Positions:
@@ -111,8 +112,7 @@ class _Chunk:
     def odd(self) -> Iterator[tuple[str, Positions]]:
         """Yield positions by kind: breaks, quotes, backslashes, and bytes in quoted values."""
         returns = np.flatnonzero(self.values == _RETURN)
-        after = np.append(self.values[1:], _NEWLINE)
-        alone = returns[after[returns] != _NEWLINE]
+        alone = returns[self._byte(returns + 1) != _NEWLINE]
         yield "return", alone if self._line_end == _NEWLINE else self._within(alone)
         try:
             self.data.decode("utf-8")
@@ -120,8 +120,7 @@ class _Chunk:
             yield "encoding", np.array([error.start])
         if not self.has_quotes:
             return
-        breaks = (self.values == _NEWLINE) | (self.values == _RETURN)
-        yield "break", self._within(np.flatnonzero(breaks))
+        yield "break", self._within(np.concatenate((self._newlines, returns)))
         pairs = np.flatnonzero(self.quotes[1:] & self.quotes[:-1])
         before, behind = self._byte(pairs - 1), self._byte(pairs + 2)
         is_empty = self._is_border(before) & self._is_border(behind)

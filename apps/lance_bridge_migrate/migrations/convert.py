@@ -246,8 +246,9 @@ def _candidate(
     counted = options if is_same else options.model_copy(update=_NOT_COUNTED)
     rows, vectors, problems = _count(frame, source, counted, found_footers if is_whole else None)
     problems += [*unread, *reading.problems]
-    problems += second_reader.count_problems(reading, rows, accept=accept)
     problems += paths.problems_of(spark, source, read, options.casts)
+    if not (unread or blockers_in(problems)):  # Spark also lists files that it does not read
+        problems += second_reader.count_problems(reading, rows, accept=accept)
     problems += schema.problems_of(frame.schema, vectors, options.data_storage_version)
     problems += completeness.problems_of(
         spark, frame, inventory, rows, ignore_statistics=options.ignore_statistics
@@ -348,7 +349,7 @@ def _checks(work: Work, facts: ConvertFacts, level: Level) -> Iterator[Check]:
     ignore = work.options.ignore_statistics
     yield completeness.files_check(spark, facts.source, ignore_statistics=ignore)
     if not facts.accepts_differences:
-        yield second_reader.verify(spark, facts.source, count, level=level)
+        yield second_reader.verify(spark, facts.source, level)
     planned = work.item.rows
     if planned is not None:
         yield Check(name="rows of the plan", ok=count >= planned, expected=planned, found=count)

@@ -23,6 +23,8 @@ _MOST_BYTES = 16 * 1024 * 1024
 FEW_ROWS = 16
 """How many rows a batch has if the sizes of its blobs are unknown."""
 _SIZE = "size"
+_FIELDS_BY_METADATA = 2
+"""How many fields Lance gives to the storage of a blob whose column was created by the metadata."""
 
 
 def is_blob(field: pa.Field) -> bool:
@@ -54,6 +56,32 @@ def columns_with_blobs(schema: pa.Schema, names: Iterable[str]) -> list[str]:
 def scan_arguments(schema: pa.Schema, names: Iterable[str]) -> dict[str, Any]:
     """Return the arguments of a scan that reads the bytes of blobs, instead of descriptions."""
     return {"blob_handling": "all_binary"} if columns_with_blobs(schema, names) else {}
+
+
+def as_written(schema: pa.Schema) -> pa.Schema:
+    """Return the schema in which rows are written to a table.
+
+    Lance calls both kinds of blobs the same when it reads a schema, except for the number of fields
+    of their storage, but it takes no list of one kind where the table has the other.
+    """
+    return pa.schema([_as_written(field) for field in schema], metadata=schema.metadata)
+
+
+def _as_written(field: pa.Field) -> pa.Field:
+    dtype = field.type
+    if is_blob_type(dtype) and dtype.storage_type.num_fields == _FIELDS_BY_METADATA:
+        return field.with_type(pa.large_binary()).with_metadata(
+            {**(field.metadata or {}), BLOB: b"true"}
+        )
+    if not has_blobs(field):
+        return field
+    if arrow.is_struct(dtype):
+        return field.with_type(pa.struct([_as_written(each) for each in dtype]))
+    if arrow.is_large_list(dtype):
+        return field.with_type(pa.large_list(_as_written(dtype.value_field)))
+    if arrow.is_list(dtype):
+        return field.with_type(pa.list_(_as_written(dtype.value_field)))
+    return field
 
 
 def to_storage(array: pa.Array, dtype: pa.DataType) -> pa.Array:

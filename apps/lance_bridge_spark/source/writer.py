@@ -33,7 +33,7 @@ from lance_bridge.storage import MAIN
 
 from ..addresses import Access, TableAddress
 from ..lookup import create_table, find_table
-from . import arrays, requests, schema_compat
+from . import arrays, blobs, requests, schema_compat
 from .commit import NO_FRAGMENT, Commit, fragments_to_guard
 from .options import WriteOptions
 from .requests import Write
@@ -72,7 +72,7 @@ class Target:
     ) -> Target:
         """Return a target for appending rows whose columns have the table's names."""
         names = {name: name for name in schema.names}
-        serialized = schema.serialize().to_pybytes()
+        serialized = blobs.as_written(schema).serialize().to_pybytes()
         return cls(access, access.location, serialized, names, "append", lance_options or {})
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> Written:
@@ -119,7 +119,7 @@ class Job:
         if keeps:
             schema_compat.require_vectors(dataset.schema, options.vectors, address.name)
             names = schema_compat.match_columns(schema, dataset.schema, address.name)
-            self._schema = dataset.schema
+            self._schema = blobs.as_written(dataset.schema)
         else:
             self._schema = schema_compat.new_schema(nullable(schema), options.vectors)
             names = {name: name for name in self._schema.names}

@@ -13,14 +13,18 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.types as arrow
+from lance.blob import BlobType
 
-from .blobs import BLOB, has_blobs, is_blob
+from .blobs import BLOB, is_blob, is_blob_type
 
 KEY = "lance.arrow"
 """The key in a Spark column's metadata: the Arrow schema of the column, as IPC in base64."""
 
 VECTOR_SIZE = "arrow.fixed-size-list.size"
 """The key in a column's metadata for the length of its vectors."""
+
+_KEPT = (BLOB, b"ARROW:extension:")
+"""Metadata that belongs to a type: of blobs, and of extension types that no library here knows."""
 
 ReadType = Callable[[pa.DataType], pa.DataType]
 
@@ -32,7 +36,7 @@ def metadata_of(field: pa.Field, read_type: ReadType) -> dict[str, Any]:
     if arrow.is_fixed_size_list(own):
         metadata[VECTOR_SIZE] = own.list_size
         own = own.value_type
-    if read_type(own).equals(own) and not has_blobs(field):
+    if read_type(own).equals(own) and not _is_special(field):
         return metadata
     text = pa.schema([as_new(field).with_name("")]).serialize().to_pybytes()
     return {**metadata, KEY: base64.b64encode(text).decode()}
@@ -61,10 +65,20 @@ def as_new(field: pa.Field) -> pa.Field:
     A dictionary becomes its values: one that is large enough for a column's values need not be
     for those of a query.
     """
-    metadata = {k: v for k, v in (field.metadata or {}).items() if k.startswith(BLOB)}
+    metadata = {k: v for k, v in (field.metadata or {}).items() if k.startswith(_KEPT)}
     if is_blob(field):
         return pa.field(field.name, pa.large_binary(), True, {**metadata, BLOB: b"true"})
-    return pa.field(field.name, _new_type(field.type), True)
+    return pa.field(field.name, _new_type(field.type), True, metadata or None)
+
+
+def _is_special(field: pa.Field) -> bool:
+    """Return whether a field, or one inside it, is a blob or of an unknown extension type."""
+    if is_blob(field) or any(key.startswith(_KEPT) for key in field.metadata or {}):
+        return True
+    dtype = field.type
+    if isinstance(dtype, pa.BaseExtensionType) or not arrow.is_nested(dtype):
+        return False
+    return any(_is_special(dtype.field(i)) for i in range(dtype.num_fields))
 
 
 def _new_type(dtype: pa.DataType) -> pa.DataType:
@@ -76,11 +90,18 @@ def _new_type(dtype: pa.DataType) -> pa.DataType:
     return dtype
 
 
+def _new_item(field: pa.Field) -> pa.Field:
+    """Return the field of a list; Lance cannot overwrite lists of blobs that metadata declares."""
+    if is_blob_type(field.type):
+        return pa.field(field.name, BlobType(), True, field.metadata)
+    return as_new(field)
+
+
 _NESTED: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any], pa.DataType]], ...] = (
     (arrow.is_dictionary, lambda of: _new_type(of.value_type)),
     (arrow.is_fixed_size_list, lambda of: pa.list_(as_new(of.value_field), of.list_size)),
-    (arrow.is_large_list, lambda of: pa.large_list(as_new(of.value_field))),
-    (arrow.is_list, lambda of: pa.list_(as_new(of.value_field))),
+    (arrow.is_large_list, lambda of: pa.large_list(_new_item(of.value_field))),
+    (arrow.is_list, lambda of: pa.list_(_new_item(of.value_field))),
     (arrow.is_struct, lambda of: pa.struct([as_new(each) for each in of])),
     (arrow.is_map, lambda of: pa.map_(_new_type(of.key_type), as_new(of.item_field))),
 )

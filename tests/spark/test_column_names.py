@@ -107,7 +107,7 @@ def test_what_does_not_read_a_column_with_a_backtick_works(spark: Any, catalog: 
     table.sql("DELETE FROM {t} WHERE v = 3")
     assert table.rows("SELECT v, v + 1 FROM {t} WHERE v > 0") == [(7, 8)]
     assert table.rows("SELECT count(*) FROM {t}") == [(1,)]
-    with pytest.raises(PySparkException, match=r"LANCE_INVALID_INPUT.*a`b"):
+    with pytest.raises(PySparkException, match=r"LANCE_INVALID_INPUT.*a``?b"):
         table.rows("SELECT * FROM {t}")
     with pytest.raises(InvalidInputError, match="a`b"):
         lance_bridge_spark.update(spark, table.name, {"v": "4"})
@@ -116,11 +116,11 @@ def test_what_does_not_read_a_column_with_a_backtick_works(spark: Any, catalog: 
     table.sql("ALTER TABLE {t} RENAME COLUMN `a``b` TO ab")
     table.sql("UPDATE {t} SET v = 4")
     assert table.rows("SELECT * FROM {t}") == [(9, 4)]
-    with pytest.raises(AnalysisException, match=r"LANCE_INVALID_INPUT.*a`b"):
+    with pytest.raises(AnalysisException, match=r"LANCE_INVALID_INPUT.*a``?b"):
         table.sql("ALTER TABLE {t} RENAME COLUMN ab TO `a``b`")
-    with pytest.raises(AnalysisException, match=r"LANCE_INVALID_INPUT.*a`b"):
+    with pytest.raises(AnalysisException, match=r"LANCE_INVALID_INPUT.*a``?b"):
         table.sql("ALTER TABLE {t} ADD COLUMN `a``b` INT")
-    with pytest.raises(AnalysisException, match=r"LANCE_INVALID_INPUT.*a`b"):
+    with pytest.raises(AnalysisException, match=r"LANCE_INVALID_INPUT.*a``?b"):
         table.sql("CREATE TABLE {t}_new (`a``b` INT)")
 
 

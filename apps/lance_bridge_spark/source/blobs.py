@@ -15,6 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as arrow
 
+from lance_bridge.errors import invalid
+
 BLOB = b"lance-encoding:blob"
 """The key in a column's metadata, which Lance accepts for new columns in every file version."""
 _EXTENSION = "lance.blob.v2"
@@ -65,6 +67,22 @@ def as_written(schema: pa.Schema) -> pa.Schema:
     of their storage, but it takes no list of one kind where the table has the other.
     """
     return pa.schema([_as_written(field) for field in schema], metadata=schema.metadata)
+
+
+def refuse_overwrite(schema: pa.Schema, table: str) -> None:
+    """Raise InvalidInput (13) for a column of which Lance commits no other rows in place of all."""
+    for field in schema:
+        if not is_blob(field) and _as_written(field) != field and _has_list(field.type):
+            raise invalid(
+                f"Column '{field.name}' of table '{table}' has a list with blobs that metadata "
+                "declares, and Lance cannot overwrite it: DELETE the rows, and INSERT the new ones"
+            )
+
+
+def _has_list(dtype: pa.DataType) -> bool:
+    if arrow.is_struct(dtype):
+        return any(_has_list(each.type) for each in dtype)
+    return bool(arrow.is_nested(dtype))
 
 
 def _as_written(field: pa.Field) -> pa.Field:

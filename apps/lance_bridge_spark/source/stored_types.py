@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.types as arrow
 from lance.blob import BlobType
 
-from .blobs import BLOB, is_blob, is_blob_type
+from .blobs import BLOB, is_blob
 
 KEY = "lance.arrow"
 """The key in a Spark column's metadata: the Arrow schema of the column, as IPC in base64."""
@@ -90,18 +90,21 @@ def _new_type(dtype: pa.DataType) -> pa.DataType:
     return dtype
 
 
-def _new_item(field: pa.Field) -> pa.Field:
-    """Return the field of a list; Lance cannot overwrite lists of blobs that metadata declares."""
-    if is_blob_type(field.type):
-        return pa.field(field.name, BlobType(), True, field.metadata)
-    return as_new(field)
+def _new_part(field: pa.Field) -> pa.Field:
+    """Return a field inside another; Lance cannot replace lists of blobs that metadata declares."""
+    if not is_blob(field):
+        return as_new(field)
+    metadata = {
+        k: v for k, v in (field.metadata or {}).items() if k.startswith(_KEPT) and k != BLOB
+    }
+    return pa.field(field.name, BlobType(), True, metadata or None)
 
 
 _NESTED: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any], pa.DataType]], ...] = (
     (arrow.is_dictionary, lambda of: _new_type(of.value_type)),
-    (arrow.is_fixed_size_list, lambda of: pa.list_(as_new(of.value_field), of.list_size)),
-    (arrow.is_large_list, lambda of: pa.large_list(_new_item(of.value_field))),
-    (arrow.is_list, lambda of: pa.list_(_new_item(of.value_field))),
-    (arrow.is_struct, lambda of: pa.struct([as_new(each) for each in of])),
-    (arrow.is_map, lambda of: pa.map_(_new_type(of.key_type), as_new(of.item_field))),
+    (arrow.is_fixed_size_list, lambda of: pa.list_(_new_part(of.value_field), of.list_size)),
+    (arrow.is_large_list, lambda of: pa.large_list(_new_part(of.value_field))),
+    (arrow.is_list, lambda of: pa.list_(_new_part(of.value_field))),
+    (arrow.is_struct, lambda of: pa.struct([_new_part(each) for each in of])),
+    (arrow.is_map, lambda of: pa.map_(_new_type(of.key_type), _new_part(of.item_field))),
 )

@@ -120,6 +120,8 @@ class Job:
             schema_compat.require_vectors(dataset.schema, options.vectors, address.name)
             names = schema_compat.match_columns(schema, dataset.schema, address.name)
             self._schema = blobs.as_written(dataset.schema)
+            if write.mode == requests.OVERWRITE:
+                blobs.refuse_overwrite(dataset.schema, address.name)
         else:
             self._schema = schema_compat.new_schema(nullable(schema), options.vectors)
             names = {name: name for name in self._schema.names}

@@ -67,7 +67,9 @@ def as_new(field: pa.Field) -> pa.Field:
     """
     metadata = {k: v for k, v in (field.metadata or {}).items() if k.startswith(_KEPT)}
     if is_blob(field):
-        return pa.field(field.name, pa.large_binary(), True, {**metadata, BLOB: b"true"})
+        # Lance confuses the columns of a replacement in which metadata declares blobs.
+        metadata.pop(BLOB, None)
+        return pa.field(field.name, BlobType(), True, metadata or None)
     return pa.field(field.name, _new_type(field.type), True, metadata or None)
 
 
@@ -90,21 +92,11 @@ def _new_type(dtype: pa.DataType) -> pa.DataType:
     return dtype
 
 
-def _new_part(field: pa.Field) -> pa.Field:
-    """Return a field inside another; Lance cannot replace lists of blobs that metadata declares."""
-    if not is_blob(field):
-        return as_new(field)
-    metadata = {
-        k: v for k, v in (field.metadata or {}).items() if k.startswith(_KEPT) and k != BLOB
-    }
-    return pa.field(field.name, BlobType(), True, metadata or None)
-
-
 _NESTED: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any], pa.DataType]], ...] = (
     (arrow.is_dictionary, lambda of: _new_type(of.value_type)),
-    (arrow.is_fixed_size_list, lambda of: pa.list_(_new_part(of.value_field), of.list_size)),
-    (arrow.is_large_list, lambda of: pa.large_list(_new_part(of.value_field))),
-    (arrow.is_list, lambda of: pa.list_(_new_part(of.value_field))),
-    (arrow.is_struct, lambda of: pa.struct([_new_part(each) for each in of])),
-    (arrow.is_map, lambda of: pa.map_(_new_type(of.key_type), _new_part(of.item_field))),
+    (arrow.is_fixed_size_list, lambda of: pa.list_(as_new(of.value_field), of.list_size)),
+    (arrow.is_large_list, lambda of: pa.large_list(as_new(of.value_field))),
+    (arrow.is_list, lambda of: pa.list_(as_new(of.value_field))),
+    (arrow.is_struct, lambda of: pa.struct([as_new(each) for each in of])),
+    (arrow.is_map, lambda of: pa.map_(_new_type(of.key_type), as_new(of.item_field))),
 )

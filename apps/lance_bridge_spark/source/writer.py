@@ -122,6 +122,7 @@ class Job:
             self._schema = blobs.as_written(dataset.schema)
             if write.mode == requests.OVERWRITE:
                 blobs.refuse_overwrite(dataset.schema, address.name)
+                self._schema = dataset.schema
         else:
             self._schema = schema_compat.new_schema(nullable(schema), options.vectors)
             names = {name: name for name in self._schema.names}

@@ -19,6 +19,7 @@ from lance_namespace.errors import UnsupportedOperationError
 from rich.table import Table
 from typer.testing import CliRunner
 
+from lance_bridge.values import JsonText
 from lance_bridge_cli.app import app
 from lance_bridge_cli.arrow_rows import batch_to_rows
 from lance_bridge_cli.output import (
@@ -161,6 +162,8 @@ def test_with_no_color_help_and_wrong_commands_are_plain(
         (b"RIFF\x00\x00\x00\x00WEBP" + bytes(88), "<WebP image, 100 bytes>"),
         ({"image": PNG, "n": 1}, '{"image": "<PNG image, 508 bytes>", "n": 1}'),
         (Decimal("1.50"), "1.50"),
+        (JsonText('"text"'), '"text"'),
+        ({"json": JsonText("[1]")}, '{"json": [1]}'),
         ("x" * 100, "x" * 59 + "…"),
     ],
 )

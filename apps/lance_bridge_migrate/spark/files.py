@@ -70,15 +70,26 @@ def listing(spark: Any, directory: str) -> Listing | None:
 
 
 def size_of(spark: Any, directory: str) -> Size | None:
-    """Return the size of a directory or file, or None if it does not exist."""
+    """Return the size of a path, or of all that a glob matches, or None if none exists."""
     with _file_system(spark, directory, f"{directory} cannot be read") as (system, path):
-        try:
-            found = system.getContentSummary(path)
-        except Py4JJavaError as error:
-            if error.java_exception.getClass().getName() == _NO_FILE:
-                return None
-            raise
-        return Size(int(found.getFileCount()), int(found.getLength()))
+        found = _size_at(system, path)
+        if found is not None or not is_pattern(directory):
+            return found
+        sizes = [_size_at(system, each.getPath()) for each in system.globStatus(path) or ()]
+        existing = [each for each in sizes if each is not None]
+        if not existing:
+            return None
+        return Size(sum(each.files for each in existing), sum(each.bytes for each in existing))
+
+
+def _size_at(system: Any, path: Any) -> Size | None:
+    try:
+        found = system.getContentSummary(path)
+    except Py4JJavaError as error:
+        if error.java_exception.getClass().getName() == _NO_FILE:
+            return None
+        raise
+    return Size(int(found.getFileCount()), int(found.getLength()))
 
 
 def is_pattern(path: str) -> bool:

@@ -62,7 +62,7 @@ def find(address: TableAddress, entry: TableRecord | None = None) -> SparkTable:
 
 def create(address: TableAddress, schema: pa.Schema, properties: Mapping[str, str] | None) -> None:
     """Create an empty table. See `lookup.create_table`."""
-    empty = schema.empty_table()
+    empty = pa.Table.from_batches([], schema)
     if address.catalog is None:
         write_first(location_table(address.location, address.storage), Rows.from_data(empty))
         return

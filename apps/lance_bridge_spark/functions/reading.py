@@ -142,7 +142,7 @@ def take(
     names = [target.column(name) for name in columns or target.schema.names]
     schema = pa.schema([target.schema.field(name) for name in names])
     as_read = spark_schema(schema)
-    rows = schema.empty_table()
+    rows = pa.Table.from_batches([], schema)
     if row_ids:
         rows = _take_by_ids(target, row_ids, names)
     expected = batch_schema(as_read)

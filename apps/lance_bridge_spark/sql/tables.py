@@ -161,7 +161,7 @@ def create(catalog: CatalogAddress, args: Args) -> Answer:
         data = publishing.Data(definition.location, definition.schema())
         table = publishing.publish_new(tables, definition, data)
     else:
-        empty = Rows.from_data(definition.schema().empty_table())
+        empty = Rows.from_data(pa.Table.from_batches([], definition.schema()))
         new = NewTable(definition.path, empty, CreateMode.CREATE, definition.properties)
         made, _ = create_table(tables.connection, new)
         table = made.refreshed()

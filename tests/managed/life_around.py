@@ -56,12 +56,10 @@ from .operator import Operator, Place, asks_to_wait, ways_out
 X, Y, Z = "x", "y", "z"
 """Entries for the same location: Y in the catalog of X, Z in another one."""
 POLICIES = ("hide", "adopt", "refuse")
-MOST_STATES = 8
-MOSTLY = 4
+MOST_STATES, MOSTLY = 8, 4
 ROUNDS = 6
 """How often an operator obeys one message after another until the table can be read."""
-DAY = 86400.0
-OLD = 30 * DAY
+OLD = 30 * 86400.0
 
 ERRORS = (*LANCE_ERRORS, CommitConflictError, LanceNamespaceError)
 """What operations of this library and of pylance raise."""
@@ -105,6 +103,7 @@ class LifeAround(RuleBasedStateMachine):
         self.values: dict[int, set[int]] = {}
         self.messages: list[tuple[str, str]] = []
         self.present: dict[str, TableEntry] | None = None
+        self.has_unknown = False
 
     @initialize(
         policy=st.sampled_from(POLICIES),
@@ -248,6 +247,7 @@ class LifeAround(RuleBasedStateMachine):
             self.known.acknowledge(change)
         elif outcome is Outcome.UNKNOWN:
             self.known.suspect(change)
+            self.has_unknown = True
 
     def _may_come_late(self, key: str) -> bool:
         """Return whether a change of a client that died may be adopted by another one."""
@@ -448,6 +448,8 @@ class LifeAround(RuleBasedStateMachine):
     def manage(self, pick: int, force: bool, steps: int | None) -> None:
         key, before = self.pick(pick), self.manager()
         was_marked = self._is_marked(key)
+        if force and self._cannot_know_the_latest(key):
+            return
         outcome = self._run(
             key, lambda: self.spaces[key].manage_table(self.id(key), force=force), steps
         )
@@ -455,6 +457,14 @@ class LifeAround(RuleBasedStateMachine):
             assert self.manager() == key
             may = force or before in (None, key) or was_marked
             assert may, f"{key} becomes the manager after {before}"
+
+    def _cannot_know_the_latest(self, key: str) -> bool:
+        """Return whether a commit of a writer that died may be only in another catalog.
+
+        The operator reads by the manager's name before that, which gives it its final name.
+        """
+        before = self.manager()
+        return self.has_unknown and before is not None and (before == Z) is not (key == Z)
 
     def _is_marked(self, key: str) -> bool:
         """Return whether a client that died had made an entry the manager in the storage."""
@@ -478,6 +488,8 @@ class LifeAround(RuleBasedStateMachine):
     def register(self, pick: int, force: bool, is_managed: bool, steps: int | None) -> None:
         missing = [key for key in self.names if key not in self.entries]
         key = missing[pick % len(missing)]
+        if force and self._cannot_know_the_latest(key):
+            return
         if key not in self.spaces:
             self.spaces[key] = lance_bridge.connect(self.home.other)
             self.spaces[key].create_namespace(api.CreateNamespaceRequest(id=["db"]))
@@ -592,6 +604,7 @@ class LifeAround(RuleBasedStateMachine):
                     return
             else:
                 self._require(found)
+                self.has_unknown = False
                 return
         raise AssertionError("obeying messages does not lead out:\n" + "\n".join(messages))
 

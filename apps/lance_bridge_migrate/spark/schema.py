@@ -47,23 +47,26 @@ def problems_of(
     """
     found: list[Problem] = []
     for field in columns.fields:
-        found += _name_problems(field.name)
-        try:
-            given = {k: v for k, v in vectors.items() if k.lower() == field.name.lower()}
-            schema_for(spark.StructType([field]), given)
-        except InvalidInputError as error:
-            found.append(blocker(f"{error}, with the option casts", field.name))
+        found += _name_problems(field.name) or _type_problems(field, vectors)
         found += _type_warnings(field)
     if blockers_in(found):
         return found
     return found + problems_in_lance(schema_for(columns, vectors), storage_version)
 
 
-def _name_problems(name: str) -> Iterable[Problem]:
+def _name_problems(name: str) -> list[Problem]:
     bad = [character for character in _NOT_IN_NAMES if character in name]
-    if bad:
-        yield blocker(f"Lance cannot write to a column with {bad[0]!r} in its name: rename it in "
-                      "the source, or with --rename-column", name)  # fmt: skip
+    text = "in its name: rename it in the source, or with --rename-column"
+    return [blocker(f"Lance cannot write to a column with {bad[0]!r} {text}", name)] if bad else []
+
+
+def _type_problems(field: spark.StructField, vectors: Mapping[str, int]) -> list[Problem]:
+    try:
+        given = {k: v for k, v in vectors.items() if k.lower() == field.name.lower()}
+        schema_for(spark.StructType([field]), given)
+    except InvalidInputError as error:
+        return [blocker(f"{error}, with the option casts", field.name)]
+    return []
 
 
 def _type_warnings(field: spark.StructField) -> Iterable[Problem]:

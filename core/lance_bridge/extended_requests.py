@@ -50,7 +50,7 @@ class ExtendedIndexRequest(api.CreateTableIndexRequest):
     prefix_only: bool | None = None
     block_size: int | None = None
     custom_stop_words: list[str] | None = None
-    lancedb_defaults: bool = False
+    lancedb_defaults: bool | None = None
     """Whether ``num_sub_vectors`` has LanceDB's default, which is better for long vectors."""
 
     @property

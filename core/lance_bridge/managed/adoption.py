@@ -17,7 +17,7 @@ from ..managed_state import State
 from ..storage.manifest_content import ManifestContent, parse_manifest, parse_transaction
 from ..storage.manifests import Scheme, name_of
 from . import compare_and_set, recovery
-from .versions import ManagedDirectory, data_files, managed_directory
+from .versions import ManagedDirectory, managed_directory
 
 _TRANSACTION = re.compile(r"(\d+)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.txn")
 
@@ -97,11 +97,11 @@ def _explains(
     parent: frozenset[str],
 ) -> bool:
     """Return whether a transaction can produce a manifest's data files from its parent's."""
-    operation, names = parse_transaction(transaction), data_files(transaction)
+    operation = parse_transaction(transaction)
     if operation.is_append and not parent <= content.data_files:
         return False
     new = content.data_files - parent
     if operation.restored is not None:
         restored = directory.read_final(operation.restored)
         new -= parse_manifest(restored).data_files if restored is not None else frozenset()
-    return all(name.encode() in names or name.encode() in transaction for name in new)
+    return all(name.encode() in transaction for name in new)

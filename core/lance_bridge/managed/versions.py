@@ -350,8 +350,7 @@ class ManagedDirectory(VersionDirectory):
 
     def rewrites_of(self, content: ManifestContent) -> Sequence[Rewrite]:
         """Return which rows a version has moved to other data files, if it is a compaction."""
-        name = content.transaction_file
-        data = self.files.read(f"_transactions/{name}") if name else None
+        data = self._transaction_of(content)
         try:
             return () if data is None else parse_transaction(data).rewrites
         except ValueError:
@@ -359,14 +358,14 @@ class ManagedDirectory(VersionDirectory):
 
     def files_added_by(self, content: ManifestContent) -> Set[str] | None:
         """Return the data files that a version's own transaction added; None if it is missing."""
-        name = content.transaction_file
-        data = self.files.read(f"_transactions/{name}") if name else None
+        data = self._transaction_of(content)
         if data is None:
             return None
-        names = data_files(data)
-        return {
-            each for each in content.data_files if each.encode() in names or each.encode() in data
-        }
+        return {each for each in content.data_files if each.encode() in data}
+
+    def _transaction_of(self, content: ManifestContent) -> bytes | None:
+        name = content.transaction_file
+        return self.files.read(f"_transactions/{name}") if name else None
 
     def may_be_based_on_quarantined(self, path: str, data: bytes) -> bool:
         """Return whether a staged manifest may be based on a quarantined one.

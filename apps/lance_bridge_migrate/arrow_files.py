@@ -23,6 +23,7 @@ from lance_bridge.errors import first_line, invalid
 from lance_bridge.names import first_names
 
 from .plan import Model, Problem, blocker
+from .spark.files import HIDDEN
 
 _FORMATS: dict[str, Callable[[], ds.FileFormat]] = {
     "parquet": ds.ParquetFileFormat,
@@ -34,7 +35,6 @@ _FORMATS: dict[str, Callable[[], ds.FileFormat]] = {
 FORMATS = tuple(_FORMATS)
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 _S3 = re.compile(r"s3[an]://")
-_HIDDEN = re.compile(r"\.|_(?!.*=)")
 _THREADS = 16
 _NAMED = 5
 _BATCH: dict[str, int] = {"batch_size": 1024, "batch_readahead": 4, "fragment_readahead": 1}
@@ -59,10 +59,6 @@ class ArrowFiles(Model):
     sizes: dict[str, int]
     columns: str
     left_out: tuple[str, ...] = ()
-
-    @property
-    def name(self) -> str:
-        return self.path
 
     @property
     def schema(self) -> pa.Schema:
@@ -116,7 +112,7 @@ class ArrowFiles(Model):
 
     def count_rows(self) -> int:
         """Return the number of rows; for Parquet, ORC and Arrow, from the files' own figures."""
-        with reading(self.path):
+        with _reading(self.path):
             return int(self._dataset(self.schema).count_rows())
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -126,11 +122,11 @@ class ArrowFiles(Model):
             InvalidInputError: (13) a value does not fit its column.
             ServiceUnavailableError: (17)
         """
-        with reading(self.path):
+        with _reading(self.path):
             yield from self._dataset(self.schema).scanner(**_BATCH).to_batches()
 
     def _dataset(self, columns: pa.Schema) -> ds.FileSystemDataset:
-        system, root = file_system(self.path)
+        system, root = _file_system(self.path)
         return ds.dataset(
             list(self.sizes),
             schema=columns,
@@ -145,7 +141,7 @@ class ArrowFiles(Model):
 
         Raises InvalidInput (13), which names a file, if they have no common type.
         """
-        with reading(self.path):
+        with _reading(self.path):
             dataset = self._dataset(pa.schema([]))
             fragments = list(dataset.get_fragments())
             with ThreadPoolExecutor(_THREADS) as threads:
@@ -162,13 +158,13 @@ class ArrowFiles(Model):
         return self._with_partitions(union.remove_metadata())
 
     def _with_partitions(self, columns: pa.Schema) -> pa.Schema:
-        system, root = file_system(self.path)
+        system, root = _file_system(self.path)
         discovered = ds.HivePartitioning.discover()
         options = ds.FileSystemFactoryOptions(partition_base_dir=root, partitioning=discovered)
         factory = ds.FileSystemDatasetFactory(
             system, list(self.sizes), _FORMATS[self.format](), options
         )
-        with reading(self.path):
+        with _reading(self.path):
             for field in factory.inspect(fragments=0):
                 if field.name not in columns.names:
                     columns = columns.append(field)
@@ -183,7 +179,7 @@ def _schema_of(fragment: Any) -> pa.Schema:
 
 
 @contextmanager
-def reading(path: str) -> Iterator[None]:
+def _reading(path: str) -> Iterator[None]:
     """Raise pyarrow's errors as those of a namespace."""
     try:
         yield
@@ -193,7 +189,7 @@ def reading(path: str) -> Iterator[None]:
         raise ServiceUnavailableError(f"'{path}' cannot be read: {first_line(error)}") from error
 
 
-def file_system(path: str) -> tuple[pafs.FileSystem, str]:
+def _file_system(path: str) -> tuple[pafs.FileSystem, str]:
     """Return pyarrow's file system of a path or URI, and the path in it.
 
     Raises:
@@ -210,8 +206,8 @@ def file_system(path: str) -> tuple[pafs.FileSystem, str]:
 
 def _list_files(path: str) -> tuple[dict[str, int], list[str]]:
     """Return the size of each file to read, in order, and the hidden files below the path."""
-    system, root = file_system(path)
-    with reading(path):
+    system, root = _file_system(path)
+    with _reading(path):
         info = system.get_file_info(root)
         if info.type is pafs.FileType.NotFound:
             raise TableNotFoundError(f"There is nothing at {path}")
@@ -223,7 +219,7 @@ def _list_files(path: str) -> tuple[dict[str, int], list[str]]:
         if not each.is_file:
             continue
         inside = str(each.path)[len(root.rstrip("/")) + 1 :]
-        if any(map(_HIDDEN.match, inside.split("/"))):
+        if any(map(HIDDEN.match, inside.split("/"))):
             hidden.append(inside)
         else:
             sizes[each.path] = each.size

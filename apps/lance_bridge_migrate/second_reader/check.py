@@ -202,10 +202,10 @@ def _advice(
     session: Any, source: SourceTable, schemas: FileSchemas, partitions: Sequence[str]
 ) -> Callable[[Difference], str]:
     """Return what gives the advice for a difference; an advice to merge was tried before."""
-    mended = _mended_by_merging(session, source, schemas, partitions)
+    left = _differences_after_merging(session, source, schemas, partitions)
 
     def advice(each: Difference) -> str:
-        if mended is not None and (each.path.lower(), each.stored) not in mended:
+        if left is not None and (each.path.lower(), each.stored) not in left:
             return (
                 f"give the read option {_MERGE}=true (--read-option {_MERGE}=true), with which "
                 f"Spark reads it; or accept that it is left out with the option {_ACCEPT}"
@@ -228,7 +228,7 @@ def _advice(
     return advice
 
 
-def _mended_by_merging(
+def _differences_after_merging(
     session: Any, source: SourceTable, schemas: FileSchemas, partitions: Sequence[str]
 ) -> set[tuple[str, str]] | None:
     """Return the differences that are left if Spark merges the schemas; None if it cannot."""

@@ -23,7 +23,7 @@ _ABSOLUTE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:/")
 _GLOB_CHARACTERS = re.compile(r"[*?{}\[\]\\]")
 SKIPPING_OPTIONS = ("ignoreMissingFiles", "ignoreCorruptFiles")
 """Options of tables and of readers with which Spark omits rows without an error."""
-_HIDDEN = re.compile(r"\.|_(?!.*=)")
+HIDDEN = re.compile(r"\.|_(?!.*=)")
 """Names that Spark ignores by convention."""
 
 _NO_FILE = "java.io.FileNotFoundException"
@@ -106,7 +106,7 @@ def first_name(spark: Any, directory: str, pattern: str, *, is_directory: bool) 
     """Return the first name of a directory, or of a file, in a directory, without hidden ones."""
     for each in _matches(spark, directory, pattern):
         name = str(each.getPath().getName())
-        if each.isDirectory() == is_directory and not _HIDDEN.match(name):
+        if each.isDirectory() == is_directory and not HIDDEN.match(name):
             return name
     return None
 
@@ -136,7 +136,7 @@ def list_plain_subdirectories(spark: Any, directory: str, partitions: int) -> li
         return [
             each.toUri().getPath()
             for each in found
-            if not any(_HIDDEN.match(name) for name in (each.getName(), each.getParent().getName()))
+            if not any(HIDDEN.match(name) for name in (each.getName(), each.getParent().getName()))
             and "=" not in each.getParent().getName()
         ]
 

@@ -1,8 +1,8 @@
 """Every type of Arrow and of Lance, with values, for suites that are generated from them.
 
 The types come from the lists that pyarrow and pylance have themselves: `undecided` names those of a
-newer release that are neither in `CASES` nor in `NOT_STORED`, so that a suite fails until somebody
-decides what becomes of them.
+newer release that are neither in `CASES` nor in `NOT_STORED`, so that a suite fails until each is
+decided.
 """
 
 from __future__ import annotations

@@ -39,9 +39,9 @@ def messages(shard: int) -> pa.Table:
         [{"role": "user", "content": f'say "{n}"\n'}, {"role": "assistant", "content": None}][:n]
         for n in range(ROWS)
     ]
-    told = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
+    chats = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
     return pa.table(
-        {"id": [f"{shard}-{n}" for n in range(ROWS)], "messages": pa.array(talks, told)}
+        {"id": [f"{shard}-{n}" for n in range(ROWS)], "messages": pa.array(talks, chats)}
     )
 
 

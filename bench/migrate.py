@@ -1,8 +1,9 @@
 """Migrations, compared with the least work that has the same result. A missed limit exits with 1.
 
 Registers a directory of Lance tables in a Hive Metastore, planned, done, recorded and verified,
-beside as many raw calls that create entries. Converts Parquet into a Lance table, beside Spark's
-own copy of the files as Parquet; verification and the memory of processes are reported too.
+beside as many raw calls that create entries. Converts Parquet and CSV into a Lance table, beside
+Spark's own copy of the files as Parquet; the second reader's share of plan and run, verification
+and the memory of processes are reported too.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import hmsclient.genthrift.hive_metastore.ttypes as hms
 import lance
@@ -56,10 +57,12 @@ from lance_bridge_migrate import (
     migration_type,
     verify,
 )
+from lance_bridge_migrate.second_reader import check
 from lance_bridge_migrate.spark.session import address_of_session
 from lance_bridge_spark import register
 
-_REGISTER_BARS, _CONVERT_BARS = {"ratio": "< 2"}, {"ratio": "<= 1.25"}
+_REGISTER_BARS = {"ratio": "< 2"}
+_CONVERT_BARS = {"ratio": "<= 1.25", "second_reader_share": "<= 0.15"}
 _DATABASE, _TABLE = "converted", "t"
 
 
@@ -164,8 +167,9 @@ def measure_convert(directory: Path, options: argparse.Namespace) -> Row:
         with setup.session() as spark:
             write_source(spark, setup.source, options.rows)
             register(spark)
+            write_csv(spark, setup)
             conversion = Conversion(spark, setup, options.rows)
-            operations = [conversion.operation("lists"), conversion.operation("vectors")]
+            operations = [conversion.operation(each) for each in ("lists", "vectors", "csv")]
             show_progress("converting …")
             rows = measure_in_turns(operations, options.rounds, rehearsals=1)
             peaks: dict[str, float] = {}
@@ -173,6 +177,18 @@ def measure_convert(directory: Path, options: argparse.Namespace) -> Row:
                 peak = round(memory_mb(pid, peak=True))
                 peaks[name_of(pid)] = max(peaks.get(name_of(pid), 0), peak)
     return {"convert": rows, "peak_mb": peaks}
+
+
+def write_csv(spark: Any, setup: Setup) -> None:
+    """Write the rows without vectors, and with a text that has quotes, as CSV."""
+    rows = spark.read.parquet(setup.source)
+    text = "concat('the ', word, ', \"', CAST(id AS STRING), '\"') AS text"
+    rows = rows.selectExpr("CAST(id AS STRING) AS id", "CAST(score AS STRING) AS score", text)
+    rows.write.csv(_csv(setup), header=True, escape='"')
+
+
+def _csv(setup: Setup) -> str:
+    return str(setup.directory / "csv")
 
 
 @dataclass(frozen=True)
@@ -183,43 +199,58 @@ class Conversion:
     setup: Setup
     rows: int
 
-    def operation(self, column_type: str) -> Operation:
-        """Return a conversion to lists or to vectors, and the copy to compare it with."""
-        convert = partial(self._convert, find_vectors=column_type == "vectors")
-        ways: dict[str, Way] = {"ours": lambda _: convert(), "copy": lambda _: self._copy()}
-        name = f"convert, {column_type}"
+    def operation(self, kind: str) -> Operation:
+        """Return a conversion to lists, to vectors or of CSV, and the copy to compare it with."""
+        ways: dict[str, Way] = {
+            "ours": lambda _: self._convert(kind),
+            "copy": lambda _: self._copy(kind),
+        }
+        name = f"convert, {kind}"
         return Operation(name, ways, lambda a, _: bool(a["ours"]), _CONVERT_BARS, unit="s")
 
-    def _copy(self) -> Timed:
-        target = self.setup.directory / "copied"
+    def _copy(self, kind: str) -> Timed:
+        source, target = self._source(kind), self.setup.directory / "copied"
+        reader = self.spark.read.options(**source.get("read_options", {}))
         started = time.perf_counter()
-        self.spark.read.parquet(self.setup.source).write.parquet(str(target))
+        reader.load(source["path"], source["format"]).write.parquet(str(target))
         seconds = time.perf_counter() - started
         shutil.rmtree(target)
         return Timed(seconds)
 
-    def _convert(self, *, find_vectors: bool) -> Timed:
+    def _source(self, kind: str) -> dict[str, Any]:
+        if kind == "csv":
+            read_options = {"header": "true", "escape": '"'}
+            path = _csv(self.setup)
+            return {"path": path, "format": "csv", "table": _TABLE, "read_options": read_options}
+        return {"path": self.setup.source, "format": "parquet", "table": _TABLE}
+
+    def _convert(self, kind: str) -> Timed:
         """Plan, run and verify a conversion; its time is that of the run."""
-        source = {"path": self.setup.source, "format": "parquet", "table": _TABLE}
-        options = {"paths": [source], "namespace": [_DATABASE], "find_vectors": find_vectors}
-        kind = migration_type("convert")
-        with self._target() as namespace:
+        find_vectors = kind == "vectors"
+        options = {
+            "paths": [self._source(kind)],
+            "namespace": [_DATABASE],
+            "find_vectors": find_vectors,
+        }
+        convert = migration_type("convert")
+        with self._target() as namespace, seconds_of_second_reader() as second_reader:
             spark_address = address_of_session(self.spark)
             endpoints = Endpoints(self.spark, namespace, spark_address, address_of(namespace))
             at = [time.perf_counter()]
-            plan = make_plan(kind, endpoints, options)
+            plan = make_plan(convert, endpoints, options)
             migration = Migrations(self.setup.directory / "state").add(plan)
             at.append(time.perf_counter())
-            records = [execute(kind, endpoints, migration, RunOptions(verify=Level.NONE))]
+            records = [execute(convert, endpoints, migration, RunOptions(verify=Level.NONE))]
             at.append(time.perf_counter())
+            share = sum(second_reader) / (at[-1] - at[0])
             for level in (Level.COUNTS, Level.CHECKSUMS):
-                records.append(verify(kind, endpoints, migration, level))
+                records.append(verify(convert, endpoints, migration, level))
                 at.append(time.perf_counter())
             is_done = all(record.state is State.DONE for record in records)
-            is_right = is_done and self._is_whole(namespace, find_vectors=find_vectors)
+            is_right = is_done and self._is_whole(namespace, kind)
         plan_s, run_s, counts_s, checksums_s = (b - a for a, b in itertools.pairwise(at))
         parts = {"plan_s": plan_s, "counts_s": counts_s, "checksums_s": checksums_s}
-        return Timed(run_s, is_right, parts)
+        return Timed(run_s, is_right, {**parts, "second_reader_share": share})
 
     @contextmanager
     def _target(self) -> Iterator[HiveNamespace]:
@@ -230,9 +261,35 @@ class Conversion:
             request(namespace, "drop_table", id=[_DATABASE, _TABLE])
             request(namespace, "drop_namespace", id=[_DATABASE])
 
-    def _is_whole(self, namespace: HiveNamespace, *, find_vectors: bool) -> bool:
+    def _is_whole(self, namespace: HiveNamespace, kind: str) -> bool:
         """Return whether all rows exist, with the requested type of vectors."""
         dataset = lance.dataset(namespace_client=namespace, table_id=[_DATABASE, _TABLE])
+        if dataset.count_rows() != self.rows:
+            return False
+        if kind == "csv":
+            return bool(dataset.schema.names == ["id", "score", "text"])
         length = getattr(dataset.schema.field("vector").type, "list_size", None)
-        wanted = DIMENSIONS if find_vectors else None
-        return bool(dataset.count_rows() == self.rows and length == wanted)
+        return bool(length == (DIMENSIONS if kind == "vectors" else None))
+
+
+@contextmanager
+def seconds_of_second_reader() -> Iterator[list[float]]:
+    """Yield the seconds of each call of the second reader from here on."""
+    seconds: list[float] = []
+    names = ("read_footers", "compare", "conflicts_at", "count_problems", "verify")
+    with ExitStack() as patches:
+        for name in names:
+            timed = _timed(getattr(check, name), seconds)
+            patches.enter_context(patch.object(check, name, timed))
+        yield seconds
+
+
+def _timed(function: Callable[..., Any], seconds: list[float]) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        started = time.perf_counter()
+        try:
+            return function(*args, **kwargs)
+        finally:
+            seconds.append(time.perf_counter() - started)
+
+    return call

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from pyspark.sql import types as spark
@@ -22,6 +24,7 @@ from .texts import decode, encoding_of, is_wide, open_text
 _HEAD = 500
 """The number of first records of a file in its sample."""
 _SAMPLES = 20
+_THREADS = 4
 _REMOTE_BYTES = 1 << 20
 _WIDE_BYTES = 4 << 20
 _START = 1 << 16
@@ -75,9 +78,9 @@ def check(
     try:
         dialect = dialect_of(read_options)
         chosen = files if is_local else spread(files, _SAMPLES)
-        samples = [
-            found for uri in chosen if (found := _sample(storage, uri, dialect, is_local=is_local))
-        ]
+        read = partial(_sample, storage, dialect=dialect, is_local=is_local)
+        with ThreadPoolExecutor(_THREADS) as threads:
+            samples = [each for each in threads.map(read, chosen) if each is not None]
     except (UnsupportedOptionError, UnreachableError) as error:
         text = f"The second reader did not compare its rows with Spark's: it cannot read {error}"
         return CsvReading((warning(text),))

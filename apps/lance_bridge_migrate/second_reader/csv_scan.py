@@ -5,7 +5,7 @@ A file of any size is scanned once, in chunks. Only the records found go to both
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
@@ -19,6 +19,8 @@ _CHUNK = 1 << 20
 _LONGEST = 64 << 20
 """The longest record; a longer one comes from a quote that does not end."""
 _OF_A_KIND = 3
+_KINDS = ("return", "encoding", "break", "pair", "empty", "backslash", "stray")
+"""Kinds of odd records: line breaks, quotes, backslashes, and bytes in quoted values."""
 _NEWLINE, _RETURN, _BACKSLASH = 10, 13, 92
 
 Bytes = npt.NDArray[np.uint8]
@@ -80,8 +82,7 @@ class _Chunk:
         quotes = values == ord(dialect.quote)
         if dialect.escape != dialect.quote:
             quotes[1:] &= values[:-1] != ord(dialect.escape)
-        self.has_quotes = bool(quotes.any())
-        self._inside: Any = np.cumsum(quotes, dtype=np.uint8) & 1 if self.has_quotes else None
+        self._marks: Positions = np.flatnonzero(quotes)
         self._line_end = ord(dialect.line_end)
         self.ends: Positions = self._outside(np.flatnonzero(values == self._line_end)) + 1
         if is_end and data and (not len(self.ends) or self.ends[-1] < len(data)):
@@ -89,14 +90,18 @@ class _Chunk:
         self.end = int(self.ends[-1]) if len(self.ends) else 0
         self.starts: Positions = np.concatenate(([0], self.ends[:-1])).astype(np.int64)
         self.data, self.values = data[: self.end], values[: self.end]
-        self._newlines: Positions = np.flatnonzero(self.values == _NEWLINE)
-        self.quotes, self._dialect = quotes[: self.end], dialect
+        self._padded = np.pad(self.values, (1, 2), constant_values=_NEWLINE)
+        self._dialect = dialect
+
+    def _is_inside(self, positions: Positions) -> Any:
+        """Return for each position whether it is in a quoted value, or begins one."""
+        return np.searchsorted(self._marks, positions, side="right") & 1 == 1
 
     def _outside(self, positions: Positions) -> Positions:
-        return positions if self._inside is None else positions[self._inside[positions] == 0]
+        return positions[~self._is_inside(positions)] if len(self._marks) else positions
 
     def _within(self, positions: Positions) -> Positions:
-        return positions[:0] if self._inside is None else positions[self._inside[positions] == 1]
+        return positions[self._is_inside(positions)] if len(self._marks) else positions[:0]
 
     def counts(self) -> Positions:
         """Return the number of values of each record; 0 for empty lines."""
@@ -109,35 +114,45 @@ class _Chunk:
         counts[(sizes == 2) & (last == _RETURN)] = 0
         return counts
 
-    def odd(self) -> Iterator[tuple[str, Positions]]:
-        """Yield positions by kind: breaks, quotes, backslashes, and bytes in quoted values."""
-        returns = np.flatnonzero(self.values == _RETURN)
-        alone = returns[self._byte(returns + 1) != _NEWLINE]
-        yield "return", alone if self._line_end == _NEWLINE else self._within(alone)
-        try:
-            self.data.decode("utf-8")
-        except UnicodeDecodeError as error:
-            yield "encoding", np.array([error.start])
-        if not self.has_quotes:
-            return
-        yield "break", self._within(np.concatenate((self._newlines, returns)))
-        pairs = np.flatnonzero(self.quotes[1:] & self.quotes[:-1])
-        before, behind = self._byte(pairs - 1), self._byte(pairs + 2)
-        is_empty = self._is_border(before) & self._is_border(behind)
-        is_empty &= self._inside[pairs] == 1  # the first quote begins a value
-        yield "pair", pairs[~is_empty]
-        yield "empty", pairs[is_empty]
-        yield "backslash", self._within(np.flatnonzero(self.values == _BACKSLASH))
-        marks = np.flatnonzero(self.quotes)
-        borders = (self._byte(marks - 1), self._byte(marks + 1))
-        inner = [~(self._is_border(each) | (each == ord(self._dialect.quote))) for each in borders]
-        yield "stray", marks[inner[0] & inner[1]]
+    def odd(self, kinds: Collection[str]) -> Iterator[tuple[str, Positions]]:
+        """Yield the positions of some kinds."""
+        if "return" in kinds:
+            returns = np.flatnonzero(self.values == _RETURN)
+            alone = returns[self._byte(returns + 1) != _NEWLINE]
+            yield "return", alone if self._line_end == _NEWLINE else self._within(alone)
+        if "encoding" in kinds:
+            try:
+                self.data.decode("utf-8")
+            except UnicodeDecodeError as error:
+                yield "encoding", np.array([error.start])
+        if len(self._marks):
+            yield from self._odd_quotes(kinds)
+
+    def _odd_quotes(self, kinds: Collection[str]) -> Iterator[tuple[str, Positions]]:
+        marks = self._marks[: np.searchsorted(self._marks, self.end)]
+        if "break" in kinds:
+            is_break = (self.values == _NEWLINE) | (self.values == _RETURN)
+            yield "break", self._within(np.flatnonzero(is_break))
+        if {"pair", "empty"}.intersection(kinds):
+            numbers = np.flatnonzero(np.diff(marks) == 1)
+            pairs = marks[numbers]
+            is_empty = numbers % 2 == 0  # the first quote begins a value
+            is_empty &= self._is_border(self._byte(pairs - 1))
+            is_empty &= self._is_border(self._byte(pairs + 2))
+            yield "pair", pairs[~is_empty]
+            yield "empty", pairs[is_empty]
+        if "backslash" in kinds:
+            yield "backslash", self._within(np.flatnonzero(self.values == _BACKSLASH))
+        if "stray" in kinds:
+            inner = marks[~self._is_beside(self._byte(marks - 1))]
+            yield "stray", inner[~self._is_beside(self._byte(inner + 1))]
 
     def _byte(self, positions: Positions) -> Bytes:
-        is_in = (positions >= 0) & (positions < self.end)
-        found = self.values[np.clip(positions, 0, max(self.end - 1, 0))].copy()
-        found[~is_in] = _NEWLINE
-        return np.asarray(found, dtype=np.uint8)
+        """Return the bytes at positions, and line ends for those just outside of the records."""
+        return self._padded[positions + 1]
+
+    def _is_beside(self, values: Bytes) -> Any:
+        return self._is_border(values) | (values == ord(self._dialect.quote))
 
     def _is_border(self, values: Bytes) -> Any:
         separator = ord(self._dialect.separator)
@@ -165,7 +180,8 @@ def _add(found: Scan, chunk: _Chunk, head: int) -> None:
         text = chunk.data[chunk.starts[number] : chunk.ends[number]]
         found.longer.append((found.records + int((counts[: number + 1] > 0).sum()), text))
     found.shorter += int(((counts > 0) & (counts < found.values)).sum())
-    for kind, positions in chunk.odd():
+    wanted = [each for each in _KINDS if found.seen.get(each, 0) < _OF_A_KIND]
+    for kind, positions in chunk.odd(wanted):
         if kind == "encoding":
             found.is_utf8 = False
         _add_odd(found, chunk, kind, positions)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, partial
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
-import limits as rates
 from lance_namespace.errors import LanceNamespaceError, ThrottlingError
 from pydantic import AfterValidator, ConfigDict, Field
 
@@ -18,9 +18,44 @@ from lance_bridge.config import Seconds
 from .principals import Principal
 from .request_counts import RequestCounts
 
+_SEVERAL = re.compile("[,;|]")
+_RATE = re.compile(r"\s*([0-9]+)\s*(?:/|per)\s*([0-9]+)?\s*([a-z]+)\s*", re.IGNORECASE)
+_MINUTE, _DAY = 60, 86_400
+_SECONDS = {
+    "second": 1,
+    "minute": _MINUTE,
+    "hour": 60 * _MINUTE,
+    "day": _DAY,
+    "month": 30 * _DAY,
+    "year": 360 * _DAY,
+}
+
+
+class _ParsedRate(NamedTuple):
+    requests: int
+    seconds: int
+
+
+@cache
+def _parse(text: str) -> _ParsedRate:
+    """Return a rate; of several, the first. Raises ValueError."""
+    found = [_RATE.fullmatch(each) for each in _SEVERAL.split(text)]
+    rates = [_ParsedRate(int(each[1]), _period(each[2], each[3])) for each in found if each]
+    if len(rates) < len(found):
+        raise ValueError(f"couldn't parse rate limit string '{text}'")
+    return rates[0]
+
+
+def _period(count: str | None, unit: str) -> int:
+    """Return the seconds of a period. Raises ValueError."""
+    name = unit.lower().removesuffix("s")
+    if name not in _SECONDS:
+        raise ValueError(f"no granularity matched for {unit}")
+    return (int(count or 1) or 1) * _SECONDS[name]
+
 
 def _check_rate(text: str) -> str:
-    rates.parse(text)  # raises ValueError
+    _parse(text)
     return text
 
 
@@ -96,9 +131,6 @@ class TooManyRequestsError(ThrottlingError):
         self.retry_after = max(1, math.ceil(seconds))
 
 
-_parse = cache(rates.parse)
-
-
 class Slot:
     """A place among the concurrent requests of a principal.
 
@@ -156,12 +188,11 @@ class Admission:
         return slot
 
     def _count(self, rate: str, principal: Principal, key: tuple[str, str]) -> None:
-        item = _parse(rate)
-        wait = self._counts.add(_counter_name(rate, *key), item.amount, item.get_expiry())
+        requests, seconds = _parse(rate)
+        wait = self._counts.add(_counter_name(rate, *key), requests, seconds)
         if wait:
             raise TooManyRequestsError(
-                f"{principal.name} exceeded {item.amount} requests per {item.get_expiry()} s; "
-                "nothing was done",
+                f"{principal.name} exceeded {requests} requests per {seconds} s; nothing was done",
                 wait,
             )
 
@@ -172,14 +203,13 @@ class Admission:
             TooManyRequestsError: (21)
             ServiceUnavailableError: (17) as `RequestCounts`.
         """
-        wait = self._counts.wait(_counter_name("failures", rate, address), _parse(rate).amount)
+        wait = self._counts.wait(_counter_name("failures", rate, address), _parse(rate).requests)
         if wait:
             raise TooManyRequestsError("Too many attempts to sign in have failed", wait)
 
     def count_failure(self, rate: str, address: str) -> None:
         """Count a failed attempt to sign in. Raises ServiceUnavailable (17) as `RequestCounts`."""
-        item = _parse(rate)
-        self._counts.add(_counter_name("failures", rate, address), item.amount, item.get_expiry())
+        self._counts.add(_counter_name("failures", rate, address), *_parse(rate))
 
 
 def _counter_name(*parts: str) -> str:

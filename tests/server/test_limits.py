@@ -42,7 +42,8 @@ from lance_bridge_server.app import RequestCount, create_app
 from lance_bridge_server.arrow_limits import BatchLimits
 from lance_bridge_server.configuration.settings import ServerSettings
 from lance_bridge_server.gateway import Gateway
-from lance_bridge_server.limits import Limits, Slot
+from lance_bridge_server.limits import Admission, Limits, Slot, TooManyRequestsError
+from lance_bridge_server.principals import Principal
 from lance_bridge_server.process import listening
 from lance_bridge_server.request_counts import RequestCounts
 
@@ -83,6 +84,27 @@ def test_a_principal_has_its_own_rate(namespace: Any, agent: str) -> None:
         assert "ann exceeded 3 requests per 60 s" in refused(answer, 429, 21)
         assert 1 <= int(answer.headers["retry-after"]) <= 60
         done(client.get(LIST, headers=as_("bob")))
+
+
+@pytest.mark.parametrize(
+    ("rate", "requests", "seconds"),
+    [
+        ("2/minute", 2, 60),
+        (" 1 per 2 Minutes ", 1, 120),
+        ("1per3hours", 1, 10_800),
+        ("1/day", 1, 86_400),
+        ("1/0 months", 1, 2_592_000),
+        ("1 / 2 years", 1, 62_208_000),
+        ("1/day; 2/hour", 1, 86_400),
+    ],
+)
+def test_a_rate_is_a_number_and_a_period(rate: str, requests: int, seconds: int) -> None:
+    settings = ServerSettings.model_validate({"catalogs": {"c": {}}, "limits": {"rate": rate}})
+    admission, ann = Admission(), Principal("ann")
+    for _ in range(requests):
+        admission.admit(settings.limits, ann)
+    with pytest.raises(TooManyRequestsError, match=f"{requests} requests per {seconds} s;"):
+        admission.admit(settings.limits, ann)
 
 
 def test_a_client_that_waits_for_the_given_time_is_served(namespace: Any) -> None:

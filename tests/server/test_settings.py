@@ -134,6 +134,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"limits": {"threads": 0}}, "'limits.threads': Input should be greater than 0"),
     ({"limits": {"rate": "fast"}}, "'limits.rate': couldn't parse rate limit string"),
     ({"limits": {"rate": "0.5"}}, "'limits.rate': couldn't parse rate limit string"),
+    ({"limits": {"rate": "1/day; 5"}}, "'limits.rate': couldn't parse rate limit string"),
+    ({"limits": {"rate": "1/week"}}, "'limits.rate': no granularity matched for week"),
     ({"limits": {"concurrent_requests": 0}}, "'limits.concurrent_requests': Input should be gre"),
     (
         {"limits": {"principals": {"ann": {"foo": 1}}}},

@@ -36,7 +36,7 @@ TYPED := core/lance_bridge core/_lance_bridge_names.py hatch_build.py hatch_read
 COMPILE = $(VENV)/bin/uv pip compile --quiet --no-config --no-python-downloads --universal \
 	--python-version 3.10 --generate-hashes --no-header --no-emit-index-url --no-emit-find-links
 
-SERVER_EXTRAS := $(addprefix --extra ,hive-sasl glue unity server vend-aws vend-azure vend-google)
+SERVER_EXTRAS := $(addprefix --extra ,hive glue unity server vend-aws vend-azure vend-google)
 
 SPARKS := $(patsubst requirements/pyspark-%.txt,.cache/pyspark/%/.complete,$(wildcard requirements/pyspark-*.txt))
 
@@ -286,13 +286,14 @@ lock: $(STAMP) ## resolve the locked dependencies again (needs the package index
 	@$(COMPILE) --upgrade --no-deps --group engines --constraint requirements/dev.txt --output-file requirements/engines.txt
 	@$(COMPILE) --upgrade pyproject.toml $(SERVER_EXTRAS) \
 		--constraint requirements/build.txt --constraint requirements/dev.txt --output-file requirements/server.txt
+	@$(COMPILE) --upgrade --group kerberos --output-file requirements/kerberos.txt
 	@$(COMPILE) --upgrade --python-version 3.11 --group neighbours --output-file requirements/neighbours.txt
 	@# This parser of dbt's is fetched from elsewhere when it is built, and no source here needs it.
 	@$(COMPILE) --upgrade --python-version 3.11 --group openmetadata --no-emit-package dbt-core-experimental-parser \
 		--output-file requirements/openmetadata.txt
 	@$(COMPILE) --upgrade pyproject.toml --extra server --group docs \
 		--constraint requirements/build.txt --constraint requirements/dev.txt --output-file requirements/docs.txt
-	@echo "$(LOCKS) $(addprefix requirements/,clients.txt engines.txt neighbours.txt openmetadata.txt server.txt docs.txt) written"
+	@echo "$(LOCKS) $(addprefix requirements/,clients.txt engines.txt kerberos.txt neighbours.txt openmetadata.txt server.txt docs.txt) written"
 
 docker-driver: $(JDBC_JAR) ## fetch the PostgreSQL driver that docker/hive.yaml mounts
 

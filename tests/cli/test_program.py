@@ -78,7 +78,7 @@ sys.argv[0] = "lance-bridge"
 main()
 """
 FRAGMENTS = 400
-HIVE = ("thrift", "hmsclient", "pymetastore", "puresasl")
+HIVE = ("thrift", "hmsclient", "pymetastore", "gssapi")
 METASTORE = ("metastore", "start", "--port", "0")
 
 

@@ -331,8 +331,8 @@ def test_source_files_stay_short(tracked_files: dict[str, str]) -> None:
     assert {path: length for path, length in lengths.items() if length > LINE_LIMIT} == {}
 
 
-SOURCE_ONLY = {"kerberos", "pure-sasl", "pyspark"}
-"""Packages that their projects publish without wheels."""
+SOURCE_ONLY = {"gssapi", "pyspark"}
+"""Packages that their projects publish without wheels for Linux."""
 
 
 def test_only_extras_that_need_them_ask_for_packages_without_wheels(metadata: Message) -> None:
@@ -344,8 +344,7 @@ def test_only_extras_that_need_them_ask_for_packages_without_wheels(metadata: Me
             assert extra is not None, text
             asking[requirement.name].add(extra[1])
     assert asking == {
-        "kerberos": {"hive-kerberos"},
-        "pure-sasl": {"hive-sasl", "hive-kerberos"},
+        "gssapi": {"hive-kerberos"},
         "pyspark": {"all", "spark", "hive-embedded"},
     }
     page = (REPOSITORY / "docs" / "install.md").read_text(encoding="utf-8")

@@ -20,7 +20,8 @@ from thrift.transport.TTransport import (
 )
 
 from ..endpoint import Endpoint
-from .security import http_headers, sasl_transport
+from .sasl import sasl_transport
+from .security import http_headers
 from .sockets import DeadlineSocket, connect
 
 if TYPE_CHECKING:
@@ -104,7 +105,6 @@ class Connection:
 
     def close(self) -> None:
         """Close without waiting for the server."""
-        # Bypass the upper layers: Kerberos must not clean up an unfinished context.
         self._sock.close()
 
 

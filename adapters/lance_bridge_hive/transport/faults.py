@@ -17,7 +17,7 @@ from thrift.transport.TTransport import TTransportException
 
 from ..endpoint import Endpoint, Scheme
 from .connection import Connection, HttpRefused, ReplyMismatch
-from .security import SaslRefused
+from .sasl import SaslRefused
 from .sockets import describe
 
 

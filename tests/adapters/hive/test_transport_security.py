@@ -34,7 +34,8 @@ from lance_bridge.testing.calls import Calls
 from lance_bridge.testing.concurrency import race
 from lance_bridge_hive import HiveNamespace
 from lance_bridge_hive.config import HiveConfig
-from lance_bridge_hive.transport import ClientPool
+from lance_bridge_hive.transport import ClientPool, sockets
+from lance_bridge_hive.transport.sockets import DeadlineSocket
 from lance_bridge_metastore import Metastore
 
 pytestmark = [
@@ -279,8 +280,8 @@ _SECONDS = 20
 
 def _require_kerberos() -> None:
     missing = [name for name in _PROGRAMS if shutil.which(name, path=_PATH) is None]
-    if importlib.util.find_spec("kerberos") is None:
-        missing.append("the Python package kerberos")
+    if importlib.util.find_spec("gssapi") is None:
+        missing.append("the Python package gssapi")
     if missing:
         reason = f"Kerberos tests need {', '.join(missing)}"
         if os.environ.get(_REQUIRED) == "1":
@@ -383,8 +384,15 @@ def kdc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kdc]:
         centre.close()
 
 
-@pytest.fixture(params=[pytest.param("authentication", marks=pytest.mark.slow), "privacy"])
+@pytest.fixture(
+    params=[
+        pytest.param("authentication", marks=pytest.mark.slow),
+        pytest.param("integrity", marks=pytest.mark.slow),
+        "privacy",
+    ]
+)
 def kerberized(kdc: Kdc, request: pytest.FixtureRequest) -> Iterator[Metastore]:
+    """A metastore that takes tickets, for each thing that SASL can do to messages."""
     with kerberized_metastore(kdc, request.param) as running:
         yield running
 
@@ -426,7 +434,7 @@ def kerberized_metastore(kdc: Kdc, protection: str) -> Iterator[Metastore]:
     "hive.md#errors-of-every-operation",
 )
 def test_a_ticket_opens_the_metastore_and_no_ticket_does_not(
-    kdc: Kdc, kerberized: Metastore
+    kdc: Kdc, kerberized: Metastore, request: pytest.FixtureRequest
 ) -> None:
     given = {"auth.mechanism": "kerberos", "auth.kerberos.host": "localhost"}
     with pytest.raises(UnauthenticatedError, match="GSSAPI failed in the client"):
@@ -435,6 +443,25 @@ def test_a_ticket_opens_the_metastore_and_no_ticket_does_not(
     assert ask(kerberized.uri, given, times=3) == ["default"]
     with pytest.raises(UnauthenticatedError, match="not found in Kerberos database"):
         ask(kerberized.uri, {**given, "auth.kerberos.service-name": "nobody"})
+    require_protected_messages(kerberized.uri, request.node.callspec.params["kerberized"])
+
+
+def require_protected_messages(uri: str, protection: str) -> None:
+    """Require that long messages arrive both ways, signed or encrypted as it says."""
+    value = "x" * 1_000_000
+    sent: list[bytes] = []
+
+    class Recording(DeadlineSocket):
+        def write(self, data: bytes) -> None:
+            sent.append(data)
+            super().write(data)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sockets, "DeadlineSocket", Recording)
+        assert with_ticket(uri, lambda c: c.hms.partition_name_to_vals(f"a={value}")) == [value]
+    assert (value.encode() in sent[-1]) is (protection != "privacy")
+    is_wrap_token = sent[-1][4:6] == b"\x05\x04"  # RFC 4121, section 4.2.6.2
+    assert is_wrap_token is (protection != "authentication")
 
 
 @pytest.mark.spec("hive.md#delegation-tokens", "docs/how-to/hive.md#what-was-run")
@@ -493,16 +520,13 @@ def test_a_cancelled_token_is_unauthenticated_and_the_next_one_in_the_file_is_us
 
 
 @pytest.mark.spec("hive.md#delegation-tokens")
-def test_a_metastore_that_requires_privacy_says_that_it_takes_no_tokens(
-    kdc: Kdc, kerberized: Metastore
-) -> None:
+def test_a_metastore_that_requires_privacy_says_that_it_takes_no_tokens(kdc: Kdc) -> None:
     kdc.log_in()
-    given = {
-        "auth.mechanism": "delegation-token",
-        "auth.token": delegation_token(kerberized.uri),
-    }
-    with pytest.raises(UnauthenticatedError, match=r"requires .*hadoop\.rpc\.protection"):
-        ask(kerberized.uri, given)
+    with kerberized_metastore(kdc, "privacy") as metastore:
+        token = delegation_token(metastore.uri)
+        given = {"auth.mechanism": "delegation-token", "auth.token": token}
+        with pytest.raises(UnauthenticatedError, match=r"requires .*hadoop\.rpc\.protection"):
+            ask(metastore.uri, given)
 
 
 def call(pool: ClientPool, operation: Callable[[Any], Any]) -> Any:

@@ -8,6 +8,7 @@ file names, so a client that may write to a table can also create its versions.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 from lance_namespace.errors import PermissionDeniedError
 from pydantic import Field, field_validator
@@ -27,6 +28,8 @@ _MAX_SECONDS = 604_500
 
 class AzureOptions(VendorOptions):
     """The options of ``credentials.vendor=azure``."""
+
+    holds_secrets: ClassVar[bool] = False
 
     account_name: str | None = Field(
         default=None,

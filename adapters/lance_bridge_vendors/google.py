@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from lance_namespace.errors import InvalidTableStateError
 from pydantic import Field, field_validator
@@ -20,15 +20,24 @@ from lance_bridge.errors import display
 from lance_bridge.storage_options import options_of_store
 
 from .common import URL, without_slash
-from .google_boundary import MAX_CHARACTERS, access_boundary, conditions
 
 _KEY = "service_account_key"
 _KEY_FILES = ("service_account", "service_account_path", "application_credentials")
 _MAX_SECONDS = 43_200
+MAX_CHARACTERS = 2048
+"""Google's limit for a condition."""
+_READ = "inRole:roles/storage.objectViewer"
+_WRITE = "inRole:roles/storage.objectUser"
+"""Unlike ``storage.objectAdmin``, it does not allow changing who may read an object."""
+_CATALOG_FILES = (".manifest", ".batch.json", "/.manager.json")
+"""Endings of files that only the catalog writes in a governed table: manifests, records of batches,
+and the file that says which entry manages the versions."""
 
 
 class GoogleOptions(VendorOptions):
     """The options of ``credentials.vendor=google``."""
+
+    holds_secrets: ClassVar[bool] = False
 
     service_account: str | None = Field(
         default=None,
@@ -114,3 +123,52 @@ def own_key(storage: Mapping[str, str]) -> Mapping[str, Any] | None:
             "and set GOOGLE_APPLICATION_CREDENTIALS"
         )
     return found
+
+
+# -- credential access boundaries ------------------------------------------------------------------
+# A token's rights are the intersection of its owner's and the boundary's. Sources: Google's
+# "Credential Access Boundaries" and "AccessBoundary", and the strings of the Common Expression
+# Language (CEL), whose escapes are those of JSON.
+
+
+def access_boundary(grant: Grant) -> dict[str, Any]:
+    """Return the boundary for a grant, in the form that the Security Token Service takes."""
+    bucket = f"projects/_/buckets/{grant.bucket}"
+    objects = f"resource.name.startsWith({literal(f'{bucket}/objects/{grant.prefix}/')})"
+    listing = (
+        'api.getAttribute("storage.googleapis.com/objectListPrefix", "").startsWith('
+        f"{literal(f'{grant.prefix}/')})"
+    )
+    below = f"{objects} || {listing}"
+    if not grant.write:
+        rules = {_READ: below}
+    elif grant.governed:
+        # A condition cannot deny what another rule allows: the only write rule excludes these.
+        others = "".join(f" && !resource.name.endsWith({literal(each)})" for each in _CATALOG_FILES)
+        rules = {_READ: below, _WRITE: f"{objects}{others}"}
+    else:
+        rules = {_WRITE: below}
+    return {
+        "accessBoundary": {
+            "accessBoundaryRules": [
+                {
+                    "availableResource": f"//storage.googleapis.com/{bucket}",
+                    "availablePermissions": [role],
+                    "availabilityCondition": {"expression": condition},
+                }
+                for role, condition in rules.items()
+            ]
+        }
+    }
+
+
+def conditions(boundary: dict[str, Any]) -> list[str]:
+    """Return the conditions of a boundary's rules."""
+    rules = boundary["accessBoundary"]["accessBoundaryRules"]
+    return [each["availabilityCondition"]["expression"] for each in rules]
+
+
+def literal(text: str) -> str:
+    """Return a text as a quoted CEL string."""
+    # ASCII escapes would split characters beyond U+FFFF in two, which CEL refuses.
+    return json.dumps(text, ensure_ascii=False)

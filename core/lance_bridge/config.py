@@ -17,7 +17,7 @@ import logging
 import os
 import re
 from collections.abc import Mapping, Sequence
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
@@ -29,6 +29,8 @@ from pydantic import (
     ValidationError,
     field_validator,
 )
+
+from _lance_bridge_names import vendors
 
 from .config_file import (
     SECRETS_FILE,
@@ -46,13 +48,13 @@ from .config_properties import (
     problems_of,
 )
 from .errors import invalid
+from .imports import import_attribute
 from .secrets import SecretRenewal
 from .storage_options import (
     SECRET_STORAGE_PATTERN,
     STORAGE_PREFIX,
     VENDOR_PREFIX,
     is_secret_option,
-    is_secret_vendor_option,
     may_be_credential,
     option_names,
     public_only,
@@ -72,6 +74,8 @@ logger = logging.getLogger(__name__)
 ENVIRONMENT_PREFIX = "LANCE_BRIDGE_"
 STORAGE_OPTIONS = f"{STORAGE_PREFIX}<option>"
 _FREE_KEYS = (f"{STORAGE_PREFIX}*", f"{VENDOR_PREFIX}*")
+_PUBLIC_VENDOR_OPTIONS = frozenset({"vendor", "prefix", "duration_seconds"})
+"""Options of every vendor."""
 _FREE_VARIABLES = {"STORAGE_": STORAGE_PREFIX, "CREDENTIALS_": VENDOR_PREFIX}
 """The prefixes of options' variables, after the catalog's name, and of the options' keys."""
 _ENDPOINT = re.compile(
@@ -85,6 +89,21 @@ SecondsOrZero = Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)]
 
 ConfigT = TypeVar("ConfigT", bound="CatalogConfig")
 TextT = TypeVar("TextT", str | None, SecretStr | None)
+
+
+@cache
+def public_vendor_options() -> frozenset[str]:
+    """Return the options of vendors that hold no secret, as the installed vendors say."""
+    public = set(_PUBLIC_VENDOR_OPTIONS)
+    for class_path in vendors().values():
+        module, _, attribute = class_path.rpartition(".")
+        try:
+            options = import_attribute(module, attribute).options_type
+        except (ImportError, AttributeError):
+            continue  # its options may hold secrets
+        if not options.holds_secrets:
+            public.update(options.model_fields)
+    return frozenset(public)
 
 
 class CatalogConfig(BaseModel):
@@ -235,7 +254,7 @@ class CatalogConfig(BaseModel):
             return is_secret_option(key.removeprefix(STORAGE_PREFIX))
         declared = {each.key: each.secret for each in cls.declared()}
         if key.startswith(VENDOR_PREFIX) and key not in declared:
-            return is_secret_vendor_option(key)
+            return key.rpartition(".")[2] not in public_vendor_options()
         return declared.get(key, False)
 
     @field_validator("public_options")

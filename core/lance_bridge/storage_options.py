@@ -28,12 +28,6 @@ _NON_SECRET_OPTIONS = frozenset({
 })  # fmt: skip
 """Options of stores that hold no secret, without the prefix of the store."""
 VENDOR_PREFIX = "credentials."
-_NON_SECRET_VENDOR_OPTIONS = frozenset({
-    "account_name", "duration_seconds", "endpoint", "external_id", "iam_endpoint", "kms_key_arn",
-    "prefix", "region", "role_arn", "service_account", "session_tags", "source_identity",
-    "sts_endpoint", "vendor", "web_identity_token_file",
-})  # fmt: skip
-"""Options of credential vendors that hold no secret; options of other vendors may hold one."""
 _AUTHENTICATION = frozenset({
     # of S3, and of OSS
     "access_key_id", "access_key_secret", "container_authorization_token_file",
@@ -53,28 +47,30 @@ _AUTHENTICATION = frozenset({
 """Options of stores that determine the identity, without the prefix of the store."""
 _KEY_ID = "access_key_id"
 """Not a secret, but useless without the secret that belongs to it."""
-_STORES = "aws|azure_storage|azure|google|gcs|oss"
-_STORE = re.compile(rf"^({_STORES})_")
+_PREFIXES = "aws|azure_storage|azure|google|gcs|oss"
+"""With which names of Lance's options may begin, to be for one kind of store alone."""
+_PREFIX = re.compile(rf"^({_PREFIXES})_")
 SECRET_STORAGE_PATTERN = (
-    rf"storage\.(?!(?i:(?:(?:{_STORES})_)?(?:{'|'.join(sorted(_NON_SECRET_OPTIONS))}))$)\S+$"
+    rf"storage\.(?!(?i:(?:(?:{_PREFIXES})_)?(?:{'|'.join(sorted(_NON_SECRET_OPTIONS))}))$)\S+$"
 )
 """A regular expression of the options in `storage.*` that may hold a secret, as Java reads it."""
 
 
 def option_name(option: str) -> str:
     """Return the name of an option without the prefix of its store."""
-    return _STORE.sub("", option.strip().lower())
+    return _PREFIX.sub("", option.strip().lower())
 
 
 def options_of_store(options: Mapping[str, str], store: str) -> dict[str, str]:
     """Return the options of a store, by their names without its prefix.
 
     Args:
-        store: ``aws``, ``azure`` or ``google``. Options without a prefix are for every store.
+        store: ``aws``, ``azure``, ``google`` or ``oss``. Options without a prefix are for
+            every store.
     """
     found = {}
     for option, value in options.items():
-        match = _STORE.match(option.strip().lower())
+        match = _PREFIX.match(option.strip().lower())
         if match is None or match[1].removesuffix("_storage") == store:
             found[option_name(option)] = value
     return found
@@ -83,11 +79,6 @@ def options_of_store(options: Mapping[str, str], store: str) -> dict[str, str]:
 def is_secret_option(option: str) -> bool:
     """Return whether an option of a store may hold a secret: it is not known to hold none."""
     return option_name(option) not in _NON_SECRET_OPTIONS
-
-
-def is_secret_vendor_option(option: str) -> bool:
-    """Return whether an option of a vendor of credentials may hold a secret."""
-    return option.rpartition(".")[2] not in _NON_SECRET_VENDOR_OPTIONS
 
 
 def without_authentication(options: Mapping[str, str]) -> dict[str, str]:

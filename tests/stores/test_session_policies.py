@@ -15,7 +15,7 @@ from botocore.exceptions import ClientError
 from servers.strict_stores import MinioServer, needs_minio
 
 from lance_bridge.credentials import Grant
-from lance_bridge_vendors.aws_policy import session_policy
+from lance_bridge_vendors.aws import session_policy
 
 pytestmark = [
     pytest.mark.servers,

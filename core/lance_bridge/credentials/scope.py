@@ -13,14 +13,13 @@ from urllib.parse import unquote
 from .. import locations
 from ..errors import invalid
 
-_STORES = ("s3", "gs", "az")
-
 
 @dataclass(frozen=True)
 class StoragePrefix:
     """A directory of an object store."""
 
     store: str
+    """As in `Vendor.stores`."""
     bucket: str
     segments: tuple[str, ...]
     account: str | None = None
@@ -55,8 +54,8 @@ def storage_prefix(location: str) -> StoragePrefix:
 
 def _parse(text: str, location: str) -> StoragePrefix:
     store, bucket, *segments = locations.key(location)
-    if store not in _STORES or bucket == locations.ANY:
-        raise invalid(f"{text[:120]!r} is in no bucket of s3://, gs://, az:// or abfss://")
+    if locations.is_local(location) or bucket == locations.ANY:
+        raise invalid(f"{text[:120]!r} is in no bucket of an object store")
     try:
         unquote(location, errors="strict")
     except UnicodeDecodeError:

@@ -129,7 +129,7 @@ class VendedCredentials:
 
     def _vend(self, vendor: Vendor, record: TableRecord, grant: Grant) -> Mapping[str, str]:
         name = display(record.path)
-        if grant.store not in vendor.stores:
+        if vendor.stores is not None and grant.store not in vendor.stores:
             raise invalid(
                 f"Table '{name}' is on {grant.store}://, for which no vendor is set: set "
                 "credentials.<name>.vendor and credentials.<name>.prefix"

@@ -21,7 +21,7 @@ class Grant:
     """What credentials must allow. `sources` has checked all of it."""
 
     store: str
-    """``s3``, ``gs`` or ``az``."""
+    """One of the vendor's `stores`."""
     bucket: str
     """The bucket or container."""
     prefix: str
@@ -49,6 +49,10 @@ class VendorOptions(BaseModel):
         extra="forbid", frozen=True, hide_input_in_errors=True, validate_default=True
     )
 
+    holds_secrets: ClassVar[bool] = True
+    """Whether a field may be a secret. None is shown or pickled then, but those of other vendors
+    that hold none."""
+
     duration_seconds: int = Field(
         default=3600,
         ge=1,
@@ -65,8 +69,9 @@ class Vendor(ABC):
     """
 
     options_type: ClassVar[type[VendorOptions]] = VendorOptions
-    stores: ClassVar[frozenset[str]]
-    """The stores whose credentials it vends: ``s3``, ``gs`` or ``az``."""
+    stores: ClassVar[frozenset[str] | None]
+    """The stores whose credentials it vends, by the schemes of their locations: ``s3``, ``gs``,
+    ``az`` for all of Azure's, or another that Lance opens. None: every store."""
 
     def __init__(self, options: Any, storage: Mapping[str, str]) -> None:
         """Check the options, without making a call.

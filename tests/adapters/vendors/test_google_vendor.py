@@ -23,8 +23,7 @@ from pydantic import ValidationError
 from servers.replies import Replies, replying, unanswered
 
 from lance_bridge.credentials import EXPIRES_AT
-from lance_bridge_vendors.google import GoogleOptions, GoogleVendor
-from lance_bridge_vendors.google_boundary import access_boundary
+from lance_bridge_vendors.google import GoogleOptions, GoogleVendor, access_boundary
 
 from .building import grant
 

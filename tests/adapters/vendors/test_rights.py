@@ -20,11 +20,15 @@ from lance_namespace.errors import InvalidTableStateError
 from servers.glue_server import ROLE
 
 from lance_bridge.credentials import Grant
-from lance_bridge_vendors import aws_policy, google_boundary
-from lance_bridge_vendors.aws import AwsOptions, AwsVendor
-from lance_bridge_vendors.aws_policy import policy_text, session_policy
-from lance_bridge_vendors.google import GoogleOptions, GoogleVendor
-from lance_bridge_vendors.google_boundary import access_boundary, conditions
+from lance_bridge_vendors import aws as aws_vendor
+from lance_bridge_vendors import google as google_vendor
+from lance_bridge_vendors.aws import AwsOptions, AwsVendor, policy_text, session_policy
+from lance_bridge_vendors.google import (
+    GoogleOptions,
+    GoogleVendor,
+    access_boundary,
+    conditions,
+)
 
 from .building import BUCKET, WRITERS_FILES, batch_files, grant
 
@@ -158,12 +162,12 @@ def test_no_name_reaches_an_object_outside_its_table_or_fails_to_reach_its_own(
 @pytest.mark.spec("common.md#rights-and-lifetime")
 def test_a_location_that_no_limit_can_hold_is_refused_and_nothing_wider_asked() -> None:
     long = grant(prefix="a" * 100 + "*" * 300)
-    assert len(session_policy(long, "aws")) > aws_policy.MAX_CHARACTERS
+    assert len(session_policy(long, "aws")) > aws_vendor.MAX_CHARACTERS
     aws = AwsOptions(role_arn=ROLE, region="us-east-1", sts_endpoint="http://127.0.0.1:1")
     with pytest.raises(InvalidTableStateError, match="too long for a session policy"):
         AwsVendor(aws, {}).vend(long)
     long = grant(prefix='a"' * 700)
-    assert max(map(len, conditions(access_boundary(long)))) > google_boundary.MAX_CHARACTERS
+    assert max(map(len, conditions(access_boundary(long)))) > google_vendor.MAX_CHARACTERS
     with pytest.raises(InvalidTableStateError, match="too long for a condition"):
         GoogleVendor(GoogleOptions(sts_endpoint="http://127.0.0.1:1"), {}).vend(long)
 
@@ -267,7 +271,7 @@ def test_a_policy_has_room_for_250_characters_of_a_location() -> None:
     key = "arn:aws-us-gov:kms:us-gov-west-1:123456789012:key/12345678-1234-1234-1234-123456789012"
     long = grant(bucket="b" * 30, prefix="a" * 250, governed=True)
     policy = session_policy(long, "aws-us-gov", key, "us-gov-west-1")
-    assert len(policy) <= aws_policy.MAX_CHARACTERS
+    assert len(policy) <= aws_vendor.MAX_CHARACTERS
 
 
 # -- of Google alone, and CEL's evaluation by Google's examples ------------------------------------

@@ -6,8 +6,8 @@ import pytest
 from pydantic import ValidationError
 
 from lance_bridge import extras
+from lance_bridge.config import CatalogConfig
 from lance_bridge.credentials import Vendor, VendorOptions
-from lance_bridge.storage_options import is_secret_vendor_option
 from lance_bridge_vendors.aws import AwsOptions, AwsVendor
 from lance_bridge_vendors.azure import AzureOptions, AzureVendor
 from lance_bridge_vendors.google import GoogleOptions, GoogleVendor
@@ -40,7 +40,9 @@ def test_a_wrong_profile_of_aws_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize("kind", [AwsVendor, AzureVendor, GoogleVendor])
 def test_no_option_is_a_secret_that_a_pickle_would_leave_out(kind: type[Vendor]) -> None:
-    assert [each for each in kind.options_type.model_fields if is_secret_vendor_option(each)] == []
+    keys = [f"credentials.{each}" for each in kind.options_type.model_fields]
+    assert [each for each in keys if CatalogConfig.is_secret(each)] == []
+    assert CatalogConfig.is_secret("credentials.api_key")
 
 
 ADDRESSES = [

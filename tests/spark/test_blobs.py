@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import lance_bridge_spark
-from lance_bridge_spark.source import blobs
+from lance_bridge import blobs
 
 from .stored_tables import StoredTable, stored_table
 

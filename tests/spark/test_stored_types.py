@@ -11,7 +11,8 @@ from arrow_types import CASES, SHAPES, TypeCase, plain, rows_of
 from lance_namespace.errors import InvalidInputError
 from pyspark.sql.types import StringType, StructField, StructType
 
-from lance_bridge_spark.source import arrays, blobs, stored_types
+from lance_bridge import blobs
+from lance_bridge_spark.source import arrays, stored_types
 from lance_bridge_spark.source.schema_compat import match_columns, new_schema
 from lance_bridge_spark.source.types import batch_schema, spark_schema
 

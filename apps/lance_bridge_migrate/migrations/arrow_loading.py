@@ -36,10 +36,17 @@ from .convert_options import (
     indices_on,
 )
 from .registration import Candidate
-from .verification import compare_values, sample_row_numbers
+from .verification import (
+    batch_rows,
+    compare_values,
+    read_all,
+    read_rows,
+    sample_row_numbers,
+    sizes_of,
+)
 
 _ROWS = 1024
-"""Rows that are compared at once."""
+"""The most rows that are compared at once."""
 _NAMED = 5
 _FOR_SPARK = ("casts", "find_vectors")
 
@@ -165,33 +172,33 @@ def checks(work: Work, facts: ArrowFacts, level: Level) -> Iterator[Check]:
     yield Check(name="rows", ok=rows == found, expected=rows, found=found)
     if rows != found or not level.includes(Level.SAMPLE):
         return
-    source = _of_size(ToLance(files.batches(), columns, _names(facts)))
+    size = min(_ROWS, batch_rows(dataset))
+    source = _of_size(ToLance(files.batches(), columns, _names(facts)), size)
     if level.includes(Level.CHECKSUMS):
-        scanner = dataset.scanner(batch_size=_ROWS, scan_in_order=True)
         with translate_lance_errors(f"The rows of {dataset.uri} could not be compared"):
-            target = _of_size(scanner.to_batches())
+            target = _of_size(read_all(dataset, size), size)
             yield from compare_values("values", source, target, columns.names)
         return
     chosen = sample_row_numbers(rows)
     with translate_lance_errors(f"Rows of {dataset.uri} could not be read"):
-        taken = iter([dataset.take(chosen)])
-    yield from compare_values("sample", iter([_take(source, chosen)]), taken, columns.names)
+        taken = pa.concat_tables(read_rows(dataset, chosen, sizes_of(dataset, chosen)))
+    yield from compare_values("sample", iter([_take(source, chosen)]), iter([taken]), columns.names)
 
 
-def _of_size(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Yield the same rows in tables of `_ROWS` rows, but for the last one."""
+def _of_size(batches: Iterator[pa.RecordBatch], size: int) -> Iterator[pa.Table]:
+    """Yield the same rows in tables of so many rows, but for the last one."""
     left: list[pa.RecordBatch] = []
     count = 0
     for batch in batches:
         left.append(batch)
         count += batch.num_rows
-        if count < _ROWS:
+        if count < size:
             continue
         whole = pa.Table.from_batches(left)
-        for start in range(0, count - count % _ROWS, _ROWS):
-            yield whole.slice(start, _ROWS)
-        left = whole.slice(count - count % _ROWS).to_batches()
-        count %= _ROWS
+        for start in range(0, count - count % size, size):
+            yield whole.slice(start, size)
+        left = whole.slice(count - count % size).to_batches()
+        count %= size
     if count:
         yield pa.Table.from_batches(left)
 

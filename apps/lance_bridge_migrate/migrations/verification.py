@@ -1,14 +1,20 @@
-"""Compare two Lance datasets: schema, number of rows, and values of some or all rows."""
+"""Compare two Lance datasets: schema, number of rows, and values of some or all rows.
+
+Of blobs, the bytes are compared: a scan without further arguments reads descriptions of them only.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
+from typing import Any
 
 import lance
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lance_bridge import blobs
 from lance_bridge.errors import translate_lance_errors
 
 from ..journal import Check
@@ -16,6 +22,9 @@ from ..levels import Level
 
 _SAMPLE = 100
 _BATCH = 4096
+_ROW_ID = "_rowid"
+Sizes = np.ndarray[Any, Any]
+"""The bytes of the blobs of rows."""
 
 
 def compare(source: lance.LanceDataset, target: lance.LanceDataset, level: Level) -> list[Check]:
@@ -48,11 +57,14 @@ def _checks(
     if rows[0] != rows[1] or schemas[0] != schemas[1]:
         return
     if level.includes(Level.CHECKSUMS):
-        yield from compare_values("values", _batches(source), _batches(target), source.schema.names)
+        most = min(map(batch_rows, (source, target)))
+        pair = (read_all(source, most), read_all(target, most))
+        yield from compare_values("values", *pair, source.schema.names)
     elif level.includes(Level.SAMPLE):
         chosen = sample_row_numbers(rows[0])
-        pair = ([source.take(chosen)], [target.take(chosen)])
-        yield from compare_values("sample", iter(pair[0]), iter(pair[1]), source.schema.names)
+        sizes = sizes_of(source, chosen) + sizes_of(target, chosen)
+        pair = (read_rows(source, chosen, sizes), read_rows(target, chosen, sizes))
+        yield from compare_values("sample", *pair, source.schema.names)
 
 
 def sample_row_numbers(rows: int) -> list[int]:
@@ -61,8 +73,49 @@ def sample_row_numbers(rows: int) -> list[int]:
     return [] if not count else sorted({i * (rows - 1) // max(count - 1, 1) for i in range(count)})
 
 
-def _batches(dataset: lance.LanceDataset) -> Iterator[pa.RecordBatch]:
-    return iter(dataset.scanner(batch_size=_BATCH, scan_in_order=True).to_batches())
+def batch_rows(dataset: lance.LanceDataset) -> int:
+    """Return how many rows a batch may have, so that its blobs fit in memory."""
+    with_blobs = _with_blobs(dataset)
+    return blobs.batch_rows(dataset, with_blobs, _BATCH) if with_blobs else _BATCH
+
+
+def read_all(dataset: lance.LanceDataset, rows: int) -> Iterator[pa.RecordBatch]:
+    """Return all rows in their order, with the bytes of blobs, in batches of so many rows."""
+    arguments = blobs.scan_arguments(dataset.schema, dataset.schema.names)
+    scanner = dataset.scanner(
+        batch_size=rows, strict_batch_size=True, scan_in_order=True, **arguments
+    )
+    return iter(scanner.to_batches())
+
+
+def sizes_of(dataset: lance.LanceDataset, numbers: list[int]) -> Sizes:
+    """Return the bytes of the blobs of some rows; of those inside other types, an estimate."""
+    with_blobs = _with_blobs(dataset)
+    sizes = np.zeros(len(numbers), np.int64)
+    for column in dataset.take(numbers, columns=with_blobs).columns if with_blobs else ():
+        found = blobs.row_sizes([column.combine_chunks()])
+        sizes += blobs.UNKNOWN_SIZE if found is None else found
+    return sizes
+
+
+def read_rows(dataset: lance.LanceDataset, numbers: list[int], sizes: Sizes) -> Iterator[pa.Table]:
+    """Yield rows by their numbers, with the bytes of blobs, in tables that fit in memory.
+
+    Args:
+        sizes: The bytes of the blobs of each of the rows.
+    """
+    names = dataset.schema.names
+    if not _with_blobs(dataset):
+        yield dataset.take(numbers)
+        return
+    ids = dataset.take(numbers, columns=[_ROW_ID]).column(_ROW_ID).combine_chunks()
+    for start, length in blobs.slices(sizes, len(numbers)):
+        taken = blobs.take_rows(dataset, ids.slice(start, length), names)
+        yield pa.table({name: taken[name] for name in names})
+
+
+def _with_blobs(dataset: lance.LanceDataset) -> list[str]:
+    return blobs.columns_with_blobs(dataset.schema, dataset.schema.names)
 
 
 def compare_values(
@@ -86,15 +139,19 @@ def compare_values(
 
 
 def _is_same(one: pa.Array | pa.ChunkedArray, other: pa.Array | pa.ChunkedArray) -> bool:
-    """Return whether two columns of the same type have the same values.
+    """Return whether two columns of the same type, or of blobs and bytes, have the same values.
 
     Unlike in pyarrow's own comparison, NaN is equal to NaN, also in lists, structs and maps.
     """
     if one.equals(other):
         return True
     one, other = _plain(one), _plain(other)
-    if not one.is_valid().equals(other.is_valid()):
-        return False
+    if one.equals(other):
+        return True
+    return bool(one.is_valid().equals(other.is_valid())) and _have_same_parts(one, other)
+
+
+def _have_same_parts(one: pa.Array, other: pa.Array) -> bool:
     if pa.types.is_floating(one.type):
         nan = (pc.is_nan(one), pc.is_nan(other))
         return bool(nan[0].equals(nan[1]) and _without_nan(one).equals(_without_nan(other)))
@@ -110,6 +167,8 @@ def _plain(values: pa.Array | pa.ChunkedArray) -> pa.Array:
     """Return values as one array of a type whose parts can be compared."""
     if isinstance(values, pa.ChunkedArray):
         return _plain(values.combine_chunks())
+    if blobs.is_blob_type(values.type):
+        return values.storage.flatten()[values.type.storage_type.get_field_index("data")]
     if isinstance(values, pa.ExtensionArray):
         return _plain(values.storage)
     if pa.types.is_dictionary(values.type):

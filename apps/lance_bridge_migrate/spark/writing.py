@@ -17,13 +17,14 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
+from lance_bridge import blobs
 from lance_bridge.errors import translate_lance_errors
 from lance_bridge.lance_datasets import find_commit
 from lance_bridge.requests import Ref
 from lance_bridge_spark.addresses import TableAddress
 from lance_bridge_spark.jobs.tasks import RESULTS_DDL, unpack, write_rows
 from lance_bridge_spark.lookup import find_table
-from lance_bridge_spark.source import arrays, blobs, requests
+from lance_bridge_spark.source import arrays, requests
 from lance_bridge_spark.source.options import WriteOptions
 from lance_bridge_spark.source.types import ROW_ID, batch_schema, spark_schema
 from lance_bridge_spark.source.writer import Job, Target, Written, fragments_of

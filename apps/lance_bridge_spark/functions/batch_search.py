@@ -22,6 +22,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import FloatType, IntegerType, LongType, StructField, StructType
 
+from lance_bridge import blobs
 from lance_bridge.dataset import (
     check_predicate,
     parse_nearest,
@@ -32,7 +33,7 @@ from lance_bridge.errors import invalid, translate_lance_errors
 from lance_bridge.requests import Ref
 
 from ..addresses import Access
-from ..source import arrays, blobs, planning
+from ..source import arrays, planning
 from ..source.search import DISTANCE
 from ..source.types import ROW_ID, batch_schema
 from .filters import Condition, sql_of

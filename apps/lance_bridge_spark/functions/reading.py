@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from lance_namespace.errors import ServiceUnavailableError
 
+from lance_bridge import blobs
 from lance_bridge.dataset import count_rows, directory_of
 from lance_bridge.errors import (
     LANCE_ERRORS,
@@ -22,7 +23,7 @@ from lance_bridge.requests import LATEST, Ref
 
 from ..addresses import address_of
 from ..lookup import find_table
-from ..source import arrays, blobs, requests
+from ..source import arrays, requests
 from ..source.types import batch_schema, spark_schema
 from ..time_travel import to_micros
 from ..time_travel import version_at as find_version

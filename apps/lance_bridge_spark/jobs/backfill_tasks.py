@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lance_bridge import blobs
 from lance_bridge.dataset import translate_query_errors
 from lance_bridge.errors import ErrorCapturingReader, invalid
 
 from ..addresses import Access
-from ..source import blobs
 from ..source.arrays import to_lance, to_spark
 from ..source.types import ROW_ADDRESS, ROW_ID
 from .tasks import result_row, run_task

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as arrow
 
+from lance_bridge.blobs import is_blob_type, to_storage
 from lance_bridge.dataset import align
 from lance_bridge.errors import (
     LANCE_ERRORS,
@@ -20,7 +21,6 @@ from lance_bridge.errors import (
     is_refusal,
 )
 
-from .blobs import is_blob_type, to_storage
 from .nested_arrays import convert_parts
 
 

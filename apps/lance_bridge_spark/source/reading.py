@@ -11,10 +11,11 @@ import pyarrow as pa
 from lance.dataset import ColumnOrdering
 from pyspark.sql.types import StructType
 
+from lance_bridge import blobs
 from lance_bridge.dataset import in_brackets, translate_query_errors
 
 from ..addresses import Access
-from . import aggregates, arrays, blobs, planning
+from . import aggregates, arrays, planning
 from .options import BATCH_ROWS, ReadOptions
 from .planning import Fragments
 from .requests import Aggregate, Scan

@@ -13,10 +13,10 @@ import pyarrow.types as arrow
 from lance_namespace.errors import LanceNamespaceError, TableSchemaValidationError
 from pyspark.sql import types as spark
 
+from lance_bridge.blobs import is_blob_type
 from lance_bridge.errors import invalid
 
 from . import stored_types
-from .blobs import is_blob_type
 from .column_names import require_writable
 from .types import (
     COMMENT,

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.types as arrow
 from lance.blob import BlobType
 
-from .blobs import BLOB, is_blob
+from lance_bridge.blobs import BLOB, is_blob
 
 KEY = "lance.arrow"
 """The key in a Spark column's metadata: the Arrow schema of the column, as IPC in base64."""

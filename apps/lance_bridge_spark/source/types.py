@@ -18,10 +18,10 @@ from pyspark.sql import types as spark
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import FloatType, LongType, StructField, StructType
 
+from lance_bridge.blobs import is_blob_type
 from lance_bridge.errors import invalid
 
 from . import stored_types
-from .blobs import is_blob_type
 from .column_names import require_readable
 from .options import ReadOptions
 from .search import Search

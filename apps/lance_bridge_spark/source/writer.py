@@ -26,14 +26,14 @@ from lance_namespace.errors import (
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from lance_bridge import locations
+from lance_bridge import blobs, locations
 from lance_bridge.records import ENTRY_ID
 from lance_bridge.requests import Ref
 from lance_bridge.storage import MAIN
 
 from ..addresses import Access, TableAddress
 from ..lookup import create_table, find_table
-from . import arrays, blobs, requests, schema_compat
+from . import arrays, requests, schema_compat
 from .commit import NO_FRAGMENT, Commit, fragments_to_guard
 from .options import WriteOptions
 from .requests import Write

@@ -21,7 +21,9 @@ from pyspark.sql.types import (
     VarcharType,
 )
 
-from ..source import blobs, schema_compat, stored_types, types
+from lance_bridge import blobs
+
+from ..source import schema_compat, stored_types, types
 from ..source.options import whole_number
 from ..source.types import COMMENT
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 from lance_namespace import DescribeNamespaceRequest
 from lance_namespace.errors import NamespaceNotFoundError, TableNotFoundError
 
+from lance_bridge import blobs
 from lance_bridge.catalog import Path
 from lance_bridge.dataset import (
     NewTable,
@@ -28,7 +29,7 @@ from lance_bridge.tables import Tables
 
 from ..addresses import CatalogAddress, TableAddress
 from ..lookup import find_table
-from ..source import blobs, requests
+from ..source import requests
 from ..source.options import Options, ReadOptions
 from ..source.types import ROW_ADDRESS
 from ..spark_tables import SparkTable

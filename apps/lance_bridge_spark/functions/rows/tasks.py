@@ -22,9 +22,10 @@ import numpy as np
 import pyarrow as pa
 from lance.fragment import FragmentMetadata, RowIdSequence
 
+from lance_bridge import blobs
 from lance_bridge.errors import translate_lance_errors
 
-from ...source import arrays, blobs
+from ...source import arrays
 from ...source.types import ROW_ADDRESS, ROW_ID
 from ...source.writer import Target
 

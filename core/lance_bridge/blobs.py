@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as arrow
 
-from lance_bridge.errors import invalid
+from .errors import invalid
 
 BLOB = b"lance-encoding:blob"
 """The key in a column's metadata, which Lance accepts for new columns in every file version."""
@@ -24,6 +24,8 @@ _MOST_BYTES = 16 * 1024 * 1024
 """How many bytes of blobs one batch should have: a larger blob is a batch of its own."""
 FEW_ROWS = 16
 """How many rows a batch has if the sizes of its blobs are unknown."""
+UNKNOWN_SIZE = _MOST_BYTES // FEW_ROWS
+"""The bytes that a row's blobs are taken to have if their sizes are unknown."""
 _SIZE = "size"
 _FIELDS_BY_METADATA = 2
 """How many fields Lance gives to the storage of a blob whose column was created by the metadata."""
@@ -149,7 +151,7 @@ def slices(sizes: np.ndarray[Any, Any] | None, rows: int) -> Iterator[tuple[int,
     """Yield the start and the length of runs of rows whose blobs fit in memory."""
     start, filled = 0, 0
     for row in range(rows):
-        size = _MOST_BYTES // FEW_ROWS if sizes is None else int(sizes[row])
+        size = UNKNOWN_SIZE if sizes is None else int(sizes[row])
         if row > start and filled + size > _MOST_BYTES:
             yield start, row - start
             start, filled = row, 0
